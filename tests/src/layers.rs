@@ -5,6 +5,9 @@
 
 mod benches;
 mod filemap;
+mod fm_cli;
+mod fm_crawl;
+mod fm_tool;
 
 use std::path::Path;
 
@@ -16,9 +19,9 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("urlindex", &["filemap-io"]),
     ("frontier", &["filemap-io", "urlindex"]),
     ("filemap", &["filemap-core", "urlindex"]),
-    ("terminal", &[]),
-    ("fm-tool", &["filemap", "filemap-core", "terminal", "urlindex"]),
-    ("fm-crawl", &["filemap", "filemap-core", "filemap-io", "frontier", "terminal", "urlindex"]),
+    ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
+    ("fm-tool", &["filemap", "filemap-core", "fm-cli", "urlindex"]),
+    ("fm-crawl", &["filemap", "filemap-core", "filemap-io", "fm-cli", "frontier", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-oracle", &["filemap-core"]),
     ("filemap-crash", &["filemap-core", "filemap-io", "filemap-oracle"]),
@@ -50,6 +53,9 @@ pub const TABLES: &[Table] = &[
     Table { source: "benches/src", layers: benches::LIBRARY, spawning: None },
     Table { source: "benches/src/bin/fm-bench", layers: benches::FM_BENCH, spawning: None },
     Table { source: "benches/compare/src", layers: benches::COMPARE, spawning: None },
+    Table { source: "tools/cli/src", layers: fm_cli::LAYERS, spawning: None },
+    Table { source: "tools/fm-tool/src", layers: fm_tool::LAYERS, spawning: None },
+    Table { source: "tools/fm-crawl/src", layers: fm_crawl::LAYERS, spawning: None },
 ];
 
 /// The modules of `filemap-core`, lowest layer first; a path stands for all files below it that no longer path names. A module
@@ -129,6 +135,12 @@ impl Table {
     pub fn is_folder(&self, path: &[String]) -> bool {
         let own = format!("{}::", path.join("::"));
         self.entries().any(|(entry, _)| entry.starts_with(&own))
+    }
+
+    /// What an import of a folder counts as: the highest module of the table in it.
+    pub fn highest_in(&self, folder: &[String]) -> Option<(&'static str, usize)> {
+        let own = format!("{}::", folder.join("::"));
+        self.entries().filter(|(entry, _)| entry.starts_with(&own)).max_by_key(|(_, layer)| *layer)
     }
 
     /// Every entry with its layer.

@@ -165,7 +165,7 @@ pub fn imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<String>>) ->
     }
     for used in used {
         let Some(target) = imported_path(&used.segments, re_exports) else { continue };
-        match table.layer(target) {
+        match table.layer(target).or_else(|| table.highest_in(target)) {
             Some((target, layer)) if target == own || layer < own_layer => {}
             Some((target, _)) => {
                 broken.push(format!("{}: `{own}` imports `{target}`, which is not below it", at(used.line)));

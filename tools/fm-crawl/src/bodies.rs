@@ -1,8 +1,9 @@
-//! The content-seen test: which page holds this body already?
+//! The content-seen test: which page has this body already?
 //!
-//! [`ContentSeen`] answers for most bodies that they are new, from memory. For one that was met it does not know where, so a small
-//! store of the engine's (digest to URL) stands behind it. Neither is trusted: a holder counts only if the page store has that body under
-//! that URL now. So whatever a crash leaves of the three, a reference never leads to another body, and at worst a body is stored twice.
+//! [`ContentSeen`] answers from memory that most bodies are new. For a known digest a small engine
+//! store maps it to a URL. Neither is trusted: a holder counts only if the page store has that
+//! body under that URL now. So after any crash a reference leads to the right body, and at worst a
+//! body is stored twice.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,26 +11,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use filemap::{Page, PageStore};
 use filemap_core::{Dictionaries, Options, Record, Store};
 use filemap_io::OsDir;
+use fm_cli::Failure;
 use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
-
-use crate::outcome::Failure;
 
 /// Memory of the set of digests.
 const SEEN_BYTES: u64 = 16 << 20;
 /// Memory of the memtable of the store behind it, and its log between two checkpoints.
 const RECENT_BYTES: usize = 8 << 20;
 const CHECKPOINT_BYTES: u64 = 64 << 20;
-/// Bodies of one digest wait for each other, so that exactly one of them is the first.
+/// Locks by digest: of equal bodies exactly one is the first.
 const SHARDS: usize = 64;
 
-/// Which page holds which body.
+/// Bodies and the pages that have them.
 pub struct Bodies {
     seen: ContentSeen,
     holders: Store,
     shards: Vec<Mutex<()>>,
 }
 
-/// Where a body is.
+/// A page that has a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The page's key.
@@ -39,13 +39,13 @@ pub struct Holder {
 }
 
 impl Bodies {
-    /// Opens what is in this folder, or begins it.
+    /// Opens or creates the test in this folder.
     ///
     /// # Errors
     /// Those of the set and the store.
     pub fn open(folder: &Path) -> Result<Bodies, Failure> {
         let remedy =
-            "Remove bodies, bodies.* and holders.fm there: they are begun anew, and at worst a body is stored twice";
+            "Remove bodies, bodies.* and holders.fm there: they are rebuilt, and at worst a body is stored twice";
         Bodies::open_in(folder).map_err(|failure| failure.at(folder, remedy))
     }
 
@@ -71,12 +71,12 @@ impl Bodies {
         Ok(Bodies { seen, holders, shards: (0..SHARDS).map(|_| Mutex::new(())).collect() })
     }
 
-    /// Waits until nobody else decides about a body of this digest.
+    /// Locks the decision about bodies of this digest.
     pub fn lock(&self, digest: &[u8; 16]) -> MutexGuard<'_, ()> {
         self.shards[usize::from(digest[0]) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The page that holds this body now, if there is one.
+    /// The page that has this body now, if any.
     ///
     /// # Errors
     /// Those of the set and the stores.
@@ -90,7 +90,7 @@ impl Bodies {
         Ok(is_it.then_some(Holder { key: value.body, fetched_at_ms: head.version.time_ms }))
     }
 
-    /// Whether another page holds the body of this one.
+    /// Whether another page has the same body.
     ///
     /// # Errors
     /// Those of the set and the stores.
@@ -103,7 +103,7 @@ impl Bodies {
         Ok(holder.is_some_and(|holder| holder.key != key))
     }
 
-    /// Notes that a page holds a body.
+    /// Records that a page has a body.
     ///
     /// # Errors
     /// Those of the set and the store.
@@ -113,7 +113,7 @@ impl Bodies {
         Ok(())
     }
 
-    /// Makes durable what was noted. Nothing depends on it: what is lost is found to be new again.
+    /// Makes records durable. Nothing depends on it: a lost body counts as new.
     ///
     /// # Errors
     /// Those of the set and the store.

@@ -1,42 +1,31 @@
-//! The verbs, and the flags that all of them have.
-//!
-//! Owns the way from arguments to a verb. What a verb does is in its own file under `verbs`.
+//! The command line: the list of verbs, each in a file of `verbs`.
 
 use clap::{Parser, Subcommand};
+use fm_cli::{Failure, Flags, Outcome, VALUES_AND_EXIT_CODES};
 
-use crate::outcome::{Failure, Outcome};
 use crate::verbs;
 
-/// Crawls the web into a store of pages.
+/// Crawl the web into a store of pages.
 ///
-/// The store is that of fm-tool; what the crawl itself has to remember stands beside it, in STORE.crawl. A crawl that was stopped, killed or
-/// cut off goes on when it is run again.
+/// `fm-tool` reads the store. The crawl's own state is beside it, in STORE.crawl. A crawl that was
+/// stopped, killed or cut off continues when it is run again.
 #[derive(Parser)]
-#[command(name = "fm-crawl", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "fm-crawl", version, arg_required_else_help = true, after_help = after_help())]
 pub struct Cli {
     #[command(flatten)]
-    shared: Shared,
+    flags: Flags,
     #[command(subcommand)]
     verb: Verb,
 }
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 not found, 2 usage or I/O, 3 damage found, 4 locked, 130 interrupted (143 by SIGTERM).
+fn after_help() -> String {
+    format!("{VALUES_AND_EXIT_CODES}\n\n{EXAMPLE}")
+}
 
+const EXAMPLE: &str = "\
 Example:
   fm-crawl run pages.fm --seed https://example.com/ --contact mailto:me@example.com
   fm-crawl why pages.fm https://example.com/missing";
-
-/// Flags that every verb has.
-#[derive(clap::Args)]
-pub struct Shared {
-    /// Print JSON
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Say nothing but errors and results
-    #[arg(short, long, global = true)]
-    pub quiet: bool,
-}
 
 #[derive(Subcommand)]
 enum Verb {
@@ -46,12 +35,12 @@ enum Verb {
 }
 
 impl Cli {
-    /// Runs the verb that was asked for.
+    /// Runs the verb.
     pub fn run(&self) -> Result<Outcome, Failure> {
         match &self.verb {
-            Verb::Run(args) => verbs::run::run(args, &self.shared),
-            Verb::Status(args) => verbs::status::run(args, &self.shared),
-            Verb::Why(args) => verbs::why::run(args, &self.shared),
+            Verb::Run(args) => verbs::run::run(args, &self.flags),
+            Verb::Status(args) => verbs::status::run(args, &self.flags),
+            Verb::Why(args) => verbs::why::run(args, &self.flags),
         }
     }
 }

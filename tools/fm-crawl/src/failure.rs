@@ -1,8 +1,8 @@
 //! Why a page was not fetched, or not all of it, by name.
 //!
-//! Every refusal and every limit has one name, under which it stands in the progress, in the summary, in the log and in what
-//! `why` says; this is the list of them. How each is put to the frontier is decided here too: its kind, and whether another
-//! attempt is of use.
+//! Every refusal and every limit has one name, used in the progress, the summary, the log and
+//! `why`; this is the list. For the frontier each has a kind, and is permanent or worth another
+//! attempt.
 
 use std::fmt;
 
@@ -23,11 +23,11 @@ pub enum Reason {
     FirstByteTimeout,
     /// The answer took too long as a whole.
     TotalTimeout,
-    /// The answer came more slowly than is waited for.
+    /// The answer came more slowly than the lowest rate.
     TooSlow,
-    /// What came was no HTTP, or the connection broke.
+    /// The answer was not HTTP, or the connection broke.
     Protocol,
-    /// The body is shorter than was announced.
+    /// The body is shorter than announced.
     Incomplete,
     /// The content coding is damaged.
     Coding,
@@ -35,39 +35,39 @@ pub enum Reason {
     KeptAsReceived,
     /// The head of the answer is too long.
     HeaderLimit,
-    /// The body is too long; the beginning is kept.
+    /// The body is too long; its beginning is kept.
     BodyLimit,
-    /// The body expands more than any page does.
+    /// The body expands too much.
     RatioLimit,
-    /// A redirect too many in a row.
+    /// Too many redirects in a row.
     RedirectLimit,
-    /// Links deeper than is followed.
+    /// Links beyond the depth limit.
     DepthLimit,
-    /// Links to a host that has its number of pages.
+    /// Links to a host that has reached its number of pages.
     HostPagesLimit,
-    /// More links in a page than are looked at.
+    /// A page with too many links.
     LinkLimit,
-    /// Links longer than are followed.
+    /// Links that are too long.
     UrlLimit,
-    /// `Retry-After` of longer than is waited for; the longest wait is taken instead.
+    /// `Retry-After` over the longest wait, which is used instead.
     RetryAfterLimit,
-    /// The host's addresses are private, loopback or otherwise not of the public network.
+    /// The host's addresses are private, loopback or otherwise not public.
     PrivateAddress,
-    /// A URL that cannot be asked for.
+    /// A URL that cannot be requested.
     BadUrl,
     /// Not in the crawl's scope.
     Scope,
     /// robots.txt forbids it.
     Robots,
-    /// robots.txt could not be had: stay away.
+    /// robots.txt is unreachable: stay away.
     RobotsUnreachable,
     /// A status of 400 to 499.
     ClientStatus,
     /// A status of 500 to 599.
     ServerStatus,
-    /// The host asked for patience (429, 503).
+    /// The host asks to come back later (429, 503).
     Busy,
-    /// The host failed so often in a row that it is left alone.
+    /// The host failed too often in a row.
     HostFailures,
     /// The page cannot be stored.
     Unstorable,
@@ -139,14 +139,14 @@ impl Reason {
         }
     }
 
-    /// Whether the host is at fault rather than the page: enough of these in a row, and it is left alone.
+    /// Whether it counts as a failure of the host rather than of the page.
     pub fn blames_host(self) -> bool {
         use FailureKind::{Busy, Connect, Dns, Protocol, ServerStatus, Timeout, Tls};
         matches!(self.kind(), Busy | Connect | Dns | Protocol | ServerStatus | Timeout | Tls)
             || self == Reason::RobotsUnreachable
     }
 
-    /// Whether another attempt would end the same way.
+    /// Whether another attempt is useless.
     pub fn is_permanent(self) -> bool {
         matches!(
             self.kind(),
@@ -155,13 +155,15 @@ impl Reason {
     }
 }
 
-/// The frontier's kind of a failure, by name. This program tells it of nothing else that is `other` than of pages that cannot be stored.
+/// The name of a kind of failure. The only `other` failures of a crawl are pages that cannot be
+/// stored.
 pub fn kind_name(kind: FailureKind) -> &'static str {
     if kind == Reason::Unstorable.kind() { Reason::Unstorable.name() } else { kind.name() }
 }
 
-/// Why a page failed, of the kind that the frontier knows and the note beside the page. There is none where robots.txt forbids a page, nor
-/// where the store refuses what stands beside a page as well: one that is there is then of an earlier failure.
+/// Why a page failed, by the frontier's kind and the note beside the page. Pages forbidden by
+/// robots.txt, or refused by the store with their notes, have no note; an existing one is then of
+/// an earlier failure.
 pub fn why(kind: Option<FailureKind>, note: Option<String>) -> Option<String> {
     let refused = Reason::Unstorable;
     if kind == Some(refused.kind()) {
@@ -171,14 +173,14 @@ pub fn why(kind: Option<FailureKind>, note: Option<String>) -> Option<String> {
     note.or_else(|| (kind == Some(FailureKind::Robots)).then(|| "robots.txt forbids it".to_owned()))
 }
 
-/// A reason, with words for people.
+/// A reason with details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The reason.
     pub reason: Reason,
-    /// What exactly, where there is more to say.
+    /// Details, or nothing.
     pub detail: String,
-    /// The host asked for this long a wait, in milliseconds.
+    /// The wait that the host asked for, in milliseconds.
     pub retry_after_ms: Option<u64>,
 }
 

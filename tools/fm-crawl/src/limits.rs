@@ -1,51 +1,50 @@
-//! What a server may take of us: bytes, time, patience. All on by default.
+//! Limits of one fetch: bytes, time, waits. All are on by default.
 //!
-//! Zero never means "no limit" by accident: the command line turns a given 0 into the greatest number where it says so, and
-//! here every field is what it is.
+//! 0 means 0 here; the command line translates 0 where it stands for "no limit".
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The limits of one fetch and of what is taken from it.
+/// The limits of one fetch and of its links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes of a body, decoded; the beginning of a longer one is kept.
+    /// Bytes of a decoded body; of a longer one the beginning is kept.
     pub body_bytes: u64,
     /// Bytes of an answer's head.
     pub header_bytes: u32,
-    /// How many times as long as what came over the wire a decoded body may be, once it is over [`RATIO_FROM_BYTES`].
+    /// Largest expansion of a compressed body over [`RATIO_FROM_BYTES`].
     pub ratio: u32,
     /// Redirects in a row.
     pub redirects: u8,
-    /// Until there is a connection, TLS included.
+    /// Time until there is a connection, TLS included.
     pub connect: Duration,
-    /// Until the head of the answer is there, from the beginning.
+    /// Time from the beginning until the head of the answer.
     pub first_byte: Duration,
-    /// Until the last byte is there, from the beginning.
+    /// Time from the beginning until the last byte.
     pub total: Duration,
-    /// Bytes a second that must come, over [`RATE_WINDOW`] at a time.
+    /// Lowest rate in bytes a second, measured over [`RATE_WINDOW`].
     pub rate_bytes: u64,
-    /// The longest `Retry-After` that is obeyed; one of more is cut to this.
+    /// Longest `Retry-After` that is obeyed; a longer one is cut to this.
     pub retry_after: Duration,
-    /// The longest crawl-delay of a robots.txt that is obeyed.
+    /// Longest crawl-delay that is obeyed.
     pub crawl_delay: Duration,
-    /// Links of one page that are looked at.
+    /// Links of one page.
     pub links: usize,
     /// Bytes of a URL.
     pub url_bytes: usize,
 }
 
-/// A shorter body may expand as much as it likes: a small page of repetitions does.
+/// Bodies up to this length may expand without limit: small repetitive pages do.
 pub const RATIO_FROM_BYTES: u64 = 1 << 20;
-/// Over how long a time the least rate is measured.
+/// The time over which the rate is measured.
 pub const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// Fields of an answer's head.
 pub const HEADER_FIELDS: usize = 256;
-/// A body up to this long is held without asking; a longer one takes one of few places, so that memory stays bounded however
-/// many connections there are.
+/// A longer body waits for one of a few places, so that memory is bounded for any number of
+/// connections.
 pub const SMALL_BODY_BYTES: usize = 1 << 20;
-/// Bodies over [`SMALL_BODY_BYTES`] together, as far as one of them is not longer itself.
+/// Memory for all bodies over [`SMALL_BODY_BYTES`], unless a single one may be longer.
 pub const LARGE_BODIES_BYTES: u64 = 96 << 20;
 
 impl Default for Limits {
@@ -68,7 +67,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many bodies over [`SMALL_BODY_BYTES`] may be held at once.
+    /// Number of places for bodies over [`SMALL_BODY_BYTES`].
     pub fn large_bodies(&self) -> usize {
         usize::try_from(LARGE_BODIES_BYTES / self.body_bytes.max(1)).unwrap_or(usize::MAX).clamp(1, 96)
     }

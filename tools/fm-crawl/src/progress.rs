@@ -1,30 +1,30 @@
-//! How far a crawl is: a line on the terminal, redrawn; a line now and then where there is none; a file for `status`.
+//! Progress of a crawl: a redrawn line on a terminal, else a line now and then; and a file for
+//! `status`.
 //!
-//! Nothing here may end a crawl: a line or a file that cannot be written is left out.
+//! Nothing here ends a crawl: a line or file that cannot be written is skipped.
 
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
+use fm_cli::times::now_ms;
+use fm_cli::{Flags, sizes, words};
 use frontier::Frontier;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::clock::now_ms;
-use crate::crawl::tally::Tally;
+use crate::crawl::Tally;
 use crate::settings::Folder;
-use crate::words;
 
 /// The file for `status`.
 pub const NAME: &str = "status.json";
-/// Between two looks on a terminal, two lines where there is none, two files.
+/// Intervals of the line on a terminal, of lines elsewhere, of the file.
 const DRAW: Duration = Duration::from_millis(250);
 const LINE: Duration = Duration::from_secs(10);
 const PUBLISH: Duration = Duration::from_secs(2);
 
-/// What shows a run's progress.
+/// The progress of a run.
 pub struct Progress {
-    bar: ProgressBar,
+    bar: fm_cli::Progress,
     says: bool,
     folder: Folder,
     begun: Instant,
@@ -35,16 +35,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress of a run that begins now, with words or without.
-    pub fn new(folder: &Folder, is_quiet: bool) -> Progress {
-        let on_terminal = !is_quiet && std::io::stderr().is_terminal();
-        let target = if on_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-            bar.set_style(style);
-        }
+    /// Progress of a run that begins now.
+    pub fn new(folder: &Folder, flags: &Flags) -> Progress {
+        let bar = fm_cli::Progress::line(flags);
         let now = Instant::now();
-        let says = !is_quiet && !on_terminal;
+        let says = !flags.quiet && !flags.json && bar.is_hidden();
         Progress {
             bar,
             says,
@@ -57,7 +52,7 @@ impl Progress {
         }
     }
 
-    /// Looks at the numbers; does something a few times a second at most.
+    /// Takes the numbers; prints at most a few times a second.
     pub fn look(&mut self, tally: &Tally, frontier: &Frontier, in_flight: usize) {
         let now = Instant::now();
         let draws = !self.bar.is_hidden() && now - self.drawn >= DRAW;
@@ -69,8 +64,7 @@ impl Progress {
                 self.said = now;
                 words::say(line);
             } else {
-                self.bar.set_message(terminal::plain(line.as_bytes()));
-                self.bar.tick();
+                self.bar.show(fm_cli::plain(line.as_bytes()));
             }
         }
         if now - self.published >= PUBLISH {
@@ -89,7 +83,7 @@ impl Progress {
         format!(
             "{} fetched, {pages:.0} pages/s, {}/s; {} queued, {in_flight} in flight, {}{}{reasons}",
             tally.fetched,
-            words::size(bytes as u64),
+            sizes::print(bytes as u64),
             stats.queued + stats.due,
             words::count(u64::from(stats.hosts), "host"),
             if reasons.is_empty() { "" } else { "; " },
@@ -107,14 +101,13 @@ impl Progress {
             "frontier": numbers(frontier),
         });
         let (path, new) = (self.folder.join(NAME), self.folder.join("status.json.new"));
-        let written =
-            terminal::sink::create_anew(&new).and_then(|mut file| file.write_all(value.to_string().as_bytes()));
+        let written = fm_cli::sink::create_anew(&new).and_then(|mut file| file.write_all(value.to_string().as_bytes()));
         let _ = written.and_then(|()| fs::rename(&new, &path));
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&self) {
-        self.bar.finish_and_clear();
+        self.bar.clear();
     }
 
     /// How long the run has taken.

@@ -1,8 +1,9 @@
-//! From answers to pages, and what beside pages is put into the store.
+//! Makes pages of answers, and notes of failures.
 //!
-//! A page is stored with the head as it came and the body without its coding. A body that is there under another URL is stored as a
-//! reference to it, an answer "not modified" as one to the version before; a failure leaves a note beside the page (a metadata
-//! record in WARC's own form), so that `why` and every reader of a dump find it.
+//! A page is stored with its head as received and its body decoded. A body stored under another
+//! URL becomes a reference to it, an answer "not modified" a reference to the previous version. A
+//! failure leaves a note beside the page (a WARC metadata record), which `why` and every reader of
+//! a dump can find.
 
 use filemap::{Page, PageHead, RecordKind, Revisit, RevisitProfile};
 
@@ -11,10 +12,10 @@ use crate::fetch::{Answer, Validators};
 
 /// The field of a note that names the failure.
 const FAILURE_FIELD: &str = "fetchFailure";
-/// The fields by which a server knows whether a page has changed.
+/// The header fields that make a request conditional.
 const VALIDATORS: [&str; 2] = ["ETag", "Last-Modified"];
 
-/// The page that an answer is.
+/// The page of an answer.
 pub fn page(url: &str, answer: Answer, fetched_at_ms: i64) -> Page {
     Page {
         status: Some(answer.status),
@@ -29,7 +30,7 @@ pub fn page(url: &str, answer: Answer, fetched_at_ms: i64) -> Page {
     }
 }
 
-/// WARC's word for why a body is cut.
+/// WARC's name of the reason why a body is truncated.
 fn truncation(reason: Reason) -> String {
     match reason {
         Reason::BodyLimit => "length",
@@ -40,7 +41,7 @@ fn truncation(reason: Reason) -> String {
     .to_owned()
 }
 
-/// A page as a reference to one with the same body, which it keeps itself.
+/// A reference to a page with the same body; `page` itself is unchanged.
 pub fn duplicate(page: &mut Page, holder: &[u8], holder_ms: i64) -> Page {
     let body = std::mem::take(&mut page.body);
     let reference = refer(page.clone(), RevisitProfile::IdenticalPayload, holder, holder_ms);
@@ -48,8 +49,8 @@ pub fn duplicate(page: &mut Page, holder: &[u8], holder_ms: i64) -> Page {
     reference
 }
 
-/// The page as a reference to its own earlier version, whose validators it has where the answer does not repeat them: the next request asks
-/// with those of the newest version (RFC 9111, 4.3.4: what an answer "not modified" does not say of a stored one stays).
+/// A reference to the page's earlier version. It takes over validators that the answer does not
+/// repeat (RFC 9111, 4.3.4), since the next request uses those of the newest version.
 pub fn not_modified(mut page: Page, url: &str, before: &PageHead) -> Page {
     for name in VALIDATORS {
         if page.headers.get(name).is_none()
@@ -72,7 +73,7 @@ fn refer(page: Page, profile: RevisitProfile, to: &[u8], to_ms: i64) -> Page {
     Page { kind: RecordKind::Revisit, body: Vec::new(), revisit: Some(revisit), ..page }
 }
 
-/// What the newest version lets us ask with: only a whole page can be unchanged.
+/// The validators of the newest version, if that is a whole page.
 pub fn validators(known: &PageHead) -> Validators {
     let is_whole = matches!(known.page.status, Some(200 | 304)) && known.page.truncated.is_none();
     let value = |name| known.page.headers.get(name).filter(|_| is_whole).map(<[u8]>::to_vec);
@@ -80,7 +81,7 @@ pub fn validators(known: &PageHead) -> Validators {
     Validators { etag, last_modified }
 }
 
-/// A note beside a page that a fetch of it failed.
+/// A note beside a page: its fetch failed.
 pub fn failure(url: &str, failure: &Failure, at_ms: i64) -> Page {
     let mut note = Page::new(url, at_ms, 200, format!("{FAILURE_FIELD}: {failure}\r\n"));
     note.status = None;
@@ -89,7 +90,7 @@ pub fn failure(url: &str, failure: &Failure, at_ms: i64) -> Page {
     note
 }
 
-/// What a note says, if it is one of ours.
+/// The failure in a note, if it is one of ours.
 pub fn failure_in(note: &Page) -> Option<String> {
     let text = String::from_utf8_lossy(&note.body);
     text.lines().find_map(|line| line.strip_prefix(FAILURE_FIELD)?.strip_prefix(": ").map(str::to_owned))

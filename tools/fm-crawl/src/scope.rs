@@ -1,7 +1,7 @@
-//! Which URLs belong to a crawl.
+//! Which URLs belong to a crawl, by comparing text with the canonical seeds.
 //!
-//! Told by text alone, from the canonical seeds. A leading `www.` makes no other host, and http and https make no other place: sites redirect
-//! from one to the other, and a crawl that stops there gets one page.
+//! A leading `www.` and the choice of http or https make no difference: sites redirect from one to
+//! the other.
 
 use std::collections::HashSet;
 
@@ -15,9 +15,9 @@ pub enum Reach {
     /// The hosts of the seeds
     #[default]
     Host,
-    /// The hosts of the seeds, and all below them: of example.com also docs.example.com
+    /// The hosts of the seeds and their subdomains
     Domain,
-    /// What begins as a seed does, up to its last slash
+    /// URLs that begin like a seed, up to its last slash
     Prefix,
     /// Every host
     Any,

@@ -1,22 +1,21 @@
-//! The seen set of a crawl: every URL that was discovered, for other programs and for `why`.
+//! The seen set of a crawl: every discovered URL, for other programs and for `why`.
 //!
-//! The frontier's journal is the truth. A URL goes into the set only after the commit that discovered it, and opening enters again what may
-//! have been lost since the set was synced; so the set is never ahead, and behind by what it is brought up to date with. Whether a link is new
-//! is decided by the frontier, which knows every page exactly.
+//! The frontier's journal is the truth. A URL enters the set only after the commit that discovered
+//! it, and opening enters again what may have been lost since the last sync: the set is never
+//! ahead. Whether a link is new is decided by the frontier, which knows every page exactly.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use filemap::Canonicalizer;
+use fm_cli::Failure;
 use frontier::{Frontier, PageId};
 use urlindex::{DiskOptions, NewSet, SeenSet, StoredSet};
 
-use crate::outcome::Failure;
-
 /// Memory of the set.
 const MEMORY_BYTES: u64 = 16 << 20;
-/// URLs entered at a time.
+/// URLs entered in a batch.
 const BATCH: usize = 10_000;
 
 /// A failure of the set at `path`.
@@ -26,7 +25,7 @@ pub fn failure(path: &Path, error: urlindex::Error) -> Failure {
         .at(path, &format!("Remove {files} and {files}.*: the next run makes the set again from the frontier"))
 }
 
-/// Removes what is left of a set whose first file is gone.
+/// Removes the remaining files of a set whose main file is lost.
 fn remove_rest(path: &Path) -> Result<(), Failure> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else { return Ok(()) };
     let unreadable = |error| Failure::io("read", folder, &error);
@@ -50,7 +49,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Opens the set, or begins it, and brings it up to date with the frontier.
+    /// Opens or creates the set, and brings it up to date with the frontier.
     ///
     /// # Errors
     /// Those of the set and the frontier.
@@ -63,8 +62,8 @@ impl Seen {
             }
             opened => opened.map_err(|error| failure(path, error))?,
         };
-        // URLs are entered in the order of their numbers, each once: the set has at least the first `len` of them. Two that fall together
-        // make it count one less, and one more is entered again.
+        // URLs are entered in order, each once: the set has at least the first `len`. Two with one
+        // fingerprint count once, and one more URL is then entered again.
         let entered = u32::try_from(set.len()).unwrap_or(u32::MAX).min(frontier.pages());
         let mut seen = Seen { set, entered };
         seen.catch_up(frontier)?;
@@ -90,7 +89,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Makes durable what was entered; what is lost is entered again on opening.
+    /// Makes entries durable; lost ones are entered again on opening.
     ///
     /// # Errors
     /// Those of the set.

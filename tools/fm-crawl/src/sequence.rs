@@ -1,11 +1,11 @@
-//! How far the store was when the crawl last made durable what depends on it: a note of its sequence, beside the frontier.
+//! The sequence note: the store's last durable sequence number at the frontier's last commit.
 //!
-//! The frontier says of pages that they are done, and they are in the store. A store that was restored from an older backup lacks some of
-//! them, and nothing of that shows: they would never be fetched again. But such a store has given fewer numbers to its records than this note
-//! says.
+//! Pages that the frontier calls done are in the store. A store restored from an older backup
+//! lacks some of them, and they would never be fetched again; but its sequence is then below this
+//! note.
 //!
-//! The file has two places of 512 bytes, at 0 and at 4096, which are written in turn; what counts is the greater number of those that are
-//! whole. A place:
+//! The file has two slots of 512 bytes, at 0 and at 4096, written in turn; the greater number of
+//! the valid ones counts. A slot:
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -14,9 +14,10 @@
 //! | 16 | 8 | XXH3-64 of the 16 bytes before, little-endian |
 //! | 24 | 488 | 0 |
 //!
-//! Invariants: a number is noted only when the store has made it durable, and is durable here before the frontier makes durable what
-//! depends on it. So a crash leaves the note at or below the store, and at or above what the frontier has; and as one place is whole
-//! while the other is written, it never leaves none.
+//! Invariants: a number is noted after the store has made it durable, and is durable here before
+//! the frontier commits what depends on it. So after a crash the note is at or below the store,
+//! and at or above the frontier; and since one slot is valid while the other is written, there
+//! always is one.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -24,17 +25,16 @@ use std::sync::Arc;
 
 use filemap::PageStore;
 use filemap_io::{Access, Dir, File};
+use fm_cli::Failure;
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::outcome::Failure;
 
 /// The file.
 const NAME: &str = "store-sequence";
-/// What it is called until it is whole.
+/// Its name until it is complete.
 const NEW: &str = "store-sequence.new";
 const MAGIC: [u8; 8] = *b"FMCSEQ01";
 const PLACE_BYTES: usize = 512;
-/// Far enough from each other that no device writes both at once.
+/// Too far apart for a device to write both at once.
 const PLACES: [u64; 2] = [0, 4096];
 
 /// The note, open to be written.
@@ -43,12 +43,12 @@ pub struct SequenceNote {
     file: Arc<dyn File>,
     path: PathBuf,
     noted: u64,
-    /// The place that is written next: not that of the greatest number.
+    /// The slot to write next: not that of the greatest number.
     next: usize,
 }
 
 impl SequenceNote {
-    /// Opens the note in a folder, or begins one that says 0.
+    /// Opens the note in a folder, or creates one at 0.
     ///
     /// # Errors
     /// The system's, and damage.
@@ -62,7 +62,7 @@ impl SequenceNote {
         Ok(SequenceNote { file, path, noted, next: 1 - at })
     }
 
-    /// Notes that the store has made this sequence durable; durable itself on return.
+    /// Notes the store's durable sequence; durable on return.
     ///
     /// # Errors
     /// The system's.
@@ -77,7 +77,7 @@ impl SequenceNote {
     }
 }
 
-/// What is noted in a folder; `None` if nothing ever was, as in a crawl of an earlier build.
+/// The note in a folder; `None` if there is none, as in a crawl of an earlier build.
 ///
 /// # Errors
 /// The system's, and damage.
@@ -90,14 +90,15 @@ pub fn noted(dir: &dyn Dir) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// Refuses a store that has not come as far as a crawl has noted. Ask for the note before the store is opened: a crawl may be running.
+/// Refuses a store whose sequence is below the note. Read the note before opening the store: a
+/// crawl may be running.
 ///
 /// # Errors
 /// Damage, with what to do; the store's.
 pub fn check(noted: Option<u64>, store: &PageStore, folder: &Path) -> Result<(), Failure> {
     let Some(noted) = noted else { return Ok(()) };
     if store.engine().is_read_only() {
-        // As it is opened, it knows of the last checkpoint only.
+        // A follower starts at the last checkpoint.
         store.engine().refresh()?;
     }
     let last = store.engine().stats().last_sequence;
@@ -106,10 +107,10 @@ pub fn check(noted: Option<u64>, store: &PageStore, folder: &Path) -> Result<(),
     }
     let (store, note, folder) = (store.engine().path().display(), folder.join(NAME), folder.display());
     Err(Failure::Damage(format!(
-        "{store}: the store ends with sequence {last}, and the crawl in {folder} has put pages up to {noted}: it was restored from an older \
-         copy, or is another one. Bring the newer store back, or the copy of {folder} that was made with this one; or remove {folder} \
-         and run with --seed again: pages that the store has are asked for with their ETag or date. Remove {} alone if the store lacks \
-         nothing, as a compact copy of it",
+        "{store}: the store ends with sequence {last}, but the crawl in {folder} has put pages up to {noted}: it was restored from an older \
+         copy, or is another store. Bring the newer store back, or the copy of {folder} made with this one; or remove {folder} and run \
+         with --seed again: stored pages are requested with their ETag or date. Remove {} alone if the store lacks nothing, such as a \
+         compact copy",
         note.display()
     )))
 }
@@ -123,7 +124,7 @@ fn place(sequence: u64) -> [u8; PLACE_BYTES] {
     bytes
 }
 
-/// The greater sequence of the places that are whole, and which place it is.
+/// The greatest valid sequence, and its slot.
 fn newest(file: &dyn File, path: &Path) -> Result<(u64, usize), Failure> {
     let mut newest = None;
     for (at, offset) in PLACES.into_iter().enumerate() {
@@ -135,8 +136,7 @@ fn newest(file: &dyn File, path: &Path) -> Result<(u64, usize), Failure> {
         }
     }
     newest.ok_or_else(|| {
-        let remedy =
-            "Remove it if the store is not of an older copy than the crawl: the next run notes anew how far that is";
+        let remedy = "Remove it if the store is not older than the crawl: the next run notes its sequence again";
         Failure::Damage("nothing in it is whole".to_owned()).at(path, remedy)
     })
 }

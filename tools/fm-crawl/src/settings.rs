@@ -1,7 +1,8 @@
-//! What a crawl is: its seeds, its scope, its limits and manners; kept beside its store, so that it can be gone on with and asked about.
+//! The settings of a crawl (seeds, scope, limits, politeness), kept beside its store, so that it
+//! can be continued and examined.
 //!
-//! `pages.fm` is the store, `pages.fm.crawl` the folder of the crawl: its settings, its frontier, its seen sets. A `run` changes what it
-//! was told to and leaves the rest as it was.
+//! The crawl into `pages.fm` has the folder `pages.fm.crawl`: settings, frontier, seen sets. A
+//! `run` changes the settings that it has arguments for.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,33 +11,33 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fm_cli::Failure;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
-use crate::outcome::Failure;
 use crate::scope::Reach;
 
 /// The settings' file.
 const NAME: &str = "crawl.json";
 
-/// How a crawl behaves.
+/// The settings of a crawl.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// When it was begun, in ms since 1970.
+    /// The time of the first run, in ms since 1970.
     pub begun_ms: i64,
     /// Canonical start pages.
     pub seeds: Vec<String>,
     /// How far it goes.
     pub scope: Reach,
-    /// What it calls itself.
+    /// The user agent.
     pub user_agent: String,
-    /// Requests a second to a host; 0 for as many as come.
+    /// Requests a second to a host; 0 for no limit.
     pub rate: f64,
     /// Connections to a host.
     pub host_connections: u16,
     /// Connections in all.
     pub connections: usize,
-    /// Pages of one host; `None` for no bound.
+    /// Pages of one host; `None` for no limit.
     pub host_pages: Option<u32>,
     /// Links from a seed.
     pub depth: u16,
@@ -46,22 +47,22 @@ pub struct Settings {
     pub retry: Duration,
     /// Failures in a row after which a host is given up for this run.
     pub host_failures: u32,
-    /// When pages are fetched again; `None` for never.
+    /// The age at which pages are fetched again; `None` for never.
     pub recrawl: Option<Duration>,
     /// Whether robots.txt is obeyed.
     pub obeys_robots: bool,
     /// Whether sitemaps are read.
     pub sitemaps: bool,
-    /// Whether links of pages are followed whose body was seen under another URL.
+    /// Whether links of pages are followed whose body is stored under another URL.
     pub follow_duplicates: bool,
-    /// Whether links are followed that ask not to be.
+    /// Whether nofollow links are followed.
     pub follow_nofollow: bool,
-    /// What a server may take of us.
+    /// The limits of a fetch.
     pub limits: Limits,
 }
 
 impl Settings {
-    /// The defaults, of a crawl that begins now.
+    /// The defaults, of a crawl that begins at this time.
     pub fn new(begun_ms: i64) -> Settings {
         Settings {
             begun_ms,
@@ -85,7 +86,7 @@ impl Settings {
         }
     }
 
-    /// Between the begins of two fetches from a host.
+    /// Time between the starts of two fetches from a host.
     pub fn delay_ms(&self) -> u64 {
         if self.rate > 0.0 { (1000.0 / self.rate).ceil() as u64 } else { 0 }
     }
@@ -108,7 +109,7 @@ impl Folder {
         &self.0
     }
 
-    /// Something in it.
+    /// The path of a file in it.
     pub fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -127,12 +128,12 @@ impl Folder {
         settings.map(Some).map_err(|error| Failure::Damage(format!("{}: {error}", path.display())))
     }
 
-    /// Writes the settings, durably and as a whole; makes the folder.
+    /// Writes the settings, durably and atomically; makes the folder.
     ///
     /// # Errors
     /// The system's.
     pub fn keep(&self, settings: &Settings) -> Result<(), Failure> {
-        // As the store's own: what was crawled is nobody else's business.
+        // Private, like the store's folder.
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
         made.map_err(|error| Failure::io("create", &self.0, &error))?;
         let text =
@@ -140,13 +141,13 @@ impl Folder {
         self.replace(NAME, &text)
     }
 
-    /// Replaces a file in the folder, durably and as a whole.
+    /// Replaces a file in the folder, durably and atomically.
     ///
     /// # Errors
     /// The system's.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
         let (path, new) = (self.join(name), self.join(&format!("{name}.new")));
-        let written = terminal::sink::create_anew(&new).and_then(|mut file| {
+        let written = fm_cli::sink::create_anew(&new).and_then(|mut file| {
             file.write_all(bytes)?;
             file.sync_all()
         });

@@ -100,8 +100,8 @@ fn arguments_that_make_no_sense_leave_nothing_behind() {
     let bench = Bench::new();
     let seed = "--seed=http://a.example/";
     for (arguments, words) in [
-        (vec![seed, "--contact=me"], "an address or a page is wanted"),
-        (vec![seed, "--contact="], "an address or a page is wanted"),
+        (vec![seed, "--contact=me"], "give an address or a page"),
+        (vec![seed, "--contact="], "give an address or a page"),
         (vec![seed, "--contact=me@a.example\nX: y"], "no control characters"),
         (vec![seed, "--user-agent=a\nb"], "no control characters"),
         (vec![seed, "--user-agent=crawler"], "--contact"),

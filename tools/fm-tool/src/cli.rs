@@ -1,18 +1,19 @@
-//! The list of verbs, and the flags that all of them have.
+//! The command line: the list of verbs, and which function runs each.
 //!
-//! Owns the way from arguments to a verb. Help, completions and man pages are all made from the one description here.
+//! Help, completions and man pages are generated from this description.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use fm_cli::{Failure, Outcome, VALUES_AND_EXIT_CODES};
 
-use crate::outcome::{Failure, Outcome};
-use crate::{absence, verbs};
+use crate::flags::Shared;
+use crate::stores::absence;
+use crate::verbs;
 
-/// Stores web pages by URL, and gets them back.
+/// Store web pages by URL, and get them back.
 ///
-/// Data goes to standard output, words and progress to standard error. A time is given as 2024-05-01T12:00:00Z,
-/// 2024-05-01, 20240501120000 or milliseconds since 1970.
+/// Data goes to standard output, messages and progress to standard error.
 #[derive(Parser)]
-#[command(name = "fm-tool", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "fm-tool", version, arg_required_else_help = true, after_help = after_help())]
 pub struct Cli {
     #[command(flatten)]
     shared: Shared,
@@ -20,28 +21,17 @@ pub struct Cli {
     verb: Verb,
 }
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 not found, 2 usage or I/O, 3 damage found, 4 locked, 130 interrupted (143 by SIGTERM).
+fn after_help() -> String {
+    format!("{VALUES_AND_EXIT_CODES}\n\n{AFTER_HELP}")
+}
 
-Ctrl-C stops long work at a safe place and says how to go on; a second one ends it at once, which loses nothing either.
+const AFTER_HELP: &str = "\
+Ctrl-C stops long work at a safe place and says how to continue; a second Ctrl-C ends it at once,
+which is safe too.
 
 Example:
   fm-tool import pages.fm crawl.warc.gz
   fm-tool get pages.fm https://example.com/ > page.html";
-
-/// Flags that every verb has.
-#[derive(clap::Args)]
-pub struct Shared {
-    /// Print JSON Lines: text as text, other bytes as base64 in a field NAME_base64
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Say nothing but errors; what was asked for is printed all the same
-    #[arg(short, long, global = true)]
-    pub quiet: bool,
-    /// Open a store for writing though files of it are gone: the loss is noted in it, and accepted from then on
-    #[arg(long, global = true)]
-    pub accept_loss: bool,
-}
 
 #[derive(Subcommand)]
 enum Verb {
@@ -76,7 +66,7 @@ enum Verb {
 }
 
 impl Cli {
-    /// Runs the verb that was asked for. Whatever it read, absent files of a store are damage.
+    /// Runs the verb; absent files of a store that it read count as damage.
     pub fn run(&self) -> Result<Outcome, Failure> {
         Ok(self.verb()?.and(absence::outcome()))
     }
@@ -110,16 +100,14 @@ impl Cli {
             Verb::Merge(args) => verbs::merge::run(args, shared),
             Verb::Seen(args) => verbs::seen::run(args, shared),
             Verb::Inspect(args) => verbs::inspect::run(args, shared),
-            Verb::Completions(args) => verbs::completions::run(args),
-            Verb::Man(args) => verbs::man::run(args, shared),
+            Verb::Completions(args) => verbs::completions::run(args, Cli::command()),
+            Verb::Man(args) => verbs::man::run(args, Cli::command(), shared),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -130,7 +118,7 @@ mod tests {
     #[test]
     fn every_verb_has_words_and_an_example() {
         fn check(verb: &clap::Command, name: &str) {
-            assert!(verb.get_about().is_some(), "{name} says nothing of itself");
+            assert!(verb.get_about().is_some(), "{name} has no help");
             let example = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(example.contains(&format!("{name} ")), "{name} has no example");
             verb.get_subcommands().for_each(|verb| check(verb, &format!("{name} {}", verb.get_name())));

@@ -1,12 +1,11 @@
-//! Pages as JSON values, in the fields of [`filemap::dump::jsonl`], with what the store knows beside them.
+//! Pages as JSON values, in the schema of [`filemap::dump::jsonl`] with the store's own fields
+//! added.
 //!
-//! That module owns the schema: text stands as text under a field's name, other bytes in base64 under the name and
-//! `_base64`. Nothing here invents a second one.
+//! Text stands under a field's name, other bytes in base64 under the name and `_base64`.
 
 use filemap::{Page, PageHead};
+use fm_cli::Failure;
 use serde_json::{Map, Value};
-
-use crate::outcome::Failure;
 
 /// A page as its JSON line, without the line's end.
 pub fn page(page: &Page) -> Result<Vec<u8>, Failure> {
@@ -16,13 +15,13 @@ pub fn page(page: &Page) -> Result<Vec<u8>, Failure> {
     Ok(line)
 }
 
-/// A version without its body, and what the store knows of it.
+/// A version without its body, with the store's own fields.
 pub fn head(head: &PageHead) -> Result<Value, Failure> {
     let line = page(&head.page)?;
     let mut line: Map<String, Value> =
         serde_json::from_slice(&line).map_err(|error| Failure::Io(format!("a page is no JSON: {error}")))?;
     line.remove("body");
-    // That of the body that is not here.
+    // The digest of the body, which is left out.
     line.remove("body_xxh3");
     line.insert("sequence".to_owned(), Value::from(head.version.sequence));
     line.insert("body_bytes".to_owned(), Value::from(head.body_bytes));

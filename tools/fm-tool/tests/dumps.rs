@@ -80,6 +80,25 @@ fn a_dump_goes_through_a_pipe_into_another_store() {
 }
 
 #[test]
+fn import_knows_json_lines_by_their_content_and_load_prints_fewer_fields() {
+    let from = bench();
+    let text = [b"\n\n".to_vec(), from.run::<&str>("dump", &[]).ended(0).out].concat();
+    let (by_file, by_pipe) = (Bench::new(), Bench::new());
+    let file = by_file.path("pages");
+    fs::write(&file, &text).unwrap();
+    let imported = by_file.run("import", &["--json".as_ref(), file.as_os_str()]).ended(0).json();
+    by_pipe.feed("import", &["-"], &text).ended(0).said("standard input");
+    let all = lines(&from, &[]);
+    assert!(lines(&by_file, &[]) == all && lines(&by_pipe, &[]) == all);
+    let bad = by_pipe.feed("import", &["--json", "-"], b"\n{\"url\":\n").ended(3).said("offset 1: line 2: ");
+    assert_eq!(bad.json()[0]["problems"][0]["line"], 2);
+    let loaded = by_pipe.feed("load", &["--json"], &text).ended(0).json();
+    let fields = |line: &Value| line.as_object().unwrap().len();
+    assert!(loaded.len() == 1 && fields(&loaded[0]) == 12 && fields(&imported[0]) > 20);
+    assert_eq!((&loaded[0]["already_there"], &loaded[0]["damaged"]), (&Value::from(all.len()), &Value::from(0)));
+}
+
+#[test]
 fn filters_choose_and_several_must_all_be_met() {
     let bench = bench();
     let number = |args: &[&str]| lines(&bench, args).len();

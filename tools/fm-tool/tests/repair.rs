@@ -41,7 +41,7 @@ fn in_place_it_asks_first_and_lists_what_is_lost() {
     bench.run("repair", &["--in-place"]).ended(2).said("--yes");
     bench.run::<&str>("repair", &[]).ended(2);
     bench.run("repair", &["--in-place", "elsewhere"]).ended(2);
-    bench.run("repair", &["elsewhere", "--rule", "whatwg", "x"]).ended(2).said("no version");
+    bench.run("repair", &["elsewhere", "--rule", "whatwg", "x"]).ended(2).said("not a version");
     assert!(fs::read(&segment).unwrap() == bytes, "nothing was done yet");
     let ran = bench.run("repair", &["--in-place", "--yes"]).ended(3).said("lost in 1 place");
     assert!(ran.text().starts_with("value0.dat: offset "), "{}", ran.text());

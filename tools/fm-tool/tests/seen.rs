@@ -445,7 +445,7 @@ fn bytes_that_are_no_utf8_are_urls_and_explain_says_how() {
     let based =
         seen_run("explain", relative, &["--encoding", "latin1", "--base", "http://a/b/", "--json"]).ended(0).json();
     assert!(based.iter().take(2).all(|line| line["key"] == "http://a/b/%C3%A9?%E9"), "{based:?}");
-    seen_run("explain", link, &["--encoding", "klingon"]).ended(2).said("no encoding");
+    seen_run("explain", link, &["--encoding", "klingon"]).ended(2).said("not an encoding");
 }
 
 /// All verbs with a set that is there; `@` is the set.

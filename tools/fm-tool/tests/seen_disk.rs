@@ -171,7 +171,7 @@ fn memory_is_an_option_of_sets_on_disk_alone() {
     let trie = bench.path("trie");
     seen("create", &trie, &["--kind", "trie"]).ended(0);
     for verb in ["add", "check"] {
-        seen(verb, &trie, &["--memory", "1GiB", &list]).ended(2).said("--memory says nothing");
+        seen(verb, &trie, &["--memory", "1GiB", &list]).ended(2).said("--memory does not apply");
         seen(verb, &set, &["--memory", "1MiB", &list]).ended(0);
     }
 }

@@ -1,34 +1,35 @@
-//! The log: one JSON line for each visit, and for the beginning and end of a run.
+//! The crawl log: a JSON line for each visit, and for the beginning and end of a run.
 //!
-//! Lines are gathered and written at each commit, or when many are waiting. A process that is killed may leave half a line at the end, and lines of
-//! visits that were not committed: those pages are fetched again, and have a second line.
+//! Lines are buffered and written at each commit, or when the buffer is full. A killed process may
+//! leave half a line, and lines of uncommitted visits: those pages are fetched again and get a
+//! second line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use fm_cli::Failure;
+use fm_cli::times::now_ms;
 use serde_json::{Value, json};
 
 use super::visit::{Told, Visit};
-use crate::clock::now_ms;
-use crate::outcome::Failure;
 
-/// A log, or none.
+/// A log, or no log.
 pub struct Log(Option<(BufWriter<File>, PathBuf)>);
 
 impl Log {
-    /// Goes on with the log of this name, or begins it; none without a name.
+    /// Appends to the log at `path`, or creates it; no log without a path.
     ///
     /// # Errors
     /// The system's.
     pub fn open(path: Option<&Path>) -> Result<Log, Failure> {
         let Some(path) = path else { return Ok(Log(None)) };
-        let file = terminal::sink::open(path, OpenOptions::new().create(true).append(true));
+        let file = fm_cli::sink::open(path, OpenOptions::new().create(true).append(true));
         let file = file.map_err(|error| Failure::io("open", path, &error))?;
         Ok(Log(Some((BufWriter::new(file), path.to_owned()))))
     }
 
-    /// A visit.
+    /// Logs a visit.
     ///
     /// # Errors
     /// The system's.
@@ -72,7 +73,7 @@ impl Log {
         self.write(&line)
     }
 
-    /// Something else: its name and what there is to say of it.
+    /// Logs another event.
     ///
     /// # Errors
     /// The system's.
@@ -85,7 +86,7 @@ impl Log {
         writeln!(file, "{line}").map_err(|error| Failure::io("write", path, &error))
     }
 
-    /// Hands the lines to the system.
+    /// Writes out the buffer.
     ///
     /// # Errors
     /// The system's.

@@ -1,4 +1,4 @@
-//! What a run has done so far, in numbers: for the progress, the summary and `status`.
+//! The counts of a run, for the progress, the summary and `status`.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use serde_json::{Value, json};
 use super::visit::{Told, Visit};
 use crate::failure::Reason;
 
-/// The numbers of a run.
+/// The counts of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Pages fetched: those with an answer that was taken, redirects and "not modified" among them.
+    /// Fetched pages, redirects and "not modified" included.
     pub fetched: u64,
-    /// Of them redirects.
+    /// Of these: redirects.
     pub redirects: u64,
-    /// Of them the same as before.
+    /// Of these: unchanged since the last version.
     pub unchanged: u64,
-    /// Of them stored as references to another URL's body.
+    /// Of these: stored as references to another URL's body.
     pub duplicates: u64,
-    /// Bytes of bodies over the wire.
+    /// Bytes of bodies as received.
     pub wire_bytes: u64,
-    /// Bytes of bodies without their codings.
+    /// Bytes of decoded bodies.
     pub body_bytes: u64,
-    /// Pages discovered.
+    /// Discovered pages.
     pub discovered: u64,
-    /// Failures and limits by name, and how often each was met.
+    /// Failures and limits, with how often each was met.
     pub reasons: BTreeMap<Reason, u64>,
 }
 
@@ -53,12 +53,12 @@ impl Tally {
         }
     }
 
-    /// Pages that the store refuses.
+    /// Pages that the store refused.
     pub fn unstorable(&self) -> u64 {
         self.reasons.get(&Reason::Unstorable).copied().unwrap_or(0)
     }
 
-    /// All of it.
+    /// All counts as JSON.
     pub fn json(&self) -> Value {
         let reasons: serde_json::Map<String, Value> =
             self.reasons.iter().map(|(reason, times)| (reason.name().to_owned(), Value::from(*times))).collect();
@@ -74,7 +74,7 @@ impl Tally {
         })
     }
 
-    /// Failures and limits in one line, the most frequent first; empty if there are none.
+    /// Failures and limits in one line, most frequent first; empty if there are none.
     pub fn reasons_in_words(&self) -> String {
         let mut rows: Vec<(&Reason, &u64)> = self.reasons.iter().collect();
         rows.sort_by_key(|(reason, times)| (std::cmp::Reverse(**times), **reason));

@@ -1,29 +1,28 @@
 //! One visit to one page, from robots.txt to the store.
 //!
-//! Runs beside others, and touches neither frontier nor log: what it finds goes back as a [`Visit`]. The page is in the store
-//! (put, not synced) before the visit is told of, so that a commit that syncs the store first never says "done" of a page
-//! that is not there.
+//! Visits run concurrently and touch neither frontier nor log: the result is returned as a
+//! [`Visit`]. The page is put into the store before the result is sent, so that a commit, which
+//! syncs the store first, never calls a missing page done.
 //!
-//! A redirect is a page with one link. How many came in a row is remembered in memory only: after a restart a chain may go on from 0, and
-//! its depth ends it all the same.
+//! A redirect is a page with one link. The number of redirects in a row is in memory only: after a
+//! restart it starts at 0, and the depth limit still ends the chain.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use filemap::{Page, PageHead, Put};
+use fm_cli::times::now_ms;
 use frontier::{Assignment, PageId};
 use urlindex::ContentSeen;
 
-use super::Crawl;
-use crate::clock::now_ms;
+use super::parts::Crawl;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Validators};
 use crate::links::{self, Bounds, Found};
-use crate::outcome;
 use crate::robots::cache;
-use crate::{after, record};
+use crate::{record, retry_after};
 
-/// What came of a visit.
+/// The result of a visit.
 #[derive(Debug)]
 pub struct Visit {
     /// The page.
@@ -32,56 +31,56 @@ pub struct Visit {
     pub url: String,
     /// Links from a seed.
     pub depth: u16,
-    /// What the frontier is told.
+    /// The result for the frontier.
     pub told: Told,
     /// The status of the answer.
     pub status: Option<u16>,
-    /// Bytes of the body over the wire and as it is kept.
+    /// Bytes of the body as received.
     pub wire_bytes: u64,
-    /// Bytes of the body as it is kept.
+    /// Bytes of the body as stored.
     pub body_bytes: u64,
     /// The page that has the same body.
     pub duplicate_of: Option<String>,
-    /// Limits that were met without failing the page, and how often.
+    /// Limits that were met without failing the page, with how often.
     pub met: Vec<(Reason, u64)>,
-    /// Links that are not of the crawl's scope.
+    /// Links out of scope.
     pub out_of_scope: u64,
-    /// What robots.txt wants between two fetches.
+    /// The crawl-delay of robots.txt.
     pub crawl_delay: Option<Duration>,
-    /// How long nothing is to be fetched from the host.
+    /// How long to leave the host alone.
     pub hold: Option<Duration>,
     /// How long it took.
     pub took: Duration,
 }
 
-/// What the frontier is told.
+/// The result for the frontier.
 #[derive(Debug)]
 pub enum Told {
-    /// It was fetched.
+    /// The page was fetched.
     Fetched(Fetched),
-    /// It was not.
+    /// It was not fetched.
     Failed(Failure),
 }
 
-/// A page that was fetched.
+/// A fetched page.
 #[derive(Debug, Default)]
 pub struct Fetched {
-    /// When.
+    /// The time of the fetch.
     pub at_ms: i64,
-    /// Its links that are in scope, canonical.
+    /// Its canonical links in scope.
     pub links: Vec<String>,
-    /// Whether it is another than before, if that is known.
+    /// Whether it has changed, if that is known.
     pub changed: Option<bool>,
-    /// Whether its links are not to be followed, because another page with the same body has them.
+    /// Whether its links are not followed, since another page with the same body has them.
     pub is_duplicate: bool,
 }
 
 /// Why a visit ends early.
 enum Broken {
-    /// The page.
+    /// The page fails.
     Page(Failure),
-    /// The crawl: its store or its sets.
-    Crawl(outcome::Failure),
+    /// The crawl fails: its store or its sets.
+    Crawl(fm_cli::Failure),
 }
 
 impl From<Failure> for Broken {
@@ -99,8 +98,8 @@ impl From<filemap::Error> for Broken {
     }
 }
 
-impl From<outcome::Failure> for Broken {
-    fn from(failure: outcome::Failure) -> Broken {
+impl From<fm_cli::Failure> for Broken {
+    fn from(failure: fm_cli::Failure) -> Broken {
         Broken::Crawl(failure)
     }
 }
@@ -134,8 +133,8 @@ impl Visit {
 /// Visits a page.
 ///
 /// # Errors
-/// What ends the crawl: the store or a set cannot go on.
-pub async fn visit(crawl: &Crawl, assignment: Assignment) -> Result<Visit, outcome::Failure> {
+/// Those that end the crawl: of the store or a set.
+pub async fn visit(crawl: &Crawl, assignment: Assignment) -> Result<Visit, fm_cli::Failure> {
     let begun = Instant::now();
     let mut visit = Visit::begin(&assignment);
     match attempt(crawl, &assignment, &mut visit).await {
@@ -152,9 +151,9 @@ pub async fn visit(crawl: &Crawl, assignment: Assignment) -> Result<Visit, outco
     Ok(visit)
 }
 
-/// Puts a note beside a page. A rule of an erasure refuses what stands beside a page as it does the page: then the failure is known from the
-/// frontier and the log alone, and that is no reason to end the crawl.
-fn keep_note(crawl: &Crawl, note: &Page) -> Result<(), outcome::Failure> {
+/// Puts a note beside a page. Where a rule of an erasure refuses it, the failure is in the
+/// frontier and the log only.
+fn keep_note(crawl: &Crawl, note: &Page) -> Result<(), fm_cli::Failure> {
     match crawl.pages.put_page(note) {
         Err(error) if !error.concerns_one_page() => Err(error.into()),
         _ => Ok(()),
@@ -168,7 +167,8 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     }
     let sitemaps = ask_robots(crawl, url, visit).await?;
     let known = crawl.pages.head(url)?;
-    // A page that this crawl stored and did not come to tell of, before it was stopped: it is fetched again, and its version is there.
+    // This crawl stored the page but was stopped before the commit: it is fetched again, and has
+    // its version already.
     let is_recorded =
         !assignment.is_refresh && known.as_ref().is_some_and(|head| head.page.fetched_at_ms >= crawl.settings.begun_ms);
     let validators = match &known {
@@ -189,7 +189,7 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     Ok(fetched)
 }
 
-/// Asks robots.txt, and waits if that was a request of its own. Returns sitemaps that nobody was told of yet.
+/// Checks robots.txt, and waits if that took a request. Returns its sitemaps the first time.
 async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<Vec<String>, Broken> {
     if !crawl.settings.obeys_robots {
         return Ok(Vec::new());
@@ -209,7 +209,8 @@ async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<Vec<S
         return Err(Failure::from(Reason::Robots).into());
     }
     if was_fetched {
-        // A request that the frontier knows nothing of: this page waits for its turn after it, and the next one after this.
+        // The frontier does not count the request for robots.txt: wait a delay before this page,
+        // and after it.
         let turn = Duration::from_millis(crawl.settings.delay_ms()).max(delay.unwrap_or_default());
         tokio::time::sleep(turn).await;
         visit.hold = Some(turn).filter(|turn| !turn.is_zero());
@@ -218,7 +219,7 @@ async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<Vec<S
     Ok(if is_told { Vec::new() } else { robots.sitemaps.clone() })
 }
 
-/// Judges an answer by its status, stores what is to be stored, and finds the links.
+/// Judges an answer by its status, stores the page, and finds its links.
 fn take(
     crawl: &Crawl,
     url: &str,
@@ -255,13 +256,13 @@ fn take(
     Ok(Fetched { at_ms, links, changed, is_duplicate: stored.is_duplicate })
 }
 
-/// Whether and how the page went into the store.
+/// How a page was stored.
 struct Stored {
     changed: Option<bool>,
     is_duplicate: bool,
 }
 
-/// Stores a page, or a reference to the page that has its body.
+/// Stores a page, or a reference to another page with the same body.
 fn store(crawl: &Crawl, page: &mut Page, is_recorded: bool, visit: &mut Visit) -> Result<Stored, Broken> {
     let digest = ContentSeen::digest(&page.body);
     let key = crawl.pages.key(&page.url)?;
@@ -279,7 +280,7 @@ fn store(crawl: &Crawl, page: &mut Page, is_recorded: bool, visit: &mut Visit) -
         }
         return Ok(Stored { changed: Some(!is_same), is_duplicate: !crawl.settings.follow_duplicates });
     }
-    let stored = crawl.pages.engine().head(&key).map_err(outcome::Failure::from)?;
+    let stored = crawl.pages.engine().head(&key).map_err(fm_cli::Failure::from)?;
     let has_it = |head: filemap_core::Head| head.digest == digest && head.body_bytes == page.body.len() as u64;
     let is_there = is_recorded && stored.is_some_and(has_it);
     let changed = match is_there {
@@ -292,7 +293,7 @@ fn store(crawl: &Crawl, page: &mut Page, is_recorded: bool, visit: &mut Visit) -
     Ok(Stored { changed, is_duplicate: false })
 }
 
-/// A page that is as it was: its links are those of the body in the store.
+/// An unchanged page: its links are those of the stored body.
 fn not_modified(
     crawl: &Crawl,
     url: &str,
@@ -312,9 +313,9 @@ fn not_modified(
     Ok(Fetched { at_ms, links: links.unwrap_or_default(), changed: Some(false), is_duplicate })
 }
 
-/// What a host that asks for patience gets.
+/// The failure of a page whose host asks to come back later.
 fn busy(crawl: &Crawl, answer: &Answer, visit: &mut Visit) -> Failure {
-    let wanted = answer.headers.get("Retry-After").and_then(|value| after::parse(value, now_ms()));
+    let wanted = answer.headers.get("Retry-After").and_then(|value| retry_after::parse(value, now_ms()));
     let most = crawl.settings.limits.retry_after;
     if wanted.is_some_and(|wanted| wanted > most) {
         visit.met(Reason::RetryAfterLimit, 1);
@@ -325,7 +326,7 @@ fn busy(crawl: &Crawl, answer: &Answer, visit: &mut Visit) -> Failure {
     Failure { retry_after_ms, ..Failure::new(Reason::Busy, answer.status.to_string()) }
 }
 
-/// Where a redirect leads, unless it is one too many.
+/// The target of a redirect, unless there were too many.
 fn redirect(crawl: &Crawl, url: &str, location: &[u8], visit: &mut Visit) -> Vec<String> {
     let hops = crawl.hops.taken(url) + 1;
     if hops > crawl.settings.limits.redirects {
@@ -338,7 +339,7 @@ fn redirect(crawl: &Crawl, url: &str, location: &[u8], visit: &mut Visit) -> Vec
     targets
 }
 
-/// The links of a page, in scope and canonical.
+/// The canonical links of a page in scope.
 fn page_links(crawl: &Crawl, url: &str, page: &Page, visit: &mut Visit) -> Vec<String> {
     let found = find(crawl, page);
     visit.met(Reason::LinkLimit, u64::from(found.is_cut));
@@ -383,7 +384,7 @@ fn in_scope(crawl: &Crawl, found: &Found, url: &str, visit: &mut Visit) -> Vec<S
 }
 
 impl Crawl {
-    /// How much of a document's links is taken.
+    /// The limits on a document's links.
     fn bounds(&self) -> Bounds {
         Bounds { links: self.settings.limits.links, url_bytes: self.settings.limits.url_bytes }
     }

@@ -1,14 +1,16 @@
-//! Which addresses may be connected to, and where names lead.
+//! Name resolution, and which addresses may be connected to.
 //!
-//! The check is of the address itself, after the name was resolved, and the connection goes to that very address: a name that
-//! leads elsewhere the second time is of no use, and neither is a redirect, since each is a fetch of its own.
+//! The resolved address is checked, and the connection goes to that very address: a name that
+//! resolves differently the second time cannot evade the check, nor can a redirect, which is a
+//! fetch of its own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::failure::{Failure, Reason};
 
-/// Whether an address is of the public network: not loopback, private, link-local, shared, reserved, for documentation or
-/// multicast, nor an IPv6 address that stands for such an IPv4 address (IANA's special-purpose registries).
+/// Whether an address is public: not loopback, private, link-local, shared, reserved,
+/// documentation or multicast, nor an IPv6 address that embeds such an IPv4 address (IANA's
+/// special-purpose registries).
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -36,7 +38,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     let s = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     match s {
-        // Translation to IPv4, and 6to4: as public as what they stand for.
+        // NAT64 and 6to4: as public as the embedded address.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_public_v4(v4(high, low)),
         [0x2002, high, low, ..] => is_public_v4(v4(high, low)),
         // Teredo, benchmarking, ORCHID and the rest of 2001::/23; documentation.
@@ -47,7 +49,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// A name that leads where the user says, as curl's `--resolve`, but for the port that may be another.
+/// A name with a fixed address, like curl's `--resolve`, but optionally with another port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     host: Option<String>,
@@ -57,10 +59,11 @@ pub struct Override {
 }
 
 impl Override {
-    /// Reads `HOST:PORT:ADDRESS` or `HOST:PORT:ADDRESS:PORT`; host and port may be `*`, an IPv6 address has brackets.
+    /// Reads `HOST:PORT:ADDRESS` or `HOST:PORT:ADDRESS:PORT`; host and port may be `*`, an IPv6
+    /// address has brackets.
     ///
     /// # Errors
-    /// Words that say what is wrong.
+    /// A sentence for the user.
     pub fn parse(text: &str) -> Result<Override, String> {
         let wrong = || format!("`{text}` is not HOST:PORT:ADDRESS or HOST:PORT:ADDRESS:PORT");
         let (host, rest) = text.split_once(':').ok_or_else(wrong)?;
@@ -80,20 +83,20 @@ impl Override {
     }
 }
 
-/// Resolves names, and lets through what may be connected to.
+/// Resolves names to allowed addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Resolver {
-    /// Names that lead elsewhere; the first that fits counts.
+    /// Names with fixed addresses; the first match counts.
     pub overrides: Vec<Override>,
-    /// Whether addresses that are not public are let through.
+    /// Whether non-public addresses are allowed.
     pub allow_private: bool,
 }
 
 impl Resolver {
-    /// The addresses of a host that may be connected to, in the order of the system's answer.
+    /// The allowed addresses of a host, in the system's order.
     ///
     /// # Errors
-    /// `Dns` if there is none; `PrivateAddress` if none of them may be connected to.
+    /// `Dns` if there is no address; `PrivateAddress` if none is allowed.
     pub async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
         let bare = host.trim_matches(['[', ']']);
         let overridden = self.overrides.iter().find_map(|entry| entry.leads(bare, port));
@@ -109,7 +112,7 @@ impl Resolver {
         let allowed: Vec<SocketAddr> =
             all.into_iter().filter(|address| self.allow_private || is_public(address.ip())).collect();
         if allowed.is_empty() {
-            let words = format!("{bare} is at {}, which is not of the public network; see --allow-private", first.ip());
+            let words = format!("{bare} is at {}, which is not a public address; see --allow-private", first.ip());
             return Err(Failure::new(Reason::PrivateAddress, words));
         }
         Ok(allowed)

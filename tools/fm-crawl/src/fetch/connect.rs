@@ -1,6 +1,7 @@
-//! Connections: to an address that was checked, with TLS where the URL says so.
+//! Connections to checked addresses, with TLS for https.
 //!
-//! Invariant: what is connected to is an address that [`Resolver`] let through, and nothing is resolved again in between.
+//! Invariant: a connection goes to an address that [`Resolver`] allowed; nothing is resolved again
+//! in between.
 
 use std::future::Future;
 use std::io;
@@ -22,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 use super::address::Resolver;
 use crate::failure::{Failure, Reason};
 
-/// The address that answered, as an extension of the answer.
+/// The address that answered, as an extension of the response.
 #[derive(Clone, Copy, Debug)]
 pub struct Remote(pub SocketAddr);
 
@@ -35,7 +36,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A connector with these names, these trusted roots and this patience.
+    /// A connector with this resolver, TLS configuration and timeout.
     pub fn new(resolver: Resolver, tls: Arc<rustls::ClientConfig>, timeout: Duration) -> Connector {
         Connector { resolver: Arc::new(resolver), tls: TlsConnector::from(tls), timeout }
     }
@@ -54,7 +55,7 @@ impl Connector {
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let addresses = self.resolver.addresses(host, port).await?;
         let (tcp, address) = self.tcp(&addresses).await?;
-        // Requests are small and go at once; without this each would wait for the last acknowledgement.
+        // Send small requests at once, without waiting for the last acknowledgement.
         let _ = tcp.set_nodelay(true);
         if !is_tls {
             return Ok(Stream { kind: Kind::Plain(tcp), address });
@@ -66,7 +67,7 @@ impl Connector {
         Ok(Stream { kind: Kind::Tls(Box::new(tls)), address })
     }
 
-    /// Tries the addresses in turn; each but the last has an equal part of half of the time.
+    /// Tries the addresses in turn; all but the last share half of the time.
     async fn tcp(&self, addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Failure> {
         let share = self.timeout / 2 / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = Failure::from(Reason::Connect);
@@ -101,7 +102,7 @@ enum Kind {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A connection, with the address at its other end.
+/// A connection with its remote address.
 pub struct Stream {
     kind: Kind,
     address: SocketAddr,

@@ -1,11 +1,12 @@
-//! One fetch: a URL goes out, an answer with its body comes back, or the name of the limit that it met.
+//! One fetch: returns the answer to a URL with its body, or the limit that it met.
 //!
-//! A redirect is an answer like any other; nothing is followed here. HTTP/1.1 and, where the server offers it over TLS, HTTP/2
-//! come from hyper, TLS from rustls. What bounds an answer is all here: its head by hyper's buffers, its body and
-//! expansion by [`decode`], time by the deadlines of [`Fetcher::get`], the address by [`address`].
+//! A redirect is an answer; nothing is followed here. HTTP/1.1, and HTTP/2 where the server offers
+//! it over TLS, come from hyper, TLS from rustls. An answer is bounded here: its head by hyper's
+//! buffers, its body and expansion by [`decode`], time by the deadlines of [`Fetcher::get`], the
+//! address by [`address`].
 //!
-//! Invariant: memory for bodies is bounded however many fetches run: a body over [`SMALL_BODY_BYTES`] takes one of few places
-//! and waits for it, and keeps it as long as the answer lives.
+//! Invariant: memory for bodies is bounded for any number of fetches: a body over
+//! [`SMALL_BODY_BYTES`] waits for one of a few places, and keeps it as long as the answer lives.
 
 pub mod address;
 mod connect;
@@ -35,11 +36,11 @@ use self::decode::{Decoder, Stop};
 use crate::failure::{Failure, Reason};
 use crate::limits::{HEADER_FIELDS, Limits, RATE_WINDOW, SMALL_BODY_BYTES};
 
-/// How long an idle connection is kept, and how many to one host.
+/// How long, and how many to one host, idle connections are kept.
 const IDLE: Duration = Duration::from_secs(20);
 const IDLE_PER_HOST: usize = 64;
 
-/// What an earlier version of a page lets us ask with.
+/// Validators of an earlier version, for a conditional request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
     /// Its `ETag`.
@@ -48,32 +49,32 @@ pub struct Validators {
     pub last_modified: Option<Vec<u8>>,
 }
 
-/// What came.
+/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     /// The status code.
     pub status: u16,
-    /// The words after it.
+    /// The reason phrase.
     pub reason: Vec<u8>,
     /// The protocol.
     pub version: HttpVersion,
-    /// The header fields, in line with the body as it is here.
+    /// The header fields, adapted to the decoded body.
     pub headers: Headers,
-    /// The body, without its coding.
+    /// The decoded body.
     pub body: Vec<u8>,
-    /// Why the body is not all of it.
+    /// Why the body is cut, if it is.
     pub cut: Option<Reason>,
-    /// Whether the body is kept as received because its coding ended before it.
+    /// Whether the body is kept as received, since its coding ended early.
     pub as_received: bool,
     /// The address that answered.
     pub ip: Option<IpAddr>,
-    /// Bytes of the body as they came.
+    /// Bytes of the body as received.
     pub wire_bytes: u64,
-    /// A place among the large bodies, to be kept as long as the body is.
+    /// The place of a large body, kept as long as the body.
     pub place: Option<OwnedSemaphorePermit>,
 }
 
-/// Fetches.
+/// Fetches URLs.
 #[derive(Clone)]
 pub struct Fetcher {
     client: Client<Connector, Empty<Bytes>>,
@@ -82,10 +83,10 @@ pub struct Fetcher {
     large: Arc<Semaphore>,
 }
 
-/// What trusts servers: the roots that browsers trust, and those given.
+/// The TLS configuration: the roots that browsers trust, and the given ones.
 ///
 /// # Errors
-/// Words, if a certificate is none.
+/// A sentence, for a bad certificate.
 pub fn tls(extra_roots: Vec<CertificateDer<'static>>) -> Result<rustls::ClientConfig, String> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for root in extra_roots {
@@ -100,10 +101,10 @@ pub fn tls(extra_roots: Vec<CertificateDer<'static>>) -> Result<rustls::ClientCo
 }
 
 impl Fetcher {
-    /// A fetcher that goes by this name.
+    /// A fetcher with this user agent.
     ///
     /// # Errors
-    /// Words, if the name cannot be a header's value.
+    /// A sentence, if the user agent cannot be a header's value.
     pub fn new(
         limits: Limits,
         user_agent: &str,
@@ -127,17 +128,17 @@ impl Fetcher {
     /// Fetches a URL.
     ///
     /// # Errors
-    /// The limit that was met, or what went wrong. A body that is too long or takes too long is no error if anything of it came:
-    /// [`Answer::cut`] says so.
+    /// The limit that was met, or the failure. A body that is too long or too slow is no error if
+    /// a part of it came: see [`Answer::cut`].
     pub async fn get(&self, url: &str, validators: &Validators) -> Result<Answer, Failure> {
         let uri = Uri::try_from(url).map_err(|error| Failure::new(Reason::BadUrl, error.to_string()))?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(Failure::new(Reason::BadUrl, "it holds a user name"));
+            return Err(Failure::new(Reason::BadUrl, "it contains a user name"));
         }
         let begun = Instant::now();
         let first = begun + self.limits.first_byte.min(self.limits.total);
         let answer = match self.head(&uri, validators, first).await {
-            // The server closed a connection that waited in the pool, at the moment when it was used again.
+            // The server closed a pooled connection just as it was used again: try a new one.
             Err(Broken::Unanswered) => self.head(&uri, validators, first).await,
             answer => answer,
         };
@@ -232,14 +233,14 @@ impl Fetcher {
     }
 }
 
-/// A gzip file expanded within bounds, as far as it goes.
+/// Expands a gzip file within limits, as far as possible.
 pub fn expand(body: &[u8], max_bytes: u64, ratio: u32) -> Vec<u8> {
     let mut decoder = Decoder::new(b"gzip", max_bytes, ratio);
     decoder.push(body);
     decoder.finish(false).body
 }
 
-/// Why a body ended early.
+/// Why a body is cut.
 struct Cut {
     reason: Reason,
     words: String,
@@ -253,9 +254,9 @@ impl From<Reason> for Cut {
 
 /// Why there is no head.
 enum Broken {
-    /// The connection was closed before any of it came.
+    /// The connection was closed before an answer.
     Unanswered,
-    /// All else.
+    /// Anything else.
     Failed(Failure),
 }
 
@@ -266,7 +267,7 @@ fn broken(error: &hyper_util::client::legacy::Error) -> Broken {
             return Broken::Failed(failure.clone());
         }
         if let Some(http) = inner.downcast_ref::<hyper::Error>() {
-            // hyper tells a client which parse error it is in words only.
+            // hyper names this error in its message only.
             if http.is_parse() && http.to_string().contains("too large") {
                 return Broken::Failed(Reason::HeaderLimit.into());
             }
@@ -280,7 +281,7 @@ fn broken(error: &hyper_util::client::legacy::Error) -> Broken {
     Broken::Failed(Failure::new(Reason::Protocol, error.to_string()))
 }
 
-/// An error of hyper's with its cause.
+/// An error of hyper with its cause.
 fn words(error: &hyper::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
@@ -294,7 +295,8 @@ fn version(version: Version) -> HttpVersion {
     }
 }
 
-/// The header fields as the store keeps them: those that no longer hold of the body are renamed, as the import of WARC files does.
+/// The header fields to store: those that no longer match the decoded body are renamed, as the
+/// WARC import does.
 fn kept_headers(fields: &HeaderMap, was_coded: bool, is_cut: bool, body_bytes: usize) -> Headers {
     let is_chunked = fields.contains_key(header::TRANSFER_ENCODING);
     let new_length = body_bytes.to_string();

@@ -1,16 +1,18 @@
-//! The encoding of a document: by its byte order mark, its `Content-Type`, what it says of itself in its first bytes, or its bytes alone.
+//! The encoding of a document: by byte order mark, `Content-Type`, a declaration in its first
+//! bytes, or its bytes.
 //!
-//! As the HTML standard has it ("determining the character encoding"), but for the last resort, which there depends on the reader's country:
-//! a document that nothing says anything of is UTF-8 if its bytes are, and windows-1252 otherwise.
+//! As the HTML standard determines it, except for the last resort, which there depends on the
+//! reader's locale: here an undeclared document is UTF-8 if its bytes are valid, and windows-1252
+//! otherwise.
 
 use std::borrow::Cow;
 
 use urlindex::Encoding;
 
-/// Bytes of a document in which it may name its encoding.
+/// Bytes in which a document may declare its encoding.
 const PRESCAN_BYTES: usize = 1024;
 
-/// The text of a document, and its encoding; what is no text in it becomes U+FFFD. Borrowed, if it is UTF-8.
+/// The text of a document and its encoding; invalid bytes become U+FFFD. Borrowed if it is UTF-8.
 pub fn decode<'a>(body: &'a [u8], content_type: Option<&[u8]>) -> (Cow<'a, str>, &'static Encoding) {
     let said = content_type.and_then(charset).and_then(Encoding::for_label);
     let encoding = said.or_else(|| prescan(&body[..body.len().min(PRESCAN_BYTES)]));
@@ -18,12 +20,13 @@ pub fn decode<'a>(body: &'a [u8], content_type: Option<&[u8]>) -> (Cow<'a, str>,
         let label: &[u8] = if std::str::from_utf8(body).is_ok() { b"utf-8" } else { b"windows-1252" };
         Encoding::for_label(label).unwrap_or(urlindex::UTF_8)
     });
-    // A byte order mark outweighs all that is said.
+    // A byte order mark overrides declarations.
     let (text, encoding, _) = encoding.decode(body);
     (text, encoding)
 }
 
-/// What the document says itself: `<meta charset=...>`, `<meta http-equiv=Content-Type content="...charset=...">`, `<?xml encoding="..."?>`.
+/// The encoding that a document declares: `<meta charset=...>`, `<meta http-equiv=Content-Type
+/// content="...charset=...">`, `<?xml encoding="..."?>`.
 fn prescan(head: &[u8]) -> Option<&'static Encoding> {
     let lower = head.to_ascii_lowercase();
     let declared = lower.strip_prefix(b"<?xml").and_then(|rest| {
@@ -35,7 +38,7 @@ fn prescan(head: &[u8]) -> Option<&'static Encoding> {
         None => in_meta(&lower),
     };
     let encoding = Encoding::for_label(label?)?;
-    // Whoever could read this much of it did not read UTF-16; and that name stands for this one.
+    // A declaration that could be read is not UTF-16; the standard maps the names so.
     Some(match encoding.name() {
         "UTF-16LE" | "UTF-16BE" => urlindex::UTF_8,
         "x-user-defined" => Encoding::for_label(b"windows-1252")?,
@@ -43,7 +46,7 @@ fn prescan(head: &[u8]) -> Option<&'static Encoding> {
     })
 }
 
-/// The encoding that the first `meta` names that names one.
+/// The label in the first `meta` that has one.
 fn in_meta(lower: &[u8]) -> Option<&[u8]> {
     let mut at = 0;
     while at < lower.len() {
@@ -72,7 +75,7 @@ fn charset(text: &[u8]) -> Option<&[u8]> {
     value_of(text, b"charset")
 }
 
-/// What stands after `NAME=`, in quotes or not; case does not matter.
+/// The value after `NAME=`, quoted or not; case does not matter.
 fn value_of<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut at = 0;
     while at + name.len() <= text.len() {

@@ -1,11 +1,11 @@
 //! The links of an HTML document, by the tokenizer of the HTML standard.
 //!
-//! The tokenizer reads the body as a stream and no tree is built, so the cost is one pass over the bytes and the longest tag
-//! in memory, however deep or broken the document is.
+//! The tokenizer streams and no tree is built: the cost is one pass over the bytes and memory for
+//! the longest tag, however deep or broken the document is.
 //!
-//! Links to pages are taken: `a`, `area`, `iframe`, `frame`, `meta` refresh, and those `link` elements that name pages rather
-//! than what a page needs to be shown (styles, icons, hints to load something early, descriptions for programs). `base` and the wish not to be followed
-//! (`rel=nofollow`, `meta name=robots`) are noted.
+//! Links to pages are `a`, `area`, `iframe`, `frame`, `meta` refresh, and `link` elements except
+//! those for styles, icons, preloading and descriptions. `base`, `rel=nofollow` and `meta
+//! name=robots` are respected.
 
 use std::convert::Infallible;
 
@@ -13,7 +13,7 @@ use html5gum::{Emitter, Error, State, Tokenizer, naive_next_state};
 
 use super::{Bounds, Found, Gathered, text};
 
-/// Words of `rel` by which a `link` names something that is no page.
+/// Values of `rel` of a `link` that is not a page.
 const NO_PAGE: [&str; 16] = [
     "search",
     "stylesheet",
@@ -33,7 +33,7 @@ const NO_PAGE: [&str; 16] = [
     "wlwmanifest",
 ];
 
-/// Finds the links of a document; `follow_nofollow` takes those too that ask not to be followed.
+/// Finds the links of a document, nofollow ones only with `follow_nofollow`.
 pub fn find(body: &[u8], bounds: Bounds, follow_nofollow: bool) -> Found {
     let mut reading = Reading::new(bounds, follow_nofollow);
     // Reading from memory cannot fail.
@@ -67,7 +67,7 @@ enum Attribute {
     Content,
 }
 
-/// The attributes of the tag that is being read; the first of each name counts.
+/// The attributes of the current tag; the first of each name counts.
 #[derive(Debug, Default)]
 struct Held {
     target: Option<Vec<u8>>,
@@ -77,15 +77,16 @@ struct Held {
     content: Option<Vec<u8>>,
 }
 
-/// What the tokenizer tells: all but tags and their attributes is let pass.
+/// The emitter of the tokenizer: takes tags and attributes, ignores the rest.
 struct Reading {
     gathered: Gathered,
     follow_nofollow: bool,
     is_start: bool,
-    /// The name of the tag that is being read, and of the last start tag: its end ends a script or a title.
+    /// The names of the current tag and of the last start tag, whose end tag ends a script or a
+    /// title.
     name: Vec<u8>,
     last_start: Vec<u8>,
-    /// Which tag it is, once its name is known.
+    /// The kind of the current tag, once its name is known.
     tag: Option<Tag>,
     held: Held,
     attribute_name: Vec<u8>,
@@ -131,7 +132,7 @@ impl Reading {
         tag
     }
 
-    /// Takes the attribute that was read last; the first of a name counts.
+    /// Takes the last attribute; the first of a name counts.
     fn take_attribute(&mut self) {
         let held = match attribute(self.tag(), &self.attribute_name) {
             Some(Attribute::Target) => &mut self.held.target,
@@ -227,7 +228,7 @@ impl Emitter for &mut Reading {
         }
         let Reading { last_start, name, .. } = &mut **self;
         last_start.clone_from(name);
-        // Nobody runs scripts here: what is for those who do not is a part of the page.
+        // Scripts are not run, so `noscript` is part of the page.
         if self.name == b"noscript" { None } else { naive_next_state(&self.name) }
     }
 
@@ -247,7 +248,7 @@ impl Emitter for &mut Reading {
         self.last_start = name.unwrap_or_default().to_vec();
     }
 
-    // A comment is neither, so that what follows it is judged by its own tag.
+    // Comments and doctypes reset the current tag.
     fn init_comment(&mut self) {
         self.begin(false);
     }
@@ -294,12 +295,12 @@ fn names_no_page(rel: Option<&[u8]>) -> bool {
     rel.is_some_and(|rel| NO_PAGE.iter().any(|word| has_word(rel, word.as_bytes())))
 }
 
-/// Whether a list of directives for robots (`noindex, nofollow`, `none`) forbids following.
+/// Whether robots directives (`noindex, nofollow`, `none`) forbid following links.
 pub fn forbids_following(directives: &[u8]) -> bool {
     has_word(directives, b"nofollow") || has_word(directives, b"none")
 }
 
-/// The URL of `5; url='...'`; a refresh without one loads the page itself again.
+/// The URL of a refresh such as `5; url='...'`; without a URL it reloads the page.
 fn refresh_target(content: &[u8]) -> Option<&[u8]> {
     let content = content.trim_ascii_start();
     let after_time = content.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;

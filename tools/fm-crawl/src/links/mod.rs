@@ -1,9 +1,9 @@
-//! The links of a document: found by a tokenizer of its kind, resolved, made canonical, each once.
+//! The links of a document: found by a tokenizer, resolved, made canonical, without duplicates.
 //!
-//! Finding ([`html`], [`sitemap`]) knows nothing of URLs, and resolving nothing of documents. What is found is bounded: a
-//! document may name so many links, each so long, and no more are looked at.
+//! Finding ([`html`], [`sitemap`]) knows nothing of URLs, and resolving nothing of documents.
+//! Number and length of links are bounded.
 //!
-//! Invariant: every link that comes out is the canonical form of an http or https URL.
+//! Invariant: every resolved link is the canonical form of an http or https URL.
 
 pub mod encoding;
 pub mod html;
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use filemap::Canonicalizer;
 use urlindex::Encoding;
 
-/// How many links of a document are taken, and how long each may be.
+/// Limits on the links of a document.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Links of one document.
@@ -23,35 +23,35 @@ pub struct Bounds {
     pub url_bytes: usize,
 }
 
-/// What stands in a document, as written.
+/// The links of a document as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The links to follow, each text once, in order.
+    /// The links to follow, without duplicates, in order.
     pub links: Vec<String>,
-    /// What they are relative to, if the document says so itself.
+    /// The base of the links, if the document has one.
     pub base: Option<String>,
-    /// The document's encoding, in which the queries of its links are written; UTF-8 if nothing is said.
+    /// The document's encoding, for the queries of its links; UTF-8 if `None`.
     pub encoding: Option<&'static Encoding>,
-    /// Links that the document asks not to be followed.
+    /// Number of nofollow links.
     pub nofollow: u64,
-    /// The document asks that none of its links be followed.
+    /// Whether the whole document is nofollow.
     pub is_nofollow: bool,
-    /// Links beyond the bound were not looked at.
+    /// Whether there were more links than the limit.
     pub is_cut: bool,
 }
 
 /// The links of a document, resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Links {
-    /// Canonical URLs, each once, in order.
+    /// Canonical URLs without duplicates, in order.
     pub urls: Vec<String>,
-    /// Links that name no URL of http or https.
+    /// Links that are not http or https URLs.
     pub unusable: u64,
-    /// Links longer than the bound.
+    /// Links over the length limit.
     pub too_long: u64,
 }
 
-/// Gathers links as written, each once.
+/// Collects links as written, without duplicates.
 pub(crate) struct Gathered {
     pub(crate) found: Found,
     texts: HashSet<String>,
@@ -63,7 +63,7 @@ impl Gathered {
         Gathered { found: Found::default(), texts: HashSet::new(), bounds }
     }
 
-    /// Takes a link. Its fragment goes: it names a place in a page, and most links of a long page differ only in it.
+    /// Adds a link without its fragment: most links of a long page differ only in that.
     pub(crate) fn add(&mut self, link: &[u8]) {
         let link = link.trim_ascii();
         let link = &link[..link.iter().position(|&byte| byte == b'#').unwrap_or(link.len())];
@@ -82,13 +82,13 @@ impl Gathered {
     }
 }
 
-/// Bytes of a URL as text: UTF-8, or else each byte over 7F percent-encoded as it stands.
+/// Bytes of a URL as text: UTF-8, or else with each byte over 7F percent-encoded.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let escaped = |byte: &u8| if byte.is_ascii() { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
     std::str::from_utf8(bytes).map_or_else(|_| bytes.iter().map(escaped).collect(), str::to_owned)
 }
 
-/// Resolves what was found on the page `url`.
+/// Resolves the links of the page `url`.
 pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, bounds: Bounds) -> Links {
     let mut links = Links::default();
     let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(found.links.len());
@@ -120,8 +120,8 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
     links
 }
 
-/// The absolute form of a link that plainly names a path of the base's host or something below the base's folder: most do, and need no parsing
-/// of the base. `None` for all others.
+/// Fast path: the absolute form of a link that is a plain path on the base's host or below its
+/// folder. `None` for others.
 fn joined(base: &[u8], link: &str) -> Option<String> {
     let base = std::str::from_utf8(base).ok()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/%?=&+,;".contains(&byte);
@@ -135,7 +135,7 @@ fn joined(base: &[u8], link: &str) -> Option<String> {
     Some([&base[..if link.starts_with('/') { path_at } else { folder_end }], link].concat())
 }
 
-/// Whether a canonical URL is one that this crawler fetches.
+/// Whether a canonical URL is http or https.
 pub fn is_web(key: &[u8]) -> bool {
     key.starts_with(b"http://") || key.starts_with(b"https://")
 }
@@ -212,7 +212,8 @@ mod tests {
         assert_eq!(text("/café".as_bytes()), "/café");
     }
 
-    /// A reference stands for a character whatever the page's encoding; a byte of a character may be one of markup.
+    /// A reference stands for a character whatever the page's encoding; a byte of a character may
+    /// be one of markup.
     #[test]
     fn links_of_a_page_are_written_by_its_encoding() {
         type Row<'a> = (&'a [u8], &'a str, [&'a str; 2]);

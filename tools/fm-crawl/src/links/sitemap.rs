@@ -1,17 +1,17 @@
 //! The links of a sitemap: the `loc` elements of a `urlset` or a `sitemapindex`.
 //!
-//! A sitemap is a page like any other to the crawl: queued, fetched and stored, and what it names is what it links to. It is known
-//! by its root element, whatever the server calls it.
+//! For the crawl a sitemap is a page: queued, fetched and stored, with links. It is recognised by
+//! its root element, whatever its content type.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use super::{Bounds, Found, Gathered};
 
-/// The element that holds a URL, in whatever namespace.
+/// The element of a URL, in any namespace.
 const LOC: &str = "loc";
 
-/// Bytes at the beginning in which the root element must begin.
+/// The root element must begin within these first bytes.
 const ROOT_WITHIN: usize = 2048;
 
 /// Whether a body is a sitemap in XML.
@@ -22,7 +22,7 @@ pub fn is_sitemap(body: &[u8]) -> bool {
         || head.starts_with(b"\xef\xbb\xbf") && (has(b"<urlset") || has(b"<sitemapindex"))
 }
 
-/// Finds the links of a sitemap. What comes after an error in the XML is not read.
+/// Finds the links of a sitemap, up to the first error in the XML.
 pub fn find(body: &[u8], bounds: Bounds) -> Found {
     let mut gathered = Gathered::new(bounds);
     let mut reader = Reader::from_reader(body);
@@ -54,7 +54,7 @@ pub fn find(body: &[u8], bounds: Bounds) -> Found {
     gathered.found
 }
 
-/// Adds what an event brings to the text of a `loc`, as far as a link may be long.
+/// Appends an event's text to that of a `loc`, up to the length limit.
 fn append(text: &mut String, event: &Event<'_>, max_bytes: usize) {
     match event {
         Event::Text(piece) => text.push_str(piece),

@@ -1,9 +1,11 @@
-//! The robots.txt of each site: fetched once, kept in the store like any page, and read again from there after a restart.
+//! The robots.txt of each site: fetched once, stored like any page, and read from the store after
+//! a restart.
 //!
-//! What a site's answer means (RFC 9309, 2.3.1): a text is obeyed; one that is absent (400 to 499, too many redirects) forbids
-//! nothing; a server that fails (500 to 599, 429, no answer) means *stay away*, until it is asked again.
+//! By RFC 9309, 2.3.1: a text is obeyed; an absent one (400 to 499, too many redirects) allows
+//! everything; a failing server (500 to 599, 429, no answer) means *stay away* until it is asked
+//! again.
 //!
-//! Invariants: a site's robots.txt is asked for by one fetch at a time; memory for rules is bounded.
+//! Invariants: one fetch at a time asks for a site's robots.txt; memory for rules is bounded.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -11,30 +13,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use filemap::PageStore;
+use fm_cli::times::now_ms;
 use frontier::FailureKind;
 
 use super::{MAX_BYTES, Robots};
-use crate::clock::now_ms;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Fetcher, Validators};
-use crate::outcome;
 use crate::record;
 
-/// How long a robots.txt is obeyed before it is asked for again.
+/// The age at which a robots.txt is fetched again.
 const AGE_MAX_MS: i64 = 24 * 3_600_000;
-/// Redirects that are followed from a robots.txt: what the RFC demands.
+/// Redirects followed from a robots.txt: the minimum of the RFC.
 const REDIRECTS_MAX: usize = 5;
-/// Bytes of rules in memory, beyond which sites that nobody asks about are dropped.
+/// Memory for rules; beyond it unused sites are dropped.
 const MEMORY_BYTES: usize = 32 << 20;
-/// What a site without rules is counted as.
+/// The memory that a site without rules counts as.
 const SITE_BYTES: usize = 512;
 
-/// What is known of a site.
+/// A site's rules.
 #[derive(Debug)]
 pub struct Site {
-    /// The rules; `Err` if we are to stay away, with why.
+    /// The rules; `Err` with the reason to stay away.
     pub robots: Result<Robots, Failure>,
-    /// Whether the sitemaps have been told to the crawl.
+    /// Whether the sitemaps have been passed to the crawl.
     pub sitemaps_told: AtomicBool,
     until: Instant,
 }
@@ -49,12 +50,12 @@ pub struct Cache {
     sites: Mutex<(HashMap<String, Slot>, usize)>,
 }
 
-/// Where a site's robots.txt is.
+/// The URL of a site's robots.txt.
 pub fn url_of(origin: &str) -> String {
     format!("{origin}/robots.txt")
 }
 
-/// Scheme and authority of a canonical URL, and the rest of it.
+/// Splits a canonical URL into scheme with authority, and the rest.
 pub fn split(url: &str) -> (&str, &str) {
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
     let end = url[after_scheme..].find(['/', '?', '#']).map_or(url.len(), |at| at + after_scheme);
@@ -62,29 +63,29 @@ pub fn split(url: &str) -> (&str, &str) {
     (origin, if path.is_empty() { "/" } else { path })
 }
 
-/// What a stored or fetched robots.txt comes to; `None`: it leads to this URL.
+/// The meaning of an answer for a robots.txt.
 enum Step {
     Known(Robots),
     Next(String),
 }
 
 impl Cache {
-    /// For a crawler of this product token. A site that we are to stay away from is asked again after `retry`.
+    /// A cache for this product token. A site to stay away from is asked again after `retry`.
     pub fn new(agent: &str, retry: Duration) -> Cache {
         Cache { agent: agent.to_owned(), retry, sites: Mutex::default() }
     }
 
-    /// What a site says, from memory, else from the store if that is not too old, else from the site; and whether the site was asked
-    /// just now.
+    /// The rules of a site from memory, from the store, or from the site; and whether the site was
+    /// asked now.
     ///
     /// # Errors
-    /// The store's, when it cannot keep what was asked: no page is to blame for that.
+    /// The store's, when it cannot keep the answer.
     pub async fn site(
         &self,
         origin: &str,
         store: &PageStore,
         fetcher: &Fetcher,
-    ) -> Result<(Arc<Site>, bool), outcome::Failure> {
+    ) -> Result<(Arc<Site>, bool), fm_cli::Failure> {
         let slot = self.slot(origin);
         let mut held = slot.lock().await;
         if let Some(site) = held.as_ref().filter(|site| Instant::now() < site.until) {
@@ -109,7 +110,7 @@ impl Cache {
         slot
     }
 
-    /// Counts a site's rules, and drops what nobody holds when they are too many.
+    /// Counts a site's memory, and drops unused sites when it is too much.
     fn weigh(&self, bytes: usize) {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         sites.1 += bytes + SITE_BYTES;
@@ -124,7 +125,7 @@ impl Cache {
         origin: &str,
         store: &PageStore,
         fetcher: &Fetcher,
-    ) -> Result<(Result<Robots, Failure>, bool), outcome::Failure> {
+    ) -> Result<(Result<Robots, Failure>, bool), fm_cli::Failure> {
         let (mut url, mut was_fetched) = (url_of(origin), false);
         for _ in 0..=REDIRECTS_MAX {
             let step = match self.stored(&url, store) {
@@ -143,21 +144,21 @@ impl Cache {
         Ok((Ok(Robots::default()), was_fetched))
     }
 
-    /// What the store has of it, if that is not too old. Unreadable bytes are as good as none: it is fetched again.
+    /// The stored robots.txt, if it is fresh and readable.
     fn stored(&self, url: &str, store: &PageStore) -> Option<Step> {
         let page = store.get(url).ok()??;
         let is_fresh = (0..AGE_MAX_MS).contains(&(now_ms() - page.fetched_at_ms));
         if is_fresh { self.meaning(url, &page, store) } else { None }
     }
 
-    /// What the site answers: a step, or why there is none. It is obeyed though the store refuses to keep it (a rule of an erasure does);
-    /// a store that can keep nothing ends the crawl, and is nothing that a page is given up for.
+    /// The site's answer, or why there is none. It is obeyed even if a rule of an erasure refuses
+    /// to store it; any other failure of the store ends the crawl.
     async fn fetched(
         &self,
         url: &str,
         store: &PageStore,
         fetcher: &Fetcher,
-    ) -> Result<Result<Step, Failure>, outcome::Failure> {
+    ) -> Result<Result<Step, Failure>, fm_cli::Failure> {
         let answer = match fetcher.get(url, &Validators::default()).await {
             Ok(answer) => answer,
             Err(failure) => return Ok(Err(unreachable(failure))),
@@ -190,7 +191,7 @@ impl Cache {
         }
     }
 
-    /// What the store's robots.txt of a site says, without asking anybody; `None` if there is none, or too old a one.
+    /// The stored rules of a site, without a request; `None` if there is no fresh one.
     pub fn recall(&self, origin: &str, store: &PageStore) -> Option<Robots> {
         let mut url = url_of(origin);
         for _ in 0..=REDIRECTS_MAX {
@@ -203,7 +204,7 @@ impl Cache {
     }
 }
 
-/// A failure to get a robots.txt: what is wrong with the host stays what it is, all else means that we stay away.
+/// A failure to fetch a robots.txt: failures of the host stay, all others mean *stay away*.
 fn unreachable(failure: Failure) -> Failure {
     match failure.reason.kind() {
         FailureKind::Dns | FailureKind::Connect | FailureKind::Tls | FailureKind::Refused => failure,

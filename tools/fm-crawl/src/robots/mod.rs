@@ -1,24 +1,24 @@
-//! robots.txt by RFC 9309: which paths a crawler of our name may fetch; beside it what is not in the RFC and common all the
-//! same: `Crawl-delay` and `Sitemap`.
+//! robots.txt by RFC 9309: which paths our user agent may fetch. Also the common `Crawl-delay` and
+//! `Sitemap`.
 //!
-//! Reading is total: any bytes are a robots.txt, and lines that are none of it are passed over. Groups of one name are joined,
-//! the longest rule that fits decides, and of two as long the one that allows. Paths are compared with percent escapes as
-//! canonical URLs write them.
+//! Any bytes parse: unknown lines are skipped. Groups of one name are joined, the longest matching
+//! rule decides, and of equal ones the one that allows. Paths are compared with percent escapes in
+//! canonical form.
 
 pub mod cache;
 
 use std::time::Duration;
 
-/// Bytes of a robots.txt that are read: the least that the RFC demands.
+/// Bytes of a robots.txt that are read: the minimum of the RFC.
 pub const MAX_BYTES: usize = 500 << 10;
-/// Sitemaps that are taken from one robots.txt.
+/// Most sitemaps of one robots.txt.
 const SITEMAPS_MAX: usize = 100;
 
-/// What one robots.txt says to us.
+/// The rules of one robots.txt for us.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Robots {
     rules: Vec<Rule>,
-    /// Between two fetches.
+    /// The time between two fetches.
     pub crawl_delay: Option<Duration>,
     /// Sitemaps, as written.
     pub sitemaps: Vec<String>,
@@ -27,11 +27,11 @@ pub struct Robots {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     allows: bool,
-    /// With `*` for any run of characters and `$` at the end for the end of the path, escapes normalised.
+    /// `*` matches any characters, a final `$` the end of the path; escapes are normalised.
     pattern: Box<[u8]>,
 }
 
-/// A group that speaks to us.
+/// The groups that apply to us.
 #[derive(Default)]
 struct Groups {
     named: Option<Robots>,
@@ -39,7 +39,7 @@ struct Groups {
 }
 
 impl Robots {
-    /// Reads a robots.txt for a crawler whose product token is `agent`.
+    /// Parses a robots.txt for the product token `agent`.
     pub fn parse(text: &[u8], agent: &str) -> Robots {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let text = String::from_utf8_lossy(&text[..text.len().min(MAX_BYTES)]);
@@ -81,7 +81,7 @@ impl Robots {
         Robots { sitemaps, ..ours }
     }
 
-    /// Bytes of memory that the rules take, about.
+    /// Approximate memory of the rules.
     pub fn memory_bytes(&self) -> usize {
         let rules: usize = self.rules.iter().map(|rule| rule.pattern.len() + size_of::<Rule>()).sum();
         rules + self.sitemaps.iter().map(|text| text.len() + size_of::<String>()).sum::<usize>()
@@ -100,7 +100,7 @@ impl Robots {
         }
     }
 
-    /// Whether we may fetch what is at this path, query included (`/a?b`). robots.txt itself is always allowed.
+    /// Whether this path with its query (`/a?b`) may be fetched. robots.txt itself always may.
     pub fn allows(&self, path: &str) -> bool {
         if path == "/robots.txt" {
             return true;
@@ -117,12 +117,12 @@ fn product(value: &str) -> &str {
     &value[..value.find(|c| !is_token(c)).unwrap_or(value.len())]
 }
 
-/// The product token of a user agent, by which robots.txt knows it.
+/// The product token of a user agent, which robots.txt refers to.
 pub fn token(user_agent: &str) -> &str {
     product(user_agent.trim())
 }
 
-/// One form for each character: escapes in upper case, unreserved ones undone, what is not ASCII escaped.
+/// Normalises escapes: upper case, unreserved characters unescaped, non-ASCII bytes escaped.
 fn normalised(path: &[u8]) -> Vec<u8> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
@@ -147,7 +147,7 @@ fn normalised(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether a pattern fits the beginning of a path. Linear in the path for each `*`, whatever the pattern.
+/// Whether a pattern matches the beginning of a path; linear in the path for each `*`.
 fn fits(pattern: &[u8], path: &[u8]) -> bool {
     let (pattern, to_end) = match pattern.strip_suffix(b"$") {
         Some(rest) => (rest, true),

@@ -1,6 +1,15 @@
 //! The verbs, one file each: their arguments, what they do, what they print.
 
-pub mod opening;
+mod opening;
 pub mod run;
 pub mod status;
 pub mod why;
+
+use fm_cli::{Failure, Output};
+
+/// Prints what was asked for.
+fn print(lines: &str) -> Result<(), Failure> {
+    let mut out = Output::stdout(false);
+    out.bytes(lines.as_bytes())?;
+    out.finish()
+}

@@ -1,4 +1,4 @@
-//! How verbs open what belongs to a crawl.
+//! Opens the parts of a crawl for the verbs.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -7,27 +7,26 @@ use std::time::Duration;
 
 use filemap::{Canonicalizer, Event, Options, PageStore};
 use filemap_io::OsDir;
+use fm_cli::{Failure, words};
 use frontier::{Frontier, FrontierOptions, Recrawl};
 use urlindex::{CrawlRules, Rule, RuleSet, Whatwg};
 
-use crate::outcome::Failure;
 use crate::sequence;
 use crate::settings::{Folder, Settings};
-use crate::words;
 
 /// Memory of the store's memtable.
 const RECENT_BYTES: usize = 32 << 20;
-/// How long, and how often, a crawl waits for `status` or `why` to close its frontier.
+/// The pause, and the number of attempts, while `status` or `why` has the frontier open.
 const ASKED_FOR: Duration = Duration::from_millis(100);
 const ASKED_WITHIN: u32 = 50;
 /// Memory of the store's dictionaries.
 const DICTIONARY_BYTES: usize = 48 << 20;
 
-/// The settings of the crawl into a store, which must be there.
+/// The settings of the crawl into a store, which must exist.
 pub fn settings(store: &Path) -> Result<(Folder, Settings), Failure> {
     let folder = Folder::of(store);
     let settings = folder.settings()?;
-    let absent = || Failure::Io(format!("{}: there is no crawl; begin one with fm-crawl run", folder.path().display()));
+    let absent = || Failure::Io(format!("{}: there is no crawl; start one with fm-crawl run", folder.path().display()));
     let settings = settings.ok_or_else(absent)?;
     Ok((folder, settings))
 }
@@ -40,12 +39,12 @@ fn options() -> Options {
     })
 }
 
-/// The store to crawl into, made if it is absent and no crawl into it has begun.
+/// The store to crawl into, made if it is absent and its crawl has not begun.
 pub fn store_to_fill(path: &Path, folder: &Folder, has_begun: bool) -> Result<PageStore, Failure> {
     let store = match PageStore::open(path, options()) {
         Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) if has_begun => {
             return Err(Failure::Io(format!(
-                "{} is no store, and the crawl in {} says what is in it: bring the store back, or remove that folder to begin anew",
+                "{} is not a store, but the crawl in {} has filled one: bring the store back, or remove that folder to start over",
                 path.display(),
                 folder.path().display()
             )));
@@ -60,7 +59,7 @@ pub fn store_to_fill(path: &Path, folder: &Folder, has_begun: bool) -> Result<Pa
         return Ok(store);
     }
     let words = format!(
-        "{}: the keys of this store ({} version {}) cannot be fetched; crawl into a new store",
+        "{}: the keys of this store ({} version {}) are not fetchable URLs; crawl into a new store",
         path.display(),
         canonicalizer.name(),
         canonicalizer.version()
@@ -68,17 +67,17 @@ pub fn store_to_fill(path: &Path, folder: &Folder, has_begun: bool) -> Result<Pa
     Err(Failure::Usage(words))
 }
 
-/// The folder of a crawl, by the layer that files are read and written through.
+/// The folder of a crawl, through the I/O seam.
 pub fn dir(folder: &Folder) -> Result<OsDir, Failure> {
     OsDir::open(folder.path()).map_err(|error| Failure::io("open", folder.path(), &error))
 }
 
-/// How far the store was for the crawl in a folder, if there is one and it noted that.
+/// The store's sequence that the crawl in a folder has noted, if any.
 pub fn noted_sequence(folder: &Folder) -> Result<Option<u64>, Failure> {
     if folder.path().exists() { sequence::noted(&dir(folder)?) } else { Ok(None) }
 }
 
-/// Whether canonical URLs are URLs of the same page: not turned around, and not any bytes.
+/// Whether canonical URLs can be fetched: not reversed, and not arbitrary bytes.
 fn keeps_urls_fetchable(canonicalizer: &dyn Canonicalizer) -> bool {
     let crawl = CrawlRules::crawl();
     let names = [Whatwg.name(), crawl.name()];
@@ -87,7 +86,7 @@ fn keeps_urls_fetchable(canonicalizer: &dyn Canonicalizer) -> bool {
     names.contains(&canonicalizer.name()) || is_rules
 }
 
-/// The store to read, while a crawl may write it, and what is wrong with it for the crawl that filled it: it is not as far as that.
+/// The store to read beside a running crawl, and whether it is as new as that crawl.
 pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<(), Failure>), Failure> {
     let noted = noted_sequence(folder);
     let store = PageStore::open_read_only(path, options())?;
@@ -95,7 +94,8 @@ pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<
     Ok((store, checked))
 }
 
-/// The frontier of a crawl whose store is locked by us, made if it is absent. Another may have it open for a moment, to ask.
+/// The frontier of a crawl whose store we have locked, made if absent. `status` or `why` may have
+/// it open for a moment.
 pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
     let path = folder.join("frontier");
     for _ in 0..ASKED_WITHIN {
@@ -108,7 +108,7 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failur
             Err(frontier::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => true,
             opened => return opened.map_err(|error| of_frontier(folder, error.into())),
         };
-        // The seen set is made after the frontier: who has the one has lost the other.
+        // The seen set is made after the frontier, which is therefore lost.
         if is_absent && folder.join("seen").exists() {
             return Err(of_frontier(folder, Failure::Damage("the frontier is missing".to_owned())));
         }
@@ -117,16 +117,16 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failur
     frontier_to_ask(folder, settings)
 }
 
-/// The frontier of a crawl, which must be there, to be asked.
+/// The frontier of a crawl, which must exist, to read.
 pub fn frontier_to_ask(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
     let opened = Frontier::open(&folder.join("frontier"), frontier_options(settings));
     opened.map_err(|error| of_frontier(folder, error.into()))
 }
 
-/// A failure of the frontier, which cannot be made again.
+/// A failure of the frontier, which cannot be rebuilt.
 fn of_frontier(folder: &Folder, failure: Failure) -> Failure {
     let remedy = format!(
-        "Without a copy of it, remove {} and run with --seed again: pages that the store has are asked for with their ETag or date",
+        "Without a copy of it, remove {} and run with --seed again: stored pages are requested with their ETag or date",
         folder.path().display()
     );
     failure.at(&folder.join("frontier"), &remedy)

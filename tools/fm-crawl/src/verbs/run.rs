@@ -1,74 +1,69 @@
-//! `run`: begins a crawl, or goes on with it.
+//! `run`: starts or continues a crawl.
 //!
-//! The store is opened first: its lock is the crawl's. What is given is kept in the settings, so that going on takes no arguments.
+//! The store is opened first: its lock is the crawl's lock. Arguments are kept in the settings, so
+//! that continuing takes none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use filemap::{Canonicalizer, RecordKind, Whatwg};
+use fm_cli::times::{self, now_ms};
+use fm_cli::{Failure, Flags, Outcome, interrupt, sizes, words};
 use frontier::{Frontier, PageStatus};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
-use super::opening;
-use crate::amount;
+use super::{opening, print};
 use crate::bodies::Bodies;
-use crate::cli::Shared;
-use crate::clock::{now_ms, unsigned};
-use crate::crawl::tally::Tally;
-use crate::crawl::{Coordinator, Crawl, End, Log, State, Watch};
-use crate::failure;
+use crate::clock::unsigned;
+use crate::crawl::{Coordinator, Crawl, End, Log, State, Tally, Watch};
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::{self, Fetcher};
-use crate::interrupt;
 use crate::links::is_web;
-use crate::outcome::{Failure, Outcome};
-use crate::output;
 use crate::progress::Progress;
-use crate::record;
 use crate::scope::{Reach, Scope};
 use crate::seen::Seen;
 use crate::sequence::{self, SequenceNote};
 use crate::settings::{Folder, Settings};
-use crate::words;
+use crate::{failure, record};
 
-/// Threads of the runtime.
+/// Most threads of the runtime.
 const THREADS_MAX: usize = 8;
-/// Seeds that were given up are named up to this many.
+/// Most given-up seeds that are named.
 const COMPLAINTS: usize = 5;
 
-/// Crawl, or go on with a crawl
+/// Start or continue a crawl
 #[derive(clap::Args)]
 #[command(after_help = "\
-The first run needs seeds, and a contact that is sent with every request. What is given is remembered (but for --max-pages, --forever, --log, \
---allow-private, --resolve and --ca): `fm-crawl run pages.fm` goes on. A seed that was given up is tried again.
+The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --forever, --log, \
+--allow-private, --resolve and --ca): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
 
-It ends with 1 if no page was ever fetched, and with 3 if pages were fetched that the store refuses to keep.
+Exits with 1 if no page was ever fetched, and with 3 if the store refused fetched pages.
 
 Example:
   fm-crawl run pages.fm --seed https://example.com/ --contact mailto:me@example.com --max-pages 1000")]
 pub struct Args {
-    /// The store's folder, made if it is absent
+    /// The store's folder, made if absent
     store: PathBuf,
-    /// Pages to begin with; may be given again
+    /// Start pages; may be given again
     #[arg(long, value_name = "URL", num_args = 1..)]
     seed: Vec<String>,
-    /// How far from the seeds to go [default: host]
+    /// Which links to follow from the seeds [default: host]
     #[arg(long, value_enum)]
     scope: Option<Reach>,
-    /// Stop when so many pages are fetched in all
+    /// Stop at this number of fetched pages in all runs
     #[arg(long, value_name = "N")]
     max_pages: Option<u64>,
-    /// Links from a seed to a page, at most [default: 100]
+    /// Most links from a seed to a page [default: 100]
     #[arg(long, value_name = "N")]
     max_depth: Option<u16>,
-    /// Pages of one host, at most; 0 for any number [default: 100000]
+    /// Most pages of one host; 0 for no limit [default: 100000]
     #[arg(long, value_name = "N")]
     max_host_pages: Option<u32>,
-    /// Requests a second to a host; 0 for as many as it answers [default: 1]
-    #[arg(long, value_name = "R", value_parser = amount::rate, allow_hyphen_values = true)]
+    /// Requests a second to a host; 0 for no limit [default: 1]
+    #[arg(long, value_name = "R", value_parser = rate, allow_hyphen_values = true)]
     rate: Option<f64>,
     /// Connections to one host [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -76,85 +71,85 @@ pub struct Args {
     /// Connections in all [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: Option<u32>,
-    /// Who crawls, for those who are crawled: a URL or mailto:ADDRESS, sent with every request
+    /// Contact of the crawl's operator, a URL or mailto:ADDRESS, sent with every request
     #[arg(long, value_name = "CONTACT", value_parser = contact)]
     contact: Option<String>,
-    /// The whole of what the crawler calls itself; robots.txt is read for its first word
+    /// The whole user agent; robots.txt is matched by its first word
     #[arg(long, value_name = "UA", value_parser = one_line)]
     user_agent: Option<String>,
-    /// Fetch each page again at about this age, more or less often as it changes
-    #[arg(long, value_name = "AGE", value_parser = amount::duration)]
+    /// Fetch each page again at about this age, adapted to how often it changes
+    #[arg(long, value_name = "AGE", value_parser = times::duration)]
     recrawl: Option<Duration>,
-    /// Go on when nothing is left but pages that are due later
+    /// Keep running when only pages are left that are due later
     #[arg(long)]
     forever: bool,
-    /// Follow the links of pages whose body was seen under another URL
+    /// Follow the links of pages whose body is stored under another URL
     #[arg(long)]
     follow_duplicates: bool,
-    /// Follow links that ask not to be followed
+    /// Follow links marked nofollow
     #[arg(long)]
     follow_nofollow: bool,
     /// Do not read sitemaps
     #[arg(long)]
     no_sitemaps: bool,
-    /// Do not ask robots.txt: for sites of your own
+    /// Ignore robots.txt: for your own sites only
     #[arg(long)]
     no_robots: bool,
-    /// Connect to private, loopback and other addresses that are not of the public network
+    /// Connect to private, loopback and other non-public addresses
     #[arg(long)]
     allow_private: bool,
     /// Attempts at a page, 1 to 15 [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
     attempts: Option<u8>,
     /// The wait before the second attempt, doubled for each further one [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = amount::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     retry: Option<Duration>,
-    /// Failures in a row after which a host is left alone in this run [default: 30]
+    /// Failures in a row after which a host is skipped in this run [default: 30]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_host_failures: Option<u32>,
-    /// Bytes of a body; the beginning of a longer one is kept [default: 16MiB]
-    #[arg(long, value_name = "SIZE", value_parser = amount::bytes)]
+    /// Largest body; of a longer one the beginning is kept [default: 16MiB]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse_positive)]
     max_body: Option<u64>,
-    /// Redirects in a row [default: 10]
+    /// Most redirects in a row [default: 10]
     #[arg(long, value_name = "N")]
     max_redirects: Option<u8>,
-    /// How often a body may be as long as what came over the wire [default: 100]
+    /// Largest expansion of a compressed body [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_ratio: Option<u32>,
-    /// Until a page is there as a whole [default: 120s]
-    #[arg(long, value_name = "TIME", value_parser = amount::duration)]
+    /// Time limit for a whole page [default: 120s]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     timeout: Option<Duration>,
-    /// Until an answer begins [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = amount::duration)]
+    /// Time limit for the beginning of an answer [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     first_byte_timeout: Option<Duration>,
-    /// Until there is a connection [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = amount::duration)]
+    /// Time limit for a connection [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     connect_timeout: Option<Duration>,
     /// The longest Retry-After that is obeyed [default: 10m]
-    #[arg(long, value_name = "TIME", value_parser = amount::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     max_retry_after: Option<Duration>,
-    /// Let a name lead to an address, as curl's --resolve; HOST and PORT may be *
+    /// Resolve a name to an address, like curl's --resolve; HOST and PORT may be *
     #[arg(long, value_name = "HOST:PORT:ADDRESS[:PORT]", value_parser = Override::parse)]
     resolve: Vec<Override>,
-    /// Trust the certificates in this PEM file, beside those that browsers trust
+    /// Trust the certificates in this PEM file too
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Write a JSON line for each visit to this file
+    /// Append a JSON line for each visit to this file
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     interrupt::listen();
     let folder = Folder::of(&args.store);
     let known = folder.settings()?;
     if known.is_none() && args.seed.is_empty() {
-        return Err(Failure::Usage("a crawl needs a page to begin with: --seed URL".to_owned()));
+        return Err(Failure::Usage("a crawl needs a start page: --seed URL".to_owned()));
     }
     let has_begun = known.is_some();
     let mut settings = known.unwrap_or_else(|| Settings::new(now_ms()));
-    // All that is wrong with the arguments is said before anything is made.
+    // Bad arguments are refused before anything is made.
     apply(args, &mut settings)?;
     let tls = fetch::tls(roots(args)?).map_err(Failure::Usage)?;
     for seed in &args.seed {
@@ -187,10 +182,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let crawl = Crawl::new(settings, scope, pages, fetcher, bodies);
     let mut log = Log::open(args.log.as_deref())?;
     log.event("begin", json!({ "store": args.store.display().to_string(), "pid": std::process::id() }))?;
-    work(args, shared, &folder, crawl, State { frontier, seen, note, log })
+    work(args, flags, &folder, crawl, State { frontier, seen, note, log })
 }
 
-/// What was given, in place of what was there.
+/// Replaces settings by arguments.
 fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     fn set<T: Copy>(place: &mut T, given: Option<T>) {
         *place = given.unwrap_or(*place);
@@ -220,19 +215,27 @@ fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     name(args, settings)
 }
 
-/// A field's value, which has no end of a line in it.
+/// Requests a second: 0 or more.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=1e6).contains(rate));
+    rate.ok_or_else(|| {
+        format!("`{text}` is not a number of requests a second; write for example 0.5, 1, or 0 for no limit")
+    })
+}
+
+/// The value of a header field: one line.
 fn one_line(text: &str) -> Result<String, String> {
     match text.chars().any(char::is_control) {
-        true => Err("it goes into one line of a request: no control characters".to_owned()),
+        true => Err("it becomes one line of a request: no control characters".to_owned()),
         false => Ok(text.to_owned()),
     }
 }
 
-/// Somewhere to write to.
+/// A contact: an address or a page.
 fn contact(text: &str) -> Result<String, String> {
     match has_contact(text) {
         true => one_line(text),
-        false => Err("an address or a page is wanted, such as mailto:you@example.com".to_owned()),
+        false => Err("give an address or a page, such as mailto:you@example.com".to_owned()),
     }
 }
 
@@ -240,7 +243,7 @@ fn has_contact(text: &str) -> bool {
     ["@", "http://", "https://"].iter().any(|mark| text.contains(mark))
 }
 
-/// What the crawler calls itself: with a contact, of which only those who allow private addresses are let off.
+/// The user agent. It must have a contact, except with `--allow-private`.
 fn name(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     let product = concat!("fm-crawl/", env!("CARGO_PKG_VERSION"));
     match (&args.user_agent, &args.contact) {
@@ -251,11 +254,11 @@ fn name(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
         (None, None) => {}
     }
     if !has_contact(&settings.user_agent) && !args.allow_private {
-        let words = "say whom to write to about this crawl: --contact mailto:you@example.com, or a URL";
+        let words = "give a contact for this crawl: --contact mailto:you@example.com, or a URL";
         return Err(Failure::Usage(words.to_owned()));
     }
     if crate::robots::token(&settings.user_agent).is_empty() {
-        let words = "a user agent begins with a name of letters, digits, - and _, by which robots.txt knows it";
+        let words = "a user agent begins with a name of letters, digits, - and _, which robots.txt refers to";
         return Err(Failure::Usage(words.to_owned()));
     }
     Ok(())
@@ -267,18 +270,18 @@ fn roots(args: &Args) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let found: Vec<_> =
         CertificateDer::pem_file_iter(path).map_err(unreadable)?.collect::<Result<_, _>>().map_err(unreadable)?;
     match found.is_empty() {
-        true => Err(Failure::Usage(format!("{}: there is no certificate in it", path.display()))),
+        true => Err(Failure::Usage(format!("{}: no certificate in it", path.display()))),
         false => Ok(found),
     }
 }
 
 /// Crawls, and closes everything.
-fn work(args: &Args, shared: &Shared, folder: &Folder, crawl: Crawl, mut state: State) -> Result<Outcome, Failure> {
+fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: State) -> Result<Outcome, Failure> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Io(format!("threads cannot be started: {error}")))?;
     let crawl = Arc::new(crawl);
-    let mut progress = Progress::new(folder, shared.quiet || shared.json);
+    let mut progress = Progress::new(folder, flags);
     progress.publish(&Tally::default(), &state.frontier, true);
     let ended = {
         let mut look = |tally: &Tally, frontier: &Frontier, in_flight: usize| progress.look(tally, frontier, in_flight);
@@ -287,12 +290,12 @@ fn work(args: &Args, shared: &Shared, folder: &Folder, crawl: Crawl, mut state: 
         Coordinator::new(Arc::clone(&crawl), &mut state, handle).run(&mut watch)
     };
     progress.clear();
-    // What is in flight still is given up: the frontier hands it out again.
+    // Visits still in flight are dropped: the frontier assigns them again.
     runtime.shutdown_timeout(Duration::from_secs(5));
     let (end, tally) = ended?;
     let State { frontier, seen, mut log, .. } = state;
     progress.publish(&tally, &frontier, false);
-    let said = output::print(&summary(shared, end, &tally, &frontier, progress.elapsed()));
+    let said = print(&summary(flags, end, &tally, &frontier, progress.elapsed()));
     complain_of_seeds(&crawl, &frontier)?;
     complain_of_unstorable(&tally, &args.store);
     let is_empty = end == End::Complete && frontier.stats().fetches == 0;
@@ -300,7 +303,8 @@ fn work(args: &Args, shared: &Shared, folder: &Folder, crawl: Crawl, mut state: 
     log.flush()?;
     frontier.close()?;
     seen.close()?;
-    // A visit that outlives its time holds the parts still: what is not closed is recovered when it is opened.
+    // A visit that outlived the shutdown still holds the parts: what is not closed is recovered on
+    // opening.
     if let Some(Crawl { pages, bodies, .. }) = Arc::into_inner(crawl) {
         bodies.close()?;
         pages.close()?;
@@ -308,13 +312,13 @@ fn work(args: &Args, shared: &Shared, folder: &Folder, crawl: Crawl, mut state: 
     said?;
     Ok(match end {
         End::Interrupted => interrupt::outcome(),
-        _ if tally.unstorable() > 0 => Outcome::Unstorable,
+        _ if tally.unstorable() > 0 => Outcome::Damaged,
         _ if is_empty => Outcome::NotFound,
         _ => Outcome::Done,
     })
 }
 
-/// Says of some seeds that they were given up, and why.
+/// Reports seeds that were given up, and why.
 fn complain_of_seeds(crawl: &Crawl, frontier: &Frontier) -> Result<(), Failure> {
     let mut gone = Vec::new();
     for seed in &crawl.settings.seeds {
@@ -333,19 +337,19 @@ fn complain_of_seeds(crawl: &Crawl, frontier: &Frontier) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Says how many pages the store refuses: each was named in the log, and is counted in the summary.
+/// Reports the number of pages that the store refused.
 fn complain_of_unstorable(tally: &Tally, store: &Path) {
     if tally.unstorable() > 0 {
         let (pages, store) = (words::count(tally.unstorable(), "page"), store.display());
-        let rules = format_args!("`fm-tool erase {store} --list` has the rules of its erasures");
-        words::complain(format_args!("{pages} fetched and not stored, for {store} refuses them: {rules}"));
+        let rules = format_args!("`fm-tool erase {store} --list` prints its rules of erasures");
+        words::complain(format_args!("{pages} fetched and not stored: {store} refuses them; {rules}"));
     }
 }
 
-fn summary(shared: &Shared, end: End, tally: &Tally, frontier: &Frontier, took: Duration) -> String {
+fn summary(flags: &Flags, end: End, tally: &Tally, frontier: &Frontier, took: Duration) -> String {
     let stats = frontier.stats();
     let seconds = took.as_secs_f64().max(1e-3);
-    if shared.json {
+    if flags.json {
         let mut line = tally.json();
         line["end"] = json!(end.name());
         line["seconds"] = json!(seconds);
@@ -362,7 +366,7 @@ fn summary(shared: &Shared, end: End, tally: &Tally, frontier: &Frontier, took: 
         "{} fetched in {seconds:.1} s ({:.0} pages/s, {}/s): {ended}\n{} discovered, {}, {} unchanged, {}\n",
         words::count(tally.fetched, "page"),
         tally.fetched as f64 / seconds,
-        words::size((tally.body_bytes as f64 / seconds) as u64),
+        sizes::print((tally.body_bytes as f64 / seconds) as u64),
         tally.discovered,
         words::count(tally.redirects, "redirect"),
         tally.unchanged,

@@ -1,34 +1,31 @@
-//! `status`: what a crawl is, how far it is, where it stands with each host.
+//! `status`: the settings, numbers, hosts and most important pages of a crawl.
 //!
-//! While a crawl runs its numbers are those that it publishes every two seconds; else they are the frontier's own.
+//! The numbers of a running crawl are those that it publishes every two seconds; otherwise the
+//! frontier's own.
 
 use std::fs;
 use std::path::PathBuf;
 
+use fm_cli::{Failure, Flags, Outcome, plain, words};
 use frontier::Frontier;
 use serde_json::{Value, json};
 
-use super::opening;
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output;
+use super::{opening, print};
 use crate::progress;
-use crate::words;
-use terminal::plain;
 
-/// Show how far a crawl is
+/// Show the state of a crawl
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fm-crawl status pages.fm --top 5")]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// Show so many of the most important pages, and of the hosts with the most pages
+    /// Number of most important pages, and of largest hosts, to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let (folder, settings) = opening::settings(&args.store)?;
     let published = fs::read(folder.join(progress::NAME)).ok();
     let published: Value = published.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or(Value::Null);
@@ -48,9 +45,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         "hosts": hosts,
         "most_important": pages,
     });
-    let lines = if shared.json { format!("{value}\n") } else { in_words(&value, runs_as.is_some()) };
-    output::print(&lines)?;
-    // The numbers are those of the crawl; whether its store is as far as they say is another matter.
+    let lines = if flags.json { format!("{value}\n") } else { in_words(&value, runs_as.is_some()) };
+    print(&lines)?;
+    // Last, whether the store is as new as its crawl.
     let (_, is_as_far) = opening::store_to_read(&args.store, &folder)?;
     is_as_far?;
     Ok(Outcome::Done)
@@ -78,7 +75,7 @@ fn in_words(value: &Value, is_running: bool) -> String {
     ];
     let numbers = &value["frontier"];
     lines.push(match numbers.is_null() {
-        true => "it has just begun: there are no numbers yet".to_owned(),
+        true => "it has just begun: no numbers yet".to_owned(),
         false => format!(
             "{} pages known, {} fetched, {} queued, {} due again, {} given up, {}",
             numbers["pages"],

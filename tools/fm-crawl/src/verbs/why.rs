@@ -1,31 +1,27 @@
 //! `why`: what became of a URL, and why.
 //!
-//! Asks all who know something of it, and nobody over the network: the canonicaliser, the scope, the stored robots.txt, the seen set, the
-//! frontier, the store. The store and the seen set can be asked while a crawl runs, the frontier cannot.
+//! Asks the canonicaliser, the scope, the stored robots.txt, the seen set, the frontier and the
+//! store, never the network. The store and the seen set can be read beside a running crawl, the
+//! frontier cannot.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use filemap::{PageStore, RecordKind};
+use fm_cli::{Failure, Flags, Outcome, plain};
 use frontier::{FailureKind, PageState, PageStatus};
 use serde_json::{Value, json};
 use urlindex::{SeenSet, StoredSet};
 
-use super::opening;
-use crate::cli::Shared;
-use crate::failure;
+use super::{opening, print};
 use crate::links::is_web;
-use crate::outcome::{Failure, Outcome};
-use crate::output;
-use crate::record;
 use crate::robots::{self, cache};
 use crate::scope::Scope;
-use crate::seen;
 use crate::settings::Settings;
-use terminal::plain;
+use crate::{failure, record, seen};
 
-/// Say what became of a URL, and why
+/// Show what became of a URL, and why
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fm-crawl why pages.fm https://example.com/missing")]
 pub struct Args {
@@ -36,7 +32,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let (folder, settings) = opening::settings(&args.store)?;
     let (store, is_as_far) = opening::store_to_read(&args.store, &folder)?;
     let canonicalizer = store.canonicalizer();
@@ -57,7 +53,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let stored = stored(&store, &url)?;
     let last_error = last_error(&store, &url, page.as_ref().and_then(|page| page.last_failure))?;
     let state = page.map_or(Value::Null, state);
-    // While a crawl runs, its frontier cannot be asked, and its seen set is some seconds late.
+    // While a crawl runs its frontier cannot be read, and its seen set is a few seconds old.
     let is_known = state != Value::Null || seen == json!(true) || (is_running && stored != Value::Null);
     let can_be_asked_for = is_web(&key) && key.len() <= settings.limits.url_bytes;
     let value = json!({
@@ -71,13 +67,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         "stored": stored,
         "last_error": last_error,
     });
-    let lines = if shared.json { format!("{value}\n") } else { in_words(&value) };
-    output::print(&lines)?;
+    let lines = if flags.json { format!("{value}\n") } else { in_words(&value) };
+    print(&lines)?;
     is_as_far?;
     Ok(if is_known { Outcome::Done } else { Outcome::NotFound })
 }
 
-/// What the stored robots.txt of the site says.
+/// The verdict of the site's stored robots.txt.
 fn robots(store: &PageStore, settings: &Settings, url: &str) -> &'static str {
     if !settings.obeys_robots {
         return "not obeyed";
@@ -115,7 +111,7 @@ fn state(state: PageState) -> Value {
 }
 
 fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
-    // One version that is lost does not hide the others.
+    // A lost version does not hide the others.
     let versions = store.variant_version_count(url, None)?;
     let Some(newest) = store.head(url)? else { return Ok(Value::Null) };
     let refers_to = newest.page.revisit.as_ref().and_then(|revisit| revisit.refers_to_url.as_deref());
@@ -129,11 +125,12 @@ fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
     }))
 }
 
-/// What failed last, by the note beside the page, and by what the frontier knows where it knows better: then nobody knows when.
+/// The last failure: of the note beside the page, or of the frontier where that is newer, without
+/// a time.
 fn last_error(store: &PageStore, url: &str, kind: Option<FailureKind>) -> Result<Value, Failure> {
     let note = store.get_beside(url, RecordKind::Metadata)?;
     let noted = note.as_ref().and_then(record::failure_in);
-    // Notes are not kept of what robots.txt forbids, which is said beside this.
+    // robots.txt has its own line.
     let kind = kind.filter(|kind| *kind == FailureKind::Other);
     let Some(error) = failure::why(kind, noted.clone()) else { return Ok(Value::Null) };
     let at = note.filter(|_| noted.as_ref() == Some(&error)).map(|note| filemap::date::format(note.fetched_at_ms));
@@ -148,10 +145,13 @@ fn in_words(value: &Value) -> String {
         ("robots.txt", text(&value["robots"])),
     ];
     let is_late = is_running && value["seen"] != json!(true);
-    rows.push(("seen", text(&value["seen"]) + if is_late { ", some seconds ago: a crawl is running" } else { "" }));
+    rows.push((
+        "seen",
+        text(&value["seen"]) + if is_late { ", as of some seconds ago: a crawl is running" } else { "" },
+    ));
     let state = &value["frontier"];
     match state.is_null() {
-        true if is_running => rows.push(("frontier", "a crawl is running: ask again when it has ended".to_owned())),
+        true if is_running => rows.push(("frontier", "a crawl is running: ask again after its end".to_owned())),
         true => rows.push(("frontier", "never discovered".to_owned())),
         false => rows.extend(state_in_words(state)),
     }
@@ -178,7 +178,7 @@ fn text(value: &Value) -> String {
 fn state_in_words(state: &Value) -> Vec<(&'static str, String)> {
     let seed = if state["is_seed"] == json!(true) { "a seed, " } else { "" };
     let is_last = state["status"] == json!("queued") && state["is_vouched_for"] == json!(false);
-    let behind = if is_last { " behind all others, as no page of good standing leads to it" } else { "" };
+    let behind = if is_last { " behind all others: no trusted page links to it" } else { "" };
     let part = |value: &Value| format!("{:.3e}", value.as_f64().unwrap_or(0.0));
     let mut rows = vec![
         ("frontier", format!("{seed}{}{behind}, depth {}", text(&state["status"]), state["depth"])),

@@ -1,34 +1,31 @@
-//! `backup`: a copy of a store that is a store, made while another process may write it; what never changes is shared.
+//! `backup`: a copy of a store, made while another process may write it; immutable segments are
+//! shared.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use filemap_core::{BackedUp, BackupOptions, Error};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sink, sizes};
 use serde_json::json;
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::target;
-use crate::words::{count, size};
-use crate::{interrupt, opening, words};
+use crate::flags::Shared;
+use crate::stores::opening;
 
-/// Back a store up, while others may write it
+/// Back up a store, even while it is being written
 #[derive(clap::Args)]
 #[command(
-    after_help = "The backup is an ordinary store. Where the file system can, it shares the segments that never change with the\n\
-    store (hard links), which takes no space and no time; on another file system it shares them with --base, an\n\
-    earlier backup there. What is shared is not safe from a failing disk: keep one backup on another. Nothing is\n\
-    written to the store, and no lock is taken.\n\n\
+    after_help = "The backup is an ordinary store. On the same file system it shares immutable segments with the store by hard links, \
+    which takes no space and no time; on another one it shares them with --base, an earlier backup there. Shared \
+    files do not survive a failing disk: keep one backup on another disk. The store is not changed or locked.\n\n\
     Example:\n  fm-tool backup pages.fm /backup/monday.fm --base /backup/sunday.fm"
 )]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// The backup's folder, which must be absent or empty
+    /// The backup's folder, absent or empty
     to: PathBuf,
-    /// An earlier backup of the store, to share what it has already
+    /// An earlier backup of the store to share segments with
     #[arg(long, value_name = "BACKUP")]
     base: Option<PathBuf>,
 }
@@ -39,23 +36,22 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     back_up(&args.store, &args.to, &options, shared)
 }
 
-/// Makes a backup, and shows how far it is.
+/// Makes a backup and shows its progress.
 pub fn back_up(from: &Path, to: &Path, options: &BackupOptions, shared: &Shared) -> Result<Outcome, Failure> {
-    target::refuse_store(target::folder_of(to))?;
-    target::refuse_link(to)?;
+    sink::check_new_folder(to)?;
     let store = opening::engine_to_read(from, shared)?;
     interrupt::listen();
-    let bar = Progress::bytes(shared);
+    let bar = Progress::bytes(&shared.flags);
     let done = store.backup(to, options, &mut |progress| {
         bar.at(progress.done_bytes, progress.total_bytes, || progress.file.clone());
         if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     drop(bar);
     let done = match done {
-        Err(Error::Stopped) => return Ok(interrupt::outcome("nothing was made; begin again")),
+        Err(Error::Stopped) => return Ok(interrupt::stopped("no backup was made; start again")),
         done => done?,
     };
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     tell(&done, to, shared, &mut out)?;
     out.finish()?;
     Ok(Outcome::Done)
@@ -71,14 +67,14 @@ fn tell(done: &BackedUp, to: &Path, shared: &Shared, out: &mut Output) -> Result
             "copied_bytes": done.copied_bytes,
         }));
     }
-    if !shared.quiet {
+    if !shared.flags.quiet {
         words::say(format_args!(
             "{} in {}: {} shared with the store, {} with the earlier backup, {} copied",
             to.display(),
             count(done.files, "file"),
-            size(done.linked_bytes),
-            size(done.reused_bytes),
-            size(done.copied_bytes),
+            sizes::print(done.linked_bytes),
+            sizes::print(done.reused_bytes),
+            sizes::print(done.copied_bytes),
         ));
     }
     Ok(())

@@ -1,41 +1,39 @@
-//! `compact`: gives the space of dead records back, or says what that would give.
+//! `compact`: frees the space of dead records, or prints how much that would free.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use filemap_core::{Compacted, Reason, Store};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes};
 use serde_json::json;
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::words::{count, size};
-use crate::{interrupt, opening, quantity, words};
+use crate::flags::Shared;
+use crate::stores::opening;
 
-/// Give back the space of what is dead
+/// Free the space of dead records
 #[derive(clap::Args)]
 #[command(
-    after_help = "A process that writes the store compacts by itself, as the bound on space asks for it; this verb is for stores\n\
-    that nobody writes. Needs free space of about one segment.\n\nExample:\n  fm-tool compact pages.fm --dry-run"
+    after_help = "A process that writes the store compacts by itself, as far as its space bound requires; this verb is for stores \
+    that no process writes. Needs free space of about one segment.\n\nExample:\n  fm-tool compact pages.fm --dry-run"
 )]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// Only say what it would do, as far as the last checkpoint knows
+    /// Only print what it would do, as of the last checkpoint
     #[arg(long)]
     dry_run: bool,
-    /// Only as far as the bound asks for: a quarter more than what lives
+    /// Stop at the space bound: a quarter more than the live bytes
     #[arg(long)]
     to_bound: bool,
-    /// Read no more than so many bytes a second, for instance 50MB
-    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    /// Read at most this much a second, such as 50MB/s
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse_rate)]
     rate: Option<u64>,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     if args.dry_run {
         let store = opening::engine_to_plan(&args.store, shared)?;
         foretell(&store, args.to_bound, shared, &mut out)?;
@@ -52,7 +50,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Says what a compaction would do.
+/// Prints what a compaction would do.
 pub fn foretell(store: &Store, to_bound: bool, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
     let plan = store.compaction_plan(to_bound)?;
     if out.is_json() {
@@ -63,34 +61,34 @@ pub fn foretell(store: &Store, to_bound: bool, shared: &Shared, out: &mut Output
             "copied_bytes": plan.copied_bytes,
             "freed_bytes": plan.freed_bytes,
         }))?;
-    } else if plan.segments.is_empty() && !shared.quiet {
+    } else if plan.segments.is_empty() && !shared.flags.quiet {
         words::say(format_args!("nothing would be compacted: {}", plan.reason));
-    } else if !shared.quiet {
+    } else if !shared.flags.quiet {
         words::say(format_args!(
             "{} would be emptied ({}): {} copied, {} given back",
             count(plan.segments.len() as u64, "segment"),
             plan.reason,
-            size(plan.copied_bytes),
-            size(plan.freed_bytes),
+            sizes::print(plan.copied_bytes),
+            sizes::print(plan.freed_bytes),
         ));
     }
     Ok(())
 }
 
-/// Compacts, and shows how far it is.
+/// Compacts and shows its progress.
 pub fn compact(store: &Store, to_bound: bool, shared: &Shared) -> Result<Compacted, Failure> {
     interrupt::listen();
     let plan = store.compaction_plan(to_bound)?;
-    let bar = Progress::bytes(shared);
+    let bar = Progress::bytes(&shared.flags);
     let total_bytes = plan.copied_bytes + plan.freed_bytes;
     Ok(store.compact_with(to_bound, &mut |done| {
-        let words = || format!("{} given back", size(done.removed_bytes.saturating_sub(done.copied_bytes)));
+        let words = || format!("{} given back", sizes::print(done.removed_bytes.saturating_sub(done.copied_bytes)));
         bar.at(done.read_bytes, total_bytes.max(done.read_bytes), words);
         if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?)
 }
 
-/// Says what a compaction has done.
+/// Prints what a compaction did.
 pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) -> Result<Outcome, Failure> {
     let freed_bytes = done.removed_bytes.saturating_sub(done.copied_bytes);
     let segments = count(done.removed_segments, "segment");
@@ -105,22 +103,22 @@ pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) ->
             "unexpanded_records": done.unexpanded_records,
             "elapsed_ms": done.elapsed.as_millis() as u64,
         }))?;
-    } else if done.reason != Reason::Stopped && !shared.quiet {
+    } else if done.reason != Reason::Stopped && !shared.flags.quiet {
         if done.removed_segments == 0 {
             words::say(format_args!("nothing was compacted: {}", done.reason));
         } else {
             words::say(format_args!(
                 "{segments} removed: {} given back, {} copied, in {:.1} s",
-                size(freed_bytes),
-                size(done.copied_bytes),
+                sizes::print(freed_bytes),
+                sizes::print(done.copied_bytes),
                 done.elapsed.as_secs_f64(),
             ));
         }
     }
     if done.reason == Reason::Stopped {
         out.flush()?;
-        let freed = size(freed_bytes);
-        return Ok(interrupt::outcome(format_args!(
+        let freed = sizes::print(freed_bytes);
+        return Ok(interrupt::stopped(format_args!(
             "{segments} removed, {freed} given back, which stay so; `fm-tool compact {}` goes on",
             path.display()
         )));
@@ -128,18 +126,18 @@ pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) ->
     Ok(stuck(done))
 }
 
-/// Says which segments damage keeps from being emptied, and what that makes of the outcome.
+/// Reports segments that damage keeps from being emptied, and returns the outcome.
 pub fn stuck(done: &Compacted) -> Outcome {
     if done.stuck_segments > 0 {
         let segments = count(done.stuck_segments, "segment");
         words::complain(format_args!(
-            "{segments} could not be emptied: something that counts in them is damaged; `fm-tool verify` says what"
+            "{segments} could not be emptied: they hold damaged live records; `fm-tool verify` lists them"
         ));
     }
     if done.unexpanded_records > 0 {
         let records = count(done.unexpanded_records, "record");
         words::complain(format_args!(
-            "{records} could not be compressed anew, and stay as they are: they cannot be expanded; `fm-tool verify` says why"
+            "{records} could not be compressed anew: they cannot be expanded; they stay as they are, and `fm-tool verify` says why"
         ));
     }
     if done.stuck_segments + done.unexpanded_records == 0 { Outcome::Done } else { Outcome::Damaged }

@@ -1,11 +1,8 @@
-//! `completions`: what a shell needs to complete verbs and flags.
+//! `completions`: a script that completes verbs and flags in a shell.
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
-
-use crate::cli::Cli;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
+use fm_cli::{Failure, Outcome, Output};
 
 /// Print the completions of a shell
 #[derive(clap::Args)]
@@ -17,9 +14,9 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args) -> Result<Outcome, Failure> {
+pub fn run(args: &Args, mut program: Command) -> Result<Outcome, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "fm-tool", &mut script);
+    clap_complete::generate(args.shell, &mut program, "fm-tool", &mut script);
     let mut out = Output::stdout(false);
     out.bytes(&script)?;
     out.finish()?;

@@ -1,22 +1,20 @@
-//! `count`: how many pages, or versions, there are now. Reads key.dat from front to back, and no value.
+//! `count`: the number of pages or versions. Reads key.dat from front to back, and no value.
 
 use std::path::PathBuf;
 
 use filemap::{PageStore, Variant};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
 use serde_json::{Map, Value};
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::selection::Selection;
-use crate::{interrupt, opening, time, words};
+use crate::arguments::selection::Selection;
+use crate::flags::Shared;
+use crate::stores::opening;
 
 /// Count pages, or their versions
 #[derive(clap::Args)]
 #[command(
-    after_help = "Reads key.dat once, some 100 bytes a page, whatever is chosen, and no page (with --all-variants twice); --versions and --since add one\n\
-    small read for each version. `stat` tells about how many keys there are without reading anything.\n\n\
+    after_help = "Reads key.dat once (about 100 bytes a page), with --all-variants twice, and no page; --versions and --since add a \
+    small read for each version. `stat` prints an approximate number of keys without reading anything.\n\n\
     Example:\n  fm-tool count pages.fm --host example.com"
 )]
 pub struct Args {
@@ -27,13 +25,14 @@ pub struct Args {
     /// Count every version of a page
     #[arg(long)]
     versions: bool,
-    /// Count the answers to other requests than a plain GET too: --json tells them apart
+    /// Count variants too (answers to other requests than a plain GET); --json prints both numbers
     #[arg(long)]
     all_variants: bool,
-    /// Only pages whose newest version is of this time or later; with --versions, those versions
-    #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
+    /// Only pages whose newest version is from this time or later; with --versions, only such
+    /// versions
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     since: Option<i64>,
-    /// Stop at so many pages
+    /// Stop at this number of pages
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 }
@@ -43,7 +42,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
     let expected = args.selection.expected(&store);
-    let progress = Progress::records(shared, expected, "pages");
+    let progress = Progress::records(&shared.flags, expected, "pages");
     let (mut pages, mut variants, mut versions, mut outcome) = (0_u64, 0_u64, 0_u64, Outcome::Done);
     let urls = store.urls_where(args.selection.filter()).map(|url| url.map(|url| (url, None)));
     let others = args.all_variants.then(|| store.variants_where(args.selection.filter()));
@@ -52,7 +51,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         if interrupt::asked() {
             drop(progress);
             let met = words::count(pages, "page");
-            return Ok(interrupt::outcome(format_args!("{met} met so far, of an unknown number; count again")));
+            return Ok(interrupt::stopped(format_args!("{met} counted so far; count again")));
         }
         if args.limit.is_some_and(|limit| pages + variants >= limit) {
             break;
@@ -71,7 +70,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         progress.add();
     }
     drop(progress);
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     if out.is_json() {
         let mut counts = Map::from_iter([("pages".to_owned(), Value::from(pages))]);
         counts.extend(args.all_variants.then(|| ("variants".to_owned(), Value::from(variants))));
@@ -84,7 +83,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// How many versions of a page count; of a page that was removed since it was listed, none.
+/// The number of versions of a page that count; 0 if it was removed since it was listed.
 fn number(args: &Args, store: &PageStore, url: &[u8], variant: Option<&Variant>) -> filemap::Result<u64> {
     match args.since {
         None if args.versions => store.variant_version_count(url, variant),

@@ -1,6 +1,8 @@
-//! `erase`: takes pages away for good, from every file of the store, and leaves a rule that keeps them from coming back.
+//! `erase`: erases pages from every file of the store, and leaves a rule that keeps them from
+//! coming back.
 //!
-//! What a shared host or an expression means is erased only after a question or `--yes`: nothing brings it back.
+//! A host, prefix or regular expression is erased only after a question or `--yes`: an erasure is
+//! final.
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
@@ -9,15 +11,14 @@ use std::path::PathBuf;
 use filemap::PageStore;
 use filemap::erase::{EraseOrder, EraseProgress, EraseRule, EraseTarget, Erasing, Proof};
 use filemap_core::{ErasureStep, RuleState};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
 use serde_json::{Value, json};
 
-use crate::address::Address;
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::words::{count, size};
-use crate::{absence, interrupt, opening, selection, time, words};
+use crate::arguments::selection;
+use crate::arguments::urls::Address;
+use crate::flags::Shared;
+use crate::stores::{absence, opening};
 
 /// Erase pages from every file of a store, for good
 #[derive(clap::Args)]
@@ -25,11 +26,11 @@ use crate::{absence, interrupt, opening, selection, time, words};
     group = clap::ArgGroup::new("order").args(["url", "host", "prefix", "regex", "digest"]).requires("reason"),
     group = clap::ArgGroup::new("what").required(true)
         .args(["url", "host", "prefix", "regex", "digest", "list", "lift", "resume", "rules_from"]),
-    after_help = "Removes every matching capture, with all variants and the records beside it, every dictionary that may hold its\n\
-    text, and every segment in which bytes of it may lie; then searches all files for it. Takes as long as\n\
-    compressing all pages, where dictionaries go. A rule stays, which put, import, load and merge obey; a URL is kept\n\
-    in it as a digest only. Interrupted, it is ended by the same command or by --resume. Ends with 3 if something may be\n\
-    left. Not reached are other copies: backups, dumps, processes that have the store open since before.\n\n\
+    after_help = "Removes every matching capture with its variants and the records beside it, every dictionary that may contain its \
+    text, and every segment that may contain its bytes; then searches all files for it. If dictionaries are removed \
+    it takes as long as compressing all pages. A rule stays, which put, import and merge obey; it keeps a URL as a \
+    digest only. Interrupted, it is finished by the same command or by --resume. Exits with 3 if something may be \
+    left. Other copies are not reached: backups, dumps, processes that opened the store before.\n\n\
     Examples:\n  fm-tool erase pages.fm --url https://example.com/jane --reason 'request 17'\n  \
     fm-tool erase pages.fm --list"
 )]
@@ -42,50 +43,52 @@ pub struct Args {
     /// Erase all URLs of this host
     #[arg(long, value_parser = selection::host)]
     host: Option<String>,
-    /// Erase all URLs whose canonical form begins so
+    /// Erase all URLs whose canonical form begins with this
     #[arg(long)]
     prefix: Option<Address>,
-    /// Erase all URLs in whose canonical form this regular expression finds something
+    /// Erase all URLs whose canonical form this regular expression matches
     #[arg(long)]
     regex: Option<String>,
-    /// Erase all captures with a body of this digest: sha1:... or sha256:..., in hexadecimal or base 32
+    /// Erase all captures whose body has this digest: sha1:... or sha256:..., in hexadecimal or
+    /// base 32
     #[arg(long)]
     digest: Option<String>,
-    /// Only captures of this time and later
-    #[arg(long, value_name = "TIME", requires = "order", value_parser = time::parse, allow_negative_numbers = true)]
+    /// Only captures from this time on
+    #[arg(long, value_name = "TIME", requires = "order", value_parser = times::parse, allow_negative_numbers = true)]
     from: Option<i64>,
-    /// Only captures of this time and earlier
-    #[arg(long, value_name = "TIME", requires = "order", value_parser = time::parse, allow_negative_numbers = true)]
+    /// Only captures up to this time
+    #[arg(long, value_name = "TIME", requires = "order", value_parser = times::parse, allow_negative_numbers = true)]
     to: Option<i64>,
-    /// Why; kept in the rule, so it should not say what is to be forgotten
+    /// Why; kept in the rule, so leave out what is to be forgotten
     #[arg(long, requires = "order")]
     reason: Option<String>,
     /// Keep a digest of a host or prefix in the rule instead of its text
     #[arg(long, requires = "order", conflicts_with_all = ["regex"])]
     hashed: bool,
-    /// Only say what would be erased
+    /// Only print what would be erased
     #[arg(long, requires = "order")]
     dry_run: bool,
-    /// Erase all of a host, prefix or expression without asking
+    /// Erase a whole host, prefix or expression without asking
     #[arg(short, long)]
     yes: bool,
     /// List the rules
     #[arg(long)]
     list: bool,
-    /// Take a rule back: what it is about may be stored again
+    /// Lift a rule: what it covers may be stored again
     #[arg(long, value_name = "ID")]
     lift: Option<u32>,
-    /// End erasures that were interrupted
+    /// Finish interrupted erasures
     #[arg(long)]
     resume: bool,
-    /// Erase here what the rules of another store are about: for a backup that is older than an erasure
+    /// Adopt the rules of another store and erase what they cover: for a backup older than an
+    /// erasure
     #[arg(long, value_name = "STORE")]
     rules_from: Option<PathBuf>,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     if args.list {
         let rules = opening::to_read(&args.store, shared)?.erase_rules()?;
         rules.iter().try_for_each(|rule| print(rule, &mut out))?;
@@ -98,14 +101,14 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     {
         let store = opening::to_plan(&args.store, shared)?;
         interrupt::listen();
-        let bar = Progress::records(shared, None, "keys");
+        let bar = Progress::records(&shared.flags, None, "keys");
         let planned = store.erase_plan(order, &mut |progress| watch(&bar, progress));
         drop(bar);
         absence::of_search(store.engine());
         return ended(planned.map(Some), true, args, shared, out);
     }
     if order.as_ref().is_some_and(|order| !args.is_agreed(order)) {
-        let what = "erasing a host, a prefix or an expression asks first; where nobody can answer, give --yes";
+        let what = "erasing a host, a prefix or an expression asks first; without a terminal, give --yes";
         return Err(Failure::Usage(what.to_owned()));
     }
     if let Some(order) = &order
@@ -118,7 +121,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     let store = opening::to_change(&args.store, shared)?;
     let outcome = change(args, order.as_ref(), &store, shared, out);
-    // What was done is done, whatever stopped the rest.
+    // What is erased stays so, whatever stopped the rest.
     let closed = store.close();
     let outcome = outcome?;
     closed?;
@@ -137,7 +140,7 @@ impl Args {
         Some(EraseOrder { target, from_ms: self.from, to_ms: self.to, reason, hashed: self.hashed })
     }
 
-    /// Whether it need not ask, or can.
+    /// Whether it need not ask, or can ask.
     fn is_agreed(&self, order: &EraseOrder) -> bool {
         self.yes || !asks(order) || io::stdin().is_terminal()
     }
@@ -161,15 +164,15 @@ fn change(
             words::complain(format_args!("{} has no rule {id} that holds", args.store.display()));
             return Ok(Outcome::NotFound);
         }
-        if !shared.quiet {
+        if !shared.flags.quiet {
             words::say(format_args!(
-                "rule {id} is lifted: what it is about may be stored again; what was erased stays so"
+                "rule {id} is lifted: what it covers may be stored again; what was erased stays erased"
             ));
         }
         if is_unfinished {
             words::complain(format_args!(
-                "rule {id} was lifted before its erasure was ended: what was not erased yet stays in {}, and nothing goes on \
-                 with it; the same order again would",
+                "rule {id} was lifted before its erasure was ended: what was not erased yet stays in {}; give the same order \
+                 again to erase it",
                 args.store.display()
             ));
         }
@@ -177,12 +180,12 @@ fn change(
     }
     if let Some(path) = &args.rules_from {
         let adopted = store.adopt_rules(&opening::engine_to_read(path, shared)?)?;
-        if !shared.quiet {
+        if !shared.flags.quiet {
             words::say(format_args!("{} taken over from {}", count(adopted, "rule"), path.display()));
         }
     }
     interrupt::listen();
-    let bar = Progress::records(shared, None, "keys");
+    let bar = Progress::records(&shared.flags, None, "keys");
     let erasing = match order {
         Some(order) => store.erase(order, &mut |progress| watch(&bar, progress)).map(Some),
         None => store.resume_erasures(&mut |progress| watch(&bar, progress)),
@@ -197,9 +200,9 @@ fn watch(bar: &Progress, progress: EraseProgress) -> ControlFlow<()> {
         EraseProgress::Comparing(captures) => (captures, "captures compared"),
         EraseProgress::Detaching(captures) => (captures, "captures looked at"),
         EraseProgress::Erasing(ErasureStep::Dropping(keys)) => (keys, "URLs looked at"),
-        EraseProgress::Erasing(ErasureStep::Values(bytes)) => (bytes, "bytes of pages written anew"),
+        EraseProgress::Erasing(ErasureStep::Values(bytes)) => (bytes, "bytes of pages rewritten"),
         EraseProgress::Searching(bytes) => (bytes, "bytes searched"),
-        _ => (0, "dictionaries and keys written anew"),
+        _ => (0, "dictionaries and keys rewritten"),
     };
     bar.at(done, done, || words.to_owned());
     if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -215,24 +218,25 @@ fn ended(
     let store = args.store.display();
     let erasing = match erasing {
         Err(filemap::Error::Engine(filemap_core::Error::Stopped)) if dry_run => {
-            return Ok(interrupt::outcome("nothing was changed"));
+            return Ok(interrupt::stopped("nothing was changed"));
         }
         Err(filemap::Error::Engine(filemap_core::Error::Stopped)) => {
-            let what = format_args!("the rule holds, and bytes may be left; `fm-tool erase {store} --resume` goes on");
-            return Ok(interrupt::outcome(what));
+            let what =
+                format_args!("the rule is in force, and bytes may be left; `fm-tool erase {store} --resume` goes on");
+            return Ok(interrupt::stopped(what));
         }
         Err(e @ filemap::Error::Rule { .. }) => return Err(Failure::Usage(e.to_string())),
         erasing => erasing?,
     };
     let Some(erasing) = erasing else {
-        if !shared.quiet {
+        if !shared.flags.quiet {
             words::say("no erasure is unfinished");
         }
         return Ok(Outcome::Done);
     };
     if out.is_json() {
         out.json(&line(&erasing, dry_run))?;
-    } else if !shared.quiet {
+    } else if !shared.flags.quiet {
         tell(&erasing, dry_run);
     }
     out.finish()?;
@@ -240,7 +244,7 @@ fn ended(
         return Ok(Outcome::Done);
     }
     for file in &erasing.erased.left {
-        words::complain(format_args!("{file} may still hold something: it could not be written anew"));
+        words::complain(format_args!("{file} may still contain something: it could not be rewritten"));
     }
     if erasing.erased.unreadable_keys > 0 {
         words::complain(format_args!("{} could not be looked at", count(erasing.erased.unreadable_keys, "URL")));
@@ -263,17 +267,17 @@ fn tell(erasing: &Erasing, dry_run: bool) {
     let dictionaries = erased.dictionaries.len() as u64;
     if dry_run {
         words::say(format_args!(
-            "{captures} would be erased, with which {urls} would go altogether, and {} that may hold their text",
-            count_of(dictionaries, "dictionary", "dictionaries"),
+            "{captures} would be erased, with which {urls} would go altogether, and {} that may contain their text",
+            count(dictionaries, "dictionary"),
         ));
     } else {
         words::say(format_args!(
-            "{captures} erased, with which {urls} went altogether; {} removed, {} made in their place; {} of {} \
-             written anew",
-            count_of(dictionaries, "dictionary", "dictionaries"),
+            "{captures} erased, with which {urls} went altogether; {} removed, {} trained in their place; {} of {} \
+             rewritten",
+            count(dictionaries, "dictionary"),
             erased.made_dictionaries,
             count(erased.segments, "segment"),
-            size(erased.segment_bytes),
+            sizes::print(erased.segment_bytes),
         ));
         let rules: Vec<String> = erasing.rules.iter().map(u32::to_string).collect();
         words::say(format_args!("rule {} keeps it from coming back", rules.join(", ")));
@@ -283,28 +287,26 @@ fn tell(erasing: &Erasing, dry_run: bool) {
     }
     if !erasing.shared_files.is_empty() {
         words::say(format_args!(
-            "not reached: {} had other names (hard links, a backup's mostly), under which the old bytes stay: {}",
+            "not reached: {} with other names (hard links, mostly of a backup), under which the old bytes stay: {}",
             count(erasing.shared_files.len() as u64, "file"),
             erasing.shared_files.join(", "),
         ));
     }
-    words::say(
-        "not reached: backups, copies, dumps and seen sets elsewhere; processes that have had the store open since before",
-    );
+    words::say("not reached: backups, copies, dumps and seen sets elsewhere; processes that opened the store before");
 }
 
 fn tell_proof(proof: &Proof) {
     words::say(format_args!(
         "searched {} of {}, and {} expanded, for {}: {}",
         count(proof.files, "file"),
-        size(proof.bytes),
+        sizes::print(proof.bytes),
         count(proof.records, "record"),
         count(proof.texts, "text"),
         if proof.is_clean() { "nothing of it is left" } else { "something is left" },
     ));
     if proof.mentions > 0 {
         let captures = count(proof.mentions, "capture");
-        words::say(format_args!("{captures} that stay link to it or have some of the same text:"));
+        words::say(format_args!("{captures} that stay link to it or share some of its text:"));
         for mention in proof.mentioned_in.iter().take(10) {
             let what = if mention.is_url { "has the URL" } else { "has a piece of the text" };
             words::say(format_args!("  {} {what}", String::from_utf8_lossy(&mention.url)));
@@ -312,12 +314,8 @@ fn tell_proof(proof: &Proof) {
     }
     if !proof.strangers.is_empty() {
         let names = proof.strangers.join(", ");
-        words::say(format_args!("not searched, since they are none of the store's: {names}"));
+        words::say(format_args!("not searched, since they are not the store's: {names}"));
     }
-}
-
-fn count_of(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 fn line(erasing: &Erasing, dry_run: bool) -> Value {
@@ -365,13 +363,13 @@ fn print(rule: &EraseRule, out: &mut Output) -> Result<(), Failure> {
         return out.json(&json!({
             "id": rule.id,
             "state": state,
-            "made": time::print(rule.made_ms),
-            "changed": time::print(rule.changed_ms),
+            "made": times::print(rule.made_ms),
+            "changed": times::print(rule.changed_ms),
             "reason": rule.reason,
             "rule": serde_json::from_str::<Value>(&rule.what).unwrap_or(Value::Null),
         }));
     }
-    let made = time::print(rule.made_ms);
+    let made = times::print(rule.made_ms);
     let line = format!("{}\t{state}\t{made}\t{}\t{}", rule.id, rule.about, rule.reason);
     out.shown(line.as_bytes())?;
     out.bytes(b"\n")

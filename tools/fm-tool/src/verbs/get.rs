@@ -1,29 +1,27 @@
 //! `get`: prints pages: their bodies, their headers, or the whole responses, one after the other.
 //!
-//! The newest version's body passes through bounded memory. With `-o` the file is made only when a page is there, and
-//! taken away again when one turns out to be damaged in the middle. A revisit whose original is not there is printed without
-//! a body, and said.
+//! The newest version's body passes through bounded memory. With `-o` the file is made only for an
+//! existing page, and dropped if one turns out to be damaged. A revisit without its original is
+//! printed without a body, with a message.
 
 use std::io::Read;
 use std::path::PathBuf;
 
 use filemap::store::PageReader;
 use filemap::{Page, PageStore, RecordKind, Variant};
-use terminal::plain;
+use fm_cli::{Failure, Outcome, Output, interrupt, plain, times, words};
 
-use crate::address::Address;
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::urls::UrlArgs;
-use crate::variant::{self, VariantArgs};
-use crate::{interrupt, json, opening, time, words};
+use crate::arguments::urls::{Address, UrlArgs};
+use crate::arguments::variant::{self, VariantArgs};
+use crate::flags::Shared;
+use crate::json;
+use crate::stores::opening;
 
 /// Print a page's body, headers, or both
 #[derive(clap::Args)]
 #[command(
-    after_help = "Several pages are printed one after the other; --json gives each a line. One that is not there is said,\n\
-    and the others are printed all the same.\n\n\
+    after_help = "Several pages are printed one after the other; with --json one a line. A page that is not in the store is \
+    reported, and the others are printed.\n\n\
     Example:\n  fm-tool get pages.fm https://example.com/ --at 2024-05-01 -o page.html"
 )]
 pub struct Args {
@@ -33,11 +31,11 @@ pub struct Args {
     urls: UrlArgs,
     #[command(flatten)]
     variant: VariantArgs,
-    /// Write to this file instead of standard output, once all is there; it takes the place of one of this name
+    /// Write to this file instead of standard output; it is replaced when all is written
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The version that was the newest at this time
-    #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     at: Option<i64>,
     /// The version of this number: `sequence` of `history --json` and of `put --json`
     #[arg(long, value_name = "SEQUENCE", conflicts_with = "at")]
@@ -48,7 +46,8 @@ pub struct Args {
     /// Print the status line, the headers and the body
     #[arg(long, conflicts_with = "json")]
     response: bool,
-    /// Print nothing of a page whose body is not in the store (a revisit without its original), and end with 1
+    /// Print nothing of a page whose body is not in the store (a revisit without its original),
+    /// and exit with 1
     #[arg(long, conflicts_with = "headers")]
     require_body: bool,
 }
@@ -62,7 +61,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = None;
     let outcome = all(args, shared, &Asked { store, variant: asked }, urls, &mut out)?;
     match (outcome, out) {
-        // A file that is not whole takes the place of none.
+        // An incomplete file replaces nothing.
         (Outcome::Interrupted(_), Some(mut out)) => out.flush()?,
         (_, Some(out)) => out.finish()?,
         (_, None) => {}
@@ -70,13 +69,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// What is read from, and which answers of the URLs.
+/// The store, and which variant of the URLs.
 struct Asked {
     store: PageStore,
     variant: Option<Variant>,
 }
 
-/// Prints every page that is there; `out` is opened for the first of them.
+/// Prints every page that exists; `out` is opened for the first.
 fn all(
     args: &Args,
     shared: &Shared,
@@ -104,29 +103,29 @@ fn all(
             }
             let out = match out {
                 Some(out) => out,
-                None => out.insert(Output::file_or_stdout(args.output.as_deref(), shared.json)?),
+                None => out.insert(Output::file_or_stdout(args.output.as_deref(), shared.flags.json)?),
             };
             print(args, &page, reader, out)?;
         } else {
             let when = match (args.at, args.version) {
-                (Some(at), _) => format!(" (no version at or before {})", time::print(at)),
-                (_, Some(sequence)) => format!(" (no version {sequence}; `history --json` tells which there are)"),
+                (Some(at), _) => format!(" (no version at or before {})", times::print(at)),
+                (_, Some(sequence)) => format!(" (no version {sequence}; `history --json` lists them)"),
                 _ => String::new(),
             };
             variant::complain(&asked.store, &args.store, &url, asked.variant.as_ref(), &when);
             outcome = outcome.and(Outcome::NotFound);
         }
         if interrupt::asked() {
-            return Ok(outcome.and(interrupt::outcome("not everything was printed")));
+            return Ok(outcome.and(interrupt::stopped("not everything was printed")));
         }
     }
     Ok(outcome)
 }
 
-/// A page, and what its body is read from if it is not in the page.
+/// A page, and the reader of its body if that is not in the page.
 type Found = (Page, Option<PageReader>);
 
-/// The page, with a reader of its body where it was not read yet.
+/// The page, with a reader of its body if that was not read yet.
 fn find(args: &Args, shared: &Shared, asked: &Asked, url: &Address) -> Result<Option<Found>, Failure> {
     let (store, variant) = (&asked.store, asked.variant.as_ref());
     if let Some(at) = args.at {
@@ -138,7 +137,7 @@ fn find(args: &Args, shared: &Shared, asked: &Asked, url: &Address) -> Result<Op
         let page = found.map(|version| store.get_variant_version(url, variant, version)).transpose()?;
         return Ok(page.flatten().map(|page| (page, None)));
     }
-    if shared.json {
+    if shared.flags.json {
         return Ok(store.get_variant(url, variant)?.map(|page| (page, None)));
     }
     if args.headers {
@@ -148,23 +147,23 @@ fn find(args: &Args, shared: &Shared, asked: &Asked, url: &Address) -> Result<Op
     if page.kind != RecordKind::Revisit {
         return Ok(Some((page, Some(reader))));
     }
-    // Its body is in memory already, and whether there is one must be known first.
+    // Read it now: whether there is a body must be known first.
     reader.read_to_end(&mut page.body)?;
     Ok(Some((page, None)))
 }
 
-/// Says that a revisit's original is not in the store, and what it is.
+/// Reports a revisit whose original is not in the store, and which one that is.
 fn say_no_body(args: &Args, url: &Address, page: &Page) {
     let revisit = page.revisit.as_ref();
     let original = revisit.and_then(|revisit| revisit.refers_to_url.as_deref());
     let original = original.map_or(String::new(), |url| format!(" of {}", plain(url)));
     let when = revisit.and_then(|revisit| revisit.refers_to_ms);
-    let when = when.map_or(String::new(), |at| format!(" as of {}", time::print(at)));
+    let when = when.map_or(String::new(), |at| format!(" as of {}", times::print(at)));
     let digest = page.digest.as_ref().map_or(String::new(), |digest| format!(", {}", plain(digest.as_bytes())));
     words::complain(format_args!(
         "{url}: no body: the version of {} is a revisit, and its original{original}{when}{digest} is not in {}; import the \
          file that has it",
-        time::print(page.fetched_at_ms),
+        times::print(page.fetched_at_ms),
         args.store.display()
     ));
 }

@@ -1,21 +1,20 @@
-//! `has`: which of the URLs given are pages of the store. Looks into the index and at key records, at no page.
+//! `has`: which URLs are pages of the store. Reads the index and key records, no page.
 
 use std::path::PathBuf;
 
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt};
 use serde_json::Value;
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::urls::UrlArgs;
-use crate::variant::VariantArgs;
-use crate::{interrupt, json, opening};
+use crate::arguments::urls::UrlArgs;
+use crate::arguments::variant::VariantArgs;
+use crate::flags::Shared;
+use crate::json;
+use crate::stores::opening;
 
-/// Tell whether pages are there, by exit code and by name
+/// Check whether pages are in the store
 #[derive(clap::Args)]
 #[command(
-    after_help = "Prints those that are there, as they were given; with -q, nothing. Ends with 0 if all are, else with 1.\n\n\
+    after_help = "Prints the URLs that are in the store, as given; with -q nothing. Exits with 0 if all are, else with 1.\n\n\
     Example:\n  fm-tool has pages.fm --from frontier.txt --missing > to-fetch.txt"
 )]
 pub struct Args {
@@ -25,7 +24,7 @@ pub struct Args {
     urls: UrlArgs,
     #[command(flatten)]
     variant: VariantArgs,
-    /// Print those that are not there
+    /// Print those that are not in the store
     #[arg(long, conflicts_with = "json")]
     missing: bool,
 }
@@ -36,8 +35,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let urls = args.urls.open()?;
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.json);
-    let progress = Progress::records(shared, None, "URLs").unless_printing(out.is_terminal());
+    let mut out = Output::stdout(shared.flags.json);
+    let progress = Progress::records(&shared.flags, None, "URLs").unless_printing(out.is_terminal());
     let mut outcome = Outcome::Done;
     let mut asked = 0_u64;
     for url in urls {
@@ -60,7 +59,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     drop(progress);
     out.finish()?;
     if interrupt::asked() {
-        outcome = outcome.and(interrupt::outcome(format_args!("{asked} URLs were looked for")));
+        outcome = outcome.and(interrupt::stopped(format_args!("{asked} URLs were looked for")));
     }
     Ok(outcome)
 }
@@ -70,7 +69,7 @@ fn print(args: &Args, shared: &Shared, url: &[u8], is_there: bool, out: &mut Out
         let fields = [json::field("url", url), ("is_there".to_owned(), Value::from(is_there))];
         return out.json(&Value::Object(fields.into_iter().collect()));
     }
-    if shared.quiet || is_there == args.missing {
+    if shared.flags.quiet || is_there == args.missing {
         return Ok(());
     }
     out.shown(url)?;

@@ -1,18 +1,17 @@
-//! `head`: all of pages but their bodies, which are not read.
+//! `head`: pages without their bodies, which are not read.
 
 use std::path::PathBuf;
 
 use filemap::{PageHead, PageStore, Variant};
+use fm_cli::{Failure, Outcome, Output, interrupt, times};
 
-use crate::address::Address;
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::urls::UrlArgs;
-use crate::variant::{self, VariantArgs};
-use crate::{interrupt, json, opening, time};
+use crate::arguments::urls::{Address, UrlArgs};
+use crate::arguments::variant::{self, VariantArgs};
+use crate::flags::Shared;
+use crate::json;
+use crate::stores::opening;
 
-/// Print all of a page but its body
+/// Print a page without its body
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fm-tool head pages.fm https://example.com/")]
 pub struct Args {
@@ -23,7 +22,7 @@ pub struct Args {
     #[command(flatten)]
     variant: VariantArgs,
     /// The version that was the newest at this time
-    #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     at: Option<i64>,
 }
 
@@ -33,12 +32,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let urls = args.urls.open()?;
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     let mut outcome = Outcome::Done;
     for (nth, url) in urls.enumerate() {
         let url = url?;
         if interrupt::asked() {
-            outcome = outcome.and(interrupt::outcome("not all heads are printed"));
+            outcome = outcome.and(interrupt::stopped("not all heads are printed"));
             break;
         }
         if nth > 0 && !out.is_json() {
@@ -76,7 +75,7 @@ fn one(
     Ok(Outcome::Done)
 }
 
-/// What the store knows, then the status line and headers as they were.
+/// The store's own fields, then the status line and headers as received.
 fn print(head: &PageHead, out: &mut Output) -> Result<(), Failure> {
     let page = &head.page;
     let mut row = |name: &str, value: &[u8]| {
@@ -88,7 +87,7 @@ fn print(head: &PageHead, out: &mut Output) -> Result<(), Failure> {
     if let Some(variant) = &page.variant {
         row("variant", variant.as_bytes())?;
     }
-    row("fetched", time::print(page.fetched_at_ms).as_bytes())?;
+    row("fetched", times::print(page.fetched_at_ms).as_bytes())?;
     row("kind", page.kind.name().as_bytes())?;
     row("body", format!("{} bytes", head.body_bytes).as_bytes())?;
     row("stored", format!("{} bytes", head.stored_bytes).as_bytes())?;

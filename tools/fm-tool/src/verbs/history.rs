@@ -1,21 +1,21 @@
-//! `history`: the versions of a page, of a variant, or of all of a URL, a line each, the newest of each first. One that cannot
-//! be read is said, and the others are listed all the same.
+//! `history`: the versions of a page, of a variant, or of both, a line each, newest first. An
+//! unreadable version is reported, and the others are listed.
 
 use std::path::PathBuf;
 
 use filemap::{PageHead, PageStore, Variant};
+use fm_cli::{Failure, Outcome, Output, times, words};
 
-use crate::address::Address;
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::variant::{self, VariantArgs};
-use crate::{json, opening, time, words};
+use crate::arguments::urls::Address;
+use crate::arguments::variant::{self, VariantArgs};
+use crate::flags::Shared;
+use crate::json;
+use crate::stores::opening;
 
-/// List a page's versions, the newest first
+/// List a page's versions, newest first
 #[derive(clap::Args)]
 #[command(
-    after_help = "Columns: time, status, bytes of the body, kind, remarks, variant; tabs between them. --all-variants\n\
+    after_help = "Columns: time, status, bytes of the body, kind, remarks, variant; tabs between them. --all-variants \
     reads key.dat once if the URL has any.\n\n\
     Example:\n  fm-tool history pages.fm https://example.com/"
 )]
@@ -26,7 +26,7 @@ pub struct Args {
     url: Address,
     #[command(flatten)]
     variant: VariantArgs,
-    /// List the page's versions and those of all variants of its URL
+    /// List the versions of the page and of all variants of its URL
     #[arg(long, conflicts_with_all = ["method", "variant"])]
     all_variants: bool,
 }
@@ -35,7 +35,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let variant = args.variant.read()?;
     let store = opening::to_read(&args.store, shared)?;
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     let mut found = list(args, &store, variant.as_ref(), &mut out)?;
     if args.all_variants {
         let mut variants: Vec<Variant> =
@@ -94,7 +94,7 @@ fn row(version: &PageHead) -> String {
     let page = &version.page;
     let status = page.status.map_or("-".to_owned(), |status| status.to_string());
     let mut row =
-        format!("{}\t{status}\t{}\t{}", time::print(page.fetched_at_ms), version.body_bytes, page.kind.name());
+        format!("{}\t{status}\t{}\t{}", times::print(page.fetched_at_ms), version.body_bytes, page.kind.name());
     if version.unchanged_since.is_some() {
         row.push_str("\tbody unchanged");
     }

@@ -1,17 +1,15 @@
-//! `inspect`: what one file of a store holds, field by field, without opening the store.
+//! `inspect`: the contents of one file of a store, field by field, without opening the store.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap_core::Inspected;
+use fm_cli::{Failure, Outcome, Output, plain};
 use serde_json::{Map, Value, json};
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use terminal::plain;
+use crate::flags::Shared;
 
-/// Print what one file of a store holds, field by field
+/// Print the contents of one file of a store, field by field
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fm-tool inspect pages.fm/value0.dat | head")]
 pub struct Args {
@@ -21,7 +19,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     let mut end = Ok(Outcome::Done);
     filemap_core::inspect(&args.file, &mut |item| {
         if item.problem.is_some() {

@@ -1,24 +1,24 @@
 //! `ls`: lists URLs, a line each, without reading bodies.
 //!
-//! A URL may hold any byte but NUL, so that only `-0` and `--json` separate URLs for certain in a store of exact bytes.
-//! With `--long` all pages are met in the order of the log, one sequential read; a selection costs a read for each.
+//! A URL may hold any byte but NUL: in a store of exact bytes only `-0` and `--json` separate URLs
+//! reliably. `--long` lists all pages in log order by one sequential read; with a selection it
+//! costs a read for each page.
 
 use std::path::PathBuf;
 
 use filemap::{PageHead, PageStore, Variant};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
 use serde_json::{Map, Value};
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::selection::Selection;
-use crate::{interrupt, json, opening, time, words};
+use crate::arguments::selection::Selection;
+use crate::flags::Shared;
+use crate::json;
+use crate::stores::opening;
 
 /// List the URLs of pages
 #[derive(clap::Args)]
-#[command(after_help = "Columns of --long: time, status, bytes of the body, bytes stored, URL; tabs between them.\n\
-    Reads key.dat once, whatever is chosen; --long and --since read the value log instead, or a record for each page chosen.\n\
+#[command(after_help = "Columns of --long: time, status, bytes of the body, bytes stored, URL; tabs between them. \
+    Reads key.dat once; --long and --since read the value log instead, or with a selection one record a page. \
     --all-variants reads twice.\n\n\
     Example:\n  fm-tool ls pages.fm --host example.com")]
 pub struct Args {
@@ -26,16 +26,17 @@ pub struct Args {
     store: PathBuf,
     #[command(flatten)]
     selection: Selection,
-    /// Tell time, status and sizes of the newest version too
+    /// Print time, status and sizes of the newest version too
     #[arg(short, long)]
     long: bool,
-    /// List the answers to other requests than a plain GET too, after the pages; the variant stands behind the URL and a tab
+    /// List variants too (answers to other requests than a plain GET), after the pages, as URL,
+    /// tab, variant
     #[arg(long)]
     all_variants: bool,
-    /// Only pages whose newest version is of this time or later
-    #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
+    /// Only pages whose newest version is from this time or later
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     since: Option<i64>,
-    /// List so many at most
+    /// List at most this many
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// End each line with a zero byte instead of a line's end, for xargs -0
@@ -43,7 +44,7 @@ pub struct Args {
     zero: bool,
 }
 
-/// Where lines go, and how the listing has gone so far.
+/// The output of a listing, and its state.
 struct Listing<'a> {
     args: &'a Args,
     out: Output,
@@ -57,8 +58,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
     let expected = args.selection.expected(&store);
-    let out = Output::stdout(shared.json);
-    let progress = Progress::records(shared, expected, "pages");
+    let out = Output::stdout(shared.flags.json);
+    let progress = Progress::records(&shared.flags, expected, "pages");
     let progress = progress.unless_printing(out.is_terminal());
     let mut listing = Listing { args, out, progress, outcome: Outcome::Done, listed: 0 };
     let needs_heads = args.long || args.since.is_some();
@@ -71,7 +72,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let variants = args.all_variants.then(|| store.variants_where(args.selection.filter()));
         let variants = variants.into_iter().flatten().map(|found| found.map(|(url, variant)| (url, Some(variant))));
         listing.all(urls.chain(variants), |listing, (url, variant)| match needs_heads {
-            // Else it was removed since it was listed.
+            // `None`: removed since it was listed.
             true => store.variant_head(&url, variant.as_ref())?.map_or(Ok(()), |head| listing.head(&store, &head)),
             false => listing.url(&url, variant.as_ref()),
         })?;
@@ -81,13 +82,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     out.finish()?;
     if interrupt::asked() {
         let listed = words::count(listed, "page");
-        outcome = outcome.and(interrupt::outcome(format_args!("{listed} listed, not all")));
+        outcome = outcome.and(interrupt::stopped(format_args!("{listed} listed, not all")));
     }
     Ok(outcome)
 }
 
 impl Listing<'_> {
-    /// Prints every item until the end, or until it is to stop.
+    /// Prints every item, until interrupted.
     fn all<T>(
         &mut self,
         items: impl Iterator<Item = filemap::Result<T>>,
@@ -141,7 +142,7 @@ impl Listing<'_> {
         }
         let page = &head.page;
         let status = page.status.map_or("-".to_owned(), |status| status.to_string());
-        let time = time::print(page.fetched_at_ms);
+        let time = times::print(page.fetched_at_ms);
         let (body, stored) = (head.body_bytes, head.stored_bytes);
         self.out.bytes(format!("{time}\t{status}\t{body}\t{stored}\t").as_bytes())?;
         self.out.shown(&store.key(&page.url)?)?;

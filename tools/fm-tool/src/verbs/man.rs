@@ -1,16 +1,13 @@
-//! `man`: a manual page of the program and of each verb, made from the same words as `--help`.
+//! `man`: manual pages of the program and of each verb, from the same text as `--help`.
 
 use std::fs;
 use std::path::PathBuf;
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_mangen::Man;
+use fm_cli::{Failure, Outcome, Output, sink, words};
 
-use crate::cli::{Cli, Shared};
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::target;
-use crate::words;
+use crate::flags::Shared;
 
 /// Print the manual pages, or write one file for each verb
 #[derive(clap::Args)]
@@ -23,23 +20,23 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let pages = pages()?;
+pub fn run(args: &Args, program: Command, shared: &Shared) -> Result<Outcome, Failure> {
+    let pages = pages(program)?;
     let Some(folder) = &args.folder else {
         let mut out = Output::stdout(false);
         pages.iter().try_for_each(|(_, page)| out.bytes(page))?;
         out.finish()?;
         return Ok(Outcome::Done);
     };
-    target::refuse_store(folder)?;
-    target::refuse_link(folder)?;
+    sink::refuse_store(folder)?;
+    sink::refuse_link(folder)?;
     fs::create_dir_all(folder).map_err(|error| Failure::io("create", folder, &error))?;
     for (name, page) in &pages {
         let mut out = Output::file(&folder.join(name), false)?;
         out.bytes(page)?;
         out.finish()?;
     }
-    if !shared.quiet {
+    if !shared.flags.quiet {
         words::say(format_args!("{} written to {}", words::count(pages.len() as u64, "page"), folder.display()));
     }
     Ok(Outcome::Done)
@@ -48,14 +45,14 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 /// A file's name, and what is in it.
 type NamedPage = (String, Vec<u8>);
 
-/// All pages, that of the program first, and those of a verb's own verbs after it.
-fn pages() -> Result<Vec<NamedPage>, Failure> {
-    let mut program = Cli::command().disable_help_subcommand(true);
+/// All pages: the program's first, a verb's subcommands after it.
+fn pages(program: Command) -> Result<Vec<NamedPage>, Failure> {
+    let mut program = program.disable_help_subcommand(true);
     program.build();
     let mut commands = vec![program];
     let mut at = 0;
     while let Some(command) = commands.get(at) {
-        let verbs: Vec<clap::Command> = command.get_subcommands().cloned().collect();
+        let verbs: Vec<Command> = command.get_subcommands().cloned().collect();
         at += 1;
         commands.splice(at..at, verbs);
     }

@@ -5,27 +5,25 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use filemap_core::{Copied, CopyEvent, CopyOptions, Error, Rule, Store};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes};
 use serde_json::json;
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::verbs::repair;
-use crate::words::{count, size};
-use crate::{absence, interrupt, opening, words};
+use super::repair;
+use crate::flags::Shared;
+use crate::stores::{absence, opening};
 
 /// Add all pages of some stores to another
 #[derive(clap::Args)]
 #[command(
-    after_help = "Every version comes with its time and headers. What is there already, the same in everything, is not added\n\
-    again, so that a merge that was stopped goes on when it is run again; what is there and cannot be read is. The\n\
-    stores must make their keys by the same rule.\n\nExample:\n  fm-tool merge all.fm monday.fm tuesday.fm"
+    after_help = "Every version comes with its time and headers. An identical version is not added again, so that an interrupted \
+    merge continues when it is run again; one that cannot be read is added again. The stores must have the same \
+    canonicaliser.\n\nExample:\n  fm-tool merge all.fm monday.fm tuesday.fm"
 )]
 pub struct Args {
-    /// The store to add to, made if it is absent
+    /// The store to add to, made if absent
     to: PathBuf,
-    /// The stores that are added
+    /// The stores to add
     #[arg(required = true)]
     stores: Vec<PathBuf>,
 }
@@ -36,14 +34,14 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     for path in &args.stores {
         stores.push(opening::engine_to_read(path, shared)?);
     }
-    // Before anything is written.
+    // Checked before anything is written.
     let wanted = stores[0].canonicalizer();
     for (store, path) in stores.iter().zip(&args.stores).skip(1) {
         let stored = store.canonicalizer();
         if stored != wanted {
             let (first, path) = (args.stores[0].display(), path.display());
             return Err(Failure::Usage(format!(
-                "{path} makes its keys by the canonicaliser {stored}, {first} by {wanted}; nothing was merged"
+                "{path} has the canonicaliser {stored}, {first} has {wanted}; nothing was merged"
             )));
         }
     }
@@ -51,7 +49,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     absence::of_written(&to);
     filemap::erase::obey(&to)?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     let mut outcome = Ok(Outcome::Done);
     for (store, path) in stores.iter().zip(&args.stores) {
         let rules = say_missing_rules(store, path, &to, &args.to);
@@ -63,7 +61,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             break;
         }
     }
-    // What was added is there, whatever stopped the rest.
+    // Added versions stay, whatever stopped the rest.
     let closed = to.close();
     let outcome = outcome?;
     closed?;
@@ -71,13 +69,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Says that rules of erasures do not come with the pages. Rules that are damaged cost the pages nothing, which are no part of them.
+/// Reports rules of erasures, which do not come with the pages. Damaged rules do not stop the
+/// merge.
 fn say_missing_rules(from: &Store, from_path: &Path, to: &Store, to_path: &Path) -> Result<Outcome, Failure> {
     let own = to.rules()?;
     let theirs = match from.rules() {
         Err(error) if error.is_corrupt() => {
-            let (from, what) =
-                (from_path.display(), "which rules of erasures it has is not known; its pages are added");
+            let (from, what) = (from_path.display(), "its rules of erasures are unknown; its pages are added");
             words::complain(format_args!("{from}: {error}; {what}"));
             return Ok(Outcome::Damaged);
         }
@@ -93,7 +91,7 @@ fn say_missing_rules(from: &Store, from_path: &Path, to: &Store, to_path: &Path)
     Ok(Outcome::Done)
 }
 
-/// Copies all versions of one store to another, and says what came of it.
+/// Copies all versions of one store to another, and prints the result.
 pub fn copy(
     from: &Store,
     from_path: &Path,
@@ -104,7 +102,7 @@ pub fn copy(
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
     let stats = from.stats();
-    let bar = Progress::records(shared, Some(stats.indexed_keys + stats.memtable_entries), "keys");
+    let bar = Progress::records(&shared.flags, Some(stats.indexed_keys + stats.memtable_entries), "keys");
     let mut so_far = Copied::default();
     let mut refused: BTreeMap<u32, u64> = BTreeMap::new();
     let copied = from.copy_to(to, options, &mut |event| {
@@ -124,7 +122,7 @@ pub fn copy(
         Err(Error::Stopped) => {
             let (from, to) = (from_path.display(), to_path.display());
             let versions = count(so_far.versions, "version");
-            Ok(interrupt::outcome(format_args!("{versions} copied; `fm-tool merge {to} {from}` goes on from there")))
+            Ok(interrupt::stopped(format_args!("{versions} copied; `fm-tool merge {to} {from}` goes on from there")))
         }
         copied => {
             let copied = copied?;
@@ -157,12 +155,12 @@ fn tell(copied: &Copied, from: &Path, shared: &Shared, out: &mut Output) -> Resu
             "refused": copied.refused,
         }));
     }
-    if !shared.quiet {
+    if !shared.flags.quiet {
         words::say(format_args!(
             "{}: {} of {} added, {} of them unchanged; {} there already",
             from.display(),
             count(copied.versions, "version"),
-            size(copied.body_bytes),
+            sizes::print(copied.body_bytes),
             copied.unchanged,
             copied.already_there,
         ));

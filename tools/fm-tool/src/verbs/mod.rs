@@ -1,7 +1,7 @@
-//! The verbs, one file each: its arguments, and how its result is printed.
+//! The verbs, one file or folder each: its arguments, and how its result is printed.
 //!
-//! A verb's `run` opens what it needs, asks the crates, prints, and says how it ended. It holds no knowledge of the
-//! store of its own.
+//! A verb's `run` opens its store, calls the crates, prints, and returns its outcome. What stores
+//! do is in the crates.
 
 pub mod backup;
 pub mod compact;
@@ -31,4 +31,3 @@ pub mod stat;
 pub mod top;
 pub mod train;
 pub mod verify;
-mod watch;

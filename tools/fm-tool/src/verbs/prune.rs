@@ -1,4 +1,4 @@
-//! `prune`: drops old versions by number, age or size, and gives their space back.
+//! `prune`: drops old versions by number, age or size, and frees their space.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -6,42 +6,40 @@ use std::path::PathBuf;
 use filemap::PageStore;
 use filemap::store::PruneStep;
 use filemap_core::{PruneRule, Pruned};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
 use serde_json::json;
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::verbs::compact;
-use crate::words::{count, size};
-use crate::{interrupt, opening, quantity, words};
+use super::compact;
+use crate::flags::Shared;
+use crate::stores::opening;
 
 /// Drop old versions of pages
 #[derive(clap::Args)]
 #[command(
     mut_arg("older_than", |arg| arg.required_unless_present_any(["keep_versions", "max_size"])),
-    after_help = "--older-than alone drops every older version, the newest too: a page not fetched since is gone altogether.\n\
-    --keep-versions alone keeps the newest of each page whatever their age. Both together drop a version only if\n\
-    both do. --max-size comes after them and drops the oldest versions of all pages, until what lives in the value\n\
-    log fits. The version that holds a kept version's body, such as a revisit's original, is kept.\n\n\
+    after_help = "--older-than alone drops every older version, the newest too: a page not fetched since is removed. \
+    --keep-versions alone keeps the newest N of each page at any age. Together they drop a version only if both \
+    would. --max-size is applied last and drops the oldest versions of all pages until the live bytes of the value \
+    log fit. A version whose body a kept version needs, such as a revisit's original, is kept.\n\n\
     Example:\n  fm-tool prune pages.fm --older-than 90d --keep-versions 1"
 )]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
     /// Drop versions older than this: 90d, 12h, 2w, or a time
-    #[arg(long, value_name = "AGE", value_parser = quantity::past, allow_negative_numbers = true)]
+    #[arg(long, value_name = "AGE", value_parser = times::past, allow_negative_numbers = true)]
     older_than: Option<i64>,
     /// Keep the newest N versions of each page
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep_versions: Option<u32>,
-    /// Drop the oldest versions until the rest takes no more than this in the value log: 500GB
-    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    /// Drop the oldest versions until the live bytes of the value log are at most this: 500GB
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     max_size: Option<u64>,
-    /// Only say what would be dropped
+    /// Only print what would be dropped
     #[arg(long, conflicts_with = "compact")]
     dry_run: bool,
-    /// Give all space back, and not only as much as the bound on space asks for
+    /// Free all dead space, not only what the space bound requires
     #[arg(long)]
     compact: bool,
 }
@@ -50,15 +48,15 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let rule =
         PruneRule { keep_versions: args.keep_versions, since_ms: args.older_than, max_live_bytes: args.max_size };
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     if args.dry_run {
         let store = opening::to_plan(&args.store, shared)?;
         interrupt::listen();
-        let bar = Progress::records(shared, Some(0), "looked through");
+        let bar = Progress::records(&shared.flags, Some(0), "looked through");
         let planned = store.prune_plan(rule, &mut |progress| watch(&bar, progress));
         drop(bar);
         if interrupt::asked() {
-            return Ok(interrupt::outcome("not all was looked at; nothing was changed"));
+            return Ok(interrupt::stopped("the plan is incomplete; nothing was changed"));
         }
         let planned = planned?;
         tell(&planned, true, shared, &mut out)?;
@@ -67,7 +65,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     let store = opening::to_change(&args.store, shared)?;
     let outcome = pruned(&store, rule, args, shared, &mut out);
-    // What was dropped stays so, whatever stopped the rest.
+    // Dropped versions stay dropped, whatever stopped the rest.
     let closed = store.close();
     let outcome = outcome?;
     closed?;
@@ -83,14 +81,14 @@ fn pruned(
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
     interrupt::listen();
-    let bar = Progress::records(shared, Some(0), "looked through");
+    let bar = Progress::records(&shared.flags, Some(0), "looked through");
     let pruned = store.prune(rule, &mut |progress| watch(&bar, progress))?;
     drop(bar);
     tell(&pruned, false, shared, out)?;
     if pruned.is_stopped {
         out.flush()?;
-        let what = "what was dropped stays so; the same command goes on";
-        return Ok(interrupt::outcome(format_args!("{} dropped so far; {what}", count(pruned.versions, "version"))));
+        let what = "they stay dropped; the same command goes on";
+        return Ok(interrupt::stopped(format_args!("{} dropped so far; {what}", count(pruned.versions, "version"))));
     }
     if pruned.versions == 0 && !args.compact {
         return Ok(hidden(&pruned, Outcome::Done));
@@ -100,7 +98,7 @@ fn pruned(
     Ok(hidden(&pruned, outcome))
 }
 
-/// Says what damage hides, and what that makes of an outcome.
+/// Reports keys that damage hides, and makes the outcome that of damage.
 fn hidden(pruned: &Pruned, outcome: Outcome) -> Outcome {
     match (pruned.hidden, outcome) {
         (0, outcome) => outcome,
@@ -135,14 +133,14 @@ fn tell(pruned: &Pruned, dry_run: bool, shared: &Shared, out: &mut Output) -> Re
             "stopped": pruned.is_stopped,
         }));
     }
-    if !shared.quiet {
+    if !shared.flags.quiet {
         let (versions, pages) = (count(pruned.versions, "version"), count(pruned.keys, "page"));
         words::say(format_args!(
             "{versions} of {} {}, with which {pages} {}; {} live{}",
-            size(pruned.bytes),
+            sizes::print(pruned.bytes),
             if dry_run { "would be dropped" } else { "dropped" },
             if dry_run { "would go altogether" } else { "went altogether" },
-            size(pruned.live_bytes),
+            sizes::print(pruned.live_bytes),
             if dry_run { " after that" } else { "" },
         ));
     }

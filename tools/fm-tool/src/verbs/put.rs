@@ -1,6 +1,6 @@
 //! `put`: stores one page from a file or from standard input.
 //!
-//! Everything that can be wrong with the arguments is found before the store is made.
+//! Bad arguments are refused before the store is made.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -8,16 +8,16 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use filemap::{Headers, Page};
+use fm_cli::{Failure, Outcome, Output, times, words};
 use rustix::fs::{FileType, OFlags};
 use serde_json::{Map, Value};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
-use crate::address::Address;
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::variant::VariantArgs;
-use crate::{disk, json, opening, time, words};
+use crate::arguments::urls::Address;
+use crate::arguments::variant::VariantArgs;
+use crate::flags::Shared;
+use crate::json;
+use crate::stores::{file_system, opening};
 
 /// Put one page
 #[derive(clap::Args)]
@@ -31,12 +31,12 @@ pub struct Args {
     #[arg(default_value = "-")]
     file: PathBuf,
     /// When it was fetched [default: now]
-    #[arg(long, value_name = "TIME", value_parser = time::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     time: Option<i64>,
     /// The status code
     #[arg(long, default_value_t = 200)]
     status: u16,
-    /// A header, in order; may be given several times
+    /// A header; may be given several times, in order
     #[arg(long = "header", value_name = "Name: value", value_parser = header)]
     headers: Vec<(String, String)>,
     #[command(flatten)]
@@ -48,17 +48,17 @@ pub struct Args {
     free: opening::FreeArg,
 }
 
-/// A header of one line, as it could have been sent: what is printed again must be the same headers.
+/// A header of one line, as it could have been sent, so that it prints back unchanged.
 fn header(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
     let Some((name, value)) = parts.filter(|(name, _)| !name.is_empty()) else {
         return Err("write a header as `Name: value`".to_owned());
     };
     if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err("a header's name holds neither spaces nor line ends".to_owned());
+        return Err("a header's name has no spaces or control characters".to_owned());
     }
     if value.contains(|c: char| c.is_control() && c != '\t') {
-        return Err("a header is one line: its value holds no line ends nor other control characters".to_owned());
+        return Err("a header is one line: its value has no control characters".to_owned());
     }
     Ok((name.to_owned(), value.to_owned()))
 }
@@ -79,16 +79,16 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     for (name, value) in &args.headers {
         headers.push(name.as_str(), value.as_str());
     }
-    let time_ms = args.time.unwrap_or_else(time::now_ms);
+    let time_ms = args.time.unwrap_or_else(times::now_ms);
     let page = Page { headers, variant, ..Page::new(args.url.bytes(), time_ms, args.status, "") };
     let store = opening::to_fill(&args.store, args.exact_urls, &args.free, shared)?;
     let version = store.put_page_reader(&page, &mut body).map_err(|error| not_put(error.into(), args))?;
     let key = store.key(&args.url)?;
     store.close()?;
 
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     if out.is_json() {
-        let time = Value::from(time::print(version.time_ms));
+        let time = Value::from(times::print(version.time_ms));
         let line: Map<String, Value> = [
             json::field("url", &key),
             ("time".to_owned(), time),
@@ -98,27 +98,27 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         .into_iter()
         .collect();
         out.json(&Value::Object(line))?;
-    } else if !shared.quiet {
-        words::say(format_args!("put {} as of {}", args.url, time::print(version.time_ms)));
+    } else if !shared.flags.quiet {
+        words::say(format_args!("put {} as of {}", args.url, times::print(version.time_ms)));
     }
     out.finish()?;
     Ok(Outcome::Done)
 }
 
-/// Of a full disk, which one.
+/// Names the disk that is full.
 fn not_put(failure: Failure, args: &Args) -> Failure {
+    let disk = file_system::of(&args.store);
+    let full = |words| Failure::Full(format!("{} was not stored: {disk} is full: {words}", args.url));
     match failure {
-        Failure::Full(words) => {
-            let disk = disk::file_system(&args.store);
-            Failure::Full(format!("{} was not stored: {disk} is full: {words}", args.url))
-        }
+        Failure::Full(words) => full(words),
+        Failure::Floor(words) => full(format!("{words} (--min-free)")),
         failure => failure,
     }
 }
 
 fn body(path: &Path, shared: &Shared) -> Result<Box<dyn Read>, Failure> {
     if path == Path::new("-") {
-        if io::stdin().is_terminal() && !shared.quiet {
+        if io::stdin().is_terminal() && !shared.flags.quiet {
             words::say("reading the body from standard input; end it with Ctrl-D");
         }
         return Ok(Box::new(io::stdin()));
@@ -130,8 +130,8 @@ fn body(path: &Path, shared: &Shared) -> Result<Box<dyn Read>, Failure> {
     Ok(Box::new(file))
 }
 
-/// Whether a standard stream was closed when the program began. The runtime puts the null device in its place, so that no other file gets
-/// its number, and opens that for reading and writing; who means it to be empty opens it for reading, as a shell does for `</dev/null`.
+/// Whether a standard stream was closed when the program began. The runtime then opens the null
+/// device for reading and writing in its place; a shell's `</dev/null` opens it for reading only.
 fn is_closed(stream: &impl AsFd) -> bool {
     let flags = rustix::fs::fcntl_getfl(stream);
     let is_for_both = flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR);
@@ -143,7 +143,8 @@ fn is_closed(stream: &impl AsFd) -> bool {
     is_for_both && is_null
 }
 
-/// Refuses a URL that a new store would refuse, before there is one. A store that exists has its own say.
+/// Refuses a URL that a new store would refuse, before it is made. An existing store judges
+/// itself.
 fn check_url(args: &Args) -> Result<(), Failure> {
     if args.store.exists() {
         return Ok(());

@@ -1,21 +1,20 @@
-//! `recompress`: compresses all pages again, better than there was time for when they came.
+//! `recompress`: compresses all pages again, at a higher level than there was time for when they
+//! came.
 
 use std::path::PathBuf;
 
+use fm_cli::{Failure, Outcome, Output, sizes, words};
 use serde_json::json;
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::verbs::compact;
-use crate::words::size;
-use crate::{opening, words};
+use super::compact;
+use crate::flags::Shared;
+use crate::stores::opening;
 
-/// Compress all pages again, with the dictionaries that there are now
+/// Compress all pages again with the current dictionaries
 #[derive(clap::Args)]
 #[command(
-    after_help = "Takes as long as compressing every page on one core, and free space of about a segment. Segments that were done\n\
-    before are passed over, so that an interrupted run goes on where it was.\n\n\
+    after_help = "Takes as long as compressing every page on one core, and needs free space of about one segment. Segments that are \
+    done are skipped, so that an interrupted run continues where it was.\n\n\
     Examples:\n  fm-tool recompress pages.fm --try\n  fm-tool recompress pages.fm --level 12"
 )]
 pub struct Args {
@@ -24,14 +23,14 @@ pub struct Args {
     /// zstd level, 1 to 19
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(i32).range(1..=19))]
     level: i32,
-    /// Change nothing: say what a sample of the pages would gain
+    /// Change nothing: print what a sample of the pages would gain
     #[arg(long = "try")]
     only_try: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     if args.only_try {
         let store = opening::engine_to_plan(&args.store, shared)?;
         let e = store.try_recompression(args.level)?;
@@ -46,7 +45,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             }))?;
         } else {
             let share = e.recompressed_stored_bytes as f64 / e.stored_bytes.max(1) as f64;
-            let (now, then) = (size(e.stored_bytes), size(e.recompressed_stored_bytes));
+            let (now, then) = (sizes::print(e.stored_bytes), sizes::print(e.recompressed_stored_bytes));
             out.line(format!("{} records looked at: {now} now, {then} then ({share:.2})", e.records))?;
         }
         out.finish()?;
@@ -68,9 +67,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             "unexpanded_records": done.unexpanded_records,
             "seconds": done.elapsed.as_secs_f64(),
         }))?;
-    } else if !shared.quiet {
+    } else if !shared.flags.quiet {
         let seconds = done.elapsed.as_secs_f64();
-        words::say(format_args!("{} before, {} now, in {seconds:.1} s", size(before), size(after)));
+        words::say(format_args!("{} before, {} now, in {seconds:.1} s", sizes::print(before), sizes::print(after)));
     }
     out.finish()?;
     Ok(compact::stuck(&done))

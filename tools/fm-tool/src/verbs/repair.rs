@@ -1,4 +1,4 @@
-//! `repair`: makes a store of what is left of one, and lists what is lost.
+//! `repair`: builds a store from what is left of a damaged one, and lists what is lost.
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
@@ -6,42 +6,41 @@ use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, Store};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sink, sizes, times};
 use serde_json::{Map, Value, json};
 use urlindex::{Canonicalizer, Whatwg};
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::target;
-use crate::words::{count, size};
-use crate::{interrupt, json as fields, opening, time, words};
-use terminal::plain;
+use crate::flags::Shared;
+use crate::json as fields;
+use crate::stores::opening;
 
-/// Memory for a batch of keys, in bytes: an index is the faster written the fewer batches it takes, and the better beside the
-/// reading of the log the more of them.
+/// Memory for a batch of keys, in bytes. Fewer batches write the index faster; more overlap better
+/// with reading the log.
 const BATCH_BYTES: usize = 128 << 20;
 
-/// Make a store of what is left of a damaged one
+/// Build a store from what is left of a damaged one
 ///
-/// Reads the value segments (value*.dat) and nothing else that is needed: index, key log and superblock are made anew. Every
-/// page comes back whose record is whole; what was removed stays removed. Lost places are listed, by file and offset.
+/// Needs only the value segments (value*.dat): index, key log and superblock are rebuilt. Every
+/// page with a whole record comes back; what was removed stays removed. Lost places are listed by
+/// file and offset.
 #[derive(clap::Args)]
-#[command(after_help = "Ends with 3 when anything was lost.\n\n\
+#[command(after_help = "Exits with 3 if anything was lost.\n\n\
     Example:\n  fm-tool repair damaged.fm pages.fm")]
 pub struct Args {
     /// The damaged store's folder
     source: PathBuf,
-    /// A new folder for the repaired store; the damaged one is only read
+    /// A new folder for the repaired store; the damaged one is not changed
     #[arg(conflicts_with = "in_place", required_unless_present = "in_place")]
     target: Option<PathBuf>,
-    /// Repair the store where it lies. Asks first, or needs --yes
+    /// Repair the store where it is; asks first, or needs --yes
     #[arg(long)]
     in_place: bool,
     /// Do not ask
     #[arg(short, long, requires = "in_place")]
     yes: bool,
-    /// By which rule the store's keys were made, such as `whatwg 1`, if its superblock is lost [default: that of `import`]
+    /// The canonicaliser of the store's keys, such as `whatwg 1`, if its superblock is lost
+    /// [default: that of `import`]
     #[arg(long, value_name = "NAME VERSION", num_args = 2)]
     rule: Option<Vec<String>>,
 }
@@ -50,15 +49,14 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
     if let Some(to) = args.target.as_deref() {
-        target::refuse_store(target::folder_of(to))?;
-        target::refuse_link(to)?;
+        sink::check_new_folder(to)?;
     }
     if args.in_place && !args.yes && !agreed(args)? {
         words::say("nothing was changed");
         return Ok(Outcome::Refused);
     }
     interrupt::listen();
-    let bar = Progress::bytes(shared);
+    let bar = Progress::bytes(&shared.flags);
     let to = args.target.as_deref().map_or(RepairTo::InPlace, RepairTo::New);
     let run = |options: &Options| {
         Store::repair(&args.source, to, options, &mut |progress| {
@@ -73,7 +71,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let repaired = match named {
         Some((name, version)) => run(&plain().canonicalizer(&name, version)),
         None => match run(&plain()) {
-            // The superblock is lost; nothing was done yet.
+            // The superblock is lost; nothing was changed yet.
             Err(Error::InvalidOption { name: "canonicalizer", .. }) => {
                 run(&plain().canonicalizer(Whatwg.name(), Whatwg.version()))
             }
@@ -97,30 +95,30 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
 }
 
-/// Has the variants shown again of which a lost record told that they are there.
+/// Restores the marks by which URLs list their variants, where the record of a mark is lost.
 pub fn variants_shown(store: &Store) -> Result<(), Failure> {
     let marked = PageStore::mark_again(store)?;
     if marked > 0 {
         let urls = count(marked, "URL");
-        words::say(format_args!("variants of {urls} are shown again, of which a lost record told"));
+        words::say(format_args!("variants of {urls} are shown again; the record that lists them was lost"));
     }
     Ok(())
 }
 
 fn named(rule: &[String]) -> Result<(String, u32), Failure> {
     let version = rule[1].parse();
-    let version = version.map_err(|_| Failure::Usage(format!("--rule: {} is no version", rule[1])))?;
+    let version = version.map_err(|_| Failure::Usage(format!("--rule: {} is not a version", rule[1])))?;
     Ok((rule[0].clone(), version))
 }
 
 fn agreed(args: &Args) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        let what = "a repair in place asks first; where nobody can answer, give --yes";
+        let what = "a repair in place asks first; without a terminal, give --yes";
         return Err(Failure::Usage(what.to_owned()));
     }
     Ok(words::ask(format_args!(
-        "Repair {} in place? Its index, key log and superblock are made anew, and damaged bytes are covered. A repair into a \
-         new folder leaves all as it is.",
+        "Repair {} in place? Its index, key log and superblock are rebuilt, and damaged bytes are covered. A repair into a \
+         new folder changes nothing here.",
         args.source.display()
     )))
 }
@@ -129,18 +127,18 @@ fn stopped(args: &Args) -> Outcome {
     match &args.target {
         Some(target) => {
             let target = target.display();
-            interrupt::outcome(format_args!("{target} is no store yet; remove it, and run the same command again"))
+            interrupt::stopped(format_args!("{target} is no store yet; remove it, and run the same command again"))
         }
         None => {
             let source = args.source.display();
-            interrupt::outcome(format_args!("{source} is no store until the same command has run to its end"))
+            interrupt::stopped(format_args!("{source} is no store until the same command has run to its end"))
         }
     }
 }
 
-/// Prints what was lost, and says the rest.
+/// Prints the losses, then a summary.
 fn told(report: &RepairReport, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     for loss in &report.losses {
         if out.is_json() { out.json(&line(loss))? } else { out.line(row(loss))? }
     }
@@ -153,7 +151,7 @@ fn told(report: &RepairReport, args: &Args, shared: &Shared) -> Result<Outcome, 
     }
     if out.is_json() {
         out.json(&summary(report))?;
-    } else if !shared.quiet {
+    } else if !shared.flags.quiet {
         out.flush()?;
         say(report, args);
     }
@@ -163,20 +161,20 @@ fn told(report: &RepairReport, args: &Args, shared: &Shared) -> Result<Outcome, 
     }
     if !report.is_rule_known {
         let rule = &report.canonicalizer;
-        let what = "the superblock is lost, which says by which rule URLs became keys";
-        words::complain(format_args!("{what}: it is now {rule}; if that is wrong, repair again with --rule"));
+        let what = "the superblock is lost, which names the canonicaliser of the keys";
+        words::complain(format_args!("{what}: {rule} is assumed; if that is wrong, repair again with --rule"));
     }
-    // What nothing tells may be a loss: who goes by the code alone is to look.
+    // Doubt may be loss, and the exit code must say so.
     Ok(if report.is_complete() && report.unwitnessed.is_empty() { Outcome::Done } else { Outcome::Damaged })
 }
 
 fn row(loss: &Loss) -> String {
-    let mut row = format!("{}: offset {}: {} lost: {}", loss.file, loss.offset, size(loss.bytes), loss.what);
+    let mut row = format!("{}: offset {}: {} lost: {}", loss.file, loss.offset, sizes::print(loss.bytes), loss.what);
     if let Some(key) = &loss.key {
         row.push_str(&format!(": {}", String::from_utf8_lossy(key)));
     }
     if let Some(version) = loss.version {
-        row.push_str(&format!(" of {}", time::print(version.time_ms)));
+        row.push_str(&format!(" of {}", times::print(version.time_ms)));
     }
     plain(row.as_bytes())
 }
@@ -217,7 +215,7 @@ fn say(report: &RepairReport, args: &Args) {
     let lost = match report.losses.len() as u64 {
         0 if report.unwitnessed.is_empty() => "nothing is lost".to_owned(),
         0 => "nothing is known to be lost".to_owned(),
-        places => format!("{} lost in {}", size(report.lost_bytes()), count(places, "place")),
+        places => format!("{} lost in {}", sizes::print(report.lost_bytes()), count(places, "place")),
     };
     words::say(format_args!(
         "{target} has {}, from {} in {}: {lost}",

@@ -1,8 +1,8 @@
-//! `rm`: removes pages with all their versions and variants: those that are named, or all of a host or prefix; or one variant. A page that is not
-//! there is said, and the others are removed all the same.
+//! `rm`: removes pages with all their versions and variants, all pages of a host or prefix, or one
+//! variant. A page that is not in the store is reported; the others are removed.
 //!
-//! A whole host is removed only after a question or `--yes`. The question tells how many pages it is about, which takes a
-//! pass over key.dat of its own.
+//! A whole host is removed only after a question or `--yes`. The question counts the pages, by a
+//! pass over key.dat.
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
@@ -10,23 +10,21 @@ use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap::store::Removed;
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, words};
 use serde_json::Value;
 
-use crate::address::Address;
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::selection::Selection;
-use crate::urls::UrlArgs;
-use crate::variant::VariantArgs;
-use crate::{disk, interrupt, json, opening, words};
+use crate::arguments::selection::Selection;
+use crate::arguments::urls::{Address, UrlArgs};
+use crate::arguments::variant::VariantArgs;
+use crate::flags::Shared;
+use crate::json;
+use crate::stores::{file_system, opening};
 
 /// Remove pages, with all their versions and variants
 #[derive(clap::Args)]
 #[command(
     mut_arg("urls", |urls| urls.required_unless_present_any(["host", "prefix"])),
-    after_help = "--host and --prefix ask first, or need --yes; `fm-tool ls` with the same flags lists what they mean.\n\n\
+    after_help = "--host and --prefix ask first, or need --yes; `fm-tool ls` with the same flags lists those pages.\n\n\
     Example:\n  fm-tool rm pages.fm https://example.com/old"
 )]
 pub struct Args {
@@ -49,7 +47,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         return Err(Failure::Usage("give either URLs, or --host and --prefix, not both".to_owned()));
     }
     if !args.selection.is_all() && !args.yes && !io::stdin().is_terminal() {
-        let what = "removing all of a host or prefix asks first; where nobody can answer, give --yes";
+        let what = "removing a whole host or prefix asks first; without a terminal, give --yes";
         return Err(Failure::Usage(what.to_owned()));
     }
     if !args.variant.is_none() && !args.selection.is_all() {
@@ -58,7 +56,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let variant = args.variant.of(&args.urls)?;
     let urls = args.urls.open()?;
     let store = opening::to_change(&args.store, shared)?;
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     let outcome = if args.selection.is_all() {
         let remove = |url: &Address| match &variant {
             Some(variant) => store.remove_variant(url, variant),
@@ -68,18 +66,18 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     } else {
         chosen(args, shared, &store, &mut out)
     };
-    // What was removed is removed, whatever stopped the rest.
+    // Removals so far stay, whatever stopped the rest.
     let synced = store.sync();
     let closed = store.close().map_err(Failure::from);
     let outcome = outcome.map_err(|failure| not_removed(failure, synced.is_ok(), args))?;
     synced.map_err(|error| match error.into() {
-        Failure::Full(words) => Failure::Full(format!("what was said to be removed may come back: {words}")),
+        Failure::Full(words) => Failure::Full(format!("pages reported as removed may come back: {words}")),
         failure => failure,
     })?;
     match closed {
-        // The removals are in the log: that is all they need.
+        // The removals are durable in the log.
         Err(Failure::Full(words)) => {
-            words::complain(format_args!("removed for good, but the index has to wait for space: {words}"));
+            words::complain(format_args!("removed for good; the index is updated once there is space: {words}"));
         }
         closed => closed?,
     }
@@ -87,14 +85,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Of a full disk: that there was no room to note the removal, and what is to be thought of those before it.
+/// The failure of a full disk: nothing was removed, and whether earlier removals are durable.
 fn not_removed(failure: Failure, is_durable: bool, args: &Args) -> Failure {
     let Failure::Full(words) = failure else { return failure };
-    let disk = disk::file_system(&args.store);
-    let before =
-        if is_durable { "what was removed before it stays so" } else { "removals before it may come back, too" };
+    let disk = file_system::of(&args.store);
+    let before = if is_durable { "earlier removals stay" } else { "earlier removals may come back" };
     Failure::Full(format!(
-        "not removed: {disk} is full: {words}; {before}; make some room, and give the same command again"
+        "not removed: {disk} is full: {words}; {before}; free some space and run the same command again"
     ))
 }
 
@@ -128,14 +125,14 @@ fn named(
         }
         if out.is_json() {
             print(url.bytes(), removed, out)?;
-        } else if removed && !shared.quiet {
+        } else if removed && !shared.flags.quiet {
             words::say(format_args!("removed {url}"));
         }
     }
     Ok(outcome)
 }
 
-/// Removes all pages that the selection means.
+/// Removes all selected pages.
 fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
     let which = args.selection.words();
     let mut expected = None;
@@ -156,7 +153,7 @@ fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> 
         }
     }
     interrupt::listen();
-    let progress = Progress::records(shared, expected, "pages");
+    let progress = Progress::records(&shared.flags, expected, "pages");
     let (mut outcome, mut failed, mut variants) = (Outcome::Done, None, 0);
     let removed = store.remove_where(args.selection.filter(), &mut |found| {
         progress.add();
@@ -181,7 +178,7 @@ fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> 
     if removed + variants == 0 {
         words::complain(format_args!("there are no pages{which} in {}", args.store.display()));
         outcome = outcome.and(Outcome::NotFound);
-    } else if !shared.quiet {
+    } else if !shared.flags.quiet {
         let and = if variants == 0 { String::new() } else { format!(" and {}", words::count(variants, "variant")) };
         words::say(format_args!("removed {}{and}{which}", words::count(removed, "page")));
     }
@@ -190,7 +187,7 @@ fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> 
 
 fn stopped(number: u64) -> Outcome {
     let number = words::count(number, "page");
-    interrupt::outcome(format_args!("{number} removed, which stay so; the same command removes the rest"))
+    interrupt::stopped(format_args!("{number} removed, which stay so; the same command removes the rest"))
 }
 
 fn print(url: &[u8], removed: bool, out: &mut Output) -> Result<(), Failure> {

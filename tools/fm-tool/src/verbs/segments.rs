@@ -1,21 +1,20 @@
-//! `segments`: what of each segment of the value log lives, as the last checkpoint knows it. Reads no page.
+//! `segments`: live and dead bytes of each segment of the value log, as of the last checkpoint.
+//! Reads no page.
 
 use std::path::PathBuf;
 
 use filemap_core::SegmentInfo;
+use fm_cli::{Failure, Outcome, Output, sizes, times};
 use serde_json::json;
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::words::size;
-use crate::{opening, time};
+use crate::flags::Shared;
+use crate::stores::opening;
 
-/// List the segments of the value log and what lives in them
+/// List the segments of the value log with their live and dead bytes
 #[derive(clap::Args)]
 #[command(
-    after_help = "What no checkpoint has seen yet counts as `new`; `live` is in per cent of the rest. Compaction takes the\n\
-    segments of which least lives first.\n\nExample:\n  fm-tool segments pages.fm"
+    after_help = "Bytes that no checkpoint has counted are `new`; LIVE% is of the rest. Compaction takes the segments with the \
+    smallest LIVE% first.\n\nExample:\n  fm-tool segments pages.fm"
 )]
 pub struct Args {
     /// The store's folder
@@ -26,7 +25,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::engine_to_read(&args.store, shared)?;
     let segments = store.segments();
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     if !out.is_json() {
         let head = ["FILE", "ORDINAL", "KIND", "BYTES", "LIVE", "DEAD", "REMOVALS", "NEW", "LIVE%", "BEGUN"];
         out.line(row(&head.map(str::to_owned)))?;
@@ -43,7 +42,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
                 "removal_bytes": segment.removal_bytes,
                 "unindexed_bytes": segment.unindexed_bytes,
                 "live_share": share(segment),
-                "begun": time::print(segment.begun_ms),
+                "begun": times::print(segment.begun_ms),
                 "begun_ms": segment.begun_ms,
             }))?;
         } else {
@@ -51,13 +50,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
                 format!("value{}.dat", segment.id),
                 segment.ordinal.to_string(),
                 kind(segment).to_owned(),
-                size(segment.bytes),
-                size(segment.live_bytes),
-                size(segment.dead_bytes),
-                size(segment.removal_bytes),
-                size(segment.unindexed_bytes),
+                sizes::print(segment.bytes),
+                sizes::print(segment.live_bytes),
+                sizes::print(segment.dead_bytes),
+                sizes::print(segment.removal_bytes),
+                sizes::print(segment.unindexed_bytes),
                 share(segment).map_or("-".to_owned(), |share| format!("{:.1}", 100.0 * share)),
-                time::print(segment.begun_ms),
+                times::print(segment.begun_ms),
             ]))?;
         }
     }
@@ -69,7 +68,7 @@ fn kind(segment: &SegmentInfo) -> &'static str {
     if segment.is_compacted { "compacted" } else { "log" }
 }
 
-/// How much of what a checkpoint has seen lives.
+/// The live share of the bytes that a checkpoint has counted.
 fn share(segment: &SegmentInfo) -> Option<f64> {
     let seen = segment.live_bytes + segment.dead_bytes + segment.removal_bytes;
     (seen > 0).then(|| segment.live_bytes as f64 / seen as f64)

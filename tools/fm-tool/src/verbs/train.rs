@@ -1,33 +1,33 @@
-//! `train`: makes dictionaries of a store's own pages now, for pages that are put or compressed again later.
+//! `train`: trains dictionaries on a store's pages now, for pages that are put or recompressed
+//! later.
 
 use std::path::PathBuf;
 
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, sizes};
 use serde_json::json;
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::words::{count, size};
-use crate::{opening, words};
+use crate::flags::Shared;
+use crate::stores::opening;
 
-/// Make dictionaries of the store's own pages
+/// Train dictionaries on the store's own pages
 #[derive(clap::Args)]
 #[command(
-    after_help = "A store makes dictionaries by itself while pages are put; this makes them of pages from the whole store, where\n\
-    they pay. New pages use them at once, those that are there after `recompress`.\n\n\
+    after_help = "A store trains dictionaries by itself while pages are put; this trains them on pages from the whole store and keeps \
+    those that pay. New pages use them at once, existing pages after `recompress`.\n\n\
     Example:\n  fm-tool train pages.fm && fm-tool recompress pages.fm"
 )]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// Make none: list those that there are
+    /// Train none: list the existing ones
     #[arg(long)]
     list: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     let facts = if args.list {
         opening::engine_to_read(&args.store, shared)?.dictionaries()
     } else {
@@ -52,18 +52,18 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             }))?;
         } else {
             let group = if group.is_empty() { "all pages".into() } else { group };
-            let bytes = size(d.body_bytes as u64);
+            let bytes = sizes::print(d.body_bytes as u64);
             out.line(format!("{}\t{group}\t{bytes}\t{} pages\t{:.3}", d.id, d.pages, d.body_ratio))?;
         }
     }
     out.finish()?;
-    if facts.is_empty() && !shared.quiet {
+    if facts.is_empty() && !shared.flags.quiet {
         words::say(if args.list {
             "no dictionaries"
         } else {
-            "no dictionary pays yet: too few pages, or none that are alike"
+            "no dictionary pays yet: too few pages, or too few alike"
         });
-    } else if !args.list && !shared.quiet {
+    } else if !args.list && !shared.flags.quiet {
         words::say(format_args!("{} made", count(facts.len() as u64, "dictionary")));
     }
     Ok(Outcome::Done)

@@ -1,5 +1,5 @@
-//! `verify`: reads everything, or all that leads somewhere, reports every damaged place, and stops at none. Interrupted, it goes on
-//! where it was.
+//! `verify`: reads everything, or only the structures that lead to pages, and reports every
+//! damaged place. Interrupted, it continues where it was.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -7,52 +7,46 @@ use std::path::PathBuf;
 use filemap::PageStore;
 use filemap::store::RevisitCount;
 use filemap_core::{Problem, Store, VerifyOptions, VerifyReport};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sizes};
 use serde_json::json;
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::words::{count, size};
-use crate::{amount, interrupt, opening, words};
-use terminal::plain;
+use crate::flags::Shared;
+use crate::revisits;
+use crate::stores::opening;
 
 /// Read everything and report every damaged place
 ///
-/// A run that is interrupted, by Ctrl-C or otherwise, notes in the store how far it came, and the next one goes on from there; what
-/// was found damaged, and what has changed since, is read again. When a full run has come to its end, `stat` tells when.
+/// An interrupted run records its position in the store and the next one continues from there;
+/// damaged places, and what changed since, are read again. `stat` prints when the last full run
+/// ended.
 #[derive(clap::Args)]
-#[command(after_help = "Ends with 3 when anything is damaged.\n\n\
+#[command(after_help = "Exits with 3 if anything is damaged.\n\n\
     Example:\n  fm-tool verify pages.fm --full --rate 50MB/s")]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// Only look at what leads somewhere: superblock, index, heads of files, and the end of the log
+    /// Check only the superblock, the index, the heads of files and the end of the log
     #[arg(long)]
     quick: bool,
     /// Read and expand every page: the default
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// Read at most so much a second, such as 50MB/s
-    #[arg(long, value_name = "BYTES", value_parser = rate, conflicts_with = "quick")]
+    /// Read at most this much a second, such as 50MB/s
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse_rate, conflicts_with = "quick")]
     rate: Option<u64>,
-    /// Begin anew, whatever an interrupted run has read
+    /// Start from the beginning, not where an interrupted run stopped
     #[arg(long, conflicts_with = "quick")]
     anew: bool,
-}
-
-/// Reads an amount, of a second.
-fn rate(text: &str) -> Result<u64, String> {
-    amount::parse(text.strip_suffix("/s").unwrap_or(text))
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::engine_to_read(&args.store, shared)?;
     interrupt::listen();
-    let bar = Progress::bytes(shared);
+    let bar = Progress::bytes(&shared.flags);
     let options = VerifyOptions::new().quick(args.quick).rate(args.rate).anew(args.anew);
-    // The default has a flag, so that a script can say which it means.
+    // The default has a flag too, for scripts.
     let is_full = args.full || !args.quick;
     let (mut done_bytes, mut total_bytes) = (0, 0);
     let report = store.verify_with(&options.resumable(is_full).note(is_full), &mut |progress| {
@@ -62,7 +56,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     })?;
     drop(bar);
     let recent_keys = recent_keys(&store, &report);
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     for problem in &report.problems {
         if out.is_json() {
             out.json(&line(problem))?;
@@ -83,20 +77,20 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         summary["revisits"] = json!(revisits.as_ref().map(|count| count.revisits));
         summary["unresolved_revisits"] = json!(revisits.as_ref().map(|count| count.unresolved));
         out.json(&summary)?;
-    } else if !shared.quiet {
+    } else if !shared.flags.quiet {
         out.flush()?;
         say(&report, recent_keys);
-        words::say_unresolved(revisits.as_ref());
+        revisits::say_unresolved(revisits.as_ref());
     }
     out.finish()?;
     if is_full && revisits.is_none() && interrupt::asked() {
-        return Ok(interrupt::outcome("everything was read, but not which revisits have no original"));
+        return Ok(interrupt::stopped("everything was read, but revisits without an original were not counted"));
     }
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
 }
 
-/// The revisits of the pages, once everything was read; `None` if that was broken off, or the keys are made by a rule that
-/// this build does not know.
+/// Counts revisits; `None` if that was interrupted, or this build does not know the store's
+/// canonicaliser.
 fn revisits(store: Store) -> Result<Option<RevisitCount>, Failure> {
     match PageStore::over(store) {
         Ok(store) => Ok(store.count_revisits(&mut || !interrupt::asked())?),
@@ -105,7 +99,7 @@ fn revisits(store: Store) -> Result<Option<RevisitCount>, Failure> {
     }
 }
 
-/// How many keys no checkpoint has brought to the index yet; where some are there, each of their versions since counts.
+/// The number of keys that no checkpoint has indexed yet; in a store with an index, of versions.
 fn recent_keys(store: &Store, report: &VerifyReport) -> u64 {
     match (store.stats().memtable_entries, report.indexed_keys) {
         (0, _) => 0,
@@ -119,7 +113,7 @@ fn line(problem: &Problem) -> serde_json::Value {
     json!({ "file": problem.file, "offset": problem.offset, "what": problem.what, "urls": whose })
 }
 
-/// The URL of a key; of a record beside a page, its kind too.
+/// The URL of a key, with the kind of a record beside a page.
 fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(key).replace('\0', " ")
 }
@@ -130,11 +124,11 @@ fn stopped(report: &VerifyReport, done_bytes: u64, total_bytes: u64) -> Outcome 
         number => format!("damage in {} so far", count(number, "place")),
     };
     let next = match report.is_resumable {
-        true => "the same command goes on from the segment that it came to",
+        true => "the same command goes on from that segment",
         false => "run it again to be certain",
     };
-    let (done, total) = (size(done_bytes), size(total_bytes));
-    interrupt::outcome(format_args!("{done} of {total} were read: {found}; {next}"))
+    let (done, total) = (sizes::print(done_bytes), sizes::print(total_bytes));
+    interrupt::stopped(format_args!("{done} of {total} were read: {found}; {next}"))
 }
 
 fn summary(report: &VerifyReport, recent_keys: u64) -> serde_json::Value {
@@ -158,7 +152,7 @@ fn say(report: &VerifyReport, recent_keys: u64) {
     };
     let before = match report.resumed_bytes {
         0 => String::new(),
-        bytes => format!(" ({} of them by an earlier run)", size(bytes)),
+        bytes => format!(" ({} of them by an earlier run)", sizes::print(bytes)),
     };
     let keys = match (report.indexed_keys, recent_keys) {
         (keys, 0) => count(keys, "key"),
@@ -171,7 +165,7 @@ fn say(report: &VerifyReport, recent_keys: u64) {
     };
     words::say(format_args!(
         "{}{before} read in {}, {}, {keys}: {found}",
-        size(report.bytes),
+        sizes::print(report.bytes),
         count(report.files, "file"),
         count(report.value_records, "value record"),
     ));

@@ -1,10 +1,12 @@
 //! `seen add` and `seen check`: one URL a line in, one verdict a line out, by the million.
 //!
-//! Lines are worked off in runs of [`TOGETHER`]: made canonical, asked of the set in one batch, answered in order. A set on disk, which is
-//! the faster the more it is asked at once, is asked of up to [`GATHERED`] lines. What was read is answered before more is waited
-//! for, so that a crawler can write a URL and wait for its verdict.
+//! Lines are answered in batches of [`TOGETHER`]: made canonical, checked in the set, printed in
+//! order. A set on disk, which is faster with larger batches, gets up to [`GATHERED`] lines. Lines
+//! are answered before more are waited for, so that a crawler can write a URL and wait for its
+//! verdict.
 //!
-//! Invariants: whatever ends an `add`, what it answered is synced before it ends; a line is answered once or, if it is empty, not at all.
+//! Invariants: an `add` syncs what it answered, however it ends; a line is answered once, an empty
+//! one not at all.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,53 +15,50 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, words};
 use serde_json::{Value, json};
 use urlindex::{AnySet, Canonicalizer, DiskUrlSet, SeenSet, StoredSet, UrlError, Verdict};
 
-use crate::cli::Shared;
-use crate::interrupt::{self, Input};
-use crate::lines::{self, Blocks, LINE_BYTES_MAX};
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::seen_set::{self, CanonicalArg, MemoryArg};
-use crate::{json, words};
+use super::lines::{self, Blocks, LINE_BYTES_MAX};
+use super::sets::{self, CanonicalArg, MemoryArg};
+use crate::flags::Shared;
+use crate::input::Input;
+use crate::json;
 
 const NOTES: &str = "\
-One URL a line, one answer a line: `new`, `seen` (certainly), `probably-seen` or `invalid`, a tab, and the line as it came. Lines may end in \
-\\n or \\r\\n and hold any bytes; empty ones are passed over without an answer. A line that is no URL, or is over 65535 bytes (of which only \
-the beginning is printed), is invalid: the first ten are told on standard error, all are counted, and the end is 2. URLs are made canonical by the \
-rules that the set remembers. A set on disk is asked of all lines that come without a pause of 5 ms, up to 32 MiB of them and for 250 ms at \
-most, but never of more than 524,288 at once; who writes a line at a time is answered at once.";
+One URL a line, one answer a line: `new`, `seen` (certainly), `probably-seen` or `invalid`, a tab, and the line as it came. \
+Lines may end in \\n or \\r\\n and hold any bytes; empty lines are skipped. A line that is not a URL, or is over 65535 bytes \
+(only the beginning is printed), is invalid: the first ten are reported on standard error, all are counted, and the exit code \
+is 2. URLs are made canonical by the rules that the set records. A set on disk takes lines in batches that end at a pause of \
+5 ms, after 250 ms, at 32 MiB or at 524,288 lines; a line written alone is answered at once.";
 
 const ADD_HELP: &str = "\
-What was answered is durable when the command ends, by Ctrl-C too, and after every N lines with --sync-every (with 1, before each answer; a \
-growing filter and a trie are written as a whole each time). If whoever reads the answers goes away, it stops. A new URL is marked when it is \
-answered: to lose none when what comes after fails, ask with `check`, and `add` what was fetched.
+Answers are durable when the command ends, also by Ctrl-C, and after every N lines with --sync-every (with 1 before each answer; a growing \
+filter and a trie are rewritten each time). It stops if the reader of the answers goes away. A new URL is added when it is answered: to lose none \
+when a later step fails, ask with `check` and `add` what was fetched.
 
 Example:
   fm-tool seen add seen.bloom --new-only < links.txt > frontier.txt
   fm-tool seen add seen.trie monday.txt tuesday.txt --count";
 
 const CHECK_HELP: &str = "\
-Changes nothing and takes no lock: another process may be adding; of what it adds this sees what was synced before it began (of a bitmap, \
-everything).
+Changes nothing and takes no lock. Another process may be adding: URLs that it synced before the start are seen (in a bitmap, all).
 
 Example:
   fm-tool seen check seen.bloom --new-only < links.txt";
 
-/// Add URLs, and tell which of them are new
+/// Add URLs, and print which of them are new
 #[derive(clap::Args)]
 #[command(after_help = format!("{NOTES}\n\n{ADD_HELP}"))]
 pub struct AddArgs {
     #[command(flatten)]
     lists: Lists,
-    /// Make it durable after every N lines, not only at the end
+    /// Sync after every N lines, not only at the end
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     sync_every: Option<u64>,
 }
 
-/// Tell which URLs are new, and add none
+/// Print which URLs are new, and add none
 #[derive(clap::Args)]
 #[command(after_help = format!("{NOTES}\n\n{CHECK_HELP}"))]
 pub struct CheckArgs {
@@ -67,18 +66,18 @@ pub struct CheckArgs {
     lists: Lists,
 }
 
-/// What is asked, and how it is answered.
+/// The URLs, and how answers are printed.
 #[derive(clap::Args)]
 struct Lists {
     /// The set's file
     set: PathBuf,
-    /// Lists of URLs, one a line; - or nothing is standard input
+    /// Files of URLs, one a line; - or nothing is standard input
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Print only the new URLs, as they came, and no verdicts
+    /// Print only the new URLs, without verdicts
     #[arg(short, long)]
     new_only: bool,
-    /// Print only how many there were of each
+    /// Print only the counts
     #[arg(short, long, conflicts_with = "new_only")]
     count: bool,
     #[command(flatten)]
@@ -87,24 +86,24 @@ struct Lists {
     memory: MemoryArg,
 }
 
-/// Lines that are asked together.
+/// Lines in a batch.
 const TOGETHER: usize = 1024;
-/// Lines that a set on disk is asked together at most. A block may have sixteen million, if they are short, each of which takes 90 bytes
-/// until it is answered.
+/// The largest batch of a set on disk. A block of short lines may have sixteen million, at 90
+/// bytes of memory each.
 const GATHERED: usize = 1 << 19;
-/// With no more of them a set on disk may be asked one by one.
+/// A batch up to this size may be checked one by one in a set on disk.
 const FEW: usize = 64;
-/// What a set on disk reads for one URL.
+/// Bytes that a set on disk reads for one URL.
 const BLOCK_BYTES: u64 = 4096;
-/// Invalid lines of a file that are told one by one.
+/// Invalid lines of a file that are reported one by one.
 const TOLD: u64 = 10;
 
 /// Runs `add`.
 pub fn add(args: &AddArgs, shared: &Shared) -> Result<Outcome, Failure> {
     let lists = &args.lists;
     check_files(&lists.files)?;
-    let set = seen_set::to_change_within(&lists.set, &lists.memory)?;
-    let canonicalizer = seen_set::noted_canonicalizer(&set, &lists.set, lists.canonical.canonical.as_ref())?;
+    let set = sets::to_change_within(&lists.set, &lists.memory)?;
+    let canonicalizer = sets::noted_canonicalizer(&set, &lists.set, lists.canonical.canonical.as_ref())?;
     let mut asker = Asker::new(set, canonicalizer, lists, shared);
     (asker.is_adding, asker.sync_every) = (true, args.sync_every.unwrap_or(u64::MAX));
     asker.run(shared)
@@ -114,12 +113,12 @@ pub fn add(args: &AddArgs, shared: &Shared) -> Result<Outcome, Failure> {
 pub fn check(args: &CheckArgs, shared: &Shared) -> Result<Outcome, Failure> {
     let lists = &args.lists;
     check_files(&lists.files)?;
-    let set = seen_set::to_read_within(&lists.set, &lists.memory)?;
-    let canonicalizer = seen_set::canonicalizer(&set, &lists.set, lists.canonical.canonical.as_ref())?;
+    let set = sets::to_read_within(&lists.set, &lists.memory)?;
+    let canonicalizer = sets::canonicalizer(&set, &lists.set, lists.canonical.canonical.as_ref())?;
     Asker::new(set, canonicalizer, lists, shared).run(shared)
 }
 
-/// Refuses what cannot be read before anything is changed.
+/// Refuses unreadable files before anything is changed.
 fn check_files(files: &[PathBuf]) -> Result<(), Failure> {
     for path in files.iter().filter(|path| *path != Path::new("-")) {
         let about = std::fs::metadata(path).map_err(|error| Failure::io("open", path, &error))?;
@@ -130,7 +129,7 @@ fn check_files(files: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many lines were answered, and how.
+/// Counts of answers.
 #[derive(Default)]
 struct Tally {
     new: u64,
@@ -164,13 +163,13 @@ impl Tally {
     }
 }
 
-/// Asks a set, and prints its answers.
+/// Checks or adds lines, and prints the answers.
 struct Asker<'a> {
     set: StoredSet,
     canonicalizer: Arc<dyn Canonicalizer>,
     lists: &'a Lists,
     is_adding: bool,
-    /// Whether lines are printed at all.
+    /// Whether answers are printed, not only counted.
     is_printing: bool,
     sync_every: u64,
     unsynced: u64,
@@ -178,7 +177,7 @@ struct Asker<'a> {
     progress: Progress,
     verdicts: Vec<Verdict>,
     tally: Tally,
-    /// Of the file that is being read.
+    /// The current file; its line number; invalid lines before it.
     source: String,
     line: u64,
     invalid_before: u64,
@@ -186,9 +185,9 @@ struct Asker<'a> {
 
 impl<'a> Asker<'a> {
     fn new(set: StoredSet, canonicalizer: Arc<dyn Canonicalizer>, lists: &'a Lists, shared: &Shared) -> Self {
-        let out = Output::stdout(shared.json);
+        let out = Output::stdout(shared.flags.json);
         let is_printing = !lists.count;
-        let progress = Progress::records(shared, None, "URLs").unless_printing(is_printing && out.is_terminal());
+        let progress = Progress::records(&shared.flags, None, "URLs").unless_printing(is_printing && out.is_terminal());
         Asker {
             set,
             canonicalizer,
@@ -207,7 +206,7 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Works off all lists, and closes the set whatever happened.
+    /// Answers all lists, and closes the set whatever happened.
     fn run(mut self, shared: &Shared) -> Result<Outcome, Failure> {
         interrupt::listen();
         let stdin = [PathBuf::from("-")];
@@ -217,25 +216,25 @@ impl<'a> Asker<'a> {
         let Asker { set, mut out, progress, tally, .. } = self;
         drop(progress);
         let costs = if let AnySet::Disk(disk) = set.any() { Some(costs(disk)) } else { None };
-        // What was answered is durable, whatever stopped the rest.
-        let closed = set.close().map_err(|error| seen_set::failure(&lists.set, error));
+        // Answers are durable, whatever stopped the rest.
+        let closed = set.close().map_err(|error| sets::failure(&lists.set, error));
         match done {
-            // That nobody reads on is no error; that it is not durable is.
+            // A closed pipe is no error, but a failed close is.
             Err(Failure::PipeClosed) => closed.and(Err(Failure::PipeClosed))?,
             done => done.and(closed)?,
         }
         if lists.count {
-            if shared.json { out.json(&tally.json())? } else { out.line(tally.words())? }
+            if shared.flags.json { out.json(&tally.json())? } else { out.line(tally.words())? }
         }
         out.finish()?;
         let outcome = if tally.invalid > 0 { Outcome::Refused } else { Outcome::Done };
         if interrupt::asked() {
-            return Ok(outcome.and(interrupt::outcome(format_args!("{}; what was answered stays", tally.words()))));
+            return Ok(outcome.and(interrupt::stopped(format_args!("{}; what was answered stays", tally.words()))));
         }
-        if !lists.count && !shared.json && !shared.quiet {
+        if !lists.count && !shared.flags.json && !shared.flags.quiet {
             words::say(tally.words());
         }
-        if let Some(costs) = costs.filter(|_| !shared.json && !shared.quiet && tally.lines() > 0) {
+        if let Some(costs) = costs.filter(|_| !shared.flags.json && !shared.flags.quiet && tally.lines() > 0) {
             words::say(costs);
         }
         Ok(outcome)
@@ -244,7 +243,7 @@ impl<'a> Asker<'a> {
     fn file(&mut self, path: &Path, shared: &Shared) -> Result<(), Failure> {
         let fail = |error| Failure::io("open", path, &error);
         let input = if path == Path::new("-") {
-            if io::stdin().is_terminal() && !shared.quiet {
+            if io::stdin().is_terminal() && !shared.flags.quiet {
                 words::say("reading URLs from standard input; end them with Ctrl-D");
             }
             self.source = "standard input".to_owned();
@@ -280,7 +279,7 @@ impl<'a> Asker<'a> {
         Ok(())
     }
 
-    /// Asks the set of some lines, each with its number, and answers them.
+    /// Answers a batch of lines with their numbers.
     fn answer(&mut self, run: &[(u64, &[u8])]) -> Result<(), Failure> {
         let keys: Vec<Option<Cow<'_, [u8]>>> = run.iter().map(|(_, line)| self.key(line).ok()).collect();
         let asked: Vec<&[u8]> = keys.iter().filter_map(Option::as_deref).collect();
@@ -288,7 +287,7 @@ impl<'a> Asker<'a> {
         self.unsynced += run.len() as u64;
         if self.unsynced >= self.sync_every && answered.is_ok() {
             self.unsynced = 0;
-            self.set.sync().map_err(|error| seen_set::failure(&self.lists.set, error))?;
+            self.set.sync().map_err(|error| sets::failure(&self.lists.set, error))?;
         }
         let verdicts = std::mem::take(&mut self.verdicts);
         let mut next = verdicts.iter();
@@ -299,13 +298,13 @@ impl<'a> Asker<'a> {
             }
             match next.next() {
                 Some(verdict) => self.print(line, *verdict)?,
-                // The set failed here.
+                // The set failed at this line.
                 None => break,
             }
         }
         self.verdicts = verdicts;
         self.progress.add_many(run.len() as u64);
-        answered.map_err(|error| seen_set::failure(&self.lists.set, error))
+        answered.map_err(|error| sets::failure(&self.lists.set, error))
     }
 
     fn ask(&mut self, urls: &[&[u8]]) -> urlindex::Result<()> {
@@ -323,8 +322,8 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Whether a set on disk is to be asked one URL at a time, by its cache and its filters. To make the filters it reads all of itself:
-    /// that is worth it once reading without them has cost as much.
+    /// Whether a set on disk should answer one by one, with its cache and filters. Building the
+    /// filters reads the whole set, which pays once reads without them have cost as much.
     fn is_worth_filters(&self) -> bool {
         let AnySet::Disk(disk) = self.set.any() else { return false };
         let stats = disk.disk_stats();
@@ -365,7 +364,7 @@ impl<'a> Asker<'a> {
         self.out.bytes(b"\n")
     }
 
-    /// Why a line is invalid is asked only now, of those that it is told of: nothing is kept of the others.
+    /// Finds out why a line is invalid only if that is printed.
     fn print_invalid(&mut self, number: u64, line: &[u8]) -> Result<(), Failure> {
         self.tally.invalid += 1;
         let why = || self.key(line).err().map(|why| why.to_string()).unwrap_or_default();
@@ -386,7 +385,7 @@ impl<'a> Asker<'a> {
         self.out.bytes(b"\n")
     }
 
-    /// Says how many lines of a file more were invalid than were told.
+    /// Reports the number of further invalid lines of a file.
     fn tell_more(&self) {
         let invalid = self.tally.invalid - self.invalid_before;
         if invalid > TOLD {
@@ -415,10 +414,10 @@ impl fmt::Display for Invalid {
     }
 }
 
-/// What the tests of a set on disk have cost.
+/// The cost of the checks of a set on disk.
 fn costs(disk: &DiskUrlSet) -> String {
     let stats = disk.disk_stats();
-    let (read, written) = (words::size(stats.read_bytes), words::size(stats.written_bytes));
+    let (read, written) = (sizes::print(stats.read_bytes), sizes::print(stats.written_bytes));
     let mut costs = format!("{}; {read} read, {written} written", words::count(stats.runs, "run"));
     if disk.max_age().is_some_and(|age| u128::from(stats.ahead_ms) > age.as_millis()) {
         costs += &format!("; dated {} s ahead of the clock, and forgotten as much later", stats.ahead_ms / 1000);

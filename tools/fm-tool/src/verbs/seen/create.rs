@@ -1,30 +1,26 @@
-//! `seen create`: makes an empty set, and says what it will cost and how often it will err.
+//! `seen create`: makes an empty set, and prints its size and false positive rate.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use fm_cli::{Failure, Outcome, Output, sizes, times, words};
 use serde_json::Value;
 use urlindex::{
     AnySet, BloomOptions, DiskOptions, Error, FingerprintBits, HashFamily, Md5Bitmap, NewSet, SeenSet, SlotHash,
     StoredSet,
 };
 
-use crate::canonical::Canonical;
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::quantity;
-use crate::seen_set;
-use crate::verbs::seen::stat;
-use crate::words::{self, size};
+use super::canonical::Canonical;
+use super::{sets, stat};
+use crate::flags::Shared;
 
 /// Make an empty set
 #[derive(clap::Args)]
 #[command(
-    after_help = "Nothing is made where something is. How URLs are made canonical is remembered beside the set, in SET.canon: the default is \
-    whatwg, as page stores have it, so that a set can be filled from `fm-tool ls`; crawlers may want crawl.\n\n\
+    after_help = "Existing files are never replaced. The canonicaliser is recorded beside the set, in SET.canon. The default is whatwg, \
+    that of page stores, so that a set can be filled from `fm-tool ls`; crawlers may want crawl.\n\n\
     Example:\n  fm-tool seen create seen.bits --kind md5-bitmap --bits 32\n  \
     fm-tool seen create old.bits --kind hash-bitmap --functions bkdr,ap,djb --slots 1000003 --adopt\n  \
     fm-tool seen create seen.bloom --kind bloom --urls 100000000 --rate 1e-4 --layout blocked\n  \
@@ -35,50 +31,53 @@ use crate::words::{self, size};
 pub struct Args {
     /// The set's file
     set: PathBuf,
-    /// What it is to be
+    /// The kind of set
     #[arg(long, value_enum)]
     kind: Kind,
-    /// Of a bitmap: it has 2^BITS slots (16 to 36) [default: 28]
+    /// MD5 bitmap: 2^BITS slots (16 to 36) [default: 28]
     #[arg(long, value_name = "BITS")]
     bits: Option<u32>,
-    /// Of a filter of functions: those that give a URL a bit each, of bkdr, ap, djb, djb0 (djb that begins at 0)
+    /// Hash bitmap: the functions, one bit each: bkdr, ap, djb, djb0 (djb starting at 0)
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = slot_hash)]
     functions: Vec<SlotHash>,
-    /// Of a filter of functions: how many bits it has (1 to 2^31) [default: 2^28, with --adopt those of the file]
+    /// Hash bitmap: number of bits (1 to 2^31) [default: 2^28, with --adopt that of the file]
     #[arg(long, value_name = "N")]
     slots: Option<u64>,
-    /// Of a Bloom filter: for how many URLs it is meant
+    /// Bloom filter: expected number of URLs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     urls: Option<u64>,
-    /// Of a Bloom or growing filter: how many of the new URLs it may call seen [default: 0.001]
+    /// Bloom or growing filter: false positive rate [default: 0.001]
     #[arg(long, value_name = "RATE")]
     rate: Option<f64>,
-    /// Of a Bloom filter, instead of a rate: bits for each URL (the classic has 16, with 8 probes)
+    /// Bloom filter, instead of a rate: bits for each URL (the classic has 16, with 8 probes)
     #[arg(long, value_name = "BITS", conflicts_with = "rate", requires = "probes")]
     bits_per_url: Option<u64>,
-    /// How many bits of a URL are set
+    /// Bloom filter: bits set for each URL
     #[arg(long, value_name = "N", requires = "bits_per_url")]
     probes: Option<u32>,
-    /// Of a Bloom filter: where a URL's bits lie
+    /// Bloom filter: where a URL's bits lie
     #[arg(long, value_enum)]
     layout: Option<Layout>,
-    /// Of a Bloom filter: its hash functions [default: xxh3]
+    /// Bloom filter: its hash functions [default: xxh3]
     #[arg(long, value_enum)]
     family: Option<Family>,
-    /// Of a Bloom or growing filter, or a set on disk: the seed of its hash [default: 0]. Give a secret one where others choose the URLs
+    /// Bloom or growing filter, or set on disk: hash seed [default: 0]; choose a secret one if
+    /// others choose the URLs
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Of a set on disk: how long its fingerprints are. 64 bits take 2 bytes a URL less on disk, and lose more URLs: what is expected is
-    /// printed [default: 80]
+    /// Set on disk: length of fingerprints. 64 bits save 2 bytes a URL and lose more URLs; the
+    /// expected loss is printed [default: 80]
     #[arg(long, value_name = "BITS", value_parser = fingerprint_bits)]
     fingerprint_bits: Option<FingerprintBits>,
-    /// Of a set on disk: a URL is new again at this age (or up to an eighth of it later), as in 90d; nothing is forgotten otherwise
-    #[arg(long, value_name = "AGE", value_parser = quantity::duration)]
+    /// Set on disk: a URL is new again at this age, such as 90d, or up to an eighth later
+    /// [default: never]
+    #[arg(long, value_name = "AGE", value_parser = times::duration)]
     max_age: Option<Duration>,
-    /// What makes URLs canonical: whatwg, crawl, surt or exact, with rules switched as in crawl,+www,-tracking
+    /// The canonicaliser: whatwg, crawl, surt or exact, with rules switched as in
+    /// crawl,+www,-tracking
     #[arg(long, value_name = "RULES", value_parser = Canonical::parse, default_value = "whatwg")]
     canonical: Canonical,
-    /// Take up the bare bits of an MD5 bitmap, or of a filter of functions, that another program made
+    /// Adopt the bare bits of an MD5 or hash bitmap that another program made
     #[arg(long)]
     adopt: bool,
 }
@@ -86,17 +85,20 @@ pub struct Args {
 /// The kinds of sets.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// A bit for each slot of an MD5: the oldest, readable for other programs; errs as it fills
+    /// One bit at a slot of the URL's MD5: the oldest kind, readable by other programs; more false
+    /// positives as it fills
     Md5Bitmap,
-    /// A bit for each of the functions of old (--functions): the Bloom filter of C programs, whose bits they go on reading
+    /// One bit for each of some old hash functions (--functions): the Bloom filter of C programs,
+    /// which can still read it
     HashBitmap,
-    /// A Bloom filter: errs at a chosen rate, for a number of URLs that is known
+    /// A Bloom filter: a chosen false positive rate for a known number of URLs
     Bloom,
-    /// A filter that grows: errs at a chosen rate, for any number of URLs
+    /// A growing filter: a chosen false positive rate for any number of URLs
     Growing,
-    /// All texts, in memory: never errs, can forget and list them
+    /// All URLs in memory: exact; can forget and list them
     Trie,
-    /// Fingerprints of 80 bits on disk: as good as exact, for a billion URLs and more in little memory; can forget
+    /// Fingerprints of 80 bits on disk: nearly exact, for a billion URLs and more in little
+    /// memory; can forget
     Disk,
 }
 
@@ -129,9 +131,9 @@ enum Family {
     Bkdr,
     Ap,
     Djb,
-    /// As ap of filters that were made when djb began at 0
+    /// ap, in filters made when djb started at 0
     Ap0,
-    /// As djb of filters that were made when it began at 0
+    /// djb, in filters made when it started at 0
     Djb0,
 }
 
@@ -151,21 +153,21 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             Failure::Io(format!("cannot make {}: {error}", args.set.display()))
         }
         Error::NotASet { .. } | Error::Unsupported { .. } => Failure::Io(format!("{}: {error}", args.set.display())),
-        _ => seen_set::failure(&args.set, error),
+        _ => sets::failure(&args.set, error),
     })?;
     tell(&set, &args.set, shared)?;
-    set.close().map_err(|error| seen_set::failure(&args.set, error))?;
+    set.close().map_err(|error| sets::failure(&args.set, error))?;
     Ok(Outcome::Done)
 }
 
-/// Refuses options that are another kind's.
+/// Refuses options of another kind.
 fn check(args: &Args) -> Result<(), Failure> {
     let is_bloom = args.kind == Kind::Bloom;
     let is_filter = is_bloom || args.kind == Kind::Growing;
     let is_disk = args.kind == Kind::Disk;
     let is_hashed = args.kind == Kind::HashBitmap;
     if is_hashed && args.functions.is_empty() {
-        return Err(Failure::Usage("say which functions with --functions, for instance bkdr,ap,djb".to_owned()));
+        return Err(Failure::Usage("name the functions with --functions, for example bkdr,ap,djb".to_owned()));
     }
     let rows = [
         ("--bits", args.bits.is_some(), args.kind == Kind::Md5Bitmap && !args.adopt),
@@ -183,7 +185,9 @@ fn check(args: &Args) -> Result<(), Failure> {
     ];
     match rows.iter().find(|(_, is_given, fits)| *is_given && !fits) {
         None => Ok(()),
-        Some((option, ..)) => Err(Failure::Usage(format!("{option} says nothing of a set of this kind; leave it out"))),
+        Some((option, ..)) => {
+            Err(Failure::Usage(format!("{option} does not apply to a set of this kind; leave it out")))
+        }
     }
 }
 
@@ -200,8 +204,7 @@ fn new_set(args: &Args) -> Result<NewSet, Failure> {
         }
         Kind::Bloom => {
             let Some(urls) = args.urls else {
-                let what =
-                    "give the number of URLs that are to come with --urls; where nobody knows it, --kind growing";
+                let what = "give the expected number of URLs with --urls; if it is unknown, --kind growing";
                 return Err(Failure::Usage(what.to_owned()));
             };
             let options = match (args.bits_per_url, args.probes) {
@@ -222,56 +225,49 @@ fn new_set(args: &Args) -> Result<NewSet, Failure> {
 }
 
 fn tell(set: &StoredSet, path: &Path, shared: &Shared) -> Result<(), Failure> {
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     if out.is_json() {
         out.json(&Value::Object(stat::fields(set, path)?))?;
-    } else if !shared.quiet {
+    } else if !shared.flags.quiet {
         words::say(format_args!("made {}: {}", path.display(), expected(set)));
     }
     out.finish()
 }
 
-/// What the set takes, and how often it errs.
+/// The size of the set, and its error rate.
 fn expected(set: &StoredSet) -> String {
-    let (kind, bytes) = (set.kind().name(), size(set.disk_bytes()));
+    let (kind, bytes) = (set.kind().name(), sizes::print(set.disk_bytes()));
     let rate = stat::rate;
     match set.any() {
         AnySet::Md5Bitmap(bitmap) => {
-            let at = |urls| rate(bitmap.theoretical_rate(urls));
-            let (low, middle, high) = (at(1_000_000), at(10_000_000), at(100_000_000));
-            format!(
-                "{kind} of 2^{} slots, {bytes}; errs at {low} with 1 million URLs, {middle} with 10 million, {high} with 100 million",
-                bitmap.bits()
-            )
+            let rates = rates(|urls| bitmap.theoretical_rate(urls));
+            format!("{kind} of 2^{} slots, {bytes}; {rates}", bitmap.bits())
         }
         AnySet::HashBitmap(bitmap) => {
-            let at = |urls| rate(bitmap.theoretical_rate(urls));
-            let (low, middle, high) = (at(1_000_000), at(10_000_000), at(100_000_000));
-            format!(
-                "{kind} of {} slots, {} functions, {bytes}; errs at {low} with 1 million URLs, {middle} with 10 million, {high} with 100 million",
-                bitmap.slots(),
-                bitmap.hashes().len()
-            )
+            let rates = rates(|urls| bitmap.theoretical_rate(urls));
+            format!("{kind} of {} slots, {} functions, {bytes}; {rates}", bitmap.slots(), bitmap.hashes().len())
         }
         AnySet::Bloom(filter) => {
             let ((bits, probes), urls) = (filter.shape(), filter.capacity());
             let each = bits as f64 / urls as f64;
             let full = rate(filter.theoretical_rate(urls));
-            format!("{kind}, {bytes}; errs at {full} with {urls} URLs ({each:.1} bits each, {probes} probes)")
+            format!(
+                "{kind}, {bytes}; false positive rate {full} with {urls} URLs ({each:.1} bits each, {probes} probes)"
+            )
         }
         AnySet::Growing(filter) => {
-            // Within 1.3 times the bits of a Bloom filter made for just as many.
+            // At most 1.3 times the bits of a Bloom filter for the same number.
             let each = 1.3 * std::f64::consts::LOG2_E * -filter.rate().log2();
             let most = rate(filter.rate());
-            format!("{kind}; errs at {most} at most, however many URLs come (about {each:.0} bits each)")
+            format!("{kind}; false positive rate at most {most} for any number of URLs (about {each:.0} bits each)")
         }
-        AnySet::Trie(_) => format!("{kind}, in memory while it is used; never errs"),
+        AnySet::Trie(_) => format!("{kind}, in memory while it is open; exact"),
         AnySet::Disk(disk) => {
             let bits = disk.fingerprint_bits();
             let loss = |urls_per_host| loss(bits.expected_loss(1e9, urls_per_host));
             let age = disk.max_age().map_or(String::new(), |age| format!("; forgets after {}", length(age)));
             format!(
-                "{kind}, fingerprints of {} bits; of a billion URLs it loses {} if each host has 1000, {} if one has all{age}",
+                "{kind}, fingerprints of {} bits; expected loss of a billion URLs: {} with 1000 on each host, {} on one host{age}",
                 bits.bits(),
                 loss(1e3),
                 loss(1e9)
@@ -281,7 +277,14 @@ fn expected(set: &StoredSet) -> String {
     }
 }
 
-/// A length of time, in the largest unit of which it has a whole number.
+/// False positive rates at three fills.
+fn rates(at: impl Fn(u64) -> f64) -> String {
+    let at = |urls| stat::rate(at(urls));
+    let (low, middle, high) = (at(1_000_000), at(10_000_000), at(100_000_000));
+    format!("false positive rate {low} with 1 million URLs, {middle} with 10 million, {high} with 100 million")
+}
+
+/// A length of time in the largest unit that divides it.
 fn length(age: Duration) -> String {
     let units = [("d", 86_400), ("h", 3_600), ("m", 60)];
     let fits = units.into_iter().find(|(_, seconds)| age.as_secs().is_multiple_of(*seconds));
@@ -289,7 +292,7 @@ fn length(age: Duration) -> String {
     format!("{}{unit}", age.as_secs() / seconds)
 }
 
-/// A number of URLs, or what is expected of it.
+/// An expected number of URLs.
 fn loss(urls: f64) -> String {
     if urls >= 100.0 { format!("{urls:.0}") } else { stat::rate(urls) }
 }

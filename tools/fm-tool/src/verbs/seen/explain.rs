@@ -1,40 +1,40 @@
-//! `seen explain`: what makes a URL canonical, rule by rule: the answer to why one was taken for another.
+//! `seen explain`: how a URL becomes canonical, rule by rule: why two URLs are the same to a set.
 
 use std::path::PathBuf;
 
+use fm_cli::{Failure, Outcome, Output, words};
 use serde_json::{Value, json};
 use urlindex::{Encoding, Explanation};
 
-use crate::address::Address;
-use crate::canonical::{self, Canonical};
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::urls::UrlArgs;
-use crate::{json, seen_set, words};
+use super::canonical::{self, Canonical};
+use super::sets;
+use crate::arguments::urls::{Address, UrlArgs};
+use crate::flags::Shared;
+use crate::json;
 
-/// Show what canonicalisation makes of a URL, rule by rule
+/// Show how a URL becomes canonical, rule by rule
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --canonical and --set: what each preset makes of it. `whatwg` among the rules is the URL standard's own parsing.\n\
-    Bytes that are not UTF-8 are written in one of two ways. `percent-bytes`: a bare URL, as in lists and arguments; each byte over 7F is \
-    percent-encoded as it stands. `page-encoding` (with --encoding): a link of a page; its path is written in UTF-8, its query in the page's \
-    encoding, as the URL standard has it.\n\n\
+    after_help = "Without --canonical and --set: the result of each preset. The rule `whatwg` is the URL standard's own parsing. \
+    Bytes that are not UTF-8 are encoded in one of two ways. `percent-bytes`, for a bare URL in a list or argument: each byte over 7F is \
+    percent-encoded. `page-encoding` (with --encoding), for a link of a page: the path in UTF-8, the query in the page's encoding, as the \
+    URL standard says.\n\n\
     Example:\n  fm-tool seen explain 'HTTP://www.Example.com:80/a/../b?utm_source=x#top' --canonical crawl,+www"
 )]
 pub struct Args {
     #[command(flatten)]
     urls: UrlArgs,
-    /// Explain these: whatwg, crawl, surt or exact, with rules switched as in crawl,+www,-tracking; may be given again
+    /// The canonicaliser: whatwg, crawl, surt or exact, with rules switched as in
+    /// crawl,+www,-tracking; may be given again
     #[arg(long, value_name = "RULES", value_parser = Canonical::parse)]
     canonical: Vec<Canonical>,
-    /// Take it for a link as it stands in a page of this encoding, such as windows-1252 or shift_jis
+    /// Treat it as a link of a page in this encoding, such as windows-1252 or shift_jis
     #[arg(long, value_name = "LABEL", value_parser = encoding)]
     encoding: Option<&'static Encoding>,
     /// The URL of that page
     #[arg(long, value_name = "URL", requires = "encoding")]
     base: Option<Address>,
-    /// Explain those of this set
+    /// The canonicaliser of this set
     #[arg(long, value_name = "SET", conflicts_with = "canonical")]
     set: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let canonicals = canonicals(args)?;
     let urls = args.urls.open()?;
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     let mut outcome = Outcome::Done;
     for url in urls {
         let url = url?;
@@ -69,16 +69,16 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 }
 
 fn encoding(label: &str) -> Result<&'static Encoding, String> {
-    Encoding::for_label(label.as_bytes()).ok_or_else(|| format!("`{label}` is no encoding of the web"))
+    Encoding::for_label(label.as_bytes()).ok_or_else(|| format!("`{label}` is not an encoding of the web"))
 }
 
-/// Which to explain, with their names.
+/// The canonicalisers to explain, with their names.
 fn canonicals(args: &Args) -> Result<Vec<(String, Canonical)>, Failure> {
     let named =
         |text: &str| Canonical::parse(text).map(|canonical| (text.to_owned(), canonical)).map_err(Failure::Usage);
     if let Some(path) = &args.set {
-        let set = seen_set::to_read(path)?;
-        return Ok(vec![named(&canonical::words(&*seen_set::canonicalizer(&set, path, None)?))?]);
+        let set = sets::to_read(path)?;
+        return Ok(vec![named(&canonical::words(&*sets::canonicalizer(&set, path, None)?))?]);
     }
     if args.canonical.is_empty() {
         return ["whatwg", "crawl", "surt"].into_iter().map(named).collect();

@@ -1,40 +1,37 @@
-//! `seen export`: the URLs of a set that has them.
+//! `seen export`: prints the URLs of a trie, or the fingerprints of a set on disk.
 
 use std::path::PathBuf;
 
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, words};
 use serde_json::{Value, json};
 use urlindex::{AnySet, StoredSet};
 
-use crate::address::Address;
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::{interrupt, json, seen_set, words};
+use super::sets;
+use crate::arguments::urls::Address;
+use crate::flags::Shared;
+use crate::json;
 
 /// Print the URLs of a set, in order
 #[derive(clap::Args)]
-#[command(
-    after_help = "Only a trie has texts. They come in their canonical form, one a line, in the order of their bytes.\n\n\
-    A set on disk has a fingerprint of each URL, from which no URL can be made. With --fingerprints they come as 20 hexadecimal digits a \
-    line, in order: 24 bits of the host's XXH3 hash, then 56 of the URL's (40, and 0000, if they have 64 bits). URLs of one host stand together.\n\n\
-    Example:\n  fm-tool seen export seen.trie --prefix https://example.com/"
-)]
+#[command(after_help = "Only a trie has URLs. They are printed in canonical form, one a line, in byte order.\n \
+    A set on disk has fingerprints, from which no URL can be recovered. --fingerprints prints them in order, 20 hexadecimal digits a \
+    line: 24 bits of the host's XXH3 hash, then 56 of the URL's (with 64-bit fingerprints 40, and 0000). URLs of one host are adjacent.\n\n\
+    Example:\n  fm-tool seen export seen.trie --prefix https://example.com/")]
 pub struct Args {
     /// The set's file
     set: PathBuf,
-    /// Only those whose canonical form begins so
+    /// Only those whose canonical form begins with this
     #[arg(long)]
     prefix: Option<Address>,
-    /// Of a set on disk: print the fingerprints, which is all that it has
+    /// Set on disk: print the fingerprints
     #[arg(long, conflicts_with = "prefix")]
     fingerprints: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let set = seen_set::to_read(&args.set)?;
-    let fail = |error| seen_set::failure(&args.set, error);
+    let set = sets::to_read(&args.set)?;
+    let fail = |error| sets::failure(&args.set, error);
     match set.any() {
         AnySet::Trie(trie) if !args.fingerprints => {
             let prefix = args.prefix.as_ref().map_or(&[][..], Address::bytes);
@@ -54,7 +51,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
 }
 
-/// Prints all of these, unless it is interrupted.
+/// Prints all items, until interrupted.
 fn print<T>(
     all: impl Iterator<Item = Result<T, Failure>>,
     what: &str,
@@ -62,8 +59,8 @@ fn print<T>(
     one: impl Fn(&T, &mut Output) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
     interrupt::listen();
-    let mut out = Output::stdout(shared.json);
-    let progress = Progress::records(shared, None, "URLs").unless_printing(out.is_terminal());
+    let mut out = Output::stdout(shared.flags.json);
+    let progress = Progress::records(&shared.flags, None, "URLs").unless_printing(out.is_terminal());
     let mut printed = 0_u64;
     for item in all.take_while(|_| !interrupt::asked()) {
         one(&item?, &mut out)?;
@@ -73,7 +70,7 @@ fn print<T>(
     drop(progress);
     out.finish()?;
     if interrupt::asked() {
-        return Ok(interrupt::outcome(format_args!("{} printed", words::count(printed, what))));
+        return Ok(interrupt::stopped(format_args!("{} printed", words::count(printed, what))));
     }
     Ok(Outcome::Done)
 }

@@ -1,23 +1,22 @@
-//! `seen forget`: takes URLs back, so that they are new again.
+//! `seen forget`: removes URLs from a set, so that they are new again.
 
 use std::path::PathBuf;
 
+use fm_cli::{Failure, Outcome, Output, interrupt, words};
 use serde_json::Value;
 use urlindex::SeenSet;
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::urls::UrlArgs;
-use crate::{interrupt, json, seen_set, words};
+use super::sets;
+use crate::arguments::urls::UrlArgs;
+use crate::flags::Shared;
+use crate::json;
 
-/// Take URLs back: they are new again
+/// Remove URLs from a set: they are new again
 #[derive(clap::Args)]
 #[command(
-    after_help = "A trie drops their texts. A Bloom filter puts them on an exact list beside it (SET.known), of at most 65536. A set on \
-    disk takes any number. A bitmap and a \
-    growing filter cannot: what they hold of a URL may be that of others too. URLs that were not in the set are said, and end \
-    it with 1.\n\n\
+    after_help = "A trie removes their texts. A Bloom filter keeps them on an exact list beside it (SET.known) of at most 65536. A set on disk \
+    removes any number. A bitmap and a growing filter cannot: the bits of a URL may be those of other URLs too. URLs that are not \
+    in the set are reported, and the exit code is 1.\n\n\
     Example:\n  fm-tool seen forget seen.trie https://example.com/changed"
 )]
 pub struct Args {
@@ -27,19 +26,19 @@ pub struct Args {
     urls: UrlArgs,
 }
 
-/// URLs that are forgotten together: a trie is built anew each time.
+/// URLs forgotten in one batch: a trie is rebuilt for each.
 const TOGETHER: usize = 1 << 16;
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let urls = args.urls.open()?;
-    let set = seen_set::to_change(&args.set)?;
-    let canonicalizer = seen_set::noted_canonicalizer(&set, &args.set, None)?;
-    let fail = |error| seen_set::failure(&args.set, error);
-    // Whether it can at all, before anything is read.
+    let set = sets::to_change(&args.set)?;
+    let canonicalizer = sets::noted_canonicalizer(&set, &args.set, None)?;
+    let fail = |error| sets::failure(&args.set, error);
+    // Fails for kinds that cannot, before anything is read.
     set.forget(&[]).map_err(fail)?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     let (mut outcome, mut forgotten) = (Outcome::Done, 0_u64);
     let mut urls = urls.peekable();
     while urls.peek().is_some() && !interrupt::asked() {
@@ -77,9 +76,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     out.finish()?;
     let forgotten = words::count(forgotten, "URL");
     if interrupt::asked() {
-        return Ok(outcome.and(interrupt::outcome(format_args!("{forgotten} forgotten, which stay so"))));
+        return Ok(outcome.and(interrupt::stopped(format_args!("{forgotten} forgotten, which stay so"))));
     }
-    if !shared.json && !shared.quiet {
+    if !shared.flags.json && !shared.flags.quiet {
         words::say(format_args!("forgot {forgotten}"));
     }
     Ok(outcome)

@@ -1,25 +1,27 @@
-//! `seen`: the URL-seen test on the command line, one file for each thing that can be done with a set.
-//!
-//! The sets are those of [`urlindex`]; nothing here knows how one works.
+//! `seen`: URL seen sets on the command line, one file a verb. The sets themselves are in
+//! [`urlindex`].
 
 mod ask;
+mod canonical;
 mod create;
 mod explain;
 mod export;
 mod forget;
+mod lines;
 mod merge;
+mod sets;
 mod stat;
 
 use clap::Subcommand;
+use fm_cli::{Failure, Outcome};
 
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
+use crate::flags::Shared;
 
-/// Tell new URLs from those that were met before
+/// Tell new URLs from URLs seen before
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,
-    after_help = "A seen set is a file of its own, no part of a store; of which kind it is, is told by the file. docs/SEEN.md says which to choose.\n\n\
+    after_help = "A seen set is a file of its own, not part of a store; its kind is recorded in the file. docs/SEEN.md helps to choose one.\n\n\
     Example:\n  fm-tool seen create seen.bloom --kind bloom --urls 100000000 --rate 1e-4\n  \
     fm-tool seen add seen.bloom --new-only < links.txt > frontier.txt"
 )]

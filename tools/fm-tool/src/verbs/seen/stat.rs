@@ -1,23 +1,20 @@
-//! `seen stat`: what a set is, what it holds, what it costs, how often it errs.
+//! `seen stat`: the kind of a set, its URLs, its size, its error rate.
 
 use std::path::{Path, PathBuf};
 
+use fm_cli::{Failure, Outcome, Output, plain, sizes};
 use serde_json::{Map, Value, json};
 use urlindex::{AnySet, SeenSet, StoredSet};
 
-use crate::canonical;
-use crate::cli::Shared;
-use crate::outcome::{Failure, Outcome};
-use crate::output::Output;
-use crate::{seen_set, words};
-use terminal::plain;
+use crate::flags::Shared;
+use crate::verbs::seen::{canonical, sets};
 
-/// Print what a set is, what it costs and how often it errs
+/// Print the kind, size and error rate of a set
 #[derive(clap::Args)]
 #[command(
-    after_help = "false_positive_rate is the share of new URLs that it would call seen now, expected_loss how many it has called so since it was \
-    made. The set is read and checked as a whole, of a set on disk only the indexes and the log; how many tests its table and its cache answered, \
-    and what it read and wrote, is said by `add` and `check` at their end. Another process may be adding to it.\n\n\
+    after_help = "false_positive_rate is the share of new URLs that it would call seen now; expected_loss is how many it has called seen so \
+    far. The set is read and checked as a whole, a set on disk only in its indexes and log; `add` and `check` print at their end how \
+    many tests its table and cache answered, and the bytes read and written. Another process may be adding to it.\n\n\
     Example:\n  fm-tool seen stat seen.bloom --json"
 )]
 pub struct Args {
@@ -27,9 +24,9 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let set = seen_set::to_read(&args.set)?;
+    let set = sets::to_read(&args.set)?;
     let fields = fields(&set, &args.set)?;
-    let mut out = Output::stdout(shared.json);
+    let mut out = Output::stdout(shared.flags.json);
     if out.is_json() {
         out.json(&Value::Object(fields))?;
     } else {
@@ -44,7 +41,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 
 /// All fields, as one JSON object.
 pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failure> {
-    let noted = set.canonicalizer().map_err(|error| seen_set::failure(path, error))?;
+    let noted = set.canonicalizer().map_err(|error| sets::failure(path, error))?;
     let stats = set.stats();
     let about = json!({
         "path": path.display().to_string(),
@@ -96,9 +93,9 @@ pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failur
     Ok(objects.flatten().collect())
 }
 
-/// A rate as people read it.
+/// A rate with three significant digits.
 pub fn rate(rate: f64) -> String {
-    // Three digits that say something, without zeros at their end.
+    // Without trailing zeros.
     let short = |digits: &str| digits.trim_end_matches('0').trim_end_matches('.').to_owned();
     if rate <= 0.0 {
         return "0".to_owned();
@@ -116,7 +113,7 @@ fn shown(name: &str, value: &Value) -> String {
         Value::String(text) => plain(text.as_bytes()),
         Value::Number(number) => match (number.as_u64(), number.as_f64()) {
             (Some(bytes), _) if name.ends_with("_bytes") && bytes >= 1000 => {
-                format!("{bytes} ({})", words::size(bytes))
+                format!("{bytes} ({})", sizes::print(bytes))
             }
             (Some(whole), _) => whole.to_string(),
             (None, Some(loss)) if name == "expected_loss" && loss >= 100.0 => format!("{loss:.0}"),

@@ -1,0 +1,10 @@
+//! The layers of `fm-cli`, on which every command line stands.
+
+/// Lowest first.
+pub const LAYERS: &[&[&str]] = &[
+    &["amount", "flags", "help", "plain"],
+    &["sizes", "times", "words"],
+    &["outcome"],
+    &["interrupt", "progress", "sink"],
+    &["output", "program"],
+];

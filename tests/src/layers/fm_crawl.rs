@@ -1,0 +1,29 @@
+//! The layers of `fm-crawl`: the terms that all parts use, then fetching, then the crawl, then its
+//! verbs.
+
+/// Lowest first.
+pub const LAYERS: &[&[&str]] = &[
+    &["clock", "failure", "limits", "retry_after", "scope"],
+    &["bodies", "seen", "sequence", "settings"],
+    // Bytes in, links out.
+    &["links"],
+    &["links::encoding", "links::html", "links::sitemap"],
+    // One request.
+    &["fetch::address", "fetch::decode"],
+    &["fetch::connect"],
+    &["fetch"],
+    &["record"],
+    &["robots"],
+    &["robots::cache"],
+    // The crawl.
+    &["crawl::hops"],
+    &["crawl::parts"],
+    &["crawl::visit"],
+    &["crawl::log", "crawl::tally"],
+    &["crawl::coordinator"],
+    &["crawl"],
+    &["progress"],
+    &["verbs::opening"],
+    &["verbs"],
+    &["cli"],
+];

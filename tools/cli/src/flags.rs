@@ -1,0 +1,19 @@
+//! The flags that every verb of every command line takes.
+
+/// How a verb prints.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct Flags {
+    /// Print JSON Lines; bytes that are not UTF-8 as base64 in a field NAME_base64
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print results and errors only
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+impl Flags {
+    /// Whether progress may be shown.
+    pub(crate) fn shows_progress(self) -> bool {
+        !self.quiet && !self.json
+    }
+}

@@ -1,0 +1,63 @@
+//! Ctrl-C and SIGTERM: the first asks the program to stop, a second one ends it at once.
+//!
+//! A verb that may take long calls [`listen`] and checks [`asked`] wherever it can stop: it then
+//! closes what it has open, says how to continue, and ends with [`outcome`], whose exit code is
+//! 128 plus the signal's number. Stores and frontiers survive the second signal at any moment.
+//! Verbs that do not listen end with the first.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::outcome::Outcome;
+use crate::words;
+
+/// Written by the signal handlers.
+struct Signals {
+    asked: Arc<AtomicBool>,
+    number: Arc<AtomicUsize>,
+}
+
+static SIGNALS: OnceLock<Signals> = OnceLock::new();
+
+/// From now on a first signal only sets a flag. Where the system refuses a handler, it still ends
+/// the process.
+pub fn listen() {
+    SIGNALS.get_or_init(|| {
+        let signals = Signals { asked: Arc::new(AtomicBool::new(false)), number: Arc::new(AtomicUsize::new(0)) };
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: a signal that finds the flag set already ends the process.
+            let code = 128 + signal;
+            let _ = signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&signals.asked));
+            let number = usize::try_from(signal).unwrap_or(0);
+            let _ = signal_hook::flag::register_usize(signal, Arc::clone(&signals.number), number);
+            let _ = signal_hook::flag::register(signal, Arc::clone(&signals.asked));
+        }
+        signals
+    });
+}
+
+/// Whether the work is to stop.
+pub fn asked() -> bool {
+    SIGNALS.get().is_some_and(|signals| signals.asked.load(Ordering::Relaxed))
+}
+
+/// The flag that a signal sets, for the crates' long calls. Begins to listen.
+pub fn flag() -> Arc<AtomicBool> {
+    listen();
+    SIGNALS.get().map_or_else(Arc::default, |signals| Arc::clone(&signals.asked))
+}
+
+/// How an interrupted verb ends.
+pub fn outcome() -> Outcome {
+    let number = SIGNALS.get().map_or(0, |signals| signals.number.load(Ordering::Relaxed));
+    Outcome::Interrupted(u8::try_from(number).unwrap_or(0))
+}
+
+/// As [`outcome`], after printing what was done and how to continue, with `--quiet` too.
+pub fn stopped(done: impl Display) -> Outcome {
+    words::complain(format_args!("interrupted: {done}"));
+    outcome()
+}

@@ -1,0 +1,28 @@
+//! What FileMap's command lines share, so that one flag, one exit code and one spelling of a size
+//! mean the same in each: the flags of every verb, outcomes and exit codes, Ctrl-C, messages,
+//! sizes, times, progress and output.
+//!
+//! A message never fails a program: a closed standard error is ignored. Messages and text for
+//! people contain no terminal escape sequence, whatever URL or file name is in them.
+
+mod amount;
+mod flags;
+mod help;
+pub mod interrupt;
+mod outcome;
+mod output;
+mod plain;
+mod program;
+mod progress;
+pub mod sink;
+pub mod sizes;
+pub mod times;
+pub mod words;
+
+pub use flags::Flags;
+pub use help::VALUES_AND_EXIT_CODES;
+pub use outcome::{Failure, Outcome};
+pub use output::Output;
+pub use plain::plain;
+pub use program::main;
+pub use progress::Progress;

@@ -1,0 +1,217 @@
+//! How a verb ends, and the exit code that says so.
+//!
+//! The codes are a contract with scripts: 0 done, 1 not found, 2 usage or I/O, 3 damage found or
+//! pages refused by the store, 4 locked, 128 plus the signal's number (130 after Ctrl-C)
+//! interrupted. Every error of the libraries is mapped to its code here and nowhere else.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use crate::{sizes, words};
+
+/// How a verb ended that could go on to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything asked for was done.
+    Done,
+    /// What was asked for is not there; a message was printed.
+    NotFound,
+    /// One of the inputs was refused, with a message; the rest was done.
+    Refused,
+    /// Damage was found, or pages were refused by the store, with a message; the rest was done.
+    Damaged,
+    /// A signal of this number stopped it at a safe place; a message was printed.
+    Interrupted(u8),
+}
+
+/// Why a verb could not go on.
+#[derive(Debug)]
+pub enum Failure {
+    /// The arguments contradict each other.
+    Usage(String),
+    /// The system or the store refused.
+    Io(String),
+    /// The file system has no space.
+    Full(String),
+    /// Less space is free than must stay free.
+    Floor(String),
+    /// Bytes on disk are not what was written.
+    Damage(String),
+    /// Another process writes the store.
+    Locked(String),
+    /// The reader of our output closed the pipe: no error.
+    PipeClosed,
+}
+
+impl Failure {
+    /// The system refused an operation on a file of the user's.
+    pub fn io(operation: &str, path: &Path, error: &io::Error) -> Self {
+        Self::Io(format!("cannot {operation} {}: {error}", path.display()))
+    }
+
+    /// The same failure with its message changed.
+    pub fn map(self, change: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Usage(words) => Self::Usage(change(words)),
+            Self::Io(words) => Self::Io(change(words)),
+            Self::Full(words) => Self::Full(change(words)),
+            Self::Floor(words) => Self::Floor(change(words)),
+            Self::Damage(words) => Self::Damage(change(words)),
+            Self::Locked(words) => Self::Locked(change(words)),
+            Self::PipeClosed => Self::PipeClosed,
+        }
+    }
+
+    /// The same failure; damage gets its place and the remedy.
+    pub fn at(self, place: &Path, remedy: &str) -> Self {
+        match self {
+            Self::Damage(words) => Self::Damage(format!("{}: {words}. {remedy}", place.display())),
+            other => other,
+        }
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::PipeClosed => 0,
+            Self::Usage(_) | Self::Io(_) | Self::Full(_) | Self::Floor(_) => 2,
+            Self::Damage(_) => 3,
+            Self::Locked(_) => 4,
+        }
+    }
+}
+
+impl Outcome {
+    /// Prints a failure that concerns one of several items; any other failure comes back.
+    pub fn of_one(failure: Failure) -> Result<Self, Failure> {
+        let outcome = match &failure {
+            Failure::Damage(_) => Self::Damaged,
+            Failure::Usage(_) => Self::Refused,
+            _ => return Err(failure),
+        };
+        words::complain(failure);
+        Ok(outcome)
+    }
+
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::NotFound => 1,
+            Self::Refused => 2,
+            Self::Damaged => 3,
+            Self::Interrupted(signal) => 128 + signal.min(64),
+        }
+    }
+
+    /// The worse of two: interrupted, damaged, refused, not found, done.
+    pub fn and(self, other: Self) -> Self {
+        if self.code() >= other.code() { self } else { other }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(words)
+            | Self::Io(words)
+            | Self::Full(words)
+            | Self::Floor(words)
+            | Self::Damage(words)
+            | Self::Locked(words) => f.write_str(words),
+            Self::PipeClosed => f.write_str("the reader of the output closed it"),
+        }
+    }
+}
+
+impl From<filemap_core::Error> for Failure {
+    fn from(error: filemap_core::Error) -> Self {
+        let words = error.to_string();
+        match error {
+            filemap_core::Error::Corrupt { .. } => Self::Damage(words),
+            filemap_core::Error::Locked { .. } => Self::Locked(words),
+            filemap_core::Error::NoSpace { free_bytes, floor_bytes } => {
+                let (free, floor) = (sizes::print(free_bytes), sizes::print(floor_bytes));
+                Self::Floor(format!("only {free} are free, and {floor} are to stay free"))
+            }
+            filemap_core::Error::Io { source, .. } if is_full(&source) => Self::Full(words),
+            _ => Self::Io(words),
+        }
+    }
+}
+
+/// Whether the system had no space.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl From<filemap::Error> for Failure {
+    fn from(error: filemap::Error) -> Self {
+        match error {
+            filemap::Error::Engine(error) => error.into(),
+            filemap::Error::Url { .. } | filemap::Error::Variant { .. } | filemap::Error::Packed { .. } => {
+                Self::Usage(error.to_string())
+            }
+            error if error.is_damage() => Self::Damage(error.to_string()),
+            _ => Self::Io(error.to_string()),
+        }
+    }
+}
+
+impl From<urlindex::Error> for Failure {
+    fn from(error: urlindex::Error) -> Self {
+        let words = error.to_string();
+        match error {
+            urlindex::Error::Corrupt { .. } => Self::Damage(words),
+            urlindex::Error::Locked { .. } => Self::Locked(words),
+            urlindex::Error::InvalidOption { .. } | urlindex::Error::Unsupported { .. } => Self::Usage(words),
+            _ => Self::Io(words),
+        }
+    }
+}
+
+impl From<frontier::Error> for Failure {
+    fn from(error: frontier::Error) -> Self {
+        let words = error.to_string();
+        match error {
+            frontier::Error::Corrupt { .. } => Self::Damage(words),
+            frontier::Error::Locked { .. } => Self::Locked(words),
+            frontier::Error::InvalidOption { .. } => Self::Usage(words),
+            _ => Self::Io(words),
+        }
+    }
+}
+
+/// A reader of the store returns the engine's errors inside the system's.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<filemap_core::Error>() {
+            Ok(error) => error.into(),
+            Err(error) => Self::Io(format!("reading failed: {error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_outcome_wins() {
+        let all = [
+            Outcome::Done,
+            Outcome::NotFound,
+            Outcome::Refused,
+            Outcome::Damaged,
+            Outcome::Interrupted(2),
+            Outcome::Interrupted(15),
+        ];
+        for (at, first) in all.into_iter().enumerate() {
+            for second in &all[at..] {
+                assert_eq!(first.and(*second), *second);
+                assert_eq!(second.and(first), *second);
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Where data goes: standard output or a file, as lines, bytes or JSON Lines.
+//!
+//! A page's data is written as it is; only text for people ([`Output::shown`]) is made safe when
+//! the output is a terminal.
+//!
+//! Invariants: data alone goes here, messages go to [`crate::words`]; a reader that closed the
+//! pipe ends the program quietly ([`Failure::PipeClosed`]); the last buffered write's failure is
+//! reported by `finish`.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::NamedTempFile;
+
+use crate::outcome::Failure;
+use crate::plain::plain;
+use crate::{interrupt, sink};
+
+/// Bytes buffered.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// A sink of data.
+pub struct Output {
+    sink: BufWriter<Box<dyn Write>>,
+    /// The temporary file and the file that it replaces once it is whole.
+    whole: Option<(NamedTempFile, PathBuf)>,
+    name: String,
+    json: bool,
+    is_terminal: bool,
+}
+
+impl Output {
+    /// Standard output.
+    pub fn stdout(json: bool) -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        Self { is_terminal, ..Self::to(Box::new(io::stdout()), "standard output".to_owned(), json) }
+    }
+
+    /// A file; `-` is standard output. An existing file is replaced by [`Output::finish`], and
+    /// stays if that never comes.
+    pub fn file(path: &Path, json: bool) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            return Ok(Self::stdout(json));
+        }
+        let failed = |error: io::Error| Failure::io("create", path, &error);
+        // A folder above may be a link into a store.
+        let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let folder = sink::folder_of(&target);
+        sink::refuse_store(folder)?;
+        sink::refuse_link(path)?;
+        let name = path.display().to_string();
+        let there = fs::metadata(&target).ok();
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            // A device or a pipe; for a folder the system's error says so.
+            let file = sink::open(&target, OpenOptions::new().write(true)).map_err(failed)?;
+            return Ok(Self::to(Box::new(file), name, json));
+        }
+        let permissions = there.map_or_else(|| Permissions::from_mode(0o666), |there| there.permissions());
+        let made = tempfile::Builder::new().prefix(".fm-").permissions(permissions).tempfile_in(folder);
+        let made = made.map_err(failed)?;
+        let file = made.as_file().try_clone().map_err(failed)?;
+        Ok(Self { whole: Some((made, target)), ..Self::to(Box::new(file), name, json) })
+    }
+
+    /// The file if one is named, else standard output.
+    pub fn file_or_stdout(path: Option<&Path>, json: bool) -> Result<Self, Failure> {
+        path.map_or_else(|| Ok(Self::stdout(json)), |path| Self::file(path, json))
+    }
+
+    fn to(sink: Box<dyn Write>, name: String, json: bool) -> Self {
+        Self { sink: BufWriter::with_capacity(BUFFER_BYTES, sink), whole: None, name, json, is_terminal: false }
+    }
+
+    /// Whether JSON Lines were asked for.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether it is a terminal.
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Writes bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.sink.write_all(bytes).map_err(|error| self.failure(&error))
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, line: impl AsRef<[u8]>) -> Result<(), Failure> {
+        self.bytes(line.as_ref())?;
+        self.bytes(b"\n")
+    }
+
+    /// Writes text from outside for people: made safe if it goes to a terminal.
+    pub fn shown(&mut self, text: &[u8]) -> Result<(), Failure> {
+        if self.is_terminal { self.bytes(plain(text).as_bytes()) } else { self.bytes(text) }
+    }
+
+    /// Writes the head of an HTTP message; on a terminal line by line, made safe.
+    pub fn http_head(&mut self, head: &[u8]) -> Result<(), Failure> {
+        if !self.is_terminal {
+            return self.bytes(head);
+        }
+        let lines = head.split_inclusive(|byte| *byte == b'\n');
+        lines.map(|line| line.strip_suffix(b"\r\n").unwrap_or(line)).try_for_each(|line| self.line(plain(line)))
+    }
+
+    /// Writes a JSON line.
+    pub fn json(&mut self, value: &Value) -> Result<(), Failure> {
+        self.line(value.to_string())
+    }
+
+    /// Copies a reader in bounded memory, to its end or to an interruption; returns the bytes
+    /// copied.
+    pub fn copy(&mut self, source: &mut impl io::Read) -> Result<u64, Failure> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut copied = 0;
+        loop {
+            if interrupt::asked() {
+                return Ok(copied);
+            }
+            let length = match source.read(&mut buffer) {
+                Ok(0) => return Ok(copied),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure::from(error)),
+            };
+            self.bytes(&buffer[..length])?;
+            copied += length as u64;
+        }
+    }
+
+    /// Writes out the buffer, so that a message printed next comes after it.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.sink.flush().map_err(|error| self.failure(&error))
+    }
+
+    /// Writes out the buffer and puts a whole file in its place.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.flush()?;
+        let Some((made, target)) = self.whole.take() else { return Ok(()) };
+        made.persist(&target).map(drop).map_err(|error| Failure::io("create", &target, &error.error))
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::PipeClosed;
+        }
+        Failure::Io(format!("cannot write to {}: {error}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(is_terminal: bool, write: impl FnOnce(&mut Output) -> Result<(), Failure>) -> Vec<u8> {
+        let sink = Sink::default();
+        let mut out = Output { is_terminal, ..Output::to(Box::new(sink.clone()), "test".to_owned(), false) };
+        write(&mut out).unwrap();
+        out.finish().unwrap();
+        sink.0.take()
+    }
+
+    #[test]
+    fn a_terminal_is_given_no_orders_and_a_pipe_every_byte() {
+        let url = b"http://a/\x1b]0;title\x07\xff";
+        assert_eq!(written(false, |out| out.shown(url)), url);
+        assert_eq!(written(true, |out| out.shown(url)), b"http://a/\\x1b]0;title\\x07\\xff");
+        let head = b"HTTP/1.1 200 OK\r\nA: \x1b[2J\rB\r\n\r\n";
+        assert_eq!(written(false, |out| out.http_head(head)), head);
+        assert_eq!(written(true, |out| out.http_head(head)), b"HTTP/1.1 200 OK\nA: \\x1b[2J\\x0dB\n\n");
+    }
+}

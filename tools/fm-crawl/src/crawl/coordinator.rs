@@ -1,0 +1,326 @@
+//! Coordinator: assigns URLs to fetchers, collects results, commits.
+//!
+//! The order of durability is in one place, [`Coordinator::commit`]: pages first, then the store's
+//! sequence, then the frontier (what is done and what was discovered in one step), then the seen
+//! set; never the other way. A crash between two of them costs a page that is fetched again, and
+//! nothing else.
+//!
+//! Invariant: at most [`Coordinator::window`] pages are in flight or uncommitted; at most that
+//! many are fetched again after a crash.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use fm_cli::interrupt;
+use fm_cli::times::now_ms;
+use frontier::{Assignment, Frontier, Next};
+use tokio::runtime::Handle;
+
+use super::log::Log;
+use super::parts::Crawl;
+use super::tally::Tally;
+use super::visit::{self, Told, Visit};
+use crate::clock::unsigned;
+use crate::failure::{Failure, Reason};
+use crate::seen::Seen;
+use crate::sequence::SequenceNote;
+
+/// Results are committed after this time at the latest.
+const COMMIT_AFTER: Duration = Duration::from_millis(200);
+/// The content-seen test and the seen set are synced this often; nothing depends on it.
+const SETS_AFTER: Duration = Duration::from_secs(5);
+/// The coordinator wakes this often while nothing happens.
+const LOOK_UP: Duration = Duration::from_millis(100);
+/// A stop waits this long for what is in flight.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing is left to fetch.
+    Complete,
+    /// `--max-pages` is reached.
+    MaxPages,
+    /// A signal.
+    Interrupted,
+}
+
+impl End {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            End::Complete => "complete",
+            End::MaxPages => "max-pages",
+            End::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// What a crawl knows beside its store.
+pub struct State {
+    /// Which pages are done, and which are next.
+    pub frontier: Frontier,
+    /// Every discovered URL.
+    pub seen: Seen,
+    /// The store's last durable sequence.
+    pub note: SequenceNote,
+    /// One line a visit, for people.
+    pub log: Log,
+}
+
+/// Assigns URLs to fetchers, collects results, commits.
+pub struct Coordinator<'a> {
+    crawl: Arc<Crawl>,
+    state: &'a mut State,
+    runtime: Handle,
+    tell: Sender<Result<Visit, fm_cli::Failure>>,
+    told: Receiver<Result<Visit, fm_cli::Failure>>,
+    in_flight: usize,
+    /// Results since the last commit, and when the first of them came.
+    uncommitted: usize,
+    since: Instant,
+    sets_synced: Instant,
+    /// Consecutive failures of each host whose last visit failed.
+    failing: HashMap<String, u32>,
+    tally: Tally,
+}
+
+/// How a run is bounded and observed.
+pub struct Watch<'a> {
+    /// Most fetches in the whole life of the crawl.
+    pub max_pages: u64,
+    /// Keep waiting when only pages are left that are due later.
+    pub forever: bool,
+    /// Called with the numbers, a few times a second.
+    pub look: &'a mut dyn FnMut(&Tally, &Frontier, usize),
+}
+
+/// What the frontier can assign.
+enum Supply {
+    /// More than there are connections.
+    Plenty,
+    /// Nothing before this time.
+    Until(u64),
+    /// It depends on what is in flight or uncommitted.
+    InFlight,
+    /// Nothing.
+    Empty,
+}
+
+impl<'a> Coordinator<'a> {
+    /// A coordinator; visits run on `runtime`.
+    pub fn new(crawl: Arc<Crawl>, state: &'a mut State, runtime: Handle) -> Coordinator<'a> {
+        let now = Instant::now();
+        let (tell, told) = channel();
+        Coordinator {
+            crawl,
+            state,
+            runtime,
+            tell,
+            told,
+            in_flight: 0,
+            uncommitted: 0,
+            since: now,
+            sets_synced: now,
+            failing: HashMap::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Most pages that are in flight or uncommitted.
+    fn window(&self) -> usize {
+        2 * self.crawl.settings.connections
+    }
+
+    /// Crawls until nothing is left, or it is to stop.
+    ///
+    /// # Errors
+    /// Those of the store, the frontier and the sets; what was committed stays.
+    pub fn run(&mut self, watch: &mut Watch<'_>) -> Result<(End, Tally), fm_cli::Failure> {
+        let fetched_before = self.state.frontier.stats().fetches;
+        let mut stopping: Option<(End, Instant)> = None;
+        loop {
+            while let Ok(visit) = self.told.try_recv() {
+                self.take(visit?)?;
+            }
+            if interrupt::asked() && stopping.is_none_or(|(end, _)| end != End::Interrupted) {
+                stopping = Some((End::Interrupted, Instant::now()));
+            }
+            let room = watch.max_pages.saturating_sub(fetched_before + self.tally.fetched);
+            if room == 0 && stopping.is_none() {
+                stopping = Some((End::MaxPages, Instant::now()));
+            }
+            let supply = if stopping.is_some() { Supply::Empty } else { self.hand_out(room)? };
+            (watch.look)(&self.tally, &self.state.frontier, self.in_flight);
+            let is_starving = !matches!(supply, Supply::Plenty);
+            let is_due = self.uncommitted > 0
+                && (self.uncommitted >= self.crawl.settings.connections
+                    || self.since.elapsed() >= COMMIT_AFTER
+                    || is_starving && self.in_flight == 0);
+            if is_due {
+                self.commit()?;
+                continue;
+            }
+            if self.in_flight == 0 {
+                match (stopping, &supply) {
+                    (Some((end, _)), _) => return self.end(end),
+                    (None, Supply::Empty) => return self.end(End::Complete),
+                    (None, Supply::Until(_)) if !watch.forever && !self.has_work() => return self.end(End::Complete),
+                    _ => {}
+                }
+            }
+            if stopping.is_some_and(|(_, since)| since.elapsed() > STOP_WITHIN) {
+                return self.end(stopping.map_or(End::Interrupted, |(end, _)| end));
+            }
+            self.wait(&supply)?;
+        }
+    }
+
+    /// Whether anything is left to fetch besides recrawls that are not due.
+    fn has_work(&self) -> bool {
+        let stats = self.state.frontier.stats();
+        stats.queued > 0 || stats.due > 0 || stats.in_flight > 0
+    }
+
+    fn end(&mut self, end: End) -> Result<(End, Tally), fm_cli::Failure> {
+        self.commit()?;
+        self.crawl.bodies.sync()?;
+        Ok((end, std::mem::take(&mut self.tally)))
+    }
+
+    /// Sleeps until a result comes, or a page may be due.
+    fn wait(&mut self, supply: &Supply) -> Result<(), fm_cli::Failure> {
+        let mut patience = LOOK_UP;
+        if let Supply::Until(until_ms) = supply {
+            patience = patience.min(Duration::from_millis(until_ms.saturating_sub(unsigned(now_ms())).max(1)));
+        }
+        if self.uncommitted > 0 {
+            patience = patience.min(COMMIT_AFTER.saturating_sub(self.since.elapsed()).max(Duration::from_millis(1)));
+        }
+        match self.told.recv_timeout(patience) {
+            Ok(visit) => self.take(visit?),
+            // We hold a sender: it never disconnects.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(()),
+        }
+    }
+
+    /// Begins visits while there are pages, connections and room; at most `room` are in flight
+    /// then.
+    fn hand_out(&mut self, room: u64) -> Result<Supply, fm_cli::Failure> {
+        let room = usize::try_from(room).unwrap_or(usize::MAX).min(self.crawl.settings.connections);
+        while self.in_flight < room && self.in_flight + self.uncommitted < self.window() {
+            match self.state.frontier.next(unsigned(now_ms()))? {
+                Next::Fetch(assignment) => self.begin(assignment)?,
+                Next::Wait { until_ms } => return Ok(Supply::Until(until_ms)),
+                Next::InFlight => return Ok(Supply::InFlight),
+                Next::Empty => return Ok(Supply::Empty),
+            }
+        }
+        Ok(Supply::Plenty)
+    }
+
+    fn begin(&mut self, assignment: Assignment) -> Result<(), fm_cli::Failure> {
+        let failures = self.failing.get(host(&assignment.url)).copied().unwrap_or(0);
+        if failures >= self.crawl.settings.host_failures {
+            self.tally.add(Reason::HostFailures, 1);
+            let failure = Failure::new(Reason::HostFailures, format!("{failures} in a row"));
+            return self.tell_failure(assignment.page, &failure);
+        }
+        self.in_flight += 1;
+        let (crawl, tell) = (Arc::clone(&self.crawl), self.tell.clone());
+        let url = assignment.url.clone();
+        let visit = self.runtime.spawn(async move { visit::visit(&crawl, assignment).await });
+        self.runtime.spawn(async move {
+            let broken =
+                |error| fm_cli::Failure::Io(format!("the visit to {url} broke off: {error}; please report it"));
+            // If the run has ended nobody listens: the next one fetches the page again.
+            let _ = tell.send(visit.await.unwrap_or_else(|error| Err(broken(error))));
+        });
+        Ok(())
+    }
+
+    fn tell_failure(&mut self, page: frontier::PageId, failure: &Failure) -> Result<(), fm_cli::Failure> {
+        let told = frontier::Failure {
+            kind: failure.reason.kind(),
+            retry_after_ms: failure.retry_after_ms,
+            is_permanent: failure.reason.is_permanent(),
+        };
+        self.count_uncommitted();
+        Ok(self.state.frontier.failed(page, &told, unsigned(now_ms()))?)
+    }
+
+    fn count_uncommitted(&mut self) {
+        if self.uncommitted == 0 {
+            self.since = Instant::now();
+        }
+        self.uncommitted += 1;
+    }
+
+    /// Passes a visit's result to the frontier.
+    fn take(&mut self, visit: Visit) -> Result<(), fm_cli::Failure> {
+        self.in_flight -= 1;
+        let host = host(&visit.url);
+        if let Some(delay) = visit.crawl_delay {
+            let own = Duration::from_millis(self.crawl.settings.delay_ms());
+            self.state.frontier.host_delay(host, Some(delay.max(own).as_millis() as u64))?;
+        }
+        if let Some(hold) = visit.hold {
+            self.state.frontier.host_hold(host, unsigned(now_ms()).saturating_add(hold.as_millis() as u64))?;
+        }
+        self.tally.visit(&visit);
+        let mut new_links = 0;
+        match &visit.told {
+            Told::Fetched(fetched) => {
+                self.failing.remove(host);
+                let links: Vec<&str> = fetched.links.iter().map(String::as_str).collect();
+                let told = frontier::Fetched {
+                    fetched_at_ms: unsigned(fetched.at_ms),
+                    links: &links,
+                    changed: fetched.changed,
+                    is_duplicate: fetched.is_duplicate,
+                };
+                self.count_uncommitted();
+                let done = self.state.frontier.done(visit.page, &told)?;
+                new_links = done.new_links;
+                self.tally.discovered += u64::from(done.new_links);
+                self.tally.add(Reason::DepthLimit, u64::from(done.over_depth));
+                self.tally.add(Reason::HostPagesLimit, u64::from(done.over_host_budget));
+                self.tally.add(Reason::UrlLimit, u64::from(done.over_length));
+            }
+            Told::Failed(failure) => {
+                match failure.reason.blames_host() {
+                    true => *self.failing.entry(host.to_owned()).or_default() += 1,
+                    false => drop(self.failing.remove(host)),
+                }
+                self.tell_failure(visit.page, failure)?;
+            }
+        }
+        self.state.log.visit(&visit, new_links)
+    }
+
+    /// Makes results durable: pages, then the store's sequence, then the frontier, then the seen
+    /// set.
+    fn commit(&mut self) -> Result<(), fm_cli::Failure> {
+        // Pages of collected results are put; pages put meanwhile belong to later results.
+        let sequence = self.crawl.pages.engine().stats().last_sequence;
+        self.crawl.pages.sync()?;
+        self.state.note.note(sequence)?;
+        self.state.frontier.commit()?;
+        self.uncommitted = 0;
+        self.state.seen.catch_up(&self.state.frontier)?;
+        self.state.log.flush()?;
+        if self.sets_synced.elapsed() >= SETS_AFTER {
+            self.crawl.bodies.sync()?;
+            self.state.seen.sync()?;
+            self.sets_synced = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+/// The host of a canonical URL, as the frontier knows it.
+fn host(url: &str) -> &str {
+    urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("")
+}

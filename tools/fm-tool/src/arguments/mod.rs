@@ -1,0 +1,6 @@
+//! Arguments that several verbs take, read alike by all of them: URLs, a choice of pages, a
+//! variant.
+
+pub mod selection;
+pub mod urls;
+pub mod variant;

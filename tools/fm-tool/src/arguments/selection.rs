@@ -1,0 +1,93 @@
+//! `--host` and `--prefix`: which pages a verb is about. Given both, a page must match both.
+
+use filemap::PageStore;
+
+use crate::arguments::urls::Address;
+
+/// The flags that choose pages.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Selection {
+    /// Only those of this host
+    #[arg(long, value_parser = host)]
+    host: Option<String>,
+    /// Only those whose canonical URL begins with this
+    #[arg(long)]
+    prefix: Option<Address>,
+}
+
+impl Selection {
+    /// Whether every page is selected.
+    pub fn is_all(&self) -> bool {
+        self.host.is_none() && self.prefix.is_none()
+    }
+
+    /// Whether a canonical URL is selected.
+    pub fn filter(&self) -> impl Fn(&[u8]) -> bool + Send + 'static {
+        let host = self.host.as_ref().map(|host| {
+            let host = urlindex::canonical_host(host).unwrap_or_else(|| host.clone());
+            host.into_bytes()
+        });
+        let prefix = self.prefix.as_ref().map_or(Vec::new(), |prefix| prefix.bytes().to_vec());
+        move |url| {
+            url.starts_with(&prefix) && host.as_ref().is_none_or(|host| urlindex::host(url) == Some(host.as_slice()))
+        }
+    }
+
+    /// About how many keys a listing visits, if that is known without counting.
+    pub fn expected(&self, store: &PageStore) -> Option<u64> {
+        let stats = store.engine().stats();
+        self.is_all().then_some(stats.indexed_keys + stats.memtable_entries)
+    }
+
+    /// The selection in words, after a noun: ` of example.com`.
+    pub fn words(&self) -> String {
+        let host = self.host.as_ref().map_or(String::new(), |host| format!(" of {host}"));
+        let prefix = self.prefix.as_ref().map_or(String::new(), |prefix| format!(" that begin with {prefix}"));
+        format!("{host}{prefix}")
+    }
+}
+
+/// Reads a host's name. A URL or a host with a port would match nothing, silently: refused.
+pub fn host(text: &str) -> Result<String, String> {
+    // A colon inside an IPv6 address is not that of a port.
+    let has_port = text.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
+    let has_more = text.contains(['/', '?', '#', '@', '\\']) || text.contains(char::is_whitespace);
+    if text.is_empty() || has_port || has_more {
+        return Err(format!(
+            "`{text}` is not a host; write its name alone, for example example.com, for any scheme and port"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_nothing_else() {
+        let hosts =
+            ["example.com", "EXAMPLE.com.", "b\u{fc}cher.example", "127.0.0.1", "[::1]", "::1", "a_b", "localhost"];
+        assert!(hosts.iter().all(|text| host(text).as_deref() == Ok(text)));
+        let others =
+            ["", "http://example.com/", "example.com/x", "example.com:80", "[::1]:80", "u@example.com", "a b", "a\\b"];
+        assert!(others.iter().all(|text| host(text).is_err_and(|what| what.contains("write its name alone"))));
+    }
+
+    fn chosen(host: Option<&str>, prefix: Option<&str>) -> Vec<&'static str> {
+        let prefix = prefix.map(|prefix| Address::from(std::ffi::OsString::from(prefix)));
+        let selection = Selection { host: host.map(str::to_owned), prefix };
+        let filter = selection.filter();
+        let urls = ["http://a.example/", "http://a.example/x", "https://a.example/x", "http://b.example/x", "data:,x"];
+        urls.into_iter().filter(|url| filter(url.as_bytes())).collect()
+    }
+
+    #[test]
+    fn host_and_prefix_choose_each_alone_and_together() {
+        assert_eq!(chosen(None, None).len(), 5);
+        assert_eq!(chosen(Some("B.Example"), None), ["http://b.example/x"]);
+        assert_eq!(chosen(None, Some("http://a.example/")), ["http://a.example/", "http://a.example/x"]);
+        assert_eq!(chosen(Some("a.example"), Some("https:")), ["https://a.example/x"]);
+        assert!(chosen(Some("absent.example"), None).is_empty());
+    }
+}

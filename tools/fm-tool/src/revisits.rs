@@ -1,0 +1,18 @@
+//! Revisits without a body: the message that `import` and `verify` end with.
+
+use filemap::store::RevisitCount;
+use fm_cli::plain;
+use fm_cli::words::{self, complain};
+
+/// Reports revisits without a body because their original is not in the store.
+pub fn say_unresolved(count: Option<&RevisitCount>) {
+    let Some(count) = count.filter(|count| count.unresolved > 0) else { return };
+    let urls: Vec<String> = count.urls.iter().take(3).map(|url| plain(url)).collect();
+    complain(format_args!(
+        "{} of {} have no body, since their originals are not in the store: {}{}; import the files that have them",
+        count.unresolved,
+        words::count(count.revisits, "revisit"),
+        urls.join(" "),
+        if count.unresolved > urls.len() as u64 { " ..." } else { "" },
+    ));
+}

@@ -1,0 +1,55 @@
+//! Absent files of a store: reported when it is opened, and in the exit code of the verb that read
+//! it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use filemap_core::Store;
+use fm_cli::{Outcome, words};
+
+/// Whether a store that was read lacks a file.
+static MET: AtomicBool = AtomicBool::new(false);
+
+/// Reports absent files of a store to read: results are incomplete.
+pub fn of_read(store: &Store) {
+    if say(store) {
+        MET.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Reports absent files of a store to write, whose loss was accepted.
+pub fn of_written(store: &Store) {
+    say(store);
+}
+
+/// Reports absent files of a store that is read for a dry run, which ends as the change would: a
+/// loss that nobody accepted refuses it.
+pub fn of_plan(store: &Store) {
+    let is_refused = store.absent().iter().any(|a| !a.is_accepted);
+    if say(store) && is_refused {
+        MET.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Notes that absent segments were not searched, so that "nothing is left" holds for the rest
+/// only.
+pub fn of_search(store: &Store) {
+    if store.absent().iter().any(|a| a.is_missed() && !a.is_dictionary()) {
+        MET.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What absent files mean for the verb.
+pub fn outcome() -> Outcome {
+    if MET.load(Ordering::Relaxed) { Outcome::Damaged } else { Outcome::Done }
+}
+
+fn say(store: &Store) -> bool {
+    let absent = store.absent();
+    let missed: Vec<_> = absent.iter().filter(|a| a.is_missed()).collect();
+    for one in &missed {
+        let (folder, file, why) = (store.path().display(), &one.file, &one.why);
+        let lost = if one.is_dictionary() { "what was compressed with it" } else { "what it held" };
+        words::complain(format_args!("{folder}: {file} is absent: {why}; {lost} cannot be read"));
+    }
+    !missed.is_empty()
+}

@@ -1,0 +1,5 @@
+//! How verbs get their stores: opening them, absent files, and the file system below.
+
+pub mod absence;
+pub mod file_system;
+pub mod opening;

@@ -1,0 +1,155 @@
+//! Opens a verb's store: to read, to change, or to fill.
+//!
+//! Invariant: only filling creates a store. Reading takes no lock, so that it works beside a
+//! crawler; changing an absent store is an error.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use filemap::{Options, PageStore};
+use filemap_core::{Event, RecoveryReport, Store};
+use fm_cli::{Failure, sizes, words};
+use urlindex::{Canonicalizer, Exact, Whatwg};
+
+use crate::flags::Shared;
+use crate::stores::absence;
+
+/// The engine of a store, for verbs that do not deal with pages.
+pub fn engine_to_read(path: &Path, shared: &Shared) -> Result<Store, Failure> {
+    let store = Store::open_read_only(path, options(shared))?;
+    absence::of_read(&store);
+    Ok(store)
+}
+
+/// A store to read, while another process may write it.
+pub fn to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
+    let store = PageStore::open_read_only(path, options(shared))?;
+    absence::of_read(store.engine());
+    Ok(store)
+}
+
+/// The engine of a store to read for a dry run.
+pub fn engine_to_plan(path: &Path, shared: &Shared) -> Result<Store, Failure> {
+    let store = Store::open_read_only(path, options(shared))?;
+    absence::of_plan(&store);
+    Ok(store)
+}
+
+/// A store to read for a dry run.
+pub fn to_plan(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
+    let store = PageStore::open_read_only(path, options(shared))?;
+    absence::of_plan(store.engine());
+    Ok(store)
+}
+
+/// A store to change, which must exist.
+pub fn to_change(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
+    let store = PageStore::open(path, options(shared))?;
+    absence::of_written(store.engine());
+    Ok(store)
+}
+
+/// The engine of a store to change, which must exist; `with` sets further options.
+pub fn engine_to_change(path: &Path, shared: &Shared, with: impl FnOnce(Options) -> Options) -> Result<Store, Failure> {
+    let store = Store::open(path, with(options(shared)))?;
+    absence::of_written(&store);
+    Ok(store)
+}
+
+/// Options for a store with the canonicaliser of another.
+pub fn options_like(store: &Store, shared: &Shared) -> Options {
+    let made_with = store.canonicalizer();
+    options(shared).canonicalizer(&made_with.name, made_with.version)
+}
+
+/// The floor of free space.
+#[derive(clap::Args, Clone, Debug)]
+pub struct FreeArg {
+    /// Stop when the file system has less than this free; removing and compacting need some space
+    /// [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub min_free: Option<u64>,
+}
+
+/// A store to fill, made if absent; with `exact_urls` its keys are the URLs' bytes.
+pub fn to_fill(path: &Path, exact_urls: bool, free: &FreeArg, shared: &Shared) -> Result<PageStore, Failure> {
+    let store = fill(path, exact_urls, free, shared)?;
+    absence::of_written(store.engine());
+    Ok(store)
+}
+
+fn fill(path: &Path, exact_urls: bool, free: &FreeArg, shared: &Shared) -> filemap::Result<PageStore> {
+    let options = |shared| free.min_free.into_iter().fold(options(shared), Options::free_space_floor);
+    if !exact_urls {
+        return PageStore::open_or_create(path, options(shared));
+    }
+    let absent =
+        |error: &filemap::Error| matches!(error, filemap::Error::Engine(filemap_core::Error::NotAStore { .. }));
+    match PageStore::open_with(path, Arc::new(Exact), options(shared)) {
+        Err(error) if absent(&error) => PageStore::create_with(path, Arc::new(Exact), options(shared)),
+        opened => opened,
+    }
+}
+
+/// A store to fill that is made when its first page comes, so that bad input makes none.
+pub struct ToFill<'a> {
+    path: &'a Path,
+    exact_urls: bool,
+    free: &'a FreeArg,
+    shared: &'a Shared,
+    store: Option<PageStore>,
+}
+
+impl<'a> ToFill<'a> {
+    /// Opens the store if it exists.
+    pub fn open(path: &'a Path, exact_urls: bool, free: &'a FreeArg, shared: &'a Shared) -> Result<Self, Failure> {
+        // Anything but an empty place is opened, or refused, at once.
+        let is_empty = match std::fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        let store = if is_empty { None } else { Some(to_fill(path, exact_urls, free, shared)?) };
+        Ok(Self { path, exact_urls, free, shared, store })
+    }
+
+    /// The store, made if it is absent, for a page of this URL.
+    pub fn store_for(&mut self, url: &[u8]) -> filemap::Result<PageStore> {
+        if let Some(store) = &self.store {
+            return Ok(store.clone());
+        }
+        let rule: &dyn Canonicalizer = if self.exact_urls { &Exact } else { &Whatwg };
+        if let Err(source) = rule.canonicalize(url) {
+            return Err(filemap::Error::Url { url: String::from_utf8_lossy(url).into_owned(), source });
+        }
+        let store = fill(self.path, self.exact_urls, self.free, self.shared)?;
+        Ok(self.store.insert(store).clone())
+    }
+
+    /// The store, if there is one.
+    pub fn store(&self) -> Option<&PageStore> {
+        self.store.as_ref()
+    }
+
+    /// Closes the store, or reports that none was made.
+    pub fn close(self) -> Result<(), Failure> {
+        match self.store {
+            Some(store) => store.close()?,
+            None => words::complain(format_args!("nothing to import: {} was not made", self.path.display())),
+        }
+        Ok(())
+    }
+}
+
+fn options(shared: &Shared) -> Options {
+    let quiet = shared.flags.quiet;
+    Options::new().accept_loss(shared.accept_loss).on_event(move |event| match event {
+        Event::Recovered(report) if !quiet && has_recovered(report) => words::say(event),
+        Event::Poisoned { .. } | Event::ErasureUnfinished { .. } => words::complain(event),
+        _ => {}
+    })
+}
+
+/// Whether opening found work that the last writer left unfinished.
+fn has_recovered(report: &RecoveryReport) -> bool {
+    report.replayed_records + report.skipped_bytes + report.truncated_bytes > 0
+}

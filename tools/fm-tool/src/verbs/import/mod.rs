@@ -1,0 +1,211 @@
+//! `import`: WARC files, WACZ files and JSON Lines into a store.
+//!
+//! Every file is opened before the store is made. Damage is reported with file and offset, and
+//! ends the program with the code for it; every whole record is imported. Running an import again
+//! adds nothing, which is how one is continued.
+
+pub mod json_lines;
+pub mod report;
+mod source;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use filemap::import::{ImportOptions, ImportProgress, ImportReport};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt};
+use serde_json::json;
+
+use self::report::{Brought, Form, line, say_problems, summary};
+use self::source::{Content, Source};
+use crate::flags::Shared;
+use crate::revisits;
+use crate::stores::file_system;
+use crate::stores::opening::{FreeArg, ToFill};
+
+/// Import WARC files, WACZ files and JSON Lines
+#[derive(clap::Args)]
+#[command(
+    after_help = "Formats are recognised by content: WARC and ARC (plain, gzip or zstd), WACZ, and JSON Lines as \
+    `dump` writes them; a file called .jsonl is JSON Lines. Running an import again adds nothing.\n\n\
+    Examples:\n  fm-tool import pages.fm crawl-*.warc.gz\n  fm-tool dump old.fm | fm-tool import new.fm -"
+)]
+pub struct Args {
+    /// The store's folder, made if absent
+    pub store: PathBuf,
+    /// The files; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Keep content codings (gzip, br, ...) as they came instead of decoding them
+    #[arg(long)]
+    pub as_received: bool,
+    /// Keep these records beside their pages; may be given several times
+    #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
+    pub keep: Vec<Keep>,
+    /// Make a new store that takes URLs as they are written, byte for byte
+    #[arg(long)]
+    pub exact_urls: bool,
+    #[command(flatten)]
+    pub free: FreeArg,
+    #[arg(skip)]
+    pub form: Form,
+}
+
+/// Kinds of records that are kept only on request.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Keep {
+    /// The request that a page answers
+    Request,
+    /// Notes about a page
+    Metadata,
+    /// A page in another form, such as its text
+    Conversion,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let sources: Vec<Source> =
+        args.files.iter().map(|path| Source::open(path, args.form, shared)).collect::<Result<_, _>>()?;
+    let total_bytes = sources.iter().map(|source| source.bytes).sum();
+    interrupt::listen();
+    let mut stores = ToFill::open(&args.store, args.exact_urls, &args.free, shared)?;
+    let (mut out, mut outcome) = (Output::stdout(shared.flags.json), Outcome::Done);
+    let (mut done_bytes, mut done_files, mut total) = (0, 0, ImportReport::default());
+    let (files, started) = (sources.len(), Instant::now());
+    let bar = match sources.iter().any(|source| source.is_endless) {
+        true => Progress::endless_bytes(&shared.flags),
+        false => Progress::bytes(&shared.flags),
+    };
+    for source in sources {
+        let (name, bytes) = (source.name.clone(), source.bytes);
+        let brought = bring(&mut stores, args, source, &mut |read, pages| {
+            let pages = total.stored + pages;
+            let rate = pages as f64 / started.elapsed().as_secs_f64().max(1e-3);
+            bar.at(done_bytes + read, total_bytes, || format!("{}, {rate:.0} pages/s", count(pages, "page")));
+        });
+        let brought = match brought {
+            // One file that is refused leaves the others alone.
+            Err(failure @ Failure::Usage(_)) => {
+                outcome = outcome.and(Outcome::of_one(failure)?);
+                done_files += 1;
+                continue;
+            }
+            Err(Failure::Full(words)) => return Err(full(stores, args, &name, &words)),
+            Err(Failure::Floor(words)) => return Err(full(stores, args, &name, &format!("{words} (--min-free)"))),
+            brought => brought?,
+        };
+        done_bytes += bytes;
+        done_files += 1;
+        if brought.report.losses() > 0 {
+            outcome = Outcome::Damaged;
+        }
+        bar.aside(|| {
+            say_problems(&name, &brought, args.form);
+            if !out.is_json() && !shared.flags.quiet {
+                words::say(summary(&name, &brought.report, brought.seconds, args.form));
+            }
+        });
+        if out.is_json() {
+            print(&name, &brought, &stores, args.form, &mut out)?;
+        }
+        total.add(brought.report);
+        if interrupt::asked() {
+            break;
+        }
+    }
+    drop(bar);
+    sum_up(stores, &mut total, (files, started), args.form, shared, out)?;
+    if total.stopped || (interrupt::asked() && done_files < files) {
+        let stored = count(total.stored, "page");
+        let what = "which are safe; the same command goes on from there, and adds nothing twice";
+        outcome = outcome.and(interrupt::stopped(format_args!("{stored} stored, {what}")));
+    }
+    Ok(outcome)
+}
+
+/// Closes the store, and prints the sums of several files.
+fn sum_up(
+    stores: ToFill<'_>,
+    total: &mut ImportReport,
+    (files, started): (usize, Instant),
+    form: Form,
+    shared: &Shared,
+    mut out: Output,
+) -> Result<(), Failure> {
+    // An original may have come in a later file than its revisits.
+    let revisits = stores.store().map(|store| std::mem::take(&mut total.unresolved).count(store)).transpose()?;
+    if !shared.flags.quiet {
+        revisits::say_unresolved(revisits.as_ref());
+    }
+    let sums = files > 1 && form == Form::Import;
+    if let (true, true, Some(count)) = (out.is_json(), sums, &revisits) {
+        out.json(&json!({ "files": files, "revisits": count.revisits, "unresolved_revisits": count.unresolved }))?;
+    }
+    stores.close()?;
+    if sums && !out.is_json() && !shared.flags.quiet {
+        words::say(summary("in all", total, started.elapsed().as_secs_f64(), form));
+    }
+    out.finish()
+}
+
+/// Prints what one file brought as a JSON line.
+fn print(name: &str, brought: &Brought, stores: &ToFill<'_>, form: Form, out: &mut Output) -> Result<(), Failure> {
+    let unresolved = || brought.report.unresolved.clone();
+    let revisits = stores.store().map(|store| unresolved().count(store)).transpose()?;
+    out.json(&line(name, brought, revisits.as_ref(), form))
+}
+
+/// The failure of a full disk: what is safe, and what to do.
+fn full(stores: ToFill<'_>, args: &Args, name: &str, words: &str) -> Failure {
+    let what = if args.keep.is_empty() { "page" } else { "record" };
+    let stored = count(stores.store().map_or(0, |store| store.engine().stats().puts), what);
+    let is_durable = stores.store().is_none_or(|store| store.sync().is_ok());
+    // What it cannot write now, the next opening recovers from the log.
+    let _ = stores.store().cloned().map(filemap::PageStore::close);
+    let safe = match is_durable {
+        true => format!("{stored} of this run are stored and safe"),
+        false => format!("{stored} of this run are stored, the last of them safe once the store was opened again"),
+    };
+    let disk = file_system::of(&args.store);
+    Failure::Full(format!(
+        "{name}: {disk} is full: {words}; {safe}; with more space the same command goes on from there"
+    ))
+}
+
+/// Imports one file; `progress` gets bytes read and pages stored.
+fn bring(
+    stores: &mut ToFill<'_>,
+    args: &Args,
+    source: Source,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Brought, Failure> {
+    let started = Instant::now();
+    let mut brought = Brought::default();
+    let Source { name, content, reader, .. } = source;
+    let (content, reader) =
+        content.resolve(reader).map_err(|error| Failure::Io(format!("cannot read {name}: {error}")))?;
+    if content == Content::JsonLines {
+        let report = json_lines::import(stores, &name, reader, &mut |report| {
+            progress(report.bytes_read, report.stored);
+        })?;
+        brought.take_json_lines(&report);
+    } else {
+        let options = ImportOptions::new()
+            .stop(interrupt::flag())
+            .as_received(args.as_received)
+            .keep_requests(args.keep.contains(&Keep::Request))
+            .keep_metadata(args.keep.contains(&Keep::Metadata))
+            .keep_conversions(args.keep.contains(&Keep::Conversion));
+        let mut store_for = |url: &[u8]| stores.store_for(url);
+        let progress = &mut |at: &ImportProgress| progress(at.bytes_read, at.pages);
+        let report = match content {
+            Content::Wacz => {
+                filemap::import::import_wacz_into(&mut store_for, &name, reader.into_file(), &options, progress)?
+            }
+            _ => filemap::import::import_into(&mut store_for, &name, reader, &options, progress)?,
+        };
+        brought.take_import(report);
+    }
+    brought.seconds = started.elapsed().as_secs_f64();
+    Ok(brought)
+}

@@ -1,0 +1,202 @@
+//! What one imported file brought, as a JSON line or as a sentence.
+
+use std::collections::BTreeMap;
+
+use filemap::import::ImportReport;
+use filemap::store::RevisitCount;
+use filemap::warc::ProblemKind;
+use fm_cli::sizes;
+use fm_cli::words::{self, count};
+use serde_json::{Value, json};
+
+use super::json_lines::{LISTED_LINES, LoadReport};
+
+/// Problems of one file that are printed; with --json, all are listed.
+const SAID_PROBLEMS: usize = 20;
+
+/// The fields of a line of `load --json`.
+const LOAD_FIELDS: [&str; 12] = [
+    "file",
+    "bytes_read",
+    "records",
+    "stored",
+    "unchanged",
+    "already_there",
+    "body_bytes",
+    "damaged",
+    "unusable",
+    "refused",
+    "seconds",
+    "problems",
+];
+
+/// As which verb an import prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    #[default]
+    Import,
+    /// `load`: every input is JSON Lines.
+    Load,
+}
+
+/// What one file brought.
+#[derive(Default)]
+pub struct Brought {
+    pub report: ImportReport,
+    pub problems: Vec<Value>,
+    pub seconds: f64,
+}
+
+impl Brought {
+    pub fn take_import(&mut self, report: ImportReport) {
+        self.problems = report
+            .problems
+            .iter()
+            .map(|problem| {
+                let damage = problem.kind == ProblemKind::Damage;
+                let mut listed = self::problem(problem.place.offset, problem.place.inner, damage, &problem.what);
+                listed["warning"] = json!(problem.kind == ProblemKind::Warning);
+                listed["misplaced"] = json!(problem.kind == ProblemKind::Misplaced);
+                listed["segment"] = json!(problem.kind == ProblemKind::Segment);
+                listed
+            })
+            .collect();
+        self.report = report;
+    }
+
+    pub fn take_json_lines(&mut self, report: &LoadReport) {
+        let bad = report.bad_lines.iter();
+        let listed = bad.map(|bad| {
+            let mut listed = problem(bad.offset, None, !bad.unusable, &bad.what);
+            listed["line"] = json!(bad.line);
+            listed
+        });
+        self.problems = listed.collect();
+        self.report.stopped = report.stopped;
+        self.report.bytes_read = report.bytes_read;
+        self.report.records = report.records;
+        self.report.stored = report.stored;
+        self.report.unchanged = report.unchanged;
+        self.report.already_there = report.already_there;
+        self.report.body_bytes = report.body_bytes;
+        self.report.unusable = report.unusable;
+        self.report.refused = report.refused;
+        self.report.damaged = report.damaged;
+    }
+}
+
+fn problem(offset: u64, inner: Option<u64>, damage: bool, what: &str) -> Value {
+    json!({ "offset": offset, "inner_offset": inner, "damage": damage, "what": what })
+}
+
+/// Prints the problems of a file.
+pub fn say_problems(name: &str, brought: &Brought, form: Form) {
+    let most = if form == Form::Load { LISTED_LINES } else { SAID_PROBLEMS };
+    for problem in brought.problems.iter().take(most) {
+        let inner = problem["inner_offset"].as_u64().filter(|inner| *inner > 0);
+        let inner = inner.map_or(String::new(), |inner| format!(" (+{inner} decompressed)"));
+        let what = problem["what"].as_str().unwrap_or_default();
+        let offset = &problem["offset"];
+        match (problem["line"].as_u64(), form) {
+            (Some(line), Form::Load) => words::complain(format_args!("{name}: line {line} (offset {offset}): {what}")),
+            (Some(line), _) => words::complain(format_args!("{name}: offset {offset}: line {line}: {what}")),
+            (None, _) => words::complain(format_args!("{name}: offset {offset}{inner}: {what}")),
+        }
+    }
+    let report = &brought.report;
+    let all = report.losses() + report.warnings;
+    if all > most as u64 {
+        let more = all - most as u64;
+        let hint = if brought.problems.len() > most { "; --json lists them" } else { "" };
+        words::complain(format_args!("{name}: {} more{hint}", count(more, "problem")));
+    }
+}
+
+/// A file as a JSON line.
+pub fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>, form: Form) -> Value {
+    let report = &brought.report;
+    let mut line = json!({
+        "file": name,
+        "bytes_read": report.bytes_read,
+        "records": report.records,
+        "stored": report.stored,
+        "unchanged": report.unchanged,
+        "variants": report.variants,
+        "already_there": report.already_there,
+        "ignored": report.ignored,
+        "decoded": report.decoded,
+        "kept_as_received": report.kept_as_received,
+        "body_bytes": report.body_bytes,
+        "damaged": report.damaged,
+        "unusable": report.unusable,
+        "refused": report.refused,
+        "misplaced": report.misplaced,
+        "segments": report.segments,
+        "without_request": report.without_request,
+        "mended_dates": report.mended_dates.iter().map(|(rule, number)| (rule.name(), number)).collect::<BTreeMap<_, _>>(),
+        "payload_digests": {
+            "absent": report.digests.absent,
+            "unreadable": report.digests.unreadable,
+            "wrong": report.digests.wrong,
+            "unchecked": report.digests.unchecked,
+        },
+        "revisits": revisits.map_or(0, |count| count.revisits),
+        "unresolved_revisits": revisits.map_or(0, |count| count.unresolved),
+        "stopped": report.stopped,
+        "seconds": (brought.seconds * 1000.0).round() / 1000.0,
+        "problems": brought.problems,
+    });
+    if let (Form::Load, Some(fields)) = (form, line.as_object_mut()) {
+        fields.retain(|name, _| LOAD_FIELDS.contains(&name.as_str()));
+        let problems = fields.get_mut("problems").and_then(Value::as_array_mut).into_iter().flatten();
+        problems.filter_map(Value::as_object_mut).for_each(|problem| drop(problem.remove("inner_offset")));
+    }
+    line
+}
+
+/// A file, or all of them, as a sentence.
+pub fn summary(name: &str, report: &ImportReport, seconds: f64, form: Form) -> String {
+    let rate = |number: u64| number as f64 / seconds.max(1e-3);
+    let mended: u64 = report.mended_dates.values().sum();
+    let mut words =
+        format!("{name}: {} stored", count(report.stored, if form == Form::Load { "version" } else { "page" }));
+    let parts = [
+        (report.unchanged, format!("{} with an unchanged body", report.unchanged)),
+        (report.variants, format!("{} to other requests than a plain GET", report.variants)),
+        (report.already_there, format!("{} already there", report.already_there)),
+        (
+            report.kept_as_received,
+            format!("{} kept as received, since their content coding is wrong", report.kept_as_received),
+        ),
+        (report.damaged, count(report.damaged, "damaged place")),
+        (report.unusable, format!("{} that cannot be kept", count(report.unusable, "record"))),
+        (report.refused, format!("{} of them refused by rules of erasures", report.refused)),
+        (
+            report.misplaced,
+            format!("{} to another request than a plain GET taken for a page", count(report.misplaced, "answer")),
+        ),
+        (report.segments, format!("{} of records that are cut into several", count(report.segments, "segment"))),
+        (
+            report.without_request,
+            format!("{} taken for a page although the request is not met", count(report.without_request, "answer")),
+        ),
+        (mended, format!("{} found by a rule", count(mended, "date"))),
+        (report.digests.wrong, format!("{} with a payload digest that is wrong", report.digests.wrong)),
+        (report.digests.unreadable, format!("{} with a payload digest that is none", report.digests.unreadable)),
+        (report.digests.absent, format!("{} without a payload digest", report.digests.absent)),
+    ];
+    for (number, part) in parts {
+        if number > 0 {
+            words.push_str(", ");
+            words.push_str(&part);
+        }
+    }
+    let pages = report.stored + report.already_there;
+    words.push_str(&format!(
+        "; {} of bodies in {seconds:.1} s ({}/s of the file, {:.0} pages/s)",
+        sizes::print(report.body_bytes),
+        sizes::print(rate(report.bytes_read) as u64),
+        rate(pages),
+    ));
+    words
+}

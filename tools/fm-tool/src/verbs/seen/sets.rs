@@ -1,0 +1,136 @@
+//! Opens the sets of the verbs of `seen`, and checks the canonicaliser of their URLs.
+//!
+//! Invariants: only `create` makes a set; a set never gets keys of two canonicalisers; reading
+//! takes no lock.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use fm_cli::{Failure, sizes};
+use urlindex::{Canonicalizer, DiskOptions, Error, SetKind, StoredSet};
+
+use super::canonical::{self, Canonical};
+
+/// The canonicaliser of a set that does not record its own.
+#[derive(clap::Args)]
+pub struct CanonicalArg {
+    /// The canonicaliser, for a set that does not record it: whatwg, crawl, surt or exact, with
+    /// rules switched as in crawl,+www,-tracking. A set that records another one is refused
+    #[arg(long, value_name = "RULES", value_parser = Canonical::parse)]
+    pub canonical: Option<Canonical>,
+}
+
+/// The memory of a set on disk.
+#[derive(clap::Args)]
+pub struct MemoryArg {
+    /// Set on disk: memory for recent URLs, popular URLs and filters; a few megabytes are added
+    /// [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub memory: Option<u64>,
+}
+
+impl MemoryArg {
+    fn options(&self) -> DiskOptions {
+        self.memory.into_iter().fold(DiskOptions::new(), DiskOptions::memory_bytes)
+    }
+
+    /// Refuses the option for other kinds of sets.
+    fn check(&self, set: StoredSet) -> Result<StoredSet, Failure> {
+        if self.memory.is_some() && set.kind() != SetKind::Disk {
+            let kind = set.kind().name();
+            return Err(Failure::Usage(format!("--memory does not apply to a set of the kind {kind}; leave it out")));
+        }
+        Ok(set)
+    }
+}
+
+/// A set to change.
+pub fn to_change(path: &Path) -> Result<StoredSet, Failure> {
+    to_change_within(path, &MemoryArg { memory: None })
+}
+
+/// As [`to_change`], with this memory.
+pub fn to_change_within(path: &Path, memory: &MemoryArg) -> Result<StoredSet, Failure> {
+    check_path(path)?;
+    memory.check(StoredSet::open_with(path, memory.options()).map_err(|error| failure(path, error))?)
+}
+
+/// A set to read, while another process may change it.
+pub fn to_read(path: &Path) -> Result<StoredSet, Failure> {
+    to_read_within(path, &MemoryArg { memory: None })
+}
+
+/// As [`to_read`], with this memory.
+pub fn to_read_within(path: &Path, memory: &MemoryArg) -> Result<StoredSet, Failure> {
+    check_path(path)?;
+    memory.check(StoredSet::open_read_only_with(path, memory.options()).map_err(|error| failure(path, error))?)
+}
+
+fn check_path(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::Io(format!("{} is a folder; a seen set is a file", path.display())));
+    }
+    Ok(())
+}
+
+/// A failure of the set at `path`, with what to do about it.
+pub fn failure(path: &Path, error: Error) -> Failure {
+    let shown = path.display();
+    match &error {
+        Error::Io { op, source, .. } if op.starts_with("open") && source.kind() == io::ErrorKind::NotFound => {
+            Failure::Io(format!("there is no seen set {shown}; `fm-tool seen create` makes one"))
+        }
+        Error::Io { op: "create", file, source } if source.kind() == io::ErrorKind::AlreadyExists => {
+            let place = path.with_file_name(file);
+            Failure::Io(format!("{} is there already; nothing was made", place.display()))
+        }
+        Error::NotASet { .. } => {
+            Failure::Io(format!("{shown}: {error}; a bare MD5 bitmap is adopted with `fm-tool seen create --adopt`"))
+        }
+        _ => Failure::from(error).map(|words| format!("{shown}: {words}")),
+    }
+}
+
+/// The canonicaliser that the set records, or else the one asked for.
+pub fn canonicalizer(
+    set: &StoredSet,
+    path: &Path,
+    asked: Option<&Canonical>,
+) -> Result<Arc<dyn Canonicalizer>, Failure> {
+    let noted = set.canonicalizer().map_err(|error| failure(path, error))?;
+    let asked = asked.map(Canonical::canonicalizer);
+    match (noted, asked) {
+        (Some(noted), None) => Ok(noted),
+        (None, Some(asked)) => Ok(asked),
+        (None, None) => Err(Failure::Usage(format!(
+            "{} does not record the canonicaliser of its URLs; name it with --canonical",
+            path.display()
+        ))),
+        (Some(noted), Some(asked)) if is_same(&*noted, &*asked) => Ok(noted),
+        (Some(noted), Some(asked)) => Err(Failure::Usage(format!(
+            "the URLs of {} were made canonical by `{}`; with `{}` it would call URLs new that it has. Leave --canonical out",
+            path.display(),
+            canonical::words(&*noted),
+            canonical::words(&*asked)
+        ))),
+    }
+}
+
+/// As [`canonicalizer`], for a change of the set, which then records it.
+pub fn noted_canonicalizer(
+    set: &StoredSet,
+    path: &Path,
+    asked: Option<&Canonical>,
+) -> Result<Arc<dyn Canonicalizer>, Failure> {
+    let canonicalizer = canonicalizer(set, path, asked)?;
+    if set.canonicalizer().map_err(|error| failure(path, error))?.is_none() {
+        set.note_canonicalizer(&*canonicalizer).map_err(|error| failure(path, error))?;
+    }
+    Ok(canonicalizer)
+}
+
+/// Whether two give the same keys.
+pub fn is_same(a: &dyn Canonicalizer, b: &dyn Canonicalizer) -> bool {
+    (a.name(), a.version()) == (b.name(), b.version())
+}

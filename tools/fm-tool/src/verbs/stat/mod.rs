@@ -1,0 +1,93 @@
+//! `stat`: sizes and counters of a store, for people, for programs, or for a monitor.
+//!
+//! Counters belong to a handle, and this program has just opened its own: the text shows levels
+//! only. The formats for programs have every field, so that their schema is fixed.
+
+mod statistics;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use filemap_core::{StatValue, Stats};
+use fm_cli::{Failure, Outcome, Output, plain, sizes, times};
+
+use crate::flags::Shared;
+use crate::stores::opening;
+
+/// Print sizes and counters
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  fm-tool stat pages.fm --format openmetrics")]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// The format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Print again after each period, in seconds or with a unit [default: 1], with rates of change
+    #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "1",
+        value_parser = watch::period, conflicts_with = "format")]
+    watch: Option<Duration>,
+    /// Stop after printing this many times
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    times: Option<u64>,
+}
+
+/// The formats of statistics.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One name and value a line
+    Text,
+    /// One JSON line
+    Json,
+    /// The OpenMetrics text format
+    Openmetrics,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    if args.format == Format::Openmetrics && shared.flags.json {
+        return Err(Failure::Usage(
+            "--json and --format openmetrics contradict each other; give one of them".to_owned(),
+        ));
+    }
+    let store = opening::engine_to_read(&args.store, shared)?;
+    if let Some(period) = args.watch {
+        return watch::run(&store, period, args.times, shared);
+    }
+    let stats = store.stats();
+    let about = statistics::about(&store);
+    let mut out = Output::stdout(shared.flags.json);
+    match args.format {
+        Format::Json => out.json(&statistics::json(&about, &stats))?,
+        Format::Text if shared.flags.json => out.json(&statistics::json(&about, &stats))?,
+        Format::Text => out.bytes(text(&about, &stats).as_bytes())?,
+        Format::Openmetrics => out.bytes(statistics::exposition(&stats, &about).as_bytes())?,
+    }
+    out.finish()?;
+    Ok(Outcome::Done)
+}
+
+fn date(ms: u64) -> String {
+    i64::try_from(ms).map_or_else(|_| "?".to_owned(), times::print)
+}
+
+/// Levels and texts, without counters: this program's handle has just been opened.
+fn text(about: &[(&str, String)], stats: &Stats) -> String {
+    let mut rows: Vec<(&str, String)> = about.to_vec();
+    for (name, value, _) in stats.fields() {
+        match value {
+            StatValue::Counter(_) => {}
+            StatValue::Gauge(bytes) if name.ends_with("_bytes") && bytes >= 1000 => {
+                rows.push((name, format!("{bytes} ({})", sizes::print(bytes))));
+            }
+            StatValue::Gauge(0) if name.ends_with("_ms") => rows.push((name, "never".to_owned())),
+            StatValue::Gauge(ms) if name.ends_with("_ms") => rows.push((name, format!("{ms} ({})", date(ms)))),
+            StatValue::Gauge(number) => rows.push((name, number.to_string())),
+            StatValue::Text(text) => rows.push((name, if text.is_empty() { "-".to_owned() } else { text })),
+        }
+    }
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    rows.iter().map(|(name, value)| format!("{name:width$}  {}\n", plain(value.as_bytes()))).collect()
+}

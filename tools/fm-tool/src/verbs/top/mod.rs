@@ -1,0 +1,299 @@
+//! `top`: the heaviest hosts, the largest pages, the pages with most versions.
+//!
+//! Sizes come from one sequential pass over the value log that decompresses no body; numbers of
+//! versions from one over key.dat. Memory is bounded by the hosts counted exactly, or by the pages
+//! printed.
+
+mod hosts;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::PathBuf;
+
+use filemap::PageStore;
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
+use serde_json::{Map, Value, json};
+
+use self::hosts::{Hosts, Sums, Weight};
+use crate::arguments::selection::Selection;
+use crate::flags::Shared;
+use crate::json;
+use crate::stores::opening;
+
+/// List the hosts or pages that take most space
+#[derive(clap::Args)]
+#[command(
+    after_help = "Prints pages, versions, bytes of bodies and bytes in the value log of each host; `stored` and `bodies` include \
+    variants and the records beside pages. Reads the value log once without decompressing bodies; --most-versions \
+    reads key.dat instead. All numbers are exact unless the store has more hosts than --exact-hosts.\n\n\
+    Example:\n  fm-tool top pages.fm --sort pages --limit 100"
+)]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    #[command(flatten)]
+    selection: Selection,
+    /// List the pages with the largest newest version instead of hosts
+    #[arg(long, conflicts_with = "most_versions")]
+    largest: bool,
+    /// List the pages with most versions instead of hosts
+    #[arg(long, conflicts_with = "sort")]
+    most_versions: bool,
+    /// The order
+    #[arg(long, value_enum, default_value_t = Sort::Stored)]
+    sort: Sort,
+    /// Length of the list
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: u32,
+    /// Hosts counted exactly (150 bytes each). Beyond that counts are lower bounds, and the error
+    /// is printed
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    exact_hosts: usize,
+}
+
+/// The order of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    /// Bytes in the value log
+    Stored,
+    /// Bytes of bodies, before compression
+    Bodies,
+    /// Pages
+    Pages,
+    /// Versions
+    Versions,
+}
+
+impl Sort {
+    fn weight(self) -> Weight {
+        match self {
+            Self::Stored => |sums| sums.stored_bytes,
+            Self::Bodies => |sums| sums.body_bytes,
+            Self::Pages => |sums| sums.pages,
+            Self::Versions => |sums| sums.versions,
+        }
+    }
+}
+
+/// A listed page, ordered by weight, then URL.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Ranked {
+    weight: u64,
+    url: Reverse<Vec<u8>>,
+    time_ms: i64,
+    body_bytes: u64,
+    stored_bytes: u64,
+}
+
+/// Keeps the heaviest pages.
+struct Heaviest {
+    heap: BinaryHeap<Reverse<Ranked>>,
+    limit: usize,
+}
+
+impl Heaviest {
+    fn offer(&mut self, page: Ranked) {
+        if self.heap.len() < self.limit {
+            self.heap.push(Reverse(page));
+        } else if let Some(mut lightest) = self.heap.peek_mut()
+            && page > lightest.0
+        {
+            *lightest = Reverse(page);
+        }
+    }
+
+    fn ranked(self) -> impl Iterator<Item = Ranked> {
+        self.heap.into_sorted_vec().into_iter().map(|Reverse(page)| page)
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    if args.largest && matches!(args.sort, Sort::Pages | Sort::Versions) {
+        return Err(Failure::Usage("the largest pages are sorted by `stored` or `bodies`".to_owned()));
+    }
+    let store = opening::to_read(&args.store, shared)?;
+    interrupt::listen();
+    let mut out = Output::stdout(shared.flags.json);
+    let outcome = if args.most_versions {
+        most_versions(args, shared, &store, &mut out)?
+    } else if args.largest {
+        largest(args, shared, &store, &mut out)?
+    } else {
+        by_host(args, shared, &store, &mut out)?
+    };
+    out.finish()?;
+    Ok(outcome)
+}
+
+/// How an interrupted pass ends: a part says nothing about the whole, so nothing is printed.
+fn interrupted() -> Outcome {
+    interrupt::stopped("nothing is listed, since not everything was read; run it again")
+}
+
+fn by_host(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
+    let stats = store.engine().stats();
+    let progress = Progress::records(&shared.flags, Some(stats.indexed_versions + stats.memtable_entries), "versions");
+    let filter = args.selection.filter();
+    let mut hosts = Hosts::new(args.exact_hosts, args.sort.weight());
+    let mut outcome = Outcome::Done;
+    for version in store.sizes() {
+        if interrupt::asked() {
+            drop(progress);
+            return Ok(interrupted());
+        }
+        progress.add();
+        let version = match version.map_err(Failure::from) {
+            Ok(version) => version,
+            Err(failure) => {
+                progress.pass_over(failure, &mut outcome)?;
+                continue;
+            }
+        };
+        if filter(&version.url) {
+            let sums = Sums {
+                pages: u64::from(version.is_page && version.is_newest),
+                versions: u64::from(version.is_page),
+                body_bytes: version.body_bytes,
+                stored_bytes: version.stored_bytes,
+            };
+            hosts.add(urlindex::host(&version.url).unwrap_or_default(), &sums);
+        }
+    }
+    drop(progress);
+    print_hosts(args, shared, hosts, out)?;
+    Ok(outcome)
+}
+
+fn print_hosts(args: &Args, shared: &Shared, hosts: Hosts, out: &mut Output) -> Result<(), Failure> {
+    let (short_by, all) = (hosts.short_by(), *hosts.all());
+    if !out.is_json() {
+        out.line(format!("{:>12} {:>12} {:>10} {:>10}  host", "pages", "versions", "bodies", "stored"))?;
+    }
+    for (host, sums) in hosts.heaviest(args.limit as usize) {
+        if out.is_json() {
+            let mut line = json_sums(&sums);
+            let (name, value) =
+                if host.is_empty() { ("host".to_owned(), Value::Null) } else { json::field("host", &host) };
+            line.insert(name, value);
+            out.json(&Value::Object(line))?;
+        } else {
+            out.bytes(row(&sums).as_bytes())?;
+            out.shown(if host.is_empty() { b"(no host)" } else { &host })?;
+            out.line("")?;
+        }
+    }
+    if out.is_json() {
+        let mut line = json_sums(&all);
+        line.insert("all".to_owned(), Value::from(true));
+        line.insert("short_by".to_owned(), Value::from(short_by));
+        return out.json(&Value::Object(line));
+    }
+    out.line(format!("{}(all)", row(&all)))?;
+    if short_by > 0 && !shared.flags.quiet {
+        out.flush()?;
+        let unit = if matches!(args.sort, Sort::Stored | Sort::Bodies) {
+            sizes::print(short_by)
+        } else {
+            short_by.to_string()
+        };
+        words::say(format_args!(
+            "over {} hosts: counts may be too small by up to {unit}; --exact-hosts raises the bound",
+            args.exact_hosts
+        ));
+    }
+    Ok(())
+}
+
+fn json_sums(sums: &Sums) -> Map<String, Value> {
+    let fields = [
+        ("pages", sums.pages),
+        ("versions", sums.versions),
+        ("body_bytes", sums.body_bytes),
+        ("stored_bytes", sums.stored_bytes),
+    ];
+    fields.into_iter().map(|(name, number)| (name.to_owned(), Value::from(number))).collect()
+}
+
+fn row(sums: &Sums) -> String {
+    let (bodies, stored) = (sizes::print(sums.body_bytes), sizes::print(sums.stored_bytes));
+    format!("{:>12} {:>12} {bodies:>10} {stored:>10}  ", sums.pages, sums.versions)
+}
+
+fn largest(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
+    let stats = store.engine().stats();
+    let progress = Progress::records(&shared.flags, Some(stats.indexed_versions + stats.memtable_entries), "versions");
+    let filter = args.selection.filter();
+    let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
+    let mut outcome = Outcome::Done;
+    for version in store.sizes() {
+        if interrupt::asked() {
+            drop(progress);
+            return Ok(interrupted());
+        }
+        progress.add();
+        match version.map_err(Failure::from) {
+            Ok(v) if v.is_page && v.is_newest && filter(&v.url) => heaviest.offer(Ranked {
+                weight: if args.sort == Sort::Bodies { v.body_bytes } else { v.stored_bytes },
+                url: Reverse(v.url),
+                time_ms: v.time_ms,
+                body_bytes: v.body_bytes,
+                stored_bytes: v.stored_bytes,
+            }),
+            Ok(_) => {}
+            Err(failure) => progress.pass_over(failure, &mut outcome)?,
+        }
+    }
+    drop(progress);
+    for page in heaviest.ranked() {
+        let Reverse(url) = &page.url;
+        if out.is_json() {
+            let mut line: Map<String, Value> = [json::field("url", url)].into_iter().collect();
+            line.insert("time_ms".to_owned(), json!(page.time_ms));
+            line.insert("body_bytes".to_owned(), json!(page.body_bytes));
+            line.insert("stored_bytes".to_owned(), json!(page.stored_bytes));
+            out.json(&Value::Object(line))?;
+        } else {
+            let (body, stored) = (page.body_bytes, page.stored_bytes);
+            out.bytes(format!("{body:>12} {stored:>12}  {}  ", times::print(page.time_ms)).as_bytes())?;
+            out.shown(url)?;
+            out.line("")?;
+        }
+    }
+    Ok(outcome)
+}
+
+fn most_versions(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
+    let progress = Progress::records(&shared.flags, args.selection.expected(store), "pages");
+    let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
+    let mut outcome = Outcome::Done;
+    for url in store.urls_where(args.selection.filter()) {
+        if interrupt::asked() {
+            drop(progress);
+            return Ok(interrupted());
+        }
+        progress.add();
+        let counted = url.and_then(|url| store.version_count(&url).map(|number| (url, number)));
+        match counted.map_err(Failure::from) {
+            Ok((url, weight)) => {
+                let url = Reverse(url);
+                heaviest.offer(Ranked { weight, url, time_ms: 0, body_bytes: 0, stored_bytes: 0 });
+            }
+            Err(failure) => progress.pass_over(failure, &mut outcome)?,
+        }
+    }
+    drop(progress);
+    for page in heaviest.ranked() {
+        let Reverse(url) = &page.url;
+        if out.is_json() {
+            let fields = [json::field("url", url), ("versions".to_owned(), Value::from(page.weight))];
+            out.json(&Value::Object(fields.into_iter().collect()))?;
+        } else {
+            out.bytes(format!("{:>16}  ", count(page.weight, "version")).as_bytes())?;
+            out.shown(url)?;
+            out.line("")?;
+        }
+    }
+    Ok(outcome)
+}
