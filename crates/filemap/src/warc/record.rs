@@ -29,7 +29,7 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// [`Error::Spool`] if a block set aside on disk cannot be read back.
+    /// [`Error::Spool`](crate::Error::Spool) if a block set aside on disk cannot be read back.
     pub fn block(&mut self) -> Result<impl Read + '_> {
         self.block.reader()
     }
