@@ -267,9 +267,9 @@ proptest! {
 fn a_revisit_that_comes_again_hides_no_body_that_it_was_given() {
     let record = |kind: &str, url: &str, time: &str, digest: &str, block: &str| {
         format!(
-            "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-EraseTarget-URI: {url}\r\nWARC-Date: {time}\r\n{digest}\
+            "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: {time}\r\n{digest}\
              WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n\
-             WARC-Refers-To-EraseTarget-URI: {}\r\nWARC-Refers-To-Date: 2020-01-01T00:00:00Z\r\n\
+             WARC-Refers-To-Target-URI: {}\r\nWARC-Refers-To-Date: 2020-01-01T00:00:00Z\r\n\
              Content-Type: application/http\r\nContent-Length: {}\r\n\r\n{block}\r\n\r\n",
             URLS[0],
             block.len()

@@ -205,8 +205,7 @@ fn take(
     if let Some(problem) = record.problem.take() {
         pairing.push_other(Event::Problem(problem));
     }
-    // What an export wrote, the store had: it is kept whatever its type, and says itself what it
-    // answers.
+    // An export\'s record is kept whatever its type, and says itself what it answers.
     let is_ours = Stored::of(&record.header).is_some();
     let keeps = |kind: RecordKind| options.keeps(kind) || is_ours;
     let (links, place) = (Links::of(&record.header, record.place), record.place);

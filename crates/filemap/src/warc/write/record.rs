@@ -166,8 +166,7 @@ impl<'a> Parts<'a> {
         let body = if has_body { page.body.as_slice() } else { b"" };
         let renamed = if is_message { misleading(page, form) } else { Vec::new() };
         let head = if is_message { message_head(page, &renamed) } else { Vec::new() };
-        // Of a revisit whose original is not there, the payload is known by its digest, or not at
-        // all.
+        // Without its original, a revisit has its payload digest or none.
         let known = match form {
             Form::Full => None,
             Form::Unchanged(reference) | Form::Revisit(Some(reference)) => Some(reference.payload),
@@ -179,8 +178,7 @@ impl<'a> Parts<'a> {
             RecordKind::Revisit => known.is_some(),
             RecordKind::Response | RecordKind::Resource | RecordKind::Conversion => true,
         };
-        // Readers take a message apart under http and https only: of another scheme the whole
-        // block is the payload to them.
+        // Readers parse messages of http and https only; else the payload is the whole block.
         let has_payload_digest = knows_payload && (is_web || !is_message || kind == RecordKind::Revisit);
         let (record_id, has_id) = record_id(&version.key, version.version.sequence, page, &payload);
         let is_payload = has_payload_digest && page.digest.as_deref() == Some(&meta::sha1_text(&payload));
