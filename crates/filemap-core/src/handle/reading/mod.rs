@@ -1,7 +1,8 @@
 //! State needed by reads: memtables, index, key log, value log, and the superblock they belong to.
 //!
 //! Invariants:
-//! - A read takes no lock that a put, a checkpoint or a compaction holds.
+//! - A get takes no lock that a put, a checkpoint or a compaction holds. Lists and statistics take
+//!   the append lock once, to learn where the log ends.
 //! - A version moves from active memtable to frozen memtable to index, and is entered in the next
 //!   before it leaves the last. Reads look in that order.
 
