@@ -90,7 +90,7 @@ def main():
         # The bitmap's memory is its file, mapped.
         whole = disk if row["set"].startswith("Md5Bitmap") else memory + disk
         rows.append({
-            "set": row["set"], "bytes": whole, "disk": row["set"].startswith(("Disk", "TwoTier")),
+            "set": row["set"], "bytes": whole, "disk": row["set"].startswith("Disk"),
             "baseline": row["set"][0].islower() and not row["set"].startswith("blocked"),
             "error": float(row["error"]), "ns": float(row["test_ns"]),
         })

@@ -8,17 +8,17 @@
 
 use std::hint::black_box;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fastbloom::AtomicBloomFilter;
 use filemap_benches::random::Random;
 use filemap_benches::urls::UrlList;
-use filemap_io::{Dir, OsDir};
+use urlindex::disk::UrlBatch;
+use urlindex::hash::md5_slot;
 use urlindex::{
-    BloomFilter, BloomOptions, Canonicalizer, CrawlRules, DiskOptions, DiskUrlSet, FrontFilter, GrowingFilter, SeenSet,
-    TwoTierSet, UrlBatch, UrlTrie, Whatwg, md5_slot,
+    BloomFilter, BloomOptions, Canonicalizer, CrawlRules, DiskOptions, DiskUrlSet, GrowingFilter, SeenSet, UrlTrie,
+    Whatwg,
 };
 
 /// URLs that are asked for in turn: more than the processor's caches hold.
@@ -107,52 +107,41 @@ fn batch_of(set: &DiskUrlSet, list: &UrlList, numbers: impl Iterator<Item = u64>
 fn on_disk(criterion: &mut Criterion) {
     let (list, keys) = (list(), keys());
     let folder = tempfile::tempdir().expect("a folder");
-    let dir: Arc<dyn Dir> = Arc::new(OsDir::open(folder.path()).expect("the folder"));
     let options = || DiskOptions::new().memory_bytes(64 << 20);
-    let disk = DiskUrlSet::create(Arc::clone(&dir), "disk", options()).expect("a set");
-    let filter = FrontFilter::Bloom(BloomOptions::new(keys, 0.01).blocked());
-    let tiers = TwoTierSet::create(dir, "tiers", options(), &filter).expect("a set");
-    let exact: [(&str, &DiskUrlSet); 2] = [("disk", &disk), ("two tiers", tiers.exact())];
-    for (_, set) in exact {
-        for first in (0..keys).step_by(BATCH as usize) {
-            let mut batch = batch_of(set, &list, first..keys.min(first + BATCH));
-            set.check_and_insert_all(&mut batch).expect("inserted");
-        }
+    let set = DiskUrlSet::create(folder.path().join("disk"), options()).expect("a set");
+    for first in (0..keys).step_by(BATCH as usize) {
+        let mut batch = batch_of(&set, &list, first..keys.min(first + BATCH));
+        set.check_and_insert_all(&mut batch).expect("inserted");
     }
-    let sets: [(&str, &dyn SeenSet); 2] = [("disk", &disk), ("two tiers", &tiers)];
     for (kind, first) in [("there", 0), ("not there", 1 << 40)] {
         let urls = urls(&list, first, keys);
-        for (name, set) in sets {
-            let mut turn = urls.iter().cycle();
-            criterion.bench_function(&format!("{name}, {kind}"), |bencher| {
-                bencher.iter(|| set.contains(black_box(turn.next().expect("a cycle never ends"))));
-            });
-        }
+        let mut turn = urls.iter().cycle();
+        criterion.bench_function(&format!("disk, {kind}"), |bencher| {
+            bencher.iter(|| set.contains(black_box(turn.next().expect("a cycle never ends"))));
+        });
     }
     let mut group = criterion.benchmark_group("in batches of a million");
     group.sample_size(10).throughput(Throughput::Elements(BATCH));
-    for (name, set) in exact {
-        let mut random = Random::of(1, 5);
-        group.bench_function(format!("{name}, look-up, half there"), |bencher| {
-            bencher.iter_custom(|rounds| {
-                timed(
-                    rounds,
-                    || batch_of(set, &list, (0..BATCH).map(|i| ((i % 2) << 40) + random.below(keys))),
-                    |batch| set.contains_all(batch).expect("known").new_count(),
-                )
-            });
+    let mut random = Random::of(1, 5);
+    group.bench_function("disk, look-up, half there", |bencher| {
+        bencher.iter_custom(|rounds| {
+            timed(
+                rounds,
+                || batch_of(&set, &list, (0..BATCH).map(|i| ((i % 2) << 40) + random.below(keys))),
+                |batch| set.contains_all(batch).expect("known").new_count(),
+            )
         });
-        let mut next = 1 << 41;
-        let mut new = || {
-            next += BATCH;
-            batch_of(set, &list, next - BATCH..next)
-        };
-        group.bench_function(format!("{name}, insert, new"), |bencher| {
-            bencher.iter_custom(|rounds| {
-                timed(rounds, &mut new, |batch| set.check_and_insert_all(batch).expect("inserted").new_count())
-            });
+    });
+    let mut next = 1 << 41;
+    let mut new = || {
+        next += BATCH;
+        batch_of(&set, &list, next - BATCH..next)
+    };
+    group.bench_function("disk, insert, new", |bencher| {
+        bencher.iter_custom(|rounds| {
+            timed(rounds, &mut new, |batch| set.check_and_insert_all(batch).expect("inserted").new_count())
         });
-    }
+    });
     group.finish();
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use crawls::{Image, image, options, seal, url};
 use filemap_io::sim::{Level, Loss, SimDisk};
-use frontier::{Error, Failure, FailureKind, Fetched, Frontier, Next, PageId, PageStatus, Result};
+use frontier::{Error, Failure, FailureKind, Fetched, Frontier, Next, PageId, PageStatus, Result, StorageError};
 use libfuzzer_sys::fuzz_target;
 use peak_alloc::PeakAlloc;
 
@@ -63,9 +63,11 @@ fn damaged(mut image: Image, is_sealed: bool, mut edits: &[u8]) {
 
 fn is_clear(error: &Error, image: &Image) -> bool {
     match error {
-        Error::Corrupt { file, what, .. } => file.starts_with("frontier.") && !what.is_empty(),
+        Error::Storage(StorageError::Corrupt { file, what, .. }) => file.starts_with("frontier.") && !what.is_empty(),
         Error::Missing { .. } => !image.contains_key("frontier.snapshot"),
-        Error::NewerFormat { .. } | Error::Full { .. } | Error::Poisoned { .. } => true,
+        Error::Storage(
+            StorageError::NewerFormat { .. } | StorageError::Full { .. } | StorageError::Poisoned { .. },
+        ) => true,
         _ => false,
     }
 }

@@ -15,9 +15,10 @@ use filemap_io::sim::SimDisk;
 use libfuzzer_sys::fuzz_target;
 use peak_alloc::PeakAlloc;
 use sets::{Image, Kind, NAME, URLS, fill, url};
+use urlindex::canonical::{RuleSet, canonical_host, url_of_surt};
 use urlindex::{
-    BloomFilter, Canonicalizer, CrawlRules, DiskUrlSet, Error, GrowingFilter, Md5Bitmap, Result, RuleSet, SeenSet,
-    UrlTrie, Whatwg, canonical_host, host, url_of_surt,
+    BloomFilter, Canonicalizer, CrawlRules, DiskUrlSet, Error, GrowingFilter, Md5Bitmap, Result, SeenSet, StorageError,
+    UrlTrie, Whatwg, host,
 };
 
 #[global_allocator]
@@ -93,9 +94,11 @@ fn damaged(kind: Kind, mut image: Image, is_sealed: bool, mut edits: &[u8]) {
 
 fn is_clear(error: &Error) -> bool {
     match error {
-        Error::Corrupt { file, what, .. } => file.starts_with(NAME) && !what.is_empty(),
-        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-        Error::NewerFormat { .. } | Error::Full { .. } | Error::Poisoned { .. } => true,
+        Error::Storage(StorageError::Corrupt { file, what, .. }) => file.starts_with(NAME) && !what.is_empty(),
+        Error::Storage(StorageError::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+        Error::Storage(
+            StorageError::NewerFormat { .. } | StorageError::Full { .. } | StorageError::Poisoned { .. },
+        ) => true,
         _ => false,
     }
 }
@@ -105,33 +108,33 @@ fn used(kind: Kind, disk: &SimDisk, writes: bool) -> Result<()> {
     let dir = disk.dir();
     match kind {
         Kind::Bitmap if writes => {
-            let set = Md5Bitmap::open(dir, NAME)?;
+            let set = Md5Bitmap::open_in(dir, NAME)?;
             asked(&set, writes)?;
             set.close()
         }
-        Kind::Bitmap => asked(&Md5Bitmap::open_read_only(dir, NAME)?, writes),
+        Kind::Bitmap => asked(&Md5Bitmap::open_read_only_in(dir, NAME)?, writes),
         Kind::Bloom | Kind::Blocked if writes => {
-            let set = BloomFilter::open(dir, NAME)?;
+            let set = BloomFilter::open_in(dir, NAME)?;
             set.note_false_positive(&url(9))?;
             asked(&set, writes)
         }
-        Kind::Bloom | Kind::Blocked => asked(&BloomFilter::load(&*dir, NAME)?, writes),
-        Kind::Growing if writes => asked(&GrowingFilter::open(dir, NAME)?, writes),
-        Kind::Growing => asked(&GrowingFilter::load(&*dir, NAME)?, writes),
+        Kind::Bloom | Kind::Blocked => asked(&BloomFilter::load_in(&*dir, NAME)?, writes),
+        Kind::Growing if writes => asked(&GrowingFilter::open_in(dir, NAME)?, writes),
+        Kind::Growing => asked(&GrowingFilter::load_in(&*dir, NAME)?, writes),
         Kind::Trie => {
-            let set = UrlTrie::load(&*dir, NAME)?;
+            let set = UrlTrie::load_in(&*dir, NAME)?;
             asked(&set, writes)?;
             assert_eq!(set.iter().count() as u64, set.len());
-            set.save(&*dir, NAME).map(drop)
+            set.save_in(&*dir, NAME).map(drop)
         }
         Kind::Disk | Kind::Short if writes => {
-            let set = DiskUrlSet::open(dir, NAME, kind.options())?;
+            let set = DiskUrlSet::open_in(dir, NAME, kind.options())?;
             asked(&set, writes)?;
             set.forget(&url(URLS + 3))?;
-            set.snapshot(&SimDisk::new(2).dir())
+            set.snapshot_in(&SimDisk::new(2).dir())
         }
         Kind::Disk | Kind::Short => {
-            let set = DiskUrlSet::open_read_only(Arc::clone(&dir), NAME, kind.options())?;
+            let set = DiskUrlSet::open_read_only_in(Arc::clone(&dir), NAME, kind.options())?;
             asked(&set, writes)?;
             set.fingerprints()?.try_for_each(|fingerprint| fingerprint.map(drop))
         }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use filemap_io::Dir;
 use filemap_io::sim::SimDisk;
+use urlindex::disk::FingerprintBits;
 use urlindex::{
-    BloomFilter, BloomOptions, DiskOptions, DiskUrlSet, FingerprintBits, GrowingFilter, Md5Bitmap, Result, SeenSet,
-    UrlTrie,
+    BloomFilter, BloomOptions, DiskOptions, DiskUrlSet, GrowingFilter, Md5Bitmap, Result, SeenSet, UrlTrie,
 };
 
 /// Every set is called so.
@@ -53,30 +53,30 @@ impl Kind {
         let all = 0..URLS;
         match self {
             Kind::Bitmap => {
-                let set = Md5Bitmap::create(dir, NAME, 16)?;
+                let set = Md5Bitmap::create_in(dir, NAME, 16)?;
                 fill(&set, all)?;
                 set.close()
             }
             Kind::Bloom | Kind::Blocked => {
                 let options = BloomOptions::new(URLS, 1e-3);
                 let set =
-                    BloomFilter::create(dir, NAME, if self == Kind::Blocked { options.blocked() } else { options })?;
+                    BloomFilter::create_in(dir, NAME, if self == Kind::Blocked { options.blocked() } else { options })?;
                 fill(&set, all)?;
                 (0..3).try_for_each(|i| set.note_false_positive(&url(i)).map(drop))?;
                 set.sync()
             }
             Kind::Growing => {
-                let set = GrowingFilter::create(dir, NAME, 1e-2, 0)?;
+                let set = GrowingFilter::create_in(dir, NAME, 1e-2, 0)?;
                 fill(&set, all)?;
                 set.sync()
             }
             Kind::Trie => {
                 let set = UrlTrie::new();
                 fill(&set, all)?;
-                set.save(&*dir, NAME).map(drop)
+                set.save_in(&*dir, NAME).map(drop)
             }
             Kind::Disk | Kind::Short => {
-                let set = DiskUrlSet::create(dir, NAME, self.options())?;
+                let set = DiskUrlSet::create_in(dir, NAME, self.options())?;
                 let mut batch = set.batch();
                 (0..400).try_for_each(|i| batch.push(&url(i)))?;
                 set.check_and_insert_all(&mut batch)?;
@@ -119,7 +119,7 @@ impl Kind {
 
 /// Inserts these URLs.
 pub fn fill(set: &dyn SeenSet, urls: std::ops::Range<u64>) -> Result<()> {
-    urls.into_iter().try_for_each(|i| set.insert(&url(i)))
+    urls.into_iter().try_for_each(|i| set.insert(&url(i)).map(drop))
 }
 
 fn hash(parts: &[&[u8]]) -> [u8; 4] {

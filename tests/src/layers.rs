@@ -16,7 +16,8 @@ use std::path::Path;
 pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap-io", &[]),
     ("filemap-core", &["filemap-io"]),
-    ("urlindex", &["filemap-io"]),
+    ("filemap-runs", &["filemap-io"]),
+    ("urlindex", &["filemap-io", "filemap-runs"]),
     ("frontier", &["filemap-io", "urlindex"]),
     ("filemap", &["filemap-core", "urlindex"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),

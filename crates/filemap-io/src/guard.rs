@@ -1,4 +1,4 @@
-//! What a store's directory and files must be before they are used: judged in one place, for every opening.
+//! Permission and type checks of folders and files when they are opened.
 //!
 //! A name in a store's directory may have been planted by somebody else: a link that leads out of it, a FIFO that would
 //! hang an opening, a device that acts when it is opened, a file that another user can change later. So a name is judged

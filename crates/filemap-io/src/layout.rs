@@ -1,7 +1,7 @@
 //! Layouts of records on disk: each field's offset, type, name and meaning are declared once, by [`layout!`](crate::layout!).
 //! Encoding, decoding, checks of reserved bytes and the tables of the format's documentation come from that.
 //!
-//! Invariants: integers are little-endian; the fields of a layout follow each other without a gap, which the compiler checks.
+//! Invariants: numbers are little-endian; the fields of a layout follow each other without a gap, which the compiler checks.
 
 use std::marker::PhantomData;
 
@@ -21,7 +21,7 @@ pub trait Wire: Copy {
     fn write(self, b: &mut [u8]);
 }
 
-macro_rules! integers {
+macro_rules! numbers {
     ($($type:ty, $read:ident, $write:ident;)+) => {$(
         impl Wire for $type {
             const BYTES: usize = size_of::<$type>();
@@ -39,11 +39,14 @@ macro_rules! integers {
     )+};
 }
 
-integers! {
+numbers! {
     u16, read_u16, write_u16;
     u32, read_u32, write_u32;
     u64, read_u64, write_u64;
+    u128, read_u128, write_u128;
     i64, read_i64, write_i64;
+    f32, read_f32, write_f32;
+    f64, read_f64, write_f64;
 }
 
 impl Wire for u8 {
@@ -93,6 +96,15 @@ impl<const N: usize> Wire for Zeros<N> {
     }
 }
 
+/// The value at an offset, which lies within `bytes`.
+///
+/// # Panics
+/// When it does not.
+#[inline]
+pub fn get<T: Wire>(bytes: &[u8], at: usize) -> T {
+    T::read(&bytes[at..])
+}
+
 /// A field of a layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<T> {
@@ -118,7 +130,7 @@ impl<T: Wire> Field<T> {
     /// When the record is shorter than [`Field::end`].
     #[inline]
     pub fn get(self, record: &[u8]) -> T {
-        T::read(&record[self.at..])
+        get(record, self.at)
     }
 
     /// Sets its value in a record.
@@ -160,6 +172,12 @@ pub fn table(rows: &[Row], open: &[Open]) -> Vec<String> {
     let cell = |text: &str| if text.is_empty() { String::new() } else { format!(" {text}") };
     let open = open.iter().map(|(at, bytes, text)| format!("|{} |{} | {text} |", cell(at), cell(bytes)));
     fields.chain(open).collect()
+}
+
+/// The same with its heading.
+pub fn markdown(rows: &[Row], open: &[Open]) -> String {
+    let lines = table(rows, open).join("\n");
+    format!("| offset | size | field |\n|---|---|---|\n{lines}\n")
 }
 
 /// Where the fields end.
@@ -223,4 +241,67 @@ macro_rules! layout {
             $vis const OPEN: &'static [$crate::layout::Open] = &[$(($place, $size, $open)),*];
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::layout! {
+        /// All types.
+        struct All {
+            0 BYTE: u8 = "a byte";
+            1 SHORT: u16 = "two";
+            3 RESERVED_1: Zeros<1> = "reserved, zero";
+            4 SINGLE: f32 = "a float";
+            8 DOUBLE: f64 = "a double";
+            16 WIDE: u128 = "sixteen";
+            32 RESERVED_2: Zeros<8> = "reserved, zero";
+            40 SIGNED: i64 = "a time";
+            48 ID: [u8; 3] = "an id";
+            51 RESERVED_3: Zeros<13> = "reserved, zero";
+        }
+    }
+
+    #[test]
+    fn fields_come_back_and_lie_where_they_are_declared() {
+        let mut record = [0; All::BYTES];
+        All::BYTE.put(&mut record, 1);
+        All::SHORT.put(&mut record, 0x0302);
+        All::SINGLE.put(&mut record, 0.25);
+        All::DOUBLE.put(&mut record, 0.5);
+        All::WIDE.put(&mut record, u128::MAX - 1);
+        All::SIGNED.put(&mut record, -2);
+        All::ID.put(&mut record, *b"abc");
+        assert_eq!(record[..3], [1, 2, 3]);
+        assert_eq!((All::BYTE.get(&record), All::SHORT.get(&record), All::ID.get(&record)), (1, 0x0302, *b"abc"));
+        assert_eq!((All::WIDE.get(&record), All::SIGNED.get(&record)), (u128::MAX - 1, -2));
+        assert_eq!((All::SINGLE.get(&record), All::DOUBLE.get(&record)), (0.25, 0.5));
+    }
+
+    #[test]
+    fn only_reserved_bytes_must_be_zero() {
+        let mut record = [7; All::BYTES];
+        All::RESERVED_1.put(&mut record, Zeros);
+        All::RESERVED_2.put(&mut record, Zeros);
+        All::RESERVED_3.put(&mut record, Zeros);
+        assert!(is_reserved_zero(All::ROWS, &record));
+        for at in [3, 32, 39, 51, 63] {
+            record[at] = 1;
+            assert!(!is_reserved_zero(All::ROWS, &record), "byte {at}");
+            record[at] = 0;
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "leave a gap, or overlap")]
+    fn fields_that_overlap_are_refused() {
+        end(&[Row::of::<u32>(0, ""), Row::of::<u32>(3, "")]);
+    }
+
+    #[test]
+    #[should_panic(expected = "leave a gap, or overlap")]
+    fn fields_that_leave_a_gap_are_refused() {
+        end(&[Row::of::<u32>(0, ""), Row::of::<u32>(5, "")]);
+    }
 }

@@ -11,14 +11,19 @@
 //!   file has all its space before it is mapped;
 //! - nothing is durable before [`File::sync`] (its bytes and length) and [`Dir::sync`] (its name) returned `Ok`.
 
+mod error;
 mod failpoint;
+pub mod files;
 mod guard;
+pub mod header;
+mod latch;
 pub mod layout;
 mod map;
 mod memory;
 mod os;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod varint;
 
 use std::fmt::Debug;
 use std::io;
@@ -26,6 +31,8 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use error::StorageError;
+pub use latch::{Latch, guard};
 pub use map::LargeWords;
 pub use memory::LargeMemory;
 pub use os::{OsDir, create_dir, is_shortage, open_file_limit, open_to_inspect, remove_dir, rename_dir};

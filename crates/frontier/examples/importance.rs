@@ -2,13 +2,27 @@
 //!
 //! `cargo run --release -p frontier --example importance [WINDOW]`
 
+#[path = "../src/credit.rs"]
+#[allow(dead_code, reason = "the frontier uses the rest")]
+mod credit;
+#[path = "../src/grow.rs"]
+#[allow(dead_code, reason = "the frontier uses the rest")]
+mod grow;
+#[path = "opic/mod.rs"]
+#[allow(dead_code, reason = "other examples use the rest")]
+mod opic;
+#[path = "../src/place.rs"]
+mod place;
+#[path = "../src/trust.rs"]
+#[allow(dead_code, reason = "the frontier uses the rest")]
+mod trust;
 #[path = "../tests/web/mod.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod web;
 
 use std::time::Instant;
 
-use frontier::Opic;
+use opic::Opic;
 
 fn main() {
     let graph = web::Graph::cnr_2000();

@@ -5,6 +5,20 @@
 //!
 //! `cargo run --release -p frontier --example trap DIR`, where DIR is not there yet.
 
+#[path = "../src/credit.rs"]
+#[allow(dead_code, reason = "the frontier uses the rest")]
+mod credit;
+#[path = "../src/grow.rs"]
+#[allow(dead_code, reason = "the frontier uses the rest")]
+mod grow;
+#[path = "opic/mod.rs"]
+#[allow(dead_code, reason = "other examples use the rest")]
+mod opic;
+#[path = "../src/place.rs"]
+mod place;
+#[path = "../src/trust.rs"]
+#[allow(dead_code, reason = "the frontier uses the rest")]
+mod trust;
 #[path = "../tests/web/mod.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod web;
@@ -12,7 +26,8 @@ mod web;
 use std::path::Path;
 use std::sync::Mutex;
 
-use frontier::{Fetched, Frontier, FrontierOptions, Next, Opic, Recrawl, Rent};
+use frontier::{Fetched, Frontier, FrontierOptions, Next, Recrawl, Rent};
+use opic::Opic;
 use web::{Crawled, Graph, Trapped};
 
 const FETCHES: u64 = 200_000;

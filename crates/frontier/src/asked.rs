@@ -1,4 +1,4 @@
-//! What a frontier answers when it is asked about pages, hosts and itself. Nothing is changed by it.
+//! Queries: pages, hosts, importance, statistics. Nothing is changed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,8 +18,8 @@ impl Frontier {
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
-    pub fn page(&self, url: &str) -> Result<Option<PageState>> {
-        let state = &self.state;
+    pub fn page(&self, url: impl AsRef<str>) -> Result<Option<PageState>> {
+        let (state, url) = (&self.state, url.as_ref());
         let Some(page) = state.pages.find(state.pages.fingerprint(url)) else { return Ok(None) };
         let (depth, text) = state.texts.read(page)?;
         if text != url {

@@ -1,4 +1,4 @@
-//! A file of blocks, written and read from front to back: what a snapshot lies in.
+//! A file of checksummed blocks, written and read in order: the snapshot's container.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -8,11 +8,15 @@
 //! A block is a CRC-32 (of the frontier's id, the file's number, the block's number (8 bytes each) and the rest of the block) and up to 65,532
 //! bytes of contents.
 
+use std::fmt::Display;
+
 use crc32fast::Hasher;
-use filemap_io::File;
+use filemap_io::header::Kind;
+use filemap_io::layout::get;
+use filemap_io::{File, files};
 
 use crate::error::{Error, Result};
-use crate::files::{self, HEADER_BYTES, array};
+use crate::format::{HEADER_BYTES, header, read_header};
 
 const BLOCK_BYTES: usize = 64 << 10;
 const CRC_BYTES: usize = 4;
@@ -42,8 +46,8 @@ pub(crate) struct BlockWriter<'a> {
 
 impl<'a> BlockWriter<'a> {
     /// Writes the header; blocks follow.
-    pub(crate) fn new(file: &'a dyn File, name: &'a str, magic: [u8; 8], id: [u8; 16], number: u64) -> Result<Self> {
-        file.write_at(&files::header(magic, &id, number), 0).map_err(Error::io("write", name))?;
+    pub(crate) fn new(file: &'a dyn File, name: &'a str, kind: Kind, id: [u8; 16], number: u64) -> Result<Self> {
+        files::write(file, name, &header(kind, id, number), 0)?;
         Ok(BlockWriter { file, name, id, number, block: 0, buffer: vec![0; CRC_BYTES] })
     }
 
@@ -94,8 +98,8 @@ pub(crate) struct BlockReader<'a> {
 
 impl<'a> BlockReader<'a> {
     /// Reads the header.
-    pub(crate) fn new(file: &'a dyn File, name: &'a str, magic: [u8; 8]) -> Result<Self> {
-        let (id, number) = files::read_header(file, name, magic)?;
+    pub(crate) fn new(file: &'a dyn File, name: &'a str, kind: Kind) -> Result<Self> {
+        let (id, number) = read_header(file, name, kind)?;
         let len = file.len().map_err(Error::io("length", name))?;
         Ok(BlockReader { file, name, id, number, len, block: 0, buffer: Vec::new(), at: 0 })
     }
@@ -146,7 +150,7 @@ impl<'a> BlockReader<'a> {
         }
         self.buffer.resize(bytes, 0);
         files::read_exact(self.file, self.name, &mut self.buffer, start)?;
-        let crc = u32::from_le_bytes(array(&self.buffer, 0));
+        let crc = get::<u32>(&self.buffer, 0);
         if crc != checksum(&self.id, self.number, self.block, &self.buffer[CRC_BYTES..]) {
             return Err(Error::corrupt(self.name, start, "a block's checksum is another"));
         }
@@ -155,7 +159,7 @@ impl<'a> BlockReader<'a> {
     }
 
     /// An error at the place that was read last.
-    pub(crate) fn bad(&self, what: impl Into<String>) -> Error {
+    pub(crate) fn bad(&self, what: impl Display) -> Error {
         Error::corrupt(self.name, offset(self.block.saturating_sub(1)) + self.at as u64, what)
     }
 

@@ -224,12 +224,8 @@ impl Ledger {
         self.estimate(page, 1.0)
     }
 
-    /// (H + C / 2) / (G + 1 / 2): midway between what a page has handed on and what has come to it.
-    pub(crate) fn midway(&self, page: u32) -> f64 {
-        self.estimate(page, 0.5)
-    }
-
-    fn estimate(&self, page: u32, part: f64) -> f64 {
+    /// The estimate, in which held credit counts by this part.
+    pub(crate) fn estimate(&self, page: u32, part: f64) -> f64 {
         let totals = &self.totals;
         let unit = part * totals.weight / TOTAL as f64;
         let all = totals.weighted_turns + (TOTAL - totals.virtual_credit) as f64 * unit;

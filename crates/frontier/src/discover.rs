@@ -1,4 +1,4 @@
-//! What a fetched page's links are to the frontier: known pages, new ones, and those that are not entered, by depth, budget and length.
+//! Sorts a page's links into known, new, and refused by depth, budget or length.
 
 use std::collections::{HashMap, HashSet};
 

@@ -12,36 +12,50 @@
 //! snapshot (and than an option), a commit replaces both: the URLs are synced, the next journal is made, the snapshot that names it takes the old
 //! one's place, and the old journal is removed. A crash between two of these leaves the old pair or the new one.
 
+mod opening;
+
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 
-use filemap_io::{Access, Dir, Lock, OsDir, create_dir};
+use filemap_io::files::remove;
+use filemap_io::{Dir, Latch, Lock, StorageError};
 
-use crate::credit::{Ledger, Totals};
 use crate::discover::sort_links;
 use crate::error::{Error, Result};
 use crate::failpoint::{Mistake, planted};
-use crate::files::{self, Poison};
-use crate::hosts::Hosts;
 use crate::journal::Journal;
-use crate::links::Links;
 use crate::options::FrontierOptions;
 use crate::outcome::{Assignment, Done, Failure, Fetched, Next, PageId};
-use crate::pages::{Pages, Status};
+use crate::pages::Status;
 use crate::record::Record;
 use crate::recrawl::{self, due_s, interval_ms};
 use crate::snapshot;
 use crate::state::{Manners, State};
-use crate::texts::{self, Texts, URL_BYTES_MAX};
+use crate::texts::URL_BYTES_MAX;
 
-const LOCK: &str = "frontier.lock";
 /// No page has this number or a higher one.
 const PAGES_MAX: usize = u32::MAX as usize - 1;
 /// Lists of links beyond two for each page that was fetched, before the older ones are left out.
 const LISTS_SLACK: u64 = 64;
 
 /// Which page next: see the crate's documentation.
+///
+/// ```
+/// use frontier::{Fetched, Frontier, FrontierOptions, Next};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/"], 0).unwrap();
+/// let Next::Fetch(assignment) = frontier.next(0).unwrap() else { panic!("the seed waits") };
+/// assert_eq!(assignment.url, "http://example.com/");
+/// let links = ["http://example.com/a", "http://example.org/"];
+/// let fetched = Fetched { fetched_at_ms: 0, links: &links, ..Fetched::default() };
+/// assert_eq!(frontier.done(assignment.page, &fetched).unwrap().new_links, 2);
+/// frontier.commit().unwrap();
+/// frontier.close().unwrap();
+/// assert_eq!(Frontier::open(&path, FrontierOptions::new()).unwrap().pages(), 3);
+/// ```
 #[derive(Debug)]
 pub struct Frontier {
     dir: Arc<dyn Dir>,
@@ -55,93 +69,13 @@ pub struct Frontier {
     in_flight: HashMap<u32, u16>,
     /// How often a page was handed out by this handle: for the first time, and again.
     handed: [u64; 2],
-    poison: Poison,
+    poison: Latch,
     /// Whether nobody knows what was handed out last: the frontier was not closed.
     must_rest: bool,
     _lock: Box<dyn Lock>,
 }
 
 impl Frontier {
-    /// Makes a frontier in a directory, which is created if it is absent.
-    ///
-    /// # Errors
-    /// `Exists`, `InvalidOption`, `Locked`, `Io`.
-    pub fn create(path: &Path, options: FrontierOptions) -> Result<Frontier> {
-        let name = path.display().to_string();
-        create_dir(path).map_err(Error::io("create", &name))?;
-        Frontier::create_in(Arc::new(OsDir::open(path).map_err(Error::io("open", &name))?), options)
-    }
-
-    /// Opens the frontier in a directory: it is as the last commit left it, and what was in flight is handed out again. If it was not
-    /// closed, nobody knows which hosts were asked last: each rests for one delay from the first time that is told.
-    ///
-    /// Reads 32 bytes a page and the journal.
-    ///
-    /// # Errors
-    /// `Missing`, `Corrupt`, `NewerFormat`, `InvalidOption`, `Locked`, `Io`.
-    pub fn open(path: &Path, options: FrontierOptions) -> Result<Frontier> {
-        let name = path.display().to_string();
-        Frontier::open_in(Arc::new(OsDir::open(path).map_err(Error::io("open", &name))?), options)
-    }
-
-    /// As [`Frontier::create`], in an open directory.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn create_in(dir: Arc<dyn Dir>, options: FrontierOptions) -> Result<Frontier> {
-        options.check()?;
-        let lock = files::lock(&*dir, LOCK)?;
-        match dir.open(snapshot::NAME, Access::Read) {
-            Ok(_) => return Err(Error::Exists { file: snapshot::NAME.into() }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io("open", snapshot::NAME)(error)),
-        }
-        // What a creation that was cut short has left.
-        files::remove(&*dir, texts::NAME)?;
-        files::remove_others(&*dir, &[])?;
-        let (id, seed) = (files::new_id(&*dir)?, files::new_id(&*dir)?);
-        let seed = u64::from_le_bytes(files::array(&seed, 0));
-        let texts = Texts::create(&*dir, id)?;
-        let journal = Journal::create(&*dir, id, 1)?;
-        let links = match options.virtual_visits {
-            0 => None,
-            _ => Some(Links::create(&*dir, id, 1)?),
-        };
-        dir.sync().map_err(Error::io("sync of the directory", texts::NAME))?;
-        let ledger = Ledger::new(Totals::new(options.tax, options.window));
-        let mut state = State::new(options.rent, Pages::new(seed, 0), Hosts::default(), ledger, texts);
-        (state.virtual_visits, state.links) = (options.virtual_visits, links);
-        let snapshot_bytes = snapshot::write(&*dir, id, 1, &state)?;
-        Ok(Frontier::with(dir, options, id, state, journal, snapshot_bytes, lock))
-    }
-
-    /// As [`Frontier::open`], in an open directory.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn open_in(dir: Arc<dyn Dir>, options: FrontierOptions) -> Result<Frontier> {
-        options.check()?;
-        let lock = files::lock(&*dir, LOCK)?;
-        // The snapshot may have got its name only in memory, by a handle that could not sync the directory.
-        dir.sync().map_err(Error::io("sync of the directory", snapshot::NAME))?;
-        let mut found = snapshot::read(&*dir)?;
-        let state = &mut found.state;
-        let journal = Journal::open(&*dir, found.id, found.journal, |record| {
-            state.prepare(&record)?;
-            let applied = state.apply(&record);
-            state.flush_if_full()?;
-            Ok(applied)
-        })?;
-        let links = state.links.as_ref().map(Links::name);
-        files::remove_others(&*dir, &[Some(journal.name()), links])?;
-        files::remove_unfinished(&*dir, snapshot::NAME)?;
-        let mut frontier = Frontier::with(dir, options, found.id, found.state, journal, found.bytes, lock);
-        frontier.must_rest = !frontier.journal.is_closed();
-        frontier.state.texts.flush()?;
-        frontier.state.check_sum().map_err(|what| Error::corrupt(frontier.journal.name(), 0, what))?;
-        Ok(frontier)
-    }
-
     fn with(
         dir: Arc<dyn Dir>,
         options: FrontierOptions,
@@ -153,7 +87,7 @@ impl Frontier {
     ) -> Frontier {
         let manners = Manners { delay_ms: options.delay_ms, connections: options.connections };
         state.go_live(manners, options.recrawl.is_some());
-        let (in_flight, handed, poison) = (HashMap::new(), [0; 2], Poison::default());
+        let (in_flight, handed, poison) = (HashMap::new(), [0; 2], Latch::default());
         Frontier {
             dir,
             options,
@@ -175,10 +109,11 @@ impl Frontier {
     ///
     /// # Errors
     /// `UrlLength`, with nothing entered; `Full`, `Poisoned`, `Io`.
-    pub fn seed(&mut self, urls: &[&str], now_ms: u64) -> Result<u64> {
+    pub fn seed(&mut self, urls: &[impl AsRef<str>], now_ms: u64) -> Result<u64> {
         self.poison.check()?;
         self.check_room(urls.len())?;
-        if let Some(url) = urls.iter().find(|url| url.is_empty() || url.len() > URL_BYTES_MAX) {
+        let urls = urls.iter().map(AsRef::as_ref);
+        if let Some(url) = urls.clone().find(|url: &&str| url.is_empty() || url.len() > URL_BYTES_MAX) {
             return Err(Error::UrlLength { len: url.len(), max: URL_BYTES_MAX });
         }
         self.advance(now_ms)?;
@@ -189,7 +124,7 @@ impl Frontier {
                 Some(page)
                     if self.state.pages.marks(page).is_seed() && self.state.pages.status(page) != Status::Gone => {}
                 Some(page) => known.push(page),
-                None if seen.insert(fingerprint) => new.push(*url),
+                None if seen.insert(fingerprint) => new.push(url),
                 None => {}
             }
         }
@@ -372,13 +307,13 @@ impl Frontier {
         let next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
         self.dir.sync().map_err(Error::io("sync of the directory", next.name()))?;
         if planted(Mistake::JournalRemovedFirst) {
-            files::remove(&*self.dir, self.journal.name())?;
+            remove(&*self.dir, self.journal.name())?;
             self.dir.sync().map_err(Error::io("sync of the directory", next.name()))?;
         }
         self.snapshot_bytes = snapshot::write(&*self.dir, self.id, next.number(), &self.state)?;
-        files::remove(&*self.dir, self.journal.name())?;
+        remove(&*self.dir, self.journal.name())?;
         self.journal = next;
-        old_links.map_or(Ok(()), |name| files::remove(&*self.dir, &name))
+        Ok(old_links.map_or(Ok(()), |name| remove(&*self.dir, &name))?)
     }
 
     /// Makes the lists of links durable: in a new file when most of them are of pages that were fetched again since. The old file's name,
@@ -433,7 +368,7 @@ impl Frontier {
 
     fn check_room(&self, urls: usize) -> Result<()> {
         if self.state.pages.len() as usize + urls > PAGES_MAX {
-            return Err(Error::Full { what: format!("it takes {PAGES_MAX} pages") });
+            return Err(StorageError::full("the frontier", format!("it takes {PAGES_MAX} pages")).into());
         }
         Ok(())
     }

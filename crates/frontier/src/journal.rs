@@ -1,19 +1,4 @@
-//! The journal: what was told since the last snapshot, in batches.
-//!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 512 | header, magic `FMFJRNL1`, with the journal's number |
-//! | 512 | | batches, each from a multiple of 512 on |
-//!
-//! A batch:
-//!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 4 | CRC-32 of the frontier's id, the journal's number, the batch's offset (8 bytes each) and bytes 4 to 24 + n |
-//! | 4 | 4 | magic `FMFB` |
-//! | 8 | 8 | n, the records' length |
-//! | 16 | 8 | the file's length that was durable before this batch was written |
-//! | 24 | n | records ([`crate::record`]); zeros up to the next multiple of 512 |
+//! The journal: records since the last snapshot, in batches.
 //!
 //! A commit is a batch and a sync. No sector is written twice, so that a batch that was durable stays as it is. Recovery takes batches up
 //! to the first that is not whole: what follows was never synced, unless a later batch says that this one was durable; then it is rot,
@@ -22,24 +7,20 @@
 use std::sync::Arc;
 
 use crc32fast::Hasher;
-use filemap_io::{Access, Advice, Dir, File};
+use filemap_io::files::read_exact;
+use filemap_io::{Dir, File};
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Mistake, planted};
-use crate::files::{self, HEADER_BYTES, array};
+use crate::files;
+use crate::format::{BatchHeader, HEADER_BYTES, JOURNAL};
 use crate::record::Record;
 
-const MAGIC: [u8; 8] = *b"FMFJRNL1";
 const BATCH_MAGIC: [u8; 4] = *b"FMFB";
-const BATCH_HEAD_BYTES: u64 = 24;
+const BATCH_HEAD_BYTES: u64 = BatchHeader::BYTES as u64;
 const SECTOR_BYTES: u64 = 512;
 /// Records wait for a commit, or for so many bytes of them.
 const BUFFER_BYTES: usize = 4 << 20;
-
-/// The name of the journal of a number.
-pub(crate) fn name(number: u64) -> String {
-    format!("frontier.{number}.journal")
-}
 
 /// What is wrong with a record, if anything is.
 pub(crate) type Applied = std::result::Result<(), String>;
@@ -64,8 +45,8 @@ pub(crate) struct Journal {
 impl Journal {
     /// A new journal, durable but for its name.
     pub(crate) fn create(dir: &dyn Dir, id: [u8; 16], number: u64) -> Result<Journal> {
-        let name = name(number);
-        let file = files::create(dir, &name, MAGIC, &id, number)?;
+        let name = files::journal(number);
+        let file = files::create(dir, &name, JOURNAL, id, number)?;
         Ok(Journal::with(file, name, id, number))
     }
 
@@ -85,18 +66,9 @@ impl Journal {
         number: u64,
         mut replay: impl FnMut(Record<'_>) -> Result<Applied>,
     ) -> Result<Journal> {
-        let name = name(number);
-        let file = dir.open(&name, Access::Write).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the file is gone"),
-            _ => Error::io("open", &name)(error),
-        })?;
-        // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
-        file.sync().map_err(Error::io("sync", &name))?;
-        file.advise(Advice::DropCache, 0, 0);
+        let name = files::journal(number);
+        let file = files::open(dir, &name, JOURNAL, id, number)?;
         let mut journal = Journal::with(file, name, id, number);
-        if files::read_header(&*journal.file, &journal.name, MAGIC)? != (id, number) {
-            return Err(Error::corrupt(&journal.name, 16, "the file is another journal"));
-        }
         let len = journal.file.len().map_err(Error::io("length", &journal.name))?;
         while let Some((payload, _)) = journal.batch(journal.end, len)? {
             journal.is_closed = payload.is_empty();
@@ -122,15 +94,15 @@ impl Journal {
             return Ok(None);
         }
         let mut head = [0; BATCH_HEAD_BYTES as usize];
-        files::read_exact(&*self.file, &self.name, &mut head, offset)?;
-        let payload_bytes = u64::from_le_bytes(array(&head, 8));
-        if head[4..8] != BATCH_MAGIC || payload_bytes > len - offset - BATCH_HEAD_BYTES {
+        read_exact(&*self.file, &self.name, &mut head, offset)?;
+        let payload_bytes = BatchHeader::LEN.get(&head);
+        if BatchHeader::MAGIC.get(&head) != BATCH_MAGIC || payload_bytes > len - offset - BATCH_HEAD_BYTES {
             return Ok(None);
         }
         let mut payload = vec![0; payload_bytes as usize];
-        files::read_exact(&*self.file, &self.name, &mut payload, offset + BATCH_HEAD_BYTES)?;
-        let is_whole = u32::from_le_bytes(array(&head, 0)) == self.checksum(offset, &head[4..], &payload);
-        Ok(is_whole.then(|| (payload, u64::from_le_bytes(array(&head, 16)))))
+        read_exact(&*self.file, &self.name, &mut payload, offset + BATCH_HEAD_BYTES)?;
+        let is_whole = BatchHeader::CRC.get(&head) == self.checksum(offset, &head[4..], &payload);
+        Ok(is_whole.then(|| (payload, BatchHeader::DURABLE.get(&head))))
     }
 
     /// Looks through what follows the last whole batch for one that says that more was durable.
@@ -159,12 +131,12 @@ impl Journal {
 
     fn write(&mut self) -> Result<()> {
         let payload_bytes = self.buffer.len() as u64 - BATCH_HEAD_BYTES;
-        self.buffer[4..8].copy_from_slice(&BATCH_MAGIC);
-        self.buffer[8..16].copy_from_slice(&payload_bytes.to_le_bytes());
-        self.buffer[16..24].copy_from_slice(&self.durable.to_le_bytes());
+        BatchHeader::MAGIC.put(&mut self.buffer, BATCH_MAGIC);
+        BatchHeader::LEN.put(&mut self.buffer, payload_bytes);
+        BatchHeader::DURABLE.put(&mut self.buffer, self.durable);
         let (head, payload) = self.buffer.split_at(BATCH_HEAD_BYTES as usize);
         let crc = self.checksum(self.end, &head[4..], payload);
-        self.buffer[..4].copy_from_slice(&crc.to_le_bytes());
+        BatchHeader::CRC.put(&mut self.buffer, crc);
         self.buffer.resize(batch_bytes(payload_bytes) as usize, 0);
         self.file.write_at(&self.buffer, self.end).map_err(Error::io("write", &self.name))?;
         self.end += self.buffer.len() as u64;

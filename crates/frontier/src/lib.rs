@@ -12,18 +12,17 @@
 
 mod asked;
 mod blocks;
-mod buckets;
 mod credit;
 mod discover;
 mod error;
 mod failpoint;
 mod files;
+mod format;
 mod frontier;
 mod grow;
 mod hosts;
 mod journal;
 mod links;
-mod opic;
 mod options;
 mod outcome;
 mod pages;
@@ -40,8 +39,8 @@ mod trust;
 mod view;
 
 pub use error::{Error, Result};
+pub use filemap_io::StorageError;
 pub use frontier::Frontier;
-pub use opic::Opic;
 pub use options::{FrontierOptions, Recrawl, Rent};
 pub use outcome::{Assignment, Done, Failure, FailureKind, Fetched, Next, PageId};
 pub use view::{HostState, PageState, PageStatus, Stats};

@@ -1,18 +1,5 @@
 //! The file of links: what each fetched page leads to, in the order in which pages were fetched, for visits without a fetch.
 //!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 512 | header, magic `FMFLINK1`, with the file's number |
-//! | 512 | | blocks, one behind the other |
-//!
-//! A block:
-//!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 4 | CRC-32 of the frontier's id, the file's number, the block's offset (8 bytes each) and all that follows |
-//! | 4 | 4 | n, the length of the lists |
-//! | 8 | n | lists |
-//!
 //! A list is numbers in LEB128: the page, how many of its links are not kept, how many are, and those, each as the difference to the one
 //! before. A block is full when it has an eighth of what lies before it, 256 bytes at least and 64 KiB at most.
 //!
@@ -26,23 +13,19 @@
 use std::sync::Arc;
 
 use crc32fast::Hasher;
-use filemap_io::{Access, Advice, Dir, File};
+use filemap_io::files::read_exact;
+use filemap_io::{Dir, File, varint};
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Mistake, planted};
-use crate::files::{self, HEADER_BYTES, array};
-use crate::record::{Bytes, put_number, put_pages};
+use crate::files;
+use crate::format::{BlockHeader, HEADER_BYTES, LINKS};
+use crate::record::{Bytes, put_pages};
 
-const MAGIC: [u8; 8] = *b"FMFLINK1";
-const BLOCK_HEAD_BYTES: u64 = 8;
+const BLOCK_HEAD_BYTES: u64 = BlockHeader::BYTES as u64;
 const BLOCK_BYTES_MIN: u64 = 256;
 const BLOCK_BYTES_MAX: u64 = 64 << 10;
 const START: u64 = HEADER_BYTES as u64;
-
-/// The name of the file of links of a number.
-pub(crate) fn name(number: u64) -> String {
-    format!("frontier.{number}.links")
-}
 
 /// What a snapshot says of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,41 +69,37 @@ pub(crate) struct Links {
 impl Links {
     /// A new file, durable but for its name.
     pub(crate) fn create(dir: &dyn Dir, id: [u8; 16], number: u64) -> Result<Links> {
-        let name = name(number);
-        let file = files::create(dir, &name, MAGIC, &id, number)?;
+        let name = files::links(number);
+        let file = files::create(dir, &name, LINKS, id, number)?;
         Ok(Links::with(file, id, Place { number, bytes: START, lists: 0, block: START, at: 0 }))
     }
 
     fn with(file: Arc<dyn File>, id: [u8; 16], place: Place) -> Links {
         let (pending, open) = (Vec::new(), Vec::new());
-        Links { name: name(place.number), file, id, written_bytes: place.bytes, place, pending, open, loaded: None }
+        Links {
+            name: files::links(place.number),
+            file,
+            id,
+            written_bytes: place.bytes,
+            place,
+            pending,
+            open,
+            loaded: None,
+        }
     }
 
     /// Opens the file as a snapshot knows it. What lies behind is cut off.
     pub(crate) fn open(dir: &dyn Dir, id: [u8; 16], place: Place) -> Result<Links> {
-        let name = name(place.number);
-        let file = dir.open(&name, Access::Write).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the file is gone"),
-            _ => Error::io("open", &name)(error),
-        })?;
-        // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
-        file.sync().map_err(Error::io("sync", &name))?;
-        file.advise(Advice::DropCache, 0, 0);
-        if files::read_header(&*file, &name, MAGIC)? != (id, place.number) {
-            return Err(Error::corrupt(&name, 16, "the file belongs to another frontier"));
-        }
-        let len = file.len().map_err(Error::io("length", &name))?;
-        if len < place.bytes {
-            return Err(Error::corrupt(&name, len, format!("the file ends {} bytes too early", place.bytes - len)));
-        }
-        file.set_len(place.bytes).map_err(Error::io("set length", &name))?;
+        let name = files::links(place.number);
+        let file = files::open(dir, &name, LINKS, id, place.number)?;
+        files::cut(&*file, &name, place.bytes)?;
         Ok(Links::with(file, id, place))
     }
 
     /// Adds the list of a page that was fetched; its links rise. Nothing is written before [`Links::flush`].
     pub(crate) fn append(&mut self, page: u32, lost: u32, links: &[u32]) {
-        put_number(&mut self.open, u64::from(page));
-        put_number(&mut self.open, u64::from(lost));
+        varint::put(&mut self.open, u64::from(page));
+        varint::put(&mut self.open, u64::from(lost));
         put_pages(&mut self.open, links);
         self.place.lists += 1;
         let full = ((self.place.bytes - START) / 8).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
@@ -205,13 +184,13 @@ impl Links {
         let left = left.ok_or_else(|| bad("no block begins here"))?;
         let mut head = [0; BLOCK_HEAD_BYTES as usize];
         self.read(&mut head, offset)?;
-        let len = u64::from(u32::from_le_bytes(array(&head, 4)));
+        let len = u64::from(BlockHeader::LEN.get(&head));
         if len == 0 || len > left {
             return Err(bad("a block is longer than the file, or empty"));
         }
         let mut lists = vec![0; len as usize];
         self.read(&mut lists, offset + BLOCK_HEAD_BYTES)?;
-        if u32::from_le_bytes(array(&head, 0)) != self.checksum(offset, &head[4..], &lists) {
+        if BlockHeader::CRC.get(&head) != self.checksum(offset, &head[4..], &lists) {
             return Err(bad("a block's checksum is another"));
         }
         let numbers = decode(&lists, pages).ok_or_else(|| bad("these are no lists of links"))?;
@@ -221,7 +200,7 @@ impl Links {
     /// Reads bytes from the file, or from what waits to be written to it: blocks are written as a whole.
     fn read(&self, to: &mut [u8], offset: u64) -> Result<()> {
         match offset.checked_sub(self.written_bytes) {
-            None => files::read_exact(&*self.file, &self.name, to, offset),
+            None => Ok(read_exact(&*self.file, &self.name, to, offset)?),
             Some(from) => {
                 let waiting = self.pending.get(from as usize..).and_then(|rest| rest.get(..to.len()));
                 let waiting = waiting.ok_or_else(|| Error::corrupt(&self.name, offset, "no block begins here"))?;
@@ -317,6 +296,7 @@ mod tests {
     use filemap_io::sim::SimDisk;
 
     use super::*;
+    use filemap_io::StorageError;
 
     const PAGES: u32 = 5_000;
 
@@ -393,7 +373,10 @@ mod tests {
             disk.set_bytes(links.name(), &damaged);
             let links = Links::open(&*disk.dir(), [1; 16], place).expect("opened");
             let read = links.each(PAGES, |_, _, _| ());
-            assert!(matches!(&read, Err(Error::Corrupt { offset, .. }) if *offset <= at as u64), "{at}: {read:?}");
+            assert!(
+                matches!(&read, Err(Error::Storage(StorageError::Corrupt { offset, .. })) if *offset <= at as u64),
+                "{at}: {read:?}"
+            );
         }
         disk.set_bytes(links.name(), &whole);
         let few = Links::open(&*disk.dir(), [1; 16], place).expect("opened").each(20, |_, _, _| ());

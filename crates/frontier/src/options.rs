@@ -1,4 +1,4 @@
-//! How a frontier is made and how it behaves: credit, the split of the budget, politeness, budgets, retries, recrawls.
+//! Options: credit, budget split, politeness, budgets, retries, recrawls.
 //!
 //! What decides how credit flows (tax, rent, window, virtual visits) is written down when a frontier is made, since its journal is replayed by the same
 //! rules; `open` takes it from there. All else may be another each time a frontier is opened.
@@ -6,6 +6,13 @@
 use crate::error::{Error, Result};
 
 /// Among whom the virtual page shares its credit when it is visited.
+///
+/// ```
+/// use frontier::{FrontierOptions, Rent};
+///
+/// // As the textbook has it: traps collect rent for every link that they invent.
+/// let options = FrontierOptions::new().rent(Rent::Known);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rent {
@@ -20,6 +27,13 @@ pub enum Rent {
 }
 
 /// When a page that was fetched is fetched again.
+///
+/// ```
+/// use frontier::{FrontierOptions, Recrawl};
+///
+/// let weekly = Recrawl { max_ms: 7 * 24 * 3_600_000, ..Recrawl::new() };
+/// let options = FrontierOptions::new().recrawl(Some(weekly));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recrawl {
     /// The age at which a page is fetched for the second time.
@@ -47,6 +61,12 @@ impl Default for Recrawl {
 pub(crate) const VIRTUAL_VISITS_MAX: u8 = 64;
 
 /// What a [`crate::Frontier`] is to be like.
+///
+/// ```
+/// use frontier::FrontierOptions;
+///
+/// let options = FrontierOptions::new().delay_ms(2_000).connections(2).depth_max(10).pages_per_host_max(100_000);
+/// ```
 #[derive(Clone, Debug)]
 pub struct FrontierOptions {
     pub(crate) tax: f64,

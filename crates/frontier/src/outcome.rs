@@ -1,9 +1,15 @@
-//! What a crawler is handed and what it tells: assignments, outcomes, failures.
+//! Assignments, outcomes and failures: what a crawler gets and reports.
 //!
 //! Plain data. URLs are canonical texts: the frontier compares them byte by byte and makes none canonical. Times are milliseconds
 //! since any fixed moment, the same for all calls (the Unix epoch for a real crawl).
 
 /// A page that the frontier knows, by its place in the order of discovery: 0 is the first. Numbers are dense and never change.
+///
+/// ```
+/// use frontier::PageId;
+///
+/// assert_eq!(PageId::new(7).number(), 7);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(u32);
 
@@ -20,6 +26,19 @@ impl PageId {
 }
 
 /// The answer of [`crate::Frontier::next`].
+///
+/// ```
+/// use frontier::{Frontier, FrontierOptions, Next};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// assert_eq!(frontier.next(0).unwrap(), Next::Empty);
+/// frontier.seed(&["http://example.com/", "http://example.com/a"], 0).unwrap();
+/// assert!(matches!(frontier.next(0).unwrap(), Next::Fetch(_)));
+/// // One connection to a host at a time.
+/// assert_eq!(frontier.next(0).unwrap(), Next::InFlight);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Fetch this page, and tell the outcome.
@@ -36,6 +55,20 @@ pub enum Next {
 }
 
 /// A page to be fetched.
+///
+/// ```
+/// use frontier::{Frontier, FrontierOptions, Next};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/"], 0).unwrap();
+/// if let Next::Fetch(assignment) = frontier.next(0).unwrap() {
+///     assert_eq!((assignment.depth, assignment.is_refresh), (0, false));
+///     // Not fetched after all.
+///     frontier.release(assignment.page).unwrap();
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The page.
@@ -51,6 +84,14 @@ pub struct Assignment {
 }
 
 /// A page that was fetched, or found unchanged, or found to lead elsewhere (a redirect is a page with one link).
+///
+/// ```
+/// use frontier::Fetched;
+///
+/// let links = ["http://example.com/a"];
+/// let fetched = Fetched { fetched_at_ms: 1_700_000_000_000, links: &links, ..Fetched::default() };
+/// assert_eq!(fetched.changed, None);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fetched<'a> {
     /// When.
@@ -64,6 +105,19 @@ pub struct Fetched<'a> {
 }
 
 /// What [`crate::Frontier::done`] did with the links.
+///
+/// ```
+/// use frontier::{Frontier, FrontierOptions, Next, Fetched};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/"], 0).unwrap();
+/// let Next::Fetch(assignment) = frontier.next(0).unwrap() else { panic!("the seed waits") };
+/// let links = ["http://example.com/", "http://example.com/a", "http://example.com/a"];
+/// let done = frontier.done(assignment.page, &Fetched { links: &links, ..Fetched::default() }).unwrap();
+/// assert_eq!((done.new_links, done.known_links), (1, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Pages that were not known and are now. Their numbers follow each other, beginning with [`Done::first_new`].
@@ -81,6 +135,12 @@ pub struct Done {
 }
 
 /// Why a fetch failed, as far as the frontier and those who ask it care.
+///
+/// ```
+/// use frontier::FailureKind;
+///
+/// assert_eq!(FailureKind::ServerStatus.name(), "server status");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailureKind {
@@ -156,6 +216,19 @@ impl FailureKind {
 }
 
 /// A fetch that failed.
+///
+/// ```
+/// use frontier::{Frontier, FrontierOptions, Next, Failure, FailureKind};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/"], 0).unwrap();
+/// let Next::Fetch(assignment) = frontier.next(0).unwrap() else { panic!("the seed waits") };
+/// let failure = Failure { kind: FailureKind::Busy, retry_after_ms: Some(120_000), is_permanent: false };
+/// frontier.failed(assignment.page, &failure, 0).unwrap();
+/// assert!(matches!(frontier.next(0).unwrap(), Next::Wait { until_ms } if until_ms >= 120_000));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
     /// Why.

@@ -6,9 +6,6 @@
 use crate::credit::{CLASSES, class};
 use crate::trust::Standing;
 
-/// Places there are in a queue.
-pub(crate) const PLACES: usize = 2 * CLASSES;
-
 /// The place of a page in a queue; the highest comes first.
 #[inline]
 pub(crate) fn place(credit: u64, standing: Standing) -> u16 {
@@ -30,6 +27,6 @@ mod tests {
         for standing in [Standing::None, Standing::Near] {
             assert!(place(1 << 21, standing) > place(1 << 20, standing));
         }
-        assert!(usize::from(place(TOTAL, Standing::Endorsed)) < PLACES);
+        assert!(usize::from(place(TOTAL, Standing::Endorsed)) < 2 * CLASSES);
     }
 }

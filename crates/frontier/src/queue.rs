@@ -1,4 +1,4 @@
-//! Whose turn it is: which hosts are open, which wait for their time, which pages wait for theirs.
+//! Queues: open hosts, hosts that wait for their time, pages that wait for theirs.
 //!
 //! An *open* host has a page that is ready, a free connection and no delay left. Open hosts stand in two heaps, one for pages never
 //! fetched and one for refreshes, by the place of their best page. Hosts that wait stand in a heap by time, and so do pages that failed or

@@ -1,7 +1,6 @@
-//! What the journal holds: one record for each thing that was told. Encode beside decode.
+//! Records of the journal, one for each event. Encode beside decode.
 //!
-//! A record is a tag of one byte and fields. Numbers are LEB128: seven bits a byte, the lowest first, the highest bit of a byte says that
-//! another follows. A text is its length and its bytes, UTF-8. A list is its length and its elements; page numbers in a list rise, and
+//! A record is a tag of one byte and fields. Numbers are variable-length ([`filemap_io::varint`]). A text is its length and its bytes, UTF-8. A list is its length and its elements; page numbers in a list rise, and
 //! each is written as the difference to the one before.
 //!
 //! | tag | record | fields |
@@ -18,6 +17,8 @@
 //! *Due* is in seconds, 0 for never; *age* the step of the age at which a page is fetched again. A journal is replayed by the code that
 //! wrote it down, so a record holds what was decided, not what it was decided by.
 
+use filemap_io::varint;
+
 use crate::outcome::FailureKind;
 
 /// One thing that was told.
@@ -33,32 +34,23 @@ pub(crate) enum Record<'a> {
     Rested { at_ms: u64 },
 }
 
-/// Appends a number.
-pub(crate) fn put_number(to: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        to.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
-}
-
 fn put_text(to: &mut Vec<u8>, text: &str) {
-    put_number(to, text.len() as u64);
+    varint::put(to, text.len() as u64);
     to.extend_from_slice(text.as_bytes());
 }
 
 /// Appends page numbers that rise.
 pub(crate) fn put_pages(to: &mut Vec<u8>, pages: &[u32]) {
-    put_number(to, pages.len() as u64);
+    varint::put(to, pages.len() as u64);
     let mut last = 0;
     for page in pages {
-        put_number(to, u64::from(page - last));
+        varint::put(to, u64::from(page - last));
         last = *page;
     }
 }
 
 fn put_texts(to: &mut Vec<u8>, texts: &[&str]) {
-    put_number(to, texts.len() as u64);
+    varint::put(to, texts.len() as u64);
     texts.iter().for_each(|text| put_text(to, text));
 }
 
@@ -73,35 +65,35 @@ impl<'a> Record<'a> {
             }
             Record::Done { page, due_s, age, lost, known, depth, new } => {
                 to.push(2);
-                [*page, *due_s, u32::from(*age), *lost].iter().for_each(|field| put_number(to, u64::from(*field)));
+                [*page, *due_s, u32::from(*age), *lost].iter().for_each(|field| varint::put(to, u64::from(*field)));
                 put_pages(to, known);
-                put_number(to, u64::from(*depth));
+                varint::put(to, u64::from(*depth));
                 put_texts(to, new);
             }
             Record::Failed { page, code, attempts, due_s, is_gone } => {
                 to.push(3);
                 let fields = [*page, u32::from(*code), u32::from(*attempts), *due_s, u32::from(*is_gone)];
-                fields.iter().for_each(|field| put_number(to, u64::from(*field)));
+                fields.iter().for_each(|field| varint::put(to, u64::from(*field)));
             }
             Record::Delay { host, delay_ms } => {
                 to.push(4);
                 put_text(to, host);
-                put_number(to, delay_ms.map_or(0, |delay| delay.saturating_add(1)));
+                varint::put(to, delay_ms.map_or(0, |delay| delay.saturating_add(1)));
             }
             Record::Hold { host, until_ms } => {
                 to.push(5);
                 put_text(to, host);
-                put_number(to, *until_ms);
+                varint::put(to, *until_ms);
             }
             Record::Began { page, at_ms } => {
                 to.push(6);
-                put_number(to, u64::from(*page));
-                put_number(to, *at_ms);
+                varint::put(to, u64::from(*page));
+                varint::put(to, *at_ms);
             }
             Record::Opened => to.push(7),
             Record::Rested { at_ms } => {
                 to.push(8);
-                put_number(to, *at_ms);
+                varint::put(to, *at_ms);
             }
         }
     }
@@ -152,19 +144,7 @@ impl<'a> Bytes<'a> {
     }
 
     fn number(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                return None;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
+        varint::take(&mut self.rest)
     }
 
     pub(crate) fn small(&mut self) -> Option<u32> {

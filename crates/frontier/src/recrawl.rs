@@ -1,4 +1,4 @@
-//! At what age a page is fetched again, by how often it was seen to change.
+//! The age at which a page is fetched again, by how often it changed.
 //!
 //! A page keeps the step of its age, 0 to 15: each is twice as long as the one before, within the bounds of [`Recrawl`].
 

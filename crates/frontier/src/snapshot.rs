@@ -1,6 +1,6 @@
 //! The snapshot: the whole state at the beginning of a journal. It is a frontier's first file, and says which the others are.
 //!
-//! The contents of its blocks ([`crate::blocks`]), numbers little-endian; the header's magic is `FMFSNAP1`, its number the journal's:
+//! The contents of its blocks ([`crate::blocks`]), numbers little-endian; the header's number is the journal's:
 //!
 //! | size | meaning |
 //! |---|---|
@@ -14,15 +14,16 @@
 //! | 32 each | pages |
 //! | 8 for each 16 pages | where groups of URLs begin |
 //!
-//! A page: fingerprint (8), credit (8), history (4, floating point), host (4), due in seconds or 0 (4), marks (2), standing and 4 if its word was taken (1), 0 (1). A page in flight
-//! is written as one that waits for its turn.
+//! A page in flight is written as one that waits for its turn.
 
+use filemap_io::layout::is_reserved_zero;
 use filemap_io::{Access, Dir};
 
 use crate::blocks::{BlockReader, BlockWriter};
 use crate::credit::{Ledger, TOTAL, Totals, WEIGHT_MAX};
 use crate::error::{Error, Result};
-use crate::files::{self, HEADER_BYTES, array};
+use crate::files::{self, SNAPSHOT as NAME};
+use crate::format::{HEADER_BYTES, PageRecord, SNAPSHOT};
 use crate::hosts::Hosts;
 use crate::links::{Links, Place};
 use crate::options::{Rent, VIRTUAL_VISITS_MAX};
@@ -30,9 +31,7 @@ use crate::pages::{Marks, Pages, Status};
 use crate::state::{State, Told};
 use crate::texts::Texts;
 
-pub(crate) const NAME: &str = "frontier.snapshot";
-const MAGIC: [u8; 8] = *b"FMFSNAP1";
-const PAGE_BYTES: usize = 32;
+const PAGE_BYTES: usize = PageRecord::BYTES;
 /// Above all history, of a page and in sum; 32-bit numbers go further.
 const HISTORY_MAX: f64 = 1e36;
 /// Above the growth of a weight, ln 2 by the least window.
@@ -48,8 +47,8 @@ const GROUP: u32 = 16;
 /// `Io`: the old snapshot is still there then.
 pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State) -> Result<u64> {
     let mut len = 0;
-    files::replace(dir, NAME, |file, name| {
-        let mut blocks = BlockWriter::new(file, name, MAGIC, id, number)?;
+    files::replace_snapshot(dir, |file, name| {
+        let mut blocks = BlockWriter::new(file, name, SNAPSHOT, id, number)?;
         put_totals(&mut blocks, state)?;
         for host in state.hosts.iter() {
             blocks.put(&(host.name.len() as u16).to_le_bytes())?;
@@ -111,13 +110,13 @@ fn page_bytes(state: &State, page: u32, due_s: u32) -> [u8; PAGE_BYTES] {
         other => (other, due_s),
     };
     let mut bytes = [0; PAGE_BYTES];
-    bytes[..8].copy_from_slice(&state.pages.fingerprint_of(page).to_le_bytes());
-    bytes[8..16].copy_from_slice(&state.ledger.credit(page).to_le_bytes());
-    bytes[16..20].copy_from_slice(&state.ledger.history(page).to_le_bytes());
-    bytes[20..24].copy_from_slice(&state.pages.host(page).to_le_bytes());
-    bytes[24..28].copy_from_slice(&due_s.to_le_bytes());
-    bytes[28..30].copy_from_slice(&marks.with_status(status).0.to_le_bytes());
-    bytes[30] = state.pages.trust.mark(page);
+    PageRecord::FINGERPRINT.put(&mut bytes, state.pages.fingerprint_of(page));
+    PageRecord::CREDIT.put(&mut bytes, state.ledger.credit(page));
+    PageRecord::HISTORY.put(&mut bytes, state.ledger.history(page));
+    PageRecord::HOST.put(&mut bytes, state.pages.host(page));
+    PageRecord::DUE_S.put(&mut bytes, due_s);
+    PageRecord::MARKS.put(&mut bytes, marks.with_status(status).0);
+    PageRecord::STANDING.put(&mut bytes, state.pages.trust.mark(page));
     bytes
 }
 
@@ -138,7 +137,7 @@ pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
         std::io::ErrorKind::NotFound => Error::Missing { file: NAME.into() },
         _ => Error::io("open", NAME)(error),
     })?;
-    let mut blocks = BlockReader::new(&*file, NAME, MAGIC)?;
+    let mut blocks = BlockReader::new(&*file, NAME, SNAPSHOT)?;
     let (id, journal, bytes) = (blocks.id(), blocks.number(), blocks.len());
     let (pages, hosts) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
     if u64::from(pages) * PAGE_BYTES as u64 + u64::from(hosts) * 26 > bytes || pages == u32::MAX {
@@ -233,13 +232,13 @@ fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
 /// Reads a page; the second in which it is due.
 fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts, ledger: &mut Ledger) -> Result<u32> {
     let bytes: [u8; PAGE_BYTES] = blocks.take()?;
-    let fingerprint = u64::from_le_bytes(array(&bytes, 0));
-    let (credit, history) = (u64::from_le_bytes(array(&bytes, 8)), f32::from_le_bytes(array(&bytes, 16)));
-    let (host, due_s) = (u32::from_le_bytes(array(&bytes, 20)), u32::from_le_bytes(array(&bytes, 24)));
-    let marks = Marks::checked(u16::from_le_bytes(array(&bytes, 28)));
+    let fingerprint = PageRecord::FINGERPRINT.get(&bytes);
+    let (credit, history) = (PageRecord::CREDIT.get(&bytes), PageRecord::HISTORY.get(&bytes));
+    let (host, due_s) = (PageRecord::HOST.get(&bytes), PageRecord::DUE_S.get(&bytes));
+    let marks = Marks::checked(PageRecord::MARKS.get(&bytes));
     let marks = marks
         .filter(|marks| matches!(marks.status(), Status::Ready | Status::Waiting | Status::Fetched | Status::Gone));
-    let (Some(marks), 0) = (marks, bytes[31]) else {
+    let (Some(marks), true) = (marks, is_reserved_zero(PageRecord::ROWS, &bytes)) else {
         return Err(blocks.bad("there are no such marks"));
     };
     if host >= hosts.len() || credit > TOTAL || !(0.0..HISTORY_MAX as f32).contains(&history) {
@@ -251,7 +250,7 @@ fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts,
     hosts.get_mut(host).pages += 1;
     ledger.add(credit, history);
     let page = pages.add(fingerprint, host, marks);
-    match pages.trust.set_mark(page, bytes[30]) {
+    match pages.trust.set_mark(page, PageRecord::STANDING.get(&bytes)) {
         true => Ok(due_s),
         false => Err(blocks.bad("there is no such standing")),
     }

@@ -1,37 +1,23 @@
 //! The file of URLs: each page's text and depth, in the order of discovery.
 //!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 512 | header, magic `FMFURLS1` |
-//! | 512 | | records, one behind the other |
-//!
-//! A record:
-//!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 4 | CRC-32 of the frontier's id, the page's number (4 bytes) and all that follows |
-//! | 4 | 2 | n, the text's length: 1 to 65535 |
-//! | 6 | 2 | links from a seed |
-//! | 8 | n | the text, UTF-8 |
-//!
 //! Memory has the place of every sixteenth record. What lies behind the length that the last snapshot names is made again from the
 //! journal when a frontier is opened, so a sync is needed only before a snapshot; what lies before it never changes.
 
 use std::sync::Arc;
 
 use crc32fast::Hasher;
-use filemap_io::{Access, Advice, Dir, File};
+use filemap_io::files::read_exact;
+use filemap_io::{Dir, File};
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Mistake, planted};
-use crate::files::{self, HEADER_BYTES, array};
+use crate::files::{self, URLS};
+use crate::format::{self, HEADER_BYTES, UrlHeader};
 use crate::grow::push;
 
-pub(crate) const NAME: &str = "frontier.urls";
 /// The longest URL, in bytes.
 pub(crate) const URL_BYTES_MAX: usize = u16::MAX as usize;
-const MAGIC: [u8; 8] = *b"FMFURLS1";
-const RECORD_HEAD_BYTES: usize = 8;
+const RECORD_HEAD_BYTES: usize = UrlHeader::BYTES;
 /// Records of a group, whose first one's place is in memory.
 const GROUP: u32 = 16;
 /// Records wait in memory for a commit, or for so many bytes of them.
@@ -53,29 +39,14 @@ pub(crate) struct Texts {
 impl Texts {
     /// A new file, durable but for its name.
     pub(crate) fn create(dir: &dyn Dir, id: [u8; 16]) -> Result<Texts> {
-        let file = dir.open(NAME, Access::Create).map_err(Error::io("create", NAME))?;
-        file.write_at(&files::header(MAGIC, &id, 0), 0).map_err(Error::io("write", NAME))?;
-        file.sync().map_err(Error::io("sync", NAME))?;
+        let file = files::create(dir, URLS, format::URLS, id, 0)?;
         Ok(Texts { file, id, pages: 0, groups: Vec::new(), written_bytes: HEADER_BYTES as u64, buffer: Vec::new() })
     }
 
     /// Opens the file as a snapshot knows it: so many pages, groups and bytes. What lies behind is cut off.
     pub(crate) fn open(dir: &dyn Dir, id: [u8; 16], pages: u32, groups: Vec<u64>, bytes: u64) -> Result<Texts> {
-        let file = dir.open(NAME, Access::Write).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::corrupt(NAME, 0, "the file is gone"),
-            _ => Error::io("open", NAME)(error),
-        })?;
-        // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
-        file.sync().map_err(Error::io("sync", NAME))?;
-        file.advise(Advice::DropCache, 0, 0);
-        if files::read_header(&*file, NAME, MAGIC)? != (id, 0) {
-            return Err(Error::corrupt(NAME, 16, "the file belongs to another frontier"));
-        }
-        let len = file.len().map_err(Error::io("length", NAME))?;
-        if len < bytes {
-            return Err(Error::corrupt(NAME, len, format!("the file ends {} bytes too early", bytes - len)));
-        }
-        file.set_len(bytes).map_err(Error::io("set length", NAME))?;
+        let file = files::open(dir, URLS, format::URLS, id, 0)?;
+        files::cut(&*file, URLS, bytes)?;
         Ok(Texts { file, id, pages, groups, written_bytes: bytes, buffer: Vec::new() })
     }
 
@@ -86,10 +57,10 @@ impl Texts {
             push(&mut self.groups, start);
         }
         let mut head = [0; RECORD_HEAD_BYTES];
-        head[4..6].copy_from_slice(&(text.len() as u16).to_le_bytes());
-        head[6..8].copy_from_slice(&depth.to_le_bytes());
+        UrlHeader::LEN.put(&mut head, text.len() as u16);
+        UrlHeader::DEPTH.put(&mut head, depth);
         let crc = self.checksum(self.pages, &head[4..], text.as_bytes());
-        head[..4].copy_from_slice(&crc.to_le_bytes());
+        UrlHeader::CRC.put(&mut head, crc);
         self.buffer.extend_from_slice(&head);
         self.buffer.extend_from_slice(text.as_bytes());
         self.pages += 1;
@@ -102,7 +73,7 @@ impl Texts {
 
     /// Writes what waits in memory.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        self.file.write_at(&self.buffer, self.written_bytes).map_err(Error::io("write", NAME))?;
+        self.file.write_at(&self.buffer, self.written_bytes).map_err(Error::io("write", URLS))?;
         self.written_bytes = self.bytes();
         self.buffer.clear();
         Ok(())
@@ -114,7 +85,7 @@ impl Texts {
         if planted(Mistake::UrlsNotSynced) {
             return Ok(());
         }
-        self.file.sync().map_err(Error::io("sync", NAME))
+        self.file.sync().map_err(Error::io("sync", URLS))
     }
 
     /// Bytes of the file, with those that wait.
@@ -135,7 +106,7 @@ impl Texts {
             }
         })?;
         found.ok_or_else(|| {
-            Error::corrupt(NAME, self.groups[(page / GROUP) as usize], format!("page {page} is not there"))
+            Error::corrupt(URLS, self.groups[(page / GROUP) as usize], format!("page {page} is not there"))
         })
     }
 
@@ -150,13 +121,13 @@ impl Texts {
         let start = self.groups[group as usize];
         let end = self.groups.get(group as usize + 1).copied().unwrap_or(self.bytes());
         let longest = u64::from(GROUP) * (RECORD_HEAD_BYTES + URL_BYTES_MAX) as u64;
-        let bad = |offset: u64| Error::corrupt(NAME, offset, "a record is not what was written");
+        let bad = |offset: u64| Error::corrupt(URLS, offset, "a record is not what was written");
         if !(HEADER_BYTES as u64..=self.bytes()).contains(&end) || start > end || end - start > longest {
             return Err(bad(start));
         }
         let mut bytes = vec![0; (end - start) as usize];
         let on_disk = (self.written_bytes.clamp(start, end) - start) as usize;
-        files::read_exact(&*self.file, NAME, &mut bytes[..on_disk], start)?;
+        read_exact(&*self.file, URLS, &mut bytes[..on_disk], start)?;
         if on_disk < bytes.len() {
             let from = (start + on_disk as u64 - self.written_bytes) as usize;
             let waiting = &self.buffer[from..from + bytes.len() - on_disk];
@@ -175,12 +146,12 @@ impl Texts {
 
     fn decode<'a>(&self, page: u32, bytes: &'a [u8]) -> Option<(u16, &'a str)> {
         let head = bytes.get(..RECORD_HEAD_BYTES)?;
-        let len = usize::from(u16::from_le_bytes(array(head, 4)));
+        let len = usize::from(UrlHeader::LEN.get(head));
         let text = bytes.get(RECORD_HEAD_BYTES..RECORD_HEAD_BYTES + len)?;
-        if u32::from_le_bytes(array(head, 0)) != self.checksum(page, &head[4..], text) {
+        if UrlHeader::CRC.get(head) != self.checksum(page, &head[4..], text) {
             return None;
         }
-        Some((u16::from_le_bytes(array(head, 6)), std::str::from_utf8(text).ok()?))
+        Some((UrlHeader::DEPTH.get(head), std::str::from_utf8(text).ok()?))
     }
 
     fn checksum(&self, page: u32, head: &[u8], text: &[u8]) -> u32 {

@@ -1,10 +1,21 @@
-//! What a frontier says of itself when it is asked: of one page, of a host, of all.
+//! Read-only views: the state of a page, of a host, totals.
 //!
 //! Plain data, made when it is asked for.
 
 use crate::outcome::{FailureKind, PageId};
 
 /// Where a page stands.
+///
+/// ```
+/// use frontier::{Frontier, FrontierOptions, PageStatus};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/"], 0).unwrap();
+/// let page = frontier.page("http://example.com/").unwrap().expect("it is known");
+/// assert_eq!(page.status, PageStatus::Queued);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageStatus {
@@ -23,6 +34,18 @@ pub enum PageStatus {
 }
 
 /// What is known of a page.
+///
+/// ```
+/// use frontier::{Frontier, FrontierOptions};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/"], 0).unwrap();
+/// let page = frontier.page("http://example.com/").unwrap().expect("it is known");
+/// assert_eq!((page.host.as_str(), page.is_seed, page.depth), ("example.com", true, 0));
+/// assert!(frontier.page("http://example.org/").unwrap().is_none());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageState {
     /// The page.
@@ -50,6 +73,17 @@ pub struct PageState {
 }
 
 /// What is known of a host.
+///
+/// ```
+/// use frontier::{Frontier, FrontierOptions};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new().delay_ms(500)).unwrap();
+/// frontier.seed(&["http://example.com/", "http://example.com/a"], 0).unwrap();
+/// let host = frontier.hosts().next().expect("one host");
+/// assert_eq!((host.pages, host.delay_ms), (2, 500));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostState {
     /// Its name as it stands in URLs, without port; empty for URLs that have none.
@@ -67,6 +101,17 @@ pub struct HostState {
 }
 
 /// Numbers about a frontier.
+///
+/// ```
+/// use frontier::{Frontier, FrontierOptions};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/", "http://example.org/"], 0).unwrap();
+/// let stats = frontier.stats();
+/// assert_eq!((stats.pages, stats.hosts, stats.fetches), (2, 2, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Pages that are known.

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use filemap_io::sim::Stop;
-use filemap_io::{Dir, OsDir};
+use filemap_io::{Dir, OsDir, StorageError};
 use frontier::{Error, Fetched, Frontier, FrontierOptions, Next, PageId, Recrawl};
 
 const FOLDER: &str = "FRONTIER_KILL_FOLDER";
@@ -104,7 +104,9 @@ fn kill_at(folder: &Path, call: u64) -> (Option<String>, bool) {
     };
     if is_stopped {
         match Frontier::open(folder, options()) {
-            Err(Error::Locked { pid, .. }) => assert_eq!(pid, Some(child.id()), "it holds the lock, alive"),
+            Err(Error::Storage(StorageError::Locked { pid, .. })) => {
+                assert_eq!(pid, Some(child.id()), "it holds the lock, alive")
+            }
             other => panic!("call {call}: {other:?}"),
         }
         child.kill().expect("SIGKILL");

@@ -1,7 +1,8 @@
 //! The bars of quality on cnr-2000: how near the estimate comes to PageRank, that credit adds up, and what a trap gets.
 
+use crate::opic::Opic;
 use crate::web::{self, Crawled, Graph, Trapped};
-use frontier::{Opic, Rent};
+use frontier::Rent;
 
 /// Among these, breadth-first wastes what the bars were made from: 20% and 56% of 200,000 fetches.
 const START_PAGES: u32 = 100;

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a set of digests is never opened as one of URLs, nor the other way round: the manifest says which it is.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use filemap_io::Dir;
@@ -13,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::disk::{Answers, DiskOptions, DiskStats, DiskUrlSet, Keys, UrlBatch};
 use crate::error::Result;
+use crate::files::{in_any_dir, place};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 
 /// An exact set of page bodies on disk: the content-seen test.
@@ -25,13 +27,10 @@ use crate::seen::{SeenSet, SeenStats, Verdict};
 /// called seen, and loses nothing but his own page. Where that matters, insert the first 16 bytes of a cryptographic digest instead.
 ///
 /// ```
-/// use std::sync::Arc;
-/// use filemap_io::OsDir;
 /// use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
 ///
 /// let folder = tempfile::tempdir().unwrap();
-/// let dir = Arc::new(OsDir::open(folder.path()).unwrap());
-/// let bodies = ContentSeen::create(dir, "bodies", DiskOptions::new()).unwrap();
+/// let bodies = ContentSeen::create(folder.path().join("bodies"), DiskOptions::new()).unwrap();
 /// assert_eq!(bodies.check_and_insert(b"<html>a mirrored page</html>").unwrap(), Verdict::New);
 /// let digest = ContentSeen::digest(b"<html>a mirrored page</html>");
 /// assert_eq!(bodies.contains_digest(&digest).unwrap(), Verdict::Seen);
@@ -43,21 +42,43 @@ pub struct ContentSeen {
 }
 
 impl ContentSeen {
-    /// An empty set in the new file `name`, beside which it keeps others whose names begin with it. The options' seed is not used: a
+    /// An empty set in a new file, beside which it keeps others whose names begin with it. The options' seed is not used: a
     /// digest is what it is.
     ///
     /// # Errors
     /// As [`DiskUrlSet::create`].
-    pub fn create(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<ContentSeen> {
-        Ok(ContentSeen { set: DiskUrlSet::create_of(Keys::Digests, dir, name, options.seed(0))? })
+    pub fn create(path: impl AsRef<Path>, options: DiskOptions) -> Result<ContentSeen> {
+        let (dir, name) = place(path.as_ref())?;
+        ContentSeen::create_in(dir, &name, options)
+    }
+
+    in_any_dir! {
+        /// As [`ContentSeen::create`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn create_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<ContentSeen> {
+            Ok(ContentSeen { set: DiskUrlSet::create_of(Keys::Digests, dir, name, options.seed(0))? })
+        }
     }
 
     /// Opens a set.
     ///
     /// # Errors
     /// As [`DiskUrlSet::open`]; [`crate::Error::Unsupported`] if it is a set of URLs.
-    pub fn open(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<ContentSeen> {
-        Ok(ContentSeen { set: DiskUrlSet::open_of(Keys::Digests, dir, name, options)? })
+    pub fn open(path: impl AsRef<Path>, options: DiskOptions) -> Result<ContentSeen> {
+        let (dir, name) = place(path.as_ref())?;
+        ContentSeen::open_in(dir, &name, options)
+    }
+
+    in_any_dir! {
+        /// As [`ContentSeen::open`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn open_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<ContentSeen> {
+            Ok(ContentSeen { set: DiskUrlSet::open_of(Keys::Digests, dir, name, options)? })
+        }
     }
 
     /// A body's digest: XXH3-128, its highest byte first, as the page store keeps it.
@@ -120,8 +141,8 @@ impl ContentSeen {
     ///
     /// # Errors
     /// As there.
-    pub fn snapshot(&self, to: &Arc<dyn Dir>) -> Result<()> {
-        self.set.snapshot(to)
+    pub fn snapshot(&self, folder: impl AsRef<Path>) -> Result<()> {
+        self.set.snapshot(folder)
     }
 
     /// As [`DiskUrlSet::merge_from`], of two sets of bodies.

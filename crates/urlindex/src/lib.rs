@@ -6,10 +6,10 @@
 //!
 //! * [`Whatwg`] (`whatwg`): the serialisation of the WHATWG URL standard without the fragment; two URLs that a browser
 //!   would request alike become one key.
-//! * [`CrawlRules`] (`crawl`, `surt`, `rules`): that, and named rules that can be switched ([`Rule`], [`RuleSet`]).
+//! * [`CrawlRules`] (`crawl`, `surt`, `rules`): that, and named rules that can be switched ([`canonical::Rule`], [`canonical::RuleSet`]).
 //! * [`Exact`] (`exact`): the bytes as they are.
 //!
-//! [`named`] finds one again by what a store says it was written with, and [`host`] reads the host out of a key, for
+//! [`canonical::named`] finds one again by what a store says it was written with, and [`host`] reads the host out of a key, for
 //! listings by host.
 //!
 //! ```
@@ -30,7 +30,6 @@
 //! | [`BloomFilter`] | at the rate that is chosen, for a number of URLs that is known | 1.2 to 5 | in memory, or a file written by `sync` |
 //! | [`GrowingFilter`] | at the rate that is chosen, for any number | 1.5 to 6 | in memory, or a file written by `sync` |
 //! | [`DiskUrlSet`] | as two hashes of 80 bits fall together | 0 to 16 in memory, 6.7 to 8 on disk | on disk |
-//! | [`TwoTierSet`] | as the set on disk does | that of its filter and of the set on disk | on disk |
 //! | [`UrlTrie`] | never | what differs from its neighbours | in memory; saved and loaded |
 //!
 //! [`ContentSeen`] asks the same of page bodies: whether one was met before, under whatever URL.
@@ -43,30 +42,31 @@
 
 mod bitmap;
 mod bloom;
-mod canonical;
+pub mod canonical;
 mod content;
-mod disk;
+pub mod disk;
 mod error;
 mod files;
+mod format;
 mod seen;
 mod stored;
-mod tier;
 mod trie;
 
-pub use bitmap::{HashBitmap, Md5Bitmap, SlotHash, md5_slot};
+/// The hash functions of filters, and the slots and layouts that they lead to.
+pub mod hash {
+    pub use crate::bitmap::{SlotHash, md5_slot};
+    pub use crate::bloom::hash::{HashFamily, ap, bkdr, djb, djb0};
+    pub use crate::bloom::shape::Layout;
+}
+
+pub use bitmap::{HashBitmap, Md5Bitmap};
 pub use bloom::growing::GrowingFilter;
-pub use bloom::hash::{HashFamily, ap, bkdr, djb, djb0};
-pub use bloom::shape::Layout;
 pub use bloom::{BloomFilter, BloomOptions};
-pub use canonical::{
-    Canonicalizer, CrawlRules, Exact, Explanation, Rule, RuleSet, Step, UrlError, Whatwg, canonical_host, host, named,
-    url_of_surt,
-};
+pub use canonical::{Canonicalizer, CrawlRules, Exact, UrlError, Whatwg, host};
 pub use content::ContentSeen;
-pub use disk::{Answers, DiskOptions, DiskStats, DiskUrlSet, Fingerprint, FingerprintBits, Fingerprints, UrlBatch};
-pub use encoding_rs::{Encoding, UTF_8};
+pub use disk::{DiskOptions, DiskUrlSet};
 pub use error::{Error, Result};
+pub use filemap_io::StorageError;
 pub use seen::{SeenSet, SeenStats, Verdict};
 pub use stored::{AnySet, Merged, NewSet, SetKind, StoredSet};
-pub use tier::{FrontFilter, TwoTierSet};
 pub use trie::{UrlTrie, UrlTrieIter};

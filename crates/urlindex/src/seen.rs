@@ -1,4 +1,4 @@
-//! What a seen set is: the question that a crawler asks most often, and what an answer is worth.
+//! The trait `SeenSet`, its verdicts and statistics.
 //!
 //! The trait is object-safe, so that a crawl chooses its set at run time. Every set says by itself how often it errs and
 //! what it costs; none errs in the other direction: a URL that was inserted is never called new.
@@ -11,6 +11,12 @@ use std::fmt::Debug;
 use crate::error::Result;
 
 /// What a set knows of a URL.
+///
+/// ```
+/// use urlindex::Verdict;
+///
+/// assert!(Verdict::New.is_new() && !Verdict::ProbablySeen.is_new());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It was never inserted. This is certain.
@@ -29,6 +35,14 @@ impl Verdict {
 }
 
 /// What a set has done since it was opened, and what it holds.
+///
+/// ```
+/// use urlindex::{SeenSet, UrlTrie};
+///
+/// let set = UrlTrie::new();
+/// set.insert(b"http://example.com/").unwrap();
+/// assert_eq!((set.stats().urls, set.stats().false_positive_rate), (1, 0.0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SeenStats {
@@ -50,26 +64,37 @@ pub struct SeenStats {
 ///
 /// Any number of threads may call any method at once. Of several inserts of one URL, however they run together, exactly
 /// one is told [`Verdict::New`]; a filter may tell none so, which is its error and counted in its rate.
+///
+/// ```
+/// use urlindex::{GrowingFilter, SeenSet, UrlTrie};
+///
+/// let sets: [Box<dyn SeenSet>; 2] = [Box::new(UrlTrie::new()), Box::new(GrowingFilter::in_memory(1e-4, 0).unwrap())];
+/// for set in sets {
+///     assert!(set.insert(b"http://example.com/").unwrap());
+///     assert!(!set.insert(b"http://example.com/").unwrap());
+/// }
+/// ```
 pub trait SeenSet: Debug + Send + Sync {
     /// Inserts `url`, and says whether it was there before.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] after a failed write; [`crate::Error::UrlLength`] and [`crate::Error::Full`] where the
-    /// set has such a limit; [`crate::Error::Io`] and [`crate::Error::Corrupt`] if it has to look at its files.
+    /// [`crate::StorageError::Poisoned`] after a failed write; [`crate::Error::UrlLength`] and [`crate::StorageError::Full`] where the
+    /// set has such a limit; [`crate::StorageError::Io`] and [`crate::StorageError::Corrupt`] if it has to look at its files.
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict>;
 
     /// Whether `url` was inserted. Nothing is changed.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] and [`crate::Error::Corrupt`] if the set has to look at its files.
+    /// [`crate::StorageError::Io`] and [`crate::StorageError::Corrupt`] if the set has to look at its files.
     fn contains(&self, url: &[u8]) -> Result<Verdict>;
 
-    /// Inserts `url`: for crawlers that mark a URL only when it has been fetched.
+    /// Inserts `url`. `true`: it is certainly new, and of all callers only this one is told so. `false`: it was there, or in
+    /// a filter looks so.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
-    fn insert(&self, url: &[u8]) -> Result<()> {
-        self.check_and_insert(url).map(drop)
+    fn insert(&self, url: &[u8]) -> Result<bool> {
+        self.check_and_insert(url).map(Verdict::is_new)
     }
 
     /// [`SeenSet::check_and_insert`] of each URL, in order: a URL that occurs twice is new once. The verdicts replace what
@@ -123,7 +148,7 @@ pub trait SeenSet: Debug + Send + Sync {
     /// Makes all inserts that have returned durable. Nothing, for a set in memory.
     ///
     /// # Errors
-    /// [`crate::Error::Io`]; the set takes no more URLs then, since nobody knows what the device has.
+    /// [`crate::StorageError::Io`]; the set takes no more URLs then, since nobody knows what the device has.
     fn sync(&self) -> Result<()>;
 
     /// All figures at once.

@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use urlindex::{Canonicalizer, CrawlRules, Rule, RuleSet, Whatwg};
+use urlindex::canonical::{Rule, RuleSet};
+use urlindex::{Canonicalizer, CrawlRules, Whatwg};
 
 /// Broken URLs that stay errors (nothing is guessed), and `file:` URLs, which the rules leave to the URL standard.
 const ANSWERED_OTHERWISE: [&str; 9] = [

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use filemap_io::sim::Stop;
-use filemap_io::{Dir, OsDir};
-use urlindex::{BloomOptions, DiskOptions, DiskUrlSet, Error, FrontFilter, SeenSet, TwoTierSet};
+use filemap_io::{Dir, OsDir, StorageError};
+use urlindex::{DiskOptions, DiskUrlSet, Error, SeenSet};
 
 const FOLDER: &str = "URLINDEX_KILL_FOLDER";
 const CALL: &str = "URLINDEX_KILL_CALL";
@@ -25,10 +25,6 @@ const ALL: u64 = 30_000;
 
 fn options() -> DiskOptions {
     DiskOptions::new().memory_bytes(64 << 10)
-}
-
-fn filter() -> FrontFilter {
-    FrontFilter::Bloom(BloomOptions::new(ALL, 0.01))
 }
 
 fn url(i: u64) -> Vec<u8> {
@@ -47,19 +43,19 @@ fn the_child_fills_a_set_and_merges_it() {
     let stop = Stop::never(say_stopped);
     let inner: Arc<dyn Dir> = Arc::new(OsDir::open(Path::new(&folder)).expect("the folder"));
     let dir = stop.over(inner);
-    let set = TwoTierSet::create(dir, "seen", options(), &filter()).expect("made");
+    let set = DiskUrlSet::create_in(dir, "seen", options()).expect("made");
     for part in [0..8_000, 8_000..12_000, 12_000..SYNCED] {
         insert(&set, part);
     }
     set.sync().expect("synced");
     stop.after(call.parse().expect("a number"));
     insert(&set, SYNCED..ALL);
-    set.save_filter().expect("saved");
+    set.sync().expect("synced");
     stop.disarm();
     println!("\n{DONE}");
 }
 
-fn insert(set: &TwoTierSet, urls: std::ops::Range<u64>) {
+fn insert(set: &DiskUrlSet, urls: std::ops::Range<u64>) {
     let urls: Vec<Vec<u8>> = urls.map(url).collect();
     let urls: Vec<&[u8]> = urls.iter().map(Vec::as_slice).collect();
     set.check_and_insert_batch(&urls, &mut Vec::new()).expect("inserted");
@@ -80,8 +76,10 @@ fn kill_at(folder: &Path, call: u64) -> bool {
     let is_stopped = word.expect("it says how it went") == STOPPED;
     if is_stopped {
         let dir: Arc<dyn Dir> = Arc::new(OsDir::open(folder).expect("the folder"));
-        match DiskUrlSet::open(dir, "seen", options()) {
-            Err(Error::Locked { pid, .. }) => assert_eq!(pid, Some(child.id()), "it holds the lock, alive"),
+        match DiskUrlSet::open_in(dir, "seen", options()) {
+            Err(Error::Storage(StorageError::Locked { pid, .. })) => {
+                assert_eq!(pid, Some(child.id()), "it holds the lock, alive")
+            }
             other => panic!("call {call}: {other:?}"),
         }
         child.kill().expect("SIGKILL");
@@ -121,15 +119,15 @@ fn a_process_killed_at_any_call_of_a_merge_loses_nothing_synced() {
         };
         let left = names().iter().filter(|name| name.ends_with(".run")).count() as u64;
         let dir: Arc<dyn Dir> = Arc::new(OsDir::open(folder.path()).expect("the folder"));
-        let set = DiskUrlSet::open(Arc::clone(&dir), "seen", options()).expect("opens by itself");
+        let set = DiskUrlSet::open_in(Arc::clone(&dir), "seen", options()).expect("opens by itself");
         let is_there = judge(&set, call);
         unfinished_runs += u32::from(left > set.disk_stats().runs);
         *(if is_there { &mut after } else { &mut before }) += 1;
         drop(set);
-        let set = TwoTierSet::open(dir, "seen", options(), &filter()).expect("opens by itself");
+        let set = DiskUrlSet::open_in(dir, "seen", options()).expect("opens by itself");
         assert_eq!(judge(&set, call), is_there);
         let runs = names().iter().filter(|name| name.ends_with(".run")).count() as u64;
-        assert_eq!(runs, set.exact().disk_stats().runs, "what the killed process left is gone");
+        assert_eq!(runs, set.disk_stats().runs, "what the killed process left is gone");
     }
     println!("{before} kills before the manifest, {after} after, {unfinished_runs} left a run that nothing names");
     assert!(unfinished_runs >= 5 && before >= 10 && after >= 5, "{unfinished_runs} {before} {after}");

@@ -163,9 +163,10 @@ impl From<urlindex::Error> for Failure {
     fn from(error: urlindex::Error) -> Self {
         let words = error.to_string();
         match error {
-            urlindex::Error::Corrupt { .. } => Self::Damage(words),
-            urlindex::Error::Locked { .. } => Self::Locked(words),
-            urlindex::Error::InvalidOption { .. } | urlindex::Error::Unsupported { .. } => Self::Usage(words),
+            urlindex::Error::Storage(urlindex::StorageError::Corrupt { .. }) => Self::Damage(words),
+            urlindex::Error::Storage(urlindex::StorageError::Locked { .. }) => Self::Locked(words),
+            urlindex::Error::Storage(urlindex::StorageError::InvalidOption { .. })
+            | urlindex::Error::Unsupported { .. } => Self::Usage(words),
             _ => Self::Io(words),
         }
     }
@@ -175,9 +176,9 @@ impl From<frontier::Error> for Failure {
     fn from(error: frontier::Error) -> Self {
         let words = error.to_string();
         match error {
-            frontier::Error::Corrupt { .. } => Self::Damage(words),
-            frontier::Error::Locked { .. } => Self::Locked(words),
-            frontier::Error::InvalidOption { .. } => Self::Usage(words),
+            frontier::Error::Storage(frontier::StorageError::Corrupt { .. }) => Self::Damage(words),
+            frontier::Error::Storage(frontier::StorageError::Locked { .. }) => Self::Locked(words),
+            frontier::Error::Storage(frontier::StorageError::InvalidOption { .. }) => Self::Usage(words),
             _ => Self::Io(words),
         }
     }

@@ -6,11 +6,10 @@
 //! body is stored twice.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use filemap::{Page, PageStore};
 use filemap_core::{Dictionaries, Options, Record, Store};
-use filemap_io::OsDir;
 use fm_cli::Failure;
 use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
 
@@ -60,11 +59,12 @@ impl Bodies {
             Err(filemap_core::Error::NotAStore { .. }) => Store::create(&path, options)?,
             opened => opened?,
         };
-        let dir = Arc::new(OsDir::open(folder).map_err(|error| Failure::io("open", folder, &error))?);
         let disk = DiskOptions::new().memory_bytes(SEEN_BYTES);
-        let seen = match ContentSeen::open(dir.clone(), "bodies", disk.clone()) {
-            Err(urlindex::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                ContentSeen::create(dir, "bodies", disk)?
+        let seen = match ContentSeen::open(folder.join("bodies"), disk.clone()) {
+            Err(urlindex::Error::Storage(urlindex::StorageError::Io { source, .. }))
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                ContentSeen::create(folder.join("bodies"), disk)?
             }
             opened => opened?,
         };

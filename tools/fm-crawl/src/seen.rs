@@ -56,7 +56,9 @@ impl Seen {
     pub fn open(path: &Path, canonicalizer: &dyn Canonicalizer, frontier: &Frontier) -> Result<Seen, Failure> {
         let disk = || DiskOptions::new().memory_bytes(MEMORY_BYTES);
         let set = match StoredSet::open_with(path, disk()) {
-            Err(urlindex::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound && !path.exists() => {
+            Err(urlindex::Error::Storage(urlindex::StorageError::Io { source, .. }))
+                if source.kind() == ErrorKind::NotFound && !path.exists() =>
+            {
                 remove_rest(path)?;
                 StoredSet::create(path, NewSet::Disk(disk()), canonicalizer)?
             }

@@ -345,7 +345,7 @@ int main(void) {
 fn written_in_c(bench: &Bench, urls: &[u8]) -> Vec<u8> {
     let mut bits = vec![0u8; 1_000_003 / 8 + 1];
     for url in urls.split(|byte| *byte == b'\n').filter(|url| !url.is_empty()) {
-        for value in [urlindex::bkdr(url), urlindex::ap(url), urlindex::djb(url)] {
+        for value in [urlindex::hash::bkdr(url), urlindex::hash::ap(url), urlindex::hash::djb(url)] {
             let slot = value as usize % 1_000_003;
             bits[slot / 8] |= 1 << (slot % 8);
         }

@@ -1,4 +1,4 @@
-//! Draws from a disk what a power loss may leave of it.
+//! Draws what a power loss may leave of a simulated disk.
 
 use std::collections::{BTreeMap, HashSet};
 

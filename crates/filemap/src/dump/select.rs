@@ -122,7 +122,7 @@ impl Selection {
     }
 
     fn of_host(mut self, host: &str, subdomains: bool) -> Selection {
-        let host = urlindex::canonical_host(host).unwrap_or_else(|| host.to_owned());
+        let host = urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.to_owned());
         self.host = Some((host.into_bytes(), subdomains));
         self
     }

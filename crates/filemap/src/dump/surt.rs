@@ -95,7 +95,7 @@ fn canonical_host(host: &[u8]) -> Vec<u8> {
     let mut host = undone(host);
     // Names in other scripts become punycode, and addresses in odd forms their usual one.
     let text = std::str::from_utf8(&host).ok();
-    if let Some(canonical) = text.and_then(urlindex::canonical_host).filter(|_| !host.contains(&b':')) {
+    if let Some(canonical) = text.and_then(urlindex::canonical::canonical_host).filter(|_| !host.contains(&b':')) {
         host = canonical.into_bytes();
     }
     let labels: Vec<&[u8]> = host.split(|&byte| byte == b'.').filter(|label| !label.is_empty()).collect();

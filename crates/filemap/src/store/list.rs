@@ -233,7 +233,7 @@ impl PageStore {
 
     /// The URLs of the pages of one host, as a person writes it (`Example.com`, `bücher.example`).
     pub fn urls_of_host(&self, host: &str) -> Urls {
-        let wanted = urlindex::canonical_host(host).unwrap_or_else(|| host.to_owned()).into_bytes();
+        let wanted = urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.to_owned()).into_bytes();
         self.urls_where(move |url| urlindex::host(url) == Some(wanted.as_slice()))
     }
 

@@ -156,7 +156,7 @@ impl PageStore {
     /// [`Error::UnknownCanonicalizer`].
     pub fn over(engine: Store) -> Result<PageStore> {
         let made_with = engine.canonicalizer();
-        match urlindex::named(&made_with.name, made_with.version) {
+        match urlindex::canonical::named(&made_with.name, made_with.version) {
             Some(canonicalizer) => PageStore::obeying(engine, canonicalizer),
             None => Err(Error::UnknownCanonicalizer {
                 path: engine.path().to_owned(),

@@ -300,9 +300,9 @@ fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<bool> {
         }
     }
     if is_poisoned {
-        assert!(matches!(frontier.next(0), Err(Error::Poisoned { .. })));
-        assert!(matches!(frontier.seed(&["http://a.example/"], 0), Err(Error::Poisoned { .. })));
-        assert!(matches!(frontier.commit(), Err(Error::Poisoned { .. })));
+        assert!(matches!(frontier.next(0), Err(Error::Storage(StorageError::Poisoned { .. }))));
+        assert!(matches!(frontier.seed(&["http://a.example/"], 0), Err(Error::Storage(StorageError::Poisoned { .. }))));
+        assert!(matches!(frontier.commit(), Err(Error::Storage(StorageError::Poisoned { .. }))));
         assert!(frontier.stats().pages > 0 || told.last().urls.is_empty(), "it still answers");
     }
     disk.heal();

@@ -22,7 +22,7 @@ fn closed() -> SimDisk {
 /// Opens a damaged frontier and reads all of it: what was there, or an error that names the file and a place in it.
 fn judge(disk: &SimDisk, file: &str, at: usize, whole: &[String]) -> bool {
     let what = |error: Error| match error {
-        Error::Corrupt { file: named, offset, .. } => {
+        Error::Storage(StorageError::Corrupt { file: named, offset, .. }) => {
             assert_eq!(named, file, "byte {at}");
             assert!(offset <= disk.bytes(file).expect("the file").len() as u64, "byte {at} of {file}: {offset}");
         }
@@ -84,7 +84,7 @@ fn files_that_are_cut_off_swapped_or_gone_are_errors() {
         for len in [0, 100, 511, 512, 600] {
             disk.set_bytes(&name, &whole[..len.min(whole.len())]);
             match Frontier::open_in(disk.dir(), options()) {
-                Err(Error::Corrupt { file, .. }) => assert_eq!(file, name),
+                Err(Error::Storage(StorageError::Corrupt { file, .. })) => assert_eq!(file, name),
                 // A journal without batches is one.
                 Ok(frontier) => {
                     assert!(name.ends_with(".journal") && len >= 512, "{name} {len}");
@@ -105,12 +105,18 @@ fn files_that_are_cut_off_swapped_or_gone_are_errors() {
         let bytes = stranger.bytes(if name == journal { "frontier.1.journal" } else { &name }).expect("there");
         disk.set_bytes(&name, &bytes);
         let opened = Frontier::open_in(disk.dir(), options());
-        assert!(matches!(&opened, Err(Error::Corrupt { file, .. }) if *file == name), "{opened:?}");
+        assert!(
+            matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, .. })) if *file == name),
+            "{opened:?}"
+        );
         disk.set_bytes(&name, &mine);
     }
     other_disk.remove(&journal);
     let opened = Frontier::open_in(other_disk.dir(), options());
-    assert!(matches!(&opened, Err(Error::Corrupt { file, offset: 0, .. }) if *file == journal), "{opened:?}");
+    assert!(
+        matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, offset: 0, .. })) if *file == journal),
+        "{opened:?}"
+    );
 }
 
 #[test]
@@ -160,7 +166,7 @@ fn a_journal_that_says_what_cannot_be_is_damage_though_its_checksum_is_right() {
         drop(frontier);
         let opened = Frontier::open_in(disk.dir(), options());
         assert!(
-            matches!(&opened, Err(Error::Corrupt { file, offset, .. }) if file == "frontier.1.journal" && *offset > 512),
+            matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, offset, .. })) if file == "frontier.1.journal" && *offset > 512),
             "{forged:?}: {opened:?}"
         );
     }
@@ -188,7 +194,7 @@ fn any_number_of_a_snapshot_may_be_extreme_though_its_checksum_is_right() {
             forged[512..516].copy_from_slice(&hasher.finalize().to_le_bytes());
             disk.set_bytes("frontier.snapshot", &forged);
             match Frontier::open_in(disk.dir(), options().delay_ms(1)) {
-                Err(Error::Corrupt { .. }) => refused += 1,
+                Err(Error::Storage(StorageError::Corrupt { .. })) => refused += 1,
                 Err(other) => panic!("{at} {extreme}: {other}"),
                 Ok(frontier) => {
                     went_on += 1;

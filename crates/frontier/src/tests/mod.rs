@@ -51,7 +51,7 @@ fn a_frontier_is_made_once_opened_by_one_and_found_as_it_was() {
     let path = dir.path().join("frontier");
     assert!(matches!(Frontier::open(dir.path(), options()), Err(Error::Missing { .. })));
     let mut frontier = Frontier::create(&path, options()).expect("made");
-    assert!(matches!(Frontier::create(&path, options()), Err(Error::Locked { .. })));
+    assert!(matches!(Frontier::create(&path, options()), Err(Error::Storage(StorageError::Locked { .. }))));
     frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
     let first = fetch(&mut frontier, 0);
     done(&mut frontier, first.page, 0, &["http://a.example/x", "http://b.example/", "http://a.example/x"]);

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Read;
 use std::path::Path;
 
-use frontier::Opic;
+use crate::opic::Opic;
 
 /// A graph by pages, each with its links.
 pub struct Graph {

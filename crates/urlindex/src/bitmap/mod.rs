@@ -1,4 +1,4 @@
-//! `Md5Bitmap`: one bit per slot, where a URL's slot is the head of its MD5. The oldest trick, as it is told.
+//! Bitmaps: one bit per slot, a URL's slot being the head of its MD5 or given by some hash functions.
 //!
 //! The slot of a URL is the first 32 bits of its MD5, little-endian, masked to 2^n (n = 28: 32 MiB). Of those bits,
 //! numbered from 1 at the most significant, 5 to 16 are the *segment* (4,096), 17 to 27 the 32-bit *word* in it (2,048) and
@@ -20,17 +20,17 @@ mod kinds;
 mod sidecar;
 mod slots;
 
-pub(crate) use sidecar::SUFFIX as SIDECAR_SUFFIX;
-
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use filemap_io::{Access, Advice, Dir, File, Lock, Map};
+use filemap_io::layout::get;
+use filemap_io::{Access, Advice, Dir, File, Latch, Lock, Map, StorageError, guard};
 use md5::{Digest, Md5};
 
 use crate::bloom::shape::standard_loss;
 use crate::error::{Error, Result};
-use crate::files::{self, Poison, guard};
+use crate::files::{self, beside, in_any_dir, place};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use sidecar::{Sidecar, State};
 use slots::{HashSlots, Md5Slots, Shape, Slots};
@@ -55,6 +55,16 @@ const TURNS: usize = 64;
 pub type Md5Bitmap = Bitmap<Md5Slots>;
 
 /// A Bloom filter of some functions of old, on a mapped file of bare bits: the bit of a slot is bit slot mod 8 of byte slot / 8.
+///
+/// ```
+/// use urlindex::hash::SlotHash;
+/// use urlindex::{HashBitmap, SeenSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let filter = HashBitmap::create(&path, &[SlotHash::Bkdr, SlotHash::Ap], 1 << 20).unwrap();
+/// assert!(filter.insert(b"http://example.com/").unwrap());
+/// ```
 pub type HashBitmap = Bitmap<HashSlots>;
 
 /// A mapped file of bits, by one of the two ways to choose a URL's. See [`Md5Bitmap`] and [`HashBitmap`].
@@ -73,7 +83,7 @@ pub struct Bitmap<S> {
     is_open: AtomicBool,
     opening: Mutex<()>,
     turns: [Mutex<()>; TURNS],
-    poison: Poison,
+    poison: Latch,
     /// None: it is open to be read.
     lock: Option<Box<dyn Lock>>,
 }
@@ -84,12 +94,12 @@ const LOOKS: u32 = 5;
 /// Where `url` has its bit in a bitmap of 2^`bits` slots.
 ///
 /// ```
-/// assert_eq!(urlindex::md5_slot(b"http://www.ouc.edu.cn/", 32), 1_073_542_761);
-/// assert_eq!(urlindex::md5_slot(b"http://www.ouc.edu.cn/", 28), 268_236_393);
+/// assert_eq!(urlindex::hash::md5_slot(b"http://www.ouc.edu.cn/", 32), 1_073_542_761);
+/// assert_eq!(urlindex::hash::md5_slot(b"http://www.ouc.edu.cn/", 28), 268_236_393);
 /// ```
-pub fn md5_slot(url: &[u8], bits: u32) -> u64 {
+pub fn md5_slot(url: impl AsRef<[u8]>, bits: u32) -> u64 {
     let digest = Md5::digest(url);
-    u64::from_le_bytes(files::array(&digest, 0)) & (u64::MAX >> (64 - bits.clamp(1, 64)))
+    get::<u64>(&digest, 0) & (u64::MAX >> (64 - bits.clamp(1, 64)))
 }
 
 impl<S: Slots> Bitmap<S> {
@@ -116,38 +126,60 @@ impl<S: Slots> Bitmap<S> {
     /// Opens a bitmap. One that was closed is checked against its checksums, which reads all of it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the first bad segment's offset; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::Io`].
-    pub fn open(dir: Arc<dyn Dir>, name: &str) -> Result<Bitmap<S>> {
-        let lock = files::lock(&*dir, name)?;
-        let sidecar = Sidecar::read(&*dir, name)?;
-        Bitmap::with(dir, name, sidecar, Some(lock))
+    /// [`StorageError::Corrupt`] with the first bad segment's offset; [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Bitmap<S>> {
+        let (dir, name) = place(path.as_ref())?;
+        Bitmap::open_in(dir, &name)
+    }
+
+    in_any_dir! {
+        /// As [`Bitmap::open`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn open_in(dir: Arc<dyn Dir>, name: &str) -> Result<Bitmap<S>> {
+            let lock = files::lock(&*dir, name)?;
+            let sidecar = Sidecar::read(&*dir, name)?;
+            Bitmap::with(dir, name, sidecar, Some(lock))
+        }
     }
 
     /// Opens a bitmap to be read, without its lock: another process may be inserting, and what it inserts is seen here at once (but not
     /// counted). Inserts are refused with [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::NewerFormat`] and [`Error::Io`] as [`Bitmap::open`].
-    pub fn open_read_only(dir: Arc<dyn Dir>, name: &str) -> Result<Bitmap<S>> {
-        for _ in 1..LOOKS {
-            let sidecar = Sidecar::read(&*dir, name)?;
-            let was_closed = sidecar.state == State::Closed;
-            match Bitmap::with(Arc::clone(&dir), name, sidecar, None) {
-                // A writer has begun between our looks at the two files, or ended.
-                Err(Error::Corrupt { .. }) if was_closed => {}
-                opened => return opened,
+    /// [`StorageError::Corrupt`], [`StorageError::NewerFormat`] and [`StorageError::Io`] as [`Bitmap::open`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Bitmap<S>> {
+        let (dir, name) = place(path.as_ref())?;
+        Bitmap::open_read_only_in(dir, &name)
+    }
+
+    in_any_dir! {
+        /// As [`Bitmap::open_read_only`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn open_read_only_in(dir: Arc<dyn Dir>, name: &str) -> Result<Bitmap<S>> {
+            for _ in 1..LOOKS {
+                let sidecar = Sidecar::read(&*dir, name)?;
+                let was_closed = sidecar.state == State::Closed;
+                match Bitmap::with(Arc::clone(&dir), name, sidecar, None) {
+                    // A writer has begun between our looks at the two files, or ended.
+                    Err(Error::Storage(StorageError::Corrupt { .. })) if was_closed => {}
+                    opened => return opened,
+                }
             }
+            let sidecar = Sidecar::read(&*dir, name)?;
+            Bitmap::with(dir, name, sidecar, None)
         }
-        let sidecar = Sidecar::read(&*dir, name)?;
-        Bitmap::with(dir, name, sidecar, None)
     }
 
     fn taken_up(dir: Arc<dyn Dir>, name: &str, slots: impl FnOnce(u64) -> Result<S>) -> Result<Bitmap<S>> {
         let lock = files::lock(&*dir, name)?;
         let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
         let slots = slots(file.len().map_err(Error::io("length", name))?)?;
-        if files::exists(&*dir, &sidecar::file_name(name))? {
-            return Err(Error::io("create", &sidecar::file_name(name))(std::io::ErrorKind::AlreadyExists.into()));
+        if files::exists(&*dir, &beside::meta(name))? {
+            return Err(Error::io("create", &beside::meta(name))(std::io::ErrorKind::AlreadyExists.into()));
         }
         let sidecar = Sidecar::new(files::new_id(&*dir)?, slots.shape(), State::Open);
         sidecar.write(&*dir, name)?;
@@ -191,7 +223,7 @@ impl<S: Slots> Bitmap<S> {
             ones_before: ones,
             opening: Mutex::new(()),
             turns: std::array::from_fn(|_| Mutex::new(())),
-            poison: Poison::default(),
+            poison: Latch::default(),
             lock,
         })
     }
@@ -203,14 +235,14 @@ impl<S: Slots> Bitmap<S> {
         if self.lock.is_none() {
             return Err(Error::ReadOnly { file: self.name.clone() });
         }
-        self.poison.check()
+        Ok(self.poison.check()?)
     }
 
     /// Syncs, and notes the checksums of all segments, so that damage is found when the bitmap is opened again. A bitmap that is
     /// only dropped, or whose process is killed, loses nothing, but is not checked.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Poisoned`].
+    /// [`StorageError::Io`]; [`StorageError::Poisoned`].
     pub fn close(self) -> Result<()> {
         if self.lock.is_none() {
             return Ok(());
@@ -266,7 +298,7 @@ impl<S: Slots> Bitmap<S> {
     /// Sets every bit that `other` has: all its URLs are seen here from now on. How many bits were not set before.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if `other` has another number of slots; [`Error::ReadOnly`]; [`Error::Poisoned`]; [`Error::Io`].
+    /// [`Error::Unsupported`] if `other` has another number of slots; [`Error::ReadOnly`]; [`StorageError::Poisoned`]; [`StorageError::Io`].
     pub fn merge(&self, other: &Bitmap<S>) -> Result<u64> {
         self.check_writable()?;
         self.check_alike(other)?;

@@ -1,22 +1,6 @@
-//! The small file beside a bitmap: what its words cannot say, since they are all that the bitmap's file may hold.
+//! The sidecar of a bitmap: id, size, state and checksums, since the bitmap's file holds bare bits.
 //!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 8 | magic `FMMD5MAP` |
-//! | 8 | 2, 2 | the version that a reader, and a writer, must know |
-//! | 12 | 1 | n: an MD5 bitmap of 2^n slots; 0: another |
-//! | 13 | 1 | state: 1 open, 2 closed |
-//! | 14 | 1 | of another: its functions, a bit each: 1 BKDR, 2 AP, 4 DJB, 8 DJB from 0; else 0 |
-//! | 15 | 1 | 0 |
-//! | 16 | 16 | which bitmap this is: random |
-//! | 32 | 8 | bits that are set, if closed; else 0 |
-//! | 40 | 8 | of another: its slots; else 0 |
-//! | 48 | 8 | of another: its file's bytes; else 0 |
-//! | 56 | 4 | 0 |
-//! | 60 | 4 | CRC-32 of all other bytes of the file |
-//! | 64 | 4 each | if closed: CRC-32 of each segment of 8 KiB of the bitmap |
-//!
-//! All numbers are little-endian. The file is only ever replaced as a whole. While it says *open* the words may be in any state
+//! The file is only ever replaced as a whole. While it says *open* the words may be in any state
 //! that inserts can make, so there is nothing to hold them against; once it says *closed* they must be those of the checksums.
 
 use crc32fast::Hasher;
@@ -24,15 +8,14 @@ use filemap_io::{Access, Dir, File};
 
 use super::slots::Shape;
 use crate::error::{Error, Result};
-use crate::files;
+use crate::files::beside::meta;
+use crate::files::{self, replace_by};
+use crate::format::{SIDECAR, SidecarHeader};
 
 /// Bytes of the bitmap under one checksum: the original's segment of 2,048 words.
 pub(super) const SEGMENT_BYTES: usize = 2048 * 4;
 /// Bytes of the sidecar before the checksums.
-pub(super) const FIXED_BYTES: usize = 64;
-const CRC_AT: usize = 60;
-const MAGIC: [u8; 8] = *b"FMMD5MAP";
-const VERSION: u16 = 1;
+pub(super) const FIXED_BYTES: usize = SidecarHeader::BYTES;
 
 /// Whether the bitmap may be changing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +31,6 @@ pub(super) struct Sidecar {
     pub(super) state: State,
     ones: u64,
     checksums: Vec<u32>,
-}
-
-/// What a sidecar's name has after the bitmap's.
-pub(crate) const SUFFIX: &str = ".meta";
-
-/// The sidecar's name.
-pub(super) fn file_name(name: &str) -> String {
-    format!("{name}{SUFFIX}")
 }
 
 impl Sidecar {
@@ -90,18 +65,17 @@ impl Sidecar {
             Ok(())
         })?;
         if self.state == State::Closed && ones != self.ones {
-            return Err(Error::corrupt(&file_name(name), 32, format!("{ones} bits are set, not {}", self.ones)));
+            return Err(Error::corrupt(&meta(name), 32, format!("{ones} bits are set, not {}", self.ones)));
         }
         Ok(ones)
     }
 
     pub(super) fn write(&self, dir: &dyn Dir, name: &str) -> Result<()> {
-        let bytes = self.encode();
-        files::replace(dir, &file_name(name), |file, new| file.write_at(&bytes, 0).map_err(Error::io("write", new)))
+        replace_by(dir, &meta(name), &self.encode())
     }
 
     pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Sidecar> {
-        let name = file_name(name);
+        let name = meta(name);
         let file = dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
         let len = file.len().map_err(Error::io("length", &name))?;
         // The largest bitmap has 2^20 segments.
@@ -115,23 +89,21 @@ impl Sidecar {
 
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; FIXED_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
+        SIDECAR.begin(&mut bytes);
         match self.shape {
-            Shape::Md5 { bits } => bytes[12] = bits as u8,
+            Shape::Md5 { bits } => SidecarHeader::BITS.put(&mut bytes, bits as u8),
             Shape::Hashes { functions, slots, file_bytes } => {
-                bytes[14] = functions;
-                bytes[40..48].copy_from_slice(&slots.to_le_bytes());
-                bytes[48..56].copy_from_slice(&file_bytes.to_le_bytes());
+                SidecarHeader::FUNCTIONS.put(&mut bytes, functions);
+                SidecarHeader::SLOTS.put(&mut bytes, slots);
+                SidecarHeader::FILE_BYTES.put(&mut bytes, file_bytes);
             }
         }
-        bytes[13] = self.state as u8;
-        bytes[16..32].copy_from_slice(&self.id);
-        bytes[32..40].copy_from_slice(&self.ones.to_le_bytes());
+        SidecarHeader::STATE.put(&mut bytes, self.state as u8);
+        SidecarHeader::ID.put(&mut bytes, self.id);
+        SidecarHeader::ONES.put(&mut bytes, self.ones);
         bytes.extend(self.checksums.iter().flat_map(|sum| sum.to_le_bytes()));
         let crc = checksum(&bytes);
-        bytes[CRC_AT..FIXED_BYTES].copy_from_slice(&crc.to_le_bytes());
+        SidecarHeader::CRC.put(&mut bytes, crc);
         bytes
     }
 
@@ -140,25 +112,26 @@ impl Sidecar {
         if bytes.len() < FIXED_BYTES {
             return corrupt(bytes.len(), "the file ends in its header");
         }
-        if bytes[..8] != MAGIC {
-            return corrupt(0, "this is no sidecar of an MD5 bitmap");
+        SIDECAR.check_magic(name, bytes)?;
+        if SidecarHeader::CRC.get(bytes) != checksum(bytes) {
+            return corrupt(SidecarHeader::CRC.at, "checksum does not match");
         }
-        if u32::from_le_bytes(files::array(bytes, CRC_AT)) != checksum(bytes) {
-            return corrupt(CRC_AT, "the checksum is another");
-        }
-        files::check_version(name, bytes, VERSION)?;
-        let number = |at: usize| u64::from_le_bytes(files::array(bytes, at));
-        let shape = match u32::from(bytes[12]) {
-            0 => Shape::Hashes { functions: bytes[14], slots: number(40), file_bytes: number(48) },
+        SIDECAR.check_version(name, bytes)?;
+        let shape = match u32::from(SidecarHeader::BITS.get(bytes)) {
+            0 => Shape::Hashes {
+                functions: SidecarHeader::FUNCTIONS.get(bytes),
+                slots: SidecarHeader::SLOTS.get(bytes),
+                file_bytes: SidecarHeader::FILE_BYTES.get(bytes),
+            },
             bits => Shape::Md5 { bits },
         };
         if !shape.is_possible() {
-            return corrupt(12, "no bitmap has that many slots");
+            return corrupt(SidecarHeader::BITS.at, "no bitmap has that many slots");
         }
-        let state = match bytes[13] {
+        let state = match SidecarHeader::STATE.get(bytes) {
             1 => State::Open,
             2 => State::Closed,
-            _ => return corrupt(13, "the state is none"),
+            _ => return corrupt(SidecarHeader::STATE.at, "the state is none"),
         };
         let segments = if state == State::Closed { shape.file_bytes().div_ceil(SEGMENT_BYTES as u64) } else { 0 };
         let (checksums, rest) = bytes[FIXED_BYTES..].as_chunks::<4>();
@@ -166,10 +139,10 @@ impl Sidecar {
             return corrupt(bytes.len(), "the file has another length than its checksums");
         }
         Ok(Sidecar {
-            id: files::array(bytes, 16),
+            id: SidecarHeader::ID.get(bytes),
             shape,
             state,
-            ones: u64::from_le_bytes(files::array(bytes, 32)),
+            ones: SidecarHeader::ONES.get(bytes),
             checksums: checksums.iter().map(|sum| u32::from_le_bytes(*sum)).collect(),
         })
     }
@@ -177,7 +150,7 @@ impl Sidecar {
 
 fn checksum(bytes: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
-    hasher.update(&bytes[..CRC_AT]);
+    hasher.update(&bytes[..SidecarHeader::CRC.at]);
     hasher.update(&bytes[FIXED_BYTES..]);
     hasher.finalize()
 }
@@ -202,6 +175,7 @@ fn each_segment(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use filemap_io::StorageError;
 
     #[test]
     fn a_sidecar_is_read_as_it_was_written_and_any_other_byte_is_damage() {
@@ -214,10 +188,16 @@ mod tests {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            assert!(matches!(Sidecar::decode(&damaged, "s"), Err(Error::Corrupt { .. })), "byte {at}");
+            assert!(
+                matches!(Sidecar::decode(&damaged, "s"), Err(Error::Storage(StorageError::Corrupt { .. }))),
+                "byte {at}"
+            );
         }
         for len in 0..bytes.len() {
-            assert!(matches!(Sidecar::decode(&bytes[..len], "s"), Err(Error::Corrupt { .. })), "{len} bytes");
+            assert!(
+                matches!(Sidecar::decode(&bytes[..len], "s"), Err(Error::Storage(StorageError::Corrupt { .. }))),
+                "{len} bytes"
+            );
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Which bits of a bitmap are a URL's: one, by its MD5, or one for each of some functions of old.
 
+use filemap_io::layout::get;
 use md5::{Digest, Md5};
 
 use crate::bloom::hash::{ap, bkdr, djb, djb0};
 use crate::error::{Error, Result};
-use crate::files;
 
 /// The least and greatest n of an MD5 bitmap of 2^n slots.
 pub(super) const BITS: std::ops::RangeInclusive<u32> = 16..=36;
@@ -120,11 +120,21 @@ impl Slots for Md5Slots {
     #[inline]
     fn slot(&self, url: &[u8], _: usize) -> u64 {
         let digest = Md5::digest(url);
-        u64::from_le_bytes(files::array(&digest, 0)) & self.mask
+        get::<u64>(&digest, 0) & self.mask
     }
 }
 
 /// A function of old that gives a URL one of its slots: its value modulo their number.
+///
+/// ```
+/// use urlindex::HashBitmap;
+/// use urlindex::hash::SlotHash;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let filter = HashBitmap::create(&path, &[SlotHash::Djb], 1 << 20).unwrap();
+/// assert_eq!(filter.hashes(), [SlotHash::Djb]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SlotHash {

@@ -2,28 +2,13 @@
 //!
 //! A sector of 512 bytes reaches the device whole or not at all, so that sectors can be written in place: after a crash each
 //! is an older or a newer one, and both are sets of bits that were set. Nothing else needs to hold between them.
-//!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 8 | magic `FMBLOOM1` |
-//! | 8 | 2, 2 | the version that a reader, and a writer, must know |
-//! | 12 | 1, 1 | layout (0 standard, 1 blocked), hash family (0 XXH3, 1 BKDR, 2 AP, 3 DJB, both with a DJB that begins at 0; 4 AP, 5 DJB) |
-//! | 14 | 2 | probes |
-//! | 16 | 16 | which filter this is: random |
-//! | 32 | 8, 8 | bits; seed of the hash |
-//! | 48 | 8, 8 | URLs that it is meant for; URLs in it at the last sync |
-//! | 64 | 8 | the number that its last save was given, or 0 ([`crate::TwoTierSet`]) |
-//! | 72 | 436 | 0 |
-//! | 508 | 4 | CRC-32 of the 508 bytes before |
-//!
-//! Each later sector i holds words 63 (i - 1) to 63 i - 1 of the filter (zeros past the last), 4 bytes 0, and the CRC-32 of the
-//! filter's id, i - 1 (8 bytes) and the 508 bytes before. All numbers are little-endian.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crc32fast::Hasher;
-use filemap_io::{Access, Advice, Dir, File};
+use filemap_io::header::seal;
+use filemap_io::layout::get;
+use filemap_io::{Access, Advice, Dir, File, StorageError};
 
 use super::hash::HashFamily;
 use super::options::Design;
@@ -31,17 +16,14 @@ use super::shape::{LINE_BITS, Layout, Shape};
 use super::words::Words;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::format::{BLOOM, BloomHeader, BloomSector};
 
-const SECTOR_BYTES: usize = 512;
+const SECTOR_BYTES: usize = BloomSector::BYTES;
 const SECTOR_WORDS: usize = 63;
-const SAVE_AT: usize = 64;
-const CRC_AT: usize = 508;
 /// Sectors that are written together.
 const PART_SECTORS: usize = 64;
 /// Words of a part: what is noted as changed together.
 pub(super) const PART_WORDS: usize = PART_SECTORS * SECTOR_WORDS;
-pub(crate) const MAGIC: [u8; 8] = *b"FMBLOOM1";
-const VERSION: u16 = 1;
 /// How often a file is read that another process may be writing.
 const LOOKS: u32 = 5;
 
@@ -51,7 +33,6 @@ pub(super) struct BloomFile {
     name: String,
     file: Arc<dyn File>,
     id: [u8; 16],
-    save: AtomicU64,
     len: u64,
 }
 
@@ -61,13 +42,12 @@ impl BloomFile {
         let id = files::new_id(dir)?;
         files::replace(dir, name, |file, new| {
             let write = |bytes: &[u8], at: u64| file.write_at(bytes, at).map_err(Error::io("write", new));
-            write(&header(design, id, 0, 0), 0)?;
+            write(&header(design, id, 0), 0)?;
             let parts = words.len().div_ceil(PART_WORDS);
             (0..parts).try_for_each(|part| write(&part_bytes(words, part, id), part_offset(part)))
         })?;
         let file = dir.open(name, Access::Write).map_err(Error::io("open", name))?;
-        let save = AtomicU64::new(0);
-        Ok(BloomFile { name: name.to_owned(), file, id, save, len: file_len(words.len()) })
+        Ok(BloomFile { name: name.to_owned(), file, id, len: file_len(words.len()) })
     }
 
     /// Reads a whole filter: its file, what it is, how many URLs it has, its bits.
@@ -84,7 +64,7 @@ impl BloomFile {
         let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
         for _ in 1..LOOKS {
             match BloomFile::read(Arc::clone(&file), name) {
-                Err(Error::Corrupt { .. }) => {}
+                Err(Error::Storage(StorageError::Corrupt { .. })) => {}
                 read => return read,
             }
         }
@@ -112,31 +92,24 @@ impl BloomFile {
                 take_sector(&words, part * PART_SECTORS + number, sector, id, name)?;
             }
         }
-        let save = AtomicU64::new(u64::from_le_bytes(files::array(&sector, SAVE_AT)));
-        Ok((BloomFile { name: name.to_owned(), file, id, save, len }, design, urls, words))
+        Ok((BloomFile { name: name.to_owned(), file, id, len }, design, urls, words))
     }
 
-    /// Writes what has changed, and the number of this save if it has one, and makes it durable.
-    pub(super) fn sync(&self, design: &Design, urls: u64, words: &Words, save: Option<u64>) -> Result<()> {
+    /// Writes what has changed, and makes it durable.
+    pub(super) fn sync(&self, design: &Design, urls: u64, words: &Words) -> Result<()> {
         let dirty = words.take_dirty();
-        if dirty.is_empty() && save.is_none() {
+        if dirty.is_empty() {
             return Ok(());
         }
         for part in dirty {
             self.write(&part_bytes(words, part, self.id), part_offset(part))?;
         }
-        let save = save.unwrap_or(self.save());
-        self.write(&header(design, self.id, urls, save), 0)?;
-        self.save.store(save, Ordering::SeqCst);
+        self.write(&header(design, self.id, urls), 0)?;
         self.file.sync().map_err(Error::io("sync", &self.name))
     }
 
     fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
         self.file.write_at(bytes, at).map_err(Error::io("write", &self.name))
-    }
-
-    pub(super) fn save(&self) -> u64 {
-        self.save.load(Ordering::SeqCst)
     }
 
     pub(super) fn id(&self) -> [u8; 16] {
@@ -160,44 +133,37 @@ fn part_offset(part: usize) -> u64 {
     ((1 + part * PART_SECTORS) * SECTOR_BYTES) as u64
 }
 
-fn header(design: &Design, id: [u8; 16], urls: u64, save: u64) -> [u8; SECTOR_BYTES] {
+fn header(design: &Design, id: [u8; 16], urls: u64) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[12] = u8::from(design.shape.layout == Layout::Blocked);
-    bytes[13] = design.family.code();
-    bytes[14..16].copy_from_slice(&(design.shape.probes as u16).to_le_bytes());
-    bytes[16..32].copy_from_slice(&id);
-    for (i, number) in [design.shape.bits, design.seed, design.capacity, urls, save].into_iter().enumerate() {
-        bytes[32 + 8 * i..40 + 8 * i].copy_from_slice(&number.to_le_bytes());
-    }
-    let crc = crc32fast::hash(&bytes[..CRC_AT]);
-    bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+    BLOOM.begin(&mut bytes);
+    BloomHeader::LAYOUT.put(&mut bytes, u8::from(design.shape.layout == Layout::Blocked));
+    BloomHeader::FAMILY.put(&mut bytes, design.family.code());
+    BloomHeader::PROBES.put(&mut bytes, design.shape.probes as u16);
+    BloomHeader::ID.put(&mut bytes, id);
+    BloomHeader::BITS.put(&mut bytes, design.shape.bits);
+    BloomHeader::SEED.put(&mut bytes, design.seed);
+    BloomHeader::CAPACITY.put(&mut bytes, design.capacity);
+    BloomHeader::URLS.put(&mut bytes, urls);
+    seal(&mut bytes);
     bytes
 }
 
 fn decode_header(bytes: &[u8; SECTOR_BYTES], name: &str) -> Result<(Design, [u8; 16], u64)> {
-    if bytes[..8] != MAGIC {
-        return Err(Error::corrupt(name, 0, "this is no Bloom filter"));
-    }
-    if u32::from_le_bytes(files::array(bytes, CRC_AT)) != crc32fast::hash(&bytes[..CRC_AT]) {
-        return Err(Error::corrupt(name, CRC_AT as u64, "the header's checksum is another"));
-    }
-    files::check_version(name, bytes, VERSION)?;
-    let number = |at: usize| u64::from_le_bytes(files::array(bytes, at));
-    let layout = if bytes[12] == 1 { Layout::Blocked } else { Layout::Standard };
-    let family = HashFamily::ALL.into_iter().find(|family| family.code() == bytes[13]);
-    let (bits, probes) = (number(32), u32::from(u16::from_le_bytes(files::array(bytes, 14))));
-    let forged = |what: &str| Error::corrupt(name, 12, what);
+    BLOOM.check(name, bytes)?;
+    let code = BloomHeader::LAYOUT.get(bytes);
+    let layout = if code == 1 { Layout::Blocked } else { Layout::Standard };
+    let family = HashFamily::ALL.into_iter().find(|family| family.code() == BloomHeader::FAMILY.get(bytes));
+    let (bits, probes) = (BloomHeader::BITS.get(bytes), u32::from(BloomHeader::PROBES.get(bytes)));
+    let forged = |what: &str| Error::corrupt(name, BloomHeader::LAYOUT.at as u64, what);
     let shape = Shape::new(layout, bits, probes).map_err(|_| forged("no filter has this shape"))?;
     let family = family.ok_or_else(|| forged("no hash family has this number"))?;
-    let design = Design { shape, family, seed: number(40), capacity: number(48) };
+    let design =
+        Design { shape, family, seed: BloomHeader::SEED.get(bytes), capacity: BloomHeader::CAPACITY.get(bytes) };
     design.check().map_err(|_| forged("no filter has this shape with this hash family"))?;
-    if bits % LINE_BITS != 0 || bytes[12] > 1 {
+    if bits % LINE_BITS != 0 || code > 1 {
         return Err(forged("no filter has this shape"));
     }
-    Ok((design, files::array(bytes, 16), number(56)))
+    Ok((design, BloomHeader::ID.get(bytes), BloomHeader::URLS.get(bytes)))
 }
 
 fn part_bytes(words: &Words, part: usize, id: [u8; 16]) -> Vec<u8> {
@@ -218,13 +184,14 @@ fn part_bytes(words: &Words, part: usize, id: [u8; 16]) -> Vec<u8> {
 }
 
 fn take_sector(words: &Words, number: usize, sector: &[u8; SECTOR_BYTES], id: [u8; 16], name: &str) -> Result<()> {
-    if u32::from_le_bytes(files::array(sector, CRC_AT)) != sector_crc(&sector[..CRC_AT], number, id) {
+    let crc = BloomSector::CRC;
+    if crc.get(sector) != sector_crc(&sector[..crc.at], number, id) {
         let offset = ((1 + number) * SECTOR_BYTES) as u64;
         return Err(Error::corrupt(name, offset, "this sector of 512 bytes is not what was written"));
     }
     let first = number * SECTOR_WORDS;
     for i in 0..SECTOR_WORDS.min(words.len() - first) {
-        words.store(first + i, u64::from_le_bytes(files::array(sector, 8 * i)));
+        words.store(first + i, get(sector, 8 * i));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The hash functions of Bloom filters: one of today, and three that programs have used for decades.
+//! Hash functions of Bloom filters: XXH3, and BKDR, AP and DJB for filters of other programs.
 //!
 //! The old three are here because filters made with them exist, and to show what they cost: their values are held by golden
 //! tests, their false-positive rates on real URLs stand in docs/SEEN.md. They take bytes as C's signed `char` and give 31 bits.
@@ -9,6 +9,12 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Which function makes a filter's probes.
+///
+/// ```
+/// use urlindex::hash::bkdr;
+///
+/// assert_eq!(bkdr(b"http://example.com/"), bkdr(b"http://example.com/"));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HashFamily {

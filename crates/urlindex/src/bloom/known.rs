@@ -1,27 +1,26 @@
-//! The exact list of URLs that a filter is known to be wrong about, kept in a small file beside the filter's.
+//! Known false positives of a Bloom filter: an exact list in a small file beside it.
 //!
-//! The usual remedy: a filter cannot take a URL back, but a short list can say of which URLs it must not be believed. The
-//! file is `NAME.known`: magic `FMKNOWN1`, 2 bytes version, 2 and 4 bytes 0, 16 bytes of the filter's id, 8 bytes the number of
-//! URLs, then each URL after its length (2 bytes), at last the CRC-32 of all before; numbers are little-endian. It is only
-//! ever replaced as a whole. No file means no URL.
+//! A filter cannot take a URL back, but a short list can say of which URLs it must not be believed: the file `NAME.known`,
+//! which is only ever replaced as a whole. No file means no URL.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use filemap_io::{Access, Dir};
+use filemap_io::header::seal;
+use filemap_io::{Access, Dir, StorageError, guard};
 
 use super::file::BloomFile;
 use crate::error::{Error, Result};
-use crate::files::{self, guard};
+use crate::files::{self, beside};
+use crate::format::{KNOWN, KnownHeader};
 
 /// A list that is longer asks for another filter.
 const URLS_MAX: usize = 1 << 16;
 const URL_BYTES_MAX: usize = u16::MAX as usize;
-const MAGIC: [u8; 8] = *b"FMKNOWN1";
-const VERSION: u16 = 1;
-const HEADER_BYTES: usize = 40;
+const HEADER_BYTES: usize = KnownHeader::BYTES;
+const CRC_BYTES: usize = 4;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -46,7 +45,7 @@ impl Known {
         let mut list = guard(&self.list);
         if list.urls.len() >= URLS_MAX {
             let what = format!("{URLS_MAX} URLs are known to be called seen wrongly; make a filter with a lower rate");
-            return Err(Error::Full { file: "the list of known false positives".to_owned(), what });
+            return Err(StorageError::full("the list of known false positives", what).into());
         }
         list.is_changed |= list.urls.insert(url.into());
         self.count.store(list.urls.len() as u64, Ordering::Release);
@@ -96,14 +95,14 @@ impl Known {
             list.is_changed = false;
             let bytes = encode(&list.urls, filter.id());
             list.file_bytes = bytes.len() as u64;
-            (bytes, file_name(filter.name()))
+            (bytes, beside::known(filter.name()))
         };
-        files::replace(dir, &name, |file, new| file.write_at(&bytes, 0).map_err(Error::io("write", new)))
+        files::replace_by(dir, &name, &bytes)
     }
 
     /// Reads the list of the filter `name`.
     pub(super) fn read(dir: &dyn Dir, name: &str, id: [u8; 16]) -> Result<Known> {
-        let name = file_name(name);
+        let name = beside::known(name);
         let file = match dir.open(&name, Access::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Known::default()),
@@ -122,39 +121,30 @@ impl Known {
     }
 }
 
-fn file_name(name: &str) -> String {
-    format!("{name}.known")
-}
-
 fn encode(urls: &BTreeSet<Box<[u8]>>, id: [u8; 16]) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
-    bytes.extend_from_slice(&[0; 6]);
-    bytes.extend_from_slice(&id);
-    bytes.extend_from_slice(&(urls.len() as u64).to_le_bytes());
+    let mut bytes = vec![0; HEADER_BYTES];
+    KnownHeader::MAGIC.put(&mut bytes, KNOWN.magic);
+    KnownHeader::READ_VERSION.put(&mut bytes, KNOWN.version);
+    KnownHeader::ID.put(&mut bytes, id);
+    KnownHeader::URLS.put(&mut bytes, urls.len() as u64);
     for url in urls {
         bytes.extend_from_slice(&(url.len() as u16).to_le_bytes());
         bytes.extend_from_slice(url);
     }
-    let crc = crc32fast::hash(&bytes);
-    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes.extend_from_slice(&[0; CRC_BYTES]);
+    seal(&mut bytes);
     bytes
 }
 
 fn decode(bytes: &[u8], name: &str, id: [u8; 16]) -> Result<BTreeSet<Box<[u8]>>> {
     let corrupt = |at: usize, what: &str| Err(Error::corrupt(name, at as u64, what));
-    let Some((held, crc)) = bytes.split_last_chunk::<4>().filter(|(held, _)| held.len() >= HEADER_BYTES) else {
+    if bytes.len() < HEADER_BYTES + CRC_BYTES {
         return corrupt(bytes.len(), "the file ends in its header");
-    };
-    if held[..8] != MAGIC {
-        return corrupt(0, "this is no list of known false positives");
     }
-    if crc32fast::hash(held) != u32::from_le_bytes(*crc) {
-        return corrupt(held.len(), "the checksum is another");
-    }
-    files::check_version(name, held, VERSION)?;
-    if held[16..32] != id {
-        return corrupt(16, "this is the list of another filter");
+    KNOWN.check(name, bytes)?;
+    let held = &bytes[..bytes.len() - CRC_BYTES];
+    if KnownHeader::ID.get(held) != id {
+        return corrupt(KnownHeader::ID.at, "this is the list of another filter");
     }
     let mut urls = BTreeSet::new();
     let mut rest = &held[HEADER_BYTES..];
@@ -165,8 +155,8 @@ fn decode(bytes: &[u8], name: &str, id: [u8; 16]) -> Result<BTreeSet<Box<[u8]>>>
         urls.insert(url.into());
         rest = after;
     }
-    if !rest.is_empty() || urls.len() as u64 != u64::from_le_bytes(files::array(held, 32)) {
-        return corrupt(32, "there are other URLs than the header counts");
+    if !rest.is_empty() || urls.len() as u64 != KnownHeader::URLS.get(held) {
+        return corrupt(KnownHeader::URLS.at, "there are other URLs than the header counts");
     }
     Ok(urls)
 }

@@ -1,4 +1,4 @@
-//! Two Bloom filters made one: the union of their bits is the filter of the union of their URLs.
+//! Merges Bloom filters: the union of bits is the filter of the union of URLs.
 //!
 //! That holds only where a URL has the same bits in both: of equal size, layout, probes, hash functions and seed. The lists of known false
 //! positives need care: a URL that one filter is known to be wrong about may be in the other.
@@ -14,8 +14,8 @@ impl BloomFilter {
     /// estimated from the bits then, between the larger of the two and their sum.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if a URL has other bits in `other`; [`Error::Full`] if there are too many known false positives;
-    /// [`Error::Poisoned`].
+    /// [`Error::Unsupported`] if a URL has other bits in `other`; [`crate::StorageError::Full`] if there are too many known false positives;
+    /// [`crate::StorageError::Poisoned`].
     pub fn merge(&self, other: &BloomFilter) -> Result<()> {
         self.poison.check()?;
         self.check_alike(other)?;
@@ -72,7 +72,7 @@ mod tests {
 
     fn filter(options: BloomOptions, urls: std::ops::Range<u64>) -> BloomFilter {
         let set = BloomFilter::in_memory(options).expect("made");
-        urls.for_each(|i| set.insert(&url(i)).expect("inserted"));
+        urls.for_each(|i| assert!(set.insert(&url(i)).is_ok()));
         set
     }
 
@@ -104,11 +104,11 @@ mod tests {
         let options = BloomOptions::with_bits(10, 512, 1);
         let (set, other) = (filter(options.clone(), 0..300), filter(options, 300..600));
         let wrong = |set: &BloomFilter, mut from: std::ops::Range<u64>| {
-            from.find(|&i| set.note_false_positive(&url(i)).expect("noted")).expect("so small a filter errs")
+            from.find(|&i| set.note_false_positive(url(i)).expect("noted")).expect("so small a filter errs")
         };
         let (of_other, of_none) = (wrong(&set, 300..600), wrong(&set, 1000..2000));
         // Neither has it, and both know.
-        other.note_false_positive(&url(of_none)).expect("noted");
+        other.note_false_positive(url(of_none)).expect("noted");
         set.merge(&other).expect("alike");
         assert_eq!(set.contains(&url(of_other)).expect("known"), Verdict::ProbablySeen);
         assert_eq!(set.contains(&url(of_none)).expect("known"), Verdict::New);

@@ -21,13 +21,14 @@ mod options;
 pub(crate) mod shape;
 mod words;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use filemap_io::{Dir, Lock};
+use filemap_io::{Dir, Latch, Lock, guard};
 
 use crate::error::{Error, Result};
-use crate::files::{self, Poison, guard};
+use crate::files::{self, in_any_dir, place};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use file::BloomFile;
 use hash::HashFamily;
@@ -36,7 +37,6 @@ use options::Design;
 use shape::Layout;
 use words::{Probes, Words};
 
-pub(crate) use file::MAGIC as BLOOM_MAGIC;
 pub use options::BloomOptions;
 
 /// Locks that concurrent inserts take turns on.
@@ -46,6 +46,18 @@ const TURNS: usize = 1024;
 ///
 /// With a file, an insert is durable after [`SeenSet::sync`], which writes the parts of the file that have changed in place;
 /// until then it is in memory, and a killed process forgets it.
+///
+/// ```
+/// use urlindex::{BloomFilter, BloomOptions, SeenSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let filter = BloomFilter::create(&path, BloomOptions::new(1_000_000, 1e-4)).unwrap();
+/// assert!(filter.insert(b"http://example.com/").unwrap());
+/// filter.sync().unwrap();
+/// drop(filter);
+/// assert!(!BloomFilter::open(&path).unwrap().insert(b"http://example.com/").unwrap());
+/// ```
 #[derive(Debug)]
 pub struct BloomFilter {
     design: Design,
@@ -55,7 +67,7 @@ pub struct BloomFilter {
     /// Of them, those that were there when it was opened.
     urls_before: u64,
     known: Known,
-    poison: Poison,
+    poison: Latch,
     store: Option<Store>,
 }
 
@@ -72,52 +84,85 @@ impl BloomFilter {
     /// An empty filter without a file.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`].
+    /// [`crate::StorageError::InvalidOption`].
     pub fn in_memory(options: BloomOptions) -> Result<BloomFilter> {
         let design = options.design()?;
         let words = Words::new(design.shape.bits, file::PART_WORDS);
         Ok(BloomFilter::with(design, words, 0, Known::default(), None))
     }
 
-    /// An empty filter in the new file `name`, whose space it takes at once.
+    /// An empty filter in a new file, whose space it takes at once.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Locked`]; [`Error::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
+    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`]; [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
     /// file of that name.
-    pub fn create(dir: Arc<dyn Dir>, name: &str, options: BloomOptions) -> Result<BloomFilter> {
-        let design = options.design()?;
-        let lock = files::lock(&*dir, name)?;
-        if files::exists(&*dir, name)? {
-            return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
+    pub fn create(path: impl AsRef<Path>, options: BloomOptions) -> Result<BloomFilter> {
+        let (dir, name) = place(path.as_ref())?;
+        BloomFilter::create_in(dir, &name, options)
+    }
+
+    in_any_dir! {
+        /// As [`BloomFilter::create`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn create_in(dir: Arc<dyn Dir>, name: &str, options: BloomOptions) -> Result<BloomFilter> {
+            let design = options.design()?;
+            let lock = files::lock(&*dir, name)?;
+            if files::exists(&*dir, name)? {
+                return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
+            }
+            files::check_space(&*dir, name, design.shape.bits / 8)?;
+            let words = Words::new(design.shape.bits, file::PART_WORDS);
+            let file = BloomFile::create(&*dir, name, &design, &words)?;
+            let store = Store { dir, file, syncing: Mutex::new(()), _lock: lock };
+            Ok(BloomFilter::with(design, words, 0, Known::default(), Some(store)))
         }
-        files::check_space(&*dir, name, design.shape.bits / 8)?;
-        let words = Words::new(design.shape.bits, file::PART_WORDS);
-        let file = BloomFile::create(&*dir, name, &design, &words)?;
-        let store = Store { dir, file, syncing: Mutex::new(()), _lock: lock };
-        Ok(BloomFilter::with(design, words, 0, Known::default(), Some(store)))
     }
 
     /// Opens a filter: reads all of it, and checks it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the first bad sector's offset; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::Io`].
-    pub fn open(dir: Arc<dyn Dir>, name: &str) -> Result<BloomFilter> {
-        let lock = files::lock(&*dir, name)?;
-        let (file, design, urls, words) = BloomFile::open(&*dir, name)?;
-        let known = Known::read(&*dir, name, file.id())?;
-        let store = Store { dir, file, syncing: Mutex::new(()), _lock: lock };
-        Ok(BloomFilter::with(design, words, urls, known, Some(store)))
+    /// [`crate::StorageError::Corrupt`] with the first bad sector's offset; [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`]; [`crate::StorageError::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<BloomFilter> {
+        let (dir, name) = place(path.as_ref())?;
+        BloomFilter::open_in(dir, &name)
     }
 
-    /// A copy in memory of the filter in the file `name`, as its last sync left it. Takes no lock: another process may be inserting. What is
+    in_any_dir! {
+        /// As [`BloomFilter::open`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn open_in(dir: Arc<dyn Dir>, name: &str) -> Result<BloomFilter> {
+            let lock = files::lock(&*dir, name)?;
+            let (file, design, urls, words) = BloomFile::open(&*dir, name)?;
+            let known = Known::read(&*dir, name, file.id())?;
+            let store = Store { dir, file, syncing: Mutex::new(()), _lock: lock };
+            Ok(BloomFilter::with(design, words, urls, known, Some(store)))
+        }
+    }
+
+    /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock: another process may be inserting. What is
     /// inserted into the copy stays in memory.
     ///
     /// # Errors
-    /// As [`BloomFilter::open`], but never [`Error::Locked`].
-    pub fn load(dir: &dyn Dir, name: &str) -> Result<BloomFilter> {
-        let (file, design, urls, words) = BloomFile::open_read_only(dir, name)?;
-        let known = Known::read(dir, name, file.id())?;
-        Ok(BloomFilter::with(design, words, urls, known, None))
+    /// As [`BloomFilter::open`], but never [`crate::StorageError::Locked`].
+    pub fn load(path: impl AsRef<Path>) -> Result<BloomFilter> {
+        let (dir, name) = place(path.as_ref())?;
+        BloomFilter::load_in(&*dir, &name)
+    }
+
+    in_any_dir! {
+        /// As [`BloomFilter::load`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn load_in(dir: &dyn Dir, name: &str) -> Result<BloomFilter> {
+            let (file, design, urls, words) = BloomFile::open_read_only(dir, name)?;
+            let known = Known::read(dir, name, file.id())?;
+            Ok(BloomFilter::with(design, words, urls, known, None))
+        }
     }
 
     fn with(design: Design, words: Words, urls: u64, known: Known, store: Option<Store>) -> BloomFilter {
@@ -128,7 +173,7 @@ impl BloomFilter {
             urls: AtomicU64::new(urls),
             urls_before: urls,
             known,
-            poison: Poison::default(),
+            poison: Latch::default(),
             store,
         }
     }
@@ -170,8 +215,9 @@ impl BloomFilter {
     /// inserted: one that was would be forgotten.
     ///
     /// # Errors
-    /// [`Error::Full`]; [`Error::UrlLength`] over 65,535 bytes; [`Error::Poisoned`].
-    pub fn note_false_positive(&self, url: &[u8]) -> Result<bool> {
+    /// [`crate::StorageError::Full`]; [`Error::UrlLength`] over 65,535 bytes; [`crate::StorageError::Poisoned`].
+    pub fn note_false_positive(&self, url: impl AsRef<[u8]>) -> Result<bool> {
+        let url = url.as_ref();
         self.poison.check()?;
         if !self.words.has::<false>(&self.probes(self.hash(url))) {
             return Ok(false);
@@ -191,21 +237,6 @@ impl BloomFilter {
             HashFamily::Xxh3 => Probes::of_hash(&self.design.shape, hash),
             _ => Probes::of_pair(&self.design.shape, hash),
         }
-    }
-
-    /// As [`SeenSet::sync`], and what is written bears this number from now on: all of it, or that of the save before.
-    pub(crate) fn sync_as(&self, save: Option<u64>) -> Result<()> {
-        let Some(store) = &self.store else { return Ok(()) };
-        let _turn = guard(&store.syncing);
-        self.poison.guard(|| {
-            store.file.sync(&self.design, self.len(), &self.words, save)?;
-            self.known.write(&*store.dir, &store.file)
-        })
-    }
-
-    /// The number that its file bears.
-    pub(crate) fn save_number(&self) -> u64 {
-        self.store.as_ref().map_or(0, |store| store.file.save())
     }
 
     fn count_new(&self) -> Verdict {
@@ -258,7 +289,12 @@ impl SeenSet for BloomFilter {
     /// Of the count of URLs the same is true as of the URLs: those inserted after the last sync may or may not be in it after
     /// a crash.
     fn sync(&self) -> Result<()> {
-        self.sync_as(None)
+        let Some(store) = &self.store else { return Ok(()) };
+        let _turn = guard(&store.syncing);
+        self.poison.guard(|| {
+            store.file.sync(&self.design, self.len(), &self.words)?;
+            self.known.write(&*store.dir, &store.file)
+        })
     }
 
     fn stats(&self) -> SeenStats {

@@ -14,6 +14,13 @@ pub(super) const PROBES_MAX: u32 = 32;
 const BITS_MAX: u64 = 1 << 42;
 
 /// Where the probes of a key may fall.
+///
+/// ```
+/// use urlindex::BloomOptions;
+///
+/// // All bits of a URL in one cache line.
+/// let options = BloomOptions::new(1_000_000, 1e-4).blocked();
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Layout {
@@ -162,6 +169,7 @@ fn line_rate(keys: f64, probes: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use filemap_io::StorageError;
 
     #[test]
     fn the_standard_layout_takes_the_bits_that_theory_says() {
@@ -204,7 +212,7 @@ mod tests {
     fn senseless_sizes_are_refused() {
         for (keys, rate) in [(0, 0.1), (1, 0.0), (1, 0.9), (1, f64::NAN), (u64::MAX, 1e-9)] {
             let shape = Shape::for_rate(Layout::Standard, keys, rate);
-            assert!(matches!(shape, Err(Error::InvalidOption { .. })), "{keys} {rate}");
+            assert!(matches!(shape, Err(Error::Storage(StorageError::InvalidOption { .. }))), "{keys} {rate}");
         }
         assert!(Shape::new(Layout::Standard, 0, 1).is_err() && Shape::new(Layout::Standard, 1, 33).is_err());
     }

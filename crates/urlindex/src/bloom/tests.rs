@@ -1,8 +1,11 @@
 //! Bloom filters against theory, under concurrency, crashes and damage.
 
-use super::*;
-use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 use std::collections::HashSet;
+
+use filemap_io::StorageError;
+use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
+
+use super::*;
 
 fn url(i: u64) -> Vec<u8> {
     format!("http://example.com/page/{i}").into_bytes()
@@ -14,7 +17,7 @@ fn is_seen(set: &BloomFilter, i: u64) -> bool {
 
 fn filled(options: BloomOptions, urls: u64) -> BloomFilter {
     let set = BloomFilter::in_memory(options).expect("made");
-    (0..urls).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    (0..urls).for_each(|i| assert!(set.insert(&url(i)).is_ok()));
     set
 }
 
@@ -48,9 +51,9 @@ fn the_old_hash_functions_forget_nothing_and_err_about_as_often() {
         assert!(measured < 0.01, "{family:?}: {measured}");
     }
     let too_large = BloomOptions::with_bits(1, (1 << 31) + 512, 8).family(HashFamily::Djb);
-    assert!(matches!(BloomFilter::in_memory(too_large), Err(Error::InvalidOption { .. })));
+    assert!(matches!(BloomFilter::in_memory(too_large), Err(Error::Storage(StorageError::InvalidOption { .. }))));
     let blocked = BloomOptions::classic(10).family(HashFamily::Ap).blocked();
-    assert!(matches!(BloomFilter::in_memory(blocked), Err(Error::InvalidOption { .. })));
+    assert!(matches!(BloomFilter::in_memory(blocked), Err(Error::Storage(StorageError::InvalidOption { .. }))));
 }
 
 /// The file of a filter that was made when DJB began at 0, by its number in the header: it says `djb0`, and has its URLs.
@@ -58,12 +61,13 @@ fn the_old_hash_functions_forget_nothing_and_err_about_as_often() {
 fn a_filter_that_was_made_with_a_djb_from_0_keeps_its_urls() {
     for (number, family) in [(2, HashFamily::Ap0), (3, HashFamily::Djb0)] {
         let disk = SimDisk::new(1);
-        let set = BloomFilter::create(disk.dir(), "seen", BloomOptions::classic(1_000).family(family)).expect("made");
-        (0..1_000).for_each(|i| set.insert(&url(i)).expect("inserted"));
+        let set =
+            BloomFilter::create_in(disk.dir(), "seen", BloomOptions::classic(1_000).family(family)).expect("made");
+        (0..1_000).for_each(|i| assert!(set.insert(&url(i)).is_ok()));
         set.sync().expect("synced");
         drop(set);
         assert_eq!(disk.bytes("seen").expect("the file")[13], number);
-        let set = BloomFilter::open(disk.dir(), "seen").expect("opened");
+        let set = BloomFilter::open_in(disk.dir(), "seen").expect("opened");
         assert_eq!(set.hashing().0, family);
         assert!((0..1_000).all(|i| is_seen(&set, i)));
     }
@@ -86,47 +90,47 @@ fn of_concurrent_inserts_of_one_url_exactly_one_is_new() {
 #[test]
 fn a_known_false_positive_is_new_once() {
     let disk = SimDisk::new(1);
-    let set = BloomFilter::create(disk.dir(), "seen", BloomOptions::new(100, 0.1)).expect("made");
-    (0..200).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    let set = BloomFilter::create_in(disk.dir(), "seen", BloomOptions::new(100, 0.1)).expect("made");
+    (0..200).for_each(|i| assert!(set.insert(&url(i)).is_ok()));
     let wrong = (1000..).find(|&i| is_seen(&set, i)).expect("a filter this full errs");
     let right = (1000..).find(|&i| !is_seen(&set, i)).expect("and not always");
-    assert!(set.note_false_positive(&url(wrong)).expect("noted"));
-    assert!(!set.note_false_positive(&url(right)).expect("nothing to note"));
+    assert!(set.note_false_positive(url(wrong)).expect("noted"));
+    assert!(!set.note_false_positive(url(right)).expect("nothing to note"));
     assert!(!is_seen(&set, wrong));
     set.sync().expect("synced");
     drop(set);
-    let set = BloomFilter::open(disk.dir(), "seen").expect("opened");
+    let set = BloomFilter::open_in(disk.dir(), "seen").expect("opened");
     assert_eq!(set.check_and_insert(&url(wrong)).expect("inserted"), Verdict::New);
     assert_eq!(set.check_and_insert(&url(wrong)).expect("inserted"), Verdict::ProbablySeen);
     set.sync().expect("synced");
     drop(set);
-    let set = BloomFilter::open(disk.dir(), "seen").expect("opened");
+    let set = BloomFilter::open_in(disk.dir(), "seen").expect("opened");
     assert!(is_seen(&set, wrong));
     drop(set);
     let mut damaged = disk.bytes("seen.known").expect("the list");
     damaged[20] ^= 1;
     disk.set_bytes("seen.known", &damaged);
-    let opened = BloomFilter::open(disk.dir(), "seen");
-    assert!(matches!(opened, Err(Error::Corrupt { file, .. }) if file == "seen.known"));
+    let opened = BloomFilter::open_in(disk.dir(), "seen");
+    assert!(matches!(opened, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "seen.known"));
 }
 
 #[test]
 fn a_filter_is_opened_again_as_it_was() {
     let disk = SimDisk::new(1);
     let options = || BloomOptions::new(5_000, 1e-3).blocked().seed(9);
-    let set = BloomFilter::create(disk.dir(), "seen", options()).expect("made");
-    (0..5_000).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    let set = BloomFilter::create_in(disk.dir(), "seen", options()).expect("made");
+    (0..5_000).for_each(|i| assert!(set.insert(&url(i)).is_ok()));
     let (len, rate) = (set.len(), set.false_positive_rate());
     set.sync().expect("synced");
     assert_eq!(set.disk_bytes(), disk.bytes("seen").expect("the file").len() as u64);
-    assert!(matches!(BloomFilter::open(disk.dir(), "seen"), Err(Error::Locked { .. })));
+    assert!(matches!(BloomFilter::open_in(disk.dir(), "seen"), Err(Error::Storage(StorageError::Locked { .. }))));
     drop(set);
-    let set = BloomFilter::open(disk.dir(), "seen").expect("opened");
+    let set = BloomFilter::open_in(disk.dir(), "seen").expect("opened");
     assert_eq!((set.len(), set.false_positive_rate(), set.capacity()), (len, rate, 5_000));
     assert!((0..5_000).all(|i| is_seen(&set, i)));
     drop(set);
-    let again = BloomFilter::create(disk.dir(), "seen", options());
-    assert!(matches!(again, Err(Error::Io { .. })));
+    let again = BloomFilter::create_in(disk.dir(), "seen", options());
+    assert!(matches!(again, Err(Error::Storage(StorageError::Io { .. }))));
 }
 
 /// Whatever the power loss, whenever it comes: what was synced is there, the rate stays, nothing is damaged.
@@ -136,7 +140,7 @@ fn nothing_synced_is_forgotten_and_nothing_half_written_is_seen() {
         let disk = SimDisk::new(seed);
         let mut rng = fastrand::Rng::with_seed(seed);
         let options = BloomOptions::new(4_000, 1e-9);
-        let set = BloomFilter::create(disk.dir(), "seen", if rng.bool() { options.blocked() } else { options });
+        let set = BloomFilter::create_in(disk.dir(), "seen", if rng.bool() { options.blocked() } else { options });
         let set = set.expect("made");
         let (mut inserted, mut synced) = (HashSet::new(), HashSet::new());
         for _ in 0..rng.usize(1..4) {
@@ -155,13 +159,13 @@ fn nothing_synced_is_forgotten_and_nothing_half_written_is_seen() {
             set.sync().expect("synced");
             disk.observe(None);
             for image in images.lock().expect("one thread").iter() {
-                let set = BloomFilter::open(image.dir(), "seen").expect("opens by itself");
+                let set = BloomFilter::open_in(image.dir(), "seen").expect("opens by itself");
                 assert!(synced.iter().all(|&i| is_seen(&set, i)), "seed {seed}: a synced URL is gone");
                 assert_eq!((0..4_000).find(|i| is_seen(&set, *i) && !inserted.contains(i)), None, "seed {seed}");
             }
             synced.clone_from(&inserted);
             let image = disk.crash(Level::Adversarial, Loss::Everything, seed);
-            let set = BloomFilter::open(image.dir(), "seen").expect("opens by itself");
+            let set = BloomFilter::open_in(image.dir(), "seen").expect("opens by itself");
             assert!(synced.iter().all(|&i| is_seen(&set, i)), "seed {seed}: a synced URL is gone");
         }
     }
@@ -170,19 +174,19 @@ fn nothing_synced_is_forgotten_and_nothing_half_written_is_seen() {
 #[test]
 fn after_a_failed_sync_no_more_is_taken_and_look_ups_go_on() {
     let disk = SimDisk::new(1);
-    let set = BloomFilter::create(disk.dir(), "seen", BloomOptions::classic(100)).expect("made");
+    let set = BloomFilter::create_in(disk.dir(), "seen", BloomOptions::classic(100)).expect("made");
     set.insert(&url(1)).expect("inserted");
     disk.fail(Some(Failure { at: disk.calls() + 1, fault: Fault::Eio, only_syncs: true, forever: false }));
-    assert!(matches!(set.sync(), Err(Error::Io { .. })));
-    assert!(matches!(set.check_and_insert(&url(2)), Err(Error::Poisoned { .. })));
+    assert!(matches!(set.sync(), Err(Error::Storage(StorageError::Io { .. }))));
+    assert!(matches!(set.check_and_insert(&url(2)), Err(Error::Storage(StorageError::Poisoned { .. }))));
     assert!(is_seen(&set, 1));
 }
 
 #[test]
 fn any_flipped_byte_is_found_with_file_and_offset() {
     let disk = SimDisk::new(1);
-    let set = BloomFilter::create(disk.dir(), "seen", BloomOptions::classic(1_000)).expect("made");
-    (0..1_000).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    let set = BloomFilter::create_in(disk.dir(), "seen", BloomOptions::classic(1_000)).expect("made");
+    (0..1_000).for_each(|i| assert!(set.insert(&url(i)).is_ok()));
     set.sync().expect("synced");
     drop(set);
     let whole = disk.bytes("seen").expect("the file");
@@ -190,11 +194,13 @@ fn any_flipped_byte_is_found_with_file_and_offset() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x10;
         disk.set_bytes("seen", &damaged);
-        match BloomFilter::open(disk.dir(), "seen") {
-            Err(Error::Corrupt { offset, .. }) => assert_eq!(offset / 512, at as u64 / 512, "byte {at}"),
+        match BloomFilter::open_in(disk.dir(), "seen") {
+            Err(Error::Storage(StorageError::Corrupt { offset, .. })) => {
+                assert_eq!(offset / 512, at as u64 / 512, "byte {at}")
+            }
             other => panic!("byte {at}: {other:?}"),
         }
     }
     disk.set_bytes("seen", &whole[..whole.len() - 1]);
-    assert!(matches!(BloomFilter::open(disk.dir(), "seen"), Err(Error::Corrupt { .. })));
+    assert!(matches!(BloomFilter::open_in(disk.dir(), "seen"), Err(Error::Storage(StorageError::Corrupt { .. }))));
 }

@@ -1,4 +1,4 @@
-//! The bits of a filter in memory: cache lines of atomic words, and which parts of them are not in the file yet.
+//! The bits of a filter in memory: cache lines of atomic words, with dirty parts tracked.
 //!
 //! Invariant: a bit is set before its part is noted as dirty, and a sync takes the note back before it reads the part; both are
 //! sequentially consistent, so that a bit that a sync missed is noted for the next.

@@ -23,7 +23,8 @@ const ROUNDS_MAX: usize = 64;
 /// The URL standard and a set of rules.
 ///
 /// ```
-/// use urlindex::{Canonicalizer, CrawlRules, Rule, RuleSet};
+/// use urlindex::canonical::{Rule, RuleSet};
+/// use urlindex::{Canonicalizer, CrawlRules};
 ///
 /// let rules = CrawlRules::new(RuleSet::CRAWL.with(Rule::Www));
 /// let url = b"HTTP://www.Example.com:80//a%7eb?utm_source=x&b=2&a=1#top";

@@ -11,6 +11,7 @@ mod crawl;
 mod exact;
 mod fast;
 mod host;
+mod names;
 mod parameters;
 mod parts;
 mod rewrite;
@@ -22,7 +23,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use encoding_rs::Encoding;
+pub use encoding_rs::{Encoding, UTF_8};
 
 pub use crawl::{CrawlRules, Explanation, Step};
 pub use exact::Exact;

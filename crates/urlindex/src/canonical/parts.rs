@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::parameters;
+use super::names;
 
 /// The parts of a URL that the parser has serialised. All is ASCII.
 #[derive(Clone, Debug)]
@@ -124,7 +124,7 @@ fn query_marks(query: &[u8]) -> u8 {
         let is_empty = name.is_empty() || name_end.is_some_and(|end| end + 1 == at);
         marks |= if is_empty { EMPTY } else { 0 };
         marks |= if before > name { UNSORTED } else { 0 };
-        marks |= if parameters::may_be_dropped(name) { LISTED } else { 0 };
+        marks |= if names::may_be_dropped(name) { LISTED } else { 0 };
         (before, start, name_end) = (name, at + 1, None);
     }
     marks

@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use super::parameters;
 use super::parts::{EMPTY, INVALID, LISTED, PERCENT, Parts, SESSION, SLASHES, UNSORTED, UPPER};
 use super::rule::Rule;
+use super::{names, parameters};
 
 /// Applies one rule; whether it changed anything. What a rule before it brought in may wait for the next round.
 pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bool {
@@ -33,14 +33,14 @@ pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bo
         Rule::PercentUnreserved => parts.has(PERCENT) && each_text(parts, percent_unreserved),
         Rule::EmptySegments => parts.has(SLASHES) && put(&mut parts.path, empty_segments),
         Rule::RepeatedSegments => put(&mut parts.path, repeated_segments),
-        Rule::SessionIds1 => sessions(parts, is_cookieless_1, parameters::is_session_1),
-        Rule::SessionIds => sessions(parts, is_cookieless, parameters::is_session),
+        Rule::SessionIds1 => sessions(parts, is_cookieless_1, names::is_session_1),
+        Rule::SessionIds => sessions(parts, is_cookieless, names::is_session),
         Rule::Tracking => {
             if !parts.has(LISTED) && dropped.is_empty() {
                 return false;
             }
             let is_dropped = |name: &str| dropped.iter().any(|dropped| dropped.eq_ignore_ascii_case(name));
-            parameters::keep(parts, |name, _| !parameters::is_tracking(name) && !is_dropped(name))
+            parameters::keep(parts, |name, _| !names::is_tracking(name) && !is_dropped(name))
         }
         Rule::EmptyParameters1 => parts.has(EMPTY) && parameters::drop_empty(parts, parameters::is_nameless),
         Rule::EmptyParameters => parts.has(EMPTY) && parameters::drop_empty(parts, parameters::is_nothing),

@@ -122,7 +122,7 @@ impl Rule {
 /// A set of rules.
 ///
 /// ```
-/// use urlindex::{Rule, RuleSet};
+/// use urlindex::canonical::{Rule, RuleSet};
 ///
 /// let rules = RuleSet::CRAWL.without(Rule::Www).with(Rule::TrailingSlash);
 /// assert!(rules.has(Rule::Fragment) && !rules.has(Rule::Www));

@@ -9,7 +9,7 @@
 //! need one; the path has no `//`, no `;` and no segment that begins with `(`; the query's parameters are in order, none is
 //! empty or holds nothing, and none has a name that may be one of a session or of tracking.
 
-use super::parameters;
+use super::names;
 use super::rule::{Rule, RuleSet};
 
 /// The rules that are known here.
@@ -125,7 +125,7 @@ fn parameters_marks(query: &[u8]) -> Option<u8> {
         }
         let name = &query[start..name_end.unwrap_or(end)];
         let is_fine = !name.is_empty() && name_end.is_none_or(|at| at + 1 < end) && before <= name;
-        if !is_fine || parameters::may_be_dropped(name) {
+        if !is_fine || names::may_be_dropped(name) {
             return None;
         }
         if end == query.len() {

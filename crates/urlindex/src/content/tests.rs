@@ -20,7 +20,7 @@ fn body(i: u64) -> Vec<u8> {
 #[test]
 fn a_body_is_new_once_by_text_and_by_digest() {
     let disk = SimDisk::new(1);
-    let set = ContentSeen::create(disk.dir(), "bodies", options()).expect("made");
+    let set = ContentSeen::create_in(disk.dir(), "bodies", options()).expect("made");
     assert_eq!(set.check_and_insert(&body(1)).expect("inserted"), Verdict::New);
     assert_eq!(set.check_and_insert_digest(&ContentSeen::digest(&body(1))).expect("known"), Verdict::Seen);
     assert_eq!(set.contains(&body(2)).expect("known"), Verdict::New);
@@ -41,7 +41,7 @@ fn a_body_is_new_once_by_text_and_by_digest() {
 fn digests_that_differ_only_past_their_first_80_bits_are_one_and_the_loss_says_so() {
     let disk = SimDisk::new(1);
     for (name, bits) in [("long", FingerprintBits::Bits80), ("short", FingerprintBits::Bits64)] {
-        let set = ContentSeen::create(disk.dir(), name, options().fingerprint_bits(bits)).expect("made");
+        let set = ContentSeen::create_in(disk.dir(), name, options().fingerprint_bits(bits)).expect("made");
         let kept = bits.bits() as usize / 8;
         let (mut digest, chance) = ([7; 16], (-f64::from(bits.bits())).exp2());
         assert!(set.check_and_insert_digest(&digest).expect("inserted").is_new());
@@ -60,23 +60,23 @@ fn digests_that_differ_only_past_their_first_80_bits_are_one_and_the_loss_says_s
 #[test]
 fn a_set_of_bodies_is_not_opened_as_one_of_urls_nor_the_other_way_round() {
     let disk = SimDisk::new(1);
-    drop(ContentSeen::create(disk.dir(), "bodies", options()).expect("made"));
-    drop(DiskUrlSet::create(disk.dir(), "urls", options()).expect("made"));
-    let urls = DiskUrlSet::open(disk.dir(), "bodies", options());
+    drop(ContentSeen::create_in(disk.dir(), "bodies", options()).expect("made"));
+    drop(DiskUrlSet::create_in(disk.dir(), "urls", options()).expect("made"));
+    let urls = DiskUrlSet::open_in(disk.dir(), "bodies", options());
     assert!(matches!(&urls, Err(Error::Unsupported { why, .. }) if why.contains("ContentSeen")), "{urls:?}");
-    let bodies = ContentSeen::open(disk.dir(), "urls", options());
+    let bodies = ContentSeen::open_in(disk.dir(), "urls", options());
     assert!(matches!(&bodies, Err(Error::Unsupported { why, .. }) if why.contains("DiskUrlSet")), "{bodies:?}");
-    assert!(ContentSeen::open(disk.dir(), "bodies", options()).is_ok());
+    assert!(ContentSeen::open_in(disk.dir(), "bodies", options()).is_ok());
 }
 
 #[test]
 fn a_snapshot_of_bodies_is_a_set_of_bodies_and_can_be_merged() {
     let (disk, copy) = (SimDisk::new(1), SimDisk::new(2));
-    let set = ContentSeen::create(disk.dir(), "bodies", options()).expect("made");
-    (0..500).for_each(|i| set.insert(&body(i)).expect("inserted"));
-    set.snapshot(&copy.dir()).expect("made");
-    let other = ContentSeen::open(copy.dir(), "bodies", options()).expect("opened");
-    (400..700).for_each(|i| other.insert(&body(i)).expect("inserted"));
+    let set = ContentSeen::create_in(disk.dir(), "bodies", options()).expect("made");
+    (0..500).for_each(|i| assert!(set.insert(&body(i)).is_ok()));
+    set.set.snapshot_in(&copy.dir()).expect("made");
+    let other = ContentSeen::open_in(copy.dir(), "bodies", options()).expect("opened");
+    (400..700).for_each(|i| assert!(other.insert(&body(i)).is_ok()));
     assert_eq!((set.merge_from(&other).expect("merged"), set.len()), (200, 700));
     assert!(set.disk_stats().tests >= 500);
 }
@@ -84,13 +84,13 @@ fn a_snapshot_of_bodies_is_a_set_of_bodies_and_can_be_merged() {
 #[test]
 fn bodies_that_were_synced_are_seen_after_any_crash_and_others_are_not() {
     let disk = SimDisk::new(5);
-    let set = ContentSeen::create(disk.dir(), "bodies", options()).expect("made");
-    (0..600).for_each(|i| set.insert(&body(i)).expect("inserted"));
+    let set = ContentSeen::create_in(disk.dir(), "bodies", options()).expect("made");
+    (0..600).for_each(|i| assert!(set.insert(&body(i)).is_ok()));
     set.sync().expect("synced");
-    (600..900).for_each(|i| set.insert(&body(i)).expect("inserted"));
+    (600..900).for_each(|i| assert!(set.insert(&body(i)).is_ok()));
     for number in 0..40 {
         let image = disk.crash(Level::Adversarial, Loss::ALL[number as usize % 4], number);
-        let set = ContentSeen::open(image.dir(), "bodies", options()).expect("opens by itself");
+        let set = ContentSeen::open_in(image.dir(), "bodies", options()).expect("opens by itself");
         let is_seen = |i: u64| set.contains(&body(i)).expect("known") == Verdict::Seen;
         assert!((0..600).all(is_seen) && !(900..1_500).any(is_seen));
         assert_eq!(set.len(), (0..900).filter(|i| is_seen(*i)).count() as u64);
@@ -125,7 +125,7 @@ proptest! {
     #[test]
     fn the_set_answers_as_a_hash_set_of_bodies_does(ops in prop::collection::vec(op(), 1..100)) {
         let disk = SimDisk::new(1);
-        let mut set = ContentSeen::create(disk.dir(), "bodies", options()).expect("made");
+        let mut set = ContentSeen::create_in(disk.dir(), "bodies", options()).expect("made");
         let mut model = HashSet::new();
         for op in ops {
             match op {
@@ -152,7 +152,7 @@ proptest! {
                 }
                 Op::Reopen => {
                     drop(set);
-                    set = ContentSeen::open(disk.dir(), "bodies", options()).expect("opened");
+                    set = ContentSeen::open_in(disk.dir(), "bodies", options()).expect("opened");
                 }
             }
             prop_assert_eq!(set.len(), model.len() as u64);

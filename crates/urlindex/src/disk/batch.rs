@@ -9,12 +9,13 @@ use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::thread::Builder;
 
-use super::front::Front;
-use super::key::{DECIDED, FingerprintBits, SEEN};
+use filemap_io::{StorageError, guard};
+
+use super::key::{DECIDED, FingerprintBits, SEEN, mixed};
+use super::lookup::find_all;
 use super::sort::sort;
 use super::state::{Level, State};
-use crate::error::{Error, Result};
-use crate::files::guard;
+use crate::error::Result;
 use crate::seen::Verdict;
 
 /// A record says that it is not the first of its URL.
@@ -23,8 +24,6 @@ const AGAIN: u128 = 1 << 34;
 const URLS_MAX: usize = u32::MAX as usize;
 /// With fewer records than one in so many blocks, filters and single reads are cheaper than a pass.
 const BLOCKS_PER_RECORD: u64 = 8;
-/// With so many records for each block, all blocks are read whatever stands in front, and asking that is the larger cost.
-const RECORDS_PER_BLOCK: u64 = 16;
 /// With fewer records than one in so many slots, the table is asked for each of them.
 const SLOTS_PER_RECORD: usize = 32;
 /// Threads that look up a batch, and how many records each has at least: a thread is 20 us.
@@ -32,6 +31,20 @@ const THREADS_MAX: usize = 8;
 const RECORDS_PER_THREAD: usize = 1 << 16;
 
 /// URLs that are to be tested together. Made by [`crate::DiskUrlSet::batch`], for this set and those like it.
+///
+/// ```
+/// use urlindex::{DiskOptions, DiskUrlSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let set = DiskUrlSet::create(&path, DiskOptions::new()).unwrap();
+/// let mut batch = set.batch();
+/// for url in ["http://example.com/", "http://example.com/a", "http://example.com/"] {
+///     batch.push(url).unwrap();
+/// }
+/// let answers = set.check_and_insert_all(&mut batch).unwrap();
+/// assert_eq!((answers.len(), answers.new_count(), batch.len()), (3, 2, 0));
+/// ```
 #[derive(Debug)]
 pub struct UrlBatch {
     pub(super) bits: FingerprintBits,
@@ -43,16 +56,16 @@ impl UrlBatch {
     /// Adds a URL; its text is not kept.
     ///
     /// # Errors
-    /// [`Error::Full`] at 4,294,967,295 URLs.
+    /// [`StorageError::Full`] at 4,294,967,295 URLs.
     #[inline]
-    pub fn push(&mut self, url: &[u8]) -> Result<()> {
-        self.push_fingerprint(self.bits.of(url, self.seed))
+    pub fn push(&mut self, url: impl AsRef<[u8]>) -> Result<()> {
+        self.push_fingerprint(self.bits.of(url.as_ref(), self.seed))
     }
 
     #[inline]
     pub(crate) fn push_fingerprint(&mut self, fingerprint: u128) -> Result<()> {
         if self.records.len() == URLS_MAX {
-            return Err(Error::Full { file: "the batch".to_owned(), what: format!("it has {URLS_MAX} URLs") });
+            return Err(StorageError::full("the batch", format!("it has {URLS_MAX} URLs")).into());
         }
         self.records.push(fingerprint | self.records.len() as u128);
         Ok(())
@@ -80,6 +93,20 @@ impl UrlBatch {
 }
 
 /// The answers to a batch: a bit each, in the order in which its URLs came.
+///
+/// ```
+/// use urlindex::{DiskOptions, DiskUrlSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let set = DiskUrlSet::create(&path, DiskOptions::new()).unwrap();
+/// let mut batch = set.batch();
+/// for url in ["http://example.com/", "http://example.com/a", "http://example.com/"] {
+///     batch.push(url).unwrap();
+/// }
+/// let answers = set.check_and_insert_all(&mut batch).unwrap();
+/// assert!(answers.get(0).unwrap().is_new() && !answers.get(2).unwrap().is_new());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
     new: Vec<u64>,
@@ -134,8 +161,8 @@ pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
     look_up_in_table(state, records);
     let threads = threads(records.len());
     let part = records.len().div_ceil(threads).max(1);
-    let (levels, front) = (&state.levels, state.front.as_deref());
-    in_parts(records, part, threads - 1, |part| look_up_in_runs(levels, front, mask, part))
+    let levels = &state.levels;
+    in_parts(records, part, threads - 1, |part| look_up_in_runs(levels, mask, part))
 }
 
 /// Gives `work` the records part by part, on this thread and so many helpers; what a helper would do that the system refuses, this
@@ -169,29 +196,18 @@ fn threads(records: usize) -> usize {
     processors.min(THREADS_MAX).min(records / RECORDS_PER_THREAD).max(1)
 }
 
-fn look_up_in_runs(levels: &[Level], front: Option<&dyn Front>, mask: u128, records: &mut [u128]) -> Result<()> {
-    let mut undecided = records.len();
-    if let Some(front) = front
-        && levels.iter().any(|level| level.run.info.blocks * RECORDS_PER_BLOCK > records.len() as u64)
-    {
-        undecided = 0;
-        for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
-            let is_new = front.is_new(*record & mask)?;
-            *record |= if is_new { DECIDED } else { 0 };
-            undecided += usize::from(!is_new);
-        }
-    }
+fn look_up_in_runs(levels: &[Level], mask: u128, records: &mut [u128]) -> Result<()> {
     for level in levels.iter().rev() {
-        if undecided as u64 * BLOCKS_PER_RECORD >= level.run.info.blocks {
-            level.run.find_all(records)?;
+        if records.len() as u64 * BLOCKS_PER_RECORD >= level.run.info().blocks {
+            find_all(&level.run, records)?;
             continue;
         }
         for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
             let fingerprint = *record & mask;
-            if level.filter.as_ref().is_none_or(|filter| filter.may_have(fingerprint))
-                && let Some(is_grave) = level.run.find(fingerprint)?
+            if level.filter.as_ref().is_none_or(|filter| filter.may_have(mixed(fingerprint)))
+                && let Some(entry) = level.run.find(fingerprint)?
             {
-                *record |= if is_grave { DECIDED } else { DECIDED | SEEN };
+                *record |= if entry == fingerprint { DECIDED | SEEN } else { DECIDED };
             }
         }
     }
@@ -250,6 +266,7 @@ pub(super) fn answers(bits: FingerprintBits, records: &mut [u128], inserts: bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn every_part_is_worked_off_once_however_many_helpers_there_are() {
@@ -262,7 +279,7 @@ mod tests {
             in_parts(&mut records, 30, helpers, double).expect("worked off");
             assert!(records.iter().all(|record| *record == 2));
             let failed = in_parts(&mut records, 30, helpers, |_| Err(Error::corrupt("f", 1, "x")));
-            assert!(matches!(failed, Err(Error::Corrupt { .. })));
+            assert!(matches!(failed, Err(Error::Storage(StorageError::Corrupt { .. }))));
         }
     }
 }

@@ -16,13 +16,5 @@ filemap_io::failpoints! {
         LogNotedFirst,
         /// Opening trusts a manifest whose name may not be durable.
         OpenNotSynced,
-        /// A filter in front of a set is said to cover it before the filter is durable.
-        StampFirst,
-        /// A filter is written in place while its stamp says that it is whole.
-        SavingNotMarked,
-        /// A stamp vouches for whatever filter is there.
-        AnyFilterTrusted,
-        /// Opening gives the filter what is in the log, and not what is in newer runs than it covers.
-        RunsNotTold,
     }
 }

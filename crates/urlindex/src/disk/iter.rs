@@ -1,17 +1,32 @@
-//! Going through all fingerprints of a set in order, while it goes on changing.
+//! Iterates over all fingerprints of a set, in order, beside inserts.
+
+use std::sync::Arc;
+
+use filemap_runs::fixed::Fixed;
+use filemap_runs::{RunReader, Source};
 
 use super::DiskUrlSet;
 use super::batch::UrlBatch;
 use super::key::{Fingerprint, FingerprintBits};
-use super::merge::Source;
 use crate::error::{Error, Result};
 
 /// URLs of another set that are merged at once. They come in order, so that each batch meets its own part of the runs.
 const MERGED_AT_ONCE: usize = 1 << 20;
 
 /// The fingerprints that a set held at one moment, in order: see [`DiskUrlSet::fingerprints`].
+///
+/// ```
+/// use urlindex::{DiskOptions, DiskUrlSet, SeenSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let set = DiskUrlSet::create(&path, DiskOptions::new()).unwrap();
+/// set.insert(b"http://example.com/").unwrap();
+/// let all: Vec<_> = set.fingerprints().unwrap().collect::<Result<_, _>>().unwrap();
+/// assert_eq!(all, [set.fingerprint("http://example.com/")]);
+/// ```
 pub struct Fingerprints {
-    source: Source<'static>,
+    source: Source<'static, Fixed>,
     bits: FingerprintBits,
     /// What the source gave last, and how much of it was taken.
     entries: Vec<u128>,
@@ -20,7 +35,7 @@ pub struct Fingerprints {
 }
 
 impl Fingerprints {
-    pub(super) fn of(source: Source<'static>, bits: FingerprintBits) -> Fingerprints {
+    pub(super) fn of(source: Source<'static, Fixed>, bits: FingerprintBits) -> Fingerprints {
         Fingerprints { source, bits, entries: Vec::new(), at: 0, is_done: false }
     }
 }
@@ -48,7 +63,7 @@ impl Iterator for Fingerprints {
             let filled = self.source.fill(&mut self.entries);
             self.is_done = filled.is_err() || self.entries.is_empty();
             if let Err(error) = filled {
-                return Some(Err(error));
+                return Some(Err(error.into()));
             }
         }
         None
@@ -60,9 +75,12 @@ impl DiskUrlSet {
     /// megabyte of memory for each, and a copy of the table. After an error it ends.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Io`].
+    /// [`crate::StorageError::Corrupt`]; [`crate::StorageError::Io`].
     pub fn fingerprints(&self) -> Result<Fingerprints> {
-        self.fingerprints_since(0)
+        let state = self.state()?;
+        let mut sources = vec![Source::Owned(state.table.sorted().into_iter())];
+        sources.extend(state.levels.iter().rev().map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
+        Ok(Fingerprints::of(Source::merged(sources, &self.bits.format()), self.bits))
     }
 
     /// Whether a URL has the same fingerprint in another set.
@@ -73,7 +91,7 @@ impl DiskUrlSet {
     /// Inserts all that another set holds; how many of them were new here. Reads both sets once.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if the other's fingerprints are others: another length, another seed. Otherwise as
+    /// [`crate::StorageError::InvalidOption`] if the other's fingerprints are others: another length, another seed. Otherwise as
     /// [`DiskUrlSet::check_and_insert_all`], and those of reading the other; what was inserted before stays.
     pub fn merge_from(&self, other: &DiskUrlSet) -> Result<u64> {
         if !self.is_alike(other) {

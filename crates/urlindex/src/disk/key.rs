@@ -11,7 +11,11 @@
 
 use std::fmt;
 
+use filemap_runs::fixed::Fixed;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
+
+/// What the files of a set share.
+pub(super) type Home = filemap_runs::Home<Fixed>;
 
 /// Bits of the host's class.
 pub(super) const CLASS_BITS: u32 = 24;
@@ -22,6 +26,13 @@ pub(super) const DECIDED: u128 = 1 << 32;
 pub(super) const SEEN: u128 = 1 << 33;
 
 /// How long fingerprints are, and so how often two URLs have the same.
+///
+/// ```
+/// use urlindex::disk::FingerprintBits;
+///
+/// // A billion URLs of hosts that have a thousand each.
+/// assert!(FingerprintBits::Bits80.expected_loss(1e9, 1e3) < 1e-5);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FingerprintBits {
@@ -58,22 +69,22 @@ impl FingerprintBits {
         self.bits() - CLASS_BITS
     }
 
-    /// By how much an entry is shifted to become a value: the fingerprint and, lowest, the mark of a grave.
+    /// As runs hold them.
     #[inline]
-    pub(super) fn shift(self) -> u32 {
-        127 - self.bits()
+    pub(super) fn format(self) -> Fixed {
+        Fixed::new(self.bits())
     }
 
-    /// The mark of a grave.
+    /// The mark of a URL that was forgotten.
     #[inline]
     pub(super) fn grave(self) -> u128 {
-        1 << self.shift()
+        self.format().mark()
     }
 
     /// The bits of a fingerprint.
     #[inline]
     pub(crate) fn mask(self) -> u128 {
-        !(u128::MAX >> self.bits())
+        self.format().mask()
     }
 
     /// A URL's fingerprint.
@@ -110,10 +121,10 @@ const KINDS: [u8; 256] = {
 #[inline]
 fn host_of(url: &[u8]) -> Option<&[u8]> {
     let rest = url.strip_prefix(b"https://").or_else(|| url.strip_prefix(b"http://"));
-    let Some(rest) = rest else { return crate::host(url) };
+    let Some(rest) = rest else { return crate::canonical::host(url) };
     match rest.iter().position(|byte| KINDS[usize::from(*byte)] != 0) {
         Some(end) if end > 0 && KINDS[usize::from(rest[end])] == 1 => Some(&rest[..end]),
-        _ => crate::host(url),
+        _ => crate::canonical::host(url),
     }
 }
 
@@ -121,6 +132,32 @@ fn host_of(url: &[u8]) -> Option<&[u8]> {
 #[inline]
 pub(super) fn class(entry: u128) -> u32 {
     (entry >> (128 - CLASS_BITS)) as u32
+}
+
+/// The sum of the squares of the numbers of URLs in each class, of entries in order.
+#[derive(Default)]
+pub(super) struct Squares {
+    sum: f64,
+    /// The class of the last URL, and how many of it there are.
+    class: (u32, u64),
+}
+
+impl Squares {
+    #[inline]
+    pub(super) fn add(&mut self, entry: u128, grave: u128) {
+        if entry & grave != 0 {
+            return;
+        }
+        if class(entry) != self.class.0 {
+            self.sum = self.sum();
+            self.class = (class(entry), 0);
+        }
+        self.class.1 += 1;
+    }
+
+    pub(super) fn sum(&self) -> f64 {
+        self.sum + (self.class.1 as f64).powi(2)
+    }
 }
 
 /// A hash of an entry's fingerprint whose bits are all good: those of the fingerprint itself are not, if all URLs are of one
@@ -135,6 +172,18 @@ pub(super) fn mixed(fingerprint: u128) -> u64 {
 }
 
 /// What a [`crate::DiskUrlSet`] keeps of a URL. In the order of fingerprints one host's URLs lie together.
+///
+/// ```
+/// use urlindex::{DiskOptions, DiskUrlSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let set = DiskUrlSet::create(&path, DiskOptions::new()).unwrap();
+/// let (a, b) = (set.fingerprint("http://example.com/a"), set.fingerprint("http://example.com/b"));
+/// // The first six digits are the host's.
+/// assert_eq!(a.to_string()[..6], b.to_string()[..6]);
+/// assert_ne!(a, b);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub(super) u128);
 
@@ -193,7 +242,7 @@ mod tests {
             "http://a\\b",
         ];
         for url in urls {
-            assert_eq!(host_of(url.as_bytes()), crate::host(url.as_bytes()), "{url}");
+            assert_eq!(host_of(url.as_bytes()), crate::canonical::host(url.as_bytes()), "{url}");
         }
     }
 

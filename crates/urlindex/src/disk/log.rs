@@ -1,30 +1,6 @@
-//! The log: what is in the table and in no run yet, so that a sync need not write a run.
+//! The write-ahead log of the memtable: a sync writes its end, not a run.
 //!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 8 | magic `FMDLOG01` |
-//! | 8 | 2, 2 | the version that a reader, and a writer, must know |
-//! | 12 | 4 | bits of a fingerprint |
-//! | 16 | 16, 8 | the set's id; the log's number |
-//! | 40 | 16 | from version 2 on: a note of how many sectors are durable at least; 0 before |
-//! | 56 | 16 | another, written in turn with it: the greater one counts of those that are whole |
-//! | 72 | 436 | 0 |
-//! | 508 | 4 | CRC-32 of the 508 bytes before, with zeros in place of the notes |
-//! | 512 | 512 each | sectors |
-//!
-//! A note: the number of sectors (8 bytes); CRC-32 of the set's id, the log's number, the note's (0 or 1, a byte) and that (4 bytes); 0.
-//!
-//! A sector:
-//!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 4 | CRC-32 of the set's id, the log's number, the sector's number (8 bytes each) and bytes 4 to 511 |
-//! | 4 | 2 | n, the number of entries: 0 to 45 |
-//! | 6 | 2 | 0 |
-//! | 8 | 8 | how many sectors were durable before this one was written |
-//! | 16 | 11 n | entries: a fingerprint, its highest byte first, and a byte that is 1 if it was forgotten |
-//!
-//! All numbers but fingerprints are little-endian. A sector of 512 bytes reaches the device whole or not at all, so the last one is written
+//! A sector of 512 bytes reaches the device whole or not at all, so the last one is written
 //! again when it has more entries, and is either sector after a crash.
 //!
 //! Recovery takes sectors up to the first that is not whole (or not full): what follows was never synced, unless a later sector says that
@@ -44,24 +20,23 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crc32fast::Hasher;
+use filemap_io::header::{Kind, is_sealed, seal};
 use filemap_io::{Access, Advice, File};
+use filemap_runs::Traffic;
+use filemap_runs::fixed::Fixed;
 
 use super::failpoint::{Mistake, planted};
-use super::key::FingerprintBits;
-use super::run::Home;
-use super::traffic::Traffic;
+use super::key::Home;
 use crate::error::{Error, Result};
-use crate::files::{self, array};
+use crate::files::{self, beside};
+use crate::format::{LOG, LogHeader, LogNote, LogSector};
 
-const MAGIC: [u8; 8] = *b"FMDLOG01";
-const VERSION: u16 = 2;
 /// The version without a note of what is durable.
 const UNNOTED: u16 = 1;
-const NOTES_AT: [usize; 2] = [40, 56];
-const NOTE_BYTES: usize = 16;
-const SECTOR_BYTES: usize = 512;
-const CRC_AT: usize = SECTOR_BYTES - 4;
-const ENTRIES_AT: usize = 16;
+const NOTES_AT: [usize; 2] = [LogHeader::NOTE_0.at, LogHeader::NOTE_1.at];
+const NOTE_BYTES: usize = LogNote::BYTES;
+const SECTOR_BYTES: usize = LogSector::BYTES;
+const ENTRIES_AT: usize = LogSector::ENTRIES.at;
 const ENTRY_BYTES: usize = 11;
 const ENTRIES: usize = (SECTOR_BYTES - ENTRIES_AT) / ENTRY_BYTES;
 /// Full sectors wait for a sync, or for so many bytes of them.
@@ -81,7 +56,7 @@ pub(super) struct Log {
     file: Arc<dyn File>,
     id: [u8; 16],
     number: u64,
-    bits: FingerprintBits,
+    format: Fixed,
     traffic: Arc<Traffic>,
     /// Full sectors that are not written yet; the first has the number `written`.
     buffer: Vec<u8>,
@@ -101,7 +76,7 @@ pub(super) struct Log {
 impl Log {
     /// A new log of this number, or of the next one whose name is free, durable but for its name.
     pub(super) fn create(home: &Home, number: u64) -> Result<Log> {
-        let (number, name, file) = home.create(number, |number| home.log_name(number))?;
+        let (number, name, file) = home.create(number, beside::log)?;
         file.write_at(&header(home, number), 0).map_err(Error::io("write", &name))?;
         file.sync().map_err(Error::io("sync", &name))?;
         home.traffic.written(SECTOR_BYTES as u64);
@@ -114,7 +89,7 @@ impl Log {
             file,
             id: home.id,
             number,
-            bits: home.bits,
+            format: home.format,
             traffic: Arc::clone(&home.traffic),
             buffer: Vec::new(),
             written: 0,
@@ -129,7 +104,7 @@ impl Log {
     /// Opens a log, and gives `replay` what it holds in the order in which it came. One that is opened to be written loses what a crash
     /// left behind that.
     pub(super) fn open(home: &Home, number: u64, access: Access, mut replay: impl FnMut(u128)) -> Result<Log> {
-        let name = home.log_name(number);
+        let name = beside::log(&home.name, number);
         let file = home.open(&name, access)?;
         if access != Access::Read {
             // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
@@ -238,24 +213,26 @@ impl Log {
     fn check_header(&self, home: &Home) -> Result<Option<(u64, usize)>> {
         let mut bytes = [0; SECTOR_BYTES];
         files::read_exact(&*self.file, &self.name, &mut bytes, 0)?;
-        if bytes[..8] != MAGIC {
-            return Err(Error::corrupt(&self.name, 0, "this is no log of a set"));
-        }
+        LOG.check_magic(&self.name, &bytes)?;
         if bytes == unnoted_header(home, self.number, UNNOTED) {
             return Ok(None);
         }
         let mut noted: Option<(u64, usize)> = None;
         for (which, at) in NOTES_AT.into_iter().enumerate() {
-            let durable = u64::from_le_bytes(array(&bytes, at));
+            let durable = LogNote::SECTORS.get(&bytes[at..]);
             let is_whole = bytes[at..at + NOTE_BYTES] == note(&home.id, self.number, which, durable);
             noted = noted.max(is_whole.then_some((durable, which)));
             bytes[at..at + NOTE_BYTES].fill(0);
         }
-        if u32::from_le_bytes(array(&bytes, CRC_AT)) == crc32fast::hash(&bytes[..CRC_AT]) {
-            files::check_version(&self.name, &bytes, VERSION)?;
+        if is_sealed(&bytes) {
+            LOG.check_version(&self.name, &bytes)?;
         }
-        if bytes != unnoted_header(home, self.number, VERSION) {
-            return Err(Error::corrupt(&self.name, CRC_AT as u64, "the header is not the one of this set's log"));
+        if bytes != unnoted_header(home, self.number, LOG.version) {
+            return Err(Error::corrupt(
+                &self.name,
+                LogHeader::CRC.at as u64,
+                "the header is not the one of this set's log",
+            ));
         }
         let lost = || Error::corrupt(&self.name, NOTES_AT[0] as u64, "no note of what is durable is whole");
         noted.map(Some).ok_or_else(lost)
@@ -369,42 +346,42 @@ impl Log {
     /// The sector of the entries in `last`.
     fn encode(&self, number: u64) -> [u8; SECTOR_BYTES] {
         let mut bytes = [0; SECTOR_BYTES];
-        bytes[4..6].copy_from_slice(&(self.last.len() as u16).to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.durable.to_le_bytes());
+        LogSector::COUNT.put(&mut bytes, self.last.len() as u16);
+        LogSector::DURABLE.put(&mut bytes, self.durable);
         for (entry, place) in self.last.iter().zip(bytes[ENTRIES_AT..].as_chunks_mut::<ENTRY_BYTES>().0) {
             place[..10].copy_from_slice(&entry.to_be_bytes()[..10]);
             // In 64 bits the mark of a grave lies among those ten bytes: the byte behind them says it for both.
-            place[8..10].iter_mut().for_each(|byte| *byte &= if self.bits.bits() == 64 { 0 } else { 0xff });
-            place[10] = u8::from(entry & self.bits.grave() != 0);
+            place[8..10].iter_mut().for_each(|byte| *byte &= if self.format.bits() == 64 { 0 } else { 0xff });
+            place[10] = u8::from(entry & self.format.mark() != 0);
         }
         let crc = self.checksum(number, &bytes);
-        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        LogSector::CRC.put(&mut bytes, crc);
         bytes
     }
 
     /// How many sectors were durable, and the entries; `None` if it is not whole.
     fn decode(&self, number: u64, bytes: &[u8]) -> Option<(u64, Vec<u128>)> {
-        if u32::from_le_bytes(array(bytes, 0)) != self.checksum(number, bytes) {
+        if LogSector::CRC.get(bytes) != self.checksum(number, bytes) {
             return None;
         }
-        let count = usize::from(u16::from_le_bytes(array(bytes, 4)));
+        let count = usize::from(LogSector::COUNT.get(bytes));
         if count > ENTRIES {
             return None;
         }
         let entry = |place: &[u8; ENTRY_BYTES]| {
             let mut whole = [0; 16];
             whole[..10].copy_from_slice(&place[..10]);
-            let fingerprint = u128::from_be_bytes(whole) & self.bits.mask();
-            fingerprint | if place[10] == 1 { self.bits.grave() } else { 0 }
+            let fingerprint = u128::from_be_bytes(whole) & self.format.mask();
+            fingerprint | if place[10] == 1 { self.format.mark() } else { 0 }
         };
         let entries = bytes[ENTRIES_AT..].as_chunks::<ENTRY_BYTES>().0[..count].iter().map(entry).collect();
-        Some((u64::from_le_bytes(array(bytes, 8)), entries))
+        Some((LogSector::DURABLE.get(bytes), entries))
     }
 }
 
 /// The header of a log that nothing has come to.
 pub(super) fn header(home: &Home, number: u64) -> [u8; SECTOR_BYTES] {
-    let mut bytes = unnoted_header(home, number, VERSION);
+    let mut bytes = unnoted_header(home, number, LOG.version);
     for (which, at) in NOTES_AT.into_iter().enumerate() {
         bytes[at..at + NOTE_BYTES].copy_from_slice(&note(&home.id, number, which, 0));
     }
@@ -413,14 +390,11 @@ pub(super) fn header(home: &Home, number: u64) -> [u8; SECTOR_BYTES] {
 
 fn unnoted_header(home: &Home, number: u64, version: u16) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..10].copy_from_slice(&version.to_le_bytes());
-    bytes[10..12].copy_from_slice(&version.to_le_bytes());
-    bytes[12..16].copy_from_slice(&home.bits.bits().to_le_bytes());
-    bytes[16..32].copy_from_slice(&home.id);
-    bytes[32..40].copy_from_slice(&number.to_le_bytes());
-    let crc = crc32fast::hash(&bytes[..CRC_AT]);
-    bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+    Kind { version, ..LOG }.begin(&mut bytes);
+    LogHeader::BITS.put(&mut bytes, home.format.bits());
+    LogHeader::ID.put(&mut bytes, home.id);
+    LogHeader::NUMBER.put(&mut bytes, number);
+    seal(&mut bytes);
     bytes
 }
 
@@ -431,8 +405,8 @@ fn note(id: &[u8; 16], number: u64, which: usize, durable: u64) -> [u8; NOTE_BYT
     hasher.update(&[which as u8]);
     hasher.update(&durable.to_le_bytes());
     let mut bytes = [0; NOTE_BYTES];
-    bytes[..8].copy_from_slice(&durable.to_le_bytes());
-    bytes[8..12].copy_from_slice(&hasher.finalize().to_le_bytes());
+    LogNote::SECTORS.put(&mut bytes, durable);
+    LogNote::CRC.put(&mut bytes, hasher.finalize());
     bytes
 }
 
@@ -440,8 +414,6 @@ fn note(id: &[u8; 16], number: u64, which: usize, durable: u64) -> [u8; NOTE_BYT
 #[cfg(test)]
 pub(super) fn forget_notes(log: &mut [u8]) {
     NOTES_AT.into_iter().for_each(|at| log[at..at + NOTE_BYTES].fill(0));
-    log[8..10].copy_from_slice(&UNNOTED.to_le_bytes());
-    log[10..12].copy_from_slice(&UNNOTED.to_le_bytes());
-    let crc = crc32fast::hash(&log[..CRC_AT]);
-    log[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());
+    Kind { version: UNNOTED, ..LOG }.begin(log);
+    seal(&mut log[..SECTOR_BYTES]);
 }

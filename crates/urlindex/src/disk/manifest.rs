@@ -1,35 +1,20 @@
 //! The manifest: the file that bears the set's name and says which other files are alive.
 //!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 8 | magic `FMDSET01` |
-//! | 8 | 2, 2 | the version that a reader, and a writer, must know |
-//! | 12 | 2, 2 | bits of a fingerprint: 64 or 80; what they are of: 0 URLs, 1 digests of bodies |
-//! | 16 | 16 | the set's id: random |
-//! | 32 | 8, 8 | the hash's seed; the greatest age in ms, or 0 |
-//! | 48 | 8 | the next file's number |
-//! | 56 | 8, 8 | the log's number; its generation |
-//! | 72 | 8, 8 | URLs in the runs; graves ever dug |
-//! | 88 | 8 | n, the number of runs |
-//! | 96 | 8 | the branch: random, another one in each snapshot |
-//! | 104 | 48 n | of each run, the oldest first: number, generation, blocks, URLs, graves, squares (a double's bits) |
-//! | 104 + 48 n | 4 | CRC-32 of what is before |
-//!
-//! All numbers are little-endian. It is replaced as a whole, after all that it names is durable, names included: so every crash leaves a
+//! It is replaced as a whole, after all that it names is durable, names included: so every crash leaves a
 //! manifest whose files are there. Files of the set that it does not name are what a crash left; they are removed when it is opened.
 
+use filemap_io::header::seal;
 use filemap_io::{Access, Advice, Dir};
+use filemap_runs::RunInfo;
+use filemap_runs::fixed::Fixed;
 
 use super::key::FingerprintBits;
-use super::run::RunInfo;
 use crate::error::{Error, Result};
-use crate::files::{self, array};
+use crate::files::{read_exact, replace_by};
+use crate::format::{DISK, ManifestHeader, ManifestRun};
 
-/// With which the file of a set on disk begins.
-pub(crate) const MAGIC: [u8; 8] = *b"FMDSET01";
-const VERSION: u16 = 1;
-const HEADER_BYTES: usize = 104;
-const RUN_BYTES: usize = 48;
+const HEADER_BYTES: usize = ManifestHeader::BYTES;
+const RUN_BYTES: usize = ManifestRun::BYTES;
 const CRC_BYTES: usize = 4;
 /// No set has so many runs that its manifest would be larger.
 const BYTES_MAX: u64 = 1 << 20;
@@ -59,6 +44,22 @@ impl Keys {
     }
 }
 
+/// A run, and what the set alone knows of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct RunEntry {
+    pub(super) info: RunInfo,
+    /// When its entries came (see [`super::options`]).
+    pub(super) generation: u64,
+    /// The sum of the squares of the numbers of URLs in each class: what collisions follow from.
+    pub(super) squares: f64,
+}
+
+impl RunEntry {
+    fn is_possible(&self) -> bool {
+        self.info.is_possible::<Fixed>() && self.squares >= 0.0 && self.squares.is_finite()
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Manifest {
@@ -75,7 +76,7 @@ pub(super) struct Manifest {
     /// Of sets with one id, those with one branch give each number to one file only.
     pub(super) branch: u64,
     /// The oldest first.
-    pub(super) runs: Vec<RunInfo>,
+    pub(super) runs: Vec<RunEntry>,
 }
 
 impl Manifest {
@@ -98,8 +99,7 @@ impl Manifest {
 
     /// Replaces the set's manifest by this one.
     pub(super) fn write(&self, dir: &dyn Dir, name: &str) -> Result<()> {
-        let bytes = self.encode();
-        files::replace(dir, name, |file, new| file.write_at(&bytes, 0).map_err(Error::io("write", new)))
+        replace_by(dir, name, &self.encode())
     }
 
     /// Reads a set's manifest.
@@ -111,83 +111,92 @@ impl Manifest {
             return Err(Error::corrupt(name, BYTES_MAX, "no manifest is that long"));
         }
         let mut bytes = vec![0; len as usize];
-        files::read_exact(&*file, name, &mut bytes, 0)?;
+        read_exact(&*file, name, &mut bytes, 0)?;
         Manifest::decode(&bytes, name)
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&(self.bits.bits() as u16).to_le_bytes());
-        bytes.extend_from_slice(&self.keys.code().to_le_bytes());
-        bytes.extend_from_slice(&self.id);
-        let numbers = [self.seed, self.max_age_ms, self.next_number, self.log_number, self.log_generation];
-        let counts = [self.urls, self.graves_ever, self.runs.len() as u64, self.branch];
-        numbers.into_iter().chain(counts).for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
-        for run in &self.runs {
-            let numbers = [run.number, run.generation, run.blocks, run.urls, run.graves, run.squares.to_bits()];
-            numbers.into_iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        let mut bytes = vec![0; self.disk_bytes() as usize];
+        DISK.begin(&mut bytes);
+        ManifestHeader::BITS.put(&mut bytes, self.bits.bits() as u16);
+        ManifestHeader::KEYS.put(&mut bytes, self.keys.code());
+        ManifestHeader::ID.put(&mut bytes, self.id);
+        ManifestHeader::SEED.put(&mut bytes, self.seed);
+        ManifestHeader::MAX_AGE_MS.put(&mut bytes, self.max_age_ms);
+        ManifestHeader::NEXT_NUMBER.put(&mut bytes, self.next_number);
+        ManifestHeader::LOG_NUMBER.put(&mut bytes, self.log_number);
+        ManifestHeader::LOG_GENERATION.put(&mut bytes, self.log_generation);
+        ManifestHeader::URLS.put(&mut bytes, self.urls);
+        ManifestHeader::TOMBSTONES_EVER.put(&mut bytes, self.graves_ever);
+        ManifestHeader::RUNS.put(&mut bytes, self.runs.len() as u64);
+        ManifestHeader::BRANCH.put(&mut bytes, self.branch);
+        for (run, bytes) in self.runs.iter().zip(bytes[HEADER_BYTES..].chunks_exact_mut(RUN_BYTES)) {
+            ManifestRun::NUMBER.put(bytes, run.info.number);
+            ManifestRun::GENERATION.put(bytes, run.generation);
+            ManifestRun::BLOCKS.put(bytes, run.info.blocks);
+            ManifestRun::URLS.put(bytes, run.info.live);
+            ManifestRun::TOMBSTONES.put(bytes, run.info.tombstones);
+            ManifestRun::SQUARES.put(bytes, run.squares);
         }
-        let crc = crc32fast::hash(&bytes);
-        bytes.extend_from_slice(&crc.to_le_bytes());
+        seal(&mut bytes);
         bytes
     }
 
     fn decode(bytes: &[u8], name: &str) -> Result<Manifest> {
         let corrupt = |offset: usize, what: &str| Err(Error::corrupt(name, offset as u64, what));
-        if bytes.len() < HEADER_BYTES + CRC_BYTES || bytes[..8] != MAGIC {
-            return corrupt(0, "this is no set of URLs on disk");
+        DISK.check_magic(name, bytes)?;
+        if bytes.len() < HEADER_BYTES + CRC_BYTES {
+            return corrupt(bytes.len(), "the file ends in its header");
         }
-        let crc_at = bytes.len() - CRC_BYTES;
-        if u32::from_le_bytes(array(bytes, crc_at)) != crc32fast::hash(&bytes[..crc_at]) {
-            return corrupt(crc_at, "the manifest's checksum is another");
+        DISK.check(name, bytes)?;
+        let Some(bits) = FingerprintBits::of_bits(u32::from(ManifestHeader::BITS.get(bytes))) else {
+            return corrupt(ManifestHeader::BITS.at, "no fingerprint has that many bits");
+        };
+        let Some(keys) = Keys::of_code(ManifestHeader::KEYS.get(bytes)) else {
+            return corrupt(ManifestHeader::KEYS.at, "no fingerprint is of such things");
+        };
+        let runs = bytes[HEADER_BYTES..bytes.len() - CRC_BYTES].chunks(RUN_BYTES);
+        if runs.clone().any(|run| run.len() < RUN_BYTES) || runs.len() as u64 != ManifestHeader::RUNS.get(bytes) {
+            return corrupt(ManifestHeader::RUNS.at, "there are other runs than it counts");
         }
-        files::check_version(name, bytes, VERSION)?;
-        let number = |at: usize| u64::from_le_bytes(array(bytes, at));
-        let short = |at: usize| u16::from_le_bytes(array(bytes, at));
-        let Some(bits) = FingerprintBits::of_bits(u32::from(short(12))) else {
-            return corrupt(12, "no fingerprint has that many bits");
+        let run = |bytes: &[u8]| RunEntry {
+            info: RunInfo {
+                number: ManifestRun::NUMBER.get(bytes),
+                blocks: ManifestRun::BLOCKS.get(bytes),
+                live: ManifestRun::URLS.get(bytes),
+                tombstones: ManifestRun::TOMBSTONES.get(bytes),
+            },
+            generation: ManifestRun::GENERATION.get(bytes),
+            squares: ManifestRun::SQUARES.get(bytes),
         };
-        let Some(keys) = Keys::of_code(short(14)) else {
-            return corrupt(14, "no fingerprint is of such things");
-        };
-        let runs = &bytes[HEADER_BYTES..crc_at];
-        if !runs.len().is_multiple_of(RUN_BYTES) || (runs.len() / RUN_BYTES) as u64 != number(88) {
-            return corrupt(88, "there are other runs than it counts");
-        }
-        let run = |at: usize| RunInfo {
-            number: number(at),
-            generation: number(at + 8),
-            blocks: number(at + 16),
-            urls: number(at + 24),
-            graves: number(at + 32),
-            squares: f64::from_bits(number(at + 40)),
-        };
-        let runs: Vec<RunInfo> = (HEADER_BYTES..crc_at).step_by(RUN_BYTES).map(run).collect();
+        let runs: Vec<RunEntry> = runs.map(run).collect();
         // So that sizes and numbers can be computed with, without care.
-        if !runs.iter().all(RunInfo::is_possible) || runs.iter().map(|run| run.blocks).sum::<u64>() > BLOCKS_MAX {
+        if !runs.iter().all(RunEntry::is_possible) || runs.iter().map(|run| run.info.blocks).sum::<u64>() > BLOCKS_MAX {
             return corrupt(HEADER_BYTES, "no run has that many blocks, or as many entries in them");
         }
-        if number(72) > runs.iter().map(|run| run.urls).sum() {
-            return corrupt(72, "its runs have fewer URLs");
+        let urls = ManifestHeader::URLS.get(bytes);
+        if urls > runs.iter().map(|run| run.info.live).sum() {
+            return corrupt(ManifestHeader::URLS.at, "its runs have fewer URLs");
         }
-        let next_number = number(48);
-        if next_number > NUMBER_MAX || number(56) >= next_number || runs.iter().any(|run| run.number >= next_number) {
-            return corrupt(48, "a file's number is not below the next one");
+        let (next_number, log_number) = (ManifestHeader::NEXT_NUMBER.get(bytes), ManifestHeader::LOG_NUMBER.get(bytes));
+        if next_number > NUMBER_MAX
+            || log_number >= next_number
+            || runs.iter().any(|run| run.info.number >= next_number)
+        {
+            return corrupt(ManifestHeader::NEXT_NUMBER.at, "a file's number is not below the next one");
         }
         Ok(Manifest {
             bits,
             keys,
-            id: array(bytes, 16),
-            seed: number(32),
-            max_age_ms: number(40),
+            id: ManifestHeader::ID.get(bytes),
+            seed: ManifestHeader::SEED.get(bytes),
+            max_age_ms: ManifestHeader::MAX_AGE_MS.get(bytes),
             next_number,
-            log_number: number(56),
-            log_generation: number(64),
-            urls: number(72),
-            graves_ever: number(80),
-            branch: number(96),
+            log_number,
+            log_generation: ManifestHeader::LOG_GENERATION.get(bytes),
+            urls,
+            graves_ever: ManifestHeader::TOMBSTONES_EVER.get(bytes),
+            branch: ManifestHeader::BRANCH.get(bytes),
             runs,
         })
     }

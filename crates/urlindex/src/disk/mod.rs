@@ -4,9 +4,9 @@
 //!
 //! 1. in the [`table`] of what was added lately, whose trace on disk is the [`log`];
 //! 2. in the [`cache`] of popular URLs;
-//! 3. in one of a few sorted [`run`]s, of which the [`filter`]s say where it is not: one read of a [`block`] of 4096 bytes.
+//! 3. in one of a few sorted [runs](filemap_runs), of which the filters say where it is not: one read of a block of 4096 bytes.
 //!
-//! A full table is merged ([`merge`]) into a run; [`state`] has the order of things, in which no crash loses anything, and the [`manifest`]
+//! A full table is merged into a run; [`state`] has the order of things, in which no crash loses anything, and the [`manifest`]
 //! says which files are alive. [`batch`]es go through the runs from front to end.
 //!
 //! # What it costs at N = 1e9, in 1 GiB
@@ -49,43 +49,36 @@
 //! they are made from the first test of one URL on.
 
 mod batch;
-mod block;
 mod cache;
-pub(crate) mod failpoint;
-mod filter;
-mod front;
+mod failpoint;
 mod iter;
 mod key;
 mod log;
+mod lookup;
 mod manifest;
-mod merge;
 mod options;
 mod reader;
-mod run;
 mod snapshot;
 mod sort;
 mod state;
 mod strangers;
 mod table;
-mod traffic;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use filemap_io::{Dir, Lock};
+use filemap_io::{Dir, Latch, Lock, guard};
 
 use crate::error::{Error, Result};
-use crate::files::{self, Poison, guard};
+use crate::files::{self, in_any_dir, place};
 use crate::seen::{SeenSet, SeenStats, Verdict};
-pub(crate) use front::Front;
+
+use key::Home;
 pub(crate) use manifest::Keys;
 use manifest::Manifest;
-use run::Home;
 use state::State;
-use traffic::Traffic;
-
-pub(crate) use manifest::MAGIC as DISK_MAGIC;
 
 pub use batch::{Answers, UrlBatch};
 pub use iter::Fingerprints;
@@ -95,10 +88,24 @@ pub use options::DiskOptions;
 /// An exact set of URLs on disk. See the module.
 ///
 /// An insert is durable after [`SeenSet::sync`], which writes the log's end; until then a killed process may forget it.
+///
+/// ```
+/// use urlindex::{DiskOptions, DiskUrlSet, SeenSet, Verdict};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let set = DiskUrlSet::create(&path, DiskOptions::new()).unwrap();
+/// assert!(set.insert(b"http://example.com/").unwrap());
+/// set.sync().unwrap();
+/// drop(set);
+/// let set = DiskUrlSet::open(&path, DiskOptions::new()).unwrap();
+/// assert_eq!(set.contains(b"http://example.com/").unwrap(), Verdict::Seen);
+/// assert!(set.forget("http://example.com/").unwrap());
+/// ```
 #[derive(Debug)]
 pub struct DiskUrlSet {
     state: Mutex<State>,
-    poison: Poison,
+    poison: Latch,
     bits: FingerprintBits,
     seed: u64,
     /// None: it is open to be read.
@@ -106,6 +113,16 @@ pub struct DiskUrlSet {
 }
 
 /// How a set's tests were answered and what they cost, since it was opened.
+///
+/// ```
+/// use urlindex::{DiskOptions, DiskUrlSet, SeenSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let set = DiskUrlSet::create(&path, DiskOptions::new()).unwrap();
+/// set.insert(b"http://example.com/").unwrap();
+/// assert_eq!((set.disk_stats().tests, set.disk_stats().runs), (1, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct DiskStats {
@@ -131,13 +148,24 @@ pub struct DiskStats {
 }
 
 impl DiskUrlSet {
-    /// An empty set in the new file `name`, beside which it keeps others whose names begin with it.
+    /// An empty set in a new file, beside which it keeps others whose names begin with it.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Locked`]; [`Error::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
+    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`]; [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
     /// file of that name, or one with URLs of a set of that name whose manifest is gone.
-    pub fn create(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
-        DiskUrlSet::create_of(Keys::Urls, dir, name, options)
+    pub fn create(path: impl AsRef<Path>, options: DiskOptions) -> Result<DiskUrlSet> {
+        let (dir, name) = place(path.as_ref())?;
+        DiskUrlSet::create_in(dir, &name, options)
+    }
+
+    in_any_dir! {
+        /// As [`DiskUrlSet::create`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn create_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+            DiskUrlSet::create_of(Keys::Urls, dir, name, options)
+        }
     }
 
     /// As [`DiskUrlSet::create`], of URLs or of digests.
@@ -166,9 +194,9 @@ impl DiskUrlSet {
             branch: files::new_number(&*dir)?,
             runs: Vec::new(),
         };
-        let home = Home { dir, name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };
+        let home = Home::new(dir, name, id, bits.format());
         let state = State::create(home, manifest, &options)?;
-        Ok(DiskUrlSet { state: Mutex::new(state), poison: Poison::default(), bits, seed, lock: Some(lock) })
+        Ok(DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock: Some(lock) })
     }
 
     /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what a crash left of them. Of the options, those that
@@ -176,10 +204,21 @@ impl DiskUrlSet {
     /// the runs: 1e8 URLs take a few seconds then.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with file and offset; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::InvalidOption`]; [`Error::Unsupported`]
-    /// if it is a [`crate::ContentSeen`]; [`Error::Io`].
-    pub fn open(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
-        DiskUrlSet::open_of(Keys::Urls, dir, name, options)
+    /// [`crate::StorageError::Corrupt`] with file and offset; [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`]; [`crate::StorageError::InvalidOption`]; [`Error::Unsupported`]
+    /// if it is a [`crate::ContentSeen`]; [`crate::StorageError::Io`].
+    pub fn open(path: impl AsRef<Path>, options: DiskOptions) -> Result<DiskUrlSet> {
+        let (dir, name) = place(path.as_ref())?;
+        DiskUrlSet::open_in(dir, &name, options)
+    }
+
+    in_any_dir! {
+        /// As [`DiskUrlSet::open`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn open_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+            DiskUrlSet::open_of(Keys::Urls, dir, name, options)
+        }
     }
 
     /// As [`DiskUrlSet::open`], of URLs or of digests.
@@ -189,9 +228,9 @@ impl DiskUrlSet {
         let manifest = Manifest::read(&*dir, name)?;
         manifest.check_keys(keys, name)?;
         let (id, bits, seed) = (manifest.id, manifest.bits, manifest.seed);
-        let home = Home { dir, name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };
+        let home = Home::new(dir, name, id, bits.format());
         let state = State::open(home, manifest, &options)?;
-        Ok(DiskUrlSet { state: Mutex::new(state), poison: Poison::default(), bits, seed, lock: Some(lock) })
+        Ok(DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock: Some(lock) })
     }
 
     /// # Errors
@@ -200,7 +239,7 @@ impl DiskUrlSet {
         if self.lock.is_none() {
             return Err(Error::ReadOnly { file: guard(&self.state).home.name.clone() });
         }
-        self.poison.check()
+        Ok(self.poison.check()?)
     }
 
     /// The state, as old as it should be: without the URLs that are too old.
@@ -218,8 +257,8 @@ impl DiskUrlSet {
     }
 
     /// What the set keeps of a URL.
-    pub fn fingerprint(&self, url: &[u8]) -> Fingerprint {
-        Fingerprint(self.bits.of(url, self.seed))
+    pub fn fingerprint(&self, url: impl AsRef<[u8]>) -> Fingerprint {
+        Fingerprint(self.bits.of(url.as_ref(), self.seed))
     }
 
     /// How long its fingerprints are.
@@ -248,7 +287,7 @@ impl DiskUrlSet {
     /// are new (half a table) they are durable at once.
     ///
     /// # Errors
-    /// As [`SeenSet::check_and_insert`]; some of the URLs may be inserted then. [`Error::InvalidOption`] if the batch was made for a set
+    /// As [`SeenSet::check_and_insert`]; some of the URLs may be inserted then. [`crate::StorageError::InvalidOption`] if the batch was made for a set
     /// with other fingerprints.
     pub fn check_and_insert_all(&self, batch: &mut UrlBatch) -> Result<Answers> {
         self.check_writable()?;
@@ -258,7 +297,7 @@ impl DiskUrlSet {
     /// [`SeenSet::contains`] of all URLs of a batch; the batch is empty then.
     ///
     /// # Errors
-    /// As [`SeenSet::contains`]; [`Error::InvalidOption`] if the batch was made for a set with other fingerprints.
+    /// As [`SeenSet::contains`]; [`crate::StorageError::InvalidOption`] if the batch was made for a set with other fingerprints.
     pub fn contains_all(&self, batch: &mut UrlBatch) -> Result<Answers> {
         self.answer(batch, false)
     }
@@ -282,8 +321,8 @@ impl DiskUrlSet {
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
-    pub fn forget(&self, url: &[u8]) -> Result<bool> {
-        self.forget_fingerprint(self.bits.of(url, self.seed))
+    pub fn forget(&self, url: impl AsRef<[u8]>) -> Result<bool> {
+        self.forget_fingerprint(self.bits.of(url.as_ref(), self.seed))
     }
 
     pub(crate) fn forget_fingerprint(&self, fingerprint: u128) -> Result<bool> {
@@ -301,7 +340,7 @@ impl DiskUrlSet {
     ///
     /// # Errors
     /// As [`DiskUrlSet::forget`]; some of them may be forgotten then.
-    pub fn forget_all(&self, urls: &[&[u8]]) -> Result<Vec<bool>> {
+    pub fn forget_all(&self, urls: &[impl AsRef<[u8]>]) -> Result<Vec<bool>> {
         self.check_writable()?;
         let mut batch = self.batch();
         urls.iter().try_for_each(|url| batch.push(url))?;
@@ -309,9 +348,11 @@ impl DiskUrlSet {
         batch::look_up(&mut state, &mut batch.records)?;
         let (answers, _) = batch::answers(self.bits, &mut batch.records, false);
         let mut graves = BTreeSet::new();
-        let forget =
-            |(url, verdict): (&&[u8], Verdict)| !verdict.is_new() && graves.insert(self.bits.of(url, self.seed));
-        let were_there = urls.iter().zip(answers.iter()).map(forget).collect();
+        let fingerprints = urls.iter().map(|url| self.fingerprint(url).0);
+        let were_there = fingerprints
+            .zip(answers.iter())
+            .map(|(fingerprint, verdict)| !verdict.is_new() && graves.insert(fingerprint))
+            .collect();
         self.poison.guard(|| graves.iter().try_for_each(|fingerprint| state.add(*fingerprint, true)))?;
         Ok(were_there)
     }

@@ -1,11 +1,11 @@
-//! How a set on disk is made: its fingerprints, its memory, the age at which it forgets.
+//! Options of a set on disk: fingerprints, memory, greatest age.
 //!
 //! Age goes by generations of an eighth of the greatest age: entries of one generation are never merged with those of another, and
 //! a whole run is dropped at once. So a URL is called new again between 1 and 9/8 of that age after it was inserted, and forgetting a
 //! generation costs the removal of a file.
 //!
 //! Generations never go back. If the clock was ahead once, what comes after that is dated as late as what came then, and nothing of it
-//! is forgotten before the clock has come so far: too late rather than too early. [`crate::DiskStats::ahead_ms`] tells it.
+//! is forgotten before the clock has come so far: too late rather than too early. [`crate::disk::DiskStats::ahead_ms`] tells it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +22,13 @@ const GENERATIONS: u64 = 8;
 /// What a [`crate::DiskUrlSet`] is to be like.
 ///
 /// The memory and the clock may be others each time a set is opened; what else there is, is decided when it is made.
+///
+/// ```
+/// use std::time::Duration;
+/// use urlindex::DiskOptions;
+///
+/// let options = DiskOptions::new().memory_bytes(64 << 20).max_age(Duration::from_secs(30 * 24 * 3600));
+/// ```
 #[derive(Clone)]
 pub struct DiskOptions {
     pub(super) memory_bytes: u64,
@@ -85,7 +92,7 @@ impl DiskOptions {
     }
 
     /// What tells the time, in ms since any moment that stays the same while the set exists; the system's clock by default. A clock that goes
-    /// back makes nothing older or younger; one that was far ahead keeps URLs for as much longer ([`crate::DiskStats::ahead_ms`]).
+    /// back makes nothing older or younger; one that was far ahead keeps URLs for as much longer ([`crate::disk::DiskStats::ahead_ms`]).
     #[must_use]
     pub fn clock(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> DiskOptions {
         DiskOptions { clock: Arc::new(now_ms), ..self }

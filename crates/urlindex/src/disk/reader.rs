@@ -1,20 +1,20 @@
-//! A set that is opened to be read, while another process may write it.
+//! Followers: a set opened read-only while another process may write it.
 //!
 //! No lock is taken and no file is changed. A writer replaces the manifest and then removes the files that the old one named, so a
 //! reader may look for a file that is gone. Then it begins again, from the manifest as it is by then: what is found twice under one manifest
 //! is damage. The log's last sector may be met half written: [`super::log`] reads it again.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use filemap_io::{Access, Dir};
+use filemap_io::{Access, Dir, Latch, StorageError};
 
+use super::key::Home;
 use super::manifest::{Keys, Manifest};
-use super::run::Home;
 use super::state::State;
-use super::traffic::Traffic;
 use super::{DiskOptions, DiskUrlSet};
 use crate::error::{Error, Result};
-use crate::files::Poison;
+use crate::files::{in_any_dir, place};
 
 /// How often a set is looked at that a writer changes meanwhile.
 const LOOKS: u32 = 32;
@@ -25,26 +25,38 @@ impl DiskUrlSet {
     /// is refused with [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// As [`DiskUrlSet::open`], but never [`Error::Locked`].
-    pub fn open_read_only(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
-        let mut before = None;
-        for _ in 1..LOOKS {
-            let manifest = Manifest::read(&*dir, name)?;
-            match DiskUrlSet::load(&dir, name, &manifest, &options) {
-                Err(Error::Corrupt { .. }) if before.as_ref() != Some(&manifest) => before = Some(manifest),
-                opened => return opened,
+    /// As [`DiskUrlSet::open`], but never [`StorageError::Locked`].
+    pub fn open_read_only(path: impl AsRef<Path>, options: DiskOptions) -> Result<DiskUrlSet> {
+        let (dir, name) = place(path.as_ref())?;
+        DiskUrlSet::open_read_only_in(dir, &name, options)
+    }
+
+    in_any_dir! {
+        /// As [`DiskUrlSet::open_read_only`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn open_read_only_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+            let mut before = None;
+            for _ in 1..LOOKS {
+                let manifest = Manifest::read(&*dir, name)?;
+                match DiskUrlSet::load(&dir, name, &manifest, &options) {
+                    Err(Error::Storage(StorageError::Corrupt { .. })) if before.as_ref() != Some(&manifest) => {
+                        before = Some(manifest)
+                    }
+                    opened => return opened,
+                }
             }
+            DiskUrlSet::load(&dir, name, &Manifest::read(&*dir, name)?, &options)
         }
-        DiskUrlSet::load(&dir, name, &Manifest::read(&*dir, name)?, &options)
     }
 
     fn load(dir: &Arc<dyn Dir>, name: &str, manifest: &Manifest, options: &DiskOptions) -> Result<DiskUrlSet> {
         manifest.check_keys(Keys::Urls, name)?;
         let (id, bits, seed) = (manifest.id, manifest.bits, manifest.seed);
-        let home =
-            Home { dir: Arc::clone(dir), name: name.to_owned(), id, bits, traffic: Arc::new(Traffic::default()) };
+        let home = Home::new(Arc::clone(dir), name, id, bits.format());
         let mut state = State::load(home, manifest.clone(), options, Access::Read)?;
         state.leave_out_old()?;
-        Ok(DiskUrlSet { state: Mutex::new(state), poison: Poison::default(), bits, seed, lock: None })
+        Ok(DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock: None })
     }
 }

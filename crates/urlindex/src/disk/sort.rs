@@ -1,4 +1,4 @@
-//! Sorting records in place by their high bits: a radix sort with no memory beside the records.
+//! In-place radix sort of records by their high bits.
 //!
 //! American flag sort (McIlroy, Bostic, McIlroy 1993), digits of eleven bits from the highest on, until a part fits the
 //! processor's cache, where the standard library's sort is as fast. Tens of millions of records take two passes over memory

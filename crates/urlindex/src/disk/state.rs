@@ -1,4 +1,4 @@
-//! What a set holds in memory and on disk, and how a URL passes through it: table, cache, filters, runs.
+//! The state of a set on disk: memtable, cache, filters, runs; how a URL passes through them.
 //!
 //! A roll turns the table (and what a large batch brings) into a run, merged with those runs at the young end that are no larger than what
 //! is merged already: so each run is larger than all younger ones together, N URLs lie in at most log2 of N over the table's size runs, and
@@ -11,17 +11,15 @@
 use std::sync::Arc;
 
 use filemap_io::Access;
+use filemap_runs::fixed::Fixed;
+use filemap_runs::{Filter, Plan, Run, RunReader, RunWriter, Source};
 
 use super::cache::Cache;
 use super::failpoint::{Mistake, planted};
-use super::filter::{Filter, Plan};
-use super::front::Front;
-use super::key::class;
+use super::key::{Home, Squares, class, mixed};
 use super::log::Log;
-use super::manifest::Manifest;
-use super::merge::{RunReader, Source};
+use super::manifest::{Manifest, RunEntry};
 use super::options::{Budget, Clock, DiskOptions, generation, is_expired, start_ms};
-use super::run::{Home, Run, RunInfo, RunWriter};
 use super::strangers;
 use super::table::Table;
 use crate::error::{Error, Result};
@@ -34,7 +32,9 @@ const LOG_ENTRY_BYTES: u64 = 12;
 /// A run and what keeps tests from reading it.
 #[derive(Debug)]
 pub(super) struct Level {
-    pub(super) run: Arc<Run>,
+    pub(super) run: Arc<Run<Fixed>>,
+    /// What the manifest says of it.
+    pub(super) entry: RunEntry,
     pub(super) filter: Option<Filter>,
 }
 
@@ -64,8 +64,6 @@ pub(super) struct State {
     /// Whether all runs have the filters that there is room for: from the first test of one URL on. Batches have no use for them, and
     /// making them is a third of a batch's time.
     has_filters: bool,
-    /// What may stand in front of the set: it is given every URL before the log is.
-    pub(super) front: Option<Arc<dyn Front>>,
 }
 
 impl std::fmt::Debug for State {
@@ -99,7 +97,10 @@ impl State {
     /// The set that the manifest describes, as it lies there.
     pub(super) fn load(home: Home, manifest: Manifest, options: &DiskOptions, access: Access) -> Result<State> {
         let budget = options.budget()?;
-        let open = |info: &RunInfo| Ok(Level { run: Arc::new(Run::open(&home, *info)?), filter: None });
+        let open = |entry: &RunEntry| {
+            let run = Arc::new(Run::open(&home, entry.info)?);
+            Ok(Level { run, entry: *entry, filter: None })
+        };
         let levels = manifest.runs.iter().map(open).collect::<Result<Vec<Level>>>()?;
         let mut entries = Vec::new();
         let log = Log::open(&home, manifest.log_number, access, |entry| entries.push(entry))?;
@@ -132,7 +133,6 @@ impl State {
             counters: Counters::default(),
             clock: Arc::clone(&options.clock),
             has_filters: false,
-            front: None,
             home,
             manifest,
             budget,
@@ -161,11 +161,6 @@ impl State {
             self.counters.cache_hits += 1;
             return Ok(true);
         }
-        if let Some(front) = &self.front
-            && front.is_new(fingerprint)?
-        {
-            return Ok(false);
-        }
         self.make_filters()?;
         self.find(fingerprint)
     }
@@ -173,14 +168,15 @@ impl State {
     /// Whether a fingerprint that is not in the table is in the runs.
     pub(super) fn find(&mut self, fingerprint: u128) -> Result<bool> {
         for level in self.levels.iter().rev() {
-            if level.filter.as_ref().is_some_and(|filter| !filter.may_have(fingerprint)) {
+            if level.filter.as_ref().is_some_and(|filter| !filter.may_have(mixed(fingerprint))) {
                 continue;
             }
-            if let Some(is_grave) = level.run.find(fingerprint)? {
-                if !is_grave {
+            if let Some(entry) = level.run.find(fingerprint)? {
+                let is_there = entry == fingerprint;
+                if is_there {
                     self.cache.put(fingerprint);
                 }
-                return Ok(!is_grave);
+                return Ok(is_there);
             }
         }
         Ok(false)
@@ -192,7 +188,6 @@ impl State {
         if self.table.len() == self.table.capacity() || self.log.disk_bytes() > log_bytes_max {
             self.roll(&[], self.manifest.log_generation)?;
         }
-        self.tell_front(if is_grave { &[] } else { std::slice::from_ref(&fingerprint) })?;
         self.log.append(fingerprint | if is_grave { self.manifest.bits.grave() } else { 0 })?;
         self.table.put(fingerprint, is_grave);
         if is_grave {
@@ -204,20 +199,11 @@ impl State {
         Ok(())
     }
 
-    /// Gives what is about to be added to what stands in front.
-    fn tell_front(&self, new: &[u128]) -> Result<()> {
-        match &self.front {
-            Some(front) => new.iter().try_for_each(|fingerprint| front.insert(*fingerprint)),
-            None => Ok(()),
-        }
-    }
-
     /// Adds fingerprints in order that are not in the set.
     pub(super) fn add_all(&mut self, new: &[u128]) -> Result<()> {
         if new.len() < self.table.capacity() / 2 {
             return new.iter().try_for_each(|fingerprint| self.add(*fingerprint, false));
         }
-        self.tell_front(new)?;
         self.urls += new.len() as u64;
         self.roll(new, self.manifest.log_generation).inspect_err(|_| self.urls -= new.len() as u64)?;
         self.counters.inserted += new.len() as u64;
@@ -233,16 +219,21 @@ impl State {
         next.runs.truncate(first);
         let written = self.write_run(next.next_number, &recent, new, first)?;
         drop(recent);
-        next.runs.extend(written.as_ref().map(|(info, _)| *info));
+        next.runs.extend(written.as_ref().map(|(entry, _)| *entry));
         if planted(Mistake::LogRemovedFirst) {
             files::remove(&*self.home.dir, self.log.name())?;
         }
-        let log = Log::create(&self.home, 1 + written.as_ref().map_or(next.next_number, |(info, _)| info.number))?;
+        let log =
+            Log::create(&self.home, 1 + written.as_ref().map_or(next.next_number, |(entry, _)| entry.info.number))?;
         (next.next_number, next.log_number) = (log.number() + 1, log.number());
         if !planted(Mistake::NamesNotSynced) {
             self.home.dir.sync().map_err(Error::io("sync of the directory", &self.home.name))?;
         }
-        let run = written.map(|(info, filter)| Ok((Run::open(&self.home, info)?, filter))).transpose()?;
+        let level = written
+            .map(|(entry, filter)| {
+                Run::open(&self.home, entry.info).map(|run| Level { run: Arc::new(run), entry, filter })
+            })
+            .transpose()?;
         next.write(&*self.home.dir, &self.home.name)?;
         let old_log = std::mem::replace(&mut self.log, log);
         self.manifest = next;
@@ -251,7 +242,7 @@ impl State {
         });
         self.table.reset(self.budget.table_bytes);
         let merged = self.levels.split_off(first);
-        self.levels.extend(run.map(|(run, filter)| Level { run: Arc::new(run), filter }));
+        self.levels.extend(level);
         // What cannot be removed now is removed when the set is opened again.
         let _ = files::remove(&*self.home.dir, old_log.name());
         for level in merged {
@@ -264,10 +255,10 @@ impl State {
     fn first_to_merge(&self, mut entries: u64) -> usize {
         let mut first = self.levels.len();
         while let Some(level) = first.checked_sub(1).map(|before| &self.levels[before])
-            && level.run.info.generation == self.manifest.log_generation
-            && level.run.info.entries() <= entries
+            && level.entry.generation == self.manifest.log_generation
+            && level.entry.info.entries() <= entries
         {
-            entries += level.run.info.entries();
+            entries += level.entry.info.entries();
             first -= 1;
         }
         first
@@ -280,33 +271,42 @@ impl State {
         recent: &[u128],
         new: &[u128],
         first: usize,
-    ) -> Result<Option<(RunInfo, Option<Filter>)>> {
-        let merged: u64 = self.levels[first..].iter().map(|level| level.run.info.entries()).sum();
+    ) -> Result<Option<(RunEntry, Option<Filter>)>> {
+        let merged: u64 = self.levels[first..].iter().map(|level| level.entry.info.entries()).sum();
         let entries = merged + (recent.len() + new.len()) as u64;
         if entries == 0 {
             return Ok(None);
         }
         // Their filters make room for the new one; if this fails, look-ups read.
         self.levels[first..].iter_mut().for_each(|level| level.filter = None);
-        let has_filter = self.has_filters && first >= self.first_with_filter();
-        let mut filter = if has_filter { self.new_filter(entries) } else { None };
+        let mut filter = if self.has_filters { self.new_filter(entries) } else { None };
         let mut sources = vec![Source::Memory(new), Source::Memory(recent)];
         let runs = self.levels[first..].iter().rev();
         sources.extend(runs.map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
         let bits = self.manifest.bits;
-        let mut source = Source::merged(sources, bits);
-        let mut writer = RunWriter::create(&self.home, number, self.manifest.log_generation)?;
+        let mut source = Source::merged(sources, &bits.format());
+        let mut writer = RunWriter::create(&self.home, number)?;
+        let mut squares = Squares::default();
         for_each_part(&mut source, |entries| {
             // Under the oldest run there is nothing that a grave could hide.
             if first == 0 {
                 entries.retain(|entry| entry & bits.grave() == 0);
             }
             if let Some(filter) = &mut filter {
-                entries.iter().for_each(|entry| filter.insert(entry & bits.mask()));
+                entries.iter().for_each(|entry| filter.insert(mixed(entry & bits.mask())));
             }
-            entries.iter().try_for_each(|entry| writer.push(*entry))
+            for entry in entries.iter() {
+                squares.add(*entry, bits.grave());
+                writer.push(*entry)?;
+            }
+            Ok(())
         })?;
-        Ok(writer.end()?.map(|info| (info, filter)))
+        let Some(written) = writer.end()? else { return Ok(None) };
+        if !planted(Mistake::RunNotSynced) {
+            written.sync()?;
+        }
+        let (info, generation) = (written.info(), self.manifest.log_generation);
+        Ok(Some((RunEntry { info, generation, squares: squares.sum() }, filter)))
     }
 
     /// An empty filter for a run of so many entries, if there is room for one; the others are folded to make it.
@@ -334,23 +334,17 @@ impl State {
         }
     }
 
-    /// The first run that is to have a filter. What stands in front does for the oldest, which has most URLs: what comes so far is
-    /// nearly always in it.
-    fn first_with_filter(&self) -> usize {
-        usize::from(self.front.is_some())
-    }
-
     /// Makes the filters of the runs that were there before the first test of one URL, by reading them.
     fn make_filters(&mut self) -> Result<()> {
         if self.has_filters {
             return Ok(());
         }
-        for number in self.first_with_filter()..self.levels.len() {
+        for number in 0..self.levels.len() {
             let run = Arc::clone(&self.levels[number].run);
-            let Some(mut filter) = self.new_filter(run.info.entries()) else { continue };
+            let Some(mut filter) = self.new_filter(run.info().entries()) else { continue };
             let mask = self.manifest.bits.mask();
             for_each_part(&mut Source::Run(RunReader::new(run)), |entries| {
-                entries.iter().for_each(|entry| filter.insert(entry & mask));
+                entries.iter().for_each(|entry| filter.insert(mixed(entry & mask)));
                 Ok(())
             })?;
             self.levels[number].filter = Some(filter);
@@ -366,7 +360,7 @@ impl State {
             return false;
         }
         let now_ms = (self.clock)();
-        let oldest = self.levels.first().map(|level| level.run.info.generation);
+        let oldest = self.levels.first().map(|level| level.entry.generation);
         generation(now_ms, max_age_ms) > self.manifest.log_generation
             || oldest.is_some_and(|oldest| is_expired(oldest, now_ms, max_age_ms))
     }
@@ -385,7 +379,7 @@ impl State {
         let now_ms = (self.clock)();
         // A clock that goes back begins no generation.
         let current = generation(now_ms, max_age_ms).max(self.manifest.log_generation);
-        let is_old = |level: &Level| is_expired(level.run.info.generation, now_ms, max_age_ms);
+        let is_old = |level: &Level| is_expired(level.entry.generation, now_ms, max_age_ms);
         // The table first: its graves may be those of URLs that are about to be dropped.
         if current > self.manifest.log_generation || self.table.len() > 0 {
             self.roll(&[], current)?;
@@ -415,7 +409,7 @@ impl State {
         }
         let now_ms = (self.clock)();
         let is_old = |generation: u64| is_expired(generation, now_ms, max_age_ms);
-        let old = self.levels.iter().take_while(|level| is_old(level.run.info.generation)).count();
+        let old = self.levels.iter().take_while(|level| is_old(level.entry.generation)).count();
         let is_table_old = self.table.len() > 0 && is_old(self.manifest.log_generation);
         if old == 0 && !is_table_old {
             return Ok(());
@@ -433,12 +427,12 @@ impl State {
     fn count(&self, first: usize) -> Result<u64> {
         let levels = &self.levels[first..];
         if self.manifest.graves_ever == 0 {
-            return Ok(self.table.len() as u64 + levels.iter().map(|level| level.run.info.urls).sum::<u64>());
+            return Ok(self.table.len() as u64 + levels.iter().map(|level| level.entry.info.live).sum::<u64>());
         }
         let mut sources = vec![Source::Owned(self.table.sorted().into_iter())];
         sources.extend(levels.iter().rev().map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
         let (mut urls, grave) = (0, self.manifest.bits.grave());
-        for_each_part(&mut Source::merged(sources, self.manifest.bits), |entries| {
+        for_each_part(&mut Source::merged(sources, &self.manifest.bits.format()), |entries| {
             urls += entries.iter().filter(|entry| **entry & grave == 0).count() as u64;
             Ok(())
         })?;
@@ -452,7 +446,7 @@ impl State {
         for urls in self.table.sorted().chunk_by(|a, b| class(*a) == class(*b)) {
             in_table += (urls.len() as f64).powi(2);
         }
-        let roots = self.levels.iter().map(|level| level.run.info.squares.sqrt()).sum::<f64>();
+        let roots = self.levels.iter().map(|level| level.entry.squares.sqrt()).sum::<f64>();
         (roots + in_table.sqrt()).powi(2)
     }
 
@@ -464,13 +458,13 @@ impl State {
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
-        let runs = self.levels.iter().map(|level| level.run.info.disk_bytes());
+        let runs = self.levels.iter().map(|level| level.entry.info.disk_bytes());
         runs.sum::<u64>() + self.log.disk_bytes() + self.manifest.disk_bytes()
     }
 }
 
 /// Gives `work` all that a source has, part by part.
-fn for_each_part(source: &mut Source<'_>, mut work: impl FnMut(&mut Vec<u128>) -> Result<()>) -> Result<()> {
+fn for_each_part(source: &mut Source<'_, Fixed>, mut work: impl FnMut(&mut Vec<u128>) -> Result<()>) -> Result<()> {
     let mut entries = Vec::new();
     loop {
         entries.clear();

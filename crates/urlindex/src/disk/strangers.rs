@@ -1,4 +1,4 @@
-//! Files that bear names as a set's own do, and that its manifest does not name: what a crash left, or somebody else's.
+//! Recovery of unnamed files: runs and logs of the set's name that no manifest names. Ours are removed, others stay.
 //!
 //! A name proves nothing: `crawl.20240501.log` may be any program's. A file is the set's if its first bytes say so: its kind, the set's id
 //! (16 random bytes), its number. Every run and log has them durably before anything else is written to it; a creation that was cut
@@ -11,49 +11,35 @@ use std::io;
 use std::sync::Arc;
 
 use filemap_io::Access;
+use filemap_runs::fixed::Fixed;
+use filemap_runs::{OWNER_BYTES, Run, first_header};
 
+use super::key::Home;
 use super::log;
 use super::manifest::Manifest;
-use super::run::{self, Home, Run, RunInfo};
 use crate::error::{Error, Result};
-use crate::files;
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
-    Run,
-    Log,
-}
+use crate::files::{self, Numbered, parse_numbered};
 
 /// A file that bears such a name.
 struct Candidate {
     name: String,
-    kind: Kind,
+    kind: Numbered,
     number: u64,
 }
 
 impl Candidate {
-    /// `None` if the set gives no file that name.
-    fn of(home: &Home, name: String) -> Option<Candidate> {
-        let (digits, kind) = name.strip_prefix(&home.name)?.strip_prefix('.')?.split_once('.')?;
-        let number = digits.parse().ok()?;
-        let (kind, exact) = match kind {
-            "run" => (Kind::Run, home.run_name(number)),
-            "log" => (Kind::Log, home.log_name(number)),
-            _ => return None,
-        };
-        (exact == name).then_some(Candidate { name, kind, number })
-    }
-
     fn all(home: &Home) -> Result<Vec<Candidate>> {
         let names = home.dir.list().map_err(Error::io("list", &home.name))?;
-        Ok(names.into_iter().filter_map(|name| Candidate::of(home, name)).collect())
+        let of =
+            |name: String| parse_numbered(&home.name, &name).map(|(kind, number)| Candidate { name, kind, number });
+        Ok(names.into_iter().filter_map(of).collect())
     }
 
     /// The header with which this set begins such a file.
     fn header(&self, home: &Home) -> Vec<u8> {
         match self.kind {
-            Kind::Run => run::header(home, &RunInfo { number: self.number, ..RunInfo::default() }, 0),
-            Kind::Log => log::header(home, self.number).to_vec(),
+            Numbered::Run => first_header(home, self.number),
+            Numbered::Log => log::header(home, self.number).to_vec(),
         }
     }
 
@@ -82,8 +68,8 @@ fn is_no_file(kind: io::ErrorKind) -> bool {
 pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
     for file in Candidate::all(home)? {
         let is_alive = match file.kind {
-            Kind::Run => manifest.runs.iter().any(|run| run.number == file.number),
-            Kind::Log => manifest.log_number == file.number,
+            Numbered::Run => manifest.runs.iter().any(|run| run.info.number == file.number),
+            Numbered::Log => manifest.log_number == file.number,
         };
         if is_alive || file.number > manifest.next_number + 1 {
             continue;
@@ -102,20 +88,20 @@ pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
 /// Whether a file's first bytes say the same kind, set and number as this header: of whichever version.
 fn is_of_same_owner(start: &[u8], header: &[u8]) -> bool {
     let same = |range: std::ops::Range<usize>| start[range.clone()] == header[range];
-    start.len() >= run::OWNER_BYTES && same(0..8) && same(12..run::OWNER_BYTES)
+    start.len() >= OWNER_BYTES && same(0..8) && same(12..OWNER_BYTES)
 }
 
 /// Looks whether a set may be made here of copies of these runs, and removes what a making that was cut short left.
 ///
 /// # Errors
 /// `Io`, of the kind [`io::ErrorKind::AlreadyExists`], if there is a file with URLs of a set whose manifest is gone: nothing was removed then.
-pub(super) fn make_room(home: &Home, copies: &[Arc<Run>]) -> Result<()> {
+pub(super) fn make_room(home: &Home, copies: &[Arc<Run<Fixed>>]) -> Result<()> {
     let mut left = Vec::new();
     for file in Candidate::all(home)? {
         let header = file.header(home);
         let Some((start, has_more)) = file.start(home, header.len())? else { continue };
         let is_of_a_set = start.iter().zip(&header[..8]).all(|(byte, wanted)| byte == wanted);
-        let copied = copies.iter().find(|run| file.kind == Kind::Run && run.info.number == file.number);
+        let copied = copies.iter().find(|run| file.kind == Numbered::Run && run.info().number == file.number);
         if !has_more && (is_of_a_set || start.iter().all(|byte| *byte == 0)) {
             left.push(file.name);
         } else if let Some(run) = copied
@@ -127,5 +113,5 @@ pub(super) fn make_room(home: &Home, copies: &[Arc<Run>]) -> Result<()> {
             return Err(Error::io("create", &file.name)(there));
         }
     }
-    left.iter().try_for_each(|name| files::remove(&*home.dir, name))
+    Ok(left.iter().try_for_each(|name| files::remove(&*home.dir, name))?)
 }

@@ -10,8 +10,8 @@ mod torn;
 
 use std::sync::Arc;
 
-use filemap_io::OsDir;
 use filemap_io::sim::SimDisk;
+use filemap_io::{OsDir, StorageError};
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn insert(set: &DiskUrlSet, i: u64) -> bool {
 
 fn insert_batch(set: &DiskUrlSet, urls: impl Iterator<Item = u64>) -> Answers {
     let mut batch = set.batch();
-    urls.for_each(|i| batch.push(&url(i)).expect("room"));
+    urls.for_each(|i| batch.push(url(i)).expect("room"));
     set.check_and_insert_all(&mut batch).expect("inserted")
 }
 
@@ -43,13 +43,16 @@ fn insert_batch(set: &DiskUrlSet, urls: impl Iterator<Item = u64>) -> Answers {
 fn a_set_is_opened_again_as_it_was() {
     for bits in [FingerprintBits::Bits64, FingerprintBits::Bits80] {
         let disk = SimDisk::new(1);
-        let set = DiskUrlSet::create(disk.dir(), "seen", options().fingerprint_bits(bits).seed(9)).expect("made");
+        let set = DiskUrlSet::create_in(disk.dir(), "seen", options().fingerprint_bits(bits).seed(9)).expect("made");
         assert!((0..5_000).all(|i| insert(&set, i)));
         assert!((0..5_000).all(|i| !insert(&set, i)));
-        assert!(matches!(DiskUrlSet::open(disk.dir(), "seen", options()), Err(Error::Locked { .. })));
+        assert!(matches!(
+            DiskUrlSet::open_in(disk.dir(), "seen", options()),
+            Err(Error::Storage(StorageError::Locked { .. }))
+        ));
         assert_eq!(set.len(), 5_000);
         drop(set);
-        let set = DiskUrlSet::open(disk.dir(), "seen", options()).expect("opened");
+        let set = DiskUrlSet::open_in(disk.dir(), "seen", options()).expect("opened");
         assert_eq!((set.len(), set.fingerprint_bits(), set.seed()), (5_000, bits, 9));
         assert!((0..5_000).all(|i| is_seen(&set, i)) && (5_000..9_000).all(|i| !is_seen(&set, i)));
         let on_disk: usize = disk.names().iter().filter_map(|name| disk.bytes(name)).map(|bytes| bytes.len()).sum();
@@ -57,16 +60,19 @@ fn a_set_is_opened_again_as_it_was() {
         assert!(set.disk_stats().runs < 8);
     }
     let disk = SimDisk::new(1);
-    drop(DiskUrlSet::create(disk.dir(), "seen", options()).expect("made"));
-    assert!(matches!(DiskUrlSet::create(disk.dir(), "seen", options()), Err(Error::Io { .. })));
-    let too_little = DiskUrlSet::create(disk.dir(), "other", options().memory_bytes(1 << 10));
-    assert!(matches!(too_little, Err(Error::InvalidOption { .. })));
+    drop(DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made"));
+    assert!(matches!(
+        DiskUrlSet::create_in(disk.dir(), "seen", options()),
+        Err(Error::Storage(StorageError::Io { .. }))
+    ));
+    let too_little = DiskUrlSet::create_in(disk.dir(), "other", options().memory_bytes(1 << 10));
+    assert!(matches!(too_little, Err(Error::Storage(StorageError::InvalidOption { .. }))));
 }
 
 #[test]
 fn of_a_batch_each_url_is_new_once_and_answers_come_in_order() {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     let (a, b) = (url(1), url(2));
     let mut verdicts = vec![Verdict::New; 7];
     set.check_and_insert_batch(&[&a, &b, &a, &a], &mut verdicts).expect("inserted");
@@ -82,23 +88,26 @@ fn of_a_batch_each_url_is_new_once_and_answers_come_in_order() {
     assert_eq!(answers.get(4_000), None);
     let killed = disk.kill();
     drop(set);
-    let set = DiskUrlSet::open(killed.dir(), "seen", options()).expect("opened");
+    let set = DiskUrlSet::open_in(killed.dir(), "seen", options()).expect("opened");
     assert!((0..1_000).all(|i| is_seen(&set, i)));
 }
 
 #[test]
 fn a_batch_for_another_kind_of_set_is_refused() {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "a", options()).expect("made");
-    let other = DiskUrlSet::create(disk.dir(), "b", options().seed(1)).expect("made");
-    assert!(matches!(set.check_and_insert_all(&mut other.batch()), Err(Error::InvalidOption { .. })));
-    assert!(matches!(set.merge_from(&other), Err(Error::InvalidOption { .. })));
+    let set = DiskUrlSet::create_in(disk.dir(), "a", options()).expect("made");
+    let other = DiskUrlSet::create_in(disk.dir(), "b", options().seed(1)).expect("made");
+    assert!(matches!(
+        set.check_and_insert_all(&mut other.batch()),
+        Err(Error::Storage(StorageError::InvalidOption { .. }))
+    ));
+    assert!(matches!(set.merge_from(&other), Err(Error::Storage(StorageError::InvalidOption { .. }))));
 }
 
 #[test]
 fn of_concurrent_inserts_of_one_url_exactly_one_is_new() {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     let new: u64 = std::thread::scope(|scope| {
         let one = || (0..2_000).filter(|&i| insert(&set, i)).count() as u64;
         let many = || (0..10).map(|part| insert_batch(&set, part * 200..part * 200 + 200).new_count()).sum();
@@ -111,11 +120,11 @@ fn of_concurrent_inserts_of_one_url_exactly_one_is_new() {
 #[test]
 fn what_is_forgotten_is_new_again_wherever_it_was() {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     (0..1_000).for_each(|i| assert!(insert(&set, i)));
     for round in 0..3 {
         for i in (0..1_000).step_by(3) {
-            assert!(set.forget(&url(i)).expect("forgotten") && !set.forget(&url(i)).expect("known"));
+            assert!(set.forget(url(i)).expect("forgotten") && !set.forget(url(i)).expect("known"));
         }
         assert_eq!(set.len(), 666);
         assert!((0..1_000).all(|i| is_seen(&set, i) == (i % 3 != 0)), "round {round}");
@@ -129,9 +138,9 @@ fn what_is_forgotten_is_new_again_wherever_it_was() {
 #[test]
 fn a_log_is_rolled_though_the_table_does_not_fill() {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     for _ in 0..20_000 {
-        assert!(insert(&set, 1) && set.forget(&url(1)).expect("forgotten"));
+        assert!(insert(&set, 1) && set.forget(url(1)).expect("forgotten"));
     }
     assert!(set.disk_bytes() < 200 << 10, "{}", set.disk_bytes());
     assert_eq!(set.len(), 0);
@@ -140,13 +149,13 @@ fn a_log_is_rolled_though_the_table_does_not_fill() {
 #[test]
 fn fingerprints_come_in_order_and_those_of_one_host_together() {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     (0..3_000).for_each(|i| assert!(insert(&set, i)));
     let iter = set.fingerprints().expect("begun");
     // What comes later does not show.
     (3_000..6_000).for_each(|i| assert!(insert(&set, i)));
     let found: Vec<Fingerprint> = iter.map(|fingerprint| fingerprint.expect("read")).collect();
-    let mut expected: Vec<Fingerprint> = (0..3_000).map(|i| set.fingerprint(&url(i))).collect();
+    let mut expected: Vec<Fingerprint> = (0..3_000).map(|i| set.fingerprint(url(i))).collect();
     expected.sort_unstable();
     assert!(found == expected);
     let mut classes: Vec<u32> = found.iter().map(|fingerprint| key::class(fingerprint.0)).collect();
@@ -157,8 +166,8 @@ fn fingerprints_come_in_order_and_those_of_one_host_together() {
 #[test]
 fn a_set_merged_into_another_is_in_it() {
     let disk = SimDisk::new(1);
-    let a = DiskUrlSet::create(disk.dir(), "a", options()).expect("made");
-    let b = DiskUrlSet::create(disk.dir(), "b", options()).expect("made");
+    let a = DiskUrlSet::create_in(disk.dir(), "a", options()).expect("made");
+    let b = DiskUrlSet::create_in(disk.dir(), "b", options()).expect("made");
     (0..1_500).for_each(|i| assert!(insert(&a, i)));
     (1_000..2_600).for_each(|i| assert!(insert(&b, i)));
     assert_eq!(a.merge_from(&b).expect("merged"), 1_100);
@@ -173,12 +182,12 @@ fn a_snapshot_is_a_set_of_its_own() {
     let os = |i: usize| -> Arc<dyn Dir> { Arc::new(OsDir::open(temp[i].path()).expect("opened")) };
     // The simulated disk has no links: there runs are copied.
     for (from, to) in [(disk.dir(), copy.dir()), (os(0), os(1))] {
-        let set = DiskUrlSet::create(Arc::clone(&from), "seen", options()).expect("made");
+        let set = DiskUrlSet::create_in(Arc::clone(&from), "seen", options()).expect("made");
         (0..1_000).for_each(|i| assert!(insert(&set, i)));
-        set.snapshot(&to).expect("made");
-        assert!(matches!(set.snapshot(&to), Err(Error::Io { .. })));
+        set.snapshot_in(&to).expect("made");
+        assert!(matches!(set.snapshot_in(&to), Err(Error::Storage(StorageError::Io { .. }))));
         (1_000..2_000).for_each(|i| assert!(insert(&set, i)));
-        let other = DiskUrlSet::open(Arc::clone(&to), "seen", options()).expect("opened");
+        let other = DiskUrlSet::open_in(Arc::clone(&to), "seen", options()).expect("opened");
         assert_eq!(other.len(), 1_000);
         assert!((0..1_000).all(|i| is_seen(&other, i)) && (1_000..2_000).all(|i| !is_seen(&other, i)));
         (5_000..6_000).for_each(|i| assert!(insert(&other, i)));
@@ -190,7 +199,7 @@ fn a_snapshot_is_a_set_of_its_own() {
 fn popular_urls_and_new_ones_are_answered_without_reading() {
     let disk = SimDisk::new(1);
     // A table of 12,288 and a cache of 6 MiB.
-    let set = DiskUrlSet::create(disk.dir(), "seen", DiskOptions::new().memory_bytes(16 << 20)).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", DiskOptions::new().memory_bytes(16 << 20)).expect("made");
     (0..200_000).for_each(|i| assert!(insert(&set, i)));
     let reads = set.disk_stats().block_reads;
     // Errors of up to six filters at two or three in a thousand each.
@@ -204,7 +213,7 @@ fn popular_urls_and_new_ones_are_answered_without_reading() {
     assert!(set.memory_bytes() < 17 << 20, "{}", set.memory_bytes());
     drop(set);
     // Opened again, filters are made of the runs.
-    let set = DiskUrlSet::open(disk.dir(), "seen", DiskOptions::new().memory_bytes(16 << 20)).expect("opened");
+    let set = DiskUrlSet::open_in(disk.dir(), "seen", DiskOptions::new().memory_bytes(16 << 20)).expect("opened");
     (300_000..310_000).for_each(|i| assert!(!is_seen(&set, i)));
     assert!(set.disk_stats().block_reads < 200, "{:?}", set.disk_stats());
     // The cache is empty now: what is asked for is read once, and in it then.
@@ -219,7 +228,7 @@ fn popular_urls_and_new_ones_are_answered_without_reading() {
 #[test]
 fn filters_give_way_when_memory_is_short() {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     assert!(!is_seen(&set, 0), "from the first test of one URL on there are filters");
     for part in 0..40 {
         insert_batch(&set, part * 5_000..part * 5_000 + 5_000);
@@ -233,7 +242,7 @@ fn filters_give_way_when_memory_is_short() {
 #[test]
 fn a_small_batch_reads_few_blocks() {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     insert_batch(&set, 0..300_000);
     let before = set.disk_stats().read_bytes;
     let answers = insert_batch(&set, (0..20).map(|i| i * 30_000));
@@ -246,7 +255,7 @@ fn a_small_batch_reads_few_blocks() {
 fn losses_follow_from_the_urls_of_each_host() {
     let disk = SimDisk::new(1);
     let short = options().fingerprint_bits(FingerprintBits::Bits64);
-    let set = DiskUrlSet::create(disk.dir(), "seen", short).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", short).expect("made");
     assert_eq!(set.expected_loss(), 0.0);
     insert_batch(&set, 0..70_000);
     // Seven hosts of 10,000 each.

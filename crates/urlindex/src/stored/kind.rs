@@ -1,18 +1,23 @@
-//! Which kind of set lies under a name, told by its files.
+//! The kind of a stored set, told by its files.
 //!
 //! The file of a bitmap is bare words, in which anybody can have any bits set by his URLs, a magic too: so its sidecar is looked for first.
 
 use filemap_io::{Access, Dir};
 
-use crate::bitmap::{self, SIDECAR_SUFFIX};
-use crate::bloom::{BLOOM_MAGIC, growing::GROWING_MAGIC};
-use crate::disk::DISK_MAGIC;
+use crate::bitmap::{self, SlotHash};
+use crate::bloom::BloomOptions;
+use crate::disk::DiskOptions;
 use crate::error::{Error, Result};
-use crate::files;
-use crate::stored::note;
-use crate::trie::TRIE_MAGIC;
+use crate::files::{self, beside};
+use crate::format::{BLOOM, DISK, GROWING, TRIE};
 
 /// The kinds of seen sets that have files.
+///
+/// ```
+/// use urlindex::SetKind;
+///
+/// assert_eq!(SetKind::Growing.name(), "growing");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SetKind {
@@ -28,6 +33,46 @@ pub enum SetKind {
     Trie,
     /// [`crate::DiskUrlSet`].
     Disk,
+}
+
+/// What a new set is to be.
+///
+/// ```
+/// use urlindex::{BloomOptions, NewSet, SetKind, StoredSet, Whatwg};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let set = StoredSet::create(&path, NewSet::Bloom(BloomOptions::new(1_000_000, 1e-4)), &Whatwg).unwrap();
+/// assert_eq!(set.kind(), SetKind::Bloom);
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum NewSet {
+    /// An [`crate::Md5Bitmap`] of 2^`bits` slots.
+    Md5Bitmap {
+        /// 16 to 36.
+        bits: u32,
+    },
+    /// A [`crate::HashBitmap`].
+    HashBitmap {
+        /// The functions, each once.
+        hashes: Vec<SlotHash>,
+        /// 1 to 2^31.
+        slots: u64,
+    },
+    /// A [`crate::BloomFilter`].
+    Bloom(BloomOptions),
+    /// A [`crate::GrowingFilter`].
+    Growing {
+        /// 1e-9 to 0.1.
+        rate: f64,
+        /// The hash's seed.
+        seed: u64,
+    },
+    /// A [`crate::UrlTrie`].
+    Trie,
+    /// A [`crate::DiskUrlSet`].
+    Disk(DiskOptions),
 }
 
 impl SetKind {
@@ -47,7 +92,7 @@ impl SetKind {
     /// `Io` if there is no such file; `Corrupt` if there is nothing of a set in it but a note beside it, or a bitmap's sidecar is damaged;
     /// `NewerFormat`; `NotASet`.
     pub(super) fn of_files(dir: &dyn Dir, name: &str) -> Result<SetKind> {
-        let sidecar = format!("{name}{SIDECAR_SUFFIX}");
+        let sidecar = beside::meta(name);
         let known = SetKind::of_magic(dir, name)?;
         if files::exists(dir, &sidecar)? {
             let is_hashed = bitmap::is_hashed(dir, name)?;
@@ -57,7 +102,7 @@ impl SetKind {
             return Ok(kind);
         }
         let what = format!("it begins as none does, and there is no {sidecar} as beside a bitmap");
-        let note = note::file_name(name);
+        let note = beside::canon(name);
         Err(match files::exists(dir, &note)? {
             true => Error::corrupt(
                 name,
@@ -76,12 +121,8 @@ impl SetKind {
         let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
         let mut magic = [0; 8];
         file.read_at(&mut magic, 0).map_err(Error::io("read", name))?;
-        Ok(match magic {
-            BLOOM_MAGIC => Some(SetKind::Bloom),
-            GROWING_MAGIC => Some(SetKind::Growing),
-            TRIE_MAGIC => Some(SetKind::Trie),
-            DISK_MAGIC => Some(SetKind::Disk),
-            _ => None,
-        })
+        let known =
+            [(BLOOM, SetKind::Bloom), (GROWING, SetKind::Growing), (TRIE, SetKind::Trie), (DISK, SetKind::Disk)];
+        Ok(known.into_iter().find(|(kind, _)| kind.magic == magic).map(|(_, kind)| kind))
     }
 }

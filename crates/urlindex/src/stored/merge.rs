@@ -1,4 +1,4 @@
-//! What one stored set can take up of another.
+//! Merges one stored set into another, where their kinds allow it.
 //!
 //! Bits and fingerprints go into those of the same meaning; texts, which a trie has, go into any set. Nothing else can be done honestly.
 
@@ -66,7 +66,7 @@ impl StoredSet {
         match (&self.set, &from.set) {
             (AnySet::Disk(set), AnySet::Trie(trie)) => insert_texts(set, trie)?,
             (AnySet::Disk(set), AnySet::Disk(other)) => set.merge_from(other).map(drop)?,
-            (_, AnySet::Trie(trie)) => trie.iter().try_for_each(|url| self.insert(&url))?,
+            (_, AnySet::Trie(trie)) => trie.iter().try_for_each(|url| self.insert(&url).map(drop))?,
             (AnySet::Md5Bitmap(set), AnySet::Md5Bitmap(other)) => set.merge(other).map(|_| ())?,
             (AnySet::HashBitmap(set), AnySet::HashBitmap(other)) => set.merge(other).map(|_| ())?,
             (AnySet::Bloom(set), AnySet::Bloom(other)) => set.merge(other)?,

@@ -21,53 +21,34 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use filemap_io::{Access, Dir, Lock, OsDir};
+use filemap_io::{Access, Dir, Latch, Lock, guard};
 
 use crate::bitmap::{HashBitmap, Md5Bitmap, SlotHash};
+use crate::bloom::BloomFilter;
 use crate::bloom::growing::GrowingFilter;
-use crate::bloom::{BloomFilter, BloomOptions};
 use crate::canonical::Canonicalizer;
 use crate::disk::{DiskOptions, DiskUrlSet};
 use crate::error::{Error, Result};
-use crate::files::{self, Poison, guard};
+use crate::files::{self, beside, place};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use crate::trie::UrlTrie;
 
-pub use kind::SetKind;
+pub use kind::{NewSet, SetKind};
 pub use merge::Merged;
 
-/// What a new set is to be.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum NewSet {
-    /// An [`Md5Bitmap`] of 2^`bits` slots.
-    Md5Bitmap {
-        /// 16 to 36.
-        bits: u32,
-    },
-    /// A [`HashBitmap`].
-    HashBitmap {
-        /// The functions, each once.
-        hashes: Vec<SlotHash>,
-        /// 1 to 2^31.
-        slots: u64,
-    },
-    /// A [`BloomFilter`].
-    Bloom(BloomOptions),
-    /// A [`GrowingFilter`].
-    Growing {
-        /// 1e-9 to 0.1.
-        rate: f64,
-        /// The hash's seed.
-        seed: u64,
-    },
-    /// A [`UrlTrie`].
-    Trie,
-    /// A [`DiskUrlSet`].
-    Disk(DiskOptions),
-}
-
 /// A set of one of the kinds, for what only that kind can tell.
+///
+/// ```
+/// use urlindex::{AnySet, NewSet, SeenSet, StoredSet, Whatwg};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// let set = StoredSet::create(&path, NewSet::Trie, &Whatwg).unwrap();
+/// set.insert(b"http://example.com/").unwrap();
+/// if let AnySet::Trie(trie) = set.any() {
+///     assert_eq!(trie.iter().count(), 1);
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AnySet {
@@ -109,7 +90,7 @@ pub struct StoredSet {
     /// Of a trie: its changes that its file has.
     saved: AtomicU64,
     saving: Mutex<()>,
-    poison: Poison,
+    poison: Latch,
     room: Option<room::Room>,
     /// Of a trie: the others hold their own.
     _lock: Option<Box<dyn Lock>>,
@@ -119,10 +100,10 @@ impl StoredSet {
     /// Makes an empty set of URLs that `canonicalizer` made canonical, in new files beside each other.
     ///
     /// # Errors
-    /// [`Error::Io`] with [`std::io::ErrorKind::AlreadyExists`] if any of its files is there; [`Error::InvalidOption`];
-    /// [`Error::Locked`]; [`Error::Io`].
-    pub fn create(path: &Path, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
-        let (dir, name) = place(path)?;
+    /// [`crate::StorageError::Io`] with [`std::io::ErrorKind::AlreadyExists`] if any of its files is there; [`crate::StorageError::InvalidOption`];
+    /// [`crate::StorageError::Locked`]; [`crate::StorageError::Io`].
+    pub fn create(path: impl AsRef<Path>, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
+        let (dir, name) = place(path.as_ref())?;
         StoredSet::create_in(dir, &name, new, canonicalizer)
     }
 
@@ -132,26 +113,28 @@ impl StoredSet {
             check_absent(&*dir, &file)?;
         }
         let (set, lock) = match new {
-            NewSet::Md5Bitmap { bits } => (AnySet::Md5Bitmap(Md5Bitmap::create(Arc::clone(&dir), name, bits)?), None),
-            NewSet::HashBitmap { hashes, slots } => {
-                (AnySet::HashBitmap(HashBitmap::create(Arc::clone(&dir), name, &hashes, slots)?), None)
+            NewSet::Md5Bitmap { bits } => {
+                (AnySet::Md5Bitmap(Md5Bitmap::create_in(Arc::clone(&dir), name, bits)?), None)
             }
-            NewSet::Bloom(options) => (AnySet::Bloom(BloomFilter::create(Arc::clone(&dir), name, options)?), None),
+            NewSet::HashBitmap { hashes, slots } => {
+                (AnySet::HashBitmap(HashBitmap::create_in(Arc::clone(&dir), name, &hashes, slots)?), None)
+            }
+            NewSet::Bloom(options) => (AnySet::Bloom(BloomFilter::create_in(Arc::clone(&dir), name, options)?), None),
             NewSet::Growing { rate, seed } => {
-                (AnySet::Growing(GrowingFilter::create(Arc::clone(&dir), name, rate, seed)?), None)
+                (AnySet::Growing(GrowingFilter::create_in(Arc::clone(&dir), name, rate, seed)?), None)
             }
             NewSet::Trie => {
                 let lock = files::lock(&*dir, name)?;
                 check_absent(&*dir, name)?;
                 let trie = UrlTrie::new();
-                trie.save(&*dir, name)?;
+                trie.save_in(&*dir, name)?;
                 (AnySet::Trie(trie), Some(lock))
             }
-            NewSet::Disk(options) => (on_disk(DiskUrlSet::create(Arc::clone(&dir), name, options)?), None),
+            NewSet::Disk(options) => (on_disk(DiskUrlSet::create_in(Arc::clone(&dir), name, options)?), None),
         };
         let set = StoredSet::with(dir, name, set, lock, false);
         if let Err(error) = set.take_room() {
-            [name.to_owned(), room::file_name(name)].iter().for_each(|file| drop(set.dir.remove(file)));
+            [name.to_owned(), beside::room(name)].iter().for_each(|file| drop(set.dir.remove(file)));
             return Err(error);
         }
         set.note_canonicalizer(canonicalizer)?;
@@ -162,34 +145,34 @@ impl StoredSet {
     /// `canonicalizer` does it: it gets its sidecar and its note.
     ///
     /// # Errors
-    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB; [`Error::Io`], with
-    /// [`std::io::ErrorKind::AlreadyExists`] if it has a sidecar; [`Error::Locked`]; [`Error::Unsupported`] if it begins as a set of another
-    /// kind; [`Error::InvalidOption`] if it has a note of another rule, or no program could find the rule again by its name. Nothing was changed then.
-    pub fn adopt(path: &Path, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
-        StoredSet::take_up(path, canonicalizer, |dir, name| Ok(AnySet::Md5Bitmap(Md5Bitmap::adopt(dir, name)?)))
+    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB; [`crate::StorageError::Io`], with
+    /// [`std::io::ErrorKind::AlreadyExists`] if it has a sidecar; [`crate::StorageError::Locked`]; [`Error::Unsupported`] if it begins as a set of another
+    /// kind; [`crate::StorageError::InvalidOption`] if it has a note of another rule, or no program could find the rule again by its name. Nothing was changed then.
+    pub fn adopt(path: impl AsRef<Path>, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
+        StoredSet::take_up(path, canonicalizer, |dir, name| Ok(AnySet::Md5Bitmap(Md5Bitmap::adopt_in(dir, name)?)))
     }
 
     /// As [`StoredSet::adopt`], of a file of bits that another program made with some functions of old.
     ///
     /// # Errors
-    /// As [`StoredSet::adopt`], and [`Error::InvalidOption`] if its length does not fit the functions or the slots.
+    /// As [`StoredSet::adopt`], and [`crate::StorageError::InvalidOption`] if its length does not fit the functions or the slots.
     pub fn adopt_hashed(
-        path: &Path,
+        path: impl AsRef<Path>,
         hashes: &[SlotHash],
         slots: Option<u64>,
         canonicalizer: &dyn Canonicalizer,
     ) -> Result<StoredSet> {
-        let adopt = |dir, name: &str| Ok(AnySet::HashBitmap(HashBitmap::adopt(dir, name, hashes, slots)?));
+        let adopt = |dir, name: &str| Ok(AnySet::HashBitmap(HashBitmap::adopt_in(dir, name, hashes, slots)?));
         StoredSet::take_up(path, canonicalizer, adopt)
     }
 
     fn take_up(
-        path: &Path,
+        path: impl AsRef<Path>,
         canonicalizer: &dyn Canonicalizer,
         adopt: impl FnOnce(Arc<dyn Dir>, &str) -> Result<AnySet>,
     ) -> Result<StoredSet> {
         note::check(canonicalizer)?;
-        let (dir, name) = place(path)?;
+        let (dir, name) = place(path.as_ref())?;
         if let Some(kind) = SetKind::of_magic(&*dir, &name)? {
             let why = format!("it begins as a set of the kind {} does: open it as that", kind.name());
             return Err(Error::Unsupported { file: name, op: "be taken up as a bitmap", why });
@@ -212,32 +195,32 @@ impl StoredSet {
     /// Opens a set to change it.
     ///
     /// # Errors
-    /// [`Error::Io`], with [`std::io::ErrorKind::NotFound`] if it is absent: nothing is made then; [`Error::NotASet`];
-    /// [`Error::Locked`]; [`Error::Corrupt`]; [`Error::NewerFormat`].
-    pub fn open(path: &Path) -> Result<StoredSet> {
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::NotFound`] if it is absent: nothing is made then; [`Error::NotASet`];
+    /// [`crate::StorageError::Locked`]; [`crate::StorageError::Corrupt`]; [`crate::StorageError::NewerFormat`].
+    pub fn open(path: impl AsRef<Path>) -> Result<StoredSet> {
         StoredSet::open_with(path, DiskOptions::new())
     }
 
     /// As [`StoredSet::open`]; a set on disk gets the memory and the clock of these options. Other kinds take what they take.
     ///
     /// # Errors
-    /// As [`StoredSet::open`]; [`Error::InvalidOption`].
-    pub fn open_with(path: &Path, options: DiskOptions) -> Result<StoredSet> {
-        let (dir, name) = place(path)?;
+    /// As [`StoredSet::open`]; [`crate::StorageError::InvalidOption`].
+    pub fn open_with(path: impl AsRef<Path>, options: DiskOptions) -> Result<StoredSet> {
+        let (dir, name) = place(path.as_ref())?;
         StoredSet::open_in(dir, &name, options)
     }
 
     fn open_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<StoredSet> {
         let (set, lock) = match SetKind::of_files(&*dir, name)? {
-            SetKind::Md5Bitmap => (AnySet::Md5Bitmap(Md5Bitmap::open(Arc::clone(&dir), name)?), None),
-            SetKind::HashBitmap => (AnySet::HashBitmap(HashBitmap::open(Arc::clone(&dir), name)?), None),
-            SetKind::Bloom => (AnySet::Bloom(BloomFilter::open(Arc::clone(&dir), name)?), None),
-            SetKind::Growing => (AnySet::Growing(GrowingFilter::open(Arc::clone(&dir), name)?), None),
+            SetKind::Md5Bitmap => (AnySet::Md5Bitmap(Md5Bitmap::open_in(Arc::clone(&dir), name)?), None),
+            SetKind::HashBitmap => (AnySet::HashBitmap(HashBitmap::open_in(Arc::clone(&dir), name)?), None),
+            SetKind::Bloom => (AnySet::Bloom(BloomFilter::open_in(Arc::clone(&dir), name)?), None),
+            SetKind::Growing => (AnySet::Growing(GrowingFilter::open_in(Arc::clone(&dir), name)?), None),
             SetKind::Trie => {
                 let lock = files::lock(&*dir, name)?;
-                (AnySet::Trie(UrlTrie::load(&*dir, name)?), Some(lock))
+                (AnySet::Trie(UrlTrie::load_in(&*dir, name)?), Some(lock))
             }
-            SetKind::Disk => (on_disk(DiskUrlSet::open(Arc::clone(&dir), name, options)?), None),
+            SetKind::Disk => (on_disk(DiskUrlSet::open_in(Arc::clone(&dir), name, options)?), None),
         };
         Ok(StoredSet::with(dir, name, set, lock, false))
     }
@@ -246,35 +229,35 @@ impl StoredSet {
     /// what was inserted).
     ///
     /// # Errors
-    /// As [`StoredSet::open`], but never [`Error::Locked`].
-    pub fn open_read_only(path: &Path) -> Result<StoredSet> {
+    /// As [`StoredSet::open`], but never [`crate::StorageError::Locked`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<StoredSet> {
         StoredSet::open_read_only_with(path, DiskOptions::new())
     }
 
     /// As [`StoredSet::open_read_only`]; a set on disk gets the memory and the clock of these options.
     ///
     /// # Errors
-    /// As [`StoredSet::open_read_only`]; [`Error::InvalidOption`].
-    pub fn open_read_only_with(path: &Path, options: DiskOptions) -> Result<StoredSet> {
-        let (dir, name) = place(path)?;
+    /// As [`StoredSet::open_read_only`]; [`crate::StorageError::InvalidOption`].
+    pub fn open_read_only_with(path: impl AsRef<Path>, options: DiskOptions) -> Result<StoredSet> {
+        let (dir, name) = place(path.as_ref())?;
         StoredSet::read_in(dir, &name, options)
     }
 
     fn read_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<StoredSet> {
         let set = match SetKind::of_files(&*dir, name)? {
-            SetKind::Md5Bitmap => AnySet::Md5Bitmap(Md5Bitmap::open_read_only(Arc::clone(&dir), name)?),
-            SetKind::HashBitmap => AnySet::HashBitmap(HashBitmap::open_read_only(Arc::clone(&dir), name)?),
-            SetKind::Bloom => AnySet::Bloom(BloomFilter::load(&*dir, name)?),
-            SetKind::Growing => AnySet::Growing(GrowingFilter::load(&*dir, name)?),
-            SetKind::Trie => AnySet::Trie(UrlTrie::load(&*dir, name)?),
-            SetKind::Disk => on_disk(DiskUrlSet::open_read_only(Arc::clone(&dir), name, options)?),
+            SetKind::Md5Bitmap => AnySet::Md5Bitmap(Md5Bitmap::open_read_only_in(Arc::clone(&dir), name)?),
+            SetKind::HashBitmap => AnySet::HashBitmap(HashBitmap::open_read_only_in(Arc::clone(&dir), name)?),
+            SetKind::Bloom => AnySet::Bloom(BloomFilter::load_in(&*dir, name)?),
+            SetKind::Growing => AnySet::Growing(GrowingFilter::load_in(&*dir, name)?),
+            SetKind::Trie => AnySet::Trie(UrlTrie::load_in(&*dir, name)?),
+            SetKind::Disk => on_disk(DiskUrlSet::open_read_only_in(Arc::clone(&dir), name, options)?),
         };
         Ok(StoredSet::with(dir, name, set, None, true))
     }
 
     fn with(dir: Arc<dyn Dir>, name: &str, set: AnySet, lock: Option<Box<dyn Lock>>, is_read_only: bool) -> StoredSet {
         let saved = AtomicU64::new(0);
-        let (name, saving, poison) = (name.to_owned(), Mutex::new(()), Poison::default());
+        let (name, saving, poison) = (name.to_owned(), Mutex::new(()), Latch::default());
         let room = room::Room::of(&set, &*dir, &name).filter(|_| !is_read_only);
         StoredSet { dir, name, set, is_read_only, saved, saving, poison, room, _lock: lock }
     }
@@ -299,7 +282,7 @@ impl StoredSet {
     /// By which rule the URLs in the set were made canonical; `None` if there is no note of it.
     ///
     /// # Errors
-    /// [`Error::UnknownCanonicalizer`]; [`Error::Corrupt`]; [`Error::Io`].
+    /// [`Error::UnknownCanonicalizer`]; [`crate::StorageError::Corrupt`]; [`crate::StorageError::Io`].
     pub fn canonicalizer(&self) -> Result<Option<Arc<dyn Canonicalizer>>> {
         note::read(&*self.dir, &self.name)
     }
@@ -307,7 +290,7 @@ impl StoredSet {
     /// Notes, durably, by which rule the URLs in the set were made canonical.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Io`]; [`Error::InvalidOption`] if no program could find the rule again by its name.
+    /// [`Error::ReadOnly`]; [`crate::StorageError::Io`]; [`crate::StorageError::InvalidOption`] if no program could find the rule again by its name.
     pub fn note_canonicalizer(&self, canonicalizer: &dyn Canonicalizer) -> Result<()> {
         self.check_writable()?;
         note::write(&*self.dir, &self.name, canonicalizer)
@@ -320,22 +303,23 @@ impl StoredSet {
     /// Durable after [`SeenSet::sync`].
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the kind cannot; [`Error::Full`]; [`Error::ReadOnly`]; [`Error::Poisoned`].
-    pub fn forget(&self, urls: &[&[u8]]) -> Result<Vec<bool>> {
+    /// [`Error::Unsupported`] if the kind cannot; [`crate::StorageError::Full`]; [`Error::ReadOnly`]; [`crate::StorageError::Poisoned`].
+    pub fn forget(&self, urls: &[impl AsRef<[u8]>]) -> Result<Vec<bool>> {
         self.check_writable()?;
+        let texts = urls.iter().map(AsRef::as_ref);
         let why = match &self.set {
             AnySet::Trie(trie) => {
                 let mut gone: HashSet<&[u8]> = HashSet::new();
                 let were_seen: Result<Vec<bool>> =
-                    urls.iter().map(|url| Ok(!trie.contains(url)?.is_new() && gone.insert(*url))).collect();
+                    texts.map(|url: &[u8]| Ok(!trie.contains(url)?.is_new() && gone.insert(url))).collect();
                 if !gone.is_empty() {
                     trie.retain(|url| !gone.contains(url));
                 }
                 return were_seen;
             }
             AnySet::Bloom(filter) => {
-                let forget = |url: &&[u8]| Ok(!filter.contains(url)?.is_new() && filter.note_false_positive(url)?);
-                return urls.iter().map(forget).collect();
+                let forget = |url: &[u8]| Ok(!filter.contains(url)?.is_new() && filter.note_false_positive(url)?);
+                return texts.map(forget).collect();
             }
             AnySet::Disk(set) => return set.forget_all(urls),
             AnySet::Md5Bitmap(_) | AnySet::HashBitmap(_) => {
@@ -350,7 +334,7 @@ impl StoredSet {
     /// Syncs, and closes the set so that damage to it is found when it is opened again.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Poisoned`].
+    /// [`crate::StorageError::Io`]; [`crate::StorageError::Poisoned`].
     pub fn close(self) -> Result<()> {
         self.sync()?;
         match self.set {
@@ -364,7 +348,7 @@ impl StoredSet {
         if self.is_read_only {
             return Err(Error::ReadOnly { file: self.name.clone() });
         }
-        self.poison.check()
+        Ok(self.poison.check()?)
     }
 
     fn save(&self, trie: &UrlTrie) -> Result<()> {
@@ -374,7 +358,7 @@ impl StoredSet {
             return Ok(());
         }
         // Inserts that come meanwhile may be in the file or not: then there are more changes, and it is written again.
-        self.poison.guard(|| self.write_into_room(|| trie.save(&*self.dir, &self.name).map(drop)))?;
+        self.poison.guard(|| self.write_into_room(|| trie.save_in(&*self.dir, &self.name).map(drop)))?;
         self.saved.store(changes, Ordering::SeqCst);
         Ok(())
     }
@@ -405,12 +389,6 @@ impl SeenSet for StoredSet {
         self.set.seen().contains(url)
     }
 
-    fn insert(&self, url: &[u8]) -> Result<()> {
-        self.check_writable()?;
-        self.make_room(&[url])?;
-        self.set.seen().insert(url)
-    }
-
     fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
         self.check_writable()?;
         verdicts.clear();
@@ -434,7 +412,7 @@ impl SeenSet for StoredSet {
     fn disk_bytes(&self) -> u64 {
         let files = files_of(&self.name);
         let len = |file: &String| self.dir.open(file, Access::Read).and_then(|file| file.len());
-        let found: u64 = files.iter().chain([&room::file_name(&self.name)]).filter_map(|file| len(file).ok()).sum();
+        let found: u64 = files.iter().chain([&beside::room(&self.name)]).filter_map(|file| len(file).ok()).sum();
         match &self.set {
             // Its manifest is among both.
             AnySet::Disk(set) => (found + set.disk_bytes()).saturating_sub(len(&self.name).unwrap_or(0)),
@@ -469,20 +447,9 @@ fn on_disk(set: DiskUrlSet) -> AnySet {
     AnySet::Disk(Box::new(set))
 }
 
-/// The directory and the name of a path.
-fn place(path: &Path) -> Result<(Arc<dyn Dir>, String)> {
-    let name = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.is_empty());
-    let Some(name) = name else {
-        return Err(Error::option("path", format!("{} names no file, or one whose name is no text", path.display())));
-    };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let dir = OsDir::open(parent).map_err(Error::io("open", &parent.display().to_string()))?;
-    Ok((Arc::new(dir), name.to_owned()))
-}
-
 /// All files that a set of this name may have, but its lock.
 fn files_of(name: &str) -> [String; 4] {
-    [name.to_owned(), format!("{name}.meta"), format!("{name}.known"), note::file_name(name)]
+    [name.to_owned(), beside::meta(name), beside::known(name), beside::canon(name)]
 }
 
 fn check_absent(dir: &dyn Dir, file: &str) -> Result<()> {

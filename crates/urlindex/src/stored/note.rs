@@ -1,4 +1,4 @@
-//! The note beside a set that says by which rule its URLs were made canonical: `NAME.canon`.
+//! The canonicaliser of a set's URLs, noted in `NAME.canon`.
 //!
 //! One line of text: `FMCANON1`, the canonicaliser's name, its version, and the CRC-32 of all before the last space in hexadecimal digits. The file
 //! is only ever replaced as a whole.
@@ -9,15 +9,10 @@ use filemap_io::{Access, Dir};
 
 use crate::canonical::{self, Canonicalizer};
 use crate::error::{Error, Result};
-use crate::files;
+use crate::files::{self, beside, replace_by};
 
 const MAGIC: &str = "FMCANON1";
 const BYTES_MAX: u64 = 256;
-
-/// The note's name.
-pub(super) fn file_name(name: &str) -> String {
-    format!("{name}.canon")
-}
 
 /// # Errors
 /// `InvalidOption` if the rule could not be found again.
@@ -36,15 +31,13 @@ pub(super) fn write(dir: &dyn Dir, name: &str, canonicalizer: &dyn Canonicalizer
     let (rule, version) = (canonicalizer.name(), canonicalizer.version());
     let text = format!("{MAGIC} {rule} {version}");
     let line = format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()));
-    files::replace(dir, &file_name(name), |file, new| {
-        file.write_at(line.as_bytes(), 0).map_err(Error::io("write", new))
-    })
+    replace_by(dir, &beside::canon(name), line.as_bytes())
 }
 
 /// # Errors
 /// `UnknownCanonicalizer`; `Corrupt`; `Io`.
 pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Option<Arc<dyn Canonicalizer>>> {
-    let note = file_name(name);
+    let note = beside::canon(name);
     if !files::exists(dir, &note)? {
         return Ok(None);
     }

@@ -9,11 +9,11 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use filemap_io::{Access, Dir};
+use filemap_io::{Access, Dir, StorageError, guard};
 
 use super::{AnySet, StoredSet};
 use crate::error::{Error, Result};
-use crate::files::{self, guard};
+use crate::files::{self, beside};
 
 /// What a URL takes in a file at most, but for its text.
 const ENTRY_BYTES: u64 = 64;
@@ -30,17 +30,12 @@ pub(super) struct Room {
     left: AtomicU64,
 }
 
-/// The name of the file.
-pub(super) fn file_name(name: &str) -> String {
-    format!("{name}.room")
-}
-
 impl Room {
     /// The room of a set of this kind, if its kind needs any; none is taken yet.
     pub(super) fn of(set: &AnySet, dir: &dyn Dir, name: &str) -> Option<Room> {
         let is_whole = matches!(set, AnySet::Trie(_) | AnySet::Growing(_));
         is_whole.then(|| {
-            let file = file_name(name);
+            let file = beside::room(name);
             let held = dir.open(&file, Access::Read).and_then(|file| file.len()).unwrap_or(0);
             Room { file, held: Mutex::new(held), left: AtomicU64::new(0) }
         })
@@ -118,14 +113,14 @@ impl StoredSet {
                 room.left.store(held.saturating_sub(memory + cost), Ordering::Relaxed);
                 Ok(())
             }
-            Err(Error::Io { source, .. })
+            Err(Error::Storage(StorageError::Io { source, .. }))
                 if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
             {
                 let what =
                     "the disk has no room for a larger file of it; what was inserted so far can be saved, and more \
                             when there is room"
                         .to_owned();
-                Err(Error::Full { file: self.name.clone(), what })
+                Err(Error::Storage(StorageError::Full { file: self.name.clone(), what }))
             }
             Err(error) => Err(error),
         }

@@ -1,8 +1,11 @@
 //! Stored sets of every kind: told by their files, read beside a writer, merged, forgotten, remembered, after crashes.
 
-use super::*;
-use crate::{CrawlRules, Exact, Rule, RuleSet, Whatwg};
+use filemap_io::StorageError;
 use filemap_io::sim::{Level, Loss, SimDisk};
+
+use super::*;
+use crate::canonical::{Rule, RuleSet};
+use crate::{CrawlRules, Exact, Whatwg};
 
 fn url(i: u64) -> Vec<u8> {
     format!("http://example.com/page/{i}").into_bytes()
@@ -23,7 +26,7 @@ fn read_in(dir: Arc<dyn Dir>, name: &str) -> Result<StoredSet> {
 
 /// One of each kind.
 fn kinds() -> [NewSet; 6] {
-    let bloom = NewSet::Bloom(BloomOptions::new(2_000, 1e-9));
+    let bloom = NewSet::Bloom(crate::BloomOptions::new(2_000, 1e-9));
     [
         NewSet::Md5Bitmap { bits: 24 },
         bloom,
@@ -36,7 +39,7 @@ fn kinds() -> [NewSet; 6] {
 
 fn filled(disk: &SimDisk, name: &str, new: NewSet, urls: std::ops::Range<u64>) -> StoredSet {
     let set = StoredSet::create_in(disk.dir(), name, new, &Whatwg).expect("made");
-    urls.for_each(|i| set.insert(&url(i)).expect("inserted"));
+    urls.for_each(|i| assert!(set.insert(&url(i)).is_ok()));
     set
 }
 
@@ -58,7 +61,7 @@ fn the_kind_is_told_by_the_files_and_what_was_inserted_is_there() {
             assert!(set.disk_bytes() > len && set.stats().disk_bytes == set.disk_bytes());
         }
         let again = StoredSet::create_in(disk.dir(), "seen", new, &Whatwg);
-        assert!(matches!(&again, Err(Error::Io { op: "create", .. })), "{again:?}");
+        assert!(matches!(&again, Err(Error::Storage(StorageError::Io { op: "create", .. }))), "{again:?}");
     }
 }
 
@@ -70,9 +73,9 @@ fn a_reader_needs_no_lock_and_changes_nothing() {
         writer.sync().expect("synced");
         let reader = read_in(disk.dir(), "seen").expect("opened beside the writer");
         assert!((0..100).all(|i| has(&reader, i)));
-        assert!(matches!(open_in(disk.dir()), Err(Error::Locked { .. })), "{:?}", reader.kind());
+        assert!(matches!(open_in(disk.dir()), Err(Error::Storage(StorageError::Locked { .. }))), "{:?}", reader.kind());
         assert!(matches!(reader.check_and_insert(&url(7)), Err(Error::ReadOnly { .. })));
-        assert!(matches!(reader.forget(&[]), Err(Error::ReadOnly { .. })));
+        assert!(matches!(reader.forget(&[] as &[&[u8]]), Err(Error::ReadOnly { .. })));
         assert!(matches!(reader.merge(&reader), Err(Error::ReadOnly { .. })));
         let before = disk.bytes("seen");
         reader.close().expect("nothing to do");
@@ -84,7 +87,9 @@ fn a_reader_needs_no_lock_and_changes_nothing() {
 fn other_files_and_none_are_told_apart_and_nothing_is_made() {
     let disk = SimDisk::new(1);
     let absent = open_in(disk.dir());
-    assert!(matches!(&absent, Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound));
+    assert!(
+        matches!(&absent, Err(Error::Storage(StorageError::Io { source, .. })) if source.kind() == std::io::ErrorKind::NotFound)
+    );
     assert!(disk.dir().list().expect("listed").is_empty(), "not even a lock");
     for bytes in [&b""[..], b"dear", b"SQLite format 3\0 and so on"] {
         disk.set_bytes("seen", bytes);
@@ -122,7 +127,10 @@ fn a_flipped_bit_of_the_version_is_damage_and_a_newer_version_is_none() {
                 damaged[8 + bit / 8] ^= 1 << (bit % 8);
                 disk.set_bytes(&file, &damaged);
                 let opened = open_in(disk.dir());
-                assert!(matches!(&opened, Err(Error::Corrupt { file: f, .. }) if *f == file), "{file}: {opened:?}");
+                assert!(
+                    matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file: f, .. })) if *f == file),
+                    "{file}: {opened:?}"
+                );
             }
             disk.set_bytes(&file, &whole);
         }
@@ -134,7 +142,7 @@ fn a_flipped_bit_of_the_version_is_damage_and_a_newer_version_is_none() {
     let crc = crc32fast::hash(&newer[..12]);
     newer[12..16].copy_from_slice(&crc.to_le_bytes());
     disk.set_bytes("seen", &newer);
-    assert!(matches!(open_in(disk.dir()), Err(Error::NewerFormat { found: 9, .. })));
+    assert!(matches!(open_in(disk.dir()), Err(Error::Storage(StorageError::NewerFormat { found: 9, .. }))));
 }
 
 #[test]
@@ -149,10 +157,10 @@ fn the_canonicaliser_is_remembered_and_a_damaged_note_is_found() {
         assert_eq!((found.name(), found.version()), (canonicalizer.name(), canonicalizer.version()));
     }
     let custom = CrawlRules::crawl().dropping(["q".to_owned()]);
-    assert!(matches!(set.note_canonicalizer(&custom), Err(Error::InvalidOption { .. })));
+    assert!(matches!(set.note_canonicalizer(&custom), Err(Error::Storage(StorageError::InvalidOption { .. }))));
     for new in kinds() {
         let refused = StoredSet::create_in(disk.dir(), "other", new, &custom);
-        assert!(matches!(refused, Err(Error::InvalidOption { .. })));
+        assert!(matches!(refused, Err(Error::Storage(StorageError::InvalidOption { .. }))));
         assert!(disk.names().iter().all(|name| !name.starts_with("other")), "nothing was made");
     }
     let whole = disk.bytes("seen.canon").expect("the note");
@@ -160,7 +168,7 @@ fn the_canonicaliser_is_remembered_and_a_damaged_note_is_found() {
         let mut damaged = whole.clone();
         damaged[at] ^= 1;
         disk.set_bytes("seen.canon", &damaged);
-        assert!(matches!(set.canonicalizer(), Err(Error::Corrupt { .. })), "byte {at}");
+        assert!(matches!(set.canonicalizer(), Err(Error::Storage(StorageError::Corrupt { .. }))), "byte {at}");
     }
     let text = "FMCANON1 later 7";
     disk.set_bytes("seen.canon", format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes())).as_bytes());
@@ -222,7 +230,7 @@ fn whatever_the_power_loss_what_was_synced_is_there() {
             let disk = SimDisk::new(seed);
             let set = filled(&disk, "seen", new.clone(), 0..200);
             set.sync().expect("synced");
-            (200..300).for_each(|i| set.insert(&url(i)).expect("inserted"));
+            (200..300).for_each(|i| assert!(set.insert(&url(i)).is_ok()));
             let crashed = disk.crash(Level::Adversarial, Loss::ALL[seed as usize % 4], seed);
             let set = open_in(crashed.dir()).expect("opens by itself");
             assert!((0..200).all(|i| has(&set, i)), "kind {nth}, seed {seed}");

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::key::Key;
+use super::key::{Comparison, Key, common};
 use super::symbols::Symbols;
 
 /// The number of a code among those of its trie; 0 is [`Code::Raw`].
@@ -16,15 +16,6 @@ pub(super) type CodeId = u8;
 pub(super) enum Code {
     Raw,
     Symbols(Arc<Symbols>),
-}
-
-/// How an edge compares with a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Comparison {
-    /// How many bytes both begin with.
-    pub(super) common: usize,
-    /// The edge's byte after those; `None` if it has no more.
-    pub(super) next: Option<u8>,
 }
 
 impl Code {
@@ -69,19 +60,4 @@ impl Code {
             Code::Symbols(symbols) => symbols.memory_bytes(),
         }
     }
-}
-
-/// How many bytes two texts begin with alike.
-#[inline]
-pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
-    // Eight at a time: the beginnings of two URLs are long.
-    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
-    for (i, (a, b)) in a_words.iter().zip(b_words).enumerate() {
-        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
-        if differing != 0 {
-            return i * 8 + differing.trailing_zeros() as usize / 8;
-        }
-    }
-    let done = a_words.len().min(b_words.len()) * 8;
-    done + a[done..].iter().zip(&b[done..]).take_while(|(a, b)| a == b).count()
 }

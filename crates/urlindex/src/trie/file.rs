@@ -1,34 +1,25 @@
 //! The file of a trie: its URLs in order, each as what it does not share with the one before, in frames that each have a checksum.
 //!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 8 | magic `FMTRIE02` |
-//! | 8 | 2, 2 | the version that a reader, and a writer, must know |
-//! | 12 | 4 | CRC-32 of the 12 bytes before |
-//! | 16 | | frames |
-//!
-//! A frame is its length (4 bytes), the CRC-32 of its offset in the file (8 bytes), of that length and of its bytes, and its bytes. In
-//! the first frame these are the number of URLs with which the trie makes its next table (8 bytes) and its table of symbols: for each
+//! In the first frame its bytes are the number of URLs with which the trie makes its next table (8 bytes) and its table of symbols: for each
 //! its length (1 byte) and its text; there may be none. Then come frames of entries: how many bytes a URL shares with the one before (in the
 //! first entry of a frame none), the length of the rest as it is written (each one byte, or 255 and four bytes), and the rest, in codes of
 //! the table if there is one. The last frame has a length of 0 and, in the place of entries, the number of URLs (8 bytes, under
-//! its checksum). All numbers are little-endian. The file is only ever replaced as a whole.
-
-use std::sync::Arc;
+//! its checksum). The file is only ever replaced as a whole.
 
 use crc32fast::Hasher;
+use filemap_io::header::seal;
+use filemap_io::layout::get;
 use filemap_io::{Access, Dir, File};
 
-use super::code;
-use super::symbols::{self, Symbol, Symbols};
+use super::key::common;
+use super::symbols::{self, Learnt, Symbols};
 use super::tree::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::format::{TRIE, TrieFrame, TrieHeader};
 
-pub(crate) const MAGIC: [u8; 8] = *b"FMTRIE02";
-const VERSION: u16 = 1;
-const HEADER_BYTES: usize = 16;
-const FRAME_HEADER_BYTES: usize = 8;
+const HEADER_BYTES: usize = TrieHeader::BYTES;
+const FRAME_HEADER_BYTES: usize = TrieFrame::BYTES;
 /// A frame is ended once it is longer.
 const FRAME_BYTES: usize = 256 << 10;
 /// A byte of a URL takes up to two.
@@ -36,15 +27,6 @@ const FRAME_BYTES_MAX: usize = FRAME_BYTES + 2 * KEY_BYTES_MAX + 16;
 const _: () = assert!(8 + symbols::CODES_MAX * (1 + symbols::SYMBOL_BYTES_MAX) <= FRAME_BYTES_MAX);
 /// A length that does not fit one byte.
 const WIDE: u8 = 255;
-
-/// What a file begins with: how its URLs are written, and what its trie has learnt.
-#[derive(Debug)]
-pub(super) struct Learnt {
-    /// The table that edges are written with; `None` if they are not.
-    pub(super) symbols: Option<Arc<Symbols>>,
-    /// How many URLs there are when another table is made.
-    pub(super) train_at: u64,
-}
 
 /// Writes URLs that come in order; how many they were.
 pub(super) fn save(dir: &dyn Dir, name: &str, learnt: &Learnt, urls: impl Iterator<Item = Vec<u8>>) -> Result<u64> {
@@ -56,7 +38,7 @@ pub(super) fn save(dir: &dyn Dir, name: &str, learnt: &Learnt, urls: impl Iterat
         let mut at = write_frame(&write, HEADER_BYTES as u64, &table, table.len())?;
         let (mut entries, mut edge, mut before) = (Vec::new(), Vec::new(), Vec::new());
         for url in urls {
-            let shared = if entries.is_empty() { 0 } else { code::common(&before, &url) };
+            let shared = if entries.is_empty() { 0 } else { common(&before, &url) };
             edge.clear();
             match &learnt.symbols {
                 Some(symbols) => symbols.encode(&url[shared..], &mut edge),
@@ -77,30 +59,6 @@ pub(super) fn save(dir: &dyn Dir, name: &str, learnt: &Learnt, urls: impl Iterat
         write_frame(&write, at, &count.to_le_bytes(), 0).map(drop)
     })?;
     Ok(count)
-}
-
-impl Learnt {
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = self.train_at.to_le_bytes().to_vec();
-        for symbol in self.symbols.iter().flat_map(|symbols| symbols.iter()) {
-            bytes.push(symbol.len);
-            bytes.extend(symbol.bytes());
-        }
-        bytes
-    }
-
-    /// `None` if these are no such bytes.
-    fn of(bytes: &[u8]) -> Option<Learnt> {
-        let (train_at, mut rest) = bytes.split_first_chunk::<8>()?;
-        let mut symbols = Vec::new();
-        while let Some((&len, after)) = rest.split_first() {
-            let (text, after) = after.split_at_checked(usize::from(len))?;
-            symbols.push(Symbol::of(text)?);
-            rest = after;
-        }
-        let symbols = if symbols.is_empty() { None } else { Some(Arc::new(Symbols::new(&symbols)?)) };
-        Some(Learnt { symbols, train_at: u64::from_le_bytes(*train_at) })
-    }
 }
 
 /// A length is a byte, or 255 and four.
@@ -162,7 +120,7 @@ pub(super) fn load<T>(
     let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
     let mut start = [0; HEADER_BYTES];
     files::read_exact(&*file, name, &mut start, 0)?;
-    check_header(&start, name)?;
+    TRIE.check(name, &start)?;
     let (mut at, mut count) = (HEADER_BYTES as u64, 0u64);
     let (table, _) = read_frame(&*file, name, at)?;
     let learnt = Learnt::of(&table).ok_or_else(|| Error::corrupt(name, at, "the frame holds no table of symbols"))?;
@@ -176,9 +134,7 @@ pub(super) fn load<T>(
         if is_last {
             let len = file.len().map_err(Error::io("length", name))?;
             return match () {
-                () if u64::from_le_bytes(files::array(&bytes, 0)) != count => {
-                    corrupt("there are other URLs than it counts")
-                }
+                () if get::<u64>(&bytes, 0) != count => corrupt("there are other URLs than it counts"),
                 () if len != next => corrupt("bytes follow the last frame"),
                 () => Ok(loaded),
             };
@@ -202,14 +158,14 @@ pub(super) fn load<T>(
 fn read_frame(file: &dyn File, name: &str, at: u64) -> Result<(Vec<u8>, bool)> {
     let mut start = [0; FRAME_HEADER_BYTES];
     files::read_exact(file, name, &mut start, at)?;
-    let len: [u8; 4] = files::array(&start, 0);
-    let entries = u32::from_le_bytes(len) as usize;
+    let len: [u8; 4] = get(&start, 0);
+    let entries = TrieFrame::LEN.get(&start) as usize;
     if entries > FRAME_BYTES_MAX {
         return Err(Error::corrupt(name, at, "no frame is that long"));
     }
     let mut bytes = vec![0; if entries == 0 { 8 } else { entries }];
     files::read_exact(file, name, &mut bytes, at + FRAME_HEADER_BYTES as u64)?;
-    if u32::from_le_bytes(files::array(&start, 4)) != frame_crc(at, len, &bytes) {
+    if TrieFrame::CRC.get(&start) != frame_crc(at, len, &bytes) {
         return Err(Error::corrupt(name, at, "the frame's checksum is another"));
     }
     Ok((bytes, entries == 0))
@@ -225,29 +181,18 @@ fn frame_crc(at: u64, len: [u8; 4], bytes: &[u8]) -> u32 {
 
 fn header() -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[10..12].copy_from_slice(&VERSION.to_le_bytes());
-    let crc = crc32fast::hash(&bytes[..12]);
-    bytes[12..].copy_from_slice(&crc.to_le_bytes());
+    TRIE.begin(&mut bytes);
+    seal(&mut bytes);
     bytes
-}
-
-fn check_header(bytes: &[u8; HEADER_BYTES], name: &str) -> Result<()> {
-    if bytes[..8] != MAGIC {
-        return Err(Error::corrupt(name, 0, "this is no URL trie"));
-    }
-    if u32::from_le_bytes(files::array(bytes, 12)) != crc32fast::hash(&bytes[..12]) {
-        return Err(Error::corrupt(name, 12, "the header's checksum is another"));
-    }
-    files::check_version(name, bytes, VERSION)?;
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trie::symbols::Symbol;
+    use filemap_io::StorageError;
     use filemap_io::sim::SimDisk;
+    use std::sync::Arc;
 
     /// A file with these frames, whatever is in them.
     fn file_of(frames: &[&[u8]]) -> Vec<u8> {
@@ -278,10 +223,10 @@ mod tests {
                 (0..rng.usize(1..30)).map(|_| if rng.bool() { rng.u8(..9) } else { rng.u8(..) }).collect();
             let first: &[u8] = if round % 2 == 0 { &table } else { &raw };
             // The last frame is missing in any case.
-            assert!(matches!(load(&[first, &frame]), Err(Error::Corrupt { .. })), "{frame:?}");
-            assert!(matches!(load(&[&frame]), Err(Error::Corrupt { .. })), "{frame:?}");
+            assert!(matches!(load(&[first, &frame]), Err(Error::Storage(StorageError::Corrupt { .. }))), "{frame:?}");
+            assert!(matches!(load(&[&frame]), Err(Error::Storage(StorageError::Corrupt { .. }))), "{frame:?}");
             let torn = &table[..rng.usize(9..table.len())];
-            assert!(matches!(load(&[torn, &frame]), Err(Error::Corrupt { .. })));
+            assert!(matches!(load(&[torn, &frame]), Err(Error::Storage(StorageError::Corrupt { .. }))));
         }
     }
 }

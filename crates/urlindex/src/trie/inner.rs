@@ -13,7 +13,7 @@
 //! | | | the texts, heads and all |
 
 use super::arena::Address;
-use super::code::common;
+use super::key::common;
 use super::key::{HEAD_BYTES, Key, head};
 
 const HEADER_BYTES: usize = 8;

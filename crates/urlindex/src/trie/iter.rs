@@ -3,6 +3,14 @@
 use super::UrlTrie;
 
 /// URLs of a [`UrlTrie`] in the order of their bytes.
+///
+/// ```
+/// use urlindex::{SeenSet, UrlTrie};
+///
+/// let set = UrlTrie::new();
+/// set.insert(b"http://example.com/").unwrap();
+/// assert_eq!(set.iter().collect::<Vec<_>>(), [b"http://example.com/"]);
+/// ```
 #[derive(Debug)]
 pub struct UrlTrieIter<'a> {
     trie: &'a UrlTrie,

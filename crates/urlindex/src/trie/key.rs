@@ -58,3 +58,27 @@ impl<'a> Key<'a> {
         self.padded()[at..].first_chunk().map_or(0, |head| u64::from_be_bytes(*head))
     }
 }
+
+/// How an edge compares with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Comparison {
+    /// How many bytes both begin with.
+    pub(super) common: usize,
+    /// The edge's byte after those; `None` if it has no more.
+    pub(super) next: Option<u8>,
+}
+
+/// How many bytes two texts begin with alike.
+#[inline]
+pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
+    // Eight at a time: the beginnings of two URLs are long.
+    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    for (i, (a, b)) in a_words.iter().zip(b_words).enumerate() {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return i * 8 + differing.trailing_zeros() as usize / 8;
+        }
+    }
+    let done = a_words.len().min(b_words.len()) * 8;
+    done + a[done..].iter().zip(&b[done..]).take_while(|(a, b)| a == b).count()
+}

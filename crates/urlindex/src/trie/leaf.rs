@@ -24,8 +24,8 @@
 //! length of its edge (8, or 32). Leaves are wide that have an entry which does not fit. The edges stand at the leaf's end, the
 //! first one last.
 
-use super::code::{Code, CodeId, Comparison};
-use super::key::Key;
+use super::code::{Code, CodeId};
+use super::key::{Comparison, Key};
 
 const HEADER_BYTES: usize = 8;
 /// The parent of entries that have none.
@@ -451,7 +451,7 @@ mod tests {
         let in_order: Vec<&Vec<u8>> = order.iter().map(|(number, _)| &keys[*number]).collect();
         assert!(in_order.iter().copied().eq(expected), "{in_order:?} {expected:?}");
         for (pair, (_, shared)) in in_order.windows(2).zip(&order[1..]) {
-            assert_eq!(super::super::code::common(pair[0], pair[1]), leaf.prefix_len + shared);
+            assert_eq!(super::super::key::common(pair[0], pair[1]), leaf.prefix_len + shared);
         }
         assert!(order.len() < 2 || (1..order.len()).contains(&order::cutting_place(leaf, &order)));
         for (number, key) in keys.iter().enumerate() {
@@ -491,7 +491,7 @@ mod tests {
             let (order, cut) = (order::order(&leaf, &codes[id]), rng.usize(1..all.len()));
             let mut is_in = [false; ENTRIES_MAX];
             order[cut..].iter().for_each(|(number, _)| is_in[*number] = true);
-            let alike = super::super::code::common(&all[cut], &all[all.len() - 1]);
+            let alike = super::super::key::common(&all[cut], &all[all.len() - 1]);
             for prefix_len in [0, alike / 2, alike] {
                 leaf.part(&is_in, prefix_len, (id as CodeId, &codes[id]), b"", &mut part);
                 assert_eq!(part.leaf().prefix_len, prefix_len);

@@ -26,16 +26,17 @@ mod symbols;
 mod training;
 mod tree;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use filemap_io::Dir;
 
 use crate::error::{Error, Result};
+use crate::files::{in_any_dir, place};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use tree::{KEY_BYTES_MAX, Tree};
 
-pub(crate) use file::MAGIC as TRIE_MAGIC;
 pub use iter::UrlTrieIter;
 
 /// So many URLs of a batch are tested while others wait.
@@ -78,30 +79,52 @@ impl UrlTrie {
     }
 
     /// The `http` and `https` URLs of a host, whatever their ports; those with a user before the host are not found. For canonical URLs
-    /// give the host in canonical form ([`crate::canonical_host`]).
+    /// give the host in canonical form ([`crate::canonical::canonical_host`]).
     pub fn host(&self, host: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
         let wanted = host.to_vec();
         let of_scheme = |scheme: &[u8]| self.prefix(&[scheme, host].concat());
         let candidates = of_scheme(b"http://").chain(of_scheme(b"https://"));
-        candidates.filter(move |url| crate::host(url) == Some(wanted.as_slice()))
+        candidates.filter(move |url| crate::canonical::host(url) == Some(wanted.as_slice()))
     }
 
-    /// Writes the set to the file `name`, which is the old one or the new one whatever happens. Returns how many URLs it has.
+    /// Writes the set to a file, which is the old one or the new one whatever happens. Returns how many URLs it has.
     ///
     /// # Errors
-    /// [`Error::Io`].
-    pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<u64> {
-        let learnt = self.read().learnt();
-        file::save(dir, name, &learnt, self.iter())
+    /// [`crate::StorageError::Io`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<u64> {
+        let (dir, name) = place(path.as_ref())?;
+        self.save_in(&*dir, &name)
     }
 
-    /// The set that was written to the file `name`.
+    in_any_dir! {
+        /// As [`UrlTrie::save`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn save_in(&self, dir: &dyn Dir, name: &str) -> Result<u64> {
+            let learnt = self.read().learnt();
+            file::save(dir, name, &learnt, self.iter())
+        }
+    }
+
+    /// The set that was written to a file.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the offset of the bad frame; [`Error::NewerFormat`]; [`Error::Io`].
-    pub fn load(dir: &dyn Dir, name: &str) -> Result<UrlTrie> {
-        let tree = file::load(dir, name, Tree::new, Tree::insert)?;
-        Ok(UrlTrie { tree: RwLock::new(tree), ..UrlTrie::default() })
+    /// [`crate::StorageError::Corrupt`] with the offset of the bad frame; [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Io`].
+    pub fn load(path: impl AsRef<Path>) -> Result<UrlTrie> {
+        let (dir, name) = place(path.as_ref())?;
+        UrlTrie::load_in(&*dir, &name)
+    }
+
+    in_any_dir! {
+        /// As [`UrlTrie::load`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn load_in(dir: &dyn Dir, name: &str) -> Result<UrlTrie> {
+            let tree = file::load(dir, name, Tree::new, Tree::insert)?;
+            Ok(UrlTrie { tree: RwLock::new(tree), ..UrlTrie::default() })
+        }
     }
 
     /// Keeps only the URLs of which `keep` is true; how many were dropped. Builds the trie anew, which takes a walk through it and the

@@ -8,9 +8,9 @@
 
 use std::cmp::Reverse;
 use std::hint::select_unpredictable;
+use std::sync::Arc;
 
-use super::code::Comparison;
-use super::key::Key;
+use super::key::{Comparison, Key};
 
 /// Codes of one byte.
 pub(super) const SHORT_CODES: usize = 192;
@@ -263,6 +263,39 @@ fn packed(symbol: &Symbol) -> u128 {
     symbol.text | u128::from(symbol.len) << LEN_SHIFT
 }
 
+/// What a file begins with: how its URLs are written, and what its trie has learnt.
+#[derive(Debug)]
+pub(super) struct Learnt {
+    /// The table that edges are written with; `None` if they are not.
+    pub(super) symbols: Option<Arc<Symbols>>,
+    /// How many URLs there are when another table is made.
+    pub(super) train_at: u64,
+}
+
+impl Learnt {
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.train_at.to_le_bytes().to_vec();
+        for symbol in self.symbols.iter().flat_map(|symbols| symbols.iter()) {
+            bytes.push(symbol.len);
+            bytes.extend(symbol.bytes());
+        }
+        bytes
+    }
+
+    /// `None` if these are no such bytes.
+    pub(super) fn of(bytes: &[u8]) -> Option<Learnt> {
+        let (train_at, mut rest) = bytes.split_first_chunk::<8>()?;
+        let mut symbols = Vec::new();
+        while let Some((&len, after)) = rest.split_first() {
+            let (text, after) = after.split_at_checked(usize::from(len))?;
+            symbols.push(Symbol::of(text)?);
+            rest = after;
+        }
+        let symbols = if symbols.is_empty() { None } else { Some(Arc::new(Symbols::new(&symbols)?)) };
+        Some(Learnt { symbols, train_at: u64::from_le_bytes(*train_at) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,7 +325,7 @@ mod tests {
             let gone = rng.usize(..=text.len());
             let mut other = text[..gone].to_vec();
             other.extend((0..rng.usize(..4)).flat_map(|_| piece(&mut rng)));
-            let common = super::super::code::common(&text, &other);
+            let common = super::super::key::common(&text, &other);
             let expected = Comparison { common, next: text.get(common).copied() };
             let before = rng.usize(..300);
             let key = [&vec![b'a'; before], &other[..]].concat();

@@ -1,10 +1,13 @@
 //! The trie against an ordered set of texts; its queries, its file, crashes and damage.
 
-use super::*;
-use filemap_io::sim::{Level, Loss, SimDisk};
-use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+
+use filemap_io::StorageError;
+use filemap_io::sim::{Level, Loss, SimDisk};
+use proptest::prelude::*;
+
+use super::*;
 
 fn url(rng: &mut fastrand::Rng) -> Vec<u8> {
     let host = rng.u32(..200);
@@ -58,7 +61,7 @@ fn a_host_has_its_urls_and_no_others() {
         "http://a.com",
         "ftp://a.com/",
     ];
-    urls.iter().for_each(|url| trie.insert(url.as_bytes()).expect("inserted"));
+    urls.iter().for_each(|url| assert!(trie.insert(url.as_bytes()).is_ok()));
     let found: Vec<String> = trie.host(b"a.com").map(|url| String::from_utf8(url).expect("ASCII")).collect();
     assert_eq!(found, ["http://a.com", "http://a.com/", "http://a.com:81/x", "https://a.com/y"]);
 }
@@ -66,7 +69,7 @@ fn a_host_has_its_urls_and_no_others() {
 #[test]
 fn a_walk_ends_once_and_for_all() {
     let trie = UrlTrie::new();
-    ["a", "ab", "b", "c"].iter().for_each(|url| trie.insert(url.as_bytes()).expect("inserted"));
+    ["a", "ab", "b", "c"].iter().for_each(|url| assert!(trie.insert(url.as_bytes()).is_ok()));
     let mut walk = trie.prefix(b"a");
     assert_eq!((walk.next(), walk.next(), walk.next()), (Some(b"a".to_vec()), Some(b"ab".to_vec()), None));
     trie.insert(b"ac").expect("inserted");
@@ -105,8 +108,7 @@ fn of_concurrent_inserts_of_one_url_exactly_one_is_new() {
 
 fn filled(urls: u64) -> UrlTrie {
     let trie = UrlTrie::new();
-    (0..urls)
-        .for_each(|i| trie.insert(format!("http://example.com/{}", i * 7919 % urls).as_bytes()).expect("inserted"));
+    (0..urls).for_each(|i| assert!(trie.insert(format!("http://example.com/{}", i * 7919 % urls).as_bytes()).is_ok()));
     trie
 }
 
@@ -115,8 +117,8 @@ fn a_trie_is_loaded_as_it_was_saved() {
     let disk = SimDisk::new(1);
     for urls in [0, 1, 50_000] {
         let trie = filled(urls);
-        assert_eq!(trie.save(&*disk.dir(), "trie").expect("saved"), urls);
-        let loaded = UrlTrie::load(&*disk.dir(), "trie").expect("loaded");
+        assert_eq!(trie.save_in(&*disk.dir(), "trie").expect("saved"), urls);
+        let loaded = UrlTrie::load_in(&*disk.dir(), "trie").expect("loaded");
         assert_eq!(loaded.len(), urls);
         assert!(loaded.iter().eq(trie.iter()));
         assert!(loaded.memory_bytes() <= trie.memory_bytes());
@@ -126,17 +128,17 @@ fn a_trie_is_loaded_as_it_was_saved() {
 #[test]
 fn a_crash_while_saving_leaves_the_old_file_or_the_new() {
     let disk = SimDisk::new(1);
-    filled(100).save(&*disk.dir(), "trie").expect("saved");
+    filled(100).save_in(&*disk.dir(), "trie").expect("saved");
     let found = Arc::new(Mutex::new(BTreeSet::new()));
     let lens = Arc::clone(&found);
     disk.observe(Some(Box::new(move |snapshot| {
         for seed in 0..40 {
             let crashed = snapshot.crash(Level::Adversarial, Loss::ALL[seed as usize % 4], seed);
-            let loaded = UrlTrie::load(&*crashed.dir(), "trie").expect("whole");
+            let loaded = UrlTrie::load_in(&*crashed.dir(), "trie").expect("whole");
             lens.lock().expect("one thread").insert(loaded.len());
         }
     })));
-    filled(200).save(&*disk.dir(), "trie").expect("saved");
+    filled(200).save_in(&*disk.dir(), "trie").expect("saved");
     disk.observe(None);
     assert_eq!(*found.lock().expect("one thread"), BTreeSet::from([100, 200]));
 }
@@ -144,14 +146,14 @@ fn a_crash_while_saving_leaves_the_old_file_or_the_new() {
 #[test]
 fn any_flipped_byte_of_the_file_is_found() {
     let disk = SimDisk::new(1);
-    filled(50).save(&*disk.dir(), "trie").expect("saved");
+    filled(50).save_in(&*disk.dir(), "trie").expect("saved");
     let whole = disk.bytes("trie").expect("the file");
     for at in 0..whole.len() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x20;
         disk.set_bytes("trie", &damaged);
-        match UrlTrie::load(&*disk.dir(), "trie") {
-            Err(Error::Corrupt { file, offset, .. }) => {
+        match UrlTrie::load_in(&*disk.dir(), "trie") {
+            Err(Error::Storage(StorageError::Corrupt { file, offset, .. })) => {
                 assert!(file == "trie" && offset <= whole.len() as u64, "byte {at}")
             }
             other => panic!("byte {at}: {other:?}"),
@@ -159,7 +161,10 @@ fn any_flipped_byte_of_the_file_is_found() {
     }
     for len in 0..whole.len() {
         disk.set_bytes("trie", &whole[..len]);
-        assert!(matches!(UrlTrie::load(&*disk.dir(), "trie"), Err(Error::Corrupt { .. })), "{len} bytes");
+        assert!(
+            matches!(UrlTrie::load_in(&*disk.dir(), "trie"), Err(Error::Storage(StorageError::Corrupt { .. }))),
+            "{len} bytes"
+        );
     }
 }
 
@@ -186,8 +191,8 @@ proptest! {
             prop_assert_eq!(trie.check_and_insert(key).expect("inserted").is_new(), is_new);
         }
         let disk = SimDisk::new(1);
-        trie.save(&*disk.dir(), "trie").expect("saved");
-        prop_assert!(UrlTrie::load(&*disk.dir(), "trie").expect("loaded").iter().eq(expected.into_iter()));
+        trie.save_in(&*disk.dir(), "trie").expect("saved");
+        prop_assert!(UrlTrie::load_in(&*disk.dir(), "trie").expect("loaded").iter().eq(expected.into_iter()));
     }
 }
 
@@ -263,8 +268,8 @@ fn any_operations_on_hard_texts_do_what_they_do_to_an_ordered_set() {
                 trie.retain(|text| text.len() % 3 > 0);
                 model.retain(|text| text.len() % 3 > 0);
                 let disk = SimDisk::new(1);
-                trie.save(&*disk.dir(), "trie").expect("saved");
-                trie = UrlTrie::load(&*disk.dir(), "trie").expect("loaded");
+                trie.save_in(&*disk.dir(), "trie").expect("saved");
+                trie = UrlTrie::load_in(&*disk.dir(), "trie").expect("loaded");
             }
         }
         assert_eq!(trie.len(), model.len() as u64);
@@ -292,7 +297,7 @@ fn urls_in_order_in_reverse_and_from_the_middle_make_a_trie_of_about_the_same_si
     let urls: Vec<String> = (0..40_000).map(|i| format!("http://example.com/{:07}/page", i * 13)).collect();
     let bytes = |urls: &mut dyn Iterator<Item = &String>| {
         let trie = UrlTrie::new();
-        urls.for_each(|url| trie.insert(url.as_bytes()).expect("inserted"));
+        urls.for_each(|url| assert!(trie.insert(url.as_bytes()).is_ok()));
         assert_eq!(trie.len(), 40_000);
         assert!(trie.iter().is_sorted());
         trie.memory_bytes()

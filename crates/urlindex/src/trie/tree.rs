@@ -10,11 +10,12 @@
 use std::sync::Arc;
 
 use super::arena::{Address, Arena, BLOCK_BYTES_MAX};
-use super::code::{Code, CodeId, common};
-use super::file::Learnt;
+use super::code::{Code, CodeId};
 use super::inner::{self, Inner};
 use super::key::Key;
+use super::key::common;
 use super::leaf::{self, Draft, ENTRIES_MAX, Leaf};
+use super::symbols::Learnt;
 use super::{order, training};
 
 /// Leaves longer than this are cut. Longer ones take fewer bytes, shorter ones less time.

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use urlindex::Encoding;
+use urlindex::canonical::Encoding;
 
 /// Bytes in which a document may declare its encoding.
 const PRESCAN_BYTES: usize = 1024;
@@ -18,7 +18,7 @@ pub fn decode<'a>(body: &'a [u8], content_type: Option<&[u8]>) -> (Cow<'a, str>,
     let encoding = said.or_else(|| prescan(&body[..body.len().min(PRESCAN_BYTES)]));
     let encoding = encoding.unwrap_or_else(|| {
         let label: &[u8] = if std::str::from_utf8(body).is_ok() { b"utf-8" } else { b"windows-1252" };
-        Encoding::for_label(label).unwrap_or(urlindex::UTF_8)
+        Encoding::for_label(label).unwrap_or(urlindex::canonical::UTF_8)
     });
     // A byte order mark overrides declarations.
     let (text, encoding, _) = encoding.decode(body);
@@ -40,7 +40,7 @@ fn prescan(head: &[u8]) -> Option<&'static Encoding> {
     let encoding = Encoding::for_label(label?)?;
     // A declaration that could be read is not UTF-16; the standard maps the names so.
     Some(match encoding.name() {
-        "UTF-16LE" | "UTF-16BE" => urlindex::UTF_8,
+        "UTF-16LE" | "UTF-16BE" => urlindex::canonical::UTF_8,
         "x-user-defined" => Encoding::for_label(b"windows-1252")?,
         _ => encoding,
     })

@@ -12,7 +12,7 @@ pub mod sitemap;
 use std::collections::HashSet;
 
 use filemap::Canonicalizer;
-use urlindex::Encoding;
+use urlindex::canonical::Encoding;
 
 /// Limits on the links of a document.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, bounds: Bounds) -> Links {
     let mut links = Links::default();
     let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(found.links.len());
-    let encoding = found.encoding.unwrap_or(urlindex::UTF_8);
+    let encoding = found.encoding.unwrap_or(urlindex::canonical::UTF_8);
     let resolve = |base: &[u8], link: &str| canonicalizer.resolve_in_page(base, link, encoding);
     let base = found.base.as_deref().and_then(|base| resolve(url.as_bytes(), base).ok());
     let base = base.filter(|base| is_web(base)).unwrap_or_else(|| url.as_bytes().to_vec());

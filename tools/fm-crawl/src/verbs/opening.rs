@@ -9,7 +9,8 @@ use filemap::{Canonicalizer, Event, Options, PageStore};
 use filemap_io::OsDir;
 use fm_cli::{Failure, words};
 use frontier::{Frontier, FrontierOptions, Recrawl};
-use urlindex::{CrawlRules, Rule, RuleSet, Whatwg};
+use urlindex::canonical::{Rule, RuleSet};
+use urlindex::{CrawlRules, Whatwg};
 
 use crate::sequence;
 use crate::settings::{Folder, Settings};
@@ -100,12 +101,16 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failur
     let path = folder.join("frontier");
     for _ in 0..ASKED_WITHIN {
         let is_absent = match Frontier::open(&path, frontier_options(settings)) {
-            Err(frontier::Error::Locked { .. }) => {
+            Err(frontier::Error::Storage(frontier::StorageError::Locked { .. })) => {
                 std::thread::sleep(ASKED_FOR);
                 continue;
             }
             Err(frontier::Error::Missing { .. }) => true,
-            Err(frontier::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => true,
+            Err(frontier::Error::Storage(frontier::StorageError::Io { source, .. }))
+                if source.kind() == ErrorKind::NotFound =>
+            {
+                true
+            }
             opened => return opened.map_err(|error| of_frontier(folder, error.into())),
         };
         // The seen set is made after the frontier, which is therefore lost.
@@ -119,7 +124,7 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failur
 
 /// The frontier of a crawl, which must exist, to read.
 pub fn frontier_to_ask(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
-    let opened = Frontier::open(&folder.join("frontier"), frontier_options(settings));
+    let opened = Frontier::open(folder.join("frontier"), frontier_options(settings));
     opened.map_err(|error| of_frontier(folder, error.into()))
 }
 

@@ -39,9 +39,13 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let key = canonicalizer.canonicalize(args.url.as_bytes());
     let key = key.map_err(|error| Failure::Usage(format!("{}: {error}", args.url)))?;
     let url = String::from_utf8_lossy(&key).into_owned();
-    let seen = match StoredSet::open_read_only(&folder.join("seen")) {
+    let seen = match StoredSet::open_read_only(folder.join("seen")) {
         Ok(set) => json!(!set.contains(&key)?.is_new()),
-        Err(urlindex::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Value::Null,
+        Err(urlindex::Error::Storage(urlindex::StorageError::Io { source, .. }))
+            if source.kind() == ErrorKind::NotFound =>
+        {
+            Value::Null
+        }
         Err(error) => return Err(seen::failure(&folder.join("seen"), error)),
     };
     let (page, is_running) = match opening::frontier_to_ask(&folder, &settings) {

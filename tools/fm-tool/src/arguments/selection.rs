@@ -24,7 +24,7 @@ impl Selection {
     /// Whether a canonical URL is selected.
     pub fn filter(&self) -> impl Fn(&[u8]) -> bool + Send + 'static {
         let host = self.host.as_ref().map(|host| {
-            let host = urlindex::canonical_host(host).unwrap_or_else(|| host.clone());
+            let host = urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.clone());
             host.into_bytes()
         });
         let prefix = self.prefix.as_ref().map_or(Vec::new(), |prefix| prefix.bytes().to_vec());

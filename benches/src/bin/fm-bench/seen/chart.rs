@@ -9,17 +9,15 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use filemap_benches::drive::Outcome;
 use filemap_benches::random::Random;
 use filemap_benches::report::Report;
 use filemap_benches::urls::UrlList;
-use filemap_io::{Dir, OsDir};
 use urlindex::{
-    BloomFilter, BloomOptions, DiskOptions, DiskUrlSet, FrontFilter, GrowingFilter, Md5Bitmap, SeenSet, SeenStats,
-    TwoTierSet, UrlTrie, Verdict,
+    BloomFilter, BloomOptions, DiskOptions, DiskUrlSet, GrowingFilter, Md5Bitmap, SeenSet, SeenStats, UrlTrie, Verdict,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -33,10 +31,10 @@ const BATCH: u64 = 1_000_000;
 const ASKED: u64 = 2_000_000;
 /// Memory of the sets on disk, filters of the whole set included.
 const DISK_MEMORY_BYTES: u64 = 64 << 20;
-type Maker = fn(Arc<dyn Dir>, u64) -> urlindex::Result<Box<dyn SeenSet>>;
+type Maker = fn(&Path, u64) -> urlindex::Result<Box<dyn SeenSet>>;
 
 const SETS: &[(&str, Maker)] = &[
-    ("Md5Bitmap 2^28", |dir, _| Ok(Box::new(Md5Bitmap::create(dir, "set", Md5Bitmap::DEFAULT_BITS)?))),
+    ("Md5Bitmap 2^28", |path, _| Ok(Box::new(Md5Bitmap::create(path, Md5Bitmap::DEFAULT_BITS)?))),
     ("BloomFilter 1e-2", |_, urls| Ok(Box::new(BloomFilter::in_memory(BloomOptions::new(urls, 1e-2))?))),
     ("BloomFilter 1e-4", |_, urls| Ok(Box::new(BloomFilter::in_memory(BloomOptions::new(urls, 1e-4))?))),
     ("BloomFilter 1e-6", |_, urls| Ok(Box::new(BloomFilter::in_memory(BloomOptions::new(urls, 1e-6))?))),
@@ -46,12 +44,8 @@ const SETS: &[(&str, Maker)] = &[
     ("GrowingFilter 1e-4", |_, _| Ok(Box::new(GrowingFilter::in_memory(1e-4, 1)?))),
     ("GrowingFilter 1e-6", |_, _| Ok(Box::new(GrowingFilter::in_memory(1e-6, 1)?))),
     ("UrlTrie", |_, _| Ok(Box::new(UrlTrie::new()))),
-    ("DiskUrlSet one at a time", |dir, _| Ok(Box::new(DiskUrlSet::create(dir, "set", options())?))),
-    ("DiskUrlSet in batches", |dir, _| Ok(Box::new(DiskUrlSet::create(dir, "set", options())?))),
-    ("TwoTierSet one at a time", |dir, urls| {
-        let filter = FrontFilter::Bloom(BloomOptions::new(urls, 1e-2).blocked());
-        Ok(Box::new(TwoTierSet::create(dir, "set", options(), &filter)?))
-    }),
+    ("DiskUrlSet one at a time", |path, _| Ok(Box::new(DiskUrlSet::create(path, options())?))),
+    ("DiskUrlSet in batches", |path, _| Ok(Box::new(DiskUrlSet::create(path, options())?))),
     ("hash set of texts", |_, _| Ok(Box::new(Texts::default()))),
 ];
 
@@ -68,7 +62,7 @@ pub fn run(list: &UrlList, dir: Option<&Path>, urls: u64, seed: u64) -> Outcome<
             Some(dir) => tempfile::tempdir_in(dir)?,
             None => tempfile::tempdir()?,
         };
-        let set = make(Arc::new(OsDir::open(place.path())?), urls)?;
+        let set = make(&place.path().join("set"), urls)?;
         let in_batches = name.ends_with("in batches");
         let (mut insert_ns, mut batches) = (0.0, 0.0);
         for first in (0..numbers).step_by(BATCH as usize) {

@@ -15,8 +15,8 @@ use filemap_benches::drive::Outcome;
 use filemap_benches::process::{device_read_bytes, device_written_bytes, peak_resident_bytes};
 use filemap_benches::random::Random;
 use filemap_benches::report::{Bar, Report};
-use filemap_io::{Dir, OsDir};
-use urlindex::{BloomOptions, DiskOptions, DiskStats, DiskUrlSet, FingerprintBits, FrontFilter, SeenSet, TwoTierSet};
+use urlindex::disk::{DiskStats, FingerprintBits};
+use urlindex::{DiskOptions, DiskUrlSet, SeenSet};
 
 /// Arguments of `fm-bench seen --kind disk`.
 #[derive(Args)]
@@ -37,9 +37,6 @@ pub struct DiskArgs {
     /// the others new
     #[arg(long)]
     crawl: bool,
-    /// Put a blocked filter for all URLs, error rate 0.01, in front of the set
-    #[arg(long)]
-    front: bool,
 }
 
 /// The first decade of which figures are printed ends here.
@@ -104,22 +101,19 @@ struct Mark {
 pub fn run(args: &DiskArgs, urls: u64, seed: u64) -> Outcome<Report> {
     let temporary = tempfile::tempdir()?;
     let path = args.dir.as_deref().unwrap_or(temporary.path());
-    let dir: Arc<dyn Dir> = Arc::new(OsDir::open(path)?);
     let bits = if args.short { FingerprintBits::Bits64 } else { FingerprintBits::Bits80 };
     let options = DiskOptions::new().memory_bytes(args.memory).fingerprint_bits(bits);
-    let front = args.front.then(|| FrontFilter::Bloom(BloomOptions::new(urls, 0.01).blocked()));
-    let set = Set::of(&dir, options.clone(), front.as_ref(), true)?;
+    let set = DiskUrlSet::create(path.join("urls"), options.clone())?;
     let watch = FolderWatch::start(path);
     let mut report = Report::default();
     report.count("URLs", urls);
-    report.note("a filter in front", args.front);
     report.count("memory of the set, bytes", args.memory);
     report.note("bits of a fingerprint", bits.bits());
     let (whole, wrong) = if args.crawl {
-        one_at_a_time(set.exact(), urls, seed, &mut report)?
+        one_at_a_time(&set, urls, seed, &mut report)?
     } else {
         report.count("URLs of a batch", args.batch);
-        batches(set.exact(), args.batch.max(1), urls, seed, &mut report)?
+        batches(&set, args.batch.max(1), urls, seed, &mut report)?
     };
     report.section("over the whole run");
     let rate = whole.tests as f64 / whole.time.as_secs_f64() / 1e6;
@@ -129,61 +123,31 @@ pub fn run(args: &DiskArgs, urls: u64, seed: u64) -> Outcome<Report> {
     let io = (whole.stats.read_bytes + whole.stats.written_bytes) as f64 / whole.tests as f64;
     report.against("bytes of I/O a test", io, "", Bar::AtMost(400.0));
     report.number("bytes of the device's I/O a test", whole.device_bytes as f64 / whole.tests as f64, "");
-    report.against(
-        "bytes of disk a URL",
-        set.exact().disk_bytes() as f64 / set.exact().len() as f64,
-        "",
-        Bar::AtMost(8.0),
-    );
-    let most = watch.most_bytes() as f64 / set.exact().len() as f64;
+    report.against("bytes of disk a URL", set.disk_bytes() as f64 / set.len() as f64, "", Bar::AtMost(8.0));
+    let most = watch.most_bytes() as f64 / set.len() as f64;
     report.number("bytes of files a URL, at most, while a merge has old and new runs", most, "");
     report.against("memory, the most resident", mebibytes(peak_resident_bytes()?), "MiB", Bar::AtMost(1024.0));
     report.section("at the end");
-    report.count("URLs in the set", set.exact().len());
+    report.count("URLs in the set", set.len());
     report.against("wrong answers", wrong as f64, "", Bar::AtMost(0.0));
-    report.number("expected loss", set.exact().expected_loss(), "URLs");
-    report.number("false positives, by the set", set.exact().false_positive_rate(), "");
+    report.number("expected loss", set.expected_loss(), "URLs");
+    report.number("false positives, by the set", set.false_positive_rate(), "");
     let start = Instant::now();
     drop(set);
-    let set = Set::of(&dir, options, front.as_ref(), false)?;
+    let set = DiskUrlSet::open(path.join("urls"), options)?;
     report.number("closed and opened again in", start.elapsed().as_secs_f64(), "s");
-    let (start, read_bytes) = (Instant::now(), set.exact().disk_stats().read_bytes);
+    let (start, read_bytes) = (Instant::now(), set.disk_stats().read_bytes);
     let mut texts = Texts::new(seed);
     texts.make((0..1_000).map(|i| i * (urls / 1_000).max(1)));
     for url in texts.iter() {
-        set.exact().contains(url)?;
+        set.contains(url)?;
     }
     report.number("the first thousand known URLs then, one at a time", start.elapsed().as_secs_f64(), "s");
-    let read_bytes = set.exact().disk_stats().read_bytes - read_bytes;
+    let read_bytes = set.disk_stats().read_bytes - read_bytes;
     report.number("read for them", mebibytes(read_bytes), "MiB");
-    let wrong = check(set.exact(), urls, seed)?;
+    let wrong = check(&set, urls, seed)?;
     report.count("not found of a million known and found of a million unknown", wrong);
     Ok(report)
-}
-
-/// The set, alone or behind a filter.
-enum Set {
-    Alone(DiskUrlSet),
-    Behind(TwoTierSet),
-}
-
-impl Set {
-    fn of(dir: &Arc<dyn Dir>, options: DiskOptions, front: Option<&FrontFilter>, is_new: bool) -> Outcome<Set> {
-        let (dir, name) = (Arc::clone(dir), "urls");
-        Ok(match (front, is_new) {
-            (None, true) => Set::Alone(DiskUrlSet::create(dir, name, options)?),
-            (None, false) => Set::Alone(DiskUrlSet::open(dir, name, options)?),
-            (Some(front), true) => Set::Behind(TwoTierSet::create(dir, name, options, front)?),
-            (Some(front), false) => Set::Behind(TwoTierSet::open(dir, name, options, front)?),
-        })
-    }
-
-    fn exact(&self) -> &DiskUrlSet {
-        match self {
-            Set::Alone(set) => set,
-            Set::Behind(set) => set.exact(),
-        }
-    }
 }
 
 /// Tests the finished set and returns the number of wrong answers.

@@ -15,7 +15,6 @@ mod way;
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use fastbloom::AtomicBloomFilter;
@@ -24,11 +23,10 @@ use filemap_benches::process::anonymous_bytes;
 use filemap_benches::random::Random;
 use filemap_benches::report::{Bar, Report};
 use filemap_benches::urls::UrlList;
-use filemap_io::OsDir;
 use md5::{Digest, Md5};
+use urlindex::hash::HashFamily;
 use urlindex::{
-    BloomFilter, BloomOptions, Canonicalizer, CrawlRules, GrowingFilter, HashFamily, Md5Bitmap, SeenSet, UrlTrie,
-    Whatwg,
+    BloomFilter, BloomOptions, Canonicalizer, CrawlRules, GrowingFilter, Md5Bitmap, SeenSet, UrlTrie, Whatwg,
 };
 
 use crate::seen::batch::{Batch, STRANGERS, core_ns};
@@ -122,9 +120,9 @@ fn md5(args: &SeenArgs, list: &UrlList, report: &mut Report) -> Outcome<()> {
     let (mut bare, mut set, mut together, mut verdict) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..args.rounds {
         let dir = tempfile::tempdir()?;
-        let bitmap = Md5Bitmap::create(Arc::new(OsDir::open(dir.path())?), "bits", Md5Bitmap::DEFAULT_BITS)?;
+        let bitmap = Md5Bitmap::create(dir.path().join("bits"), Md5Bitmap::DEFAULT_BITS)?;
         let (mut alone, mut inserted, mut in_batches, mut whole, mut batches) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        let other = Md5Bitmap::create(Arc::new(OsDir::open(dir.path())?), "other", Md5Bitmap::DEFAULT_BITS)?;
+        let other = Md5Bitmap::create(dir.path().join("other"), Md5Bitmap::DEFAULT_BITS)?;
         let mut verdicts = Vec::new();
         for first in (0..args.urls).step_by(BATCH as usize) {
             let batch = Batch::of(list, first..first + BATCH);

@@ -13,7 +13,6 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use filemap_benches::drive::Outcome;
@@ -21,12 +20,8 @@ use filemap_benches::generalised_list::GeneralisedList;
 use filemap_benches::random::Random;
 use filemap_benches::report::{Report, median};
 use filemap_benches::urls::UrlList;
-use filemap_io::{Dir, OsDir};
 use md5::{Digest, Md5};
-use urlindex::{
-    BloomFilter, BloomOptions, DiskOptions, DiskUrlSet, FrontFilter, GrowingFilter, Md5Bitmap, SeenSet, TwoTierSet,
-    UrlTrie,
-};
+use urlindex::{BloomFilter, BloomOptions, DiskOptions, DiskUrlSet, GrowingFilter, Md5Bitmap, SeenSet, UrlTrie};
 
 use crate::seen::way::Way;
 
@@ -56,21 +51,14 @@ const WAYS: &[(&str, Maker)] = &[
     ("Bloom filter of 16 bits and 8 functions", |_| ours(BloomFilter::in_memory(BloomOptions::classic(URLS))?)),
     ("generalised list, a node a letter", |_| Ok(Box::new(Letters(GeneralisedList::default())))),
     ("**`UrlTrie`**", |_| ours(UrlTrie::new())),
-    ("**`Md5Bitmap`**, 2^28 slots", |dir| ours(Md5Bitmap::create(os(dir)?, "bits", Md5Bitmap::DEFAULT_BITS)?)),
+    ("**`Md5Bitmap`**, 2^28 slots", |dir| ours(Md5Bitmap::create(dir.join("bits"), Md5Bitmap::DEFAULT_BITS)?)),
     ("**`BloomFilter`**, blocked, 1e-4", |dir| {
-        ours(BloomFilter::create(os(dir)?, "bloom", BloomOptions::new(URLS, 1e-4).blocked())?)
+        ours(BloomFilter::create(dir.join("bloom"), BloomOptions::new(URLS, 1e-4).blocked())?)
     }),
-    ("**`GrowingFilter`**, 1e-4", |dir| ours(GrowingFilter::create(os(dir)?, "growing", 1e-4, 1)?)),
-    ("**`DiskUrlSet`**, one at a time", |dir| ours(DiskUrlSet::create(os(dir)?, "disk", options())?)),
-    ("**`DiskUrlSet`**, in one batch", |dir| Ok(Box::new(Together(DiskUrlSet::create(os(dir)?, "disk", options())?)))),
-    ("**`TwoTierSet`**, growing filter of 0.01", |dir| {
-        ours(TwoTierSet::create(os(dir)?, "tiers", options(), &FrontFilter::Growing { rate: 0.01 })?)
-    }),
+    ("**`GrowingFilter`**, 1e-4", |dir| ours(GrowingFilter::create(dir.join("growing"), 1e-4, 1)?)),
+    ("**`DiskUrlSet`**, one at a time", |dir| ours(DiskUrlSet::create(dir.join("disk"), options())?)),
+    ("**`DiskUrlSet`**, in one batch", |dir| Ok(Box::new(Together(DiskUrlSet::create(dir.join("disk"), options())?)))),
 ];
-
-fn os(dir: &Path) -> Outcome<Arc<dyn Dir>> {
-    Ok(Arc::new(OsDir::open(dir)?))
-}
 
 fn options() -> DiskOptions {
     DiskOptions::new().memory_bytes(1 << 20)

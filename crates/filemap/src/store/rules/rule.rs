@@ -215,7 +215,7 @@ impl EraseOrder {
                 is_hashed = true;
             }
             EraseTarget::Host(host) => {
-                let host = urlindex::canonical_host(host).unwrap_or_else(|| host.clone());
+                let host = urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.clone());
                 set("kind", json!("host"));
                 if is_hashed { set("sha256", digest(host.as_bytes())) } else { set("text", json!(host)) }
             }

@@ -18,18 +18,17 @@ mod bucket;
 mod file;
 mod layer;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use filemap_io::{Dir, Lock};
+use filemap_io::{Dir, Latch, Lock, StorageError, guard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
-use crate::files::{self, Poison, guard};
+use crate::files::{self, in_any_dir, place};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use layer::Layer;
-
-pub(crate) use file::MAGIC as GROWING_MAGIC;
 
 /// Bits of the hash that name a shard: its lowest.
 const SHARD_BITS: u32 = 6;
@@ -44,13 +43,21 @@ const EQUAL_SHARES: f64 = 0.95;
 const FINGERPRINT_BITS_MAX: u32 = 64 - SHARD_BITS;
 
 /// A filter that grows. In memory, or with a file that [`SeenSet::sync`] writes anew.
+///
+/// ```
+/// use urlindex::{GrowingFilter, SeenSet, Verdict};
+///
+/// let filter = GrowingFilter::in_memory(1e-4, 0).unwrap();
+/// assert!(filter.insert(b"http://example.com/").unwrap());
+/// assert_eq!(filter.contains(b"http://example.com/").unwrap(), Verdict::ProbablySeen);
+/// ```
 #[derive(Debug)]
 pub struct GrowingFilter {
     design: Design,
     shards: Vec<Mutex<Vec<Layer>>>,
     urls: AtomicU64,
     urls_before: u64,
-    poison: Poison,
+    poison: Latch,
     store: Option<Store>,
 }
 
@@ -60,15 +67,9 @@ struct Store {
     name: String,
     /// What was inserted since the last sync, if anything.
     is_changed: AtomicBool,
-    syncing: Mutex<Written>,
+    /// The file's length in bytes.
+    syncing: Mutex<u64>,
     _lock: Box<dyn Lock>,
-}
-
-/// What the file has: its length in bytes, and the number of the save that wrote it.
-#[derive(Clone, Copy, Debug)]
-struct Written {
-    bytes: u64,
-    save: u64,
 }
 
 /// What decides a filter's fingerprints.
@@ -117,45 +118,78 @@ impl GrowingFilter {
     /// [`crate::BloomOptions::seed`] for the seed.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`].
+    /// [`StorageError::InvalidOption`].
     pub fn in_memory(rate: f64, seed: u64) -> Result<GrowingFilter> {
         Ok(GrowingFilter::with(Design::new(rate, seed)?, (0..SHARDS).map(|_| Vec::new()).collect(), None))
     }
 
-    /// An empty filter with the new file `name`.
+    /// An empty filter with a new file.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Locked`]; [`Error::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
+    /// [`StorageError::InvalidOption`]; [`StorageError::Locked`]; [`StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
     /// file of that name.
-    pub fn create(dir: Arc<dyn Dir>, name: &str, rate: f64, seed: u64) -> Result<GrowingFilter> {
-        let design = Design::new(rate, seed)?;
-        let lock = files::lock(&*dir, name)?;
-        if files::exists(&*dir, name)? {
-            return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
+    pub fn create(path: impl AsRef<Path>, rate: f64, seed: u64) -> Result<GrowingFilter> {
+        let (dir, name) = place(path.as_ref())?;
+        GrowingFilter::create_in(dir, &name, rate, seed)
+    }
+
+    in_any_dir! {
+        /// As [`GrowingFilter::create`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn create_in(dir: Arc<dyn Dir>, name: &str, rate: f64, seed: u64) -> Result<GrowingFilter> {
+            let design = Design::new(rate, seed)?;
+            let lock = files::lock(&*dir, name)?;
+            if files::exists(&*dir, name)? {
+                return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
+            }
+            let set = GrowingFilter::with(design, (0..SHARDS).map(|_| Vec::new()).collect(), None);
+            let bytes = file::write(&*dir, name, &set)?;
+            Ok(set.stored(dir, name, lock, bytes))
         }
-        let set = GrowingFilter::with(design, (0..SHARDS).map(|_| Vec::new()).collect(), None);
-        let bytes = file::write(&*dir, name, &set, 0)?;
-        Ok(set.stored(dir, name, lock, Written { bytes, save: 0 }))
     }
 
     /// Opens a filter: reads all of it, and checks it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the offset of the damaged part; [`Error::NewerFormat`]; [`Error::Locked`]; [`Error::Io`].
-    pub fn open(dir: Arc<dyn Dir>, name: &str) -> Result<GrowingFilter> {
-        let lock = files::lock(&*dir, name)?;
-        let file::Stored { design, shards, save, len } = file::read(&*dir, name)?;
-        Ok(GrowingFilter::with(design, shards, None).stored(dir, name, lock, Written { bytes: len, save }))
+    /// [`StorageError::Corrupt`] with the offset of the damaged part; [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<GrowingFilter> {
+        let (dir, name) = place(path.as_ref())?;
+        GrowingFilter::open_in(dir, &name)
     }
 
-    /// A copy in memory of the filter in the file `name`, as its last sync left it. Takes no lock: another process may be inserting. What is
+    in_any_dir! {
+        /// As [`GrowingFilter::open`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn open_in(dir: Arc<dyn Dir>, name: &str) -> Result<GrowingFilter> {
+            let lock = files::lock(&*dir, name)?;
+            let file::Stored { design, shards, len } = file::read(&*dir, name)?;
+            Ok(GrowingFilter::with(design, shards, None).stored(dir, name, lock, len))
+        }
+    }
+
+    /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock: another process may be inserting. What is
     /// inserted into the copy stays in memory.
     ///
     /// # Errors
-    /// As [`GrowingFilter::open`], but never [`Error::Locked`].
-    pub fn load(dir: &dyn Dir, name: &str) -> Result<GrowingFilter> {
-        let file::Stored { design, shards, .. } = file::read(dir, name)?;
-        Ok(GrowingFilter::with(design, shards, None))
+    /// As [`GrowingFilter::open`], but never [`StorageError::Locked`].
+    pub fn load(path: impl AsRef<Path>) -> Result<GrowingFilter> {
+        let (dir, name) = place(path.as_ref())?;
+        GrowingFilter::load_in(&*dir, &name)
+    }
+
+    in_any_dir! {
+        /// As [`GrowingFilter::load`], in any directory.
+        ///
+        /// # Errors
+        /// As there.
+        fn load_in(dir: &dyn Dir, name: &str) -> Result<GrowingFilter> {
+            let file::Stored { design, shards, .. } = file::read(dir, name)?;
+            Ok(GrowingFilter::with(design, shards, None))
+        }
     }
 
     /// The rate that was chosen.
@@ -175,38 +209,20 @@ impl GrowingFilter {
             shards: shards.into_iter().map(Mutex::new).collect(),
             urls: AtomicU64::new(urls),
             urls_before: urls,
-            poison: Poison::default(),
+            poison: Latch::default(),
             store,
         }
     }
 
-    fn stored(self, dir: Arc<dyn Dir>, name: &str, lock: Box<dyn Lock>, written: Written) -> GrowingFilter {
+    fn stored(self, dir: Arc<dyn Dir>, name: &str, lock: Box<dyn Lock>, bytes: u64) -> GrowingFilter {
         let is_changed = AtomicBool::new(false);
-        let store = Store { dir, name: name.to_owned(), is_changed, syncing: Mutex::new(written), _lock: lock };
+        let store = Store { dir, name: name.to_owned(), is_changed, syncing: Mutex::new(bytes), _lock: lock };
         GrowingFilter { store: Some(store), ..self }
     }
 
     /// Whether a sync would write.
     pub(crate) fn is_changed(&self) -> bool {
         self.store.as_ref().is_some_and(|store| store.is_changed.load(Ordering::SeqCst))
-    }
-
-    /// As [`SeenSet::sync`], and what is written bears this number from now on.
-    pub(crate) fn sync_as(&self, save: Option<u64>) -> Result<()> {
-        let Some(store) = &self.store else { return Ok(()) };
-        let mut written = guard(&store.syncing);
-        self.poison.guard(|| {
-            if store.is_changed.swap(false, Ordering::SeqCst) || save.is_some() {
-                let save = save.unwrap_or(written.save);
-                *written = Written { bytes: file::write(&*store.dir, &store.name, self, save)?, save };
-            }
-            Ok(())
-        })
-    }
-
-    /// The number that its file bears.
-    pub(crate) fn save_number(&self) -> u64 {
-        self.store.as_ref().map_or(0, |store| guard(&store.syncing).save)
     }
 
     #[inline]
@@ -231,7 +247,7 @@ impl GrowingFilter {
 }
 
 impl SeenSet for GrowingFilter {
-    /// [`Error::Full`] when fingerprints of 58 bits are used up: far beyond what memory holds.
+    /// [`StorageError::Full`] when fingerprints of 58 bits are used up: far beyond what memory holds.
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
         self.poison.check()?;
         let (shard, hash) = self.place(url);
@@ -244,7 +260,7 @@ impl SeenSet for GrowingFilter {
             let (_, bits) = self.design.layer(layers.len() as u32);
             if layers.last().is_some_and(|last| last.bits() == bits) {
                 let what = format!("its rate would need fingerprints of more than {bits} bits");
-                return Err(Error::Full { file: "the growing filter".to_owned(), what });
+                return Err(Error::Storage(StorageError::Full { file: "the growing filter".to_owned(), what }));
             }
             layers.push(Layer::new(bits));
         }
@@ -277,7 +293,7 @@ impl SeenSet for GrowingFilter {
     }
 
     fn disk_bytes(&self) -> u64 {
-        self.store.as_ref().map_or(0, |store| guard(&store.syncing).bytes)
+        self.store.as_ref().map_or(0, |store| *guard(&store.syncing))
     }
 
     /// Exact, for a hash without flaws: each layer errs at its keys over its fingerprints.
@@ -297,7 +313,14 @@ impl SeenSet for GrowingFilter {
 
     /// Writes the whole file anew, if anything was inserted: for a large filter not a thing to do every second.
     fn sync(&self) -> Result<()> {
-        self.sync_as(None)
+        let Some(store) = &self.store else { return Ok(()) };
+        let mut bytes = guard(&store.syncing);
+        self.poison.guard(|| {
+            if store.is_changed.swap(false, Ordering::SeqCst) {
+                *bytes = file::write(&*store.dir, &store.name, self)?;
+            }
+            Ok(())
+        })
     }
 
     fn stats(&self) -> SeenStats {

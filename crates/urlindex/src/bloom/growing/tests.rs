@@ -1,8 +1,11 @@
 //! The growing filter: its rate, its bits, concurrency, its file, crashes and damage.
 
-use super::*;
-use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 use std::collections::HashSet;
+
+use filemap_io::StorageError;
+use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
+
+use super::*;
 
 fn url(i: u64) -> Vec<u8> {
     format!("http://example.com/page/{i}").into_bytes()
@@ -64,10 +67,10 @@ fn of_concurrent_inserts_of_one_url_exactly_one_is_new() {
 fn nothing_synced_is_forgotten_and_nothing_half_written_is_seen() {
     for seed in 0..20u64 {
         let disk = SimDisk::new(seed);
-        let set = GrowingFilter::create(disk.dir(), "seen", 1e-9, seed).expect("made");
+        let set = GrowingFilter::create_in(disk.dir(), "seen", 1e-9, seed).expect("made");
         let mut synced = 0;
         for upto in [100, 150, 5_000] {
-            (synced..upto).for_each(|i| set.insert(&url(i)).expect("inserted"));
+            (synced..upto).for_each(|i| assert!(set.insert(&url(i)).is_ok()));
             let images = Arc::new(Mutex::new(Vec::new()));
             let taken = Arc::clone(&images);
             disk.observe(Some(Box::new(move |snapshot| {
@@ -78,14 +81,14 @@ fn nothing_synced_is_forgotten_and_nothing_half_written_is_seen() {
             disk.observe(None);
             let mut lens = HashSet::new();
             for image in images.lock().expect("one thread").iter() {
-                let set = GrowingFilter::open(image.dir(), "seen").expect("opens by itself");
+                let set = GrowingFilter::open_in(image.dir(), "seen").expect("opens by itself");
                 assert!((0..synced).all(|i| is_seen(&set, i)), "seed {seed}");
                 lens.insert(set.len());
             }
             assert!(lens.is_subset(&HashSet::from([synced, upto])), "{lens:?}");
             synced = upto;
             let image = disk.crash(Level::Adversarial, Loss::Everything, seed);
-            let set = GrowingFilter::open(image.dir(), "seen").expect("opens by itself");
+            let set = GrowingFilter::open_in(image.dir(), "seen").expect("opens by itself");
             assert!((0..synced).all(|i| is_seen(&set, i)) && set.len() == synced);
         }
     }
@@ -94,37 +97,37 @@ fn nothing_synced_is_forgotten_and_nothing_half_written_is_seen() {
 #[test]
 fn after_a_failed_sync_no_more_is_taken_and_the_old_file_stays() {
     let disk = SimDisk::new(1);
-    let set = GrowingFilter::create(disk.dir(), "seen", 1e-3, 0).expect("made");
+    let set = GrowingFilter::create_in(disk.dir(), "seen", 1e-3, 0).expect("made");
     set.insert(&url(1)).expect("inserted");
     // The first call looks for what an earlier failure left, and needs no space.
     disk.fail(Some(Failure { at: disk.calls() + 2, fault: Fault::Enospc, only_syncs: false, forever: true }));
-    assert!(matches!(set.sync(), Err(Error::Io { .. })));
-    assert!(matches!(set.check_and_insert(&url(2)), Err(Error::Poisoned { .. })));
+    assert!(matches!(set.sync(), Err(Error::Storage(StorageError::Io { .. }))));
+    assert!(matches!(set.check_and_insert(&url(2)), Err(Error::Storage(StorageError::Poisoned { .. }))));
     assert!(is_seen(&set, 1));
     disk.heal();
     drop(set);
-    assert_eq!(GrowingFilter::open(disk.dir(), "seen").expect("opened").len(), 0);
+    assert_eq!(GrowingFilter::open_in(disk.dir(), "seen").expect("opened").len(), 0);
 }
 
 #[test]
 fn any_flipped_byte_is_found() {
     let disk = SimDisk::new(1);
-    let set = GrowingFilter::create(disk.dir(), "seen", 1e-3, 0).expect("made");
-    (0..300).for_each(|i| set.insert(&url(i)).expect("inserted"));
+    let set = GrowingFilter::create_in(disk.dir(), "seen", 1e-3, 0).expect("made");
+    (0..300).for_each(|i| assert!(set.insert(&url(i)).is_ok()));
     set.sync().expect("synced");
     assert_eq!(set.disk_bytes(), disk.bytes("seen").expect("the file").len() as u64);
-    assert!(matches!(GrowingFilter::open(disk.dir(), "seen"), Err(Error::Locked { .. })));
+    assert!(matches!(GrowingFilter::open_in(disk.dir(), "seen"), Err(Error::Storage(StorageError::Locked { .. }))));
     drop(set);
     let whole = disk.bytes("seen").expect("the file");
     for at in 0..whole.len() {
         let mut damaged = whole.clone();
         damaged[at] ^= 2;
         disk.set_bytes("seen", &damaged);
-        match GrowingFilter::open(disk.dir(), "seen") {
-            Err(Error::Corrupt { file, .. }) => assert_eq!(file, "seen"),
+        match GrowingFilter::open_in(disk.dir(), "seen") {
+            Err(Error::Storage(StorageError::Corrupt { file, .. })) => assert_eq!(file, "seen"),
             other => panic!("byte {at}: {other:?}"),
         }
     }
     disk.set_bytes("seen", &whole[..whole.len() - 1]);
-    assert!(matches!(GrowingFilter::open(disk.dir(), "seen"), Err(Error::Corrupt { .. })));
+    assert!(matches!(GrowingFilter::open_in(disk.dir(), "seen"), Err(Error::Storage(StorageError::Corrupt { .. }))));
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use filemap_io::StorageError;
 use filemap_io::sim::{Failure, Fault, Level, Loss};
 
 use super::failpoint::{Mistake, plant};
@@ -31,9 +32,10 @@ impl Known {
 
     /// What is wrong with a set that a crash left.
     fn judge(&self, disk: &SimDisk) -> Judged<()> {
-        let set = DiskUrlSet::open(disk.dir(), "seen", options()).map_err(|error| format!("does not open: {error}"))?;
+        let set =
+            DiskUrlSet::open_in(disk.dir(), "seen", options()).map_err(|error| format!("does not open: {error}"))?;
         let mut batch = set.batch();
-        (0..URLS).for_each(|i| batch.push(&url(i)).expect("room"));
+        (0..URLS).for_each(|i| batch.push(url(i)).expect("room"));
         let answers = set.contains_all(&mut batch).map_err(|error| format!("does not answer: {error}"))?;
         for (i, verdict) in answers.iter().enumerate() {
             let i = i as u64;
@@ -64,7 +66,7 @@ const URLS: u64 = 2_500;
 fn live(seed: u64) -> Judged<u64> {
     let disk = SimDisk::new(seed);
     let mut rng = fastrand::Rng::with_seed(seed);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     let known = Arc::new(Mutex::new(Known::default()));
     let broken = Arc::new(Mutex::new((None, 0u64)));
     let (known_then, broken_then, mut chance) = (Arc::clone(&known), Arc::clone(&broken), rng.fork());
@@ -95,7 +97,7 @@ fn live(seed: u64) -> Judged<u64> {
                 for _ in 0..rng.u64(1..30) {
                     let i = rng.u64(..URLS);
                     known.lock().expect("one thread").change(i, false);
-                    set.forget(&url(i)).expect("forgotten");
+                    set.forget(url(i)).expect("forgotten");
                 }
             }
             4 | 5 => {
@@ -145,7 +147,7 @@ fn planted_mistakes_are_found() {
 #[test]
 fn a_merge_that_is_killed_loses_nothing() {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     insert_batch(&set, 0..1_000);
     insert_batch(&set, 1_000..1_600);
     (1_600..1_700).for_each(|i| assert!(insert(&set, i)));
@@ -166,7 +168,7 @@ fn a_merge_that_is_killed_loses_nothing() {
     let images = images.lock().expect("one thread");
     assert!(images.len() > 50, "{}", images.len());
     for image in images.iter() {
-        let set = DiskUrlSet::open(image.dir(), "seen", options()).expect("opens by itself");
+        let set = DiskUrlSet::open_in(image.dir(), "seen", options()).expect("opens by itself");
         assert!((0..1_700).all(|i| is_seen(&set, i)));
         let rest = (1_700..2_400).filter(|i| is_seen(&set, *i)).count();
         assert!(rest == 0 || rest == 700, "{rest}");
@@ -177,7 +179,7 @@ fn a_merge_that_is_killed_loses_nothing() {
 /// A life in which call `at` fails; how often the set took no more URLs then.
 fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<u64> {
     let disk = SimDisk::new(at);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     disk.fail(Some(Failure { at: disk.calls() + at, fault, only_syncs: false, forever }));
     let (mut acknowledged, mut synced, mut poisoned) = (0, 0, 0);
     'life: for part in 0..6 {
@@ -193,17 +195,17 @@ fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<u64> {
         }
         synced = acknowledged;
     }
-    if let Err(Error::Poisoned { .. }) = set.check_and_insert(&url(9_000)) {
+    if let Err(Error::Storage(StorageError::Poisoned { .. })) = set.check_and_insert(&url(9_000)) {
         poisoned = 1;
-        assert!(matches!(set.sync(), Err(Error::Poisoned { .. })));
-        assert!(matches!(set.forget(&url(1)), Err(Error::Poisoned { .. })));
+        assert!(matches!(set.sync(), Err(Error::Storage(StorageError::Poisoned { .. }))));
+        assert!(matches!(set.forget(url(1)), Err(Error::Storage(StorageError::Poisoned { .. }))));
     }
     disk.heal();
     assert!((0..acknowledged).all(|i| is_seen(&set, i)), "call {at} {fault:?}: look-ups go on");
     assert!((acknowledged + 1..acknowledged + 50).all(|i| !is_seen(&set, i)));
     drop(set);
     let judge = |disk: &SimDisk, when: &str| {
-        let set = DiskUrlSet::open(disk.dir(), "seen", options());
+        let set = DiskUrlSet::open_in(disk.dir(), "seen", options());
         let set = set.map_err(|error| format!("call {at} {fault:?}, {when}: {error}"))?;
         let lost = (0..synced).find(|i| !is_seen(&set, *i));
         lost.map_or(Ok(()), |i| Err(format!("call {at} {fault:?}, {when}: URL {i} is lost")))
@@ -238,16 +240,16 @@ fn after_any_failed_call_answers_stay_right_and_nothing_synced_is_lost() {
 #[test]
 fn a_set_that_could_not_be_opened_is_opened_later() {
     let disk = SimDisk::new(3);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     (0..700).for_each(|i| assert!(insert(&set, i)));
     drop(set);
     let mut refused = 0;
     for at in 1..60 {
         disk.fail(Some(Failure { at: disk.calls() + at, fault: Fault::Eio, only_syncs: false, forever: false }));
-        refused += u64::from(DiskUrlSet::open(disk.dir(), "seen", options()).is_err());
+        refused += u64::from(DiskUrlSet::open_in(disk.dir(), "seen", options()).is_err());
         disk.heal();
     }
     assert!(refused > 10, "{refused}");
-    let set = DiskUrlSet::open(disk.dir(), "seen", options()).expect("opened");
+    let set = DiskUrlSet::open_in(disk.dir(), "seen", options()).expect("opened");
     assert!((0..700).all(|i| is_seen(&set, i)) && set.len() == 700);
 }

@@ -1,15 +1,17 @@
 //! Damage: bytes of a file that are not what was written, one at a time and many.
 
+use filemap_io::StorageError;
+
 use super::*;
 
 /// A set with two runs and a log, closed; the URLs below 1,900 are in it, but for those that 10 divides.
 fn closed() -> SimDisk {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     insert_batch(&set, 0..1_200);
     insert_batch(&set, 1_200..1_800);
     (1_800..1_900).for_each(|i| assert!(insert(&set, i)));
-    (0..50).for_each(|i| assert!(set.forget(&url(10 * i)).expect("forgotten")));
+    (0..50).for_each(|i| assert!(set.forget(url(10 * i)).expect("forgotten")));
     assert_eq!(set.disk_stats().runs, 2);
     drop(set);
     disk
@@ -22,7 +24,7 @@ fn is_right(i: u64, is_seen: bool) -> bool {
 /// Opens a damaged set and asks for everything: right answers, or an error that names the file and the place.
 fn judge(disk: &SimDisk, file: &str, at: usize) -> bool {
     let what = |error: Error| match error {
-        Error::Corrupt { file: named, offset, .. } => {
+        Error::Storage(StorageError::Corrupt { file: named, offset, .. }) => {
             assert_eq!(named, file, "byte {at}");
             assert!(offset <= disk.bytes(file).expect("the file").len() as u64);
             assert!(
@@ -32,7 +34,7 @@ fn judge(disk: &SimDisk, file: &str, at: usize) -> bool {
         }
         other => panic!("byte {at} of {file}: {other}"),
     };
-    let set = match DiskUrlSet::open(disk.dir(), "seen", options()) {
+    let set = match DiskUrlSet::open_in(disk.dir(), "seen", options()) {
         Ok(set) => set,
         Err(error) => {
             what(error);
@@ -88,26 +90,35 @@ fn files_that_are_cut_off_swapped_or_gone_are_errors() {
     for name in &files {
         let whole = disk.bytes(name).expect("there");
         disk.set_bytes(name, &whole[..whole.len() - 1024]);
-        let opened = DiskUrlSet::open(disk.dir(), "seen", options());
-        assert!(matches!(&opened, Err(Error::Corrupt { file, .. }) if file == name), "{opened:?}");
+        let opened = DiskUrlSet::open_in(disk.dir(), "seen", options());
+        assert!(
+            matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == name),
+            "{opened:?}"
+        );
         drop(opened);
         disk.set_bytes(name, &whole);
     }
     let (a, b) = (disk.bytes(&files[0]).expect("there"), disk.bytes(&files[1]).expect("there"));
     disk.set_bytes(&files[0], &b);
     disk.set_bytes(&files[1], &a);
-    assert!(matches!(DiskUrlSet::open(disk.dir(), "seen", options()), Err(Error::Corrupt { .. })));
+    assert!(matches!(
+        DiskUrlSet::open_in(disk.dir(), "seen", options()),
+        Err(Error::Storage(StorageError::Corrupt { .. }))
+    ));
     disk.set_bytes(&files[0], &a);
     disk.set_bytes(&files[1], &b);
     disk.remove(&files[0]);
-    let opened = DiskUrlSet::open(disk.dir(), "seen", options());
-    assert!(matches!(&opened, Err(Error::Corrupt { file, offset: 0, .. }) if *file == files[0]), "{opened:?}");
+    let opened = DiskUrlSet::open_in(disk.dir(), "seen", options());
+    assert!(
+        matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, offset: 0, .. })) if *file == files[0]),
+        "{opened:?}"
+    );
 }
 
 /// A set with so many URLs in its log, synced or closed, and that log's name.
 fn logged(urls: u64, is_closed: bool) -> (SimDisk, String) {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     // In several syncs, the last of which adds no sector where there is room in one.
     for part in 0..3 {
         (urls * part / 3..urls * (part + 1) / 3).for_each(|i| assert!(insert(&set, i)));
@@ -129,12 +140,12 @@ fn a_log_that_is_cut_off_anywhere_is_damage() {
         let durable = 512 * (1 + urls.div_ceil(45) as usize);
         for len in (0..whole.len()).filter(|len| len % 512 < 2 || len % 97 == 0) {
             disk.set_bytes(&log, &whole[..len]);
-            let read = DiskUrlSet::open_read_only(disk.dir(), "seen", options());
-            let opened = DiskUrlSet::open(disk.dir(), "seen", options());
+            let read = DiskUrlSet::open_read_only_in(disk.dir(), "seen", options());
+            let opened = DiskUrlSet::open_in(disk.dir(), "seen", options());
             for opened in [read, opened] {
                 match opened {
                     Ok(set) => assert!(len >= durable && (0..urls).all(|i| is_seen(&set, i)), "{urls}: {len}"),
-                    Err(Error::Corrupt { file, offset, .. }) => {
+                    Err(Error::Storage(StorageError::Corrupt { file, offset, .. })) => {
                         assert!(file == log && len < durable && offset <= len as u64, "{urls}: {len}, {offset}");
                     }
                     Err(other) => panic!("{urls}: {len}: {other}"),
@@ -151,11 +162,11 @@ fn a_log_of_an_older_build_is_opened_and_the_next_has_a_note() {
     log::forget_notes(&mut bytes);
     // Nothing tells that one from a log that a crash cut.
     disk.set_bytes(&log, &bytes[..1024]);
-    let set = DiskUrlSet::open_read_only(disk.dir(), "seen", options()).expect("opened to be read");
+    let set = DiskUrlSet::open_read_only_in(disk.dir(), "seen", options()).expect("opened to be read");
     assert_eq!(set.len(), 45);
     disk.set_bytes(&log, &bytes);
     for urls in [100, 170] {
-        let set = DiskUrlSet::open(disk.dir(), "seen", options()).expect("opened");
+        let set = DiskUrlSet::open_in(disk.dir(), "seen", options()).expect("opened");
         assert!((0..urls).all(|i| is_seen(&set, i)) && set.len() == urls);
         (urls..urls + 70).for_each(|i| assert!(insert(&set, i)));
     }
@@ -163,8 +174,11 @@ fn a_log_of_an_older_build_is_opened_and_the_next_has_a_note() {
     let log = disk.names().into_iter().find(|name| name.ends_with(".log")).expect("a log");
     let bytes = disk.bytes(&log).expect("there");
     disk.set_bytes(&log, &bytes[..512]);
-    let opened = DiskUrlSet::open(disk.dir(), "seen", options());
-    assert!(matches!(&opened, Err(Error::Corrupt { file, offset: 512, .. }) if *file == log), "{opened:?}");
+    let opened = DiskUrlSet::open_in(disk.dir(), "seen", options());
+    assert!(
+        matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, offset: 512, .. })) if *file == log),
+        "{opened:?}"
+    );
 }
 
 #[test]
@@ -175,12 +189,15 @@ fn a_log_none_of_whose_notes_is_whole_is_damage() {
         let mut bytes = whole.clone();
         bytes[at..at + 16].fill(0);
         disk.set_bytes(&log, &bytes);
-        let set = DiskUrlSet::open_read_only(disk.dir(), "seen", options()).expect("the other is whole");
+        let set = DiskUrlSet::open_read_only_in(disk.dir(), "seen", options()).expect("the other is whole");
         assert_eq!(set.len(), 100);
         bytes[40..72].fill(0);
         disk.set_bytes(&log, &bytes);
-        let opened = DiskUrlSet::open(disk.dir(), "seen", options());
-        assert!(matches!(&opened, Err(Error::Corrupt { file, offset: 40, .. }) if *file == log), "{opened:?}");
+        let opened = DiskUrlSet::open_in(disk.dir(), "seen", options());
+        assert!(
+            matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, offset: 40, .. })) if *file == log),
+            "{opened:?}"
+        );
     }
 }
 
@@ -214,8 +231,11 @@ fn numbers_that_no_set_has_are_damage_though_the_checksum_is_right() {
             let crc = crc32fast::hash(&forged[..crc_at]);
             forged[crc_at..].copy_from_slice(&crc.to_le_bytes());
             disk.set_bytes("seen", &forged);
-            let opened = DiskUrlSet::open(disk.dir(), "seen", options());
-            assert!(matches!(&opened, Err(Error::Corrupt { file, .. }) if file == "seen"), "{at}: {opened:?}");
+            let opened = DiskUrlSet::open_in(disk.dir(), "seen", options());
+            assert!(
+                matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "seen"),
+                "{at}: {opened:?}"
+            );
         }
     }
 }
@@ -236,9 +256,12 @@ fn entries_out_of_order_are_damage_though_the_checksum_is_right() {
         block[..4].copy_from_slice(&crc.to_le_bytes());
     }
     disk.set_bytes(&run, &forged);
-    let set = DiskUrlSet::open(disk.dir(), "seen", options()).expect("opened");
+    let set = DiskUrlSet::open_in(disk.dir(), "seen", options()).expect("opened");
     let read = set.fingerprints().expect("begun").try_for_each(|fingerprint| fingerprint.map(drop));
-    assert!(matches!(&read, Err(Error::Corrupt { file, offset: 8192, .. }) if *file == run), "{read:?}");
-    let merged = (0..5_000).map(|i| 2_000 + i).try_for_each(|i| set.insert(&url(i)));
-    assert!(matches!(&merged, Err(Error::Corrupt { .. })), "{merged:?}");
+    assert!(
+        matches!(&read, Err(Error::Storage(StorageError::Corrupt { file, offset: 8192, .. })) if *file == run),
+        "{read:?}"
+    );
+    let merged = (0..5_000).map(|i| 2_000 + i).try_for_each(|i| set.insert(&url(i)).map(drop));
+    assert!(matches!(&merged, Err(Error::Storage(StorageError::Corrupt { .. }))), "{merged:?}");
 }

@@ -48,13 +48,13 @@ proptest! {
     fn the_set_answers_as_a_hash_set_does(ops in prop::collection::vec(op(), 1..120), is_short in any::<bool>()) {
         let disk = SimDisk::new(1);
         let bits = if is_short { FingerprintBits::Bits64 } else { FingerprintBits::Bits80 };
-        let mut set = DiskUrlSet::create(disk.dir(), "seen", options().fingerprint_bits(bits)).expect("made");
+        let mut set = DiskUrlSet::create_in(disk.dir(), "seen", options().fingerprint_bits(bits)).expect("made");
         let mut model = HashSet::new();
         for (step, op) in ops.into_iter().enumerate() {
             match op {
                 Op::Insert(i) => prop_assert_eq!(insert(&set, i), model.insert(i)),
                 Op::Contains(i) => prop_assert_eq!(is_seen(&set, i), model.contains(&i)),
-                Op::Forget(i) => prop_assert_eq!(set.forget(&url(i)).expect("forgotten"), model.remove(&i)),
+                Op::Forget(i) => prop_assert_eq!(set.forget(url(i)).expect("forgotten"), model.remove(&i)),
                 Op::Batch(urls) => {
                     let answers = insert_batch(&set, urls.iter().copied());
                     let answers: Vec<bool> = answers.iter().map(Verdict::is_new).collect();
@@ -62,7 +62,7 @@ proptest! {
                 }
                 Op::ContainsBatch(urls) => {
                     let mut batch = set.batch();
-                    urls.iter().for_each(|i| batch.push(&url(*i)).expect("room"));
+                    urls.iter().for_each(|i| batch.push(url(*i)).expect("room"));
                     let answers = set.contains_all(&mut batch).expect("known");
                     let expected = urls.iter().map(|i| !model.contains(i));
                     prop_assert!(answers.iter().map(Verdict::is_new).eq(expected));
@@ -74,12 +74,12 @@ proptest! {
                 Op::Sync => set.sync().expect("synced"),
                 Op::Reopen => {
                     drop(set);
-                    set = DiskUrlSet::open(disk.dir(), "seen", options()).expect("opened");
+                    set = DiskUrlSet::open_in(disk.dir(), "seen", options()).expect("opened");
                 }
                 Op::Merge(urls) => {
                     let name = format!("other{step}");
-                    let other = DiskUrlSet::create(disk.dir(), &name, options().fingerprint_bits(bits)).expect("made");
-                    urls.iter().for_each(|i| other.insert(&url(*i)).expect("inserted"));
+                    let other = DiskUrlSet::create_in(disk.dir(), &name, options().fingerprint_bits(bits)).expect("made");
+                    urls.iter().for_each(|i| assert!(other.insert(&url(*i)).is_ok()));
                     let new = insert_model(&mut model, &urls).iter().filter(|is_new| **is_new).count() as u64;
                     prop_assert_eq!(set.merge_from(&other).expect("merged"), new);
                 }
@@ -87,7 +87,7 @@ proptest! {
             prop_assert_eq!(set.len(), model.len() as u64);
         }
         let found: HashSet<Fingerprint> = set.fingerprints().expect("begun").map(|f| f.expect("read")).collect();
-        let expected: HashSet<Fingerprint> = model.iter().map(|i| set.fingerprint(&url(*i))).collect();
+        let expected: HashSet<Fingerprint> = model.iter().map(|i| set.fingerprint(url(*i))).collect();
         prop_assert_eq!(found, expected);
     }
 }

@@ -15,7 +15,7 @@ fn clocked(clock: &Arc<AtomicU64>) -> DiskOptions {
 fn a_url_is_new_again_when_it_is_old_enough_and_not_before() {
     let clock = Arc::new(AtomicU64::new(5_000));
     let disk = SimDisk::new(1);
-    let mut set = DiskUrlSet::create(disk.dir(), "seen", clocked(&clock)).expect("made");
+    let mut set = DiskUrlSet::create_in(disk.dir(), "seen", clocked(&clock)).expect("made");
     let mut rng = fastrand::Rng::with_seed(1);
     let mut inserted: BTreeMap<u64, u64> = BTreeMap::new();
     for step in 0..6_000u64 {
@@ -25,13 +25,13 @@ fn a_url_is_new_again_when_it_is_old_enough_and_not_before() {
         let age = inserted.get(&i).map(|at| now - at);
         match rng.u8(..10) {
             0 => {
-                let was_there = set.forget(&url(i)).expect("forgotten");
+                let was_there = set.forget(url(i)).expect("forgotten");
                 assert!(age.is_some_and(|age| age < 800) <= was_there && age.is_none_or(|age| age > 900) <= !was_there);
                 inserted.remove(&i);
             }
             1 if step % 50 == 0 => {
                 drop(set);
-                set = DiskUrlSet::open(disk.dir(), "seen", clocked(&clock)).expect("opened");
+                set = DiskUrlSet::open_in(disk.dir(), "seen", clocked(&clock)).expect("opened");
             }
             _ => {
                 let is_new =
@@ -60,13 +60,13 @@ fn a_url_is_new_again_when_it_is_old_enough_and_not_before() {
 fn a_clock_that_goes_back_makes_nothing_older_or_younger() {
     let clock = Arc::new(AtomicU64::new(50_000));
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", clocked(&clock)).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", clocked(&clock)).expect("made");
     assert!(insert(&set, 1));
     assert_eq!(set.disk_stats().ahead_ms, 0);
     clock.store(0, Ordering::Relaxed);
     assert!(is_seen(&set, 1) && insert(&set, 2));
     assert_eq!(set.disk_stats().ahead_ms, 50_000, "it is told, and so is what to do");
-    let new = DiskUrlSet::create(disk.dir(), "new", clocked(&clock)).expect("made");
+    let new = DiskUrlSet::create_in(disk.dir(), "new", clocked(&clock)).expect("made");
     assert_eq!((new.merge_from(&set).expect("merged"), new.disk_stats().ahead_ms), (2, 0));
     clock.store(50_700, Ordering::Relaxed);
     assert!(is_seen(&set, 1) && is_seen(&set, 2));

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
-use filemap_io::{Access, Advice, File, Locking, Map};
+use filemap_io::{Access, Advice, File, Locking, Map, StorageError};
 
 use super::*;
 
@@ -121,7 +121,7 @@ fn log_of(disk: &SimDisk) -> Vec<u8> {
 /// A set of so many URLs that were synced, and then of some more.
 fn torn(synced: u64, all: u64, places: &[usize]) -> (DiskUrlSet, TornDir) {
     let disk = SimDisk::new(1);
-    let set = DiskUrlSet::create(disk.dir(), "seen", options()).expect("made");
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     (0..synced).for_each(|i| assert!(insert(&set, i)));
     set.sync().expect("synced");
     let old = log_of(&disk);
@@ -135,7 +135,7 @@ fn a_sector_that_is_met_half_written_is_read_until_it_is_whole() {
     for (synced, all) in [(20, 30), (50, 60), (110, 130), (20, 60)] {
         let (_writer, dir) = torn(synced, all, &[4, 12, 5, 60]);
         let places = Arc::clone(&dir.places);
-        let reader = DiskUrlSet::open_read_only(Arc::new(dir), "seen", options()).expect("opened to be read");
+        let reader = DiskUrlSet::open_read_only_in(Arc::new(dir), "seen", options()).expect("opened to be read");
         assert!((0..synced).all(|i| is_seen(&reader, i)), "{synced} were synced, {} are there", reader.len());
         assert!((all..all + 50).all(|i| !is_seen(&reader, i)));
         assert!(places.lock().expect("one thread").len() < 3, "the sector was read again");
@@ -146,7 +146,7 @@ fn a_sector_that_is_met_half_written_is_read_until_it_is_whole() {
 fn what_was_added_to_a_sector_between_two_reads_is_there_if_others_follow() {
     // All of the sector as it was, once.
     let (_writer, dir) = torn(20, 60, &[512]);
-    let reader = DiskUrlSet::open_read_only(Arc::new(dir), "seen", options()).expect("opened to be read");
+    let reader = DiskUrlSet::open_read_only_in(Arc::new(dir), "seen", options()).expect("opened to be read");
     assert!((0..60).all(|i| is_seen(&reader, i)), "{} are there", reader.len());
 }
 
@@ -157,7 +157,7 @@ fn a_note_that_is_met_half_written_leaves_the_other() {
             let (_writer, mut dir) = torn(synced, all, &[]);
             dir.heads = Arc::new(Mutex::new(vec![place]));
             let heads = Arc::clone(&dir.heads);
-            let reader = DiskUrlSet::open_read_only(Arc::new(dir), "seen", options()).expect("opened to be read");
+            let reader = DiskUrlSet::open_read_only_in(Arc::new(dir), "seen", options()).expect("opened to be read");
             assert!((0..all).all(|i| is_seen(&reader, i)), "{place}: {} are there", reader.len());
             assert!(heads.lock().expect("one thread").is_empty());
         }
@@ -167,14 +167,14 @@ fn a_note_that_is_met_half_written_leaves_the_other() {
 #[test]
 fn a_sector_that_stays_half_written_is_damage_if_it_was_durable_and_ends_the_log_if_not() {
     let (_writer, dir) = torn(50, 60, &[4; 1_000]);
-    let opened = DiskUrlSet::open_read_only(Arc::new(dir), "seen", options());
-    assert!(matches!(&opened, Err(Error::Corrupt { offset: 1024, .. })), "{opened:?}");
+    let opened = DiskUrlSet::open_read_only_in(Arc::new(dir), "seen", options());
+    assert!(matches!(&opened, Err(Error::Storage(StorageError::Corrupt { offset: 1024, .. }))), "{opened:?}");
 
     // As a crash leaves it, after which the notes are as they were when the first sector alone was durable.
     let (writer, mut dir) = torn(50, 60, &[4; 1_000]);
     let home = guard(&writer.state).home.clone();
     dir.old[..512].copy_from_slice(&log::header(&home, 1));
     dir.heads = Arc::new(Mutex::new(vec![512]));
-    let reader = DiskUrlSet::open_read_only(Arc::new(dir), "seen", options()).expect("opened to be read");
+    let reader = DiskUrlSet::open_read_only_in(Arc::new(dir), "seen", options()).expect("opened to be read");
     assert!((0..45).all(|i| is_seen(&reader, i)) && reader.len() == 45, "as a crash leaves it");
 }

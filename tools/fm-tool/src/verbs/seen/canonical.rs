@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use urlindex::{Canonicalizer, CrawlRules, Encoding, Exact, Explanation, Rule, RuleSet, Whatwg};
+use urlindex::canonical::{Encoding, Explanation, Rule, RuleSet};
+use urlindex::{Canonicalizer, CrawlRules, Exact, Whatwg};
 
 /// The presets, and the rules of those that have any.
 const PRESETS: [(&str, RuleSet); 3] = [("whatwg", RuleSet::WHATWG), ("crawl", RuleSet::CRAWL), ("surt", RuleSet::SURT)];
@@ -102,9 +103,9 @@ mod tests {
         {
             let canonicalizer = Canonical::parse(text).unwrap().canonicalizer();
             assert_eq!(words(&*canonicalizer), text);
-            assert!(urlindex::named(canonicalizer.name(), canonicalizer.version()).is_some(), "{text}");
+            assert!(urlindex::canonical::named(canonicalizer.name(), canonicalizer.version()).is_some(), "{text}");
         }
-        let old = urlindex::named("crawl", 1).expect("known");
+        let old = urlindex::canonical::named("crawl", 1).expect("known");
         let again = Canonical::parse(&words(&*old)).expect("parsed").canonicalizer();
         assert_eq!((again.name(), again.version()), ("crawl", 1), "{}", words(&*old));
         let whatwg = Canonical::parse("crawl,-www,+www,-www").unwrap().canonicalizer();

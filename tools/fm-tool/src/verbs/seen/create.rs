@@ -7,10 +7,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use fm_cli::{Failure, Outcome, Output, sizes, times, words};
 use serde_json::Value;
-use urlindex::{
-    AnySet, BloomOptions, DiskOptions, Error, FingerprintBits, HashFamily, Md5Bitmap, NewSet, SeenSet, SlotHash,
-    StoredSet,
-};
+use urlindex::disk::FingerprintBits;
+use urlindex::hash::{HashFamily, SlotHash};
+use urlindex::{AnySet, BloomOptions, DiskOptions, Error, Md5Bitmap, NewSet, SeenSet, StorageError, StoredSet};
 
 use super::canonical::Canonical;
 use super::{sets, stat};
@@ -149,7 +148,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         _ => StoredSet::create(&args.set, new_set(args)?, &*canonicalizer),
     };
     let set = made.map_err(|error| match &error {
-        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+        Error::Storage(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             Failure::Io(format!("cannot make {}: {error}", args.set.display()))
         }
         Error::NotASet { .. } | Error::Unsupported { .. } => Failure::Io(format!("{}: {error}", args.set.display())),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fm_cli::{Failure, Outcome, Output, words};
 use serde_json::{Value, json};
-use urlindex::{Encoding, Explanation};
+use urlindex::canonical::{Encoding, Explanation};
 
 use super::canonical::{self, Canonical};
 use super::sets;
@@ -108,7 +108,8 @@ fn print(url: &[u8], name: &str, explained: &Explanation, out: &mut Output) -> R
 }
 
 fn line(url: &[u8], name: &str, explained: &Explanation) -> Value {
-    let step = |step: &urlindex::Step| json!({ "rule": step.rule, "before": step.before, "after": step.after });
+    let step =
+        |step: &urlindex::canonical::Step| json!({ "rule": step.rule, "before": step.before, "after": step.after });
     let steps: Vec<Value> = explained.steps.iter().map(step).collect();
     let end = match &explained.key {
         Ok(key) => json::field("key", key),

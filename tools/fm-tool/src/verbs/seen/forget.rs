@@ -36,7 +36,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let canonicalizer = sets::noted_canonicalizer(&set, &args.set, None)?;
     let fail = |error| sets::failure(&args.set, error);
     // Fails for kinds that cannot, before anything is read.
-    set.forget(&[]).map_err(fail)?;
+    set.forget(&[] as &[&[u8]]).map_err(fail)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.flags.json);
     let (mut outcome, mut forgotten) = (Outcome::Done, 0_u64);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fm_cli::{Failure, sizes};
-use urlindex::{Canonicalizer, DiskOptions, Error, SetKind, StoredSet};
+use urlindex::{Canonicalizer, DiskOptions, Error, SetKind, StorageError, StoredSet};
 
 use super::canonical::{self, Canonical};
 
@@ -78,10 +78,14 @@ fn check_path(path: &Path) -> Result<(), Failure> {
 pub fn failure(path: &Path, error: Error) -> Failure {
     let shown = path.display();
     match &error {
-        Error::Io { op, source, .. } if op.starts_with("open") && source.kind() == io::ErrorKind::NotFound => {
+        Error::Storage(StorageError::Io { op, source, .. })
+            if op.starts_with("open") && source.kind() == io::ErrorKind::NotFound =>
+        {
             Failure::Io(format!("there is no seen set {shown}; `fm-tool seen create` makes one"))
         }
-        Error::Io { op: "create", file, source } if source.kind() == io::ErrorKind::AlreadyExists => {
+        Error::Storage(StorageError::Io { op: "create", file, source })
+            if source.kind() == io::ErrorKind::AlreadyExists =>
+        {
             let place = path.with_file_name(file);
             Failure::Io(format!("{} is there already; nothing was made", place.display()))
         }

@@ -1,19 +1,26 @@
 //! On-line page importance of a graph in memory: the credit, and the order of visits, without hosts, files or time.
 //!
-//! For a graph that is there as a whole, and to try policies: [`crate::Frontier`] is the same ledger under queues of hosts. Pages are
-//! numbers from 0 on; whoever knows the links tells them at each visit, and none are kept.
+//! The frontier's own ledger, for a graph that is there as a whole and to try policies. Pages are numbers from 0 on; whoever
+//! knows the links tells them at each visit, and none are kept.
 //!
 //! The budget is split: a part of the visits goes to pages that were visited before, the rest to those that were not. In each part the
 //! page with the most credit comes first, to a tenth: pages are queued by eighths of a doubling of credit. Pages to which no page
 //! of good standing leads ([`Rent::Endorsed`]) come after all others.
+//!
+//! Whoever includes this includes the ledger's modules beside it: [`crate::credit`], [`crate::grow`], [`crate::place`],
+//! [`crate::trust`].
 
-use crate::buckets::Buckets;
+mod buckets;
+
+use frontier::{Rent, StorageError};
+
 use crate::credit::{Ledger, TOTAL, Totals, class};
-use crate::error::{Error, Result};
 use crate::grow::push;
-use crate::options::Rent;
 use crate::place::place;
 use crate::trust::{Standing, Trust};
+use buckets::Buckets;
+
+type Result<T> = std::result::Result<T, StorageError>;
 
 /// A page that was visited.
 const VISITED: u8 = 1;
@@ -37,12 +44,14 @@ pub struct Opic {
 }
 
 impl Opic {
-    /// No pages. `tax` is 0.01 to 0.99, `refresh_share` 0 to 1; for `window` see [`crate::FrontierOptions::window`].
+    /// No pages. `tax` is 0.01 to 0.99, `refresh_share` 0 to 1; for `window` see [`frontier::FrontierOptions::window`].
     ///
     /// # Errors
     /// `InvalidOption`.
     pub fn new(tax: f64, rent: Rent, window: f64, refresh_share: f64) -> Result<Opic> {
-        crate::FrontierOptions::new().tax(tax).window(window).refresh_share(refresh_share).check()?;
+        if !(0.01..=0.99).contains(&tax) || !(0.0..=1.0).contains(&refresh_share) || window <= 0.0 {
+            return Err(StorageError::option("tax", "a tax, a window or a share of refreshes is out of range"));
+        }
         Ok(Opic {
             ledger: Ledger::new(Totals::new(tax, window)),
             marks: Vec::new(),
@@ -85,7 +94,7 @@ impl Opic {
     /// `InvalidOption` if there is no such page.
     pub fn seed(&mut self, pages: &[u32]) -> Result<()> {
         if let Some(page) = pages.iter().find(|page| **page as usize >= self.marks.len()) {
-            return Err(Error::option("pages", format!("there is no page {page}")));
+            return Err(StorageError::option("pages", format!("there is no page {page}")));
         }
         let Opic { ledger, marks, queues, trust, .. } = self;
         for &page in pages {
@@ -119,7 +128,7 @@ impl Opic {
     pub fn visited(&mut self, page: u32, links: &[u32]) -> Result<()> {
         let pages = self.marks.len() as u32;
         if let Some(page) = links.iter().chain([&page]).find(|page| **page >= pages) {
-            return Err(Error::option("links", format!("there is no page {page}")));
+            return Err(StorageError::option("links", format!("there is no page {page}")));
         }
         let Opic { ledger, marks, queues, trust, .. } = self;
         trust.told(page, links, |link| {
@@ -154,7 +163,7 @@ impl Opic {
         let members = (0..marks.len() as u32).filter(|page| match rent {
             Rent::Endorsed => trust.get(*page) == Standing::Endorsed,
             Rent::Crawled => marks[*page as usize] != 0,
-            Rent::Known => true,
+            _ => true,
         });
         ledger.share_virtual(members, |page, before, after| requeue(queues, marks, trust, page, before, after));
     }
@@ -174,7 +183,7 @@ impl Opic {
 
     /// Another estimate, in which held credit counts by a half: (H + C / 2) / (G + 1 / 2). On a graph that does not change it is nearer to the truth.
     pub fn importance_midway(&self, page: u32) -> f64 {
-        self.ledger.midway(page)
+        self.ledger.estimate(page, 0.5)
     }
 
     /// The credit that a page holds, in units of which there are [`Opic::total`].

@@ -5,11 +5,14 @@
 //!
 //! Invariant: a page that is to be found has an entry in the bucket of its place.
 
-use crate::place::PLACES;
+use crate::credit::CLASSES;
+
+/// Places there are in a queue.
+const PLACES: usize = 2 * CLASSES;
 
 /// Pages by place.
 #[derive(Clone, Debug)]
-pub(crate) struct Buckets {
+pub struct Buckets {
     buckets: Vec<Vec<u32>>,
     /// A bit for each bucket that holds anything.
     filled: [u64; PLACES / 64],
@@ -17,12 +20,12 @@ pub(crate) struct Buckets {
 }
 
 impl Buckets {
-    pub(crate) fn new() -> Buckets {
+    pub fn new() -> Buckets {
         Buckets { buckets: vec![Vec::new(); PLACES], filled: [0; PLACES / 64], len: 0 }
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, place: u16, page: u32) {
+    pub fn push(&mut self, place: u16, page: u32) {
         let place = usize::from(place);
         self.buckets[place].push(page);
         self.filled[place / 64] |= 1 << (place % 64);
@@ -35,7 +38,7 @@ impl Buckets {
     }
 
     /// The last entry of the highest place that is still true, and its place. It stays there.
-    pub(crate) fn peek(&mut self, is_true: impl Fn(u16, u32) -> bool) -> Option<(u16, u32)> {
+    pub fn peek(&mut self, is_true: impl Fn(u16, u32) -> bool) -> Option<(u16, u32)> {
         while let Some(place) = self.top() {
             while let Some(&page) = self.buckets[place].last() {
                 if is_true(place as u16, page) {
@@ -49,12 +52,12 @@ impl Buckets {
         None
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Drops what is not true any more.
-    pub(crate) fn sweep(&mut self, is_true: impl Fn(u16, u32) -> bool) {
+    pub fn sweep(&mut self, is_true: impl Fn(u16, u32) -> bool) {
         self.len = 0;
         for (place, bucket) in self.buckets.iter_mut().enumerate() {
             bucket.retain(|page| is_true(place as u16, *page));
@@ -63,7 +66,7 @@ impl Buckets {
         }
     }
 
-    pub(crate) fn memory_bytes(&self) -> u64 {
+    pub fn memory_bytes(&self) -> u64 {
         self.buckets.iter().map(|bucket| 24 + 4 * bucket.capacity() as u64).sum()
     }
 }

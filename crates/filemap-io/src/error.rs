@@ -1,0 +1,120 @@
+//! The one storage error: what can go wrong with the files of a store, a seen set or a frontier. Each crate's own error
+//! wraps it and adds what only that crate knows.
+
+use std::fmt::Display;
+use std::io;
+use std::sync::Arc;
+
+/// What can go wrong with stored files.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// The operating system refused an operation. Reads may be tried again; after a failed write or sync the handle is
+    /// poisoned ([`StorageError::Poisoned`]).
+    #[error("{op} of {file} failed: {source}")]
+    Io {
+        /// The operation, such as `read` or `sync`.
+        op: &'static str,
+        /// The file's name inside its directory.
+        file: String,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// Bytes on disk are not what was written.
+    #[error("{file} is damaged at offset {offset}: {what}")]
+    Corrupt {
+        /// The file's name inside its directory.
+        file: String,
+        /// Byte offset of the damage.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// Another handle has it open for writing. Close it there.
+    #[error("{file} is open for writing{}; close it there", by(*pid))]
+    Locked {
+        /// What is locked.
+        file: String,
+        /// The process id of the holder, if known.
+        pid: Option<u32>,
+    },
+    /// The file was written by a newer version. Use that version.
+    #[error("{file} has format version {found}, this program knows up to {supported}; use a newer FileMap")]
+    NewerFormat {
+        /// The file's name inside its directory.
+        file: String,
+        /// The version that a reader, or a writer if it was opened for writing, must know.
+        found: u16,
+        /// The newest version that this program knows.
+        supported: u16,
+    },
+    /// An option has a value that makes no sense.
+    #[error("option {name}: {why}")]
+    InvalidOption {
+        /// The option.
+        name: &'static str,
+        /// What is wrong with its value.
+        why: String,
+    },
+    /// A limit of the format is reached. Reads go on.
+    #[error("{file} is full: {what}")]
+    Full {
+        /// What is full.
+        file: String,
+        /// Which limit.
+        what: String,
+    },
+    /// An earlier write or sync failed, so nothing more is written through this handle. Reads go on. Mend the cause and
+    /// open it again: all that was synced is there.
+    #[error("nothing more is written since {cause}; close it and open it again")]
+    Poisoned {
+        /// The first failure.
+        cause: String,
+    },
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map(|p| format!(" by process {p}")).unwrap_or_default()
+}
+
+impl StorageError {
+    /// For `map_err`: the operation `op` of `file` failed.
+    pub fn io<'a>(op: &'static str, file: &'a str) -> impl FnOnce(io::Error) -> StorageError + use<'a> {
+        move |source| StorageError::Io { op, file: file.to_owned(), source: Arc::new(source) }
+    }
+
+    /// `file` is not what was written.
+    pub fn corrupt(file: &str, offset: u64, what: impl Display) -> StorageError {
+        StorageError::Corrupt { file: file.to_owned(), offset, what: what.to_string() }
+    }
+
+    /// An option makes no sense.
+    pub fn option(name: &'static str, why: impl Into<String>) -> StorageError {
+        StorageError::InvalidOption { name, why: why.into() }
+    }
+
+    /// A limit of the format.
+    pub fn full(file: &str, what: impl Into<String>) -> StorageError {
+        StorageError::Full { file: file.to_owned(), what: what.into() }
+    }
+
+    /// Whether bytes on disk are damaged.
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self, StorageError::Corrupt { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_failed_where_and_what_to_do() {
+        let io = StorageError::io("sync", "seen.bits")(io::Error::from_raw_os_error(5)).to_string();
+        assert!(io.starts_with("sync of seen.bits failed: "), "{io}");
+        let corrupt = StorageError::corrupt("seen.bits", 8192, "a checksum").to_string();
+        assert_eq!(corrupt, "seen.bits is damaged at offset 8192: a checksum");
+        let locked = StorageError::Locked { file: "seen".into(), pid: Some(7) }.to_string();
+        assert_eq!(locked, "seen is open for writing by process 7; close it there");
+    }
+}

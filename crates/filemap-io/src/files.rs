@@ -1,0 +1,213 @@
+//! What every crate does with files alike: the writer's lock, whole files replaced at once, removal, exact reads, random
+//! ids.
+//!
+//! Invariant: a file replaced by [`replace`] is the old one or the new one after any crash.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::{Access, Dir, File, Lock, Locking, StorageError};
+
+/// Takes the lock file `name` of what messages call `of`.
+///
+/// # Errors
+/// [`StorageError::Locked`] if another handle has it.
+pub fn lock(dir: &dyn Dir, name: &str, of: &str) -> Result<Box<dyn Lock>, StorageError> {
+    match dir.lock(name).map_err(StorageError::io("lock", name))? {
+        Locking::Acquired(lock) => Ok(lock),
+        Locking::HeldBy(pid) => Err(StorageError::Locked { file: of.to_owned(), pid }),
+    }
+}
+
+/// A new file that is to take another's name when it is durable: [`Replacement::begin`], write, [`Replacement::sync`],
+/// [`Replacement::commit`]. Dropped before, it is removed.
+#[derive(Debug)]
+pub struct Replacement<'a> {
+    dir: &'a dyn Dir,
+    name: &'a str,
+    new: &'a str,
+    file: Arc<dyn File>,
+    is_named: bool,
+}
+
+impl<'a> Replacement<'a> {
+    /// Creates the file `new`, which must not be there.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub fn begin(dir: &'a dyn Dir, name: &'a str, new: &'a str) -> Result<Self, StorageError> {
+        let file = dir.open(new, Access::Create).map_err(StorageError::io("create", new))?;
+        Ok(Replacement { dir, name, new, file, is_named: false })
+    }
+
+    /// The file, to be written.
+    pub fn file(&self) -> &dyn File {
+        &*self.file
+    }
+
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub fn sync(&self) -> Result<(), StorageError> {
+        self.file.sync().map_err(StorageError::io("sync", self.new))
+    }
+
+    /// Gives the file its name, durably.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`]: of the rename, with the old file still there; of the folder's sync, with either there after
+    /// a crash.
+    pub fn commit(mut self) -> Result<(), StorageError> {
+        self.dir.rename(self.new, self.name).map_err(StorageError::io("rename", self.new))?;
+        self.is_named = true;
+        sync_folder(self.dir, self.name)
+    }
+}
+
+impl Drop for Replacement<'_> {
+    fn drop(&mut self) {
+        if !self.is_named {
+            // What cannot be removed now is removed by the next one.
+            let _ = self.dir.remove(self.new);
+        }
+    }
+}
+
+/// Replaces the file `name` by one that is written as `new`, synced and renamed.
+///
+/// # Errors
+/// Of `write`; [`StorageError::Io`]. The old file is still there then, unless it is the last sync that failed.
+pub fn replace<E: From<StorageError>>(
+    dir: &dyn Dir,
+    name: &str,
+    new: &str,
+    write: impl FnOnce(&dyn File) -> Result<(), E>,
+) -> Result<(), E> {
+    let replacement = Replacement::begin(dir, name, new)?;
+    write(replacement.file())?;
+    replacement.sync()?;
+    Ok(replacement.commit()?)
+}
+
+/// Removes a file that may not be there.
+///
+/// # Errors
+/// [`StorageError::Io`].
+pub fn remove(dir: &dyn Dir, name: &str) -> Result<(), StorageError> {
+    match dir.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StorageError::io("remove", name)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether there is a file of this name.
+///
+/// # Errors
+/// [`StorageError::Io`].
+pub fn exists(dir: &dyn Dir, name: &str) -> Result<bool, StorageError> {
+    match dir.open(name, Access::Read) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StorageError::io("open", name)(error)),
+    }
+}
+
+/// Makes the names in the folder of `name` durable.
+///
+/// # Errors
+/// [`StorageError::Io`].
+pub fn sync_folder(dir: &dyn Dir, name: &str) -> Result<(), StorageError> {
+    dir.sync().map_err(StorageError::io("sync of the directory", name))
+}
+
+/// Fills `buf` from `offset`.
+///
+/// # Errors
+/// [`StorageError::Corrupt`] if the file ends before; [`StorageError::Io`].
+pub fn read_exact(file: &dyn File, name: &str, buf: &mut [u8], offset: u64) -> Result<(), StorageError> {
+    let read = file.read_at(buf, offset).map_err(StorageError::io("read", name))?;
+    if read < buf.len() {
+        let what = format!("the file ends {} bytes too early", buf.len() - read);
+        return Err(StorageError::corrupt(name, offset + read as u64, what));
+    }
+    Ok(())
+}
+
+/// Writes `bytes` at `offset`.
+///
+/// # Errors
+/// [`StorageError::Io`].
+pub fn write(file: &dyn File, name: &str, bytes: &[u8], offset: u64) -> Result<(), StorageError> {
+    file.write_at(bytes, offset).map_err(StorageError::io("write", name))
+}
+
+/// Refuses a file that the disk has no room for, before anything is written or the memory for it is taken.
+///
+/// # Errors
+/// [`StorageError::Io`], of the kind [`io::ErrorKind::StorageFull`].
+pub fn check_space(dir: &dyn Dir, name: &str, bytes: u64) -> Result<(), StorageError> {
+    let free = dir.free_bytes().map_err(StorageError::io("free space", name))?;
+    if free >= bytes {
+        return Ok(());
+    }
+    let why = format!("it would take {bytes} bytes, {free} are free");
+    Err(StorageError::io("create", name)(io::Error::new(io::ErrorKind::StorageFull, why)))
+}
+
+/// Sixteen random bytes: which store, set or frontier a file belongs to.
+///
+/// # Errors
+/// [`StorageError::Io`].
+pub fn new_id(dir: &dyn Dir) -> Result<[u8; 16], StorageError> {
+    let mut id = [0; 16];
+    dir.random(&mut id).map_err(StorageError::io("random bytes", "the system"))?;
+    Ok(id)
+}
+
+#[cfg(all(test, feature = "sim"))]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::sim::{Level, Loss, SimDisk};
+
+    fn put(dir: &dyn Dir, bytes: &[u8]) -> Result<(), StorageError> {
+        replace(dir, "f", "f.new", |file| write(file, "f.new", bytes, 0))
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_the_old_or_the_new_one_after_any_crash() {
+        let disk = SimDisk::new(1);
+        put(&*disk.dir(), &[1; 3000]).expect("written");
+        let found = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&found);
+        disk.observe(Some(Box::new(move |snapshot| {
+            for seed in 0..50 {
+                let crashed = snapshot.crash(Level::Adversarial, Loss::ALL[seed as usize % 4], seed);
+                seen.lock().unwrap().push(crashed.bytes("f"));
+            }
+        })));
+        put(&*disk.dir(), &[2; 2000]).expect("written");
+        disk.observe(None);
+        let found = found.lock().unwrap();
+        assert!(found.iter().all(|f| f.as_deref() == Some(&[1; 3000]) || f.as_deref() == Some(&[2; 2000])));
+        assert!(found.iter().any(|f| f.as_deref() == Some(&[2; 2000])));
+    }
+
+    #[test]
+    fn a_replacement_that_fails_leaves_the_old_file_alone() {
+        let disk = SimDisk::new(1);
+        put(&*disk.dir(), b"old").expect("written");
+        let failed = replace(&*disk.dir(), "f", "f.new", |_| Err(StorageError::corrupt("f", 0, "x")));
+        assert!(failed.is_err() && disk.names() == ["f"] && disk.bytes("f").as_deref() == Some(&b"old"[..]));
+    }
+
+    #[test]
+    fn a_file_that_the_disk_has_no_room_for_is_refused() {
+        let dir = SimDisk::new(1).dir();
+        let full = check_space(&*dir, "f", u64::MAX);
+        assert!(matches!(full, Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull));
+        assert!(check_space(&*dir, "f", 1 << 40).is_ok());
+    }
+}

@@ -1,0 +1,118 @@
+//! The header with which files of seen sets, runs and frontiers begin: magic, versions, and a CRC-32 in its last four
+//! bytes.
+//!
+//! Invariant: magic and versions keep their places in all versions; a flipped bit of the version is damage, not a newer
+//! format, since the checksum is looked at first.
+
+use crate::StorageError;
+use crate::layout::Wire as _;
+
+crate::layout! {
+    /// What every header begins with.
+    pub struct Start {
+        0 MAGIC: [u8; 8] = "magic";
+        8 READ_VERSION: u16 = "the version that a reader must know";
+        10 WRITE_VERSION: u16 = "the version that a writer must know";
+    }
+}
+
+const CRC_BYTES: usize = 4;
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Its first bytes.
+    pub magic: [u8; 8],
+    /// The version that this program reads and writes.
+    pub version: u16,
+    /// What it is, for messages: `run of a set`.
+    pub what: &'static str,
+}
+
+impl Kind {
+    /// Writes magic and versions.
+    pub fn begin(&self, header: &mut [u8]) {
+        Start::MAGIC.put(header, self.magic);
+        Start::READ_VERSION.put(header, self.version);
+        Start::WRITE_VERSION.put(header, self.version);
+    }
+
+    /// Refuses a file that does not begin with this magic.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`].
+    pub fn check_magic(&self, name: &str, header: &[u8]) -> Result<(), StorageError> {
+        match header.starts_with(&self.magic) {
+            true => Ok(()),
+            false => Err(StorageError::corrupt(name, 0, format_args!("this is no {}", self.what))),
+        }
+    }
+
+    /// Refuses a file of a newer format. Call it when the checksum over the version is known to be right.
+    ///
+    /// # Errors
+    /// [`StorageError::NewerFormat`].
+    pub fn check_version(&self, name: &str, header: &[u8]) -> Result<(), StorageError> {
+        let found = Start::READ_VERSION.get(header);
+        if found > self.version {
+            return Err(StorageError::NewerFormat { file: name.to_owned(), found, supported: self.version });
+        }
+        Ok(())
+    }
+
+    /// Checks magic, checksum and version.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`]; [`StorageError::NewerFormat`].
+    pub fn check(&self, name: &str, header: &[u8]) -> Result<(), StorageError> {
+        self.check_magic(name, header)?;
+        if !is_sealed(header) {
+            let at = header.len() - CRC_BYTES;
+            return Err(StorageError::corrupt(name, at as u64, "header checksum does not match"));
+        }
+        self.check_version(name, header)
+    }
+}
+
+/// Writes the checksum of all bytes but the last four into those.
+pub fn seal(header: &mut [u8]) {
+    let (bytes, crc) = header.split_at_mut(header.len() - CRC_BYTES);
+    crc32fast::hash(bytes).write(crc);
+}
+
+/// Whether the last four bytes are the checksum of those before.
+pub fn is_sealed(header: &[u8]) -> bool {
+    let (bytes, crc) = header.split_at(header.len() - CRC_BYTES);
+    u32::read(crc) == crc32fast::hash(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: Kind = Kind { magic: *b"FMTEST01", version: 2, what: "test" };
+
+    fn header(version: u16) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        Kind { version, ..KIND }.begin(&mut bytes);
+        seal(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn any_flipped_bit_of_a_header_is_damage() {
+        assert!(KIND.check("f", &header(2)).is_ok() && KIND.check("f", &header(1)).is_ok());
+        for at in 0..32 {
+            let mut bytes = header(2);
+            bytes[at] ^= 4;
+            let error = KIND.check("f", &bytes).expect_err("damaged");
+            assert!(error.is_corrupt(), "byte {at}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_damage() {
+        let newer = KIND.check("f", &header(3));
+        assert!(matches!(newer, Err(StorageError::NewerFormat { found: 3, supported: 2, .. })));
+    }
+}

@@ -1,0 +1,74 @@
+//! The latch: after the first failed write or sync a handle writes nothing more.
+
+use std::fmt::Display;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::error::StorageError;
+
+/// Set by the first failure, for good.
+#[derive(Debug, Default)]
+pub struct Latch {
+    cause: OnceLock<String>,
+}
+
+impl Latch {
+    /// # Errors
+    /// [`StorageError::Poisoned`] once something has failed.
+    #[inline]
+    pub fn check(&self) -> Result<(), StorageError> {
+        match self.cause() {
+            None => Ok(()),
+            Some(cause) => Err(StorageError::Poisoned { cause: cause.to_owned() }),
+        }
+    }
+
+    /// The first failure, if there was one.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.get().map(String::as_str)
+    }
+
+    /// Remembers a failure. Returns whether it is the first.
+    pub fn set(&self, cause: impl Display) -> bool {
+        self.cause.set(cause.to_string()).is_ok()
+    }
+
+    /// Passes a result on; the first error sets the latch.
+    ///
+    /// # Errors
+    /// That of `done`.
+    pub fn note<T, E: Display>(&self, done: Result<T, E>) -> Result<T, E> {
+        done.inspect_err(|error| {
+            self.set(error);
+        })
+    }
+
+    /// Does what may fail, unless the latch is set; its failure sets it.
+    ///
+    /// # Errors
+    /// [`StorageError::Poisoned`], or what `work` returns.
+    pub fn guard<T, E: Display + From<StorageError>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.check()?;
+        self.note(work())
+    }
+}
+
+/// Takes a lock. A thread that panicked while holding it was a bug, and has been reported as such.
+pub fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_failure_nothing_more_is_done() {
+        let latch = Latch::default();
+        assert!(latch.guard(|| Ok::<_, StorageError>(1)).is_ok() && latch.cause().is_none());
+        let failed: Result<(), StorageError> = latch.guard(|| Err(StorageError::corrupt("f", 1, "x")));
+        assert!(matches!(failed, Err(StorageError::Corrupt { .. })));
+        let later: Result<(), StorageError> = latch.guard(|| unreachable!("the latch is set"));
+        assert!(matches!(later, Err(StorageError::Poisoned { cause }) if cause.contains('x')));
+        assert!(!latch.set("another"));
+    }
+}

@@ -1,0 +1,103 @@
+//! A cursor: goes through a run from any key on, forwards and backwards.
+
+use std::sync::Arc;
+
+use filemap_io::StorageError;
+
+use crate::format::{BLOCK_BYTES, Format, PADDING_BYTES};
+use crate::run::Run;
+
+/// A place between two entries of a run.
+#[derive(Debug)]
+pub struct Cursor<F: Format> {
+    run: Arc<Run<F>>,
+    /// The block whose entries are loaded.
+    block: u64,
+    entries: Vec<F::Entry>,
+    /// The entry behind the place.
+    at: usize,
+}
+
+impl<F: Format> Cursor<F> {
+    /// Before the first entry.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`]; [`StorageError::Io`].
+    pub fn first(run: Arc<Run<F>>) -> Result<Cursor<F>, StorageError> {
+        let mut cursor = Cursor { run, block: 0, entries: Vec::new(), at: 0 };
+        cursor.load(0)?;
+        Ok(cursor)
+    }
+
+    /// Behind the last entry.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`]; [`StorageError::Io`].
+    pub fn last(run: Arc<Run<F>>) -> Result<Cursor<F>, StorageError> {
+        let block = run.info().blocks - 1;
+        let mut cursor = Cursor { run, block, entries: Vec::new(), at: 0 };
+        cursor.load(block)?;
+        cursor.at = cursor.entries.len();
+        Ok(cursor)
+    }
+
+    /// Before the first entry whose key is not below this one.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`]; [`StorageError::Io`].
+    pub fn seek(&mut self, key: F::Key<'_>) -> Result<(), StorageError> {
+        let run = Arc::clone(&self.run);
+        let (format, head) = (run.format(), run.format().head(key));
+        let mut block = run.index().partition_point(|first| *first <= head).saturating_sub(1) as u64;
+        self.load(block)?;
+        // Blocks may begin with keys of the same 64 bits.
+        while block > 0 && self.entries.first().is_some_and(|entry| format.compare(entry, key).is_gt()) {
+            block -= 1;
+            self.load(block)?;
+        }
+        self.at = self.entries.partition_point(|entry| format.compare(entry, key).is_lt());
+        Ok(())
+    }
+
+    /// The next entry, behind which the place is then; `None` at the end.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`]; [`StorageError::Io`].
+    pub fn forward(&mut self) -> Result<Option<&F::Entry>, StorageError> {
+        if self.at == self.entries.len() {
+            if self.block + 1 == self.run.info().blocks {
+                return Ok(None);
+            }
+            self.load(self.block + 1)?;
+        }
+        self.at += 1;
+        Ok(self.entries.get(self.at - 1))
+    }
+
+    /// The entry before, before which the place is then; `None` at the beginning.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`]; [`StorageError::Io`].
+    pub fn back(&mut self) -> Result<Option<&F::Entry>, StorageError> {
+        if self.at == 0 {
+            if self.block == 0 {
+                return Ok(None);
+            }
+            self.load(self.block - 1)?;
+            self.at = self.entries.len();
+        }
+        self.at -= 1;
+        Ok(self.entries.get(self.at))
+    }
+
+    /// Loads a block; the place is before its first entry. If it fails, the place is as it was.
+    fn load(&mut self, block: u64) -> Result<(), StorageError> {
+        let mut bytes = [0; BLOCK_BYTES + PADDING_BYTES];
+        self.run.read_block(block, &mut bytes[..BLOCK_BYTES])?;
+        self.run.check(&bytes, block)?;
+        let mut entries = Vec::new();
+        self.run.decode(&bytes, block, &mut None, &mut entries)?;
+        (self.block, self.entries, self.at) = (block, entries, 0);
+        Ok(())
+    }
+}

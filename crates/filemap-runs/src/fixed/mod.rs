@@ -1,0 +1,127 @@
+//! Entries of fixed width: fingerprints, each with the mark of a tombstone, and no value.
+//!
+//! An entry is a `u128`. Its highest bits are the fingerprint, the next one is the mark; the rest is 0. A *value* is an entry
+//! shifted so that the mark is its lowest bit: what blocks hold.
+
+mod block;
+
+use std::cmp::Ordering;
+
+use filemap_io::header::Kind;
+use filemap_io::layout::Row;
+
+use crate::format::{BLOCK_BYTES, Format, Found};
+use crate::run::Run;
+
+pub use block::{Block, Lookup};
+
+/// The fields of a block, for documents.
+pub(crate) const ROWS: &[Row] = block::BlockHeader::ROWS;
+
+/// Fingerprints of so many bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    bits: u32,
+}
+
+impl Fixed {
+    /// Of 28 to 100 bits; others are taken for the nearest of these.
+    pub const fn new(bits: u32) -> Fixed {
+        let most = if bits > 100 { 100 } else { bits };
+        Fixed { bits: if most < 28 { 28 } else { most } }
+    }
+
+    /// Bits of a fingerprint.
+    #[inline]
+    pub const fn bits(self) -> u32 {
+        self.bits
+    }
+
+    /// By how much an entry is shifted to become a value.
+    #[inline]
+    pub const fn shift(self) -> u32 {
+        127 - self.bits
+    }
+
+    /// The mark of a tombstone.
+    #[inline]
+    pub const fn mark(self) -> u128 {
+        1 << self.shift()
+    }
+
+    /// The bits of a fingerprint.
+    #[inline]
+    pub const fn mask(self) -> u128 {
+        !(u128::MAX >> self.bits)
+    }
+}
+
+impl Format for Fixed {
+    type Entry = u128;
+    type Key<'a> = u128;
+
+    const KIND: Kind = Kind { magic: *b"FMDRUN01", version: 1, what: "run of a set" };
+    const ENTRIES_MAX: usize = block::VALUES_MAX;
+
+    fn parameter(&self) -> u32 {
+        self.bits
+    }
+
+    #[inline]
+    fn key(&self, entry: &u128) -> u128 {
+        entry & self.mask()
+    }
+
+    #[inline]
+    fn compare(&self, entry: &u128, key: u128) -> Ordering {
+        self.key(entry).cmp(&key)
+    }
+
+    #[inline]
+    fn is_tombstone(&self, entry: &u128) -> bool {
+        entry & self.mark() != 0
+    }
+
+    #[inline]
+    fn head(&self, key: u128) -> u64 {
+        (key >> 64) as u64
+    }
+
+    fn encode(&self, entries: &[u128], block: &mut [u8]) -> usize {
+        block::encode(entries, self.shift(), block)
+    }
+
+    fn decode(&self, block: &[u8], entries: &mut Vec<u128>) -> bool {
+        let (Some(block), start, shift) = (Block::of(block), entries.len(), self.shift()) else { return false };
+        block.decode(entries);
+        let values = &mut entries[start..];
+        // Longer ones would lose their highest bits.
+        let all = values.iter().fold(0, |all, value| all | value);
+        values.iter_mut().for_each(|value| *value <<= shift);
+        all.leading_zeros() >= shift
+    }
+
+    fn find(&self, block: &[u8], key: u128) -> Option<Found<u128>> {
+        let (block, value) = (Block::of(block)?, key >> self.shift());
+        if value < block.base() {
+            return Some(Found::Before);
+        }
+        Some(match block.lookup().find(value) {
+            Some(is_tombstone) => Found::Entry(key | if is_tombstone { self.mark() } else { 0 }),
+            None => Found::Absent,
+        })
+    }
+}
+
+impl Run<Fixed> {
+    /// The block that these bytes are, for look-ups in order.
+    ///
+    /// # Errors
+    /// [`filemap_io::StorageError::Corrupt`].
+    pub fn block<'a>(&self, bytes: &'a [u8], number: u64) -> Result<Block<'a>, filemap_io::StorageError> {
+        self.check(bytes, number)?;
+        Block::of(bytes).ok_or_else(|| self.no_block(number))
+    }
+}
+
+const _: () = assert!(block::BlockHeader::BYTES == BLOCK_BYTES);

@@ -1,0 +1,65 @@
+//! What all runs of one owner share; the names of their files.
+
+use std::io;
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, File, StorageError};
+
+use crate::format::Format;
+use crate::traffic::Traffic;
+
+/// The file of a run.
+pub fn file_name(owner: &str, number: u64) -> String {
+    format!("{owner}.{number:06}.run")
+}
+
+/// A new file: its number, its name.
+pub type Created = (u64, String, Arc<dyn File>);
+
+/// What all runs of one owner share.
+#[derive(Clone, Debug)]
+pub struct Home<F> {
+    /// Where the files are.
+    pub dir: Arc<dyn Dir>,
+    /// The owner's name, with which those of the files begin.
+    pub name: String,
+    /// The owner's id: random.
+    pub id: [u8; 16],
+    /// What the runs hold.
+    pub format: F,
+    /// What their files are asked for.
+    pub traffic: Arc<Traffic>,
+}
+
+impl<F: Format> Home<F> {
+    /// Of an owner of this name and id.
+    pub fn new(dir: Arc<dyn Dir>, name: &str, id: [u8; 16], format: F) -> Home<F> {
+        Home { dir, name: name.to_owned(), id, format, traffic: Arc::default() }
+    }
+
+    /// Opens a file that the owner names.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`] if it is gone; [`StorageError::Io`].
+    pub fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, StorageError> {
+        self.dir.open(name, access).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StorageError::corrupt(name, 0, "the file is gone, and its set names it"),
+            _ => StorageError::io("open", name)(error),
+        })
+    }
+
+    /// Makes the first file from this number on whose name is not taken; its number, its name.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub fn create(&self, mut number: u64, name: impl Fn(&str, u64) -> String) -> Result<Created, StorageError> {
+        loop {
+            let file = name(&self.name, number);
+            match self.dir.open(&file, Access::Create) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(StorageError::io("create", &file)(error)),
+                Ok(created) => return Ok((number, file, created)),
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Writes a run from front to end: blocks as they fill, then the index, then the header that makes it whole.
+
+use std::sync::Arc;
+
+use filemap_io::files::{remove, write};
+use filemap_io::{File, StorageError};
+
+use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS, Format};
+use crate::home::{Home, file_name};
+use crate::run::{CRC, RunInfo, Salt, checksum, header, offset};
+
+/// Writes a run.
+#[derive(Debug)]
+pub struct RunWriter<'a, F: Format> {
+    home: &'a Home<F>,
+    name: String,
+    file: Arc<dyn File>,
+    info: RunInfo,
+    salt: Salt,
+    /// Entries that are in no block yet.
+    entries: Vec<F::Entry>,
+    /// Blocks that are not written yet.
+    buffer: Vec<u8>,
+    index: Vec<u8>,
+}
+
+impl<'a, F: Format> RunWriter<'a, F> {
+    /// Begins the file of run `number`, or of the next one whose name is free.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub fn create(home: &'a Home<F>, number: u64) -> Result<RunWriter<'a, F>, StorageError> {
+        let (number, name, file) = home.create(number, file_name)?;
+        let info = RunInfo { number, ..RunInfo::default() };
+        let (entries, salt) = (Vec::with_capacity(F::ENTRIES_MAX), info.salt(home.id));
+        let (buffer, index) = (Vec::with_capacity(CHUNK_BLOCKS * BLOCK_BYTES), Vec::new());
+        let writer = RunWriter { home, name, file, info, salt, entries, buffer, index };
+        writer.write(&header(home, &info, 0), 0)?;
+        writer.file.sync().map_err(StorageError::io("sync", &writer.name))?;
+        Ok(writer)
+    }
+
+    /// Appends an entry, whose key comes after all before.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    #[inline]
+    pub fn push(&mut self, entry: F::Entry) -> Result<(), StorageError> {
+        let count = if self.home.format.is_tombstone(&entry) { &mut self.info.tombstones } else { &mut self.info.live };
+        *count += 1;
+        self.entries.push(entry);
+        if self.entries.len() == F::ENTRIES_MAX { self.write_block() } else { Ok(()) }
+    }
+
+    fn write_block(&mut self) -> Result<(), StorageError> {
+        let format = &self.home.format;
+        self.index.extend_from_slice(&format.head(format.key(&self.entries[0])).to_le_bytes());
+        let at = self.buffer.len();
+        self.buffer.resize(at + BLOCK_BYTES, 0);
+        let bytes = &mut self.buffer[at..];
+        let taken = format.encode(&self.entries, bytes);
+        let crc = checksum(&self.salt, self.info.blocks, bytes);
+        CRC.put(bytes, crc);
+        self.entries.drain(..taken);
+        self.info.blocks += 1;
+        if self.buffer.len() == CHUNK_BLOCKS * BLOCK_BYTES { self.write_buffer() } else { Ok(()) }
+    }
+
+    fn write_buffer(&mut self) -> Result<(), StorageError> {
+        let blocks = (self.buffer.len() / BLOCK_BYTES) as u64;
+        self.write(&self.buffer, offset(self.info.blocks - blocks))?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) -> Result<(), StorageError> {
+        self.home.traffic.written(bytes.len() as u64);
+        write(&*self.file, &self.name, bytes, at)
+    }
+
+    /// Ends the file; `None`, and no file, if nothing was pushed.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub fn end(mut self) -> Result<Option<Written>, StorageError> {
+        while !self.entries.is_empty() {
+            self.write_block()?;
+        }
+        self.write_buffer()?;
+        if self.info.blocks == 0 {
+            remove(&*self.home.dir, &self.name)?;
+            return Ok(None);
+        }
+        self.write(&self.index, offset(self.info.blocks))?;
+        self.write(&header(self.home, &self.info, crc32fast::hash(&self.index)), 0)?;
+        Ok(Some(Written { info: self.info, name: self.name, file: self.file }))
+    }
+}
+
+/// A run that is written, and not synced yet: its owner must not name it before.
+#[derive(Debug)]
+#[must_use = "a run that is not synced must not be named"]
+pub struct Written {
+    info: RunInfo,
+    name: String,
+    file: Arc<dyn File>,
+}
+
+impl Written {
+    /// What its owner is to know of it.
+    pub fn info(&self) -> RunInfo {
+        self.info
+    }
+
+    /// Makes the file durable, but for its name.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub fn sync(&self) -> Result<(), StorageError> {
+        self.file.sync().map_err(StorageError::io("sync", &self.name))
+    }
+}

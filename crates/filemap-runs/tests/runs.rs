@@ -1,0 +1,264 @@
+//! Runs of two formats: fingerprints of fixed width, and texts with values of any length.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use filemap_io::header::Kind;
+use filemap_io::sim::SimDisk;
+use filemap_io::{StorageError, varint};
+use filemap_runs::fixed::Fixed;
+use filemap_runs::{BLOCK_BYTES, Cursor, Format, Found, Home, Run, RunReader, RunWriter, Source};
+
+/// Texts, each with a value unless it is a tombstone.
+#[derive(Clone, Debug)]
+struct Texts;
+
+type Text = (Vec<u8>, Option<Vec<u8>>);
+
+fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = usize::try_from(varint::take(rest)?).ok()?;
+    let (bytes, after) = rest.split_at_checked(len)?;
+    *rest = after;
+    Some(bytes)
+}
+
+impl Format for Texts {
+    type Entry = Text;
+    type Key<'a> = &'a [u8];
+
+    const KIND: Kind = Kind { magic: *b"TESTRUN1", version: 1, what: "run of texts" };
+    const ENTRIES_MAX: usize = 256;
+
+    fn parameter(&self) -> u32 {
+        0
+    }
+
+    fn key<'a>(&self, entry: &'a Text) -> &'a [u8] {
+        &entry.0
+    }
+
+    fn compare(&self, entry: &Text, key: &[u8]) -> Ordering {
+        entry.0[..].cmp(key)
+    }
+
+    fn is_tombstone(&self, entry: &Text) -> bool {
+        entry.1.is_none()
+    }
+
+    fn head(&self, key: &[u8]) -> u64 {
+        let mut first = [0; 8];
+        let len = key.len().min(8);
+        first[..len].copy_from_slice(&key[..len]);
+        u64::from_be_bytes(first)
+    }
+
+    fn encode(&self, entries: &[Text], block: &mut [u8]) -> usize {
+        let (mut bytes, mut taken) = (vec![0; 6], 0);
+        for (key, value) in entries {
+            let before = bytes.len();
+            varint::put(&mut bytes, key.len() as u64);
+            bytes.extend_from_slice(key);
+            bytes.push(u8::from(value.is_some()));
+            varint::put(&mut bytes, value.as_ref().map_or(0, Vec::len) as u64);
+            bytes.extend_from_slice(value.as_deref().unwrap_or_default());
+            if bytes.len() > BLOCK_BYTES {
+                bytes.truncate(before);
+                break;
+            }
+            taken += 1;
+        }
+        bytes[4..6].copy_from_slice(&(taken as u16).to_le_bytes());
+        block[..bytes.len()].copy_from_slice(&bytes);
+        taken
+    }
+
+    fn decode(&self, block: &[u8], entries: &mut Vec<Text>) -> bool {
+        let (count, mut rest) = (u16::from_le_bytes([block[4], block[5]]), &block[6..]);
+        let mut entry = || {
+            let key = take(&mut rest)?.to_vec();
+            let (has_value, after) = rest.split_first()?;
+            rest = after;
+            let value = take(&mut rest)?.to_vec();
+            Some((key, (*has_value == 1).then_some(value)))
+        };
+        (0..count).all(|_| entry().map(|entry| entries.push(entry)).is_some())
+    }
+
+    fn find(&self, block: &[u8], key: &[u8]) -> Option<Found<Text>> {
+        let mut entries = Vec::new();
+        if !self.decode(block, &mut entries) || entries.is_empty() {
+            return None;
+        }
+        Some(match entries.into_iter().rev().find(|entry| &entry.0[..] <= key) {
+            None => Found::Before,
+            Some(entry) if entry.0 == key => Found::Entry(entry),
+            Some(_) => Found::Absent,
+        })
+    }
+}
+
+fn home<F: Format>(disk: &SimDisk, format: F) -> Home<F> {
+    Home::new(disk.dir(), "set", [5; 16], format)
+}
+
+fn written<F: Format>(home: &Home<F>, number: u64, entries: &[F::Entry]) -> Arc<Run<F>> {
+    let mut writer = RunWriter::create(home, number).expect("created");
+    entries.iter().for_each(|entry| writer.push(entry.clone()).expect("pushed"));
+    let written = writer.end().expect("ended").expect("not empty");
+    written.sync().expect("synced");
+    Arc::new(Run::open(home, written.info()).expect("opens"))
+}
+
+/// Texts that share their first 64 bits over several blocks, as URLs of one host do.
+fn texts(rng: &mut fastrand::Rng, count: usize) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+    let text = |rng: &mut fastrand::Rng| {
+        let host = rng.u32(0..3);
+        format!("com,example,{host})/{}", rng.u32(0..50_000)).into_bytes()
+    };
+    let value = |rng: &mut fastrand::Rng| (0..rng.usize(0..60)).map(|_| rng.u8(..)).collect();
+    (0..count).map(|_| (text(rng), if rng.u8(..5) == 0 { None } else { Some(value(rng)) })).collect()
+}
+
+fn all<F: Format>(mut source: Source<'_, F>) -> Result<Vec<F::Entry>, StorageError> {
+    let mut entries = Vec::new();
+    loop {
+        let before = entries.len();
+        source.fill(&mut entries)?;
+        if entries.len() == before {
+            return Ok(entries);
+        }
+    }
+}
+
+#[test]
+fn texts_with_values_are_found_and_nothing_else() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Texts);
+    let model = texts(&mut rng, 4_000);
+    let entries: Vec<Text> = model.clone().into_iter().collect();
+    let run = written(&home, 1, &entries);
+    let tombstones = model.values().filter(|value| value.is_none()).count() as u64;
+    assert_eq!((run.info().entries(), run.info().tombstones), (model.len() as u64, tombstones));
+    assert!(run.info().blocks > 20 && run.info().is_possible::<Texts>());
+    for (key, value) in &model {
+        assert_eq!(run.find(key).expect("read"), Some((key.clone(), value.clone())));
+        let other = [key, &b"x"[..]].concat();
+        assert_eq!(run.find(&other).expect("read").is_some(), model.contains_key(&other));
+    }
+    assert_eq!(run.find(b"a").expect("read"), None);
+    assert_eq!(all(Source::Run(RunReader::new(run))).expect("read"), entries);
+}
+
+#[test]
+fn a_cursor_goes_both_ways_from_any_key_on() {
+    let mut rng = fastrand::Rng::with_seed(2);
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Texts);
+    let entries: Vec<Text> = texts(&mut rng, 3_000).into_iter().collect();
+    let run = written(&home, 1, &entries);
+    let mut cursor = Cursor::first(Arc::clone(&run)).expect("read");
+    assert!(cursor.back().expect("read").is_none());
+    for entry in &entries {
+        assert_eq!(cursor.forward().expect("read"), Some(entry));
+    }
+    assert!(cursor.forward().expect("read").is_none());
+    let mut cursor = Cursor::last(Arc::clone(&run)).expect("read");
+    for entry in entries.iter().rev() {
+        assert_eq!(cursor.back().expect("read"), Some(entry));
+    }
+    for _ in 0..300 {
+        let (entry, cut) = (&entries[rng.usize(..entries.len())], rng.bool());
+        let key = &entry.0[..entry.0.len() - usize::from(cut)];
+        let mut at = entries.partition_point(|entry| &entry.0[..] < key);
+        cursor.seek(key).expect("read");
+        for _ in 0..rng.usize(1..200) {
+            let is_forward = rng.bool();
+            let got = if is_forward { cursor.forward() } else { cursor.back() }.expect("read").cloned();
+            at -= usize::from(!is_forward && at > 0 && got.is_some());
+            assert_eq!(got.as_ref(), got.as_ref().and(entries.get(at)));
+            at += usize::from(is_forward && got.is_some());
+        }
+    }
+}
+
+#[test]
+fn the_newest_entry_of_a_key_counts_in_a_merge() {
+    let mut rng = fastrand::Rng::with_seed(3);
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Texts);
+    let mut model = BTreeMap::new();
+    let mut runs = Vec::new();
+    for number in 1..=4 {
+        let some = texts(&mut rng, 2_000);
+        let entries: Vec<Text> = some.clone().into_iter().collect();
+        runs.insert(0, written(&home, number, &entries));
+        model.extend(some);
+    }
+    let recent: Vec<Text> = texts(&mut rng, 500).into_iter().collect();
+    model.extend(recent.clone());
+    let mut sources = vec![Source::Memory(&recent[..])];
+    sources.extend(runs.iter().map(|run| Source::Run(RunReader::new(Arc::clone(run)))));
+    assert_eq!(all(Source::merged(sources, &Texts)).expect("read"), model.into_iter().collect::<Vec<Text>>());
+    assert!(all(Source::<Texts>::merged(Vec::new(), &Texts)).expect("nothing").is_empty());
+}
+
+#[test]
+fn the_newest_entry_of_a_fingerprint_counts_in_a_merge() {
+    let fixed = Fixed::new(80);
+    let mut rng = fastrand::Rng::with_seed(1);
+    for _ in 0..20 {
+        let mut model = BTreeMap::new();
+        let mut sources: Vec<Vec<u128>> = Vec::new();
+        let entries = |some: &BTreeMap<u128, bool>| -> Vec<u128> {
+            some.iter().map(|(key, is_tombstone)| key | if *is_tombstone { fixed.mark() } else { 0 }).collect()
+        };
+        for _ in 0..rng.usize(0..6) {
+            let some: BTreeMap<u128, bool> =
+                (0..rng.usize(0..20_000)).map(|_| (rng.u128(0..30_000) << 60, rng.bool())).collect();
+            sources.insert(0, entries(&some));
+            model.extend(some);
+        }
+        let merged = Source::merged(sources.iter().map(|source| Source::Memory(source)).collect(), &fixed);
+        assert!(all(merged).expect("in memory") == entries(&model));
+    }
+}
+
+#[test]
+fn any_flipped_bit_is_an_error_and_never_another_answer() {
+    let mut rng = fastrand::Rng::with_seed(4);
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Fixed::new(80));
+    let mut entries: Vec<u128> = (0..2_500).map(|_| rng.u128(..) & home.format.mask()).collect();
+    entries.sort_unstable();
+    let run = written(&home, 1, &entries);
+    let whole = disk.bytes("set.000001.run").expect("there");
+    for at in 0..whole.len() {
+        if at % 7 > 0 && at > 600 {
+            continue;
+        }
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        disk.set_bytes("set.000001.run", &bytes);
+        let read = Run::open(&home, run.info()).and_then(|run| all(Source::Run(RunReader::new(Arc::new(run)))));
+        assert!(matches!(read, Err(StorageError::Corrupt { .. })), "byte {at}");
+    }
+    // A whole block of another place, and of another run.
+    let mut bytes = whole.clone();
+    bytes.copy_within(BLOCK_BYTES..2 * BLOCK_BYTES, 2 * BLOCK_BYTES);
+    disk.set_bytes("set.000001.run", &bytes);
+    let swapped = Run::open(&home, run.info()).and_then(|run| all(Source::Run(RunReader::new(Arc::new(run)))));
+    assert!(matches!(swapped, Err(StorageError::Corrupt { offset: 8192, .. })));
+}
+
+#[test]
+fn a_number_whose_name_is_taken_is_passed_over_and_an_empty_run_leaves_no_file() {
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Fixed::new(64));
+    disk.set_bytes("set.000003.run", b"somebody else's");
+    let run = written(&home, 3, &[1 << 100]);
+    assert_eq!((run.info().number, run.name()), (4, "set.000004.run"));
+    assert!(RunWriter::create(&home, 9).expect("created").end().expect("ended").is_none());
+    assert_eq!(disk.names().len(), 2);
+}

@@ -1,0 +1,111 @@
+//! How a frontier is made and opened: the order in which its files are written, read, and rid of what a crash left.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use filemap_io::files::{lock, new_id};
+use filemap_io::layout::get;
+use filemap_io::{Access, Dir, create_dir};
+
+use super::Frontier;
+use crate::credit::{Ledger, Totals};
+use crate::error::{Error, Result};
+use crate::files::{self, LOCK};
+use crate::hosts::Hosts;
+use crate::journal::Journal;
+use crate::links::Links;
+use crate::options::FrontierOptions;
+use crate::pages::Pages;
+use crate::snapshot;
+use crate::state::State;
+use crate::texts::Texts;
+
+impl Frontier {
+    /// Makes a frontier in a directory, which is created if it is absent.
+    ///
+    /// # Errors
+    /// `Exists`, `InvalidOption`, `Locked`, `Io`.
+    pub fn create(path: impl AsRef<Path>, options: FrontierOptions) -> Result<Frontier> {
+        let path = path.as_ref();
+        create_dir(path).map_err(Error::io("create", &path.display().to_string()))?;
+        Frontier::made(files::folder(path)?, options)
+    }
+
+    /// Opens the frontier in a directory: it is as the last commit left it, and what was in flight is handed out again. If it was not
+    /// closed, nobody knows which hosts were asked last: each rests for one delay from the first time that is told.
+    ///
+    /// Reads 32 bytes a page and the journal.
+    ///
+    /// # Errors
+    /// `Missing`, `Corrupt`, `NewerFormat`, `InvalidOption`, `Locked`, `Io`.
+    pub fn open(path: impl AsRef<Path>, options: FrontierOptions) -> Result<Frontier> {
+        Frontier::opened(files::folder(path.as_ref())?, options)
+    }
+
+    /// As [`Frontier::create`], in any directory: for simulations.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(any(test, feature = "sim"))]
+    pub fn create_in(dir: Arc<dyn Dir>, options: FrontierOptions) -> Result<Frontier> {
+        Frontier::made(dir, options)
+    }
+
+    fn made(dir: Arc<dyn Dir>, options: FrontierOptions) -> Result<Frontier> {
+        options.check()?;
+        let lock = lock(&*dir, LOCK, LOCK)?;
+        match dir.open(files::SNAPSHOT, Access::Read) {
+            Ok(_) => return Err(Error::Exists { file: files::SNAPSHOT.into() }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("open", files::SNAPSHOT)(error)),
+        }
+        // What a creation that was cut short has left.
+        files::remove_others(&*dir, &[])?;
+        let (id, seed) = (new_id(&*dir)?, new_id(&*dir)?);
+        let seed = get(&seed, 0);
+        let texts = Texts::create(&*dir, id)?;
+        let journal = Journal::create(&*dir, id, 1)?;
+        let links = match options.virtual_visits {
+            0 => None,
+            _ => Some(Links::create(&*dir, id, 1)?),
+        };
+        dir.sync().map_err(Error::io("sync of the directory", files::URLS))?;
+        let ledger = Ledger::new(Totals::new(options.tax, options.window));
+        let mut state = State::new(options.rent, Pages::new(seed, 0), Hosts::default(), ledger, texts);
+        (state.virtual_visits, state.links) = (options.virtual_visits, links);
+        let snapshot_bytes = snapshot::write(&*dir, id, 1, &state)?;
+        Ok(Frontier::with(dir, options, id, state, journal, snapshot_bytes, lock))
+    }
+
+    /// As [`Frontier::open`], in any directory: for simulations.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(any(test, feature = "sim"))]
+    pub fn open_in(dir: Arc<dyn Dir>, options: FrontierOptions) -> Result<Frontier> {
+        Frontier::opened(dir, options)
+    }
+
+    fn opened(dir: Arc<dyn Dir>, options: FrontierOptions) -> Result<Frontier> {
+        options.check()?;
+        let lock = lock(&*dir, LOCK, LOCK)?;
+        // The snapshot may have got its name only in memory, by a handle that could not sync the directory.
+        dir.sync().map_err(Error::io("sync of the directory", files::SNAPSHOT))?;
+        let mut found = snapshot::read(&*dir)?;
+        let state = &mut found.state;
+        let journal = Journal::open(&*dir, found.id, found.journal, |record| {
+            state.prepare(&record)?;
+            let applied = state.apply(&record);
+            state.flush_if_full()?;
+            Ok(applied)
+        })?;
+        let links = state.links.as_ref().map(Links::name);
+        files::remove_others(&*dir, &[Some(journal.name()), links])?;
+        files::remove_unfinished(&*dir)?;
+        let mut frontier = Frontier::with(dir, options, found.id, found.state, journal, found.bytes, lock);
+        frontier.must_rest = !frontier.journal.is_closed();
+        frontier.state.texts.flush()?;
+        frontier.state.check_sum().map_err(|what| Error::corrupt(frontier.journal.name(), 0, what))?;
+        Ok(frontier)
+    }
+}

@@ -1,0 +1,163 @@
+//! Names of parameters that carry sessions or say where a visitor came from.
+//!
+//! The lists hold names that are in wide use and mean one thing; a short name such as `sid` counts only with a value that
+//! looks like an id. Lists are part of the presets: a change of them is a change of the canonicaliser's version.
+
+/// In lower case, sorted.
+const SESSION_NAMES: [&str; 11] = [
+    "cfid",
+    "cftoken",
+    "jservsessionid",
+    "jsessionid",
+    "oscsid",
+    "phpsessid",
+    "sessionid",
+    "sessid",
+    "xtcsid",
+    "zenid",
+    "zencartsid",
+];
+
+const TRACKING_NAMES: [&str; 29] = [
+    "_ga",
+    "_gl",
+    "_hsenc",
+    "_hsmi",
+    "_openstat",
+    "dclid",
+    "epik",
+    "fbclid",
+    "gad_source",
+    "gbraid",
+    "gclid",
+    "gclsrc",
+    "hsctatracking",
+    "igsh",
+    "igshid",
+    "li_fat_id",
+    "mc_cid",
+    "mc_eid",
+    "mkt_tok",
+    "msclkid",
+    "oly_anon_id",
+    "oly_enc_id",
+    "s_kwcid",
+    "srsltid",
+    "ttclid",
+    "twclid",
+    "vero_id",
+    "wbraid",
+    "yclid",
+];
+
+/// Names that count only with a value that looks like an id: sites number talks and lessons with them, too.
+const SHORT_NAMES: [&str; 3] = ["s", "sid", SESSION_ID];
+/// Counted with any value in version 1.
+const SESSION_ID: &str = "session_id";
+/// Names that begin so.
+const ASP_SESSION: &str = "aspsessionid";
+const UTM: &str = "utm_";
+
+/// Digits that make the value of a short name an id.
+const ID_DIGITS: usize = 32;
+
+pub(super) fn is_session(name: &str, value: &str) -> bool {
+    is_possible(name.as_bytes()) && is_listed_session(name, value)
+}
+
+/// As [`is_session`] was in version 1.
+pub(super) fn is_session_1(name: &str, value: &str) -> bool {
+    name.eq_ignore_ascii_case(SESSION_ID) || is_session(name, value)
+}
+
+fn is_listed_session(name: &str, value: &str) -> bool {
+    let is = |other: &&str| name.eq_ignore_ascii_case(other);
+    let is_id = || value.len() >= ID_DIGITS && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    SESSION_NAMES.iter().any(is) || begins(name, ASP_SESSION) || (SHORT_NAMES.iter().any(is) && is_id())
+}
+
+fn begins(name: &str, head: &str) -> bool {
+    name.as_bytes().get(..head.len()).is_some_and(|bytes| bytes.eq_ignore_ascii_case(head.as_bytes()))
+}
+
+pub(super) fn is_tracking(name: &str) -> bool {
+    is_possible(name.as_bytes()) && is_listed_tracking(name)
+}
+
+fn is_listed_tracking(name: &str) -> bool {
+    begins(name, UTM) || TRACKING_NAMES.iter().any(|tracking| name.eq_ignore_ascii_case(tracking))
+}
+
+/// Whether a parameter of this name may be one of a session or of tracking.
+#[inline]
+pub(super) fn may_be_dropped(name: &[u8]) -> bool {
+    // Whatever value a short name has, it is not looked at here.
+    let is_short = |name: &str| SHORT_NAMES.iter().any(|short| short.eq_ignore_ascii_case(name));
+    let is_listed = |name| is_listed_session(name, "") || is_listed_tracking(name) || is_short(name);
+    is_possible(name) && std::str::from_utf8(name).is_ok_and(is_listed)
+}
+
+/// Whether any name in the lists has that first byte and that length: in a few instructions, nearly all others are told.
+#[inline]
+fn is_possible(name: &[u8]) -> bool {
+    name.first().is_some_and(|first| LENGTHS[usize::from(*first)] >> name.len().min(LENGTH_MAX) & 1 == 1)
+}
+
+/// Names that are longer count as one of this length: some have any length.
+const LENGTH_MAX: usize = 31;
+
+/// For each first byte, the lengths of the names that begin with it: a bit each.
+const LENGTHS: [u32; 256] = {
+    let mut lengths = [0; 256];
+    let mut i = 0;
+    while i < SESSION_NAMES.len() {
+        note_length(&mut lengths, SESSION_NAMES[i]);
+        i += 1;
+    }
+    i = 0;
+    while i < TRACKING_NAMES.len() {
+        note_length(&mut lengths, TRACKING_NAMES[i]);
+        i += 1;
+    }
+    i = 0;
+    while i < SHORT_NAMES.len() {
+        note_length(&mut lengths, SHORT_NAMES[i]);
+        i += 1;
+    }
+    let prefixes = [ASP_SESSION, UTM];
+    i = 0;
+    while i < prefixes.len() {
+        let mut len = prefixes[i].len();
+        while len <= LENGTH_MAX {
+            lengths[prefixes[i].as_bytes()[0].to_ascii_lowercase() as usize] |= 1 << len;
+            lengths[prefixes[i].as_bytes()[0].to_ascii_uppercase() as usize] |= 1 << len;
+            len += 1;
+        }
+        i += 1;
+    }
+    lengths
+};
+
+const fn note_length(lengths: &mut [u32; 256], name: &str) {
+    assert!(name.len() < LENGTH_MAX);
+    lengths[name.as_bytes()[0].to_ascii_lowercase() as usize] |= 1 << name.len();
+    lengths[name.as_bytes()[0].to_ascii_uppercase() as usize] |= 1 << name.len();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_told_from_words() {
+        assert!(is_session("PHPSESSID", "x") && is_session("ASPSESSIONIDQAAB", "x") && !is_session("aspsession", "x"));
+        assert!(
+            is_session("sid", "0123456789abcdef0123456789abcdef")
+                && !is_session("sid", "41")
+                && !is_session("s", "abc")
+        );
+        assert!(!is_session("session_id", "42") && is_session_1("session_id", "42"));
+        assert!(is_session("SESSION_ID", "0123456789abcdef0123456789ABCDEF"));
+        assert!(is_tracking("utm_source") && is_tracking("FBCLID") && !is_tracking("utm") && !is_tracking("id"));
+    }
+}
