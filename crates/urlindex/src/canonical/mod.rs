@@ -1,8 +1,8 @@
 //! What a canonicaliser is, how one is found by name, and how a URL can fail.
 //!
-//! [`whatwg`] and [`exact`] are the two that stores use by themselves; [`crawl`] adds named rules ([`rule`]), whose work is in
-//! [`rewrite`] and [`parameters`] on the [`parts`] of a URL. [`fast`] tells by bytes alone which URLs are canonical already,
-//! [`settled`] which of those no rule would change.
+//! `whatwg` and `exact` are what stores use by themselves; `crawl` adds named rules (`rule`), applied by `rewrite` and
+//! `parameters` to the `parts` of a URL. `fast` proves by bytes alone that a URL is canonical, `settled` that no rule would
+//! change it.
 //!
 //! The trait is object-safe and small: a name, a version, one function. Name and version are a promise about bytes on
 //! disk: whoever changes what a canonicaliser answers gives it a new version and keeps the old one findable.

@@ -1,13 +1,13 @@
 //! `DiskUrlSet`: an exact set of a billion URLs in bounded memory.
 //!
-//! A URL is kept as a fingerprint of 80 bits ([`key`]). Where a test finds it, in this order:
+//! A URL is kept as a fingerprint of 80 bits (`key`). Where a test finds it, in this order:
 //!
-//! 1. in the [`table`] of what was added lately, whose trace on disk is the [`log`];
-//! 2. in the [`cache`] of popular URLs;
+//! 1. in the `table` of what was added lately, whose trace on disk is the `log`;
+//! 2. in the `cache` of popular URLs;
 //! 3. in one of a few sorted [runs](filemap_runs), of which the filters say where it is not: one read of a block of 4096 bytes.
 //!
-//! A full table is merged into a run; [`state`] has the order of things, in which no crash loses anything, and the [`manifest`]
-//! says which files are alive. [`batch`]es go through the runs from front to end.
+//! A full table is merged into a run; `state` has the order of things, in which no crash loses anything, and the `manifest`
+//! says which files are alive. Batches go through the runs from front to end.
 //!
 //! # What it costs at N = 1e9, in 1 GiB
 //!
