@@ -8,6 +8,7 @@ mod filemap;
 mod fm_cli;
 mod fm_crawl;
 mod fm_tool;
+mod libraries;
 
 use std::path::Path;
 
@@ -50,6 +51,10 @@ pub struct Table {
 /// Every crate whose modules are layered.
 pub const TABLES: &[Table] = &[
     Table { source: ENGINE_SOURCE, layers: ENGINE_LAYERS, spawning: Some(SPAWNING_MODULE) },
+    Table { source: "crates/filemap-io/src", layers: libraries::IO, spawning: None },
+    Table { source: "crates/filemap-runs/src", layers: libraries::RUNS, spawning: None },
+    Table { source: "crates/urlindex/src", layers: libraries::URLINDEX, spawning: None },
+    Table { source: "crates/frontier/src", layers: libraries::FRONTIER, spawning: None },
     filemap::FILEMAP,
     Table { source: "benches/src", layers: benches::LIBRARY, spawning: None },
     Table { source: "benches/src/bin/fm-bench", layers: benches::FM_BENCH, spawning: None },

@@ -1,0 +1,35 @@
+//! The layers of the libraries below and beside the engine.
+
+/// `filemap-io`.
+pub const IO: &[&[&str]] = &[
+    &["error", "failpoint", "guard", "layout", "memory", "seam", "varint"],
+    &["header", "latch", "map", "sim"],
+    &["files", "os"],
+];
+
+/// `filemap-runs`.
+pub const RUNS: &[&[&str]] =
+    &[&["filter", "format", "traffic"], &["home"], &["run"], &["cursor", "fixed", "merge", "writer"]];
+
+/// `urlindex`. A bitmap of functions has those of the Bloom filters.
+pub const URLINDEX: &[&[&str]] = &[
+    &["canonical", "error", "format"],
+    &["files", "seen"],
+    &["bloom", "disk", "trie"],
+    &["bitmap", "content"],
+    &["stored"],
+];
+
+/// `frontier`.
+pub const FRONTIER: &[&[&str]] = &[
+    &["error", "failpoint", "format", "grow", "outcome"],
+    &["blocks", "credit", "files", "options", "record", "trust", "view"],
+    &["journal", "links", "pages", "place", "texts"],
+    &["hosts"],
+    &["queue"],
+    &["state"],
+    &["discover", "recrawl", "snapshot"],
+    &["frontier"],
+    &["asked"],
+    &["tests"],
+];
