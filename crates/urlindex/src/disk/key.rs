@@ -206,6 +206,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn hashes_of_one_hosts_fingerprints_are_spread() {
+        // As many lines as a filter has for so many keys.
+        let mut lines = [0; 320];
+        let mut rng = fastrand::Rng::with_seed(2);
+        for _ in 0..10_000 {
+            let hash = mixed(7 << 104 | rng.u128(..) >> 24);
+            lines[((u128::from(hash) * 320) >> 64) as usize] += 1;
+        }
+        assert!(lines.iter().all(|keys| *keys > 0));
+    }
+
+    #[test]
     fn urls_of_one_host_share_their_class_and_nothing_else() {
         for bits in [FingerprintBits::Bits64, FingerprintBits::Bits80] {
             let [a, b, other] =
