@@ -213,7 +213,7 @@ pub struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Whether a value is there, given without the mark of a grave: `Some(true)` if it is a grave. Values must ascend from call to
+    /// Whether a value is there, given without the mark of a tombstone: `Some(true)` if it is a tombstone. Values must ascend from call to
     /// call.
     #[inline]
     pub fn find(&mut self, value: u128) -> Option<bool> {
@@ -294,7 +294,7 @@ mod tests {
     fn sorted(rng: &mut fastrand::Rng, count: usize, bits: u32) -> Vec<u128> {
         let mut values: Vec<u128> = (0..count).map(|_| rng.u128(..) >> (128 - bits)).collect();
         values.sort_unstable();
-        // As in a run: a fingerprint stands once, grave or not.
+        // As in a run: a fingerprint stands once, tombstone or not.
         values.dedup_by_key(|value| *value >> 1);
         values
     }

@@ -215,7 +215,7 @@ fn look_up_in_runs(levels: &[Level], mask: u128, records: &mut [u128]) -> Result
 }
 
 fn look_up_in_table(state: &mut State, records: &mut [u128]) {
-    let decide = |is_grave: bool| if is_grave { DECIDED } else { DECIDED | SEEN };
+    let decide = |is_tombstone: bool| if is_tombstone { DECIDED } else { DECIDED | SEEN };
     let bits = state.manifest.bits;
     // Going through a large table costs more than asking it for a few.
     if (state.table.len() / 4).max(state.table.capacity() / SLOTS_PER_RECORD) > records.len() {
@@ -230,7 +230,7 @@ fn look_up_in_table(state: &mut State, records: &mut [u128]) {
             match (entry & bits.mask()).cmp(&(*record & bits.mask())) {
                 Ordering::Less => drop(entries.next()),
                 Ordering::Equal => {
-                    *record |= decide(entry & bits.grave() != 0);
+                    *record |= decide(entry & bits.tombstone() != 0);
                     break;
                 }
                 Ordering::Greater => break,

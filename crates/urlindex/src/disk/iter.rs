@@ -53,7 +53,7 @@ impl Iterator for Fingerprints {
         while !self.is_done {
             if let Some(entry) = self.entries.get(self.at) {
                 self.at += 1;
-                if entry & self.bits.grave() == 0 {
+                if entry & self.bits.tombstone() == 0 {
                     return Some(Ok(Fingerprint(*entry)));
                 }
                 continue;

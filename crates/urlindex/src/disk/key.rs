@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 24 | class: of the host's XXH3 hash (of the whole text's, where it has no host, as a digest has none) |
 //! | 56, or 40 | of the whole URL's XXH3 hash (128-bit variant, its low half) |
-//! | 1 | whether this is a grave: the URL was forgotten |
+//! | 1 | whether this is a tombstone: the URL was forgotten |
 //! | the rest | 0 on disk; a batch keeps the place of arrival there, the table and others their marks |
 //!
 //! One host's URLs lie together in the order of fingerprints: a crawl asks for them together, and they share blocks.
@@ -77,7 +77,7 @@ impl FingerprintBits {
 
     /// The mark of a URL that was forgotten.
     #[inline]
-    pub(super) fn grave(self) -> u128 {
+    pub(super) fn tombstone(self) -> u128 {
         self.format().mark()
     }
 
@@ -144,8 +144,8 @@ pub(super) struct Squares {
 
 impl Squares {
     #[inline]
-    pub(super) fn add(&mut self, entry: u128, grave: u128) {
-        if entry & grave != 0 {
+    pub(super) fn add(&mut self, entry: u128, tombstone: u128) {
+        if entry & tombstone != 0 {
             return;
         }
         if class(entry) != self.class.0 {

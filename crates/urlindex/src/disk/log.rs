@@ -350,7 +350,7 @@ impl Log {
         LogSector::DURABLE.put(&mut bytes, self.durable);
         for (entry, place) in self.last.iter().zip(bytes[ENTRIES_AT..].as_chunks_mut::<ENTRY_BYTES>().0) {
             place[..10].copy_from_slice(&entry.to_be_bytes()[..10]);
-            // In 64 bits the mark of a grave lies among those ten bytes: the byte behind them says it for both.
+            // In 64 bits the mark of a tombstone lies among those ten bytes: the byte behind them says it for both.
             place[8..10].iter_mut().for_each(|byte| *byte &= if self.format.bits() == 64 { 0 } else { 0xff });
             place[10] = u8::from(entry & self.format.mark() != 0);
         }

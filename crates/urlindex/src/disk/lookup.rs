@@ -59,8 +59,8 @@ fn find_in_chunk(run: &Run<Fixed>, blocks: Range<usize>, records: &mut [u128], b
         }
         let mut lookup = block.lookup();
         for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
-            if let Some(is_grave) = lookup.find((*record & format.mask()) >> format.shift()) {
-                *record |= if is_grave { DECIDED } else { DECIDED | SEEN };
+            if let Some(is_tombstone) = lookup.find((*record & format.mask()) >> format.shift()) {
+                *record |= if is_tombstone { DECIDED } else { DECIDED | SEEN };
             }
         }
     }

@@ -72,7 +72,7 @@ pub(super) struct Manifest {
     pub(super) log_number: u64,
     pub(super) log_generation: u64,
     pub(super) urls: u64,
-    pub(super) graves_ever: u64,
+    pub(super) tombstones_ever: u64,
     /// Of sets with one id, those with one branch give each number to one file only.
     pub(super) branch: u64,
     /// The oldest first.
@@ -127,7 +127,7 @@ impl Manifest {
         ManifestHeader::LOG_NUMBER.put(&mut bytes, self.log_number);
         ManifestHeader::LOG_GENERATION.put(&mut bytes, self.log_generation);
         ManifestHeader::URLS.put(&mut bytes, self.urls);
-        ManifestHeader::TOMBSTONES_EVER.put(&mut bytes, self.graves_ever);
+        ManifestHeader::TOMBSTONES_EVER.put(&mut bytes, self.tombstones_ever);
         ManifestHeader::RUNS.put(&mut bytes, self.runs.len() as u64);
         ManifestHeader::BRANCH.put(&mut bytes, self.branch);
         for (run, bytes) in self.runs.iter().zip(bytes[HEADER_BYTES..].chunks_exact_mut(RUN_BYTES)) {
@@ -195,7 +195,7 @@ impl Manifest {
             log_number,
             log_generation: ManifestHeader::LOG_GENERATION.get(bytes),
             urls,
-            graves_ever: ManifestHeader::TOMBSTONES_EVER.get(bytes),
+            tombstones_ever: ManifestHeader::TOMBSTONES_EVER.get(bytes),
             branch: ManifestHeader::BRANCH.get(bytes),
             runs,
         })

@@ -190,7 +190,7 @@ impl DiskUrlSet {
             log_number: 1,
             log_generation,
             urls: 0,
-            graves_ever: 0,
+            tombstones_ever: 0,
             branch: files::new_number(&*dir)?,
             runs: Vec::new(),
         };
@@ -347,13 +347,13 @@ impl DiskUrlSet {
         let mut state = self.state()?;
         batch::look_up(&mut state, &mut batch.records)?;
         let (answers, _) = batch::answers(self.bits, &mut batch.records, false);
-        let mut graves = BTreeSet::new();
+        let mut tombstones = BTreeSet::new();
         let fingerprints = urls.iter().map(|url| self.fingerprint(url).0);
         let were_there = fingerprints
             .zip(answers.iter())
-            .map(|(fingerprint, verdict)| !verdict.is_new() && graves.insert(fingerprint))
+            .map(|(fingerprint, verdict)| !verdict.is_new() && tombstones.insert(fingerprint))
             .collect();
-        self.poison.guard(|| graves.iter().try_for_each(|fingerprint| state.add(*fingerprint, true)))?;
+        self.poison.guard(|| tombstones.iter().try_for_each(|fingerprint| state.add(*fingerprint, true)))?;
         Ok(were_there)
     }
 

@@ -109,9 +109,9 @@ impl State {
         let table = Table::new(manifest.bits, table_bytes.max(Table::bytes_for(entries.len())));
         let mut state = State::with(home, manifest, budget, options, log, levels, Some(table));
         for entry in entries {
-            let is_grave = entry & state.manifest.bits.grave() != 0;
-            state.table.put(entry & state.manifest.bits.mask(), is_grave);
-            state.count_one(is_grave);
+            let is_tombstone = entry & state.manifest.bits.tombstone() != 0;
+            state.table.put(entry & state.manifest.bits.mask(), is_tombstone);
+            state.count_one(is_tombstone);
         }
         Ok(state)
     }
@@ -141,10 +141,10 @@ impl State {
         }
     }
 
-    fn count_one(&mut self, is_grave: bool) {
-        if is_grave {
+    fn count_one(&mut self, is_tombstone: bool) {
+        if is_tombstone {
             self.urls = self.urls.saturating_sub(1);
-            self.manifest.graves_ever = self.manifest.graves_ever.saturating_add(1);
+            self.manifest.tombstones_ever = self.manifest.tombstones_ever.saturating_add(1);
         } else {
             self.urls += 1;
         }
@@ -153,9 +153,9 @@ impl State {
     /// Whether a fingerprint is in the set.
     pub(super) fn test(&mut self, fingerprint: u128) -> Result<bool> {
         self.counters.tests += 1;
-        if let Some(is_grave) = self.table.ask(fingerprint) {
-            self.counters.table_hits += u64::from(!is_grave);
-            return Ok(!is_grave);
+        if let Some(is_tombstone) = self.table.ask(fingerprint) {
+            self.counters.table_hits += u64::from(!is_tombstone);
+            return Ok(!is_tombstone);
         }
         if self.cache.ask(fingerprint) {
             self.counters.cache_hits += 1;
@@ -182,20 +182,20 @@ impl State {
         Ok(false)
     }
 
-    /// Adds a fingerprint that is not in the set, or the grave of one that is.
-    pub(super) fn add(&mut self, fingerprint: u128, is_grave: bool) -> Result<()> {
+    /// Adds a fingerprint that is not in the set, or the tombstone of one that is.
+    pub(super) fn add(&mut self, fingerprint: u128, is_tombstone: bool) -> Result<()> {
         let log_bytes_max = LOG_ENTRIES_PER_SLOT * LOG_ENTRY_BYTES * self.table.capacity() as u64 + (64 << 10);
         if self.table.len() == self.table.capacity() || self.log.disk_bytes() > log_bytes_max {
             self.roll(&[], self.manifest.log_generation)?;
         }
-        self.log.append(fingerprint | if is_grave { self.manifest.bits.grave() } else { 0 })?;
-        self.table.put(fingerprint, is_grave);
-        if is_grave {
+        self.log.append(fingerprint | if is_tombstone { self.manifest.bits.tombstone() } else { 0 })?;
+        self.table.put(fingerprint, is_tombstone);
+        if is_tombstone {
             self.cache.remove(fingerprint);
         } else {
             self.counters.inserted += 1;
         }
-        self.count_one(is_grave);
+        self.count_one(is_tombstone);
         Ok(())
     }
 
@@ -288,15 +288,15 @@ impl State {
         let mut writer = RunWriter::create(&self.home, number)?;
         let mut squares = Squares::default();
         for_each_part(&mut source, |entries| {
-            // Under the oldest run there is nothing that a grave could hide.
+            // Under the oldest run there is nothing that a tombstone could hide.
             if first == 0 {
-                entries.retain(|entry| entry & bits.grave() == 0);
+                entries.retain(|entry| entry & bits.tombstone() == 0);
             }
             if let Some(filter) = &mut filter {
                 entries.iter().for_each(|entry| filter.insert(mixed(entry & bits.mask())));
             }
             for entry in entries.iter() {
-                squares.add(*entry, bits.grave());
+                squares.add(*entry, bits.tombstone());
                 writer.push(*entry)?;
             }
             Ok(())
@@ -380,7 +380,7 @@ impl State {
         // A clock that goes back begins no generation.
         let current = generation(now_ms, max_age_ms).max(self.manifest.log_generation);
         let is_old = |level: &Level| is_expired(level.entry.generation, now_ms, max_age_ms);
-        // The table first: its graves may be those of URLs that are about to be dropped.
+        // The table first: its tombstones may be those of URLs that are about to be dropped.
         if current > self.manifest.log_generation || self.table.len() > 0 {
             self.roll(&[], current)?;
         }
@@ -426,14 +426,14 @@ impl State {
     /// How many URLs the table and the runs from `first` on hold. If any URL was ever forgotten, they are read for it.
     fn count(&self, first: usize) -> Result<u64> {
         let levels = &self.levels[first..];
-        if self.manifest.graves_ever == 0 {
+        if self.manifest.tombstones_ever == 0 {
             return Ok(self.table.len() as u64 + levels.iter().map(|level| level.entry.info.live).sum::<u64>());
         }
         let mut sources = vec![Source::Owned(self.table.sorted().into_iter())];
         sources.extend(levels.iter().rev().map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
-        let (mut urls, grave) = (0, self.manifest.bits.grave());
+        let (mut urls, tombstone) = (0, self.manifest.bits.tombstone());
         for_each_part(&mut Source::merged(sources, &self.manifest.bits.format()), |entries| {
-            urls += entries.iter().filter(|entry| **entry & grave == 0).count() as u64;
+            urls += entries.iter().filter(|entry| **entry & tombstone == 0).count() as u64;
             Ok(())
         })?;
         Ok(urls)

@@ -54,7 +54,7 @@ impl Table {
         slot
     }
 
-    /// Whether a fingerprint is here: `Some(true)` if it is a grave. It counts as asked for.
+    /// Whether a fingerprint is here: `Some(true)` if it is a tombstone. It counts as asked for.
     #[inline]
     pub(super) fn ask(&mut self, fingerprint: u128) -> Option<bool> {
         let slot = self.slot(fingerprint);
@@ -63,25 +63,25 @@ impl Table {
             return None;
         }
         *entry |= ASKED;
-        Some(*entry & self.bits.grave() != 0)
+        Some(*entry & self.bits.tombstone() != 0)
     }
 
-    /// Puts a fingerprint in, as a grave or not, whatever it was.
+    /// Puts a fingerprint in, as a tombstone or not, whatever it was.
     ///
     /// # Panics
     /// If the table is full: its owner writes it before.
-    pub(super) fn put(&mut self, fingerprint: u128, is_grave: bool) {
+    pub(super) fn put(&mut self, fingerprint: u128, is_tombstone: bool) {
         let slot = self.slot(fingerprint);
         if self.slots[slot] == 0 {
             assert!(self.len < self.capacity(), "a full table is written before more is put in");
             self.len += 1;
         }
-        self.slots[slot] = fingerprint | TAKEN | if is_grave { self.bits.grave() } else { 0 };
+        self.slots[slot] = fingerprint | TAKEN | if is_tombstone { self.bits.tombstone() } else { 0 };
     }
 
     /// All entries without their marks, in no order.
     fn entries(&self) -> impl Iterator<Item = u128> + '_ {
-        let kept = self.bits.mask() | self.bits.grave();
+        let kept = self.bits.mask() | self.bits.tombstone();
         self.slots.iter().filter(|entry| **entry != 0).map(move |entry| entry & kept)
     }
 
@@ -93,9 +93,9 @@ impl Table {
         entries
     }
 
-    /// The fingerprints of URLs, not of graves, and whether they were asked for again.
+    /// The fingerprints of URLs, not of tombstones, and whether they were asked for again.
     pub(super) fn urls(&self) -> impl Iterator<Item = (u128, bool)> + '_ {
-        let is_url = |entry: &&u128| **entry != 0 && **entry & self.bits.grave() == 0;
+        let is_url = |entry: &&u128| **entry != 0 && **entry & self.bits.tombstone() == 0;
         self.slots.iter().filter(is_url).map(|entry| (entry & self.bits.mask(), entry & ASKED != 0))
     }
 
@@ -128,16 +128,17 @@ mod tests {
         model.insert(0, false);
         while table.len() < table.capacity() {
             let fingerprint = u128::from(rng.u16(..)) << 112 & bits.mask();
-            let is_grave = rng.bool();
-            table.put(fingerprint, is_grave);
-            model.insert(fingerprint, is_grave);
+            let is_tombstone = rng.bool();
+            table.put(fingerprint, is_tombstone);
+            model.insert(fingerprint, is_tombstone);
         }
         let popular = |table: &Table| table.urls().filter(|(_, is_popular)| *is_popular).count();
         assert_eq!(popular(&table), 0);
-        assert!(model.iter().all(|(fingerprint, is_grave)| table.ask(*fingerprint) == Some(*is_grave)));
-        assert_eq!(popular(&table), model.values().filter(|is_grave| !**is_grave).count());
-        let expected =
-            model.iter().map(|(fingerprint, is_grave)| fingerprint | if *is_grave { bits.grave() } else { 0 });
+        assert!(model.iter().all(|(fingerprint, is_tombstone)| table.ask(*fingerprint) == Some(*is_tombstone)));
+        assert_eq!(popular(&table), model.values().filter(|is_tombstone| !**is_tombstone).count());
+        let expected = model
+            .iter()
+            .map(|(fingerprint, is_tombstone)| fingerprint | if *is_tombstone { bits.tombstone() } else { 0 });
         assert!(table.sorted().into_iter().eq(expected));
         table.reset(64 << 10);
         assert_eq!((table.len(), table.ask(0)), (0, None));

@@ -222,7 +222,7 @@ fn blocks_of_noise_never_panic() {
 fn numbers_that_no_set_has_are_damage_though_the_checksum_is_right() {
     let disk = closed();
     let whole = disk.bytes("seen").expect("there");
-    // The next number, the log's, the URLs; and of the first run number, blocks, URLs, graves and squares.
+    // The next number, the log's, the URLs; and of the first run number, blocks, URLs, tombstones and squares.
     for at in [48, 56, 72, 104, 104 + 16, 104 + 24, 104 + 32, 104 + 40] {
         for value in [u64::MAX, u64::MAX / 2, f64::NAN.to_bits()] {
             let mut forged = whole.clone();
