@@ -1,5 +1,5 @@
-//! The one storage error: what can go wrong with the files of a store, a seen set or a frontier. Each crate's own error
-//! wraps it and adds what only that crate knows.
+//! The one storage error: what can go wrong with the files of a store, a seen set or a frontier.
+//! Each crate's own error wraps it and adds what only that crate knows.
 
 use std::fmt::Display;
 use std::io;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {
-    /// The operating system refused an operation. Reads may be tried again; after a failed write or sync the handle is
-    /// poisoned ([`StorageError::Poisoned`]).
+    /// The operating system refused an operation. Reads may be tried again; after a failed write
+    /// or sync the handle is poisoned ([`StorageError::Poisoned`]).
     #[error("{op} of {file} failed: {source}")]
     Io {
         /// The operation, such as `read` or `sync`.
@@ -64,8 +64,8 @@ pub enum StorageError {
         /// Which limit.
         what: String,
     },
-    /// An earlier write or sync failed, so nothing more is written through this handle. Reads go on. Mend the cause and
-    /// open it again: all that was synced is there.
+    /// An earlier write or sync failed, so nothing more is written through this handle. Reads go
+    /// on. Mend the cause and open it again: all that was synced is there.
     #[error("nothing more is written since {cause}; close it and open it again")]
     Poisoned {
         /// The first failure.

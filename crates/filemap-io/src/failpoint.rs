@@ -1,8 +1,9 @@
-//! Failpoints: named faults that a test plants in its own thread, to show that the harness above catches them. Each crate
-//! declares its own with [`failpoints`](crate::failpoints!).
+//! Failpoints: named faults that a test plants in its own thread, to show that the harness above
+//! catches them. Each crate declares its own with [`failpoints`](crate::failpoints!).
 
-/// Declares an enum of faults, `plant(Option<Fault>)` for tests and `planted(Fault) -> bool` for the code that fails on
-/// demand. Where the condition in front does not hold, `plant` is absent and `planted` is `false` at compile time.
+/// Declares an enum of faults, `plant(Option<Fault>)` for tests and `planted(Fault) -> bool` for
+/// the code that fails on demand. Where the condition in front does not hold, `plant` is absent
+/// and `planted` is `false` at compile time.
 ///
 /// ```
 /// filemap_io::failpoints! {

@@ -1,5 +1,5 @@
-//! What every crate does with files alike: the writer's lock, whole files replaced at once, removal, exact reads, random
-//! ids.
+//! What every crate does with files alike: the writer's lock, whole files replaced at once,
+//! removal, exact reads, random ids.
 //!
 //! Invariant: a file replaced by [`replace`] is the old one or the new one after any crash.
 
@@ -19,8 +19,8 @@ pub fn lock(dir: &dyn Dir, name: &str, of: &str) -> Result<Box<dyn Lock>, Storag
     }
 }
 
-/// A new file that is to take another's name when it is durable: [`Replacement::begin`], write, [`Replacement::sync`],
-/// [`Replacement::commit`]. Dropped before, it is removed.
+/// A new file that is to take another's name when it is durable: [`Replacement::begin`], write,
+/// [`Replacement::sync`], [`Replacement::commit`]. Dropped before, it is removed.
 #[derive(Debug)]
 pub struct Replacement<'a> {
     dir: &'a dyn Dir,
@@ -56,8 +56,8 @@ impl<'a> Replacement<'a> {
     /// Gives the file its name, durably.
     ///
     /// # Errors
-    /// [`StorageError::Io`]: of the rename, with the old file still there; of the folder's sync, with either there after
-    /// a crash.
+    /// [`StorageError::Io`]: of the rename, with the old file still there; of the folder's sync,
+    /// with either there after a crash.
     pub fn commit(mut self) -> Result<(), StorageError> {
         self.dir.rename(self.new, self.name).map_err(StorageError::io("rename", self.new))?;
         self.is_named = true;
@@ -77,7 +77,8 @@ impl Drop for Replacement<'_> {
 /// Replaces the file `name` by one that is written as `new`, synced and renamed.
 ///
 /// # Errors
-/// Of `write`; [`StorageError::Io`]. The old file is still there then, unless it is the last sync that failed.
+/// Of `write`; [`StorageError::Io`]. The old file is still there then, unless it is the last sync
+/// that failed.
 pub fn replace<E: From<StorageError>>(
     dir: &dyn Dir,
     name: &str,
@@ -142,7 +143,8 @@ pub fn write(file: &dyn File, name: &str, bytes: &[u8], offset: u64) -> Result<(
     file.write_at(bytes, offset).map_err(StorageError::io("write", name))
 }
 
-/// Refuses a file that the disk has no room for, before anything is written or the memory for it is taken.
+/// Refuses a file that the disk has no room for, before anything is written or the memory for it
+/// is taken.
 ///
 /// # Errors
 /// [`StorageError::Io`], of the kind [`io::ErrorKind::StorageFull`].

@@ -1,16 +1,17 @@
 //! Permission and type checks of folders and files when they are opened.
 //!
-//! A name in a store's directory may have been planted by somebody else: a link that leads out of it, a FIFO that would
-//! hang an opening, a device that acts when it is opened, a file that another user can change later. So a name is judged
-//! before it is opened (the wrong kind of thing is never opened at all) and the open file is judged again (nothing can
-//! have been put in its place meanwhile). The rules:
+//! A name in a store's directory may have been planted by somebody else: a link that leads out of
+//! it, a FIFO that would hang an opening, a device that acts when it is opened, a file that
+//! another user can change later. So a name is judged before it is opened (the wrong kind of thing
+//! is never opened at all) and the open file is judged again (nothing can have been put in its
+//! place meanwhile). The rules:
 //!
-//! - the directory may not be writable by everyone, unless it is sticky as `/tmp` is. A group may: an administrator said
-//!   who is in it (user-private groups rely on that);
-//! - a file is regular, belongs to the owner of the directory and is not writable by everyone; one that is written has one
-//!   name;
-//! - whoever writes owns the directory. Root is no exception: what it would create, the owner could not open. Readers may
-//!   be anyone to whom the permissions give access.
+//! - the directory may not be writable by everyone, unless it is sticky as `/tmp` is. A group may:
+//!   an administrator said who is in it (user-private groups rely on that);
+//! - a file is regular, belongs to the owner of the directory and is not writable by everyone; one
+//!   that is written has one name;
+//! - whoever writes owns the directory. Root is no exception: what it would create, the owner
+//!   could not open. Readers may be anyone to whom the permissions give access.
 
 use std::fs::Metadata;
 use std::io;
@@ -66,7 +67,8 @@ pub(crate) fn open_file(about: &Metadata, owner: u32, writes: bool) -> io::Resul
         return Err(refuse("not a regular file".to_owned()));
     }
     let (mode, links, user) = (about.mode() & PERMISSIONS, about.nlink(), about.uid());
-    // None at all: it was removed while it was being opened. Reading harms nobody, and a snapshot of hard links is read.
+    // None at all: it was removed while it was being opened. Reading harms nobody, and a snapshot
+    // of hard links is read.
     if links > 1 && writes {
         return Err(refuse(format!(
             "it has {links} hard links, so that it can be changed from elsewhere; put a copy of its own in its place"

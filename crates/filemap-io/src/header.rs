@@ -1,8 +1,8 @@
-//! The header with which files of seen sets, runs and frontiers begin: magic, versions, and a CRC-32 in its last four
-//! bytes.
+//! The header with which files of seen sets, runs and frontiers begin: magic, versions, and a
+//! CRC-32 in its last four bytes.
 //!
-//! Invariant: magic and versions keep their places in all versions; a flipped bit of the version is damage, not a newer
-//! format, since the checksum is looked at first.
+//! Invariant: magic and versions keep their places in all versions; a flipped bit of the version
+//! is damage, not a newer format, since the checksum is looked at first.
 
 use crate::StorageError;
 use crate::layout::Wire as _;
@@ -48,7 +48,8 @@ impl Kind {
         }
     }
 
-    /// Refuses a file of a newer format. Call it when the checksum over the version is known to be right.
+    /// Refuses a file of a newer format. Call it when the checksum over the version is known to be
+    /// right.
     ///
     /// # Errors
     /// [`StorageError::NewerFormat`].

@@ -1,7 +1,9 @@
-//! Layouts of records on disk: each field's offset, type, name and meaning are declared once, by [`layout!`](crate::layout!).
-//! Encoding, decoding, checks of reserved bytes and the tables of the format's documentation come from that.
+//! Layouts of records on disk: each field's offset, type, name and meaning are declared once, by
+//! [`layout!`](crate::layout!). Encoding, decoding, checks of reserved bytes and the tables of the
+//! format's documentation come from that.
 //!
-//! Invariants: numbers are little-endian; the fields of a layout follow each other without a gap, which the compiler checks.
+//! Invariants: numbers are little-endian; the fields of a layout follow each other without a gap,
+//! which the compiler checks.
 
 use std::marker::PhantomData;
 
@@ -200,8 +202,9 @@ pub fn is_reserved_zero(rows: &[Row], record: &[u8]) -> bool {
     reserved.all(|row| record[row.at..row.at + row.bytes].iter().all(|b| *b == 0))
 }
 
-/// Declares a layout: a type with a constant [`Field`](crate::layout::Field) for each field, `BYTES` up to the end of the last one,
-/// `ROWS` and `OPEN` for the documentation. What follows the fields is written after `..`.
+/// Declares a layout: a type with a constant [`Field`](crate::layout::Field) for each field,
+/// `BYTES` up to the end of the last one, `ROWS` and `OPEN` for the documentation. What follows
+/// the fields is written after `..`.
 ///
 /// ```
 /// filemap_io::layout! {

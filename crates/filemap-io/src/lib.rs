@@ -1,15 +1,17 @@
-//! The I/O seam of FileMap: everything that the store asks of an operating system, as three small traits.
+//! The I/O seam of FileMap: everything that the store asks of an operating system, as three small
+//! traits.
 //!
-//! It exists so that one simulated disk can stand under the whole engine: `filemap-core` never names `std::fs`, an
-//! `mmap` or a system call, it is handed a [`Dir`]. [`OsDir`] is the real one; `sim`, behind the
-//! feature of that name, has the simulated one.
+//! It exists so that one simulated disk can stand under the whole engine: `filemap-core` never
+//! names `std::fs`, an `mmap` or a system call, it is handed a [`Dir`]. [`OsDir`] is the real one;
+//! `sim`, behind the feature of that name, has the simulated one.
 //!
 //! Invariants:
 //! - a name is a plain file name inside the directory; the engine never builds a path;
-//! - a map's words are atomics, since the file may be written while it is mapped, and nobody can get at it as a byte
-//!   slice. The engine's maps are only ever read; `urlindex` alone stores through one ([`File::map_writable`]), whose
-//!   file has all its space before it is mapped;
-//! - nothing is durable before [`File::sync`] (its bytes and length) and [`Dir::sync`] (its name) returned `Ok`.
+//! - a map's words are atomics, since the file may be written while it is mapped, and nobody can
+//!   get at it as a byte slice. The engine's maps are only ever read; `urlindex` alone stores
+//!   through one ([`File::map_writable`]), whose file has all its space before it is mapped;
+//! - nothing is durable before [`File::sync`] (its bytes and length) and [`Dir::sync`] (its name)
+//!   returned `Ok`.
 
 mod error;
 mod failpoint;

@@ -1,4 +1,5 @@
-//! Maps, of a file and of memory, as atomic words: the one place of the workspace with `unsafe` code, because mapping is.
+//! Maps, of a file and of memory, as atomic words: the one place of the workspace with `unsafe`
+//! code, because mapping is.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -10,8 +11,8 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 use crate::memory;
 use crate::{Map, Word};
 
-/// A mapping, seen as atomic words: of a file, shared, and read-only but for the one kind that [`OsMap::writable`] makes; or of memory that
-/// is this process's own.
+/// A mapping, seen as atomic words: of a file, shared, and read-only but for the one kind that
+/// [`OsMap::writable`] makes; or of memory that is this process's own.
 #[derive(Debug)]
 #[cfg_attr(filemap_loom, expect(dead_code, reason = "no map of a real file is read in a model"))]
 pub(crate) struct OsMap {
@@ -28,7 +29,8 @@ impl OsMap {
         Ok(OsMap { raw, words: len / 8 })
     }
 
-    /// The same, for storing too: what is stored is in the file at once, and durable after a sync of it.
+    /// The same, for storing too: what is stored is in the file at once, and durable after a sync
+    /// of it.
     pub(crate) fn writable(file: &File, offset: u64, len: usize) -> io::Result<OsMap> {
         let raw = MmapOptions::new().offset(offset).len(len).map_raw(file)?;
         let _ = raw.advise(Advice::Random);
@@ -47,19 +49,22 @@ impl Map for OsMap {
 #[cfg(not(filemap_loom))]
 impl Map for OsMap {
     fn words(&self) -> &[Word] {
-        // SAFETY: the mapping is `words * 8` bytes long, starts at a page boundary (so it is aligned for u64) and lives
-        // as long as `self`, to which the slice is bound. The bytes may change under us, by this process's pwrite or by
-        // another process; all access goes through AtomicU64, which allows that, and every bit pattern is a valid u64.
-        // Through a read-only mapping nobody stores (`File::map` says so; a store would fault); atomic
-        // loads of 8 bytes from read-only memory are allowed on the targets that std's atomics document (x86-64 and
-        // AArch64 among them). Through a writable one stores are as good as any to shared memory. Reading past the end of the file would raise SIGBUS: that is an end of the process, not
-        // undefined behaviour, and callers keep to pages that the durable directory names.
+        // SAFETY: the mapping is `words * 8` bytes long, starts at a page boundary (so it is
+        // aligned for u64) and lives as long as `self`, to which the slice is bound. The bytes may
+        // change under us, by this process's pwrite or by another process; all access goes through
+        // AtomicU64, which allows that, and every bit pattern is a valid u64. Through a read-only
+        // mapping nobody stores (`File::map` says so; a store would fault); atomic loads of 8
+        // bytes from read-only memory are allowed on the targets that std's atomics document
+        // (x86-64 and AArch64 among them). Through a writable one stores are as good as any to
+        // shared memory. Reading past the end of the file would raise SIGBUS: that is an end of
+        // the process, not undefined behaviour, and callers keep to pages that the durable
+        // directory names.
         unsafe { std::slice::from_raw_parts(self.raw.as_ptr().cast::<Word>(), self.words) }
     }
 }
 
-/// Words of a process's own, all zero at first, that many threads read here and there: in large pages, where the system has them, as
-/// [`LargeMemory`](crate::LargeMemory) is.
+/// Words of a process's own, all zero at first, that many threads read here and there: in large
+/// pages, where the system has them, as [`LargeMemory`](crate::LargeMemory) is.
 #[derive(Debug)]
 pub struct LargeWords(Words);
 

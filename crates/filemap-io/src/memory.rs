@@ -1,8 +1,9 @@
 //! Large random-access tables overflow the TLB with 4 KiB pages; ask for 2 MiB huge pages.
 //!
-//! A processor knows the places of some thousand pages; of memory that is many times that, a read finds in no table where its page is and
-//! looks that up in memory first. Pages of two megabytes are so few that it knows them all. The system gives them to those who ask, and to
-//! these only while it has some; without them all is as it was.
+//! A processor knows the places of some thousand pages; of memory that is many times that, a read
+//! finds in no table where its page is and looks that up in memory first. Pages of two megabytes
+//! are so few that it knows them all. The system gives them to those who ask, and to these only
+//! while it has some; without them all is as it was.
 
 use std::fmt;
 use std::io;

@@ -1,8 +1,9 @@
-//! The operating system's directory and files: one open directory, everything else relative to its descriptor, so that
-//! a directory renamed or replaced under a running store cannot mislead it.
+//! The operating system's directory and files: one open directory, everything else relative to its
+//! descriptor, so that a directory renamed or replaced under a running store cannot mislead it.
 //!
-//! Invariants: nothing is opened that [`guard`] refuses, and no name is followed out of the directory; what is created is
-//! its owner's only, whatever the umask; no descriptor outlives an `exec`, so that a child process holds no lock.
+//! Invariants: nothing is opened that [`guard`] refuses, and no name is followed out of the
+//! directory; what is created is its owner's only, whatever the umask; no descriptor outlives an
+//! `exec`, so that a child process holds no lock.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -36,7 +37,8 @@ pub struct OsDir {
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// Creates a directory that only its owner can enter, and syncs its parent. An existing one is fine, and left as it is.
+/// Creates a directory that only its owner can enter, and syncs its parent. An existing one is
+/// fine, and left as it is.
 ///
 /// # Errors
 /// Whatever the system says, for instance when the parent is absent or read-only.
@@ -57,7 +59,8 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
 /// Renames a directory, over an empty one if there is one, and syncs the parent of its new name.
 ///
 /// # Errors
-/// Whatever the system says: [`io::ErrorKind::DirectoryNotEmpty`] when the new name is that of a directory that holds anything.
+/// Whatever the system says: [`io::ErrorKind::DirectoryNotEmpty`] when the new name is that of a
+/// directory that holds anything.
 pub fn rename_dir(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)?;
     sync_parent(to)
@@ -91,14 +94,16 @@ pub fn open_file_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Whether the system has refused something for want of descriptors or memory: that says nothing about the file, and passes.
+/// Whether the system has refused something for want of descriptors or memory: that says nothing
+/// about the file, and passes.
 pub fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
     error.raw_os_error().is_some_and(|code| shortages.iter().any(|s| s.raw_os_error() == code))
 }
 
-/// Opens any regular file for reading, wherever it lies and whoever owns it: for looking at it, not for using it.
+/// Opens any regular file for reading, wherever it lies and whoever owns it: for looking at it,
+/// not for using it.
 ///
 /// # Errors
 /// Whatever the system says; [`io::ErrorKind::InvalidInput`] when it is no regular file.
@@ -115,8 +120,8 @@ impl OsDir {
     /// Opens an existing directory, once: it is not looked up by its path again.
     ///
     /// # Errors
-    /// Whatever the system says: [`io::ErrorKind::NotFound`], [`io::ErrorKind::NotADirectory`] and so on;
-    /// [`io::ErrorKind::InvalidInput`] when everyone may write to it.
+    /// Whatever the system says: [`io::ErrorKind::NotFound`], [`io::ErrorKind::NotADirectory`] and
+    /// so on; [`io::ErrorKind::InvalidInput`] when everyone may write to it.
     pub fn open(path: &Path) -> io::Result<OsDir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = std::fs::File::from(again(|| rustix::fs::open(path, flags, Mode::empty()))?);
@@ -214,7 +219,8 @@ impl Dir for OsDir {
     fn link_from(&self, from: &dyn Dir, name: &str) -> io::Result<()> {
         guard::writer(self.owner)?;
         let from = from.descriptor().ok_or(io::ErrorKind::Unsupported)?;
-        // A link of another kind of thing, or of another owner's file, would be refused when it is opened.
+        // A link of another kind of thing, or of another owner's file, would be refused when it is
+        // opened.
         let found = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?;
         guard::name(&found)?;
         if found.st_uid != self.owner {
@@ -261,9 +267,9 @@ impl Dir for OsDir {
     }
 }
 
-/// The kernel drops the lock with the process, however that ends. It belongs to the open file, which a process that was
-/// forked meanwhile has too (if only until it executes something else): so it is given up in so many words, and only by the
-/// process that took it.
+/// The kernel drops the lock with the process, however that ends. It belongs to the open file,
+/// which a process that was forked meanwhile has too (if only until it executes something else):
+/// so it is given up in so many words, and only by the process that took it.
 #[derive(Debug)]
 struct OsLock {
     file: std::fs::File,
@@ -401,7 +407,8 @@ impl File for OsFile {
 
     fn advise(&self, advice: Advice, mut offset: u64, mut len: u64) {
         if advice == Advice::DropCache {
-            // The system drops whole pages only, and would leave the one in which the range begins.
+            // The system drops whole pages only, and would leave the one in which the range
+            // begins.
             let before = offset % LARGEST_PAGE;
             offset -= before;
             len += if len == 0 { 0 } else { before };
@@ -524,7 +531,8 @@ mod tests {
         let taken = dir.lock("LOCK").unwrap();
         assert!(matches!(taken, Locking::Acquired(_)));
         drop((taken, forked));
-        // A forked process that drops what it inherited must not take the lock from the one that holds it.
+        // A forked process that drops what it inherited must not take the lock from the one that
+        // holds it.
         let theirs = held(0);
         theirs.file.try_lock().unwrap();
         let kept = theirs.file.try_clone().unwrap();

@@ -1,4 +1,5 @@
-//! Variable-length integers: LEB128, seven bits a byte, the lowest first, in the shortest form only.
+//! Variable-length integers: LEB128, seven bits a byte, the lowest first, in the shortest form
+//! only.
 
 /// Appends a number.
 pub fn put(out: &mut Vec<u8>, mut value: u64) {

@@ -1,4 +1,5 @@
-//! The lock: one holder at a time, whoever races for it; free as soon as its holder is gone, however that went.
+//! The lock: one holder at a time, whoever races for it; free as soon as its holder is gone,
+//! however that went.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -66,7 +67,8 @@ fn of_threads_that_race_exactly_one_gets_the_lock() {
     }
 }
 
-/// Takes the lock 250 times, and each time makes a file that must not be there. Does nothing as a test of its own.
+/// Takes the lock 250 times, and each time makes a file that must not be there. Does nothing as a
+/// test of its own.
 #[test]
 fn the_racer() {
     let Some(path) = std::env::var_os("FILEMAP_LOCK_DIR") else { return };
@@ -97,8 +99,9 @@ fn of_processes_that_race_never_two_hold_the_lock() {
     }
 }
 
-/// Takes the lock, starts a process that says so and lives until its input ends, and waits for it. (The process says it
-/// itself: only then has it certainly left behind what it does not inherit.) Does nothing as a test of its own.
+/// Takes the lock, starts a process that says so and lives until its input ends, and waits for it.
+/// (The process says it itself: only then has it certainly left behind what it does not inherit.)
+/// Does nothing as a test of its own.
 #[test]
 fn the_holder() {
     let Some(path) = std::env::var_os("FILEMAP_LOCK_DIR") else { return };

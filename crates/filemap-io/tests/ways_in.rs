@@ -1,5 +1,6 @@
-//! What may be opened in a store's directory, by whom, and what is refused: permissions, links, other kinds of files,
-//! other owners. Whatever is planted, nothing outside the directory is touched.
+//! What may be opened in a store's directory, by whom, and what is refused: permissions, links,
+//! other kinds of files, other owners. Whatever is planted, nothing outside the directory is
+//! touched.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -39,7 +40,8 @@ fn under_umask(umask: &str, test: &str, path: &Path) {
     assert!(path.join("LOCK").exists(), "the test of the other process did not run");
 }
 
-/// Creates things under the umask that it was started with. Does nothing when it runs as a test of its own.
+/// Creates things under the umask that it was started with. Does nothing when it runs as a test of
+/// its own.
 #[test]
 fn the_creator() {
     let Some(path) = std::env::var_os("FILEMAP_UMASK_PATH") else { return };
@@ -98,7 +100,8 @@ fn state(path: &Path) -> State {
     (fs::read(path).unwrap(), about.modified().unwrap(), about.mode(), about.uid())
 }
 
-/// Puts something under `path` that is no file of the store's own; `outside` is a file that it may lead to.
+/// Puts something under `path` that is no file of the store's own; `outside` is a file that it may
+/// lead to.
 type Plant = fn(path: &Path, outside: &Path);
 
 const PLANTS: [(&str, Plant); 6] = [

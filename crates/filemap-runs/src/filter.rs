@@ -1,9 +1,10 @@
 //! The filter of a run: which keys need not be looked for in it.
 //!
-//! A Bloom filter whose probes of a key fall into one line of 512 bits (Putze, Sanders, Singler 2007): one cache miss. It is filled by one
-//! thread, is never stored (a run is what it can be made from again), and can be *folded*: neighbouring lines become one by a bitwise or, which halves it
-//! exactly, since a key's line is its hash scaled to the number of lines. So all filters together stay within their memory
-//! however the set grows, without a run being read again.
+//! A Bloom filter whose probes of a key fall into one line of 512 bits (Putze, Sanders, Singler
+//! 2007): one cache miss. It is filled by one thread, is never stored (a run is what it can be
+//! made from again), and can be *folded*: neighbouring lines become one by a bitwise or, which
+//! halves it exactly, since a key's line is its hash scaled to the number of lines. So all filters
+//! together stay within their memory however the set grows, without a run being read again.
 
 const LINE_WORDS: usize = 8;
 const LINE_BITS: u64 = 512;

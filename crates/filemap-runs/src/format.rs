@@ -27,8 +27,9 @@ pub enum Found<E> {
 
 /// The entries of runs.
 ///
-/// A block's first four bytes are its checksum, which the run writes and checks: a format has the others, and
-/// [`crate::PADDING_BYTES`] behind them that it may load. Whatever the bytes are, it must not panic.
+/// A block's first four bytes are its checksum, which the run writes and checks: a format has the
+/// others, and [`crate::PADDING_BYTES`] behind them that it may load. Whatever the bytes are, it
+/// must not panic.
 pub trait Format: Clone + Debug + Send + Sync + 'static {
     /// A key, whether it is a tombstone, and a value if it has any.
     type Entry: Clone + Debug + Send + Sync;
@@ -55,8 +56,8 @@ pub trait Format: Clone + Debug + Send + Sync + 'static {
     /// The first 64 bits of a key, for the index: they order as keys do.
     fn head(&self, key: Self::Key<'_>) -> u64;
 
-    /// Writes as many of these entries (in order, no key twice, at most [`Format::ENTRIES_MAX`]) as a block takes, at least
-    /// one, and says how many.
+    /// Writes as many of these entries (in order, no key twice, at most [`Format::ENTRIES_MAX`])
+    /// as a block takes, at least one, and says how many.
     fn encode(&self, entries: &[Self::Entry], block: &mut [u8]) -> usize;
 
     /// Appends a block's entries. Whether it is a block of entries.

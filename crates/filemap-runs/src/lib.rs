@@ -1,11 +1,12 @@
 //! Immutable sorted runs: files of entries in key order, as LSM trees are made of.
 //!
-//! A [`RunWriter`] writes a run once, from front to end; a [`Run`] finds keys in it by one read of a block of 4096 bytes. A
-//! [`Source`] merges runs and what is in memory into one order, in which the newest entry of a key counts; a [`Cursor`] goes
-//! through one run forwards and backwards. A [`Filter`] says without a read that a key is not in a run.
+//! A [`RunWriter`] writes a run once, from front to end; a [`Run`] finds keys in it by one read of
+//! a block of 4096 bytes. A [`Source`] merges runs and what is in memory into one order, in which
+//! the newest entry of a key counts; a [`Cursor`] goes through one run forwards and backwards. A
+//! [`Filter`] says without a read that a key is not in a run.
 //!
-//! How an entry is compared and written is a [`Format`]'s matter: keys and values may be of any length that fits a block.
-//! [`fixed`] has the one for fingerprints of fixed width.
+//! How an entry is compared and written is a [`Format`]'s matter: keys and values may be of any
+//! length that fits a block. [`fixed`] has the one for fingerprints of fixed width.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,8 +32,9 @@
 //! # filemap_io::remove_dir(&folder).ok();
 //! ```
 //!
-//! Invariants: a run is never changed; every byte of it is under a checksum that is seeded with its owner's id and its
-//! number; a run that is not synced is nobody's yet, and its file says from the first write on whose it will be.
+//! Invariants: a run is never changed; every byte of it is under a checksum that is seeded with
+//! its owner's id and its number; a run that is not synced is nobody's yet, and its file says from
+//! the first write on whose it will be.
 
 mod cursor;
 mod filter;

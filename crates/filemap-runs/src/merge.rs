@@ -1,8 +1,9 @@
-//! Merging: several sources of entries in order become one, in which the newest entry of a key counts.
+//! Merging: several sources of entries in order become one, in which the newest entry of a key
+//! counts.
 //!
-//! Sources are merged two at a time, the newest first: sizes of runs are about geometric, so that most entries, which are the largest
-//! run's, pass one comparison. Entries go from one to the next by the hundred, and the loop that compares them has no branch to be
-//! mispredicted.
+//! Sources are merged two at a time, the newest first: sizes of runs are about geometric, so that
+//! most entries, which are the largest run's, pass one comparison. Entries go from one to the next
+//! by the hundred, and the loop that compares them has no branch to be mispredicted.
 
 use std::sync::Arc;
 

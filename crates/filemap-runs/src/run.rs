@@ -1,10 +1,11 @@
-//! A run: a header, blocks of 4096 bytes, and the index of the blocks (the first 64 bits of each one's first key).
+//! A run: a header, blocks of 4096 bytes, and the index of the blocks (the first 64 bits of each
+//! one's first key).
 //!
-//! The index is kept in memory, so that a look-up reads the one block that can have the key; more only where several blocks
-//! begin with keys of the same 64 bits.
+//! The index is kept in memory, so that a look-up reads the one block that can have the key; more
+//! only where several blocks begin with keys of the same 64 bits.
 //!
-//! A file begins with a header that counts no block, durably: from then on it can be told whose it is. It is written whole,
-//! synced, and only then named by its owner; it is never changed.
+//! A file begins with a header that counts no block, durably: from then on it can be told whose it
+//! is. It is written whole, synced, and only then named by its owner; it is never changed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ layout! {
 /// The checksum of a block.
 pub(crate) const CRC: Field<u32> = Field::new(0);
 
-/// The bytes of a header that say whose it is. They lie in one sector, so that they are there or not.
+/// The bytes of a header that say whose it is. They lie in one sector, so that they are there or
+/// not.
 pub const OWNER_BYTES: usize = RunHeader::BLOCKS.at;
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
@@ -284,8 +286,9 @@ impl<F: Format> Run<F> {
         StorageError::corrupt(&self.name, offset(number), "this is no block of entries")
     }
 
-    /// Appends the entries of these blocks; what follows them is read ahead. `last` is the entry before them, and the last of
-    /// them then: entries that are not in order would not be found, and make runs that cannot be written.
+    /// Appends the entries of these blocks; what follows them is read ahead. `last` is the entry
+    /// before them, and the last of them then: entries that are not in order would not be found,
+    /// and make runs that cannot be written.
     pub(crate) fn entries(
         &self,
         blocks: Range<u64>,

@@ -1,4 +1,5 @@
-//! What runs ask of their files, counted: reads of single blocks, bytes read, bytes written; shared by all runs of an owner.
+//! What runs ask of their files, counted: reads of single blocks, bytes read, bytes written;
+//! shared by all runs of an owner.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! Writes a run from front to end: blocks as they fill, then the index, then the header that makes it whole.
+//! Writes a run from front to end: blocks as they fill, then the index, then the header that makes
+//! it whole.
 
 use std::sync::Arc;
 

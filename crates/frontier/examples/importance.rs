@@ -1,4 +1,5 @@
-//! Measures the in-memory core on cnr-2000: the distance from PageRank by visits, visits a second, bytes a page.
+//! Measures the in-memory core on cnr-2000: the distance from PageRank by visits, visits a second,
+//! bytes a page.
 //!
 //! `cargo run --release -p frontier --example importance [WINDOW]`
 

@@ -1,6 +1,8 @@
-//! Measures the frontier on disk: a crawl without a network. Every page has ten links, half of them to pages that are known.
+//! Measures the frontier on disk: a crawl without a network. Every page has ten links, half of
+//! them to pages that are known.
 //!
-//! `cargo run --release -p frontier --example load DIR [PAGES [HOSTS [once|again [VIRTUAL_VISITS]]]]`
+//! `cargo run --release -p frontier --example load DIR [PAGES [HOSTS [once|again
+//! [VIRTUAL_VISITS]]]]`
 
 use std::path::Path;
 use std::time::Instant;

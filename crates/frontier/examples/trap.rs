@@ -1,7 +1,9 @@
-//! Measures how much of a crawl an endless trap gets: cnr-2000 with a tree hung on one page, 100 start pages, 200,000 fetches.
+//! Measures how much of a crawl an endless trap gets: cnr-2000 with a tree hung on one page, 100
+//! start pages, 200,000 fetches.
 //!
-//! First by chosen gates and several policies, in memory and through the frontier on disk; then over random gates that breadth-first
-//! meets about as early as the first one, and over gates drawn from all pages alike.
+//! First by chosen gates and several policies, in memory and through the frontier on disk; then
+//! over random gates that breadth-first meets about as early as the first one, and over gates
+//! drawn from all pages alike.
 //!
 //! `cargo run --release -p frontier --example trap DIR`, where DIR is not there yet.
 
@@ -134,7 +136,8 @@ fn main() {
     many_gates(&graph, &early_gates(&graph, &seeds), &seeds, "gates that breadth-first meets early");
 }
 
-/// Gates at the end of random walks from start pages, of which breadth-first wastes 15 to 30% at a fan-out of 10 and 45 to 65% at 100.
+/// Gates at the end of random walks from start pages, of which breadth-first wastes 15 to 30% at a
+/// fan-out of 10 and 45 to 65% at 100.
 fn early_gates(graph: &Graph, seeds: &[u32]) -> Vec<u32> {
     let mut rng = fastrand::Rng::with_seed(1);
     let mut gates = std::collections::BTreeSet::new();

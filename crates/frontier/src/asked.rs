@@ -14,7 +14,8 @@ use crate::trust::Standing;
 use crate::view::{HostState, PageState, PageStatus, Stats};
 
 impl Frontier {
-    /// What is known of a URL; `None` if it was never discovered. One read from disk; O(pages that wait).
+    /// What is known of a URL; `None` if it was never discovered. One read from disk; O(pages that
+    /// wait).
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -66,7 +67,8 @@ impl Frontier {
         Ok(self.state.texts.read(page.number())?.1)
     }
 
-    /// The URLs of all pages from a number on, in the order of discovery: for a seen set that is to be brought up to date. It ends after an error.
+    /// The URLs of all pages from a number on, in the order of discovery: for a seen set that is
+    /// to be brought up to date. It ends after an error.
     pub fn urls_from(&self, first: PageId) -> impl Iterator<Item = Result<(PageId, String)>> {
         let mut next = first.number();
         let mut group = Vec::new().into_iter();
@@ -105,11 +107,13 @@ impl Frontier {
         })
     }
 
-    /// The pages of the greatest importance, the greatest first, with their importance; at most `limit`.
+    /// The pages of the greatest importance, the greatest first, with their importance; at most
+    /// `limit`.
     ///
     /// O(pages · log limit), with 16 bytes of memory for each of the `limit`.
     pub fn by_importance(&self, limit: usize) -> Vec<(PageId, f64)> {
-        // Importances are not negative, and in the order of their bits; among equals the older page comes first.
+        // Importances are not negative, and in the order of their bits; among equals the older
+        // page comes first.
         let mut best: BinaryHeap<Reverse<(u64, Reverse<u32>)>> = BinaryHeap::new();
         for page in 0..self.pages() {
             best.push(Reverse((self.state.ledger.importance(page).to_bits(), Reverse(page))));
@@ -121,7 +125,8 @@ impl Frontier {
         sorted.map(|Reverse((bits, Reverse(page)))| (PageId::new(page), f64::from_bits(bits))).collect()
     }
 
-    /// All credit there is, in units: that of all pages and the virtual page, added up. It is the same number always. O(pages).
+    /// All credit there is, in units: that of all pages and the virtual page, added up. It is the
+    /// same number always. O(pages).
     pub fn credit_units(&self) -> u128 {
         self.state.ledger.sum()
     }

@@ -5,8 +5,8 @@
 //! | 0 | 512 | header |
 //! | 512 | 65536 each, the last one less | blocks |
 //!
-//! A block is a CRC-32 (of the frontier's id, the file's number, the block's number (8 bytes each) and the rest of the block) and up to 65,532
-//! bytes of contents.
+//! A block is a CRC-32 (of the frontier's id, the file's number, the block's number (8 bytes each)
+//! and the rest of the block) and up to 65,532 bytes of contents.
 
 use std::fmt::Display;
 

@@ -1,15 +1,19 @@
 //! The ledger of credit: who holds how much, what a visit does, and the estimate of importance.
 //!
-//! *Adaptive on-line page importance computation* (Abiteboul, Preda, Cobena, WWW 2003). Credit is a whole number of units, of which there
-//! are [`TOTAL`]. A visit takes a page's credit, gives the tax to the *virtual page*, shares the rest among the page's links, and gives
-//! what a division leaves over to the virtual page too. A page without links gives all to it.
+//! *Adaptive on-line page importance computation* (Abiteboul, Preda, Cobena, WWW 2003). Credit is
+//! a whole number of units, of which there are [`TOTAL`]. A visit takes a page's credit, gives the
+//! tax to the *virtual page*, shares the rest among the page's links, and gives what a division
+//! leaves over to the virtual page too. A page without links gives all to it.
 //!
-//! Importance is (H + C) / (G + 1): the credit that a page has handed on and holds, by that of all pages. History counts within a window:
-//! a unit handed on when all credit was handed on W more times since (W is the window) counts for a half. That is one number a page, since weights grow
-//! instead of fading: what is added now counts 2^(G/W) times as much as in the beginning, and all is scaled down before it gets too large.
+//! Importance is (H + C) / (G + 1): the credit that a page has handed on and holds, by that of all
+//! pages. History counts within a window: a unit handed on when all credit was handed on W more
+//! times since (W is the window) counts for a half. That is one number a page, since weights grow
+//! instead of fading: what is added now counts 2^(G/W) times as much as in the beginning, and all
+//! is scaled down before it gets too large.
 //!
-//! Invariant: the credit of all pages and of the virtual page is [`TOTAL`] together, always. The weights are computed by additions and
-//! multiplications only, so that a replay on any machine gives the same bits.
+//! Invariant: the credit of all pages and of the virtual page is [`TOTAL`] together, always. The
+//! weights are computed by additions and multiplications only, so that a replay on any machine
+//! gives the same bits.
 
 use crate::grow::push;
 
@@ -108,8 +112,8 @@ impl Ledger {
         self.credit.iter().map(|credit| u128::from(*credit)).sum::<u128>() + u128::from(self.totals.virtual_credit)
     }
 
-    /// Visits a page: its credit goes to its links, each of which is named once, and to `lost` more that nobody keeps. Tells of each
-    /// page that gains something, and what it had before.
+    /// Visits a page: its credit goes to its links, each of which is named once, and to `lost`
+    /// more that nobody keeps. Tells of each page that gains something, and what it had before.
     #[inline]
     pub(crate) fn visit(&mut self, page: u32, links: &[u32], lost: u64, mut gained: impl FnMut(u32, u64, u64)) {
         let credit = std::mem::take(&mut self.credit[page as usize]);
@@ -155,8 +159,9 @@ impl Ledger {
         self.visit(page, &[], 0, |_, _, _| ());
     }
 
-    /// Whether the virtual page is to be visited: when it holds a sixty-fourth of everything. To compare it with the largest page
-    /// instead, as the textbook does, would bring the same credit in ever smaller coins at the price of a sweep for each.
+    /// Whether the virtual page is to be visited: when it holds a sixty-fourth of everything. To
+    /// compare it with the largest page instead, as the textbook does, would bring the same credit
+    /// in ever smaller coins at the price of a sweep for each.
     pub(crate) fn is_rent_due(&self) -> bool {
         let may_sweep = self.totals.visits_since_sweep >= self.len() as u64 / SWEEP_PART;
         self.totals.virtual_credit >= TOTAL / RENT_PART && may_sweep
@@ -167,7 +172,8 @@ impl Ledger {
         self.totals.visits_since_sweep >= self.len() as u64 / REFUND_SWEEP_PART
     }
 
-    /// Visits the virtual page: its credit is shared among the members, each of which is named once. Tells of each what it gains.
+    /// Visits the virtual page: its credit is shared among the members, each of which is named
+    /// once. Tells of each what it gains.
     pub(crate) fn share_virtual(
         &mut self,
         members: impl Iterator<Item = u32> + Clone,
@@ -187,9 +193,11 @@ impl Ledger {
         }
     }
 
-    /// Gives back what others hold to the pages that wait for their first fetch (`is_queued`), in proportion to what each has: pages that were fetched and are
-    /// not fetched again soon have kept nearly all of it, and divisions would leave nothing to the others in the end. Half of what the
-    /// fetched hold, and what the virtual page has, is taken; what is handed on so counts in their history.
+    /// Gives back what others hold to the pages that wait for their first fetch (`is_queued`), in
+    /// proportion to what each has: pages that were fetched and are not fetched again soon have
+    /// kept nearly all of it, and divisions would leave nothing to the others in the end. Half of
+    /// what the fetched hold, and what the virtual page has, is taken; what is handed on so counts
+    /// in their history.
     pub(crate) fn refund(&mut self, is_queued: impl Fn(u32) -> bool) {
         self.totals.visits_since_sweep = 0;
         let (mut held, mut queued) = (0, 0);
@@ -219,7 +227,8 @@ impl Ledger {
         }
     }
 
-    /// The estimate of a page's importance, (H + C) / (G + 1): all pages have 1 together, once any page had any credit.
+    /// The estimate of a page's importance, (H + C) / (G + 1): all pages have 1 together, once any
+    /// page had any credit.
     pub(crate) fn importance(&self, page: u32) -> f64 {
         self.estimate(page, 1.0)
     }

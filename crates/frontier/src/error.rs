@@ -1,7 +1,7 @@
 //! The error of the frontier: the storage error, and what only it knows.
 //!
-//! Every variant says what failed and where; its doc comment says what the caller should do. That there is nothing to fetch is
-//! never an error: that is [`crate::Next`].
+//! Every variant says what failed and where; its doc comment says what the caller should do. That
+//! there is nothing to fetch is never an error: that is [`crate::Next`].
 
 use std::fmt::Display;
 use std::io;
@@ -15,8 +15,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The frontier's files. Damage cannot be mended: restore them from a copy, or make a new frontier and seed it with the
-    /// URLs that the page store holds.
+    /// The frontier's files. Damage cannot be mended: restore them from a copy, or make a new
+    /// frontier and seed it with the URLs that the page store holds.
     #[error("{}{}", .0, remedy(.0))]
     Storage(#[from] StorageError),
     /// There is a frontier already where one was to be made. Open it, or choose another directory.
@@ -39,7 +39,8 @@ pub enum Error {
         /// The longest that is taken.
         max: usize,
     },
-    /// The page is not in flight: it was not handed out, or its outcome was told already. Nothing was changed.
+    /// The page is not in flight: it was not handed out, or its outcome was told already. Nothing
+    /// was changed.
     #[error("page {page} is not in flight: tell the outcome of what `next` handed out, once")]
     NotInFlight {
         /// The page's number.

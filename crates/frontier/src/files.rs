@@ -1,4 +1,5 @@
-//! How a frontier names its files, the one place where names are built and parsed; and how it makes and replaces them.
+//! How a frontier names its files, the one place where names are built and parsed; and how it
+//! makes and replaces them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -103,7 +104,8 @@ pub(crate) fn open(dir: &dyn Dir, name: &str, kind: Kind, id: [u8; 16], number: 
         std::io::ErrorKind::NotFound => Error::corrupt(name, 0, "the file is gone"),
         _ => Error::io("open", name)(error),
     })?;
-    // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
+    // What the cache holds and the device does not (after a sync that failed) must not be taken
+    // for durable.
     file.sync().map_err(Error::io("sync", name))?;
     file.advise(Advice::DropCache, 0, 0);
     match read_header(&*file, name, kind)? == (id, number) {

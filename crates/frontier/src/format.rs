@@ -1,5 +1,6 @@
-//! The bytes of a frontier's files: the fields of each record, declared once. docs/FRONTIER.md shows the same tables, and a
-//! test holds the two equal. What is in variable-length integers has its table in [`crate::record`].
+//! The bytes of a frontier's files: the fields of each record, declared once. docs/FRONTIER.md
+//! shows the same tables, and a test holds the two equal. What is in variable-length integers has
+//! its table in [`crate::record`].
 //!
 //! Numbers are little-endian, reserved bytes zero.
 

@@ -8,9 +8,11 @@
 //! | `frontier.N.links` | lists of links ([`crate::links`]), unless there are no virtual visits |
 //! | `frontier.lock` | the writer's lock |
 //!
-//! Everything that is told changes memory at once and is durable after [`Frontier::commit`]. When the journal is longer than the last
-//! snapshot (and than an option), a commit replaces both: the URLs are synced, the next journal is made, the snapshot that names it takes the old
-//! one's place, and the old journal is removed. A crash between two of these leaves the old pair or the new one.
+//! Everything that is told changes memory at once and is durable after [`Frontier::commit`]. When
+//! the journal is longer than the last snapshot (and than an option), a commit replaces both: the
+//! URLs are synced, the next journal is made, the snapshot that names it takes the old one's
+//! place, and the old journal is removed. A crash between two of these leaves the old pair or the
+//! new one.
 
 mod opening;
 
@@ -104,8 +106,10 @@ impl Frontier {
         }
     }
 
-    /// Enters start pages; they share the virtual page's credit, which is all of it in the beginning. Returns how many were new: those that
-    /// were known become seeds too, and those that were given up are queued again. To seed again with what is a seed already changes nothing else.
+    /// Enters start pages; they share the virtual page's credit, which is all of it in the
+    /// beginning. Returns how many were new: those that were known become seeds too, and those
+    /// that were given up are queued again. To seed again with what is a seed already changes
+    /// nothing else.
     ///
     /// # Errors
     /// `UrlLength`, with nothing entered; `Full`, `Poisoned`, `Io`.
@@ -181,10 +185,12 @@ impl Frontier {
 
     /// Tells that a page was fetched.
     ///
-    /// O(links), and as much again for each virtual visit; sometimes, amortised over many calls, O(pages).
+    /// O(links), and as much again for each virtual visit; sometimes, amortised over many calls,
+    /// O(pages).
     ///
     /// # Errors
-    /// `NotInFlight`, `Full`, `Poisoned`, `Corrupt` (of the file of links: the page is in flight still), `Io`.
+    /// `NotInFlight`, `Full`, `Poisoned`, `Corrupt` (of the file of links: the page is in flight
+    /// still), `Io`.
     pub fn done(&mut self, page: PageId, fetched: &Fetched<'_>) -> Result<Done> {
         self.poison.check()?;
         let number = page.number();
@@ -239,7 +245,8 @@ impl Frontier {
         Ok(())
     }
 
-    /// Gives a page back that was not fetched after all: it waits as before, and its host's delay has run all the same.
+    /// Gives a page back that was not fetched after all: it waits as before, and its host's delay
+    /// has run all the same.
     ///
     /// # Errors
     /// `NotInFlight`.
@@ -261,7 +268,8 @@ impl Frontier {
         self.landed(page, 0);
     }
 
-    /// Sets the delay between the begins of two fetches from a host (robots.txt's crawl-delay); `None` for that of the options. It is kept.
+    /// Sets the delay between the begins of two fetches from a host (robots.txt's crawl-delay);
+    /// `None` for that of the options. It is kept.
     ///
     /// # Errors
     /// `UrlLength`, `Poisoned`, `Io`.
@@ -285,8 +293,9 @@ impl Frontier {
         self.tell(&Record::Hold { host, until_ms })
     }
 
-    /// Makes durable all that was told so far, in one step: after a crash it is there as a whole. One sync for any number of pages; and a
-    /// snapshot, of 32 bytes a page, when the journal has become longer than the last one.
+    /// Makes durable all that was told so far, in one step: after a crash it is there as a whole.
+    /// One sync for any number of pages; and a snapshot, of 32 bytes a page, when the journal has
+    /// become longer than the last one.
     ///
     /// # Errors
     /// `Io`, and from then on `Poisoned`.
@@ -316,8 +325,8 @@ impl Frontier {
         Ok(old_links.map_or(Ok(()), |name| remove(&*self.dir, &name))?)
     }
 
-    /// Makes the lists of links durable: in a new file when most of them are of pages that were fetched again since. The old file's name,
-    /// if there is one to be removed.
+    /// Makes the lists of links durable: in a new file when most of them are of pages that were
+    /// fetched again since. The old file's name, if there is one to be removed.
     fn sync_links(&mut self) -> Result<Option<String>> {
         let (pages, fetched) = (self.state.pages.len(), self.state.pages.count(Status::is_fetched));
         let Some(links) = &mut self.state.links else { return Ok(None) };
@@ -331,8 +340,8 @@ impl Frontier {
         Ok(Some(old))
     }
 
-    /// Commits and closes, and notes durably that all is whole: damage to the end of the journal is found then. A frontier that is only
-    /// dropped is opened again as its last commit left it.
+    /// Commits and closes, and notes durably that all is whole: damage to the end of the journal
+    /// is found then. A frontier that is only dropped is opened again as its last commit left it.
     ///
     /// # Errors
     /// As [`Frontier::commit`].

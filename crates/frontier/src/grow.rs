@@ -1,4 +1,5 @@
-//! Columns and heaps that grow by an eighth: a page table of a hundred million rows must not be copied into twice its size.
+//! Columns and heaps that grow by an eighth: a page table of a hundred million rows must not be
+//! copied into twice its size.
 
 use std::collections::BinaryHeap;
 

@@ -1,9 +1,11 @@
 //! The hosts: their names, how politely they are asked, and which of their pages are ready.
 //!
-//! A host has two queues of pages, never fetched and due again, each a heap by place ([`crate::place`]). As in [`crate::buckets`] an entry is
-//! never moved: a page whose place changes gets another one, and an entry that is not true any more is dropped when it comes up.
+//! A host has two queues of pages, never fetched and due again, each a heap by place
+//! ([`crate::place`]). As in [`crate::buckets`] an entry is never moved: a page whose place
+//! changes gets another one, and an entry that is not true any more is dropped when it comes up.
 //!
-//! Invariant: each page in the status `Ready` or `Due` has an entry with its place in its host's queue of that kind.
+//! Invariant: each page in the status `Ready` or `Due` has an entry with its place in its host's
+//! queue of that kind.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use crate::place::place;
 /// Entries of a queue beyond five for each four pages in it, before it is swept.
 const SLACK: usize = 64;
 
-/// A page in a queue: its place in the high half, and in the low half what lets older pages come first among equals.
+/// A page in a queue: its place in the high half, and in the low half what lets older pages come
+/// first among equals.
 fn entry(place: u16, page: u32) -> u64 {
     u64::from(place) << 32 | u64::from(!page)
 }

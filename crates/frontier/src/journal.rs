@@ -1,8 +1,9 @@
 //! The journal: records since the last snapshot, in batches.
 //!
-//! A commit is a batch and a sync. No sector is written twice, so that a batch that was durable stays as it is. Recovery takes batches up
-//! to the first that is not whole: what follows was never synced, unless a later batch says that this one was durable; then it is rot,
-//! and an error. A journal that is closed ends with an empty batch that says so of all.
+//! A commit is a batch and a sync. No sector is written twice, so that a batch that was durable
+//! stays as it is. Recovery takes batches up to the first that is not whole: what follows was
+//! never synced, unless a later batch says that this one was durable; then it is rot, and an
+//! error. A journal that is closed ends with an empty batch that says so of all.
 
 use std::sync::Arc;
 
@@ -55,8 +56,8 @@ impl Journal {
         Journal { name, file, id, number, end: start, durable: start, is_closed: false, buffer: empty_buffer() }
     }
 
-    /// Opens a journal, and gives `replay` its records in the order in which they came; it says what is wrong with one. What a crash left behind
-    /// them is cut off.
+    /// Opens a journal, and gives `replay` its records in the order in which they came; it says
+    /// what is wrong with one. What a crash left behind them is cut off.
     ///
     /// # Errors
     /// `Corrupt`, `NewerFormat`, `Io`, and what `replay` returns.
@@ -88,7 +89,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The records of the batch at an offset, and what was durable before it; `None` if there is no whole one.
+    /// The records of the batch at an offset, and what was durable before it; `None` if there is
+    /// no whole one.
     fn batch(&self, offset: u64, len: u64) -> Result<Option<(Vec<u8>, u64)>> {
         if offset + BATCH_HEAD_BYTES > len {
             return Ok(None);

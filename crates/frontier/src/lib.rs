@@ -1,14 +1,16 @@
 //! Which page next: the frontier of a crawler.
 //!
-//! Pages have *credit* (on-line page importance, OPIC). N start pages share all of it; the page with the most is fetched
-//! next, a tax goes to a virtual page, and the rest is shared by the page's links. So what much credit flows to is fetched first, and a trap
-//! that feeds only on itself starves. The sum of credit is a whole number and never changes.
+//! Pages have *credit* (on-line page importance, OPIC). N start pages share all of it; the page
+//! with the most is fetched next, a tax goes to a virtual page, and the rest is shared by the
+//! page's links. So what much credit flows to is fetched first, and a trap that feeds only on
+//! itself starves. The sum of credit is a whole number and never changes.
 //!
-//! A [`Frontier`] keeps that on disk, with queues for each host, politeness, budgets, retries and recrawls. It knows neither HTTP nor
-//! a store of pages: a crawler asks [`Frontier::next`], fetches, and tells [`Frontier::done`] or [`Frontier::failed`].
+//! A [`Frontier`] keeps that on disk, with queues for each host, politeness, budgets, retries and
+//! recrawls. It knows neither HTTP nor a store of pages: a crawler asks [`Frontier::next`],
+//! fetches, and tells [`Frontier::done`] or [`Frontier::failed`].
 //!
-//! Invariants: no URL is queued twice; what was committed is there after any crash; nothing that is done is handed out again before it
-//! is due; credit sums exactly.
+//! Invariants: no URL is queued twice; what was committed is there after any crash; nothing that
+//! is done is handed out again before it is due; credit sums exactly.
 
 mod asked;
 mod blocks;

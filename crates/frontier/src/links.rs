@@ -1,14 +1,17 @@
-//! The file of links: what each fetched page leads to, in the order in which pages were fetched, for visits without a fetch.
+//! The file of links: what each fetched page leads to, in the order in which pages were fetched,
+//! for visits without a fetch.
 //!
-//! A list is numbers in LEB128: the page, how many of its links are not kept, how many are, and those, each as the difference to the one
-//! before. A block is full when it has an eighth of what lies before it, 256 bytes at least and 64 KiB at most.
+//! A list is numbers in LEB128: the page, how many of its links are not kept, how many are, and
+//! those, each as the difference to the one before. A block is full when it has an eighth of what
+//! lies before it, 256 bytes at least and 64 KiB at most.
 //!
-//! The file is read in a circle, list by list: that takes no memory a page, and no read is out of order. A page that was fetched again has
-//! another list further on; [`Links::rewritten`] leaves the older ones out. What lies behind the length that the last snapshot names is made
-//! again from the journal when a frontier is opened, as with URLs.
+//! The file is read in a circle, list by list: that takes no memory a page, and no read is out of
+//! order. A page that was fetched again has another list further on; [`Links::rewritten`] leaves
+//! the older ones out. What lies behind the length that the last snapshot names is made again from
+//! the journal when a frontier is opened, as with URLs.
 //!
-//! Invariant: where blocks end and where the circle stands follow from the lists that were added and from the calls of
-//! [`Links::prepare`] alone, so that a replay takes the same lists.
+//! Invariant: where blocks end and where the circle stands follow from the lists that were added
+//! and from the calls of [`Links::prepare`] alone, so that a replay takes the same lists.
 
 use std::sync::Arc;
 
@@ -96,7 +99,8 @@ impl Links {
         Ok(Links::with(file, id, place))
     }
 
-    /// Adds the list of a page that was fetched; its links rise. Nothing is written before [`Links::flush`].
+    /// Adds the list of a page that was fetched; its links rise. Nothing is written before
+    /// [`Links::flush`].
     pub(crate) fn append(&mut self, page: u32, lost: u32, links: &[u32]) {
         varint::put(&mut self.open, u64::from(page));
         varint::put(&mut self.open, u64::from(lost));
@@ -141,7 +145,8 @@ impl Links {
         self.file.sync().map_err(Error::io("sync", &self.name))
     }
 
-    /// Makes sure that the lists to be taken next are in memory; `pages` is how many pages are known. One read for hundreds of lists.
+    /// Makes sure that the lists to be taken next are in memory; `pages` is how many pages are
+    /// known. One read for hundreds of lists.
     ///
     /// # Errors
     /// `Corrupt`, `Io`: nothing has changed then.
@@ -197,7 +202,8 @@ impl Links {
         Ok((offset + BLOCK_HEAD_BYTES + len, numbers))
     }
 
-    /// Reads bytes from the file, or from what waits to be written to it: blocks are written as a whole.
+    /// Reads bytes from the file, or from what waits to be written to it: blocks are written as a
+    /// whole.
     fn read(&self, to: &mut [u8], offset: u64) -> Result<()> {
         match offset.checked_sub(self.written_bytes) {
             None => Ok(read_exact(&*self.file, &self.name, to, offset)?),
@@ -220,7 +226,8 @@ impl Links {
         hasher.finalize()
     }
 
-    /// Writes the latest list of each page to the next file, durable but for its name. O(links), 1 byte of memory a page.
+    /// Writes the latest list of each page to the next file, durable but for its name. O(links), 1
+    /// byte of memory a page.
     pub(crate) fn rewritten(&self, dir: &dyn Dir, pages: u32) -> Result<Links> {
         let mut newer = vec![0u8; pages as usize];
         self.each(pages, |page, _, _| newer[page as usize] = newer[page as usize].saturating_add(1))?;

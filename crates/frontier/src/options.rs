@@ -1,7 +1,8 @@
 //! Options: credit, budget split, politeness, budgets, retries, recrawls.
 //!
-//! What decides how credit flows (tax, rent, window, virtual visits) is written down when a frontier is made, since its journal is replayed by the same
-//! rules; `open` takes it from there. All else may be another each time a frontier is opened.
+//! What decides how credit flows (tax, rent, window, virtual visits) is written down when a
+//! frontier is made, since its journal is replayed by the same rules; `open` takes it from there.
+//! All else may be another each time a frontier is opened.
 
 use crate::error::{Error, Result};
 
@@ -16,13 +17,15 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rent {
-    /// Pages that two pages of good standing lead to, fetched or not, and seeds. Of good standing is what gets rent itself, or what such a
-    /// page leads to: a trap that hangs on one page gets none, however densely its pages lead to each other.
+    /// Pages that two pages of good standing lead to, fetched or not, and seeds. Of good standing
+    /// is what gets rent itself, or what such a page leads to: a trap that hangs on one page gets
+    /// none, however densely its pages lead to each other.
     #[default]
     Endorsed,
     /// Pages that were fetched, and seeds. A trap's pages that nobody fetched get nothing.
     Crawled,
-    /// All pages that are known, as the textbook has it: a trap collects rent for every link that it invents.
+    /// All pages that are known, as the textbook has it: a trap collects rent for every link that
+    /// it invents.
     Known,
 }
 
@@ -38,7 +41,8 @@ pub enum Rent {
 pub struct Recrawl {
     /// The age at which a page is fetched for the second time.
     pub first_ms: u64,
-    /// No page is due at a lower age than this, however often it changes. 0: a page is due again at once.
+    /// No page is due at a lower age than this, however often it changes. 0: a page is due again
+    /// at once.
     pub min_ms: u64,
     /// Every page is due at this age, however seldom it changes.
     pub max_ms: u64,
@@ -92,8 +96,10 @@ impl Default for FrontierOptions {
 }
 
 impl FrontierOptions {
-    /// Tax 10%, rent among endorsed pages and seeds, a window of 32; eight virtual visits a fetch; a fifth of the fetches for refreshes; one connection and one
-    /// request a second to a host; no budgets; five attempts, a minute and then twice as long between them, up to a day; no recrawl.
+    /// Tax 10%, rent among endorsed pages and seeds, a window of 32; eight virtual visits a fetch;
+    /// a fifth of the fetches for refreshes; one connection and one request a second to a host; no
+    /// budgets; five attempts, a minute and then twice as long between them, up to a day; no
+    /// recrawl.
     pub fn new() -> FrontierOptions {
         FrontierOptions {
             tax: 0.10,
@@ -113,7 +119,8 @@ impl FrontierOptions {
         }
     }
 
-    /// The part of a visited page's credit that goes to the virtual page: 0.01 to 0.99. Decided when the frontier is made.
+    /// The part of a visited page's credit that goes to the virtual page: 0.01 to 0.99. Decided
+    /// when the frontier is made.
     #[must_use]
     pub fn tax(self, tax: f64) -> FrontierOptions {
         FrontierOptions { tax, ..self }
@@ -125,28 +132,32 @@ impl FrontierOptions {
         FrontierOptions { rent, ..self }
     }
 
-    /// The time window of the importance estimate, in times that all credit is handed on (at least 0.1, and infinity for all time): what was seen so long ago counts
-    /// for a half. Decided when the frontier is made.
+    /// The time window of the importance estimate, in times that all credit is handed on (at least
+    /// 0.1, and infinity for all time): what was seen so long ago counts for a half. Decided when
+    /// the frontier is made.
     #[must_use]
     pub fn window(self, window: f64) -> FrontierOptions {
         FrontierOptions { window, ..self }
     }
 
-    /// How many pages that were fetched before are visited without a fetch, at the most, when one is fetched: their credit goes to the links
-    /// that they had, as a refresh would have it. 0 to 64; 0 keeps no links (which take some 2 bytes each on disk), and leaves most credit where it is
-    /// of no use in a crawl that fetches each page once. Decided when the frontier is made.
+    /// How many pages that were fetched before are visited without a fetch, at the most, when one
+    /// is fetched: their credit goes to the links that they had, as a refresh would have it. 0 to
+    /// 64; 0 keeps no links (which take some 2 bytes each on disk), and leaves most credit where
+    /// it is of no use in a crawl that fetches each page once. Decided when the frontier is made.
     #[must_use]
     pub fn virtual_visits(self, virtual_visits: u8) -> FrontierOptions {
         FrontierOptions { virtual_visits, ..self }
     }
 
-    /// The part of all fetches that goes to pages fetched before, while some are due and new ones wait: 0 to 1.
+    /// The part of all fetches that goes to pages fetched before, while some are due and new ones
+    /// wait: 0 to 1.
     #[must_use]
     pub fn refresh_share(self, refresh_share: f64) -> FrontierOptions {
         FrontierOptions { refresh_share, ..self }
     }
 
-    /// Between the begins of two fetches from one host, unless [`crate::Frontier::host_delay`] says another.
+    /// Between the begins of two fetches from one host, unless [`crate::Frontier::host_delay`]
+    /// says another.
     #[must_use]
     pub fn delay_ms(self, delay_ms: u64) -> FrontierOptions {
         FrontierOptions { delay_ms, ..self }
@@ -170,8 +181,8 @@ impl FrontierOptions {
         FrontierOptions { pages_per_host_max, ..self }
     }
 
-    /// Attempts in a row, 1 to 15, after which a page that fails is given up (one that was fetched before waits until its next
-    /// recrawl instead).
+    /// Attempts in a row, 1 to 15, after which a page that fails is given up (one that was fetched
+    /// before waits until its next recrawl instead).
     #[must_use]
     pub fn attempts_max(self, attempts_max: u8) -> FrontierOptions {
         FrontierOptions { attempts_max, ..self }
@@ -189,7 +200,8 @@ impl FrontierOptions {
         FrontierOptions { recrawl, ..self }
     }
 
-    /// The journal is replaced by a snapshot when it is longer than this and than the last snapshot: at least 4 KiB.
+    /// The journal is replaced by a snapshot when it is longer than this and than the last
+    /// snapshot: at least 4 KiB.
     #[must_use]
     pub fn journal_bytes_min(self, journal_bytes_min: u64) -> FrontierOptions {
         FrontierOptions { journal_bytes_min, ..self }

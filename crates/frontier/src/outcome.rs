@@ -1,9 +1,11 @@
 //! Assignments, outcomes and failures: what a crawler gets and reports.
 //!
-//! Plain data. URLs are canonical texts: the frontier compares them byte by byte and makes none canonical. Times are milliseconds
-//! since any fixed moment, the same for all calls (the Unix epoch for a real crawl).
+//! Plain data. URLs are canonical texts: the frontier compares them byte by byte and makes none
+//! canonical. Times are milliseconds since any fixed moment, the same for all calls (the Unix
+//! epoch for a real crawl).
 
-/// A page that the frontier knows, by its place in the order of discovery: 0 is the first. Numbers are dense and never change.
+/// A page that the frontier knows, by its place in the order of discovery: 0 is the first. Numbers
+/// are dense and never change.
 ///
 /// ```
 /// use frontier::PageId;
@@ -83,7 +85,8 @@ pub struct Assignment {
     pub is_refresh: bool,
 }
 
-/// A page that was fetched, or found unchanged, or found to lead elsewhere (a redirect is a page with one link).
+/// A page that was fetched, or found unchanged, or found to lead elsewhere (a redirect is a page
+/// with one link).
 ///
 /// ```
 /// use frontier::Fetched;
@@ -96,11 +99,14 @@ pub struct Assignment {
 pub struct Fetched<'a> {
     /// When.
     pub fetched_at_ms: u64,
-    /// The canonical URLs of its links that are in scope. Repeated ones count once, one to itself not at all.
+    /// The canonical URLs of its links that are in scope. Repeated ones count once, one to itself
+    /// not at all.
     pub links: &'a [&'a str],
-    /// Whether it is another than when it was fetched before; `None` if that is not known. It sets the age of the next recrawl.
+    /// Whether it is another than when it was fetched before; `None` if that is not known. It sets
+    /// the age of the next recrawl.
     pub changed: Option<bool>,
-    /// Whether its body was seen under another URL: its links are not followed then, and `links` is taken as empty.
+    /// Whether its body was seen under another URL: its links are not followed then, and `links`
+    /// is taken as empty.
     pub is_duplicate: bool,
 }
 
@@ -120,7 +126,8 @@ pub struct Fetched<'a> {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Pages that were not known and are now. Their numbers follow each other, beginning with [`Done::first_new`].
+    /// Pages that were not known and are now. Their numbers follow each other, beginning with
+    /// [`Done::first_new`].
     pub new_links: u32,
     /// The first of the new pages; the next page's number if there are none.
     pub first_new: u32,
@@ -235,7 +242,7 @@ pub struct Failure {
     pub kind: FailureKind,
     /// Not before so long: `Retry-After`. The longer of it and the backoff counts.
     pub retry_after_ms: Option<u64>,
-    /// Whether it is of no use to try again: the page is given up at once, or, if it was fetched before and pages are fetched again, waits
-    /// for its next recrawl.
+    /// Whether it is of no use to try again: the page is given up at once, or, if it was fetched
+    /// before and pages are fetched again, waits for its next recrawl.
     pub is_permanent: bool,
 }

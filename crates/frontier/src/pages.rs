@@ -1,8 +1,9 @@
-//! The page table: for each page a fingerprint of its URL, its host and where it stands; and the index that finds a page by its
-//! fingerprint.
+//! The page table: for each page a fingerprint of its URL, its host and where it stands; and the
+//! index that finds a page by its fingerprint.
 //!
-//! A fingerprint is 64 bits of the URL's XXH3 hash with the frontier's own seed. Of a hundred million URLs 0.0003 are, in expectation, taken
-//! for another and never fetched; of a billion 0.03. The page table takes 14 bytes a page and the index 5 to 6, the ledger 12.
+//! A fingerprint is 64 bits of the URL's XXH3 hash with the frontier's own seed. Of a hundred
+//! million URLs 0.0003 are, in expectation, taken for another and never fetched; of a billion
+//! 0.03. The page table takes 14 bytes a page and the index 5 to 6, the ledger 12.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -60,7 +61,8 @@ impl Status {
     }
 }
 
-/// What is known of a page in 16 bits: status (3), seed (1), attempts (4), failure (4), age of recrawl (4).
+/// What is known of a page in 16 bits: status (3), seed (1), attempts (4), failure (4), age of
+/// recrawl (4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marks(pub(crate) u16);
 
@@ -121,7 +123,8 @@ pub(crate) struct Pages {
     fingerprints: Vec<u64>,
     hosts: Vec<u32>,
     marks: Vec<Marks>,
-    /// Page numbers by fingerprint, [`EMPTY`] where there is none: linear probing from the fingerprint's place in proportion.
+    /// Page numbers by fingerprint, [`EMPTY`] where there is none: linear probing from the
+    /// fingerprint's place in proportion.
     slots: Vec<u32>,
     /// What is said for each.
     pub(crate) trust: Trust,

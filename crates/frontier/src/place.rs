@@ -1,7 +1,9 @@
 //! The order in which pages wait: by credit, and those that nobody vouches for behind all others.
 //!
-//! A trap can be worth more credit than most of the web, as when a hub leads to it, but no page of good standing leads to what lies deeper in
-//! it than the second level ([`crate::trust`]). So pages without a word for them wait until no other is left: they come last, and in the end they come.
+//! A trap can be worth more credit than most of the web, as when a hub leads to it, but no page of
+//! good standing leads to what lies deeper in it than the second level ([`crate::trust`]). So
+//! pages without a word for them wait until no other is left: they come last, and in the end they
+//! come.
 
 use crate::credit::{CLASSES, class};
 use crate::trust::Standing;

@@ -1,11 +1,13 @@
 //! Queues: open hosts, hosts that wait for their time, pages that wait for theirs.
 //!
-//! An *open* host has a page that is ready, a free connection and no delay left. Open hosts stand in two heaps, one for pages never
-//! fetched and one for refreshes, by the place of their best page. Hosts that wait stand in a heap by time, and so do pages that failed or
-//! whose recrawl is to come. Entries are never moved; one that is not true any more is dropped when it comes up.
+//! An *open* host has a page that is ready, a free connection and no delay left. Open hosts stand
+//! in two heaps, one for pages never fetched and one for refreshes, by the place of their best
+//! page. Hosts that wait stand in a heap by time, and so do pages that failed or whose recrawl is
+//! to come. Entries are never moved; one that is not true any more is dropped when it comes up.
 //!
-//! Invariants: an open host is among the open ones of each kind of which it has pages, under its place; a host that has pages and a free
-//! connection, but must wait, is among those that wait; a page that waits has one entry.
+//! Invariants: an open host is among the open ones of each kind of which it has pages, under its
+//! place; a host that has pages and a free connection, but must wait, is among those that wait; a
+//! page that waits has one entry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

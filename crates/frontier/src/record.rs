@@ -1,7 +1,8 @@
 //! Records of the journal, one for each event. Encode beside decode.
 //!
-//! A record is a tag of one byte and fields. Numbers are variable-length ([`filemap_io::varint`]). A text is its length and its bytes, UTF-8. A list is its length and its elements; page numbers in a list rise, and
-//! each is written as the difference to the one before.
+//! A record is a tag of one byte and fields. Numbers are variable-length ([`filemap_io::varint`]).
+//! A text is its length and its bytes, UTF-8. A list is its length and its elements; page numbers
+//! in a list rise, and each is written as the difference to the one before.
 //!
 //! | tag | record | fields |
 //! |---|---|---|
@@ -14,8 +15,9 @@
 //! | 7 | opened | none: pages are handed out again after the frontier was closed |
 //! | 8 | rested | milliseconds, when every host began to rest: what was handed out last is not known |
 //!
-//! *Due* is in seconds, 0 for never; *age* the step of the age at which a page is fetched again. A journal is replayed by the code that
-//! wrote it down, so a record holds what was decided, not what it was decided by.
+//! *Due* is in seconds, 0 for never; *age* the step of the age at which a page is fetched again. A
+//! journal is replayed by the code that wrote it down, so a record holds what was decided, not
+//! what it was decided by.
 
 use filemap_io::varint;
 
@@ -151,7 +153,8 @@ impl<'a> Bytes<'a> {
         u32::try_from(self.number()?).ok()
     }
 
-    /// A length of things that take a byte each at least, so that no list is longer than the bytes that are there.
+    /// A length of things that take a byte each at least, so that no list is longer than the bytes
+    /// that are there.
     fn length(&mut self) -> Option<usize> {
         usize::try_from(self.number()?).ok().filter(|len| *len <= self.rest.len())
     }

@@ -1,6 +1,7 @@
 //! The age at which a page is fetched again, by how often it changed.
 //!
-//! A page keeps the step of its age, 0 to 15: each is twice as long as the one before, within the bounds of [`Recrawl`].
+//! A page keeps the step of its age, 0 to 15: each is twice as long as the one before, within the
+//! bounds of [`Recrawl`].
 
 use crate::options::Recrawl;
 use crate::state::FIRST_AGE;

@@ -1,6 +1,8 @@
-//! The snapshot: the whole state at the beginning of a journal. It is a frontier's first file, and says which the others are.
+//! The snapshot: the whole state at the beginning of a journal. It is a frontier's first file, and
+//! says which the others are.
 //!
-//! The contents of its blocks ([`crate::blocks`]), numbers little-endian; the header's number is the journal's:
+//! The contents of its blocks ([`crate::blocks`]), numbers little-endian; the header's number is
+//! the journal's:
 //!
 //! | size | meaning |
 //! |---|---|
@@ -41,7 +43,8 @@ const COUNT_MAX: u64 = 1 << 60;
 /// Pages of a group of URLs.
 const GROUP: u32 = 16;
 
-/// Replaces the snapshot by the state as it is, at the beginning of the journal `number`; its length.
+/// Replaces the snapshot by the state as it is, at the beginning of the journal `number`; its
+/// length.
 ///
 /// # Errors
 /// `Io`: the old snapshot is still there then.

@@ -1,7 +1,9 @@
-//! The frontier in memory, and what each record of the journal does to it: the same code when it is told and when it is replayed.
+//! The frontier in memory, and what each record of the journal does to it: the same code when it
+//! is told and when it is replayed.
 //!
-//! Invariants: whatever a record does follows from the record and the state alone, not from the options, the queues or the clock; so a
-//! replay leads to the same pages, credit and history, bit by bit. Queues exist only in a state that is live.
+//! Invariants: whatever a record does follows from the record and the state alone, not from the
+//! options, the queues or the clock; so a replay leads to the same pages, credit and history, bit
+//! by bit. Queues exist only in a state that is live.
 
 use crate::credit::{Ledger, TOTAL, class};
 use crate::error::Error;
@@ -18,7 +20,8 @@ use crate::trust::Standing;
 
 /// The step of the age that a page begins with: as long as the first recrawl's.
 pub(crate) const FIRST_AGE: u8 = 8;
-/// Pages that wait for their first fetch are given credit back when they hold less than this part of all.
+/// Pages that wait for their first fetch are given credit back when they hold less than this part
+/// of all.
 const REFUND_PART: u64 = 1024;
 /// Lists of links that are looked at for each virtual visit, at the most.
 const LOOKS_PER_VISIT: usize = 8;
@@ -236,8 +239,9 @@ impl State {
         Ok(())
     }
 
-    /// Visits pages that were fetched before, without a fetch: those of the next lists of links that hold at least a third, nearly, of what each
-    /// would have if fetched pages had all credit alike.
+    /// Visits pages that were fetched before, without a fetch: those of the next lists of links
+    /// that hold at least a third, nearly, of what each would have if fetched pages had all credit
+    /// alike.
     fn visit_again(&mut self, gains: &mut Gains) {
         let State { links, ledger, pages, virtual_visits, .. } = self;
         let Some(lists) = links else { return };
@@ -356,8 +360,8 @@ impl State {
         (gains.first_new..known).for_each(|page| queue.put(page, &mut view));
     }
 
-    /// Ends the replay: from here on there are queues. Pages that were fetched are due at once if they have no time and `recrawls` says that
-    /// they are fetched again.
+    /// Ends the replay: from here on there are queues. Pages that were fetched are due at once if
+    /// they have no time and `recrawls` says that they are fetched again.
     pub(crate) fn go_live(&mut self, manners: Manners, recrawls: bool) {
         for (page, due_s) in std::mem::take(&mut self.due_s).into_iter().enumerate() {
             let page = page as u32;

@@ -1,7 +1,8 @@
 //! The file of URLs: each page's text and depth, in the order of discovery.
 //!
-//! Memory has the place of every sixteenth record. What lies behind the length that the last snapshot names is made again from the
-//! journal when a frontier is opened, so a sync is needed only before a snapshot; what lies before it never changes.
+//! Memory has the place of every sixteenth record. What lies behind the length that the last
+//! snapshot names is made again from the journal when a frontier is opened, so a sync is needed
+//! only before a snapshot; what lies before it never changes.
 
 use std::sync::Arc;
 
@@ -43,7 +44,8 @@ impl Texts {
         Ok(Texts { file, id, pages: 0, groups: Vec::new(), written_bytes: HEADER_BYTES as u64, buffer: Vec::new() })
     }
 
-    /// Opens the file as a snapshot knows it: so many pages, groups and bytes. What lies behind is cut off.
+    /// Opens the file as a snapshot knows it: so many pages, groups and bytes. What lies behind is
+    /// cut off.
     pub(crate) fn open(dir: &dyn Dir, id: [u8; 16], pages: u32, groups: Vec<u64>, bytes: u64) -> Result<Texts> {
         let file = files::open(dir, URLS, format::URLS, id, 0)?;
         files::cut(&*file, URLS, bytes)?;

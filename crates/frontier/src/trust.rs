@@ -1,11 +1,14 @@
-//! Whose word counts: which pages have a second opinion. Only those get rent, so that a trap that feeds on itself gets none.
+//! Whose word counts: which pages have a second opinion. Only those get rent, so that a trap that
+//! feeds on itself gets none.
 //!
-//! A page is *endorsed* when it is a seed, or when two pages of good standing lead to it. Of good standing is a page that is endorsed
-//! itself, or to which an endorsed one leads (it is *near*). A page's word is taken once, at the first of its visits at which it is of
-//! good standing; what an endorsed page leads to is near from its next visit on.
+//! A page is *endorsed* when it is a seed, or when two pages of good standing lead to it. Of good
+//! standing is a page that is endorsed itself, or to which an endorsed one leads (it is *near*). A
+//! page's word is taken once, at the first of its visits at which it is of good standing; what an
+//! endorsed page leads to is near from its next visit on.
 //!
-//! So whatever hangs on one page of the rest is never endorsed, however densely its pages lead to each other: its root is near, what the
-//! root leads to has one word for it, and what those lead to has none.
+//! So whatever hangs on one page of the rest is never endorsed, however densely its pages lead to
+//! each other: its root is near, what the root leads to has one word for it, and what those lead
+//! to has none.
 //!
 //! Invariant: half a byte a page; standing only rises.
 
@@ -80,7 +83,8 @@ impl Trust {
         self.set_mark(page, self.mark(page) & HAS_SPOKEN | standing as u8);
     }
 
-    /// A page is visited: it puts in a word for its links, if it may. Tells of each that has the first word for it now.
+    /// A page is visited: it puts in a word for its links, if it may. Tells of each that has the
+    /// first word for it now.
     #[inline]
     pub(crate) fn told(&mut self, page: u32, links: &[u32], mut vouched: impl FnMut(u32)) {
         let (mark, referrer) = (self.mark(page), self.get(page));
@@ -114,7 +118,8 @@ mod tests {
         let mut trust = Trust::default();
         (0..12).for_each(|_| trust.add());
         trust.set(0, Standing::Endorsed);
-        // The seed leads to 1, 2 and 3; 1 leads to 2, and 3 is the gate of a trap whose pages 4 to 11 all lead to each other.
+        // The seed leads to 1, 2 and 3; 1 leads to 2, and 3 is the gate of a trap whose pages 4 to
+        // 11 all lead to each other.
         trust.told(0, &[0, 1, 2, 3], |_| ());
         assert_eq!([1, 2, 3].map(|page| trust.get(page)), [Standing::Near; 3]);
         trust.told(1, &[2], |_| ());

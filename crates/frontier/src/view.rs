@@ -54,7 +54,8 @@ pub struct PageState {
     pub status: PageStatus,
     /// Whether it is a seed.
     pub is_seed: bool,
-    /// Whether a page of good standing leads to it ([`crate::Rent::Endorsed`]), or it is a seed. If not, it waits for all others of its kind.
+    /// Whether a page of good standing leads to it ([`crate::Rent::Endorsed`]), or it is a seed.
+    /// If not, it waits for all others of its kind.
     pub is_vouched_for: bool,
     /// Links from a seed, when it was discovered.
     pub depth: u16,

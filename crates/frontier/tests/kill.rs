@@ -1,8 +1,10 @@
 //! `kill -9` of a real process that crawls, on the real file system.
 //!
-//! The child is this test binary again. It crawls a web that its parent knows too, commits, and prints after each commit what was
-//! acknowledged: how many pages are known and done, and a hash of all credit. A directory that counts its changing calls stops it in
-//! the middle of call number N, for ever, and says so; then the parent kills it and opens what it left. No clock decides anything.
+//! The child is this test binary again. It crawls a web that its parent knows too, commits, and
+//! prints after each commit what was acknowledged: how many pages are known and done, and a hash
+//! of all credit. A directory that counts its changing calls stops it in the middle of call number
+//! N, for ever, and says so; then the parent kills it and opens what it left. No clock decides
+//! anything.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Write};
@@ -37,7 +39,8 @@ fn links(url: &str) -> Vec<String> {
     (0..rng.u8(..6)).map(|_| self::url(rng.u64(..3_000))).collect()
 }
 
-/// How many pages are known, how many were fetched, how many fetches were told, and a hash of what all pages hold.
+/// How many pages are known, how many were fetched, how many fetches were told, and a hash of what
+/// all pages hold.
 fn state(frontier: &Frontier) -> String {
     let mut hasher = DefaultHasher::new();
     for (page, importance) in frontier.by_importance(usize::MAX) {
@@ -79,7 +82,8 @@ fn the_child_crawls_and_says_what_is_committed() {
     say(DONE);
 }
 
-/// Runs a child until it stops at its call number `call`, and kills it: what it said last, and whether it was stopped.
+/// Runs a child until it stops at its call number `call`, and kills it: what it said last, and
+/// whether it was stopped.
 fn kill_at(folder: &Path, call: u64) -> (Option<String>, bool) {
     let me = std::env::current_exe().expect("this binary");
     let mut child = Command::new(me)
@@ -116,7 +120,8 @@ fn kill_at(folder: &Path, call: u64) -> (Option<String>, bool) {
     (said, is_stopped)
 }
 
-/// What was acknowledged is there: as after the last commit that was heard of, or as after the next one.
+/// What was acknowledged is there: as after the last commit that was heard of, or as after the
+/// next one.
 fn judge(folder: &Path, call: u64, said: Option<&str>, next: Option<&str>) {
     let mut frontier = match (Frontier::open(folder, options()), said) {
         (Ok(frontier), _) => frontier,

@@ -1,4 +1,5 @@
-//! The bars of quality on cnr-2000: how near the estimate comes to PageRank, that credit adds up, and what a trap gets.
+//! The bars of quality on cnr-2000: how near the estimate comes to PageRank, that credit adds up,
+//! and what a trap gets.
 
 use crate::opic::Opic;
 use crate::web::{self, Crawled, Graph, Trapped};
@@ -26,7 +27,8 @@ fn after_ten_visits_a_page_the_estimate_is_near_page_rank_and_no_unit_of_credit_
     assert!(bytes <= 32.0, "{bytes} bytes a page");
 }
 
-/// Crawls the graph with a trap by the frontier's own defaults, in memory; no unit of credit is lost.
+/// Crawls the graph with a trap by the frontier's own defaults, in memory; no unit of credit is
+/// lost.
 fn crawl(web: &mut Trapped<'_>, seeds: &[u32], refresh_share: f64) -> Crawled {
     let mut opic = Opic::new(0.10, Rent::Endorsed, f64::INFINITY, refresh_share).expect("valid");
     let crawled = web::crawl(web, &mut opic, seeds, 200_000, 8);
@@ -55,7 +57,8 @@ fn an_endless_trap_gets_a_thousandth_of_a_crawl_where_breadth_first_gives_it_hal
     }
 }
 
-/// Gates that a random generator names. Four of the five had been seen under earlier variants; none was changed.
+/// Gates that a random generator names. Four of the five had been seen under earlier variants;
+/// none was changed.
 #[test]
 fn a_trap_behind_any_page_gets_no_more_of_a_crawl_that_fetches_each_page_once() {
     let graph = Graph::cnr_2000();

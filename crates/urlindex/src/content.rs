@@ -1,10 +1,13 @@
-//! `ContentSeen`: has this body been met before, under whatever URL? The exact set on disk over digests of bodies.
+//! `ContentSeen`: has this body been met before, under whatever URL? The exact set on disk over
+//! digests of bodies.
 //!
-//! Keys are the first 80 bits (or 64) of a digest of 128: the same that the page store keeps with each version, so that its pages
-//! can be asked about without their bodies being read. All bits of a digest are alike, so the chance of an error follows from the
-//! number of bodies alone, and not from any class, as it does for URLs.
+//! Keys are the first 80 bits (or 64) of a digest of 128: the same that the page store keeps with
+//! each version, so that its pages can be asked about without their bodies being read. All bits of
+//! a digest are alike, so the chance of an error follows from the number of bodies alone, and not
+//! from any class, as it does for URLs.
 //!
-//! Invariant: a set of digests is never opened as one of URLs, nor the other way round: the manifest says which it is.
+//! Invariant: a set of digests is never opened as one of URLs, nor the other way round: the
+//! manifest says which it is.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,12 +22,14 @@ use crate::seen::{SeenSet, SeenStats, Verdict};
 
 /// An exact set of page bodies on disk: the content-seen test.
 ///
-/// Asked for by body ([`SeenSet`]: the bytes are a body, not a URL) or by digest. It costs per body what a [`DiskUrlSet`] costs per URL, and
-/// survives a crash as that does.
+/// Asked for by body ([`SeenSet`]: the bytes are a body, not a URL) or by digest. It costs per
+/// body what a [`DiskUrlSet`] costs per URL, and survives a crash as that does.
 ///
-/// Of n bodies with 80 bits, n^2 / 2^81 are called seen although they are new, in expectation: 4e-7 of a billion; with 64 bits 0.027. That holds
-/// for bodies that nobody chose. XXH3 is no cryptographic hash: who writes pages can make two bodies of one digest, of which the second is
-/// called seen, and loses nothing but his own page. Where that matters, insert the first 16 bytes of a cryptographic digest instead.
+/// Of n bodies with 80 bits, n^2 / 2^81 are called seen although they are new, in expectation:
+/// 4e-7 of a billion; with 64 bits 0.027. That holds for bodies that nobody chose. XXH3 is no
+/// cryptographic hash: who writes pages can make two bodies of one digest, of which the second is
+/// called seen, and loses nothing but his own page. Where that matters, insert the first 16 bytes
+/// of a cryptographic digest instead.
 ///
 /// ```
 /// use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
@@ -42,8 +47,8 @@ pub struct ContentSeen {
 }
 
 impl ContentSeen {
-    /// An empty set in a new file, beside which it keeps others whose names begin with it. The options' seed is not used: a
-    /// digest is what it is.
+    /// An empty set in a new file, beside which it keeps others whose names begin with it. The
+    /// options' seed is not used: a digest is what it is.
     ///
     /// # Errors
     /// As [`DiskUrlSet::create`].
@@ -106,7 +111,8 @@ impl ContentSeen {
         self.set.contains_fingerprint(self.fingerprint(digest))
     }
 
-    /// [`ContentSeen::check_and_insert_digest`] of many, in order, in one pass through the set: 16 bytes of memory each.
+    /// [`ContentSeen::check_and_insert_digest`] of many, in order, in one pass through the set: 16
+    /// bytes of memory each.
     ///
     /// # Errors
     /// As [`DiskUrlSet::check_and_insert_all`].
@@ -114,7 +120,8 @@ impl ContentSeen {
         self.set.check_and_insert_all(&mut self.batch(digests)?)
     }
 
-    /// [`ContentSeen::contains_digest`] of many, in order, in one pass through the set: 16 bytes of memory each.
+    /// [`ContentSeen::contains_digest`] of many, in order, in one pass through the set: 16 bytes
+    /// of memory each.
     ///
     /// # Errors
     /// As [`DiskUrlSet::contains_all`].

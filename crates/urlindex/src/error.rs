@@ -1,7 +1,7 @@
 //! The error of the seen sets: the storage error, and what only they know.
 //!
-//! Every variant says what failed and where; its doc comment says what the caller should do. That a URL was not seen is
-//! never an error: that is [`crate::Verdict::New`].
+//! Every variant says what failed and where; its doc comment says what the caller should do. That
+//! a URL was not seen is never an error: that is [`crate::Verdict::New`].
 
 use std::fmt::Display;
 use std::io;
@@ -15,8 +15,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The set's files. Damage cannot be mended: restore the set from a copy, or make it anew from the URLs that the page
-    /// store holds.
+    /// The set's files. Damage cannot be mended: restore the set from a copy, or make it anew from
+    /// the URLs that the page store holds.
     #[error("{}{}", .0, remedy(.0))]
     Storage(#[from] StorageError),
     /// This kind of set takes URLs of 1 to `max` bytes. Nothing was inserted.
@@ -51,7 +51,8 @@ pub enum Error {
         /// Why it cannot, and what can be done instead.
         why: String,
     },
-    /// The URLs in the set were made canonical by a rule that this program does not know. Use a newer FileMap.
+    /// The URLs in the set were made canonical by a rule that this program does not know. Use a
+    /// newer FileMap.
     #[error("the URLs of {file} were made canonical by `{name}` version {version}, which this program does not know")]
     UnknownCanonicalizer {
         /// The set's name.

@@ -111,8 +111,8 @@ pub(crate) fn lock(dir: &dyn Dir, name: &str) -> Result<Box<dyn Lock>> {
     Ok(files::lock(dir, &beside::lock(name), name)?)
 }
 
-/// Replaces a whole file. Until it is durable it is `NAME.DIGITS.new`, of 32 random hexadecimal digits: a name that nobody
-/// else's file has. What a crash left under such names is removed.
+/// Replaces a whole file. Until it is durable it is `NAME.DIGITS.new`, of 32 random hexadecimal
+/// digits: a name that nobody else's file has. What a crash left under such names is removed.
 ///
 /// # Errors
 /// `Io`, of the call that failed: the old file is still there then.
@@ -151,7 +151,8 @@ mod tests {
     use super::*;
     use filemap_io::sim::SimDisk;
 
-    /// What `fm-tool seen add links --new-only < list > links.new` writes must not be taken for what a crash left.
+    /// What `fm-tool seen add links --new-only < list > links.new` writes must not be taken for
+    /// what a crash left.
     #[test]
     fn only_what_was_left_of_replacing_that_file_is_removed() {
         let disk = SimDisk::new(1);

@@ -1,5 +1,5 @@
-//! The bytes of every file of a seen set but a run: the fields of each record, declared once. docs/SEEN.md shows the same
-//! tables, and a test holds the two equal.
+//! The bytes of every file of a seen set but a run: the fields of each record, declared once.
+//! docs/SEEN.md shows the same tables, and a test holds the two equal.
 //!
 //! Numbers are little-endian, reserved bytes zero.
 
@@ -66,8 +66,9 @@ layout! {
 }
 
 layout! {
-    /// `SET` of kind `growing`: what each part begins with. Words of 8 bytes follow: for each layer, the oldest first, the
-    /// bits of its fingerprints, the number of its buckets, and their words (an empty bucket is a word of 0).
+    /// `SET` of kind `growing`: what each part begins with. Words of 8 bytes follow: for each
+    /// layer, the oldest first, the bits of its fingerprints, the number of its buckets, and their
+    /// words (an empty bucket is a word of 0).
     pub(crate) struct GrowingPart {
         0 WORDS: u64 = "words that follow";
         8 CRC: u32 = "CRC-32 of the part's number (8 bytes), the field before and the words";
@@ -75,7 +76,8 @@ layout! {
 }
 
 layout! {
-    /// `SET.known`: header. URLs follow, each after its length (2 bytes), and the CRC-32 of all before.
+    /// `SET.known`: header. URLs follow, each after its length (2 bytes), and the CRC-32 of all
+    /// before.
     pub(crate) struct KnownHeader {
         0 MAGIC: [u8; 8] = "magic `FMKNOWN1`";
         8 READ_VERSION: u16 = "the version that a reader must know";
@@ -123,7 +125,8 @@ layout! {
 }
 
 layout! {
-    /// `SET` of kind `disk`, the manifest: header. Its runs follow, the oldest first, and the CRC-32 of all before.
+    /// `SET` of kind `disk`, the manifest: header. Its runs follow, the oldest first, and the
+    /// CRC-32 of all before.
     pub(crate) struct ManifestHeader {
         0 MAGIC: [u8; 8] = "magic `FMDSET01`";
         8 READ_VERSION: u16 = "the version that a reader must know";

@@ -1,16 +1,18 @@
 //! URLs as keys, and the question whether one was met before.
 //!
-//! **One canonical form per page.** A [`Canonicalizer`] turns a URL, as it stood in a link or a WARC record, into the bytes
-//! under which a store keeps the page. It has a name and a version, and both are stored with the data: the same name and version
-//! give the same bytes for ever, and a rule that changes gets a new version.
+//! **One canonical form per page.** A [`Canonicalizer`] turns a URL, as it stood in a link or a
+//! WARC record, into the bytes under which a store keeps the page. It has a name and a version,
+//! and both are stored with the data: the same name and version give the same bytes for ever, and
+//! a rule that changes gets a new version.
 //!
-//! * [`Whatwg`] (`whatwg`): the serialisation of the WHATWG URL standard without the fragment; two URLs that a browser
-//!   would request alike become one key.
-//! * [`CrawlRules`] (`crawl`, `surt`, `rules`): that, and named rules that can be switched ([`canonical::Rule`], [`canonical::RuleSet`]).
+//! * [`Whatwg`] (`whatwg`): the serialisation of the WHATWG URL standard without the fragment; two
+//!   URLs that a browser would request alike become one key.
+//! * [`CrawlRules`] (`crawl`, `surt`, `rules`): that, and named rules that can be switched
+//!   ([`canonical::Rule`], [`canonical::RuleSet`]).
 //! * [`Exact`] (`exact`): the bytes as they are.
 //!
-//! [`canonical::named`] finds one again by what a store says it was written with, and [`host`] reads the host out of a key, for
-//! listings by host.
+//! [`canonical::named`] finds one again by what a store says it was written with, and [`host`]
+//! reads the host out of a key, for listings by host.
 //!
 //! ```
 //! use urlindex::{Canonicalizer, Whatwg, host};
@@ -20,8 +22,8 @@
 //! assert_eq!(host(&key), Some(&b"example.com"[..]));
 //! ```
 //!
-//! **Seen sets.** A [`SeenSet`] says of a URL whether it is [new](Verdict) or was seen, and what that answer is worth. There is a family of
-//! them; docs/SEEN.md says which to choose.
+//! **Seen sets.** A [`SeenSet`] says of a URL whether it is [new](Verdict) or was seen, and what
+//! that answer is worth. There is a family of them; docs/SEEN.md says which to choose.
 //!
 //! | set | errs | bytes per URL | kept |
 //! |---|---|---|---|
@@ -34,11 +36,12 @@
 //!
 //! [`ContentSeen`] asks the same of page bodies: whether one was met before, under whatever URL.
 //!
-//! A [`StoredSet`] is one of them by the path of its file, whatever its kind; it remembers the canonicaliser of its URLs.
+//! A [`StoredSet`] is one of them by the path of its file, whatever its kind; it remembers the
+//! canonicaliser of its URLs.
 //!
-//! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL to keep other records beside a page), and
-//! canonicalising a canonical URL changes nothing; no set calls a URL new that was inserted, and nothing that was synced is
-//! forgotten, whatever happens to the machine.
+//! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL to keep other records
+//! beside a page), and canonicalising a canonical URL changes nothing; no set calls a URL new that
+//! was inserted, and nothing that was synced is forgotten, whatever happens to the machine.
 
 mod bitmap;
 mod bloom;

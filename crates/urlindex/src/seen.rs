@@ -1,10 +1,11 @@
 //! The trait `SeenSet`, its verdicts and statistics.
 //!
-//! The trait is object-safe, so that a crawl chooses its set at run time. Every set says by itself how often it errs and
-//! what it costs; none errs in the other direction: a URL that was inserted is never called new.
+//! The trait is object-safe, so that a crawl chooses its set at run time. Every set says by itself
+//! how often it errs and what it costs; none errs in the other direction: a URL that was inserted
+//! is never called new.
 //!
-//! A set takes the bytes that it is given. Two spellings of one URL are two URLs to it: canonicalise first
-//! ([`crate::Canonicalizer`]).
+//! A set takes the bytes that it is given. Two spellings of one URL are two URLs to it:
+//! canonicalise first ([`crate::Canonicalizer`]).
 
 use std::fmt::Debug;
 
@@ -21,7 +22,8 @@ use crate::error::Result;
 pub enum Verdict {
     /// It was never inserted. This is certain.
     New,
-    /// It was inserted. This is certain (or as good as: see the set's [`SeenSet::false_positive_rate`]).
+    /// It was inserted. This is certain (or as good as: see the set's
+    /// [`SeenSet::false_positive_rate`]).
     Seen,
     /// It was inserted, or others that look like it were.
     ProbablySeen,
@@ -62,8 +64,9 @@ pub struct SeenStats {
 
 /// A set of URLs that have been met.
 ///
-/// Any number of threads may call any method at once. Of several inserts of one URL, however they run together, exactly
-/// one is told [`Verdict::New`]; a filter may tell none so, which is its error and counted in its rate.
+/// Any number of threads may call any method at once. Of several inserts of one URL, however they
+/// run together, exactly one is told [`Verdict::New`]; a filter may tell none so, which is its
+/// error and counted in its rate.
 ///
 /// ```
 /// use urlindex::{GrowingFilter, SeenSet, UrlTrie};
@@ -78,18 +81,20 @@ pub trait SeenSet: Debug + Send + Sync {
     /// Inserts `url`, and says whether it was there before.
     ///
     /// # Errors
-    /// [`crate::StorageError::Poisoned`] after a failed write; [`crate::Error::UrlLength`] and [`crate::StorageError::Full`] where the
-    /// set has such a limit; [`crate::StorageError::Io`] and [`crate::StorageError::Corrupt`] if it has to look at its files.
+    /// [`crate::StorageError::Poisoned`] after a failed write; [`crate::Error::UrlLength`] and
+    /// [`crate::StorageError::Full`] where the set has such a limit; [`crate::StorageError::Io`]
+    /// and [`crate::StorageError::Corrupt`] if it has to look at its files.
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict>;
 
     /// Whether `url` was inserted. Nothing is changed.
     ///
     /// # Errors
-    /// [`crate::StorageError::Io`] and [`crate::StorageError::Corrupt`] if the set has to look at its files.
+    /// [`crate::StorageError::Io`] and [`crate::StorageError::Corrupt`] if the set has to look at
+    /// its files.
     fn contains(&self, url: &[u8]) -> Result<Verdict>;
 
-    /// Inserts `url`. `true`: it is certainly new, and of all callers only this one is told so. `false`: it was there, or in
-    /// a filter looks so.
+    /// Inserts `url`. `true`: it is certainly new, and of all callers only this one is told so.
+    /// `false`: it was there, or in a filter looks so.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
@@ -97,8 +102,9 @@ pub trait SeenSet: Debug + Send + Sync {
         self.check_and_insert(url).map(Verdict::is_new)
     }
 
-    /// [`SeenSet::check_and_insert`] of each URL, in order: a URL that occurs twice is new once. The verdicts replace what
-    /// `verdicts` holds. After an error it holds those of the URLs before the one that failed.
+    /// [`SeenSet::check_and_insert`] of each URL, in order: a URL that occurs twice is new once.
+    /// The verdicts replace what `verdicts` holds. After an error it holds those of the URLs
+    /// before the one that failed.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
@@ -124,7 +130,8 @@ pub trait SeenSet: Debug + Send + Sync {
         Ok(())
     }
 
-    /// How many URLs are in the set: the inserts that were told `New`. A filter cannot know how many it swallowed.
+    /// How many URLs are in the set: the inserts that were told `New`. A filter cannot know how
+    /// many it swallowed.
     fn len(&self) -> u64;
 
     /// Whether nothing was inserted yet.
@@ -138,17 +145,20 @@ pub trait SeenSet: Debug + Send + Sync {
     /// Bytes of its files; 0 for a set in memory.
     fn disk_bytes(&self) -> u64;
 
-    /// The chance that a URL that was never inserted is called seen, estimated for what the set holds now. 0 if the set
-    /// keeps texts. A filter counts its bits for the answer: not for every URL.
+    /// The chance that a URL that was never inserted is called seen, estimated for what the set
+    /// holds now. 0 if the set keeps texts. A filter counts its bits for the answer: not for every
+    /// URL.
     fn false_positive_rate(&self) -> f64;
 
-    /// How many URLs were, in expectation, called seen although they were new, since the set was made.
+    /// How many URLs were, in expectation, called seen although they were new, since the set was
+    /// made.
     fn expected_loss(&self) -> f64;
 
     /// Makes all inserts that have returned durable. Nothing, for a set in memory.
     ///
     /// # Errors
-    /// [`crate::StorageError::Io`]; the set takes no more URLs then, since nobody knows what the device has.
+    /// [`crate::StorageError::Io`]; the set takes no more URLs then, since nobody knows what the
+    /// device has.
     fn sync(&self) -> Result<()>;
 
     /// All figures at once.

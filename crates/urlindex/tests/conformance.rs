@@ -1,16 +1,18 @@
-//! Holds the `whatwg` canonicaliser against the WHATWG conformance set in `tests/data/canon/urltestdata.json`.
+//! Holds the `whatwg` canonicaliser against the WHATWG conformance set in
+//! `tests/data/canon/urltestdata.json`.
 //!
-//! The number of cases is exact, and every case that the `url` crate gets wrong is listed by name: a new failure, and
-//! equally a failure that a newer `url` cures, fails this test. A cure means other keys for those URLs, so it asks for
-//! a new version of the canonicaliser.
+//! The number of cases is exact, and every case that the `url` crate gets wrong is listed by name:
+//! a new failure, and equally a failure that a newer `url` cures, fails this test. A cure means
+//! other keys for those URLs, so it asks for a new version of the canonicaliser.
 
 use std::path::Path;
 
 use serde_json::Value;
 use urlindex::{Canonicalizer, Whatwg};
 
-/// `(input, base)` of the cases whose answer differs from the standard's: 58 of 891. Most are `file:` URLs and relative links;
-/// of absolute `http` URLs only hosts with invalid punycode (refused here) are among them.
+/// `(input, base)` of the cases whose answer differs from the standard's: 58 of 891. Most are
+/// `file:` URLs and relative links; of absolute `http` URLs only hosts with invalid punycode
+/// (refused here) are among them.
 const KNOWN_FAILURES: [(&str, Option<&str>); 58] = [
     ("file:///w|/m", None),
     ("non-special:opaque  ?hi", None),

@@ -8,9 +8,11 @@ use super::{SECTOR_BYTES, SimDisk};
 /// How much order there is in what survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// As ext4 with ordered data: names in order, a length implies its bytes, a sync of a file takes earlier names along.
+    /// As ext4 with ordered data: names in order, a length implies its bytes, a sync of a file
+    /// takes earlier names along.
     Ordered,
-    /// Anything that no sync has made durable is lost or kept by itself; a new length may come without its bytes.
+    /// Anything that no sync has made durable is lost or kept by itself; a new length may come
+    /// without its bytes.
     Adversarial,
 }
 
@@ -23,7 +25,8 @@ pub enum Loss {
     Nothing,
     /// Some files wholly, some not at all, some in parts; sectors in any of their contents.
     Random,
-    /// As `Random`, and what a file's new length covers without having been written is garbage (`Adversarial` only).
+    /// As `Random`, and what a file's new length covers without having been written is garbage
+    /// (`Adversarial` only).
     Garbage,
 }
 
@@ -172,8 +175,8 @@ impl<'a> Snapshot<'a> {
         bytes
     }
 
-    /// What the device held before: noise, or sectors of some file in their order. `source` is the file and sector that the last
-    /// one came from.
+    /// What the device held before: noise, or sectors of some file in their order. `source` is the
+    /// file and sector that the last one came from.
     fn garbage(&self, source: &mut Option<(usize, usize)>, rng: &mut fastrand::Rng) -> Sector {
         let files = &self.state.files;
         let sectors = |file: usize| files[file].live.len().div_ceil(SECTOR_BYTES);

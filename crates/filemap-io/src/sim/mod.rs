@@ -1,19 +1,25 @@
 //! The simulated disk: a directory in memory that knows what a power loss may do to it.
 //!
-//! It keeps, for each file, the bytes that programs see (the page cache) and those that the device has; for each sector of
-//! 512 bytes all the contents that it had since the last sync; file lengths and names with their own durability. From
-//! that it draws *crash images*: disks as a machine could find them after the power was lost at this moment. A mapped
-//! page is read from the live bytes, as in the kernel's page cache. What is stored through a writable map is taken into
-//! them at the next call of any kind, as a write of the sectors that differ; a crash may keep any of them, or none.
+//! It keeps, for each file, the bytes that programs see (the page cache) and those that the device
+//! has; for each sector of 512 bytes all the contents that it had since the last sync; file
+//! lengths and names with their own durability. From that it draws *crash images*: disks as a
+//! machine could find them after the power was lost at this moment. A mapped page is read from the
+//! live bytes, as in the kernel's page cache. What is stored through a writable map is taken into
+//! them at the next call of any kind, as a write of the sectors that differ; a crash may keep any
+//! of them, or none.
 //!
 //! What may survive, and the assumptions behind it:
-//! - a sector is atomic, and holds any one of its contents since the last sync of the file, whatever the others hold;
-//! - a length is any one of those since the last sync; bytes between the durable length and that one that were never
-//!   written read as zeros or, at [`Level::Adversarial`], as garbage, some of it pieces of other files;
-//! - an entry of the directory survives by itself at `Adversarial`; at [`Level::Ordered`], as on ext4, changes of names survive
-//!   in order, a sync of any file takes all earlier ones with it, and a length implies the bytes under it;
-//! - a failed sync leaves the cache as it is and marks it clean: some of what was to be written is on the device, the rest
-//!   never will be, and the next sync succeeds ([`Failure`]). `Advice::DropCache` then shows what the device has.
+//! - a sector is atomic, and holds any one of its contents since the last sync of the file,
+//!   whatever the others hold;
+//! - a length is any one of those since the last sync; bytes between the durable length and that
+//!   one that were never written read as zeros or, at [`Level::Adversarial`], as garbage, some of
+//!   it pieces of other files;
+//! - an entry of the directory survives by itself at `Adversarial`; at [`Level::Ordered`], as on
+//!   ext4, changes of names survive in order, a sync of any file takes all earlier ones with it,
+//!   and a length implies the bytes under it;
+//! - a failed sync leaves the cache as it is and marks it clean: some of what was to be written is
+//!   on the device, the rest never will be, and the next sync succeeds ([`Failure`]).
+//!   `Advice::DropCache` then shows what the device has.
 //!
 //! The disk is deterministic: the same calls with the same seed give the same images.
 
@@ -49,7 +55,8 @@ pub struct Failure {
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The device reports an error. Of a sync, some sectors are on the device, and the others are forgotten.
+    /// The device reports an error. Of a sync, some sectors are on the device, and the others are
+    /// forgotten.
     Eio,
     /// No space is left. Of a write nothing is written; calls that need no space are not refused.
     Enospc,
@@ -111,8 +118,8 @@ impl SimDisk {
         self.lock().failed
     }
 
-    /// Calls `observer` after each call that changed anything: a write, a length, a sync, a name. It may draw images from
-    /// what it is shown; it must not use this disk.
+    /// Calls `observer` after each call that changed anything: a write, a length, a sync, a name.
+    /// It may draw images from what it is shown; it must not use this disk.
     pub fn observe(&self, observer: Option<Observer>) {
         self.lock().observer = observer;
     }
@@ -122,7 +129,8 @@ impl SimDisk {
         Snapshot::of(&self.lock()).crash(level, loss, seed)
     }
 
-    /// The disk as the next process finds it if this one is killed now: nothing is lost, nothing more is durable.
+    /// The disk as the next process finds it if this one is killed now: nothing is lost, nothing
+    /// more is durable.
     pub fn kill(&self) -> SimDisk {
         Snapshot::of(&self.lock()).kill()
     }

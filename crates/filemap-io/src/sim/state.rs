@@ -109,7 +109,8 @@ impl State {
         let files = &mut self.files;
         self.stored.retain(|(id, map)| {
             files[*id].take_stores(map);
-            // Ours, and perhaps the one in `maps` that is being read: without the program's it is done with.
+            // Ours, and perhaps the one in `maps` that is being read: without the program's it is
+            // done with.
             Arc::strong_count(map) > 1
         });
     }
@@ -176,7 +177,8 @@ impl State {
         }
     }
 
-    /// A sync of a file that succeeds, or one that fails: then each sector is on the device or forgotten, as chance has it.
+    /// A sync of a file that succeeds, or one that fails: then each sector is on the device or
+    /// forgotten, as chance has it.
     pub(super) fn sync_file(&mut self, id: usize, succeeds: bool) {
         if succeeds {
             self.files[id].sync();
@@ -287,8 +289,8 @@ impl Inode {
         self.lengths.clear();
     }
 
-    /// What a sync makes durable: the dirty sectors' last contents over what the device has. It differs from the live bytes
-    /// where an earlier sync failed.
+    /// What a sync makes durable: the dirty sectors' last contents over what the device has. It
+    /// differs from the live bytes where an earlier sync failed.
     fn live_with_lost(&self) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         bytes.resize(self.live.len(), 0);

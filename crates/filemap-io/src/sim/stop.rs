@@ -1,7 +1,8 @@
-//! A directory that stops its process at a chosen call, so that another process can kill it there: on a real disk, where no clock
-//! could hit the moment.
+//! A directory that stops its process at a chosen call, so that another process can kill it there:
+//! on a real disk, where no clock could hit the moment.
 //!
-//! Invariant: only calls that change something count, and a write is stopped in its middle, when its first half is there.
+//! Invariant: only calls that change something count, and a write is stopped in its middle, when
+//! its first half is there.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +20,8 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Not at all, until [`Stop::after`]. `say` is called when it has stopped, to tell the other process.
+    /// Not at all, until [`Stop::after`]. `say` is called when it has stopped, to tell the other
+    /// process.
     pub fn never(say: fn()) -> Stop {
         Stop { left: Arc::new(AtomicI64::new(-1)), say }
     }

@@ -1,4 +1,5 @@
-//! The simulated disk against what its module says: what a sync makes durable, what may be lost, what a failed sync does.
+//! The simulated disk against what its module says: what a sync makes durable, what may be lost,
+//! what a failed sync does.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;

@@ -1,9 +1,10 @@
 //! A block of a run: some hundred entries in order, in 4096 bytes under one checksum.
 //!
-//! Elias and Fano's way (1971): of n values over a range u the high bits are written in unary, the low log2(u / n) bits side by side,
-//! which takes 2 + log2(u / n) bits a value however the values lie. Golomb-Rice coded gaps would take as much (1.5 + log2) and would
-//! have to be read from the front: here a look-up counts zeros in about 20 words and compares one or two low parts, so that a
-//! batch that meets 20 entries of a block does not pay for the other 600.
+//! Elias and Fano's way (1971): of n values over a range u the high bits are written in unary, the
+//! low log2(u / n) bits side by side, which takes 2 + log2(u / n) bits a value however the values
+//! lie. Golomb-Rice coded gaps would take as much (1.5 + log2) and would have to be read from the
+//! front: here a look-up counts zeros in about 20 words and compares one or two low parts, so that
+//! a batch that meets 20 entries of a block does not pay for the other 600.
 
 use filemap_io::layout;
 use filemap_io::layout::{Zeros, get};
@@ -31,12 +32,14 @@ const HEADER_BYTES: usize = BlockHeader::PARTS.at;
 const WORDS_MAX: usize = (BLOCK_BYTES - HEADER_BYTES) / 8;
 const LOW_BITS_MAX: u32 = 100;
 
-/// The bits of a low part, the words of the high parts, and the bytes of a block of the first `count` of these entries.
+/// The bits of a low part, the words of the high parts, and the bytes of a block of the first
+/// `count` of these entries.
 fn shape(entries: &[u128], count: usize, shift: u32) -> (u32, usize, usize) {
     let span = (entries[count - 1] >> shift) - base_of(entries, shift);
     // At least 1, so that a tombstone differs from what it stands for in its low part only.
     let low = (span / count as u128).checked_ilog2().unwrap_or(0).max(1);
-    // Not more than 4 * count, since 2^low is more than half of span / count; 3 for the lower bound of `low`.
+    // Not more than 4 * count, since 2^low is more than half of span / count; 3 for the lower
+    // bound of `low`.
     let words = ((span >> low) as usize + count).div_ceil(64);
     (low, words, HEADER_BYTES + 8 * words + (count * low as usize).div_ceil(8))
 }
@@ -45,7 +48,8 @@ fn base_of(entries: &[u128], shift: u32) -> u128 {
     entries[0] >> shift & !1
 }
 
-/// Writes as many of these entries, shifted to values, as a block takes, and says how many; all but the checksum.
+/// Writes as many of these entries, shifted to values, as a block takes, and says how many; all
+/// but the checksum.
 ///
 /// # Panics
 /// If there are none.
@@ -53,7 +57,8 @@ pub fn encode(entries: &[u128], shift: u32, block: &mut [u8]) -> usize {
     // `fits` values do, `not` do not.
     let (mut fits, mut not) = (1, entries.len() + 1);
     while fits + 1 < not {
-        // Most blocks of a run hold about as many: but where the density changes, halving finds it.
+        // Most blocks of a run hold about as many: but where the density changes, halving finds
+        // it.
         let middle = fits.midpoint(not);
         if shape(entries, middle, shift).2 <= BLOCK_BYTES { fits = middle } else { not = middle }
     }
@@ -207,14 +212,14 @@ impl<'a> Block<'a> {
 pub struct Lookup<'a> {
     block: Block<'a>,
     word: usize,
-    /// Zeros of the high parts before each word, and in all: counted once, since counting is slow where the processor's
-    /// instruction for it may not be used.
+    /// Zeros of the high parts before each word, and in all: counted once, since counting is slow
+    /// where the processor's instruction for it may not be used.
     zeros: [u16; WORDS_MAX + 1],
 }
 
 impl Lookup<'_> {
-    /// Whether a value is there, given without the mark of a tombstone: `Some(true)` if it is a tombstone. Values must ascend from call to
-    /// call.
+    /// Whether a value is there, given without the mark of a tombstone: `Some(true)` if it is a
+    /// tombstone. Values must ascend from call to call.
     #[inline]
     pub fn find(&mut self, value: u128) -> Option<bool> {
         let block = self.block;
@@ -233,7 +238,8 @@ impl Lookup<'_> {
             left => 64 * self.word + select(!block.word(self.word), left as u64) + 1,
         };
         let low = relative & ((1 << block.low) - 1);
-        // A host's URLs lie so close together, and so far from the next host's, that they often have one high part.
+        // A host's URLs lie so close together, and so far from the next host's, that they often
+        // have one high part.
         let (mut first, mut rest) = (start - high, block.ones_from(start));
         while rest > 0 {
             let half = rest / 2;
@@ -272,8 +278,8 @@ const ONES: [[u8; 8]; 256] = {
     all
 };
 
-/// The place of the `rank`th 1 of a word, which has so many; ranks begin at 1. Broadword selection (Vigna 2008): sums of bytes, side
-/// by side, say which byte it is in.
+/// The place of the `rank`th 1 of a word, which has so many; ranks begin at 1. Broadword selection
+/// (Vigna 2008): sums of bytes, side by side, say which byte it is in.
 #[inline]
 fn select(word: u64, rank: u64) -> usize {
     let pairs = word - (word >> 1 & (0x55 * BYTES));

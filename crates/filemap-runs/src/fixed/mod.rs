@@ -1,7 +1,7 @@
 //! Entries of fixed width: fingerprints, each with the mark of a tombstone, and no value.
 //!
-//! An entry is a `u128`. Its highest bits are the fingerprint, the next one is the mark; the rest is 0. A *value* is an entry
-//! shifted so that the mark is its lowest bit: what blocks hold.
+//! An entry is a `u128`. Its highest bits are the fingerprint, the next one is the mark; the rest
+//! is 0. A *value* is an entry shifted so that the mark is its lowest bit: what blocks hold.
 
 mod block;
 

@@ -1,7 +1,8 @@
 //! A queue of pages by place, for a whole graph in memory: the highest first.
 //!
-//! An entry is never moved and never removed in the middle: a page whose place has changed gets another one, and whoever takes an entry
-//! asks whether it is still true. When most of them are not any more, they are swept.
+//! An entry is never moved and never removed in the middle: a page whose place has changed gets
+//! another one, and whoever takes an entry asks whether it is still true. When most of them are
+//! not any more, they are swept.
 //!
 //! Invariant: a page that is to be found has an entry in the bucket of its place.
 

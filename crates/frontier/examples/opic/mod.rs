@@ -1,14 +1,16 @@
-//! On-line page importance of a graph in memory: the credit, and the order of visits, without hosts, files or time.
+//! On-line page importance of a graph in memory: the credit, and the order of visits, without
+//! hosts, files or time.
 //!
-//! The frontier's own ledger, for a graph that is there as a whole and to try policies. Pages are numbers from 0 on; whoever
-//! knows the links tells them at each visit, and none are kept.
+//! The frontier's own ledger, for a graph that is there as a whole and to try policies. Pages are
+//! numbers from 0 on; whoever knows the links tells them at each visit, and none are kept.
 //!
-//! The budget is split: a part of the visits goes to pages that were visited before, the rest to those that were not. In each part the
-//! page with the most credit comes first, to a tenth: pages are queued by eighths of a doubling of credit. Pages to which no page
-//! of good standing leads ([`Rent::Endorsed`]) come after all others.
+//! The budget is split: a part of the visits goes to pages that were visited before, the rest to
+//! those that were not. In each part the page with the most credit comes first, to a tenth: pages
+//! are queued by eighths of a doubling of credit. Pages to which no page of good standing leads
+//! ([`Rent::Endorsed`]) come after all others.
 //!
-//! Whoever includes this includes the ledger's modules beside it: [`crate::credit`], [`crate::grow`], [`crate::place`],
-//! [`crate::trust`].
+//! Whoever includes this includes the ledger's modules beside it: [`crate::credit`],
+//! [`crate::grow`], [`crate::place`], [`crate::trust`].
 
 mod buckets;
 
@@ -44,7 +46,8 @@ pub struct Opic {
 }
 
 impl Opic {
-    /// No pages. `tax` is 0.01 to 0.99, `refresh_share` 0 to 1; for `window` see [`frontier::FrontierOptions::window`].
+    /// No pages. `tax` is 0.01 to 0.99, `refresh_share` 0 to 1; for `window` see
+    /// [`frontier::FrontierOptions::window`].
     ///
     /// # Errors
     /// `InvalidOption`.
@@ -88,7 +91,8 @@ impl Opic {
         page
     }
 
-    /// Makes pages start pages: they share what the virtual page holds, in the beginning all there is.
+    /// Makes pages start pages: they share what the virtual page holds, in the beginning all there
+    /// is.
     ///
     /// # Errors
     /// `InvalidOption` if there is no such page.
@@ -108,7 +112,8 @@ impl Opic {
         Ok(())
     }
 
-    /// The page to visit now, and whether it was visited before. It stays where it is until [`Opic::visited`] is told.
+    /// The page to visit now, and whether it was visited before. It stays where it is until
+    /// [`Opic::visited`] is told.
     pub fn best(&mut self) -> Option<(u32, bool)> {
         let Opic { ledger, queues, marks, trust, .. } = self;
         let wants_refresh = (self.refreshes as f64) < self.refresh_share * (self.visits + 1) as f64;
@@ -120,7 +125,8 @@ impl Opic {
         None
     }
 
-    /// Visits a page: its credit goes to its links, each of which is named once, and which were added before.
+    /// Visits a page: its credit goes to its links, each of which is named once, and which were
+    /// added before.
     ///
     /// # Errors
     /// `InvalidOption` if there is no such page.
@@ -147,7 +153,8 @@ impl Opic {
         Ok(())
     }
 
-    /// Visits a page that was visited before, by links that were kept: in terms of credit it is a visit, in terms of the budget none.
+    /// Visits a page that was visited before, by links that were kept: in terms of credit it is a
+    /// visit, in terms of the budget none.
     ///
     /// # Errors
     /// As [`Opic::visited`].
@@ -181,7 +188,8 @@ impl Opic {
         self.ledger.importance(page)
     }
 
-    /// Another estimate, in which held credit counts by a half: (H + C / 2) / (G + 1 / 2). On a graph that does not change it is nearer to the truth.
+    /// Another estimate, in which held credit counts by a half: (H + C / 2) / (G + 1 / 2). On a
+    /// graph that does not change it is nearer to the truth.
     pub fn importance_midway(&self, page: u32) -> f64 {
         self.ledger.estimate(page, 0.5)
     }

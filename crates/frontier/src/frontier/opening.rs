@@ -1,4 +1,5 @@
-//! How a frontier is made and opened: the order in which its files are written, read, and rid of what a crash left.
+//! How a frontier is made and opened: the order in which its files are written, read, and rid of
+//! what a crash left.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,8 +32,9 @@ impl Frontier {
         Frontier::made(files::folder(path)?, options)
     }
 
-    /// Opens the frontier in a directory: it is as the last commit left it, and what was in flight is handed out again. If it was not
-    /// closed, nobody knows which hosts were asked last: each rests for one delay from the first time that is told.
+    /// Opens the frontier in a directory: it is as the last commit left it, and what was in flight
+    /// is handed out again. If it was not closed, nobody knows which hosts were asked last: each
+    /// rests for one delay from the first time that is told.
     ///
     /// Reads 32 bytes a page and the journal.
     ///
@@ -89,7 +91,8 @@ impl Frontier {
     fn opened(dir: Arc<dyn Dir>, options: FrontierOptions) -> Result<Frontier> {
         options.check()?;
         let lock = lock(&*dir, LOCK, LOCK)?;
-        // The snapshot may have got its name only in memory, by a handle that could not sync the directory.
+        // The snapshot may have got its name only in memory, by a handle that could not sync the
+        // directory.
         dir.sync().map_err(Error::io("sync of the directory", files::SNAPSHOT))?;
         let mut found = snapshot::read(&*dir)?;
         let state = &mut found.state;

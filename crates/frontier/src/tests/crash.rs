@@ -30,7 +30,8 @@ fn credit_of(frontier: &Frontier) -> u64 {
     hasher.finish()
 }
 
-/// What was told, and how much of it is committed: the states after each call since the last commit.
+/// What was told, and how much of it is committed: the states after each call since the last
+/// commit.
 #[derive(Clone, Debug, Default)]
 struct Told {
     since: Vec<Known>,
@@ -78,7 +79,8 @@ impl Told {
         self.since = vec![self.last()];
     }
 
-    /// What is wrong with what a crash left: it must be as after one of the calls since the last commit.
+    /// What is wrong with what a crash left: it must be as after one of the calls since the last
+    /// commit.
     fn judge(&self, disk: &SimDisk) -> Judged<()> {
         let mut frontier = Frontier::open_in(disk.dir(), small()).map_err(|error| format!("does not open: {error}"))?;
         if frontier.credit_units() != ALL_CREDIT {
@@ -151,7 +153,8 @@ fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_
     }
 }
 
-/// A life of a frontier with crashes at many of its moments; the first thing that one of them broke.
+/// A life of a frontier with crashes at many of its moments; the first thing that one of them
+/// broke.
 fn live(seed: u64) -> Judged<u64> {
     let disk = SimDisk::new(seed);
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -226,7 +229,8 @@ fn planted_mistakes_are_found() {
     }
 }
 
-/// Pages that are fetched again and again: the file of links is rewritten, and at any moment of that a crash changes no unit of credit.
+/// Pages that are fetched again and again: the file of links is rewritten, and at any moment of
+/// that a crash changes no unit of credit.
 #[test]
 fn lists_of_links_are_rewritten_and_every_crash_leaves_the_credit_that_was_there() {
     let recrawl = Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 };

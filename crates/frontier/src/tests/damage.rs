@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A closed frontier with a snapshot, a journal of several batches, and URLs on both sides of the snapshot.
+/// A closed frontier with a snapshot, a journal of several batches, and URLs on both sides of the
+/// snapshot.
 fn closed() -> SimDisk {
     let (disk, mut frontier) = made(options().journal_bytes_min(4096));
     frontier.seed(&["http://a.example/"], 0).expect("seeded");
@@ -19,7 +20,8 @@ fn closed() -> SimDisk {
     disk
 }
 
-/// Opens a damaged frontier and reads all of it: what was there, or an error that names the file and a place in it.
+/// Opens a damaged frontier and reads all of it: what was there, or an error that names the file
+/// and a place in it.
 fn judge(disk: &SimDisk, file: &str, at: usize, whole: &[String]) -> bool {
     let what = |error: Error| match error {
         Error::Storage(StorageError::Corrupt { file: named, offset, .. }) => {
@@ -69,8 +71,9 @@ fn any_flipped_byte_is_an_error_with_its_place_or_changes_nothing() {
             unseen += usize::from(!judge(&disk, name, at, &whole));
             tried += 1;
         }
-        // In a journal the zeros between batches mean nothing, and the mark at its end guards itself only; the file of URLs is made
-        // again from the journal behind the snapshot's length.
+        // In a journal the zeros between batches mean nothing, and the mark at its end guards
+        // itself only; the file of URLs is made again from the journal behind the snapshot's
+        // length.
         let allowed = if name.ends_with(".snapshot") { 0 } else { tried * 3 / 4 };
         assert!(tried > 500 && unseen <= allowed, "{name}: {unseen} of {tried}");
     }
@@ -172,7 +175,8 @@ fn a_journal_that_says_what_cannot_be_is_damage_though_its_checksum_is_right() {
     }
 }
 
-/// Numbers in a snapshot under right checksums that no frontier has written: an error, or a frontier that goes on.
+/// Numbers in a snapshot under right checksums that no frontier has written: an error, or a
+/// frontier that goes on.
 #[test]
 fn any_number_of_a_snapshot_may_be_extreme_though_its_checksum_is_right() {
     let disk = closed();

@@ -1,4 +1,5 @@
-//! A frontier against what it promises: order, politeness, budgets, retries, recrawls; and after crashes and damage.
+//! A frontier against what it promises: order, politeness, budgets, retries, recrawls; and after
+//! crashes and damage.
 
 mod crash;
 mod damage;

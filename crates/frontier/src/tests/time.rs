@@ -187,7 +187,8 @@ fn a_page_that_was_there_and_is_missing_is_looked_for_again() {
     assert!(fetch(&mut frontier, 200_000).is_refresh);
 }
 
-/// A crawl by a crawler that does things in any order; every page is fetched in the end, and no host is ever asked impolitely.
+/// A crawl by a crawler that does things in any order; every page is fetched in the end, and no
+/// host is ever asked impolitely.
 fn any_crawl(seed: u64) -> usize {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (connections, delay_ms) = (rng.u16(1..4), rng.u64(..3) * 700);
@@ -295,7 +296,8 @@ fn when_a_host_was_asked_last_outlives_a_restart_and_hosts_that_nobody_knows_of_
     assert_eq!(wait(&mut frontier, 140_000), 170_000);
 }
 
-/// Lives with clean ends, drops and power losses: in none is a host asked earlier than its delay after it was asked before, committed or not.
+/// Lives with clean ends, drops and power losses: in none is a host asked earlier than its delay
+/// after it was asked before, committed or not.
 #[test]
 fn no_host_is_asked_too_early_after_any_end() {
     use filemap_io::sim::{Level, Loss};

@@ -1,6 +1,8 @@
-//! A real web graph, its PageRank, and the same graph with an endless trap hung on one page: what quality is measured on.
+//! A real web graph, its PageRank, and the same graph with an endless trap hung on one page: what
+//! quality is measured on.
 //!
-//! The graph is LAW's cnr-2000 (tests/data/README.md). Links of a page are sorted and each stands there once.
+//! The graph is LAW's cnr-2000 (tests/data/README.md). Links of a page are sorted and each stands
+//! there once.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Read;
@@ -41,7 +43,8 @@ impl Graph {
         &self.links[self.starts[page as usize] as usize..self.starts[page as usize + 1] as usize]
     }
 
-    /// PageRank by iteration, until it changes by less than 1e-12. Pages without links give all to all pages alike.
+    /// PageRank by iteration, until it changes by less than 1e-12. Pages without links give all to
+    /// all pages alike.
     pub fn page_rank(&self, damping: f64) -> Vec<f64> {
         let pages = self.pages() as usize;
         let mut rank = vec![1.0 / pages as f64; pages];
@@ -93,7 +96,8 @@ pub fn run_whole(graph: &Graph, opic: &mut Opic, visits: u64) {
     }
 }
 
-/// The graph with an endless tree hung on one of its pages: each page of the tree has `fan_out` children.
+/// The graph with an endless tree hung on one of its pages: each page of the tree has `fan_out`
+/// children.
 pub struct Trapped<'a> {
     graph: &'a Graph,
     gate: u32,
@@ -102,7 +106,8 @@ pub struct Trapped<'a> {
     grown: u32,
     /// The first child of each page of the tree that was fetched.
     children: HashMap<u32, u32>,
-    /// Whether its pages also lead to their neighbours, their parent and the root, as those of a calendar do.
+    /// Whether its pages also lead to their neighbours, their parent and the root, as those of a
+    /// calendar do.
     is_meshed: bool,
     /// The parent of each page of the tree; itself for the root.
     parents: Vec<u32>,
@@ -114,7 +119,8 @@ impl<'a> Trapped<'a> {
         Trapped { graph, gate, fan_out, grown: 1, children: HashMap::new(), is_meshed: false, parents }
     }
 
-    /// The same, but each page of the tree also leads to its neighbours, its parent and the root, as the pages of a calendar do.
+    /// The same, but each page of the tree also leads to its neighbours, its parent and the root,
+    /// as the pages of a calendar do.
     pub fn meshed(graph: &'a Graph, gate: u32, fan_out: u32) -> Trapped<'a> {
         Trapped { is_meshed: true, ..Trapped::new(graph, gate, fan_out) }
     }

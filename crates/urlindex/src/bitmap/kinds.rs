@@ -17,7 +17,8 @@ impl Bitmap<Md5Slots> {
     /// Creates an empty bitmap of 2^`bits` slots in a new file, whose space it takes at once.
     ///
     /// # Errors
-    /// [`crate::StorageError::InvalidOption`] unless `bits` is 16 to 36; [`crate::StorageError::Locked`]; [`crate::StorageError::Io`], with
+    /// [`crate::StorageError::InvalidOption`] unless `bits` is 16 to 36;
+    /// [`crate::StorageError::Locked`]; [`crate::StorageError::Io`], with
     /// [`std::io::ErrorKind::AlreadyExists`] if there is a file of that name.
     pub fn create(path: impl AsRef<Path>, bits: u32) -> Result<Md5Bitmap> {
         let (dir, name) = place(path.as_ref())?;
@@ -34,11 +35,13 @@ impl Bitmap<Md5Slots> {
         }
     }
 
-    /// Takes up a file of words that another program made, or that a cut-short [`Md5Bitmap::create`] left: it gets a sidecar.
+    /// Takes up a file of words that another program made, or that a cut-short
+    /// [`Md5Bitmap::create`] left: it gets a sidecar.
     ///
     /// # Errors
-    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB; [`crate::StorageError::Io`], with
-    /// [`std::io::ErrorKind::AlreadyExists`] if it has a sidecar; [`crate::StorageError::Locked`].
+    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB;
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if it has a
+    /// sidecar; [`crate::StorageError::Locked`].
     pub fn adopt(path: impl AsRef<Path>) -> Result<Md5Bitmap> {
         let (dir, name) = place(path.as_ref())?;
         Md5Bitmap::adopt_in(dir, &name)
@@ -69,11 +72,13 @@ impl Bitmap<Md5Slots> {
 }
 
 impl Bitmap<HashSlots> {
-    /// Creates an empty filter of these functions in a new file, whose space it takes at once: `slots` bits, 1 to 2^31.
+    /// Creates an empty filter of these functions in a new file, whose space it takes at once:
+    /// `slots` bits, 1 to 2^31.
     ///
     /// # Errors
-    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`]; [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file of that
-    /// name.
+    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file
+    /// of that name.
     pub fn create(path: impl AsRef<Path>, hashes: &[SlotHash], slots: u64) -> Result<HashBitmap> {
         let (dir, name) = place(path.as_ref())?;
         HashBitmap::create_in(dir, &name, hashes, slots)
@@ -89,12 +94,14 @@ impl Bitmap<HashSlots> {
         }
     }
 
-    /// Takes up a file of bits that another program made with these functions: it gets a sidecar, and none of its bits is changed. It has
-    /// `slots` slots, or else as many as its bytes have bits.
+    /// Takes up a file of bits that another program made with these functions: it gets a sidecar,
+    /// and none of its bits is changed. It has `slots` slots, or else as many as its bytes have
+    /// bits.
     ///
     /// # Errors
-    /// [`crate::StorageError::InvalidOption`] if its length does not fit; [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if it has a sidecar;
-    /// [`crate::StorageError::Locked`].
+    /// [`crate::StorageError::InvalidOption`] if its length does not fit;
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if it has a
+    /// sidecar; [`crate::StorageError::Locked`].
     pub fn adopt(path: impl AsRef<Path>, hashes: &[SlotHash], slots: Option<u64>) -> Result<HashBitmap> {
         let (dir, name) = place(path.as_ref())?;
         HashBitmap::adopt_in(dir, &name, hashes, slots)

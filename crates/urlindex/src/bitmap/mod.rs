@@ -1,20 +1,18 @@
-//! Bitmaps: one bit per slot, a URL's slot being the head of its MD5 or given by some hash functions.
+//! Bitmaps: a bit for each slot; a URL's slot is the head of its MD5, or one for each of some old
+//! hash functions.
 //!
-//! The slot of a URL is the first 32 bits of its MD5, little-endian, masked to 2^n (n = 28: 32 MiB). Of those bits,
-//! numbered from 1 at the most significant, 5 to 16 are the *segment* (4,096), 17 to 27 the 32-bit *word* in it (2,048) and
-//! 28 to 32 the bit of the word, which is no more than saying that slots lie in order. Above n = 32, 32 more bits of the
-//! digest are used.
+//! By MD5: the lowest n bits of the digest as a little-endian number (n = 28: 32 MiB).
 //!
-//! The file holds the words in order, little-endian, and nothing else, so that other programs can read it and a bit stands
-//! where they look for it. It is mapped: an insert is in the file when it returns (a killed process loses nothing), and
-//! durable after [`SeenSet::sync`](crate::SeenSet::sync). What must be known beside it stands in [`sidecar`].
+//! The file holds the words in order, little-endian, and nothing else, so that other programs can
+//! read it. It is mapped: an insert is in the file when it returns (a killed process loses
+//! nothing), and durable after [`SeenSet::sync`](crate::SeenSet::sync). All else is in [`sidecar`].
 //!
-//! [`HashBitmap`] is the same with a slot for each of some functions of old ([`slots`]): the Bloom filter that C programs write, as bare bits
-//! that they go on reading.
+//! [`HashBitmap`] has a slot for each of its functions ([`slots`]): the Bloom filter that C programs
+//! write, as bare bits that they go on reading.
 //!
-//! Invariants: bits are only ever set; a word is changed only after the sidecar says, durably, that the file is open, so
-//! that the checksums of a closed file are never those of another state. A URL of which a crash left only some of its bits is new, unless
-//! others have the rest.
+//! Invariants: bits are only ever set; a word is changed only after the sidecar says, durably,
+//! that the file is open, so that the checksums of a closed file are never those of another state.
+//! A URL of which a crash left only some of its bits is new, unless others have the rest.
 
 mod kinds;
 mod sidecar;
@@ -45,16 +43,19 @@ pub(crate) fn is_hashed(dir: &dyn Dir, name: &str) -> Result<bool> {
     Ok(matches!(Sidecar::read(dir, name)?.shape, Shape::Hashes { .. }))
 }
 
-/// URLs of a batch whose words are fetched together: the processor waits for memory once, not for each.
+/// URLs of a batch whose words are fetched together: the processor waits for memory once, not for
+/// each.
 const FETCHED_TOGETHER: usize = 32;
 
 /// Locks that concurrent inserts of several bits take turns on.
 const TURNS: usize = 64;
 
-/// The MD5 bitmap, on a mapped file. See the module for what it is; [`crate::BloomFilter`] errs far less in the same space.
+/// The MD5 bitmap, on a mapped file. See the module for what it is; [`crate::BloomFilter`] errs
+/// far less in the same space.
 pub type Md5Bitmap = Bitmap<Md5Slots>;
 
-/// A Bloom filter of some functions of old, on a mapped file of bare bits: the bit of a slot is bit slot mod 8 of byte slot / 8.
+/// A Bloom filter of some functions of old, on a mapped file of bare bits: the bit of a slot is
+/// bit slot mod 8 of byte slot / 8.
 ///
 /// ```
 /// use urlindex::hash::SlotHash;
@@ -67,7 +68,8 @@ pub type Md5Bitmap = Bitmap<Md5Slots>;
 /// ```
 pub type HashBitmap = Bitmap<HashSlots>;
 
-/// A mapped file of bits, by one of the two ways to choose a URL's. See [`Md5Bitmap`] and [`HashBitmap`].
+/// A mapped file of bits, by one of the two ways to choose a URL's. See [`Md5Bitmap`] and
+/// [`HashBitmap`].
 #[derive(Debug)]
 pub struct Bitmap<S> {
     slots: S,
@@ -88,7 +90,8 @@ pub struct Bitmap<S> {
     lock: Option<Box<dyn Lock>>,
 }
 
-/// How often a bitmap is looked at again that another process changes while it is opened to be read.
+/// How often a bitmap is looked at again that another process changes while it is opened to be
+/// read.
 const LOOKS: u32 = 5;
 
 /// Where `url` has its bit in a bitmap of 2^`bits` slots.
@@ -123,10 +126,12 @@ impl<S: Slots> Bitmap<S> {
         Bitmap::with(dir, name, sidecar, Some(lock))
     }
 
-    /// Opens a bitmap. One that was closed is checked against its checksums, which reads all of it.
+    /// Opens a bitmap. One that was closed is checked against its checksums, which reads all of
+    /// it.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] with the first bad segment's offset; [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
+    /// [`StorageError::Corrupt`] with the first bad segment's offset;
+    /// [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Bitmap<S>> {
         let (dir, name) = place(path.as_ref())?;
         Bitmap::open_in(dir, &name)
@@ -144,11 +149,13 @@ impl<S: Slots> Bitmap<S> {
         }
     }
 
-    /// Opens a bitmap to be read, without its lock: another process may be inserting, and what it inserts is seen here at once (but not
-    /// counted). Inserts are refused with [`Error::ReadOnly`].
+    /// Opens a bitmap to be read, without its lock: another process may be inserting, and what it
+    /// inserts is seen here at once (but not counted). Inserts are refused with
+    /// [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`], [`StorageError::NewerFormat`] and [`StorageError::Io`] as [`Bitmap::open`].
+    /// [`StorageError::Corrupt`], [`StorageError::NewerFormat`] and [`StorageError::Io`] as
+    /// [`Bitmap::open`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Bitmap<S>> {
         let (dir, name) = place(path.as_ref())?;
         Bitmap::open_read_only_in(dir, &name)
@@ -238,8 +245,9 @@ impl<S: Slots> Bitmap<S> {
         Ok(self.poison.check()?)
     }
 
-    /// Syncs, and notes the checksums of all segments, so that damage is found when the bitmap is opened again. A bitmap that is
-    /// only dropped, or whose process is killed, loses nothing, but is not checked.
+    /// Syncs, and notes the checksums of all segments, so that damage is found when the bitmap is
+    /// opened again. A bitmap that is only dropped, or whose process is killed, loses nothing, but
+    /// is not checked.
     ///
     /// # Errors
     /// [`StorageError::Io`]; [`StorageError::Poisoned`].
@@ -262,7 +270,8 @@ impl<S: Slots> Bitmap<S> {
         self.slots.slots()
     }
 
-    /// The rate that theory gives this bitmap once `urls` URLs were inserted: (1 - e^(-k urls / slots))^k, where each has k bits.
+    /// The rate that theory gives this bitmap once `urls` URLs were inserted: (1 - e^(-k urls /
+    /// slots))^k, where each has k bits.
     pub fn theoretical_rate(&self, urls: u64) -> f64 {
         let k = self.slots.probes() as f64;
         (-(-k * urls as f64 / self.slots() as f64).exp_m1()).powf(k)
@@ -295,10 +304,12 @@ impl<S: Slots> Bitmap<S> {
         Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
     }
 
-    /// Sets every bit that `other` has: all its URLs are seen here from now on. How many bits were not set before.
+    /// Sets every bit that `other` has: all its URLs are seen here from now on. How many bits were
+    /// not set before.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if `other` has another number of slots; [`Error::ReadOnly`]; [`StorageError::Poisoned`]; [`StorageError::Io`].
+    /// [`Error::Unsupported`] if `other` has another number of slots; [`Error::ReadOnly`];
+    /// [`StorageError::Poisoned`]; [`StorageError::Io`].
     pub fn merge(&self, other: &Bitmap<S>) -> Result<u64> {
         self.check_writable()?;
         self.check_alike(other)?;
@@ -318,7 +329,8 @@ impl<S: Slots> Bitmap<S> {
         Ok(added)
     }
 
-    /// The word of a URL's bit, and the bit in it. Words of 32 bits in order are, on a little-endian machine, words of 64 in order.
+    /// The word of a URL's bit, and the bit in it. Words of 32 bits in order are, on a
+    /// little-endian machine, words of 64 in order.
     #[inline]
     fn place(&self, url: &[u8], probe: usize) -> (usize, u64) {
         let slot = self.slots.slot(url, probe);
@@ -330,7 +342,8 @@ impl<S: Slots> Bitmap<S> {
         self.map.words()[word].load(Ordering::Acquire) & bit != 0
     }
 
-    /// Sets the bits of a URL, and says whether all were set. Of several bits an insert takes its turn, so that one alone sets the last of them.
+    /// Sets the bits of a URL, and says whether all were set. Of several bits an insert takes its
+    /// turn, so that one alone sets the last of them.
     #[inline]
     fn set_all(&self, places: &[(usize, u64)]) -> Result<Verdict> {
         let &[place] = places else {
@@ -367,7 +380,8 @@ impl<S: Slots> Bitmap<S> {
         Ok(Verdict::New)
     }
 
-    /// The places of some URLs, those of each together, whose words are on their way when it returns.
+    /// The places of some URLs, those of each together, whose words are on their way when it
+    /// returns.
     fn fetch(&self, urls: &[&[u8]], places: &mut Vec<(usize, u64)>) -> u64 {
         places.clear();
         let probes = self.slots.probes();
@@ -378,7 +392,8 @@ impl<S: Slots> Bitmap<S> {
         places.iter().fold(0, |all, place| all | words[place.0].load(Ordering::Relaxed))
     }
 
-    /// Says in the sidecar that the file is open, before the first bit that is set since it was closed.
+    /// Says in the sidecar that the file is open, before the first bit that is set since it was
+    /// closed.
     #[cold]
     fn mark_open(&self) -> Result<()> {
         let _turn = guard(&self.opening);

@@ -1,7 +1,9 @@
-//! The sidecar of a bitmap: id, size, state and checksums, since the bitmap's file holds bare bits.
+//! The sidecar of a bitmap: id, size, state and checksums, since the bitmap's file holds bare
+//! bits.
 //!
 //! The file is only ever replaced as a whole. While it says *open* the words may be in any state
-//! that inserts can make, so there is nothing to hold them against; once it says *closed* they must be those of the checksums.
+//! that inserts can make, so there is nothing to hold them against; once it says *closed* they
+//! must be those of the checksums.
 
 use crc32fast::Hasher;
 use filemap_io::{Access, Dir, File};

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 pub(super) const BITS: std::ops::RangeInclusive<u32> = 16..=36;
 /// The functions of old give 31 bits.
 const HASHED_SLOTS_MAX: u64 = 1 << 31;
-/// Bytes that a program's file may have behind its last slot: `char bits[SLOTS / 8 + 1]`, or whole words.
+/// Bytes that a program's file may have behind its last slot: `char bits[SLOTS / 8 + 1]`, or whole
+/// words.
 const SPARE_BYTES: u64 = 8;
 
 /// What a bitmap is, as its sidecar says it.

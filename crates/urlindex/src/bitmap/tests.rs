@@ -1,4 +1,5 @@
-//! The MD5 bitmap against its definition: golden slots, the file's bytes, its rate, crashes, damage.
+//! The MD5 bitmap against its definition: golden slots, the file's bytes, its rate, crashes,
+//! damage.
 
 use std::collections::HashSet;
 
@@ -115,7 +116,8 @@ fn words_of_another_program_are_taken_up() {
     assert!(matches!(Md5Bitmap::adopt_in(disk.dir(), "odd"), Err(Error::NotASet { .. })));
 }
 
-/// Bits as a C program sets them: of a slot, bit slot mod 8 of byte slot / 8, however long its array is.
+/// Bits as a C program sets them: of a slot, bit slot mod 8 of byte slot / 8, however long its
+/// array is.
 #[test]
 fn a_filter_of_chosen_functions_has_the_bits_that_other_programs_look_for() {
     let hashes = [SlotHash::Bkdr, SlotHash::Ap, SlotHash::Djb];

@@ -1,7 +1,9 @@
-//! The file of a Bloom filter: a header sector, then sectors of 504 bytes of bits, each under its own checksum.
+//! The file of a Bloom filter: a header sector, then sectors of 504 bytes of bits, each under its
+//! own checksum.
 //!
-//! A sector of 512 bytes reaches the device whole or not at all, so that sectors can be written in place: after a crash each
-//! is an older or a newer one, and both are sets of bits that were set. Nothing else needs to hold between them.
+//! A sector of 512 bytes reaches the device whole or not at all, so that sectors can be written in
+//! place: after a crash each is an older or a newer one, and both are sets of bits that were set.
+//! Nothing else needs to hold between them.
 
 use std::sync::Arc;
 
@@ -53,13 +55,15 @@ impl BloomFile {
     /// Reads a whole filter: its file, what it is, how many URLs it has, its bits.
     pub(super) fn open(dir: &dyn Dir, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
         let file = dir.open(name, Access::Write).map_err(Error::io("open", name))?;
-        // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
+        // What the cache holds and the device does not (after a sync that failed) must not be
+        // taken for durable.
         file.sync().map_err(Error::io("sync", name))?;
         file.advise(Advice::DropCache, 0, 0);
         BloomFile::read(file, name)
     }
 
-    /// As [`BloomFile::open`], to be read, while another process may write: again, if a sector was met half written.
+    /// As [`BloomFile::open`], to be read, while another process may write: again, if a sector was
+    /// met half written.
     pub(super) fn open_read_only(dir: &dyn Dir, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
         let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
         for _ in 1..LOOKS {

@@ -1,10 +1,12 @@
 //! Hash functions of Bloom filters: XXH3, and BKDR, AP and DJB for filters of other programs.
 //!
-//! The old three are here because filters made with them exist, and to show what they cost: their values are held by golden
-//! tests, their false-positive rates on real URLs stand in docs/SEEN.md. They take bytes as C's signed `char` and give 31 bits.
+//! The old three are here because filters made with them exist, and to show what they cost: their
+//! values are held by golden tests, their false-positive rates on real URLs stand in docs/SEEN.md.
+//! They take bytes as C's signed `char` and give 31 bits.
 //!
-//! DJB begins at 5381, as its author has it. Filters that were made when it began at 0 here have families of their own ([`HashFamily::Djb0`],
-//! [`HashFamily::Ap0`]), so that their URLs keep their bits.
+//! DJB begins at 5381, as its author has it. Filters that were made when it began at 0 here have
+//! families of their own ([`HashFamily::Djb0`], [`HashFamily::Ap0`]), so that their URLs keep
+//! their bits.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

@@ -1,7 +1,7 @@
 //! Known false positives of a Bloom filter: an exact list in a small file beside it.
 //!
-//! A filter cannot take a URL back, but a short list can say of which URLs it must not be believed: the file `NAME.known`,
-//! which is only ever replaced as a whole. No file means no URL.
+//! A filter cannot take a URL back, but a short list can say of which URLs it must not be
+//! believed: the file `NAME.known`, which is only ever replaced as a whole. No file means no URL.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,7 +1,8 @@
 //! Merges Bloom filters: the union of bits is the filter of the union of URLs.
 //!
-//! That holds only where a URL has the same bits in both: of equal size, layout, probes, hash functions and seed. The lists of known false
-//! positives need care: a URL that one filter is known to be wrong about may be in the other.
+//! That holds only where a URL has the same bits in both: of equal size, layout, probes, hash
+//! functions and seed. The lists of known false positives need care: a URL that one filter is
+//! known to be wrong about may be in the other.
 
 use std::sync::atomic::Ordering;
 
@@ -10,12 +11,13 @@ use crate::error::{Error, Result};
 use crate::seen::SeenSet;
 
 impl BloomFilter {
-    /// Sets every bit that `other` has: all its URLs are seen here from now on. How many URLs that are cannot be known: [`SeenSet::len`] is
-    /// estimated from the bits then, between the larger of the two and their sum.
+    /// Sets every bit that `other` has: all its URLs are seen here from now on. How many URLs that
+    /// are cannot be known: [`SeenSet::len`] is estimated from the bits then, between the larger
+    /// of the two and their sum.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if a URL has other bits in `other`; [`crate::StorageError::Full`] if there are too many known false positives;
-    /// [`crate::StorageError::Poisoned`].
+    /// [`Error::Unsupported`] if a URL has other bits in `other`; [`crate::StorageError::Full`] if
+    /// there are too many known false positives; [`crate::StorageError::Poisoned`].
     pub fn merge(&self, other: &BloomFilter) -> Result<()> {
         self.poison.check()?;
         self.check_alike(other)?;

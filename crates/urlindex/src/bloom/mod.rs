@@ -1,15 +1,18 @@
-//! Bloom filters: sets that err in one direction only, at a rate that is chosen, in a few bits a URL.
+//! Bloom filters: sets that err in one direction only, at a rate that is chosen, in a few bits a
+//! URL.
 //!
-//! * [`BloomFilter`]: for a number of URLs that is known beforehand; standard, or blocked (one cache miss a test).
+//! * [`BloomFilter`]: for a number of URLs that is known beforehand; standard, or blocked (one
+//!   cache miss a test).
 //! * [`GrowingFilter`](growing::GrowingFilter): for one that is not.
 
 //!
-//! `shape` has the arithmetic, `hash` the functions, `words` the bits, `file` the file, `known` the list of URLs that a filter
-//! is known to be wrong about, `merge` the union of two filters.
+//! `shape` has the arithmetic, `hash` the functions, `words` the bits, `file` the file, `known`
+//! the list of URLs that a filter is known to be wrong about, `merge` the union of two filters.
 //!
-//! Invariants: bits are only ever set, in memory first, and written by `sync`; a URL whose bits are only partly in the file is not
-//! seen after a crash, unless others have the rest. Of concurrent inserts of one URL exactly one sets its bits: they take
-//! turns on a lock that its hash chooses.
+//! Invariants: bits are only ever set, in memory first, and written by `sync`; a URL whose bits
+//! are only partly in the file is not seen after a crash, unless others have the rest. Of
+//! concurrent inserts of one URL exactly one sets its bits: they take turns on a lock that its
+//! hash chooses.
 
 mod file;
 pub(crate) mod growing;
@@ -44,8 +47,8 @@ const TURNS: usize = 1024;
 
 /// A Bloom filter, in memory or with a file.
 ///
-/// With a file, an insert is durable after [`SeenSet::sync`], which writes the parts of the file that have changed in place;
-/// until then it is in memory, and a killed process forgets it.
+/// With a file, an insert is durable after [`SeenSet::sync`], which writes the parts of the file
+/// that have changed in place; until then it is in memory, and a killed process forgets it.
 ///
 /// ```
 /// use urlindex::{BloomFilter, BloomOptions, SeenSet};
@@ -94,8 +97,9 @@ impl BloomFilter {
     /// An empty filter in a new file, whose space it takes at once.
     ///
     /// # Errors
-    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`]; [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
-    /// file of that name.
+    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file
+    /// of that name.
     pub fn create(path: impl AsRef<Path>, options: BloomOptions) -> Result<BloomFilter> {
         let (dir, name) = place(path.as_ref())?;
         BloomFilter::create_in(dir, &name, options)
@@ -123,7 +127,9 @@ impl BloomFilter {
     /// Opens a filter: reads all of it, and checks it.
     ///
     /// # Errors
-    /// [`crate::StorageError::Corrupt`] with the first bad sector's offset; [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`]; [`crate::StorageError::Io`].
+    /// [`crate::StorageError::Corrupt`] with the first bad sector's offset;
+    /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`];
+    /// [`crate::StorageError::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<BloomFilter> {
         let (dir, name) = place(path.as_ref())?;
         BloomFilter::open_in(dir, &name)
@@ -143,8 +149,8 @@ impl BloomFilter {
         }
     }
 
-    /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock: another process may be inserting. What is
-    /// inserted into the copy stays in memory.
+    /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock: another
+    /// process may be inserting. What is inserted into the copy stays in memory.
     ///
     /// # Errors
     /// As [`BloomFilter::open`], but never [`crate::StorageError::Locked`].
@@ -208,14 +214,16 @@ impl BloomFilter {
         self.design.shape.rate(urls as f64)
     }
 
-    /// Remembers that the filter is wrong about `url`: it is called new from now on, until it is inserted. The list is exact, and kept in
-    /// a file beside the filter's; it is for the few URLs that matter, at most 65,536.
+    /// Remembers that the filter is wrong about `url`: it is called new from now on, until it is
+    /// inserted. The list is exact, and kept in a file beside the filter's; it is for the few URLs
+    /// that matter, at most 65,536.
     ///
-    /// Returns whether that was so: a URL that the filter calls new is not noted. Give only URLs that you know were never
-    /// inserted: one that was would be forgotten.
+    /// Returns whether that was so: a URL that the filter calls new is not noted. Give only URLs
+    /// that you know were never inserted: one that was would be forgotten.
     ///
     /// # Errors
-    /// [`crate::StorageError::Full`]; [`Error::UrlLength`] over 65,535 bytes; [`crate::StorageError::Poisoned`].
+    /// [`crate::StorageError::Full`]; [`Error::UrlLength`] over 65,535 bytes;
+    /// [`crate::StorageError::Poisoned`].
     pub fn note_false_positive(&self, url: impl AsRef<[u8]>) -> Result<bool> {
         let url = url.as_ref();
         self.poison.check()?;
@@ -286,8 +294,8 @@ impl SeenSet for BloomFilter {
         self.design.shape.loss(self.len() as f64)
     }
 
-    /// Of the count of URLs the same is true as of the URLs: those inserted after the last sync may or may not be in it after
-    /// a crash.
+    /// Of the count of URLs the same is true as of the URLs: those inserted after the last sync
+    /// may or may not be in it after a crash.
     fn sync(&self) -> Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
         let _turn = guard(&store.syncing);

@@ -45,25 +45,28 @@ impl BloomOptions {
         BloomOptions::with_bits(capacity, capacity.saturating_mul(16), 8)
     }
 
-    /// A filter of so many bits (rounded up to a multiple of 512) and probes (1 to 32), meant for `capacity` URLs.
+    /// A filter of so many bits (rounded up to a multiple of 512) and probes (1 to 32), meant for
+    /// `capacity` URLs.
     pub fn with_bits(capacity: u64, bits: u64, probes: u32) -> BloomOptions {
         BloomOptions { size: Size::Bits { bits, probes }, ..BloomOptions::new(capacity, 0.5) }
     }
 
-    /// All probes of a URL in one cache line: one cache miss a test. The filter gets the more bits that this takes.
+    /// All probes of a URL in one cache line: one cache miss a test. The filter gets the more bits
+    /// that this takes.
     #[must_use]
     pub fn blocked(self) -> BloomOptions {
         BloomOptions { layout: Layout::Blocked, ..self }
     }
 
-    /// Other hash functions than the default. The old ones go with the standard layout and at most 2^31 bits.
+    /// Other hash functions than the default. The old ones go with the standard layout and at most
+    /// 2^31 bits.
     #[must_use]
     pub fn family(self, family: HashFamily) -> BloomOptions {
         BloomOptions { family, ..self }
     }
 
-    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one: or they can choose URLs that fall
-    /// together.
+    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one: or they can
+    /// choose URLs that fall together.
     #[must_use]
     pub fn seed(self, seed: u64) -> BloomOptions {
         BloomOptions { seed, ..self }

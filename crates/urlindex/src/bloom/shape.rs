@@ -1,8 +1,9 @@
 //! How many bits, how many probes, and which rate follows: the arithmetic of Bloom filters.
 //!
-//! A filter of m bits and k probes that holds n keys calls a new key seen with the chance (1 - e^(-kn/m))^k (Bloom 1970). In the
-//! blocked layout all k probes of a key fall into one line of 512 bits, and lines hold different numbers of keys, so the
-//! rate is the mean over a Poisson distribution (Putze, Sanders, Singler 2007) and a filter needs some more bits for it.
+//! A filter of m bits and k probes that holds n keys calls a new key seen with the chance (1 -
+//! e^(-kn/m))^k (Bloom 1970). In the blocked layout all k probes of a key fall into one line of
+//! 512 bits, and lines hold different numbers of keys, so the rate is the mean over a Poisson
+//! distribution (Putze, Sanders, Singler 2007) and a filter needs some more bits for it.
 
 use crate::error::{Error, Result};
 
@@ -90,7 +91,8 @@ impl Shape {
         }
     }
 
-    /// How many of `keys` keys were called seen when they came, in expectation: the rate, summed up (Simpson's rule).
+    /// How many of `keys` keys were called seen when they came, in expectation: the rate, summed
+    /// up (Simpson's rule).
     pub(super) fn loss(&self, keys: f64) -> f64 {
         const STEPS: u32 = 64;
         let weight = |i: u32| match i {
@@ -103,7 +105,8 @@ impl Shape {
     }
 }
 
-/// How many of `keys` keys were called seen when they came, in a filter of so many bits and probes.
+/// How many of `keys` keys were called seen when they came, in a filter of so many bits and
+/// probes.
 pub(crate) fn standard_loss(bits: u64, probes: u32, keys: f64) -> f64 {
     Shape { layout: Layout::Standard, bits, probes }.loss(keys)
 }
@@ -151,7 +154,8 @@ fn blocked_rate(load: f64, probes: u32) -> f64 {
     rate
 }
 
-/// The rate of one line that holds `keys` keys: the mean of (set / 512)^k, to the second order in the spread of `set`.
+/// The rate of one line that holds `keys` keys: the mean of (set / 512)^k, to the second order in
+/// the spread of `set`.
 fn line_rate(keys: f64, probes: u32) -> f64 {
     let (bits, k) = (LINE_BITS as f64, f64::from(probes));
     let throws = keys * k;
@@ -198,7 +202,8 @@ mod tests {
         assert!(shape.loss(1e6) < 1e6 * 5.74e-4 / 5.0 && shape.loss(1e6) > 0.0);
     }
 
-    /// Found by the fuzz target `seen`: the time that it took grew with the number of URLs that a file says it has.
+    /// Found by the fuzz target `seen`: the time that it took grew with the number of URLs that a
+    /// file says it has.
     #[test]
     fn a_filter_that_is_fuller_than_full_calls_everything_seen() {
         let shape = Shape::new(Layout::Blocked, 512, 1).expect("a shape");

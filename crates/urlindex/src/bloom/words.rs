@@ -1,7 +1,8 @@
 //! The bits of a filter in memory: cache lines of atomic words, with dirty parts tracked.
 //!
-//! Invariant: a bit is set before its part is noted as dirty, and a sync takes the note back before it reads the part; both are
-//! sequentially consistent, so that a bit that a sync missed is noted for the next.
+//! Invariant: a bit is set before its part is noted as dirty, and a sync takes the note back
+//! before it reads the part; both are sequentially consistent, so that a bit that a sync missed is
+//! noted for the next.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -81,8 +82,8 @@ impl Words {
 
     /// Whether all bits of a key are set.
     ///
-    /// `LOOK_AT_ALL` reads all words before it decides: worth it if they are to be set next, since the processor fetches
-    /// them together then, but one after the other when it sets them.
+    /// `LOOK_AT_ALL` reads all words before it decides: worth it if they are to be set next, since
+    /// the processor fetches them together then, but one after the other when it sets them.
     #[inline]
     pub(super) fn has<const LOOK_AT_ALL: bool>(&self, probes: &Probes) -> bool {
         match probes {
@@ -129,10 +130,12 @@ impl Words {
         }
     }
 
-    /// About how many keys have set these bits: what each line holds, by its empty bits (Swamidass and Baldi 2007).
+    /// About how many keys have set these bits: what each line holds, by its empty bits (Swamidass
+    /// and Baldi 2007).
     pub(super) fn keys(&self, shape: &Shape) -> f64 {
         let (bits, k) = (LINE_BITS as f64, f64::from(shape.probes));
-        // A line without an empty bit holds more than can be told: as many as would leave half a bit empty.
+        // A line without an empty bit holds more than can be told: as many as would leave half a
+        // bit empty.
         let of_line = |empty: u32| -(f64::from(empty).max(0.5) / bits).ln() * bits / k;
         let empty = |line: &Line| line.0.iter().map(|word| word.load(Ordering::Relaxed).count_zeros()).sum::<u32>();
         self.lines.iter().map(|line| of_line(empty(line))).sum()
@@ -219,8 +222,8 @@ fn mixed(hash: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Bit numbers by double hashing (Kirsch and Mitzenmacher 2006); the wide kind turns its hash between steps, so that keys that
-/// share two probes do not share all.
+/// Bit numbers by double hashing (Kirsch and Mitzenmacher 2006); the wide kind turns its hash
+/// between steps, so that keys that share two probes do not share all.
 #[derive(Clone)]
 pub(super) struct Bits {
     left: u32,

@@ -1,7 +1,9 @@
-//! The canonicaliser of crawls: the URL standard, then named rules that can be switched; and why a URL became what it did.
+//! The canonicaliser of crawls: the URL standard, then named rules that can be switched; and why a
+//! URL became what it did.
 //!
-//! The rules run in order, again and again until none changes anything; whatever they make is parsed again unless its bytes prove that
-//! that would change nothing. So an answer is its own canonical form, whichever rules are on. Of most URLs their bytes prove that no rule would
+//! The rules run in order, again and again until none changes anything; whatever they make is
+//! parsed again unless its bytes prove that that would change nothing. So an answer is its own
+//! canonical form, whichever rules are on. Of most URLs their bytes prove that no rule would
 //! change them either ([`settled`]); then none is tried.
 
 use std::borrow::Cow;
@@ -17,7 +19,8 @@ const PERCENT_BYTES: &str = "percent-bytes";
 /// The step of a link of a page: the path is written in UTF-8, the query in the page's encoding.
 const PAGE_ENCODING: &str = "page-encoding";
 
-/// Rounds of rules after which a URL is given up. Each round makes it shorter or sorts it: real ones take one or two.
+/// Rounds of rules after which a URL is given up. Each round makes it shorter or sorts it: real
+/// ones take one or two.
 const ROUNDS_MAX: usize = 64;
 
 /// The URL standard and a set of rules.
@@ -52,8 +55,8 @@ pub struct Explanation {
 /// One rule that changed a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The rule's name; `whatwg` is the URL standard's own parsing and writing, `percent-bytes` and `page-encoding` are the two ways of bytes that are not
-    /// UTF-8.
+    /// The rule's name; `whatwg` is the URL standard's own parsing and writing, `percent-bytes`
+    /// and `page-encoding` are the two ways of bytes that are not UTF-8.
     pub rule: &'static str,
     /// The URL before.
     pub before: String,
@@ -82,8 +85,8 @@ impl CrawlRules {
         CrawlRules::new(RuleSet::SURT)
     }
 
-    /// Query parameters of these names go too, as those of [`Rule::Tracking`], which it switches on. Such a canonicaliser has the name
-    /// `custom`, which no store can find again.
+    /// Query parameters of these names go too, as those of [`Rule::Tracking`], which it switches
+    /// on. Such a canonicaliser has the name `custom`, which no store can find again.
     #[must_use]
     pub fn dropping(self, names: impl IntoIterator<Item = String>) -> CrawlRules {
         let dropped = self.dropped.into_iter().chain(names).collect();
@@ -95,15 +98,16 @@ impl CrawlRules {
         self.rules
     }
 
-    /// What would become of `url`, and which rules would make it so: the answer to why a URL was taken for another.
+    /// What would become of `url`, and which rules would make it so: the answer to why a URL was
+    /// taken for another.
     pub fn explain(&self, url: &[u8]) -> Explanation {
         let mut steps = Vec::new();
         let key = self.run(url, &mut Notes(Some(&mut steps)));
         Explanation { key: key.map(Cow::into_owned), steps }
     }
 
-    /// As [`CrawlRules::explain`], of a link as it stands in a page of this encoding: on the page `base`, or by itself. Its first step is
-    /// called `page-encoding`.
+    /// As [`CrawlRules::explain`], of a link as it stands in a page of this encoding: on the page
+    /// `base`, or by itself. Its first step is called `page-encoding`.
     pub fn explain_in_page(&self, base: Option<&[u8]>, link: &[u8], encoding: &'static Encoding) -> Explanation {
         let (text, _) = encoding.decode_without_bom_handling(link);
         let joined = match base {
@@ -189,7 +193,8 @@ impl CrawlRules {
     /// Of URLs of other schemes only the fragment goes.
     fn other_scheme(&self, text: &str, notes: &mut Notes<'_>) -> Option<String> {
         let at = text.find('#').filter(|_| self.rules.has(Rule::Fragment))?;
-        // What stands before the fragment of an opaque path may need to be written otherwise without it.
+        // What stands before the fragment of an opaque path may need to be written otherwise
+        // without it.
         notes.add(Rule::Fragment.name(), text, &text[..at]);
         Some(text[..at].to_owned())
     }
@@ -213,7 +218,8 @@ fn into_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// The parser drops default ports by itself; here that is a rule, so what was written comes back for it.
+/// The parser drops default ports by itself; here that is a rule, so what was written comes back
+/// for it.
 fn with_written_port(parsed: String, written: &str) -> String {
     let rest = written.trim_start_matches(|c: char| c <= ' ').split_once(':').map_or("", |(_, rest)| rest);
     let rest = rest.trim_start_matches(['/', '\\']);
@@ -231,7 +237,8 @@ fn with_port<'a>(mut parts: Parts<'a>, port: &'a str) -> String {
 }
 
 impl Canonicalizer for CrawlRules {
-    /// The preset's name; `rules`, whose version is the rules' bits; or `custom`, with parameters of one's own.
+    /// The preset's name; `rules`, whose version is the rules' bits; or `custom`, with parameters
+    /// of one's own.
     fn name(&self) -> &'static str {
         match self.rules {
             _ if !self.dropped.is_empty() => "custom",

@@ -1,16 +1,21 @@
-//! Which URLs are canonical already, told by their bytes alone: the parser would give the same text back.
+//! Which URLs are canonical already, told by their bytes alone: the parser would give the same
+//! text back.
 //!
-//! Most links that a crawler meets are such. The check knows `http` and `https` URLs of a plain host name and plain characters,
-//! and says nothing of any other: it is a proof, not a guess, and a property test holds it against the parser.
+//! Most links that a crawler meets are such. The check knows `http` and `https` URLs of a plain
+//! host name and plain characters, and says nothing of any other: it is a proof, not a guess, and
+//! a property test holds it against the parser.
 //!
-//! Why it holds, by the URL standard: the scheme is in lower case and ends in `//`; the host has only lower-case letters,
-//! digits, hyphens and dots, no empty label, no label that begins with `xn--` (punycode would be checked) and a last
-//! label that begins with a letter (so it is no IPv4 address), hence is its own ASCII form; a `/` follows, so there
-//! is no port, and no `@` came before it (hosts turned around by the rule `surt` are told too); no segment of the path begins with `.` or `%2e` (so there is nothing to resolve);
-//! and the path and query have only characters that are not percent-encoded there, apart from escapes, which stay as they are.
-//! What follows a `#` is cut off, and cannot change what comes before it.
+//! Why it holds, by the URL standard: the scheme is in lower case and ends in `//`; the host has
+//! only lower-case letters, digits, hyphens and dots, no empty label, no label that begins with
+//! `xn--` (punycode would be checked) and a last label that begins with a letter (so it is no IPv4
+//! address), hence is its own ASCII form; a `/` follows, so there is no port, and no `@` came
+//! before it (hosts turned around by the rule `surt` are told too); no segment of the path begins
+//! with `.` or `%2e` (so there is nothing to resolve); and the path and query have only characters
+//! that are not percent-encoded there, apart from escapes, which stay as they are. What follows a
+//! `#` is cut off, and cannot change what comes before it.
 
-/// The part of `url` that is its canonical form without the fragment, if the bytes prove that. `None` says nothing.
+/// The part of `url` that is its canonical form without the fragment, if the bytes prove that.
+/// `None` says nothing.
 #[inline]
 pub(super) fn canonical_part(url: &[u8]) -> Option<&[u8]> {
     let start = match url {
@@ -97,8 +102,8 @@ fn plain_host(rest: &[u8]) -> Option<usize> {
     None
 }
 
-/// A host in the order of domains, `(com,example,)` or `(1.2.3.4)`: to the parser it is a name like others, none of whose labels is a number or
-/// punycode.
+/// A host in the order of domains, `(com,example,)` or `(1.2.3.4)`: to the parser it is a name
+/// like others, none of whose labels is a number or punycode.
 fn turned_host(rest: &[u8]) -> Option<usize> {
     let end = rest.iter().position(|&byte| byte == b'/')?;
     let inner = rest[1..end].strip_suffix(b")")?;

@@ -1,11 +1,12 @@
 //! What a canonicaliser is, how one is found by name, and how a URL can fail.
 //!
-//! `whatwg` and `exact` are what stores use by themselves; `crawl` adds named rules (`rule`), applied by `rewrite` and
-//! `parameters` to the `parts` of a URL. `fast` proves by bytes alone that a URL is canonical, `settled` that no rule would
-//! change it.
+//! `whatwg` and `exact` are what stores use by themselves; `crawl` adds named rules (`rule`),
+//! applied by `rewrite` and `parameters` to the `parts` of a URL. `fast` proves by bytes alone
+//! that a URL is canonical, `settled` that no rule would change it.
 //!
-//! The trait is object-safe and small: a name, a version, one function. Name and version are a promise about bytes on
-//! disk: whoever changes what a canonicaliser answers gives it a new version and keeps the old one findable.
+//! The trait is object-safe and small: a name, a version, one function. Name and version are a
+//! promise about bytes on disk: whoever changes what a canonicaliser answers gives it a new
+//! version and keeps the old one findable.
 
 mod crawl;
 mod exact;
@@ -47,7 +48,8 @@ pub trait Canonicalizer: Debug + Send + Sync {
     /// [`UrlError`] if `url` is no URL by this rule; nothing is guessed.
     fn canonicalize(&self, url: &[u8]) -> Result<Vec<u8>, UrlError>;
 
-    /// The same without a copy, where the key stands in `url` itself: most links of a crawl are canonical already.
+    /// The same without a copy, where the key stands in `url` itself: most links of a crawl are
+    /// canonical already.
     ///
     /// # Errors
     ///
@@ -56,7 +58,8 @@ pub trait Canonicalizer: Debug + Send + Sync {
         self.canonicalize(url).map(Cow::Owned)
     }
 
-    /// The key of the URL that `link` names on the page `base`: links are resolved by the URL standard, whatever the rule.
+    /// The key of the URL that `link` names on the page `base`: links are resolved by the URL
+    /// standard, whatever the rule.
     ///
     /// # Errors
     ///
@@ -65,8 +68,8 @@ pub trait Canonicalizer: Debug + Send + Sync {
         self.canonicalize(whatwg::join(base, link, encoding_rs::UTF_8)?.as_bytes())
     }
 
-    /// As [`Canonicalizer::resolve`], of the text of a link in a page of this encoding, in which the URL standard has the query written; the path is
-    /// written in UTF-8.
+    /// As [`Canonicalizer::resolve`], of the text of a link in a page of this encoding, in which
+    /// the URL standard has the query written; the path is written in UTF-8.
     ///
     /// # Errors
     ///
@@ -97,7 +100,8 @@ pub enum UrlError {
     },
 }
 
-/// The canonicaliser that a store says it was written with; `None` if this build does not know that name and version.
+/// The canonicaliser that a store says it was written with; `None` if this build does not know
+/// that name and version.
 pub fn named(name: &str, version: u32) -> Option<Arc<dyn Canonicalizer>> {
     if name == "rules" {
         let rules = CrawlRules::new(RuleSet::from_bits(version)?);

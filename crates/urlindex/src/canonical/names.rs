@@ -1,7 +1,8 @@
 //! Names of parameters that carry sessions or say where a visitor came from.
 //!
-//! The lists hold names that are in wide use and mean one thing; a short name such as `sid` counts only with a value that
-//! looks like an id. Lists are part of the presets: a change of them is a change of the canonicaliser's version.
+//! The lists hold names that are in wide use and mean one thing; a short name such as `sid` counts
+//! only with a value that looks like an id. Lists are part of the presets: a change of them is a
+//! change of the canonicaliser's version.
 
 /// In lower case, sorted.
 const SESSION_NAMES: [&str; 11] = [
@@ -50,7 +51,8 @@ const TRACKING_NAMES: [&str; 29] = [
     "yclid",
 ];
 
-/// Names that count only with a value that looks like an id: sites number talks and lessons with them, too.
+/// Names that count only with a value that looks like an id: sites number talks and lessons with
+/// them, too.
 const SHORT_NAMES: [&str; 3] = ["s", "sid", SESSION_ID];
 /// Counted with any value in version 1.
 const SESSION_ID: &str = "session_id";
@@ -97,7 +99,8 @@ pub(super) fn may_be_dropped(name: &[u8]) -> bool {
     is_possible(name) && std::str::from_utf8(name).is_ok_and(is_listed)
 }
 
-/// Whether any name in the lists has that first byte and that length: in a few instructions, nearly all others are told.
+/// Whether any name in the lists has that first byte and that length: in a few instructions,
+/// nearly all others are told.
 #[inline]
 fn is_possible(name: &[u8]) -> bool {
     name.first().is_some_and(|first| LENGTHS[usize::from(*first)] >> name.len().min(LENGTH_MAX) & 1 == 1)

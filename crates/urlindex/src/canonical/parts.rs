@@ -28,8 +28,8 @@ pub(super) const PERCENT: u8 = 1;
 pub(super) const INVALID: u8 = 2;
 pub(super) const SESSION: u8 = 4;
 pub(super) const UPPER: u8 = 8;
-/// The path has an empty segment that is not its last. A parameter has a name that may be one of a session or of tracking; one is empty, or
-/// holds nothing; they are not in order.
+/// The path has an empty segment that is not its last. A parameter has a name that may be one of a
+/// session or of tracking; one is empty, or holds nothing; they are not in order.
 pub(super) const SLASHES: u8 = 16;
 pub(super) const LISTED: u8 = 32;
 pub(super) const EMPTY: u8 = 64;
@@ -72,8 +72,8 @@ impl<'a> Parts<'a> {
         Some(Parts { scheme, user, host: host.into(), port, path: path.into(), query, fragment, marks })
     }
 
-    /// Whether any of this occurs in the path or query as they were before any rule: one pass over them saves most rules theirs. What a rule
-    /// brings in is met in the next round.
+    /// Whether any of this occurs in the path or query as they were before any rule: one pass over
+    /// them saves most rules theirs. What a rule brings in is met in the next round.
     pub(super) fn has(&self, marks: u8) -> bool {
         self.marks & marks != 0
     }
@@ -130,7 +130,8 @@ fn query_marks(query: &[u8]) -> u8 {
     marks
 }
 
-/// At a mark of ASCII. (Searching texts for a character is slower than for a byte, and URLs are short.)
+/// At a mark of ASCII. (Searching texts for a character is slower than for a byte, and URLs are
+/// short.)
 fn split(text: &str, mark: u8) -> (&str, Option<&str>) {
     match text.bytes().position(|byte| byte == mark) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),

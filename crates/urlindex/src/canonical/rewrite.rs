@@ -1,7 +1,8 @@
-//! What each rule does to the parts of a URL. One function a rule; each says whether it changed anything.
+//! What each rule does to the parts of a URL. One function a rule; each says whether it changed
+//! anything.
 //!
-//! A rule allocates only what it changes. Applying one twice is applying it once, alone; together they are applied until
-//! none changes anything (see `crawl`).
+//! A rule allocates only what it changes. Applying one twice is applying it once, alone; together
+//! they are applied until none changes anything (see `crawl`).
 
 use std::borrow::Cow;
 
@@ -9,7 +10,8 @@ use super::parts::{EMPTY, INVALID, LISTED, PERCENT, Parts, SESSION, SLASHES, UNS
 use super::rule::Rule;
 use super::{names, parameters};
 
-/// Applies one rule; whether it changed anything. What a rule before it brought in may wait for the next round.
+/// Applies one rule; whether it changed anything. What a rule before it brought in may wait for
+/// the next round.
 pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bool {
     match rule {
         Rule::DefaultPort => {
@@ -180,8 +182,9 @@ const ASP_ID_BYTES: usize = 24;
 /// Bytes of the shortest ticket (`A(...)`, `F(...)`) that is taken for one.
 const ASP_TICKET_BYTES: usize = 20;
 
-/// Whether a segment is a cookieless session of ASP.NET: `(24 letters and digits)` of version 1, `(S(...))` of later ones, with tickets
-/// (`A`, `F`) and the mark that the browser was tried (`X(1)`) in any order.
+/// Whether a segment is a cookieless session of ASP.NET: `(24 letters and digits)` of version 1,
+/// `(S(...))` of later ones, with tickets (`A`, `F`) and the mark that the browser was tried
+/// (`X(1)`) in any order.
 fn is_cookieless(segment: &str) -> bool {
     let Some(inner) = segment.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return false };
     let is_lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -273,8 +276,8 @@ fn surt(parts: &mut Parts<'_>) -> bool {
     })
 }
 
-/// The URL that a key in the order of domains stands for: `http://(com,example,www,)/x` is `http://www.example.com/x`. Other bytes
-/// stay as they are.
+/// The URL that a key in the order of domains stands for: `http://(com,example,www,)/x` is
+/// `http://www.example.com/x`. Other bytes stay as they are.
 pub fn url_of_surt(key: &[u8]) -> Cow<'_, [u8]> {
     let turned = std::str::from_utf8(key).ok().and_then(|text| {
         let mut parts = Parts::of(text)?;

@@ -1,7 +1,7 @@
 //! The crawl rules by name, and sets of them.
 //!
-//! A rule's bit is a promise: stores remember a set of rules by the number that its bits make. A rule that is to do anything
-//! else gets a new bit.
+//! A rule's bit is a promise: stores remember a set of rules by the number that its bits make. A
+//! rule that is to do anything else gets a new bit.
 
 use std::fmt;
 
@@ -28,33 +28,41 @@ pub enum Rule {
     PercentUnreserved = 7,
     /// Makes `//` in a path to `/`.
     EmptySegments = 8,
-    /// Makes one of a run of one to four path segments that stands there three times or more in turn: `/a/b/a/b/a/b/` (a trap of
-    /// wrong relative links; a few real pages have such paths).
+    /// Makes one of a run of one to four path segments that stands there three times or more in
+    /// turn: `/a/b/a/b/a/b/` (a trap of wrong relative links; a few real pages have such paths).
     RepeatedSegments = 9,
-    /// As [`Rule::SessionIds`] was in `crawl` version 1: `session_id` with any value, and of ASP.NET's forms `(S(...))` alone.
+    /// As [`Rule::SessionIds`] was in `crawl` version 1: `session_id` with any value, and of
+    /// ASP.NET's forms `(S(...))` alone.
     SessionIds1 = 10,
-    /// Drops parameters that say where a visitor came from: `utm_...`, `gclid`, `fbclid` and others.
+    /// Drops parameters that say where a visitor came from: `utm_...`, `gclid`, `fbclid` and
+    /// others.
     Tracking = 11,
-    /// As [`Rule::EmptyParameters`] was in `crawl` version 1: parameters without a name (`?=42`) go too.
+    /// As [`Rule::EmptyParameters`] was in `crawl` version 1: parameters without a name (`?=42`)
+    /// go too.
     EmptyParameters1 = 12,
     /// Sorts parameters by name; those of one name stay in order.
     SortedParameters = 13,
     /// Drops the whole query.
     Query = 14,
-    /// Drops the file name that servers give for a directory: `index.html`, `default.asp` and others.
+    /// Drops the file name that servers give for a directory: `index.html`, `default.asp` and
+    /// others.
     IndexFile = 15,
     /// Drops the slash at the end of a path that is not `/`.
     TrailingSlash = 16,
     /// Writes path and query in lower case.
     LowerCase = 17,
-    /// Turns the host around: `http://(com,example,www,)/`, so that keys in order are pages by domain.
+    /// Turns the host around: `http://(com,example,www,)/`, so that keys in order are pages by
+    /// domain.
     Surt = 18,
-    /// Writes a `%` that begins no escape as `%25`, and characters that RFC 3986 knows in no URL (`[]{}|\\^` and the backquote) as escapes.
+    /// Writes a `%` that begins no escape as `%25`, and characters that RFC 3986 knows in no URL
+    /// (`[]{}|\\^` and the backquote) as escapes.
     PercentInvalid = 19,
-    /// Drops session ids: `;jsessionid=...` and ASP.NET's `(S(...))`, `(X(1)S(...))` and `(24 letters)` in paths; parameters such as
-    /// `PHPSESSID`, and `sid` or `session_id` where the value is an id of 32 hexadecimal digits or more.
+    /// Drops session ids: `;jsessionid=...` and ASP.NET's `(S(...))`, `(X(1)S(...))` and `(24
+    /// letters)` in paths; parameters such as `PHPSESSID`, and `sid` or `session_id` where the
+    /// value is an id of 32 hexadecimal digits or more.
     SessionIds = 20,
-    /// Drops parameters that hold nothing, and the `=` and `?` after which nothing comes. A value without a name (`?=42`) stays.
+    /// Drops parameters that hold nothing, and the `=` and `?` after which nothing comes. A value
+    /// without a name (`?=42`) stays.
     EmptyParameters = 21,
 }
 
@@ -135,8 +143,9 @@ impl RuleSet {
     /// What the URL standard does by itself, and no fragment: `Whatwg`'s answers.
     pub const WHATWG: RuleSet = RuleSet::of(&[Rule::DefaultPort, Rule::Fragment]);
 
-    /// What crawlers drop without losing pages: all but those that may make one key of two pages (`www`, `scheme`, index files,
-    /// trailing slashes, repeated segments, whole queries, lower case).
+    /// What crawlers drop without losing pages: all but those that may make one key of two pages
+    /// (`www`, `scheme`, index files, trailing slashes, repeated segments, whole queries, lower
+    /// case).
     pub const CRAWL: RuleSet = RuleSet::of(&[
         Rule::DefaultPort,
         Rule::Fragment,
@@ -175,7 +184,8 @@ impl RuleSet {
         set
     }
 
-    /// The set of these bits, as [`RuleSet::bits`] gave them; `None` if there are bits that no rule has.
+    /// The set of these bits, as [`RuleSet::bits`] gave them; `None` if there are bits that no
+    /// rule has.
     pub fn from_bits(bits: u32) -> Option<RuleSet> {
         (bits >> Rule::ALL.len() == 0).then_some(RuleSet(bits))
     }

@@ -1,13 +1,15 @@
 //! Which URLs no crawl rule would change, told by their bytes alone.
 //!
-//! Most links that a crawler meets are such, and going through all rules costs more than all else that is done with a URL. As
-//! [`super::fast`] this is a proof, not a guess: it says nothing of URLs that a rule may change, and a property test holds it against
-//! the rules themselves.
+//! Most links that a crawler meets are such, and going through all rules costs more than all else
+//! that is done with a URL. As [`super::fast`] this is a proof, not a guess: it says nothing of
+//! URLs that a rule may change, and a property test holds it against the rules themselves.
 //!
-//! It begins with what [`super::fast`] has proved: no user, no port, no fragment, a host without a dot at its end, no character that RFC 3986
-//! does not know. What is left for the rules of the preset `crawl`: escapes must be whole, in upper case, and of characters that
-//! need one; the path has no `//`, no `;` and no segment that begins with `(`; the query's parameters are in order, none is
-//! empty or holds nothing, and none has a name that may be one of a session or of tracking.
+//! It begins with what [`super::fast`] has proved: no user, no port, no fragment, a host without a
+//! dot at its end, no character that RFC 3986 does not know. What is left for the rules of the
+//! preset `crawl`: escapes must be whole, in upper case, and of characters that need one; the path
+//! has no `//`, no `;` and no segment that begins with `(`; the query's parameters are in order,
+//! none is empty or holds nothing, and none has a name that may be one of a session or of
+//! tracking.
 
 use super::names;
 use super::rule::{Rule, RuleSet};
@@ -21,7 +23,8 @@ const KNOWN: RuleSet = RuleSet::CRAWL
     .with(Rule::Query)
     .with(Rule::TrailingSlash);
 
-/// Whether none of these rules would change `url`, which [`super::fast::canonical_part`] has proved canonical as a whole.
+/// Whether none of these rules would change `url`, which [`super::fast::canonical_part`] has
+/// proved canonical as a whole.
 #[inline]
 pub(super) fn is_settled(url: &[u8], rules: RuleSet) -> bool {
     let start = host_start(url);
@@ -48,7 +51,8 @@ pub(super) fn is_settled(url: &[u8], rules: RuleSet) -> bool {
     marks & PERCENT == 0 || escapes_are_needed(&url[path..])
 }
 
-/// What the rule `surt` makes of a URL that is settled without it: the host in the order of domains, which changes nothing else.
+/// What the rule `surt` makes of a URL that is settled without it: the host in the order of
+/// domains, which changes nothing else.
 pub(super) fn turned(url: &[u8]) -> Vec<u8> {
     let start = host_start(url);
     let path = start + url[start..].iter().position(|byte| *byte == b'/').unwrap_or(0);
@@ -70,7 +74,8 @@ fn host_start(url: &[u8]) -> usize {
     if url.starts_with(HTTPS) { HTTPS.len() } else { HTTPS.len() - 1 }
 }
 
-/// There is a `%`; the byte ends a path; it begins, after a `/`, what a rule may change; it may be changed anywhere in a path.
+/// There is a `%`; the byte ends a path; it begins, after a `/`, what a rule may change; it may be
+/// changed anywhere in a path.
 const PERCENT: u8 = 1;
 const ENDS: u8 = 2;
 const AFTER_SLASH: u8 = 4;
@@ -91,7 +96,8 @@ const MARKS: [u8; 256] = {
     marks
 };
 
-/// The length of the path that `rest` begins with, and what occurs in it; `None` if a rule may change it.
+/// The length of the path that `rest` begins with, and what occurs in it; `None` if a rule may
+/// change it.
 #[inline]
 fn path_end(rest: &[u8]) -> Option<(usize, u8)> {
     let (mut all, mut after_slash) = (0, 0);

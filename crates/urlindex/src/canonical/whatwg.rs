@@ -1,10 +1,13 @@
-//! The canonicaliser by the WHATWG URL standard: what a browser would put on the wire, and no fragment.
+//! The canonicaliser by the WHATWG URL standard: what a browser would put on the wire, and no
+//! fragment.
 //!
-//! A link of a page is written as the standard says: its path in UTF-8, its query in the page's encoding. A URL from anywhere else that is not
-//! UTF-8 has no page to ask: each of its bytes over 7F is percent-encoded as it stands, which is what its server got and gave.
+//! A link of a page is written as the standard says: its path in UTF-8, its query in the page's
+//! encoding. A URL from anywhere else that is not UTF-8 has no page to ask: each of its bytes over
+//! 7F is percent-encoded as it stands, which is what its server got and gave.
 //!
-//! Parsing and serialisation are the `url` crate's, where [`fast`] cannot tell that they would change nothing. The fragment goes because it never reaches a server. A URL that
-//! does not parse is an error, not a key: a store must not hold two spellings of one page because one was broken.
+//! Parsing and serialisation are the `url` crate's, where [`fast`] cannot tell that they would
+//! change nothing. The fragment goes because it never reaches a server. A URL that does not parse
+//! is an error, not a key: a store must not hold two spellings of one page because one was broken.
 //!
 //! Invariant: the answer is ASCII without NUL, and canonicalising it again gives the same bytes.
 
@@ -83,7 +86,8 @@ pub(super) fn parse_in(base: Option<&url::Url>, link: &str, encoding: &'static E
     url::Url::options().base_url(base).encoding_override(other).parse(link).map(String::from).map_err(invalid)
 }
 
-/// A query in this encoding; a character that it does not have is written as the standard says, as the escapes of `&#NUMBER;`.
+/// A query in this encoding; a character that it does not have is written as the standard says, as
+/// the escapes of `&#NUMBER;`.
 fn in_encoding(query: &str, encoding: &'static Encoding) -> Vec<u8> {
     let mut encoder = encoding.new_encoder();
     let (mut bytes, mut rest) = (Vec::new(), query);
@@ -99,8 +103,8 @@ fn in_encoding(query: &str, encoding: &'static Encoding) -> Vec<u8> {
     }
 }
 
-/// A link that begins with more than two slashes names a host all the same; the parser, as it is today, knows that only of absolute
-/// URLs.
+/// A link that begins with more than two slashes names a host all the same; the parser, as it is
+/// today, knows that only of absolute URLs.
 fn with_two_slashes(link: &str) -> Cow<'_, str> {
     let is_ignored = |c: char| c <= ' ';
     let is_slash = |c: char| matches!(c, '/' | '\\' | '\t' | '\n' | '\r');
@@ -159,7 +163,8 @@ mod tests {
     fn bytes_that_are_no_utf8_are_escaped_as_they_stand() {
         let rows: [(&[u8], &str); 4] = [
             (b"http://a/caf\xe9?q=\xe9#\xe9", "http://a/caf%E9?q=%E9"),
-            // As a whole: not this character as UTF-8 and that byte as it stands, which would be the same here.
+            // As a whole: not this character as UTF-8 and that byte as it stands, which would be
+            // the same here.
             (b"http://a/\xc3\xa9/\xe9 b", "http://a/%C3%A9/%E9%20b"),
             (b"http://b\xc3\xbccher.example/\xff", "http://xn--bcher-kva.example/%FF"),
             (b"mailto:\xe9@b", "mailto:%E9@b"),
@@ -174,7 +179,8 @@ mod tests {
         assert!(matches!(Whatwg.canonicalize(b"http://b\xfccher.example/"), Err(UrlError::Invalid { .. })));
     }
 
-    /// The rows of the URL standard's own tests for legacy encodings, and one for each kind of encoder.
+    /// The rows of the URL standard's own tests for legacy encodings, and one for each kind of
+    /// encoder.
     #[test]
     fn a_link_of_a_page_has_its_path_in_utf8_and_its_query_in_the_pages_encoding() {
         let rows = [

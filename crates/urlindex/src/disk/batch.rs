@@ -1,8 +1,10 @@
-//! Batches: many URLs at once, answered in the order in which they came after one pass through the runs.
+//! Batches: many URLs at once, answered in the order in which they came after one pass through the
+//! runs.
 //!
-//! A batch keeps 16 bytes a URL: its fingerprint and its place of arrival, in one number of 128 bits. Sorted, they stand as
-//! the runs do, so that each run is read once from front to end (only the blocks that are needed, if they are few), and what is new is
-//! in the order in which a run is written. That is what makes a billion URLs cheap: no test has a seek of its own.
+//! A batch keeps 16 bytes a URL: its fingerprint and its place of arrival, in one number of 128
+//! bits. Sorted, they stand as the runs do, so that each run is read once from front to end (only
+//! the blocks that are needed, if they are few), and what is new is in the order in which a run is
+//! written. That is what makes a billion URLs cheap: no test has a seek of its own.
 
 use std::cmp::Ordering;
 use std::panic::resume_unwind;
@@ -22,7 +24,8 @@ use crate::seen::Verdict;
 const AGAIN: u128 = 1 << 34;
 /// URLs of a batch: their places have 32 bits.
 const URLS_MAX: usize = u32::MAX as usize;
-/// With fewer records than one in so many blocks, filters and single reads are cheaper than a pass.
+/// With fewer records than one in so many blocks, filters and single reads are cheaper than a
+/// pass.
 const BLOCKS_PER_RECORD: u64 = 8;
 /// With fewer records than one in so many slots, the table is asked for each of them.
 const SLOTS_PER_RECORD: usize = 32;
@@ -30,7 +33,8 @@ const SLOTS_PER_RECORD: usize = 32;
 const THREADS_MAX: usize = 8;
 const RECORDS_PER_THREAD: usize = 1 << 16;
 
-/// URLs that are to be tested together. Made by [`crate::DiskUrlSet::batch`], for this set and those like it.
+/// URLs that are to be tested together. Made by [`crate::DiskUrlSet::batch`], for this set and
+/// those like it.
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet};
@@ -145,7 +149,8 @@ impl Answers {
     }
 }
 
-/// Looks a batch's records up and sorts them on the way: each URL's first record says then whether it is in the set.
+/// Looks a batch's records up and sorts them on the way: each URL's first record says then whether
+/// it is in the set.
 pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
     state.counters.batch_tests += records.len() as u64;
     sort(records);
@@ -165,8 +170,8 @@ pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
     in_parts(records, part, threads - 1, |part| look_up_in_runs(levels, mask, part))
 }
 
-/// Gives `work` the records part by part, on this thread and so many helpers; what a helper would do that the system refuses, this
-/// thread does.
+/// Gives `work` the records part by part, on this thread and so many helpers; what a helper would
+/// do that the system refuses, this thread does.
 fn in_parts(
     records: &mut [u128],
     part: usize,
@@ -190,7 +195,8 @@ fn in_parts(
     })
 }
 
-/// How many threads look so many records up: they are in order, so each has its own part of every run.
+/// How many threads look so many records up: they are in order, so each has its own part of every
+/// run.
 fn threads(records: usize) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     processors.min(THREADS_MAX).min(records / RECORDS_PER_THREAD).max(1)
@@ -239,8 +245,8 @@ fn look_up_in_table(state: &mut State, records: &mut [u128]) {
     }
 }
 
-/// The answers to records that were looked up. If URLs are to be inserted, a second one of a URL is seen, and the new ones' fingerprints
-/// are moved to the beginning; how many they are.
+/// The answers to records that were looked up. If URLs are to be inserted, a second one of a URL
+/// is seen, and the new ones' fingerprints are moved to the beginning; how many they are.
 pub(super) fn answers(bits: FingerprintBits, records: &mut [u128], inserts: bool) -> (Answers, usize) {
     let mut answers = Answers::of(records.len());
     let (mut new, mut first_is_new) = (0, false);

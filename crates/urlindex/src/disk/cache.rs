@@ -1,11 +1,13 @@
 //! The cache of popular URLs: fingerprints that are in the set and were asked for, 8 bytes each.
 //!
-//! CLOCK (Corbato 1968) within sets of up to 15 ways: each entry has a mark that a hit sets; who is to make room is the first without
-//! the mark, and if all have it, all lose it. The set's number takes the place of bits of the fingerprint (Cleary's quotienting
-//! 1984), so that an entry of 8 bytes is still the whole fingerprint: the cache never errs.
+//! CLOCK (Corbato 1968) within sets of up to 15 ways: each entry has a mark that a hit sets; who
+//! is to make room is the first without the mark, and if all have it, all lose it. The set's
+//! number takes the place of bits of the fingerprint (Cleary's quotienting 1984), so that an entry
+//! of 8 bytes is still the whole fingerprint: the cache never errs.
 //!
-//! What was found in a run comes here, and what was asked for again while it was in the table. New URLs, most of which are
-//! never met again, do not wash that out: they come only while there is room, and go first.
+//! What was found in a run comes here, and what was asked for again while it was in the table. New
+//! URLs, most of which are never met again, do not wash that out: they come only while there is
+//! room, and go first.
 
 use super::key::FingerprintBits;
 

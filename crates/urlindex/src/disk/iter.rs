@@ -10,7 +10,8 @@ use super::batch::UrlBatch;
 use super::key::{Fingerprint, FingerprintBits};
 use crate::error::{Error, Result};
 
-/// URLs of another set that are merged at once. They come in order, so that each batch meets its own part of the runs.
+/// URLs of another set that are merged at once. They come in order, so that each batch meets its
+/// own part of the runs.
 const MERGED_AT_ONCE: usize = 1 << 20;
 
 /// The fingerprints that a set held at one moment, in order: see [`DiskUrlSet::fingerprints`].
@@ -71,8 +72,9 @@ impl Iterator for Fingerprints {
 }
 
 impl DiskUrlSet {
-    /// All fingerprints that the set holds now, in order. Inserts may go on meanwhile and do not show. Reads all runs; takes a
-    /// megabyte of memory for each, and a copy of the table. After an error it ends.
+    /// All fingerprints that the set holds now, in order. Inserts may go on meanwhile and do not
+    /// show. Reads all runs; takes a megabyte of memory for each, and a copy of the table. After
+    /// an error it ends.
     ///
     /// # Errors
     /// [`crate::StorageError::Corrupt`]; [`crate::StorageError::Io`].
@@ -91,8 +93,9 @@ impl DiskUrlSet {
     /// Inserts all that another set holds; how many of them were new here. Reads both sets once.
     ///
     /// # Errors
-    /// [`crate::StorageError::InvalidOption`] if the other's fingerprints are others: another length, another seed. Otherwise as
-    /// [`DiskUrlSet::check_and_insert_all`], and those of reading the other; what was inserted before stays.
+    /// [`crate::StorageError::InvalidOption`] if the other's fingerprints are others: another
+    /// length, another seed. Otherwise as [`DiskUrlSet::check_and_insert_all`], and those of
+    /// reading the other; what was inserted before stays.
     pub fn merge_from(&self, other: &DiskUrlSet) -> Result<u64> {
         if !self.is_alike(other) {
             return Err(Error::option("other", "its fingerprints have another length, or another seed"));

@@ -7,7 +7,8 @@
 //! | 1 | whether this is a tombstone: the URL was forgotten |
 //! | the rest | 0 on disk; a batch keeps the place of arrival there, the table and others their marks |
 //!
-//! One host's URLs lie together in the order of fingerprints: a crawl asks for them together, and they share blocks.
+//! One host's URLs lie together in the order of fingerprints: a crawl asks for them together, and
+//! they share blocks.
 
 use std::fmt;
 
@@ -20,7 +21,8 @@ pub(super) type Home = filemap_runs::Home<Fixed>;
 /// Bits of the host's class.
 pub(super) const CLASS_BITS: u32 = 24;
 
-/// A record of a batch has its place of arrival below this mark, which says that its answer is known.
+/// A record of a batch has its place of arrival below this mark, which says that its answer is
+/// known.
 pub(super) const DECIDED: u128 = 1 << 32;
 /// The answer, of a record that is decided: the URL is in the set.
 pub(super) const SEEN: u128 = 1 << 33;
@@ -36,7 +38,8 @@ pub(super) const SEEN: u128 = 1 << 33;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FingerprintBits {
-    /// 24 bits of host and 40 of URL: about 2 bytes a URL less. Read [`crate::SeenSet::expected_loss`].
+    /// 24 bits of host and 40 of URL: about 2 bytes a URL less. Read
+    /// [`crate::SeenSet::expected_loss`].
     Bits64,
     /// 24 bits of host and 56 of URL: as good as exact.
     #[default]
@@ -52,8 +55,9 @@ impl FingerprintBits {
         }
     }
 
-    /// How many URLs are, in expectation, called seen though they are new, once `urls` have come of hosts that have `urls_per_host` each.
-    /// Those of one host differ only in the bits of the URL, so that large hosts lose most.
+    /// How many URLs are, in expectation, called seen though they are new, once `urls` have come
+    /// of hosts that have `urls_per_host` each. Those of one host differ only in the bits of the
+    /// URL, so that large hosts lose most.
     pub fn expected_loss(self, urls: f64, urls_per_host: f64) -> f64 {
         // Hosts share their classes by chance.
         let urls_per_class = urls_per_host + urls / f64::from(1u32 << CLASS_BITS);
@@ -160,8 +164,8 @@ impl Squares {
     }
 }
 
-/// A hash of an entry's fingerprint whose bits are all good: those of the fingerprint itself are not, if all URLs are of one
-/// host.
+/// A hash of an entry's fingerprint whose bits are all good: those of the fingerprint itself are
+/// not, if all URLs are of one host.
 #[inline]
 pub(super) fn mixed(fingerprint: u128) -> u64 {
     // The finaliser of SplitMix64 (Stafford's variant 13); the class only turns it.
@@ -171,7 +175,8 @@ pub(super) fn mixed(fingerprint: u128) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What a [`crate::DiskUrlSet`] keeps of a URL. In the order of fingerprints one host's URLs lie together.
+/// What a [`crate::DiskUrlSet`] keeps of a URL. In the order of fingerprints one host's URLs lie
+/// together.
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet};

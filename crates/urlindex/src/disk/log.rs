@@ -3,17 +3,21 @@
 //! A sector of 512 bytes reaches the device whole or not at all, so the last one is written
 //! again when it has more entries, and is either sector after a crash.
 //!
-//! Recovery takes sectors up to the first that is not whole (or not full): what follows was never synced, unless a later sector says that
-//! this one was durable; then it is rot, and an error. A log that is closed ends with an empty sector that says so of all.
+//! Recovery takes sectors up to the first that is not whole (or not full): what follows was never
+//! synced, unless a later sector says that this one was durable; then it is rot, and an error. A
+//! log that is closed ends with an empty sector that says so of all.
 //!
-//! A log that was cut looks like one that a crash left; so its head notes how many sectors were durable: after each sync, which the next one
-//! or the close makes durable. A crash leaves the note at or below the truth, and a log that has fewer whole sectors was cut, or rots. There
-//! are two of them, so that one is whole though the other was being written when the device failed or was full. A log of version 1 has
-//! none, and is as good as it was, until the next roll begins another.
+//! A log that was cut looks like one that a crash left; so its head notes how many sectors were
+//! durable: after each sync, which the next one or the close makes durable. A crash leaves the
+//! note at or below the truth, and a log that has fewer whole sectors was cut, or rots. There are
+//! two of them, so that one is whole though the other was being written when the device failed or
+//! was full. A log of version 1 has none, and is as good as it was, until the next roll begins
+//! another.
 //!
-//! Who reads beside a writer may get half of what it is writing over the last sector, whose entries were synced long ago. So such a reader
-//! reads a sector that is not whole again, until it is or stays as it is; and one that was not full again, if others follow. A sector that
-//! is noted as durable must come to be whole: it is read again for longer.
+//! Who reads beside a writer may get half of what it is writing over the last sector, whose
+//! entries were synced long ago. So such a reader reads a sector that is not whole again, until it
+//! is or stays as it is; and one that was not full again, if others follow. A sector that is noted
+//! as durable must come to be whole: it is read again for longer.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -45,7 +49,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 256 << 10;
 /// How long a writer may take for a sector that it has begun to write, before it is read again.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How often a sector that stays as it is is read again: one that a crash may have left so, and one that was durable.
+/// How often a sector that stays as it is is read again: one that a crash may have left so, and
+/// one that was durable.
 const PATIENCE: u32 = 1;
 const PATIENCE_DURABLE: u32 = 100;
 
@@ -69,7 +74,8 @@ pub(super) struct Log {
     noted: Option<(u64, usize)>,
     /// Whether anything came since.
     is_changed: bool,
-    /// Sectors that the file had when it was opened: one that was closed has a mark behind what it tells.
+    /// Sectors that the file had when it was opened: one that was closed has a mark behind what it
+    /// tells.
     opened: u64,
 }
 
@@ -101,13 +107,14 @@ impl Log {
         }
     }
 
-    /// Opens a log, and gives `replay` what it holds in the order in which it came. One that is opened to be written loses what a crash
-    /// left behind that.
+    /// Opens a log, and gives `replay` what it holds in the order in which it came. One that is
+    /// opened to be written loses what a crash left behind that.
     pub(super) fn open(home: &Home, number: u64, access: Access, mut replay: impl FnMut(u128)) -> Result<Log> {
         let name = beside::log(&home.name, number);
         let file = home.open(&name, access)?;
         if access != Access::Read {
-            // What the cache holds and the device does not (after a sync that failed) must not be taken for durable.
+            // What the cache holds and the device does not (after a sync that failed) must not be
+            // taken for durable.
             file.sync().map_err(Error::io("sync", &name))?;
             file.advise(Advice::DropCache, 0, 0);
         }
@@ -165,7 +172,8 @@ impl Log {
         Ok(log)
     }
 
-    /// Reads a sector that was not whole until it is, or the same bytes come twice, or so often that it never will be.
+    /// Reads a sector that was not whole until it is, or the same bytes come twice, or so often
+    /// that it never will be.
     fn settled(&self, number: u64, before: &[u8]) -> Result<Option<(u64, Vec<u128>)>> {
         let mut before = before.to_vec();
         let is_durable = self.noted.is_some_and(|(noted, _)| number < noted);
@@ -291,7 +299,8 @@ impl Log {
         self.note(sectors)
     }
 
-    /// Has the head note that so many sectors are durable, which they are; it becomes so itself with the next sync.
+    /// Has the head note that so many sectors are durable, which they are; it becomes so itself
+    /// with the next sync.
     fn note(&mut self, sectors: u64) -> Result<()> {
         let Some((_, which)) = self.noted.filter(|(noted, _)| *noted < sectors) else { return Ok(()) };
         let other = 1 - which;
@@ -350,7 +359,8 @@ impl Log {
         LogSector::DURABLE.put(&mut bytes, self.durable);
         for (entry, place) in self.last.iter().zip(bytes[ENTRIES_AT..].as_chunks_mut::<ENTRY_BYTES>().0) {
             place[..10].copy_from_slice(&entry.to_be_bytes()[..10]);
-            // In 64 bits the mark of a tombstone lies among those ten bytes: the byte behind them says it for both.
+            // In 64 bits the mark of a tombstone lies among those ten bytes: the byte behind them
+            // says it for both.
             place[8..10].iter_mut().for_each(|byte| *byte &= if self.format.bits() == 64 { 0 } else { 0xff });
             place[10] = u8::from(entry & self.format.mark() != 0);
         }

@@ -8,11 +8,12 @@ use filemap_runs::{BLOCK_BYTES, CHUNK_BLOCKS, PADDING_BYTES, Run};
 use super::key::{DECIDED, SEEN};
 use crate::error::Result;
 
-/// A block that has at most so many values for each record is decoded and gone through; in others records are looked for.
+/// A block that has at most so many values for each record is decoded and gone through; in others
+/// records are looked for.
 const VALUES_PER_RECORD: usize = 5;
 
-/// Marks those of `records` (in order, as a batch has them) that are in the run and not decided yet. Blocks are read one
-/// after the other, and only those that a record can be in.
+/// Marks those of `records` (in order, as a batch has them) that are in the run and not decided
+/// yet. Blocks are read one after the other, and only those that a record can be in.
 pub(super) fn find_all(run: &Run<Fixed>, records: &mut [u128]) -> Result<()> {
     let mut buffer = vec![0; CHUNK_BLOCKS * BLOCK_BYTES + PADDING_BYTES];
     let (mut start, index) = (0, run.index());
@@ -67,7 +68,8 @@ fn find_in_chunk(run: &Run<Fixed>, blocks: Range<usize>, records: &mut [u128], b
     Ok(())
 }
 
-/// Marks the records that are among these values: both in order, and without a branch to be mispredicted.
+/// Marks the records that are among these values: both in order, and without a branch to be
+/// mispredicted.
 fn mark(format: Fixed, records: &mut [u128], values: &[u128]) {
     let (mask, shift) = (format.mask(), format.shift());
     let (mut i, mut j) = (0, 0);

@@ -1,7 +1,8 @@
 //! The manifest: the file that bears the set's name and says which other files are alive.
 //!
-//! It is replaced as a whole, after all that it names is durable, names included: so every crash leaves a
-//! manifest whose files are there. Files of the set that it does not name are what a crash left; they are removed when it is opened.
+//! It is replaced as a whole, after all that it names is durable, names included: so every crash
+//! leaves a manifest whose files are there. Files of the set that it does not name are what a
+//! crash left; they are removed when it is opened.
 
 use filemap_io::header::seal;
 use filemap_io::{Access, Advice, Dir};

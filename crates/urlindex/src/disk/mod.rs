@@ -4,49 +4,56 @@
 //!
 //! 1. in the `table` of what was added lately, whose trace on disk is the `log`;
 //! 2. in the `cache` of popular URLs;
-//! 3. in one of a few sorted [runs](filemap_runs), of which the filters say where it is not: one read of a block of 4096 bytes.
+//! 3. in one of a few sorted [runs](filemap_runs), of which the filters say where it is not: one
+//!    read of a block of 4096 bytes.
 //!
-//! A full table is merged into a run; `state` has the order of things, in which no crash loses anything, and the `manifest`
-//! says which files are alive. Batches go through the runs from front to end.
+//! A full table is merged into a run; `state` has the order of things, in which no crash loses
+//! anything, and the `manifest` says which files are alive. Batches go through the runs from front
+//! to end.
 //!
 //! # What it costs at N = 1e9, in 1 GiB
 //!
-//! *Disk*: a fingerprint of 81 bits (one says whether it was forgotten) among 1e9 takes 2 + 81 - 29.9 bits: 6.64 bytes, 6.75 with blocks' headers,
-//! slack and index; fewer URLs lie less dense (7.6 bytes at 1e6). While the largest run is merged, its old files stand beside the
-//! new one: twice that for a time.
+//! *Disk*: a fingerprint of 81 bits (one says whether it was forgotten) among 1e9 takes 2 + 81 -
+//! 29.9 bits: 6.64 bytes, 6.75 with blocks' headers, slack and index; fewer URLs lie less dense
+//! (7.6 bytes at 1e6). While the largest run is merged, its old files stand beside the new one:
+//! twice that for a time.
 //!
-//! *Memory*: the batch, 16 bytes a URL: 30 M URLs take 480 MB. The index of blocks: 8 bytes for each 615 URLs, 13 MB. What
-//! `memory_bytes` says for table, cache and filters: 128 MB do for batches, which need none of the three. A filter for a billion URLs
-//! would take more than the gigabyte, and a batch would have no use for it.
+//! *Memory*: the batch, 16 bytes a URL: 30 M URLs take 480 MB. The index of blocks: 8 bytes for
+//! each 615 URLs, 13 MB. What `memory_bytes` says for table, cache and filters: 128 MB do for
+//! batches, which need none of the three. A filter for a billion URLs would take more than the
+//! gigabyte, and a batch would have no use for it.
 //!
-//! *Time and I/O of a test in batches of B*: every batch reads every run, 6.7 n / B bytes a test while the set holds n; over the whole run, n
-//! is N / 2 in the mean: 112 bytes at B = 30 M, 224 in the last batch. An entry is written when it comes, and again about
-//! log2(N / B) / 2 = 2.5 times as runs are merged, 13 bytes for reading and writing each: 40 bytes. The sum is under 300 bytes a test at the end,
-//! sequential. Of processor time: hash 30 ns, sort 45 ns, a look-up in each of log2(N / B) / 2 runs at 20 ns (Elias and Fano's code
-//! is searched, not decoded), merges 2.5 times 15 ns. All runs being read, not decoded, is what keeps the tests of a large set as
+//! *Time and I/O of a test in batches of B*: every batch reads every run, 6.7 n / B bytes a test
+//! while the set holds n; over the whole run, n is N / 2 in the mean: 112 bytes at B = 30 M, 224
+//! in the last batch. An entry is written when it comes, and again about log2(N / B) / 2 = 2.5
+//! times as runs are merged, 13 bytes for reading and writing each: 40 bytes. The sum is under 300
+//! bytes a test at the end, sequential. Of processor time: hash 30 ns, sort 45 ns, a look-up in
+//! each of log2(N / B) / 2 runs at 20 ns (Elias and Fano's code is searched, not decoded), merges
+//! 2.5 times 15 ns. All runs being read, not decoded, is what keeps the tests of a large set as
 //! fast as those of a small one: checksums and copies of 224 bytes are 40 ns.
 //!
-//! *One at a time at 1e8*: a new URL is told by the filters (16 bits a URL and run: two errors in a thousand tests of a run), a popular one by
-//! the cache; the rest costs one read.
+//! *One at a time at 1e8*: a new URL is told by the filters (16 bits a URL and run: two errors in
+//! a thousand tests of a run), a popular one by the cache; the rest costs one read.
 //!
 //! # How sure the answers are
 //!
-//! Two URLs are taken for one if their 56 (40) bits of URL and 24 of host are alike. Where hosts are many and small that is as
-//! rare as 80 bits promise (4e-7 URLs lost of 1e9); but all URLs of one host share the 24 bits: 1e9 URLs of a single host lose 7. So the
-//! chances are computed from the numbers of URLs that are in each host's class, never from N alone.
+//! Two URLs collide if their 56 (40) bits of URL and 24 of host are alike: of 1e9 URLs of many
+//! hosts 4e-7 are lost, of a single host 7. So the chances are computed from the number of URLs in
+//! each host's class, never from N alone.
 //!
 //! # Threads
 //!
-//! One lock: tests of one URL take turns, and wait while a batch is looked up or a table is merged. That keeps the exactly-one-`New`
-//! rule plain; a crawler's threads collect their links and test them together. A large batch is looked up by several threads, each of
-//! which has a part of the records and so a part of every run.
+//! One lock: tests of one URL take turns, and wait while a batch is looked up or a table is
+//! merged. That keeps the exactly-one-`New` rule plain; a crawler's threads collect their links
+//! and test them together. A large batch is looked up by several threads, each of which has a part
+//! of the records and so a part of every run.
 //!
 //! # What was tried
 //!
-//! Searching every block was slow for a batch as dense as the run (47 ns a look-up): such blocks are decoded and gone through. Counting ones was slow
-//! without the processor's instruction, which needs `unsafe` here: zeros are counted once a block. A host's URLs are a clump in the order of
-//! fingerprints, and share their high parts: those are searched by halving. Filters made of every batch took a third of its time:
-//! they are made from the first test of one URL on.
+//! Searching every block is slow for a batch as dense as the run (47 ns a lookup): such blocks are
+//! decoded. Counting ones is slow without the processor's instruction, which needs `unsafe`: zeros
+//! are counted once a block. URLs of a host share their high parts, so those are searched by
+//! halving. Making filters for batches took a third of their time: the first single test does.
 
 mod batch;
 mod cache;
@@ -87,7 +94,8 @@ pub use options::DiskOptions;
 
 /// An exact set of URLs on disk. See the module.
 ///
-/// An insert is durable after [`SeenSet::sync`], which writes the log's end; until then a killed process may forget it.
+/// An insert is durable after [`SeenSet::sync`], which writes the log's end; until then a killed
+/// process may forget it.
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet, SeenSet, Verdict};
@@ -142,8 +150,9 @@ pub struct DiskStats {
     pub written_bytes: u64,
     /// Runs that the set consists of.
     pub runs: u64,
-    /// Of a set with a greatest age: by how many ms what is inserted now is dated too late, because the clock was ahead once. That much later
-    /// it is forgotten. If it is too much, merge the set into a new one ([`DiskUrlSet::merge_from`]), in which all is as young as that.
+    /// Of a set with a greatest age: by how many ms what is inserted now is dated too late,
+    /// because the clock was ahead once. That much later it is forgotten. If it is too much, merge
+    /// the set into a new one ([`DiskUrlSet::merge_from`]), in which all is as young as that.
     pub ahead_ms: u64,
 }
 
@@ -151,8 +160,9 @@ impl DiskUrlSet {
     /// An empty set in a new file, beside which it keeps others whose names begin with it.
     ///
     /// # Errors
-    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`]; [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
-    /// file of that name, or one with URLs of a set of that name whose manifest is gone.
+    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file
+    /// of that name, or one with URLs of a set of that name whose manifest is gone.
     pub fn create(path: impl AsRef<Path>, options: DiskOptions) -> Result<DiskUrlSet> {
         let (dir, name) = place(path.as_ref())?;
         DiskUrlSet::create_in(dir, &name, options)
@@ -199,13 +209,16 @@ impl DiskUrlSet {
         Ok(DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock: Some(lock) })
     }
 
-    /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what a crash left of them. Of the options, those that
-    /// were decided when it was made are not looked at. The filters are made at the first test of one URL that is not found in memory, from
-    /// the runs: 1e8 URLs take a few seconds then.
+    /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what a
+    /// crash left of them. Of the options, those that were decided when it was made are not looked
+    /// at. The filters are made at the first test of one URL that is not found in memory, from the
+    /// runs: 1e8 URLs take a few seconds then.
     ///
     /// # Errors
-    /// [`crate::StorageError::Corrupt`] with file and offset; [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`]; [`crate::StorageError::InvalidOption`]; [`Error::Unsupported`]
-    /// if it is a [`crate::ContentSeen`]; [`crate::StorageError::Io`].
+    /// [`crate::StorageError::Corrupt`] with file and offset;
+    /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`];
+    /// [`crate::StorageError::InvalidOption`]; [`Error::Unsupported`] if it is a
+    /// [`crate::ContentSeen`]; [`crate::StorageError::Io`].
     pub fn open(path: impl AsRef<Path>, options: DiskOptions) -> Result<DiskUrlSet> {
         let (dir, name) = place(path.as_ref())?;
         DiskUrlSet::open_in(dir, &name, options)
@@ -277,18 +290,19 @@ impl DiskUrlSet {
         (max_age_ms > 0).then(|| Duration::from_millis(max_age_ms))
     }
 
-    /// An empty batch for this set. It takes 16 bytes of memory a URL, beside what the set takes: its size is the caller's to choose,
-    /// and the larger, the fewer bytes are read for a URL.
+    /// An empty batch for this set. It takes 16 bytes of memory a URL, beside what the set takes:
+    /// its size is the caller's to choose, and the larger, the fewer bytes are read for a URL.
     pub fn batch(&self) -> UrlBatch {
         UrlBatch { bits: self.bits, seed: self.seed, records: Vec::new() }
     }
 
-    /// [`SeenSet::check_and_insert`] of all URLs of a batch, in the order in which they came; the batch is empty then. If many of them
-    /// are new (half a table) they are durable at once.
+    /// [`SeenSet::check_and_insert`] of all URLs of a batch, in the order in which they came; the
+    /// batch is empty then. If many of them are new (half a table) they are durable at once.
     ///
     /// # Errors
-    /// As [`SeenSet::check_and_insert`]; some of the URLs may be inserted then. [`crate::StorageError::InvalidOption`] if the batch was made for a set
-    /// with other fingerprints.
+    /// As [`SeenSet::check_and_insert`]; some of the URLs may be inserted then.
+    /// [`crate::StorageError::InvalidOption`] if the batch was made for a set with other
+    /// fingerprints.
     pub fn check_and_insert_all(&self, batch: &mut UrlBatch) -> Result<Answers> {
         self.check_writable()?;
         self.answer(batch, true)
@@ -297,7 +311,8 @@ impl DiskUrlSet {
     /// [`SeenSet::contains`] of all URLs of a batch; the batch is empty then.
     ///
     /// # Errors
-    /// As [`SeenSet::contains`]; [`crate::StorageError::InvalidOption`] if the batch was made for a set with other fingerprints.
+    /// As [`SeenSet::contains`]; [`crate::StorageError::InvalidOption`] if the batch was made for
+    /// a set with other fingerprints.
     pub fn contains_all(&self, batch: &mut UrlBatch) -> Result<Answers> {
         self.answer(batch, false)
     }
@@ -335,8 +350,8 @@ impl DiskUrlSet {
         Ok(was_there)
     }
 
-    /// [`DiskUrlSet::forget`] of many URLs, in order, looked up as a batch: of each whether it was there, which of one that comes twice only
-    /// the first can have been.
+    /// [`DiskUrlSet::forget`] of many URLs, in order, looked up as a batch: of each whether it was
+    /// there, which of one that comes twice only the first can have been.
     ///
     /// # Errors
     /// As [`DiskUrlSet::forget`]; some of them may be forgotten then.
@@ -443,7 +458,8 @@ impl SeenSet for DiskUrlSet {
         self.errors(&guard(&self.state)).0
     }
 
-    /// Of the URLs that the set holds: those that came and are forgotten do not count. An upper bound, and close.
+    /// Of the URLs that the set holds: those that came and are forgotten do not count. An upper
+    /// bound, and close.
     fn expected_loss(&self) -> f64 {
         self.errors(&guard(&self.state)).1
     }

@@ -1,11 +1,13 @@
 //! Options of a set on disk: fingerprints, memory, greatest age.
 //!
-//! Age goes by generations of an eighth of the greatest age: entries of one generation are never merged with those of another, and
-//! a whole run is dropped at once. So a URL is called new again between 1 and 9/8 of that age after it was inserted, and forgetting a
-//! generation costs the removal of a file.
+//! Age goes by generations of an eighth of the greatest age: entries of one generation are never
+//! merged with those of another, and a whole run is dropped at once. So a URL is called new again
+//! between 1 and 9/8 of that age after it was inserted, and forgetting a generation costs the
+//! removal of a file.
 //!
-//! Generations never go back. If the clock was ahead once, what comes after that is dated as late as what came then, and nothing of it
-//! is forgotten before the clock has come so far: too late rather than too early. [`crate::disk::DiskStats::ahead_ms`] tells it.
+//! Generations never go back. If the clock was ahead once, what comes after that is dated as late
+//! as what came then, and nothing of it is forgotten before the clock has come so far: too late
+//! rather than too early. [`crate::disk::DiskStats::ahead_ms`] tells it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +23,8 @@ const GENERATIONS: u64 = 8;
 
 /// What a [`crate::DiskUrlSet`] is to be like.
 ///
-/// The memory and the clock may be others each time a set is opened; what else there is, is decided when it is made.
+/// The memory and the clock may be others each time a set is opened; what else there is, is
+/// decided when it is made.
 ///
 /// ```
 /// use std::time::Duration;
@@ -63,9 +66,10 @@ impl DiskOptions {
         DiskOptions { memory_bytes: 256 << 20, bits, seed: 0, max_age_ms: 0, clock: Arc::new(clock) }
     }
 
-    /// Memory for the table of recent additions (an eighth), the cache of popular URLs (three eighths; none below 6 MiB in all) and the
-    /// filters (a half); at least 64 KiB. Beside it stand the index of blocks (13 MB for a billion URLs), buffers of some MB while runs
-    /// are merged, and 16 bytes for each URL of a batch.
+    /// Memory for the table of recent additions (an eighth), the cache of popular URLs (three
+    /// eighths; none below 6 MiB in all) and the filters (a half); at least 64 KiB. Beside it
+    /// stand the index of blocks (13 MB for a billion URLs), buffers of some MB while runs are
+    /// merged, and 16 bytes for each URL of a batch.
     #[must_use]
     pub fn memory_bytes(self, memory_bytes: u64) -> DiskOptions {
         DiskOptions { memory_bytes, ..self }
@@ -77,22 +81,23 @@ impl DiskOptions {
         DiskOptions { bits, ..self }
     }
 
-    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one: or they can choose URLs that fall together. Only
-    /// sets of one seed can be merged.
+    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one: or they can
+    /// choose URLs that fall together. Only sets of one seed can be merged.
     #[must_use]
     pub fn seed(self, seed: u64) -> DiskOptions {
         DiskOptions { seed, ..self }
     }
 
-    /// Forget each URL at this age or up to an eighth of it later (at least 8 ms, by whole milliseconds). Testing a URL does not
-    /// make it younger.
+    /// Forget each URL at this age or up to an eighth of it later (at least 8 ms, by whole
+    /// milliseconds). Testing a URL does not make it younger.
     #[must_use]
     pub fn max_age(self, age: Duration) -> DiskOptions {
         DiskOptions { max_age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(GENERATIONS), ..self }
     }
 
-    /// What tells the time, in ms since any moment that stays the same while the set exists; the system's clock by default. A clock that goes
-    /// back makes nothing older or younger; one that was far ahead keeps URLs for as much longer ([`crate::disk::DiskStats::ahead_ms`]).
+    /// What tells the time, in ms since any moment that stays the same while the set exists; the
+    /// system's clock by default. A clock that goes back makes nothing older or younger; one that
+    /// was far ahead keeps URLs for as much longer ([`crate::disk::DiskStats::ahead_ms`]).
     #[must_use]
     pub fn clock(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> DiskOptions {
         DiskOptions { clock: Arc::new(now_ms), ..self }

@@ -1,8 +1,9 @@
 //! Followers: a set opened read-only while another process may write it.
 //!
-//! No lock is taken and no file is changed. A writer replaces the manifest and then removes the files that the old one named, so a
-//! reader may look for a file that is gone. Then it begins again, from the manifest as it is by then: what is found twice under one manifest
-//! is damage. The log's last sector may be met half written: [`super::log`] reads it again.
+//! No lock is taken and no file is changed. A writer replaces the manifest and then removes the
+//! files that the old one named, so a reader may look for a file that is gone. Then it begins
+//! again, from the manifest as it is by then: what is found twice under one manifest is damage.
+//! The log's last sector may be met half written: [`super::log`] reads it again.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -20,9 +21,10 @@ use crate::files::{in_any_dir, place};
 const LOOKS: u32 = 32;
 
 impl DiskUrlSet {
-    /// Opens a set to be read, without its lock: another process may be inserting. This has what was synced by the time it was opened, and
-    /// nothing that comes later; of a set with a greatest age it answers as the time is when it is asked. Whatever would change it
-    /// is refused with [`Error::ReadOnly`].
+    /// Opens a set to be read, without its lock: another process may be inserting. This has what
+    /// was synced by the time it was opened, and nothing that comes later; of a set with a
+    /// greatest age it answers as the time is when it is asked. Whatever would change it is
+    /// refused with [`Error::ReadOnly`].
     ///
     /// # Errors
     /// As [`DiskUrlSet::open`], but never [`StorageError::Locked`].

@@ -1,8 +1,9 @@
 //! Snapshots: a copy of a set by hard links to its runs.
 //!
-//! Runs never change, so a hard link is enough where the file system has them, and a copy where it has not. The manifest comes last: a
-//! snapshot that was interrupted is no set, and may be made again, over what it left of runs that the set still has. Other runs that are
-//! there are not removed: they may be all that is left of a set.
+//! Runs never change, so a hard link is enough where the file system has them, and a copy where it
+//! has not. The manifest comes last: a snapshot that was interrupted is no set, and may be made
+//! again, over what it left of runs that the set still has. Other runs that are there are not
+//! removed: they may be all that is left of a set.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,12 +19,13 @@ use crate::error::{Error, Result};
 use crate::files::{self, in_any_dir, open_folder};
 
 impl DiskUrlSet {
-    /// Makes a set of the same name in another folder that holds what this one holds now; both go their own ways then. The table is
-    /// written to a run first, and tests wait meanwhile.
+    /// Makes a set of the same name in another folder that holds what this one holds now; both go
+    /// their own ways then. The table is written to a run first, and tests wait meanwhile.
     ///
     /// # Errors
-    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file of that name, or one with URLs of a set whose manifest is
-    /// gone (remove it, if a snapshot that was interrupted left it); [`crate::StorageError::Locked`] there;
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file
+    /// of that name, or one with URLs of a set whose manifest is gone (remove it, if a snapshot
+    /// that was interrupted left it); [`crate::StorageError::Locked`] there;
     /// [`crate::StorageError::Poisoned`]; [`Error::ReadOnly`].
     pub fn snapshot(&self, folder: impl AsRef<Path>) -> Result<()> {
         self.snapshot_in(&open_folder(folder.as_ref())?)

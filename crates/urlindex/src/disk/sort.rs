@@ -1,8 +1,8 @@
 //! In-place radix sort of records by their high bits.
 //!
-//! American flag sort (McIlroy, Bostic, McIlroy 1993), digits of eleven bits from the highest on, until a part fits the
-//! processor's cache, where the standard library's sort is as fast. Tens of millions of records take two passes over memory
-//! instead of twenty-five.
+//! American flag sort (McIlroy, Bostic, McIlroy 1993), digits of eleven bits from the highest on,
+//! until a part fits the processor's cache, where the standard library's sort is as fast. Tens of
+//! millions of records take two passes over memory instead of twenty-five.
 
 /// Bits of a digit.
 const DIGIT_BITS: u32 = 11;

@@ -1,12 +1,14 @@
 //! The state of a set on disk: memtable, cache, filters, runs; how a URL passes through them.
 //!
-//! A roll turns the table (and what a large batch brings) into a run, merged with those runs at the young end that are no larger than what
-//! is merged already: so each run is larger than all younger ones together, N URLs lie in at most log2 of N over the table's size runs, and
-//! an entry is written again about half as often as that.
+//! A roll turns the table (and what a large batch brings) into a run, merged with those runs at
+//! the young end that are no larger than what is merged already: so each run is larger than all
+//! younger ones together, N URLs lie in at most log2 of N over the table's size runs, and an entry
+//! is written again about half as often as that.
 //!
-//! The order of a roll, in which no crash loses anything: the run is written and synced, a new log too; the directory is synced, so that
-//! both have their names; the manifest is replaced by one that names them; only then are the files removed that it no longer
-//! names. Memory follows the manifest: if anything fails before, it is as it was.
+//! The order of a roll, in which no crash loses anything: the run is written and synced, a new log
+//! too; the directory is synced, so that both have their names; the manifest is replaced by one
+//! that names them; only then are the files removed that it no longer names. Memory follows the
+//! manifest: if anything fails before, it is as it was.
 
 use std::sync::Arc;
 
@@ -25,7 +27,8 @@ use super::table::Table;
 use crate::error::{Error, Result};
 use crate::files;
 
-/// A log is as long as its table, unless URLs are inserted and forgotten in turn: then it is rolled at so many times that.
+/// A log is as long as its table, unless URLs are inserted and forgotten in turn: then it is
+/// rolled at so many times that.
 const LOG_ENTRIES_PER_SLOT: u64 = 4;
 const LOG_ENTRY_BYTES: u64 = 12;
 
@@ -61,8 +64,8 @@ pub(super) struct State {
     pub(super) levels: Vec<Level>,
     pub(super) urls: u64,
     pub(super) counters: Counters,
-    /// Whether all runs have the filters that there is room for: from the first test of one URL on. Batches have no use for them, and
-    /// making them is a third of a batch's time.
+    /// Whether all runs have the filters that there is room for: from the first test of one URL
+    /// on. Batches have no use for them, and making them is a third of a batch's time.
     has_filters: bool,
 }
 
@@ -86,7 +89,8 @@ impl State {
 
     /// The set that the manifest describes.
     pub(super) fn open(home: Home, manifest: Manifest, options: &DiskOptions) -> Result<State> {
-        // It may have been renamed by a process whose sync of the directory failed: what an older one names must stay till then.
+        // It may have been renamed by a process whose sync of the directory failed: what an older
+        // one names must stay till then.
         if !planted(Mistake::OpenNotSynced) {
             home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
         }
@@ -210,7 +214,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes what the table holds, and `new`, which is in order, to a run; begins a new log. See the module.
+    /// Writes what the table holds, and `new`, which is in order, to a run; begins a new log. See
+    /// the module.
     pub(super) fn roll(&mut self, new: &[u128], next_generation: u64) -> Result<()> {
         let recent = self.table.sorted();
         let first = self.first_to_merge((recent.len() + new.len()) as u64);
@@ -264,7 +269,8 @@ impl State {
         first
     }
 
-    /// Merges the runs from `first` on, the table's entries and the new ones; `None` if nothing is left of them.
+    /// Merges the runs from `first` on, the table's entries and the new ones; `None` if nothing is
+    /// left of them.
     fn write_run(
         &mut self,
         number: u64,
@@ -309,7 +315,8 @@ impl State {
         Ok(Some((RunEntry { info, generation, squares: squares.sum() }, filter)))
     }
 
-    /// An empty filter for a run of so many entries, if there is room for one; the others are folded to make it.
+    /// An empty filter for a run of so many entries, if there is room for one; the others are
+    /// folded to make it.
     fn new_filter(&mut self, entries: u64) -> Option<Filter> {
         let mut new = Some(Plan::of(entries));
         loop {
@@ -334,7 +341,8 @@ impl State {
         }
     }
 
-    /// Makes the filters of the runs that were there before the first test of one URL, by reading them.
+    /// Makes the filters of the runs that were there before the first test of one URL, by reading
+    /// them.
     fn make_filters(&mut self) -> Result<()> {
         if self.has_filters {
             return Ok(());
@@ -423,7 +431,8 @@ impl State {
         Ok(())
     }
 
-    /// How many URLs the table and the runs from `first` on hold. If any URL was ever forgotten, they are read for it.
+    /// How many URLs the table and the runs from `first` on hold. If any URL was ever forgotten,
+    /// they are read for it.
     fn count(&self, first: usize) -> Result<u64> {
         let levels = &self.levels[first..];
         if self.manifest.tombstones_ever == 0 {
@@ -439,8 +448,8 @@ impl State {
         Ok(urls)
     }
 
-    /// An upper bound of the sum of the squares of the numbers of URLs in each class, close if all runs are of like URLs (Cauchy and
-    /// Schwarz).
+    /// An upper bound of the sum of the squares of the numbers of URLs in each class, close if all
+    /// runs are of like URLs (Cauchy and Schwarz).
     pub(super) fn squares(&self) -> f64 {
         let mut in_table = 0.0;
         for urls in self.table.sorted().chunk_by(|a, b| class(*a) == class(*b)) {

@@ -1,11 +1,14 @@
-//! Recovery of unnamed files: runs and logs of the set's name that no manifest names. Ours are removed, others stay.
+//! Recovery of unnamed files: runs and logs of the set's name that no manifest names. Ours are
+//! removed, others stay.
 //!
-//! A name proves nothing: `crawl.20240501.log` may be any program's. A file is the set's if its first bytes say so: its kind, the set's id
-//! (16 random bytes), its number. Every run and log has them durably before anything else is written to it; a creation that was cut
-//! short leaves no more than a piece of such a header.
+//! A name proves nothing: `crawl.20240501.log` may be any program's. A file is the set's if its
+//! first bytes say so: its kind, the set's id (16 random bytes), its number. Every run and log has
+//! them durably before anything else is written to it; a creation that was cut short leaves no
+//! more than a piece of such a header.
 //!
-//! Invariants: a file is removed only if it is this set's or such a piece; where a set is made, only if it holds no URL, or holds what is about
-//! to be put there. Files that stay are in nobody's way: a number whose name is taken is passed over ([`Home::create`]).
+//! Invariants: a file is removed only if it is this set's or such a piece; where a set is made,
+//! only if it holds no URL, or holds what is about to be put there. Files that stay are in
+//! nobody's way: a number whose name is taken is passed over ([`Home::create`]).
 
 use std::io;
 use std::sync::Arc;
@@ -43,7 +46,8 @@ impl Candidate {
         }
     }
 
-    /// The file's first bytes, as many as a header has, and whether there are more; `None` if it is no file that may be read.
+    /// The file's first bytes, as many as a header has, and whether there are more; `None` if it
+    /// is no file that may be read.
     fn start(&self, home: &Home, header_bytes: usize) -> Result<Option<(Vec<u8>, bool)>> {
         let file = match home.dir.open(&self.name, Access::Read) {
             Ok(file) => file,
@@ -64,7 +68,8 @@ fn is_no_file(kind: io::ErrorKind) -> bool {
     matches!(kind, InvalidInput | NotFound | PermissionDenied)
 }
 
-/// Removes what a crash left of the set that this manifest describes. A roll gives at most two numbers, so nothing beyond them can be its.
+/// Removes what a crash left of the set that this manifest describes. A roll gives at most two
+/// numbers, so nothing beyond them can be its.
 pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
     for file in Candidate::all(home)? {
         let is_alive = match file.kind {
@@ -85,16 +90,19 @@ pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file's first bytes say the same kind, set and number as this header: of whichever version.
+/// Whether a file's first bytes say the same kind, set and number as this header: of whichever
+/// version.
 fn is_of_same_owner(start: &[u8], header: &[u8]) -> bool {
     let same = |range: std::ops::Range<usize>| start[range.clone()] == header[range];
     start.len() >= OWNER_BYTES && same(0..8) && same(12..OWNER_BYTES)
 }
 
-/// Looks whether a set may be made here of copies of these runs, and removes what a making that was cut short left.
+/// Looks whether a set may be made here of copies of these runs, and removes what a making that
+/// was cut short left.
 ///
 /// # Errors
-/// `Io`, of the kind [`io::ErrorKind::AlreadyExists`], if there is a file with URLs of a set whose manifest is gone: nothing was removed then.
+/// `Io`, of the kind [`io::ErrorKind::AlreadyExists`], if there is a file with URLs of a set whose
+/// manifest is gone: nothing was removed then.
 pub(super) fn make_room(home: &Home, copies: &[Arc<Run<Fixed>>]) -> Result<()> {
     let mut left = Vec::new();
     for file in Candidate::all(home)? {

@@ -1,7 +1,8 @@
 //! The memtable: fingerprints that are in no run yet, in a hash table of bounded size.
 //!
-//! An entry keeps two marks in bits that a fingerprint has not: that the slot is taken, and that the URL was asked for again since it
-//! came. Those go to the cache when the table is written to a run: the URL is popular.
+//! An entry keeps two marks in bits that a fingerprint has not: that the slot is taken, and that
+//! the URL was asked for again since it came. Those go to the cache when the table is written to a
+//! run: the URL is popular.
 
 use super::key::{FingerprintBits, mixed};
 

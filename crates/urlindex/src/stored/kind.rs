@@ -1,6 +1,7 @@
 //! The kind of a stored set, told by its files.
 //!
-//! The file of a bitmap is bare words, in which anybody can have any bits set by his URLs, a magic too: so its sidecar is looked for first.
+//! The file of a bitmap is bare words, in which anybody can have any bits set by his URLs, a magic
+//! too: so its sidecar is looked for first.
 
 use filemap_io::{Access, Dir};
 
@@ -76,7 +77,8 @@ pub enum NewSet {
 }
 
 impl SetKind {
-    /// The name by which people choose it: `md5-bitmap`, `hash-bitmap`, `bloom`, `growing`, `trie`, `disk`.
+    /// The name by which people choose it: `md5-bitmap`, `hash-bitmap`, `bloom`, `growing`,
+    /// `trie`, `disk`.
     pub fn name(self) -> &'static str {
         match self {
             SetKind::Md5Bitmap => "md5-bitmap",
@@ -89,8 +91,8 @@ impl SetKind {
     }
 
     /// # Errors
-    /// `Io` if there is no such file; `Corrupt` if there is nothing of a set in it but a note beside it, or a bitmap's sidecar is damaged;
-    /// `NewerFormat`; `NotASet`.
+    /// `Io` if there is no such file; `Corrupt` if there is nothing of a set in it but a note
+    /// beside it, or a bitmap's sidecar is damaged; `NewerFormat`; `NotASet`.
     pub(super) fn of_files(dir: &dyn Dir, name: &str) -> Result<SetKind> {
         let sidecar = beside::meta(name);
         let known = SetKind::of_magic(dir, name)?;
@@ -113,7 +115,8 @@ impl SetKind {
         })
     }
 
-    /// The kind whose magic a file begins with, which a bitmap's may do by chance or by somebody's URLs.
+    /// The kind whose magic a file begins with, which a bitmap's may do by chance or by somebody's
+    /// URLs.
     ///
     /// # Errors
     /// `Io`.

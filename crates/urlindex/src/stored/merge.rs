@@ -1,6 +1,7 @@
 //! Merges one stored set into another, where their kinds allow it.
 //!
-//! Bits and fingerprints go into those of the same meaning; texts, which a trie has, go into any set. Nothing else can be done honestly.
+//! Bits and fingerprints go into those of the same meaning; texts, which a trie has, go into any
+//! set. Nothing else can be done honestly.
 
 use super::{AnySet, StoredSet};
 use crate::disk::DiskUrlSet;
@@ -52,13 +53,16 @@ impl StoredSet {
         Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
     }
 
-    /// Takes up all URLs of another set: they are seen here from now on. A bitmap takes a bitmap of as many slots (and the same functions), a Bloom filter one
-    /// of the same shape and seed, a set on disk one with fingerprints of the same length and seed (as if its URLs came now, where there is
-    /// a greatest age), and every set a trie. Both must have URLs that were made canonical by one rule, which is for the caller
-    /// to check ([`StoredSet::canonicalizer`]). Durable after [`SeenSet::sync`].
+    /// Takes up all URLs of another set: they are seen here from now on. A bitmap takes a bitmap
+    /// of as many slots (and the same functions), a Bloom filter one of the same shape and seed, a
+    /// set on disk one with fingerprints of the same length and seed (as if its URLs came now,
+    /// where there is a greatest age), and every set a trie. Both must have URLs that were made
+    /// canonical by one rule, which is for the caller to check ([`StoredSet::canonicalizer`]).
+    /// Durable after [`SeenSet::sync`].
     ///
     /// # Errors
-    /// [`Error::Unsupported`], with the reason; and as [`SeenSet::check_and_insert`]. What was taken up before an error stays.
+    /// [`Error::Unsupported`], with the reason; and as [`SeenSet::check_and_insert`]. What was
+    /// taken up before an error stays.
     pub fn merge(&self, from: &StoredSet) -> Result<Merged> {
         self.check_writable()?;
         self.check_mergeable(from)?;

@@ -1,15 +1,18 @@
-//! `StoredSet`: a seen set by the path of its file, whatever its kind: made, opened, asked, merged, closed.
+//! `StoredSet`: a seen set by the path of its file, whatever its kind: made, opened, asked,
+//! merged, closed.
 //!
-//! For programs that are given a path and do not know what lies there. [`kind`] tells that by the files, never by a word of the
-//! caller's; [`note`] remembers by which rule the URLs in the set were made canonical, since two rules in one set would make it call URLs
-//! new that it has.
+//! For programs that are given a path and do not know what lies there. [`kind`] tells that by the
+//! files, never by a word of the caller's; [`note`] remembers by which rule the URLs in the set
+//! were made canonical, since two rules in one set would make it call URLs new that it has.
 //!
-//! The files of a set `NAME`: `NAME` itself; `NAME.canon`, the note; `NAME.lock`; of a bitmap `NAME.meta`; of a Bloom filter
-//! `NAME.known`, if it has such a list; of a set on disk its runs and its log, `NAME.000001.run` and so on; of a trie and a growing filter
-//! `NAME.room` ([`room`]).
+//! The files of a set `NAME`: `NAME` itself; `NAME.canon`, the note; `NAME.lock`; of a bitmap
+//! `NAME.meta`; of a Bloom filter `NAME.known`, if it has such a list; of a set on disk its runs
+//! and its log, `NAME.000001.run` and so on; of a trie and a growing filter `NAME.room`
+//! ([`room`]).
 //!
-//! Invariants: nothing is made where something is; a set that is open to be read changes no file and takes no lock; a trie, which is in
-//! memory, is in its file after [`SeenSet::sync`] as the others are.
+//! Invariants: nothing is made where something is; a set that is open to be read changes no file
+//! and takes no lock; a trie, which is in memory, is in its file after [`SeenSet::sync`] as the
+//! others are.
 
 mod kind;
 mod merge;
@@ -97,11 +100,13 @@ pub struct StoredSet {
 }
 
 impl StoredSet {
-    /// Makes an empty set of URLs that `canonicalizer` made canonical, in new files beside each other.
+    /// Makes an empty set of URLs that `canonicalizer` made canonical, in new files beside each
+    /// other.
     ///
     /// # Errors
-    /// [`crate::StorageError::Io`] with [`std::io::ErrorKind::AlreadyExists`] if any of its files is there; [`crate::StorageError::InvalidOption`];
-    /// [`crate::StorageError::Locked`]; [`crate::StorageError::Io`].
+    /// [`crate::StorageError::Io`] with [`std::io::ErrorKind::AlreadyExists`] if any of its files
+    /// is there; [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
+    /// [`crate::StorageError::Io`].
     pub fn create(path: impl AsRef<Path>, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
         let (dir, name) = place(path.as_ref())?;
         StoredSet::create_in(dir, &name, new, canonicalizer)
@@ -141,21 +146,26 @@ impl StoredSet {
         Ok(set)
     }
 
-    /// Takes up a file of bare words of an MD5 bitmap that another program made, or whose sidecar is lost, whose URLs were made canonical as
-    /// `canonicalizer` does it: it gets its sidecar and its note.
+    /// Takes up a file of bare words of an MD5 bitmap that another program made, or whose sidecar
+    /// is lost, whose URLs were made canonical as `canonicalizer` does it: it gets its sidecar and
+    /// its note.
     ///
     /// # Errors
-    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB; [`crate::StorageError::Io`], with
-    /// [`std::io::ErrorKind::AlreadyExists`] if it has a sidecar; [`crate::StorageError::Locked`]; [`Error::Unsupported`] if it begins as a set of another
-    /// kind; [`crate::StorageError::InvalidOption`] if it has a note of another rule, or no program could find the rule again by its name. Nothing was changed then.
+    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB;
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if it has a
+    /// sidecar; [`crate::StorageError::Locked`]; [`Error::Unsupported`] if it begins as a set of
+    /// another kind; [`crate::StorageError::InvalidOption`] if it has a note of another rule, or
+    /// no program could find the rule again by its name. Nothing was changed then.
     pub fn adopt(path: impl AsRef<Path>, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
         StoredSet::take_up(path, canonicalizer, |dir, name| Ok(AnySet::Md5Bitmap(Md5Bitmap::adopt_in(dir, name)?)))
     }
 
-    /// As [`StoredSet::adopt`], of a file of bits that another program made with some functions of old.
+    /// As [`StoredSet::adopt`], of a file of bits that another program made with some functions of
+    /// old.
     ///
     /// # Errors
-    /// As [`StoredSet::adopt`], and [`crate::StorageError::InvalidOption`] if its length does not fit the functions or the slots.
+    /// As [`StoredSet::adopt`], and [`crate::StorageError::InvalidOption`] if its length does not
+    /// fit the functions or the slots.
     pub fn adopt_hashed(
         path: impl AsRef<Path>,
         hashes: &[SlotHash],
@@ -195,13 +205,15 @@ impl StoredSet {
     /// Opens a set to change it.
     ///
     /// # Errors
-    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::NotFound`] if it is absent: nothing is made then; [`Error::NotASet`];
-    /// [`crate::StorageError::Locked`]; [`crate::StorageError::Corrupt`]; [`crate::StorageError::NewerFormat`].
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::NotFound`] if it is absent: nothing
+    /// is made then; [`Error::NotASet`]; [`crate::StorageError::Locked`];
+    /// [`crate::StorageError::Corrupt`]; [`crate::StorageError::NewerFormat`].
     pub fn open(path: impl AsRef<Path>) -> Result<StoredSet> {
         StoredSet::open_with(path, DiskOptions::new())
     }
 
-    /// As [`StoredSet::open`]; a set on disk gets the memory and the clock of these options. Other kinds take what they take.
+    /// As [`StoredSet::open`]; a set on disk gets the memory and the clock of these options. Other
+    /// kinds take what they take.
     ///
     /// # Errors
     /// As [`StoredSet::open`]; [`crate::StorageError::InvalidOption`].
@@ -225,8 +237,8 @@ impl StoredSet {
         Ok(StoredSet::with(dir, name, set, lock, false))
     }
 
-    /// Opens a set to be read, without a lock: while another process has it open for writing, this has what was last synced (a bitmap:
-    /// what was inserted).
+    /// Opens a set to be read, without a lock: while another process has it open for writing, this
+    /// has what was last synced (a bitmap: what was inserted).
     ///
     /// # Errors
     /// As [`StoredSet::open`], but never [`crate::StorageError::Locked`].
@@ -234,7 +246,8 @@ impl StoredSet {
         StoredSet::open_read_only_with(path, DiskOptions::new())
     }
 
-    /// As [`StoredSet::open_read_only`]; a set on disk gets the memory and the clock of these options.
+    /// As [`StoredSet::open_read_only`]; a set on disk gets the memory and the clock of these
+    /// options.
     ///
     /// # Errors
     /// As [`StoredSet::open_read_only`]; [`crate::StorageError::InvalidOption`].
@@ -274,7 +287,8 @@ impl StoredSet {
         }
     }
 
-    /// The set as what it is. Insert through the [`StoredSet`] only, which knows whether it is open to be read.
+    /// The set as what it is. Insert through the [`StoredSet`] only, which knows whether it is
+    /// open to be read.
     pub fn any(&self) -> &AnySet {
         &self.set
     }
@@ -282,7 +296,8 @@ impl StoredSet {
     /// By which rule the URLs in the set were made canonical; `None` if there is no note of it.
     ///
     /// # Errors
-    /// [`Error::UnknownCanonicalizer`]; [`crate::StorageError::Corrupt`]; [`crate::StorageError::Io`].
+    /// [`Error::UnknownCanonicalizer`]; [`crate::StorageError::Corrupt`];
+    /// [`crate::StorageError::Io`].
     pub fn canonicalizer(&self) -> Result<Option<Arc<dyn Canonicalizer>>> {
         note::read(&*self.dir, &self.name)
     }
@@ -290,20 +305,22 @@ impl StoredSet {
     /// Notes, durably, by which rule the URLs in the set were made canonical.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`crate::StorageError::Io`]; [`crate::StorageError::InvalidOption`] if no program could find the rule again by its name.
+    /// [`Error::ReadOnly`]; [`crate::StorageError::Io`]; [`crate::StorageError::InvalidOption`] if
+    /// no program could find the rule again by its name.
     pub fn note_canonicalizer(&self, canonicalizer: &dyn Canonicalizer) -> Result<()> {
         self.check_writable()?;
         note::write(&*self.dir, &self.name, canonicalizer)
     }
 
-    /// Takes URLs back, in order: they are new from now on, until they are inserted. Of each, whether it was seen before; of one that comes
-    /// twice only the first can have been. A trie drops their texts, which
-    /// builds it anew ([`UrlTrie::retain`]); a Bloom filter puts them on its list of known false positives, which has at most 65,536 URLs; a
-    /// set on disk remembers that they are gone until they reach its oldest run.
-    /// Durable after [`SeenSet::sync`].
+    /// Takes URLs back, in order: they are new from now on, until they are inserted. Of each,
+    /// whether it was seen before; of one that comes twice only the first can have been. A trie
+    /// drops their texts, which builds it anew ([`UrlTrie::retain`]); a Bloom filter puts them on
+    /// its list of known false positives, which has at most 65,536 URLs; a set on disk remembers
+    /// that they are gone until they reach its oldest run. Durable after [`SeenSet::sync`].
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the kind cannot; [`crate::StorageError::Full`]; [`Error::ReadOnly`]; [`crate::StorageError::Poisoned`].
+    /// [`Error::Unsupported`] if the kind cannot; [`crate::StorageError::Full`];
+    /// [`Error::ReadOnly`]; [`crate::StorageError::Poisoned`].
     pub fn forget(&self, urls: &[impl AsRef<[u8]>]) -> Result<Vec<bool>> {
         self.check_writable()?;
         let texts = urls.iter().map(AsRef::as_ref);
@@ -357,7 +374,8 @@ impl StoredSet {
         if self.saved.load(Ordering::SeqCst) == changes {
             return Ok(());
         }
-        // Inserts that come meanwhile may be in the file or not: then there are more changes, and it is written again.
+        // Inserts that come meanwhile may be in the file or not: then there are more changes, and
+        // it is written again.
         self.poison.guard(|| self.write_into_room(|| trie.save_in(&*self.dir, &self.name).map(drop)))?;
         self.saved.store(changes, Ordering::SeqCst);
         Ok(())

@@ -1,7 +1,7 @@
 //! The canonicaliser of a set's URLs, noted in `NAME.canon`.
 //!
-//! One line of text: `FMCANON1`, the canonicaliser's name, its version, and the CRC-32 of all before the last space in hexadecimal digits. The file
-//! is only ever replaced as a whole.
+//! One line of text: `FMCANON1`, the canonicaliser's name, its version, and the CRC-32 of all
+//! before the last space in hexadecimal digits. The file is only ever replaced as a whole.
 
 use std::sync::Arc;
 

@@ -1,9 +1,12 @@
-//! Room on the disk for a set whose file is only ever written anew as a whole (a trie, a growing filter): `NAME.room`, a file of zeros.
+//! Room on the disk for a set whose file is only ever written anew as a whole (a trie, a growing
+//! filter): `NAME.room`, a file of zeros.
 //!
-//! Such a set needs room for its next file beside the last one. It is taken when the set is made, and more of it before the set grows into it: so a
-//! full disk is said while all that was inserted can still be saved, and not when it is too late.
+//! Such a set needs room for its next file beside the last one. It is taken when the set is made,
+//! and more of it before the set grows into it: so a full disk is said while all that was inserted
+//! can still be saved, and not when it is too late.
 //!
-//! Invariants: what is in memory fits into the room and what it takes; the room is given up only to be written into, and taken again after that.
+//! Invariants: what is in memory fits into the room and what it takes; the room is given up only
+//! to be written into, and taken again after that.
 
 use std::io;
 use std::sync::Mutex;
@@ -95,7 +98,8 @@ impl StoredSet {
     pub(super) fn make_room(&self, urls: &[&[u8]]) -> Result<()> {
         let Some(room) = &self.room else { return Ok(()) };
         let cost = urls.iter().map(|url| url.len() as u64 + ENTRY_BYTES).sum::<u64>();
-        // Two at once may both take the last of it: each next one looks again, and ENTRY_BYTES are many.
+        // Two at once may both take the last of it: each next one looks again, and ENTRY_BYTES are
+        // many.
         match room.left.load(Ordering::Relaxed).checked_sub(cost) {
             Some(left) => {
                 room.left.store(left, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Stored sets of every kind: told by their files, read beside a writer, merged, forgotten, remembered, after crashes.
+//! Stored sets of every kind: told by their files, read beside a writer, merged, forgotten,
+//! remembered, after crashes.
 
 use filemap_io::StorageError;
 use filemap_io::sim::{Level, Loss, SimDisk};

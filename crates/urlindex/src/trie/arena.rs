@@ -1,8 +1,9 @@
 //! Where the blocks of a trie lie: slabs of memory, given out in units of a cache line.
 //!
-//! A block is named by its address, which says where it begins and how long it is, so that who knows the address needs no table on the
-//! way to the bytes, and can fetch all of them at once; who moves a block tells the one block that leads to it. Places that were left
-//! are used again by blocks of the same size, and blocks of all sizes are always growing, so that few stay empty.
+//! A block is named by its address, which says where it begins and how long it is, so that who
+//! knows the address needs no table on the way to the bytes, and can fetch all of them at once;
+//! who moves a block tells the one block that leads to it. Places that were left are used again by
+//! blocks of the same size, and blocks of all sizes are always growing, so that few stay empty.
 
 use std::hint::black_box;
 
@@ -76,8 +77,8 @@ impl Arena {
         &mut self.slabs[slab][offset..][..units as usize * UNIT_BYTES]
     }
 
-    /// Reads a byte of each cache line of a block, all at once: as long as one alone would take, if none is in a cache. Nothing waits
-    /// for what is read.
+    /// Reads a byte of each cache line of a block, all at once: as long as one alone would take,
+    /// if none is in a cache. Nothing waits for what is read.
     #[inline]
     pub(super) fn touch(&self, address: Address) {
         let lines = self.bytes(address).as_chunks::<UNIT_BYTES>().0.iter().take(LINES_MAX);

@@ -1,7 +1,9 @@
-//! How the edges of a trie are written: as they are, or in the codes of a table of [`symbols`](super::symbols).
+//! How the edges of a trie are written: as they are, or in the codes of a table of
+//! [`symbols`](super::symbols).
 //!
-//! A block names the code that it is written with by its number ([`CodeId`]). The codes of a trie stay as long as it does, as old
-//! blocks are written in old ones; only the newest is written with.
+//! A block names the code that it is written with by its number ([`CodeId`]). The codes of a trie
+//! stay as long as it does, as old blocks are written in old ones; only the newest is written
+//! with.
 
 use std::sync::Arc;
 

@@ -1,10 +1,13 @@
-//! The file of a trie: its URLs in order, each as what it does not share with the one before, in frames that each have a checksum.
+//! The file of a trie: its URLs in order, each as what it does not share with the one before, in
+//! frames that each have a checksum.
 //!
-//! In the first frame its bytes are the number of URLs with which the trie makes its next table (8 bytes) and its table of symbols: for each
-//! its length (1 byte) and its text; there may be none. Then come frames of entries: how many bytes a URL shares with the one before (in the
-//! first entry of a frame none), the length of the rest as it is written (each one byte, or 255 and four bytes), and the rest, in codes of
-//! the table if there is one. The last frame has a length of 0 and, in the place of entries, the number of URLs (8 bytes, under
-//! its checksum). The file is only ever replaced as a whole.
+//! In the first frame its bytes are the number of URLs with which the trie makes its next table (8
+//! bytes) and its table of symbols: for each its length (1 byte) and its text; there may be none.
+//! Then come frames of entries: how many bytes a URL shares with the one before (in the first
+//! entry of a frame none), the length of the rest as it is written (each one byte, or 255 and four
+//! bytes), and the rest, in codes of the table if there is one. The last frame has a length of 0
+//! and, in the place of entries, the number of URLs (8 bytes, under its checksum). The file is
+//! only ever replaced as a whole.
 
 use crc32fast::Hasher;
 use filemap_io::header::seal;
@@ -84,7 +87,8 @@ fn length(bytes: &mut &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(*length) as usize)
 }
 
-/// Takes an entry off the bytes, and makes the key before it the entry's. `None` if these are no entry's bytes.
+/// Takes an entry off the bytes, and makes the key before it the entry's. `None` if these are no
+/// entry's bytes.
 fn take_entry(bytes: &mut &[u8], key: &mut Vec<u8>, symbols: Option<&Symbols>) -> Option<()> {
     let shared = length(bytes)?;
     let len = length(bytes)?;
@@ -110,7 +114,8 @@ fn write_frame(write: &impl Fn(&[u8], u64) -> Result<()>, at: u64, bytes: &[u8],
     Ok(at + frame.len() as u64)
 }
 
-/// Reads a file: gives `begin` what it begins with, and `insert`, to which that leads, all URLs; it says whether one is new.
+/// Reads a file: gives `begin` what it begins with, and `insert`, to which that leads, all URLs;
+/// it says whether one is new.
 pub(super) fn load<T>(
     dir: &dyn Dir,
     name: &str,

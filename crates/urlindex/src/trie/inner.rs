@@ -1,8 +1,10 @@
-//! A block above the leaves: the shortest texts that tell the blocks below apart, in order, and the addresses of those.
+//! A block above the leaves: the shortest texts that tell the blocks below apart, in order, and
+//! the addresses of those.
 //!
-//! All keys that belong here begin with the bytes that the texts around the block, in the block above, begin with. The block does not
-//! have these. The next eight bytes of each text, its *head*, stand as a number, so that a search counts which are not greater than the
-//! key's and looks at texts only if some have the same head.
+//! All keys that belong here begin with the bytes that the texts around the block, in the block
+//! above, begin with. The block does not have these. The next eight bytes of each text, its
+//! *head*, stand as a number, so that a search counts which are not greater than the key's and
+//! looks at texts only if some have the same head.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -78,7 +80,8 @@ impl<'a> Inner<'a> {
         if head_of(&self.links[last]) == head { self.find_among(key, head, count) } else { last }
     }
 
-    /// The same, where the first `end` entries have no greater head, and the last of those the same.
+    /// The same, where the first `end` entries have no greater head, and the last of those the
+    /// same.
     fn find_among(&self, key: &Key<'_>, head: u64, end: usize) -> usize {
         let start = self.links[..end].partition_point(|link| head_of(link) < head);
         let (rest, mut at, mut len) = (&key.text[self.prefix_len..], start, end - start);
@@ -110,7 +113,8 @@ pub(super) fn set_child(bytes: &mut [u8], number: usize, child: Address) {
     bytes[at..at + Address::BYTES].copy_from_slice(&child.to_bytes());
 }
 
-/// A block of these entries, whose keys begin with `prefix_len` bytes alike; all texts begin with `gone` bytes that it does not get.
+/// A block of these entries, whose keys begin with `prefix_len` bytes alike; all texts begin with
+/// `gone` bytes that it does not get.
 pub(super) fn written(entries: &[Entry<'_>], prefix_len: usize, gone: usize) -> Vec<u8> {
     let texts = || entries.iter().map(|(text, _)| &text[gone..]);
     let texts_len: usize = texts().map(<[u8]>::len).sum();
@@ -131,8 +135,9 @@ pub(super) fn written(entries: &[Entry<'_>], prefix_len: usize, gone: usize) -> 
     bytes
 }
 
-/// Where entries that are too many are to be cut: where texts share least with the one before, so that the parts have more in common and heads
-/// tell more. Near the middle, by number and not by bytes, so that no half is of few long ones.
+/// Where entries that are too many are to be cut: where texts share least with the one before, so
+/// that the parts have more in common and heads tell more. Near the middle, by number and not by
+/// bytes, so that no half is of few long ones.
 pub(super) fn cutting_place(entries: &[Entry<'_>]) -> usize {
     let (near, half) = (entries.len() * 3 / 8, entries.len() / 2);
     let rank = |at: &usize| (common(entries[at - 1].0, entries[*at].0), at.abs_diff(half));

@@ -1,4 +1,5 @@
-//! Walks through a trie in order, a leaf at a time, so that inserts need not wait for the end of it.
+//! Walks through a trie in order, a leaf at a time, so that inserts need not wait for the end of
+//! it.
 
 use super::UrlTrie;
 

@@ -1,4 +1,5 @@
-//! A key as it is sought: its text with zeros after it, so that sixteen bytes can be taken from any place of it.
+//! A key as it is sought: its text with zeros after it, so that sixteen bytes can be taken from
+//! any place of it.
 
 /// Texts up to this long need no memory of their own.
 const SHORT_BYTES: usize = 240;
@@ -7,7 +8,8 @@ const PADDING_BYTES: usize = 16;
 /// Bytes of a text that are compared as one number.
 pub(super) const HEAD_BYTES: usize = 8;
 
-/// The first eight bytes of a text as a number, in the order of their texts; zeros after a shorter one.
+/// The first eight bytes of a text as a number, in the order of their texts; zeros after a shorter
+/// one.
 #[inline]
 pub(super) fn head(text: &[u8]) -> u64 {
     let mut head = [0; HEAD_BYTES];

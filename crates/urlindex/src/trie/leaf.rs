@@ -1,16 +1,21 @@
-//! A leaf: a piece of the trie, its keys in the order in which they came, each written as an edge that leaves the path of an earlier one.
+//! A leaf: a piece of the trie, its keys in the order in which they came, each written as an edge
+//! that leaves the path of an earlier one.
 //!
-//! The first key is written as it is. Each later one leaves the trie of those before it at one place: somewhere on the edge of one of them, its
-//! *parent*, after so many bytes that it has *shared* with it, with a byte by which it differs, its *head*, and what follows is its *edge*,
-//! in the leaf's [`Code`]. (A key that ends on the edge of another has no head and no edge.) So a new key is put at the end: nothing is
-//! moved, and nothing that is there written anew. That is a path-decomposed trie (Kanda, Fujii, Tomabechi, Takeda: Dynamic
-//! path-decomposed tries, JEA 2020), one for each leaf, in which the parent is a number of seven bits and no hash table is needed.
+//! The first key is written as it is. Each later one leaves the trie of those before it at one
+//! place: somewhere on the edge of one of them, its *parent*, after so many bytes that it has
+//! *shared* with it, with a byte by which it differs, its *head*, and what follows is its *edge*,
+//! in the leaf's [`Code`]. (A key that ends on the edge of another has no head and no edge.) So a
+//! new key is put at the end: nothing is moved, and nothing that is there written anew. That is a
+//! path-decomposed trie (Kanda, Fujii, Tomabechi, Takeda: Dynamic path-decomposed tries, JEA
+//! 2020), one for each leaf, in which the parent is a number of seven bits and no hash table is
+//! needed.
 //!
-//! A search compares the edge of the entry where it is with the key, which tells how many bytes they share, and looks for the entry that leaves
-//! this one there with the key's next byte: there is at most one, and it stands further back. So a search goes over the records once.
+//! A search compares the edge of the entry where it is with the key, which tells how many bytes
+//! they share, and looks for the entry that leaves this one there with the key's next byte: there
+//! is at most one, and it stands further back. So a search goes over the records once.
 //!
-//! All keys that belong in a leaf begin with the bytes that the texts around it, in the blocks above, begin with. The leaf does not have these.
-//! What entries share is counted from there on.
+//! All keys that belong in a leaf begin with the bytes that the texts around it, in the blocks
+//! above, begin with. The leaf does not have these. What entries share is counted from there on.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -20,9 +25,10 @@
 //! | 4 | 4 | bytes of all edges |
 //! | 8 | 4 or 8 each | the records, in a wide leaf of 8 bytes |
 //!
-//! A record is the parent's number (7 bits, 127 of those that have none), whether it has no head (1), the head (8), what it shares (8, or 16) and the
-//! length of its edge (8, or 32). Leaves are wide that have an entry which does not fit. The edges stand at the leaf's end, the
-//! first one last.
+//! A record is the parent's number (7 bits, 127 of those that have none), whether it has no head
+//! (1), the head (8), what it shares (8, or 16) and the length of its edge (8, or 32). Leaves are
+//! wide that have an entry which does not fit. The edges stand at the leaf's end, the first one
+//! last.
 
 use super::code::{Code, CodeId};
 use super::key::{Comparison, Key};
@@ -226,7 +232,8 @@ impl<'a> Leaf<'a> {
         key
     }
 
-    /// Writes those entries to `part` that are in it, as a leaf whose keys all begin with `prefix_len` bytes alike.
+    /// Writes those entries to `part` that are in it, as a leaf whose keys all begin with
+    /// `prefix_len` bytes alike.
     pub(super) fn part(
         &self,
         is_in: &[bool],
@@ -248,7 +255,8 @@ impl<'a> Leaf<'a> {
                 part.push(&entry, written);
                 continue;
             }
-            // Its path was that of an entry which is not here; now it is its own, from where it leaves the others on.
+            // Its path was that of an entry which is not here; now it is its own, from where it
+            // leaves the others on.
             let key = self.key(number, code, like);
             let place = part.leaf().find(code, &Key::new(&key));
             let is_same = place.shared == self.prefix_len + entry.shared && entry.parent != ROOT;

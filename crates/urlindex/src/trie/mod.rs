@@ -1,18 +1,22 @@
-//! `UrlTrie`: an exact set of URL texts in memory that shares prefixes, and so holds them in order.
+//! `UrlTrie`: an exact set of URL texts in memory that shares prefixes, and so holds them in
+//! order.
 //!
-//! The generalised list keeps URLs as a trie of equal nodes, one for each letter, grown while crawling. This is that idea with
-//! path compression and no pointer per letter: the trie is cut into [leaves](leaf) of a kilobyte or two, in which each URL is written as the edge
-//! by which it leaves the paths of those that came before it, at the end, so that an insert moves nothing; blocks lie in an [`arena`],
-//! and a [`tree`] of [inner] blocks leads to the leaf to which a URL belongs. Edges are written in the [`code`]s of a table of [`symbols`],
-//! in about half of their bytes; the table is made ([`training`]) of the trie's own edges, and anew each time that it has grown
-//! by eight; the insert to which that falls waits for it, and all others with it.
+//! The generalised list keeps URLs as a trie of equal nodes, one for each letter, grown while
+//! crawling. This is that idea with path compression and no pointer per letter: the trie is cut
+//! into [leaves](leaf) of a kilobyte or two, in which each URL is written as the edge by which it
+//! leaves the paths of those that came before it, at the end, so that an insert moves nothing;
+//! blocks lie in an [`arena`], and a [`tree`] of [inner] blocks leads to the leaf to which a URL
+//! belongs. Edges are written in the [`code`]s of a table of [`symbols`], in about half of their
+//! bytes; the table is made ([`training`]) of the trie's own edges, and anew each time that it has
+//! grown by eight; the insert to which that falls waits for it, and all others with it.
 //!
-//! What a test costs is memory that is in no cache: some lines of inner blocks and those of one leaf, which are fetched all at once. In
-//! batches those of eight URLs are fetched at once.
+//! What a test costs is memory that is in no cache: some lines of inner blocks and those of one
+//! leaf, which are fetched all at once. In batches those of eight URLs are fetched at once.
 //!
 //! A prefix of a URL that is there is not there itself (the original calls it seen).
 //!
-//! The set is in memory only: [`UrlTrie::save`] writes a [`file`](mod@file) of it, [`UrlTrie::load`] reads one.
+//! The set is in memory only: [`UrlTrie::save`] writes a [`file`](mod@file) of it,
+//! [`UrlTrie::load`] reads one.
 
 mod arena;
 mod code;
@@ -68,7 +72,8 @@ impl UrlTrie {
         UrlTrie::default()
     }
 
-    /// All URLs, in the order of their bytes. Inserts may go on meanwhile: what is there from beginning to end comes once.
+    /// All URLs, in the order of their bytes. Inserts may go on meanwhile: what is there from
+    /// beginning to end comes once.
     pub fn iter(&self) -> UrlTrieIter<'_> {
         UrlTrieIter::new(self, Vec::new())
     }
@@ -78,8 +83,9 @@ impl UrlTrie {
         UrlTrieIter::new(self, prefix.to_vec())
     }
 
-    /// The `http` and `https` URLs of a host, whatever their ports; those with a user before the host are not found. For canonical URLs
-    /// give the host in canonical form ([`crate::canonical::canonical_host`]).
+    /// The `http` and `https` URLs of a host, whatever their ports; those with a user before the
+    /// host are not found. For canonical URLs give the host in canonical form
+    /// ([`crate::canonical::canonical_host`]).
     pub fn host(&self, host: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
         let wanted = host.to_vec();
         let of_scheme = |scheme: &[u8]| self.prefix(&[scheme, host].concat());
@@ -87,7 +93,8 @@ impl UrlTrie {
         candidates.filter(move |url| crate::canonical::host(url) == Some(wanted.as_slice()))
     }
 
-    /// Writes the set to a file, which is the old one or the new one whatever happens. Returns how many URLs it has.
+    /// Writes the set to a file, which is the old one or the new one whatever happens. Returns how
+    /// many URLs it has.
     ///
     /// # Errors
     /// [`crate::StorageError::Io`].
@@ -110,7 +117,8 @@ impl UrlTrie {
     /// The set that was written to a file.
     ///
     /// # Errors
-    /// [`crate::StorageError::Corrupt`] with the offset of the bad frame; [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Io`].
+    /// [`crate::StorageError::Corrupt`] with the offset of the bad frame;
+    /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Io`].
     pub fn load(path: impl AsRef<Path>) -> Result<UrlTrie> {
         let (dir, name) = place(path.as_ref())?;
         UrlTrie::load_in(&*dir, &name)
@@ -127,8 +135,8 @@ impl UrlTrie {
         }
     }
 
-    /// Keeps only the URLs of which `keep` is true; how many were dropped. Builds the trie anew, which takes a walk through it and the
-    /// memory of both; inserts wait meanwhile.
+    /// Keeps only the URLs of which `keep` is true; how many were dropped. Builds the trie anew,
+    /// which takes a walk through it and the memory of both; inserts wait meanwhile.
     pub fn retain(&self, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
         let mut tree = self.write();
         let (mut kept, mut some, mut last) = (Tree::new(&tree.learnt()), Vec::new(), Vec::new());
@@ -184,7 +192,8 @@ impl SeenSet for UrlTrie {
         Ok(if self.read().contains(url) { Verdict::Seen } else { Verdict::New })
     }
 
-    /// As one at a time, but that others wait for 256 at once, and that the memory of several is fetched at once.
+    /// As one at a time, but that others wait for 256 at once, and that the memory of several is
+    /// fetched at once.
     fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
         verdicts.clear();
         verdicts.reserve(urls.len());

@@ -1,7 +1,9 @@
-//! The order of the keys in a leaf, which stand there as they came, and where a leaf that is too long is cut.
+//! The order of the keys in a leaf, which stand there as they came, and where a leaf that is too
+//! long is cut.
 //!
-//! The order follows from the shape: what leaves the path of an entry early with a lesser byte comes before what leaves it later, and that
-//! before the entry itself; what leaves it with a greater byte comes after it, the later the earlier it leaves. No keys are compared.
+//! The order follows from the shape: what leaves the path of an entry early with a lesser byte
+//! comes before what leaves it later, and that before the entry itself; what leaves it with a
+//! greater byte comes after it, the later the earlier it leaves. No keys are compared.
 
 use super::code::Code;
 use super::leaf::{Entry, Leaf, ROOT};
@@ -9,8 +11,8 @@ use super::leaf::{Entry, Leaf, ROOT};
 /// A leaf is cut where at least this part of its bytes is on either side.
 const NEAR: (usize, usize) = (3, 8);
 
-/// The numbers of the entries in the order of their keys, each with how many bytes its key shares with the one before, of those
-/// that are in the leaf.
+/// The numbers of the entries in the order of their keys, each with how many bytes its key shares
+/// with the one before, of those that are in the leaf.
 pub(super) fn order(leaf: &Leaf<'_>, code: &Code) -> Vec<(usize, usize)> {
     let entries: Vec<(Entry, &[u8])> = leaf.entries().collect();
     let (mut texts, mut spans) = (Vec::new(), vec![None; leaf.len]);
@@ -31,8 +33,9 @@ pub(super) fn order(leaf: &Leaf<'_>, code: &Code) -> Vec<(usize, usize)> {
     in_order(&ranked, |number| entries[number].0.shared)
 }
 
-/// The place in the order of its keys to cut it before; never the first. Near the middle, by bytes, and where keys share least: that makes
-/// short separators, and leaves whose keys have more in common.
+/// The place in the order of its keys to cut it before; never the first. Near the middle, by
+/// bytes, and where keys share least: that makes short separators, and leaves whose keys have more
+/// in common.
 pub(super) fn cutting_place(leaf: &Leaf<'_>, order: &[(usize, usize)]) -> usize {
     let bytes: Vec<usize> = leaf.entries().map(|(entry, _)| leaf.entry_bytes(&entry)).collect();
     let (mut before, all) = (0usize, bytes.iter().sum::<usize>());
@@ -49,8 +52,9 @@ pub(super) fn cutting_place(leaf: &Leaf<'_>, order: &[(usize, usize)]) -> usize 
     best.map_or_else(|| middle(order, &bytes), |(.., at)| at)
 }
 
-/// Where a child's keys stand among those of its parent: before the parent itself, the less they share with it the
-/// earlier; or after it, the less the later. `byte` is the parent's where the child leaves it; `None` if it is over there.
+/// Where a child's keys stand among those of its parent: before the parent itself, the less they
+/// share with it the earlier; or after it, the less the later. `byte` is the parent's where the
+/// child leaves it; `None` if it is over there.
 fn rank(entry: &Entry, byte: Option<u8>) -> u32 {
     let head = entry.head.map_or(0, |head| u32::from(head) + 1);
     let is_before = byte.map_or(entry.parent == ROOT, |byte| head <= u32::from(byte));
@@ -82,8 +86,8 @@ enum Step {
     OutOf(usize),
 }
 
-/// Walks through entries that are given in the order of their parents, and under each in that of their ranks. Gives their numbers, and
-/// what each shares with the one before.
+/// Walks through entries that are given in the order of their parents, and under each in that of
+/// their ranks. Gives their numbers, and what each shares with the one before.
 fn in_order(ranked: &[u64], shared_of: impl Fn(usize) -> usize) -> Vec<(usize, usize)> {
     let children = |parent: usize| {
         let start = ranked.partition_point(|child| (child >> 40) < parent as u64);

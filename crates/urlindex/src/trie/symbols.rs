@@ -1,10 +1,13 @@
-//! A static table of symbols: pieces of text of up to 15 bytes that stand often in the edges of a trie, each with a code of its own.
+//! A static table of symbols: pieces of text of up to 15 bytes that stand often in the edges of a
+//! trie, each with a code of its own.
 //!
-//! This is FSST (Boncz, Neumann, Leis, VLDB 2020), with codes of two lengths: the 192 commonest symbols have a code of one byte, up
-//! to 16,384 others one of two. So the words of URLs have codes too, not their syllables only. Every byte is a symbol, so that any text can be
-//! written and there is no escape. A text is written greedily, by the longest symbol that fits.
+//! This is FSST (Boncz, Neumann, Leis, VLDB 2020), with codes of two lengths: the 192 commonest
+//! symbols have a code of one byte, up to 16,384 others one of two. So the words of URLs have
+//! codes too, not their syllables only. Every byte is a symbol, so that any text can be written
+//! and there is no escape. A text is written greedily, by the longest symbol that fits.
 //!
-//! Invariants: every single byte is a symbol; no symbol is there twice; a symbol's code is its number.
+//! Invariants: every single byte is a symbol; no symbol is there twice; a symbol's code is its
+//! number.
 
 use std::cmp::Reverse;
 use std::hint::select_unpredictable;
@@ -55,13 +58,15 @@ impl Symbol {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Symbols {
-    /// The length of each in the highest byte, so that there is one place to look, its text below, the first byte lowest.
+    /// The length of each in the highest byte, so that there is one place to look, its text below,
+    /// the first byte lowest.
     texts: Vec<u128>,
     finder: Finder,
 }
 
 impl Symbols {
-    /// A table of these symbols, the commonest first; `None` if a byte has none, one is there twice, or there are too many.
+    /// A table of these symbols, the commonest first; `None` if a byte has none, one is there
+    /// twice, or there are too many.
     pub(super) fn new(symbols: &[Symbol]) -> Option<Symbols> {
         let finder = Finder::new(symbols)?;
         let texts = symbols.iter().map(packed).collect();
@@ -171,11 +176,13 @@ fn push_code(edge: &mut Vec<u8>, number: u16) {
 
 /// Finds the longest symbol that a text begins with.
 ///
-/// Symbols of three bytes and more stand in buckets, by a hash of their first three, the longest first: the first one that the text begins
-/// with is it. For shorter ones there is a table of all pairs of bytes.
+/// Symbols of three bytes and more stand in buckets, by a hash of their first three, the longest
+/// first: the first one that the text begins with is it. For shorter ones there is a table of all
+/// pairs of bytes.
 #[derive(Debug)]
 struct Finder {
-    /// Buckets one after the other; the length in the highest byte, the text below, the first byte lowest.
+    /// Buckets one after the other; the length in the highest byte, the text below, the first byte
+    /// lowest.
     long: Vec<u128>,
     numbers: Vec<u16>,
     /// Where each bucket begins, and behind those how many symbols there are.

@@ -216,7 +216,8 @@ fn a_trie_keeps_what_it_is_told_to_keep() {
     assert!(trie.is_empty() && trie.check_and_insert(b"http://a/").expect("inserted").is_new());
 }
 
-/// Texts that are made to be hard: long ones that are alike, NULs, bytes that are no UTF-8, heads of eight bytes that are the same.
+/// Texts that are made to be hard: long ones that are alike, NULs, bytes that are no UTF-8, heads
+/// of eight bytes that are the same.
 fn hard_text(rng: &mut fastrand::Rng) -> Vec<u8> {
     let long = |rng: &mut fastrand::Rng, byte: u8| vec![byte; [7, 8, 9, 254, 255, 256, 300, 4_000][rng.usize(..8)]];
     let mut text = match rng.usize(..7) {

@@ -1,7 +1,9 @@
-//! How a table of symbols is made of a sample of edges: from the single bytes up, joining what stands side by side often.
+//! How a table of symbols is made of a sample of edges: from the single bytes up, joining what
+//! stands side by side often.
 //!
-//! The sample is written with the table so far; symbols and pairs of neighbours are counted; those that would stand for the most bytes make
-//! the next table (FSST's algorithm). Nothing in it is random, so a trie grows alike each time.
+//! The sample is written with the table so far; symbols and pairs of neighbours are counted; those
+//! that would stand for the most bytes make the next table (FSST's algorithm). Nothing in it is
+//! random, so a trie grows alike each time.
 
 use super::symbols::{CODES_MAX, Symbol, Symbols};
 
@@ -10,7 +12,8 @@ const ROUNDS: usize = 7;
 /// What occurs less often in the sample is chance.
 const COUNT_MIN: u64 = 4;
 
-/// A table of up to `symbols_max` symbols (and the single bytes) for texts such as these. `None` if they give none.
+/// A table of up to `symbols_max` symbols (and the single bytes) for texts such as these. `None`
+/// if they give none.
 pub(super) fn train(sample: &[Vec<u8>], symbols_max: usize) -> Option<Symbols> {
     let mut symbols = Symbols::new(&(0..=255).map(Symbol::byte).collect::<Vec<_>>())?;
     for round in 0..ROUNDS {
@@ -32,7 +35,8 @@ pub(super) fn train(sample: &[Vec<u8>], symbols_max: usize) -> Option<Symbols> {
     Some(symbols)
 }
 
-/// How often each symbol stands in the sample, and all pairs that stand side by side (none, if they are not wanted).
+/// How often each symbol stands in the sample, and all pairs that stand side by side (none, if
+/// they are not wanted).
 fn count(symbols: &Symbols, sample: &[Vec<u8>], is_last: bool) -> (Vec<u64>, Vec<u32>) {
     let (mut counts, mut pairs, mut numbers) = (vec![0; symbols.iter().count()], Vec::new(), Vec::new());
     for text in sample {
@@ -46,7 +50,8 @@ fn count(symbols: &Symbols, sample: &[Vec<u8>], is_last: bool) -> (Vec<u64>, Vec
     (counts, pairs)
 }
 
-/// The symbols that stand for the most bytes, and all single bytes; the commonest first, as these get the short codes.
+/// The symbols that stand for the most bytes, and all single bytes; the commonest first, as these
+/// get the short codes.
 fn best(mut found: Vec<(Symbol, u64)>, symbols_max: usize) -> Vec<Symbol> {
     found.sort_unstable();
     // A symbol may have been put together in several ways.

@@ -1,11 +1,14 @@
-//! The trie as a tree of blocks: how a key is found, inserted, and how a block that is too long is cut.
+//! The trie as a tree of blocks: how a key is found, inserted, and how a block that is too long is
+//! cut.
 //!
-//! [Leaves](super::leaf) hold keys; the [blocks above](super::inner) hold the shortest texts that tell leaves apart, and lead to them. Leaves are
-//! written in the newest [`Code`] when something is put into them, the blocks above raw: they are few, and every search reads some.
+//! [Leaves](super::leaf) hold keys; the [blocks above](super::inner) hold the shortest texts that
+//! tell leaves apart, and lead to them. Leaves are written in the newest [`Code`] when something
+//! is put into them, the blocks above raw: they are few, and every search reads some.
 //!
-//! Invariants: the keys of a block lie between its own separator and the next one in the block above; all leaves have the
-//! same depth; no block is empty, but the root of an empty trie; the first entry of an inner block is its own separator (of
-//! those in the leftmost path, the empty text); every block but the root has one place that leads to it.
+//! Invariants: the keys of a block lie between its own separator and the next one in the block
+//! above; all leaves have the same depth; no block is empty, but the root of an empty trie; the
+//! first entry of an inner block is its own separator (of those in the leftmost path, the empty
+//! text); every block but the root has one place that leads to it.
 
 use std::sync::Arc;
 
@@ -27,11 +30,13 @@ const INNER_BYTES: usize = 4096;
 /// So many inner blocks above a leaf are enough for more keys than memory holds.
 const DEPTH_MAX: usize = 24;
 
-/// An inner block with fewer entries is not cut, however long they are: else URLs that are as long as a block, which anyone can make, would
-/// give inner blocks of one entry, and a tree of any depth.
+/// An inner block with fewer entries is not cut, however long they are: else URLs that are as long
+/// as a block, which anyone can make, would give inner blocks of one entry, and a tree of any
+/// depth.
 const INNER_ENTRIES_MIN: usize = 8;
 
-/// The longest key: as many as an inner block must have fit it, and two in a leaf, where a byte may take two.
+/// The longest key: as many as an inner block must have fit it, and two in a leaf, where a byte
+/// may take two.
 pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 const _: () = assert!(INNER_BYTES + (INNER_ENTRIES_MIN + 1) * (KEY_BYTES_MAX + 32) < BLOCK_BYTES_MAX);
 const _: () = assert!(LEAF_BYTES + ROOM_BYTES + 4 * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
@@ -39,7 +44,8 @@ const _: () = assert!(LEAF_BYTES + ROOM_BYTES + 4 * (KEY_BYTES_MAX + 16) < BLOCK
 /// Of so many keys the leaves are fetched at once.
 const GROUP: usize = 8;
 
-/// With so many keys the first table of symbols is made, and with so many times as many each other one: what a crawl finds changes.
+/// With so many keys the first table of symbols is made, and with so many times as many each other
+/// one: what a crawl finds changes.
 const TRAIN_KEYS: u64 = 1 << 14;
 const TRAIN_GROWTH: u64 = 8;
 /// A table has one symbol more for so many keys: it takes up to a hundred bytes for each.
@@ -277,8 +283,9 @@ impl Tree {
         }
     }
 
-    /// Cuts the draft, which is a leaf that is too long, and puts the parts in its place: in halves, or before its last key if that has just
-    /// come, so that keys that come in order leave full leaves behind. `like` is any key of this leaf.
+    /// Cuts the draft, which is a leaf that is too long, and puts the parts in its place: in
+    /// halves, or before its last key if that has just come, so that keys that come in order leave
+    /// full leaves behind. `like` is any key of this leaf.
     fn split(&mut self, way: &[Step], old: Address, like: &[u8]) {
         self.cuts += 1;
         let leaf = self.draft.leaf();
@@ -302,8 +309,8 @@ impl Tree {
         self.add_separator(way, separator, right, like);
     }
 
-    /// Puts an entry into the last block of a way, behind the one that the way takes; cuts that block if it is too long then, which puts an
-    /// entry into the block above.
+    /// Puts an entry into the last block of a way, behind the one that the way takes; cuts that
+    /// block if it is too long then, which puts an entry into the block above.
     fn add_separator(&mut self, way: &[Step], separator: Vec<u8>, child: Address, like: &[u8]) {
         let Some((&Step { at, number }, above)) = way.split_last() else {
             let entries = [(&[][..], self.root), (&separator[..], child)];
@@ -337,8 +344,8 @@ impl Tree {
         self.add_separator(above, middle, right, like);
     }
 
-    /// The texts between which the keys of the block lie that a way leads to: from the first on, and less than the other, if there is one.
-    /// `like` is any such key.
+    /// The texts between which the keys of the block lie that a way leads to: from the first on,
+    /// and less than the other, if there is one. `like` is any such key.
     fn fences(&self, way: &[Step], like: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
         let (mut from, mut to) = (Vec::new(), None);
         for &Step { at, number } in way {
@@ -379,8 +386,8 @@ impl Tree {
         }
     }
 
-    /// The keys of one leaf that come after `from` (or at it, if `is_inclusive`), in order: the first leaf that has any. Nothing is put
-    /// out if there are none.
+    /// The keys of one leaf that come after `from` (or at it, if `is_inclusive`), in order: the
+    /// first leaf that has any. Nothing is put out if there are none.
     pub(super) fn some_after(&self, from: &[u8], is_inclusive: bool, out: &mut Vec<Vec<u8>>) {
         let mut like = from.to_vec();
         loop {

@@ -1,11 +1,14 @@
-//! A bucket of a growing filter: sorted remainders of hashes in little more than the bits that information theory asks for.
+//! A bucket of a growing filter: sorted remainders of hashes in little more than the bits that
+//! information theory asks for.
 //!
-//! Elias and Fano's way (1971): the high bits of the remainders, of which there are 2^q values, are written in unary (for each value
-//! a 1 for each remainder that has it, then a 0), the low bits side by side. A look-up finds a 0 by counting and compares the one
-//! or two low parts that follow it.
+//! Elias and Fano's way (1971): the high bits of the remainders, of which there are 2^q values,
+//! are written in unary (for each value a 1 for each remainder that has it, then a 0), the low
+//! bits side by side. A look-up finds a 0 by counting and compares the one or two low parts that
+//! follow it.
 //!
-//! Bits of a bucket, from the lowest of the first word: 16 the number n of remainders; n + 2^q the high parts; n times the low
-//! part. All buckets of one depth have remainders of the same width, which the caller knows.
+//! Bits of a bucket, from the lowest of the first word: 16 the number n of remainders; n + 2^q the
+//! high parts; n times the low part. All buckets of one depth have remainders of the same width,
+//! which the caller knows.
 
 /// Bits of the count.
 const COUNT_BITS: usize = 16;
@@ -45,7 +48,8 @@ pub(super) fn words(first: u64, width: u32) -> usize {
     Widths::of(width).words((first & 0xffff) as usize)
 }
 
-/// Where a remainder stands, or would stand: its bit among the high parts, its number, and whether it is there.
+/// Where a remainder stands, or would stand: its bit among the high parts, its number, and whether
+/// it is there.
 fn find(bucket: &[u64], width: u32, remainder: u64) -> (usize, usize, bool) {
     let widths = Widths::of(width);
     let (high, low) = ((remainder >> widths.low) as usize, remainder & mask(widths.low));

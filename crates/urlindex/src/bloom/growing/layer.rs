@@ -1,11 +1,12 @@
-//! One layer of a growing filter: fingerprints of one width, in buckets that are split one at a time (linear hashing).
+//! One layer of a growing filter: fingerprints of one width, in buckets that are split one at a
+//! time (linear hashing).
 //!
-//! A fingerprint's first bits name its bucket, the rest is its remainder there; when a bucket is split, the next bit says which half a
-//! remainder goes to, and need not be kept any more. So nothing is ever hashed again, and a bucket takes just the bits that its
-//! own remainders need.
+//! A fingerprint's first bits name its bucket, the rest is its remainder there; when a bucket is
+//! split, the next bit says which half a remainder goes to, and need not be kept any more. So
+//! nothing is ever hashed again, and a bucket takes just the bits that its own remainders need.
 //!
-//! Buckets are numbered by the first bits of their fingerprints, the first bit lowest: of 2^level buckets the first `split` have been
-//! split already.
+//! Buckets are numbered by the first bits of their fingerprints, the first bit lowest: of 2^level
+//! buckets the first `split` have been split already.
 
 use super::bucket;
 
@@ -60,7 +61,8 @@ impl Layer {
         self.buckets.len().ilog2()
     }
 
-    /// The width of the remainders in a bucket; `None` if there are more buckets than fingerprints.
+    /// The width of the remainders in a bucket; `None` if there are more buckets than
+    /// fingerprints.
     pub(super) fn width_of(&self, number: usize) -> Option<u32> {
         let level = self.level();
         let split = self.buckets.len() - (1 << level);
@@ -68,7 +70,8 @@ impl Layer {
         self.bits.checked_sub(level + u32::from(is_split))
     }
 
-    /// The bucket of a hash, its remainder there, and the remainder's width. The fingerprint is the hash's high bits.
+    /// The bucket of a hash, its remainder there, and the remainder's width. The fingerprint is
+    /// the hash's high bits.
     #[inline]
     fn place(&self, hash: u64) -> (usize, u64, u32) {
         let level = self.level();

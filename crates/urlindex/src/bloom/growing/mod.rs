@@ -1,18 +1,22 @@
 //! `GrowingFilter`: errs at a rate that is chosen, for a number of URLs that nobody knows.
 //!
-//! A Bloom filter cannot grow, since it does not know its keys; rows of ever larger ones need more bits and more probes with each.
-//! So this keeps fingerprints: some bits of each URL's hash, exactly, in compressed [`bucket`]s that are split as they fill
-//! ([`layer`]). Nothing is sized beforehand, so nothing is wasted on growth to come, and a split stops nobody for more than
-//! microseconds. A fingerprint of F bits errs at n / 2^F; when n has used up its F, the layer is closed and another
-//! with longer fingerprints begins. The first four layers may have nearly a quarter of the errors each, each later one half of what is left:
-//! so the rate is kept for ever.
+//! A Bloom filter cannot grow, since it does not know its keys; rows of ever larger ones need more
+//! bits and more probes with each. So this keeps fingerprints: some bits of each URL's hash,
+//! exactly, in compressed [`bucket`]s that are split as they fill ([`layer`]). Nothing is sized
+//! beforehand, so nothing is wasted on growth to come, and a split stops nobody for more than
+//! microseconds. A fingerprint of F bits errs at n / 2^F; when n has used up its F, the layer is
+//! closed and another with longer fingerprints begins. The first four layers may have nearly a
+//! quarter of the errors each, each later one half of what is left: so the rate is kept for ever.
 //!
-//! Layers grow by a factor that depends on the rate: as much as the spare bits allow while the whole stays within 1.3 times the bits of a Bloom
-//! filter that was made for just this many URLs (docs/SEEN.md has the measured curve). At a rate of 1e-2 that ends with the fourth layer, at
-//! 10^8 URLs by the model, and greater rates have no bits to spare from the beginning. A filter that does not know its size needs bits in the order of
-//! log log n a key beyond those of the rate (Pagh, Segev and Wieder 2013).
+//! Layers grow by a factor that depends on the rate: as much as the spare bits allow while the
+//! whole stays within 1.3 times the bits of a Bloom filter that was made for just this many URLs
+//! (docs/SEEN.md has the measured curve). At a rate of 1e-2 that ends with the fourth layer, at
+//! 10^8 URLs by the model, and greater rates have no bits to spare from the beginning. A filter
+//! that does not know its size needs bits in the order of log log n a key beyond those of the rate
+//! (Pagh, Segev and Wieder 2013).
 //!
-//! Invariants: the shard of a URL, by its hash, is locked while it is looked up and inserted; a fingerprint is in one layer at most.
+//! Invariants: the shard of a URL, by its hash, is locked while it is looked up and inserted; a
+//! fingerprint is in one layer at most.
 
 mod bucket;
 mod file;
@@ -33,10 +37,11 @@ use layer::Layer;
 /// Bits of the hash that name a shard: its lowest.
 const SHARD_BITS: u32 = 6;
 const SHARDS: usize = 1 << SHARD_BITS;
-/// URLs for which the first layer's fingerprints are long enough, about. Fewer would be more layers; more would be fingerprints that are too
-/// long as long as there are few URLs.
+/// URLs for which the first layer's fingerprints are long enough, about. Fewer would be more
+/// layers; more would be fingerprints that are too long as long as there are few URLs.
 const FIRST_LOG2: u32 = 17;
-/// So many layers have equal shares of the rate, together all but a twentieth of it: 10^8 URLs and more.
+/// So many layers have equal shares of the rate, together all but a twentieth of it: 10^8 URLs and
+/// more.
 const EQUAL_LAYERS: u32 = 4;
 const EQUAL_SHARES: f64 = 0.95;
 /// Bits of a fingerprint: those of the hash that name no shard.
@@ -89,8 +94,9 @@ impl Design {
 
     /// By what power of two a layer is larger than the one before.
     fn growth_log2(&self) -> u32 {
-        // A Bloom filter has 1.44 bits for each bit of the rate, of which 1.3 times may be taken; a bucket takes 2.2 more than
-        // the bits of the rate, and a layer has two more for having a quarter of the errors.
+        // A Bloom filter has 1.44 bits for each bit of the rate, of which 1.3 times may be taken;
+        // a bucket takes 2.2 more than the bits of the rate, and a layer has two more for having a
+        // quarter of the errors.
         let spare = (1.3 * std::f64::consts::LOG2_E - 1.0) * -self.rate.log2() - 4.3;
         (spare as u32).clamp(3, 8)
     }
@@ -107,15 +113,16 @@ impl Design {
     fn layer(&self, number: u32) -> (u64, u32) {
         let rate = self.rate * Design::share(number);
         let keys_log2 = FIRST_LOG2 - SHARD_BITS + self.growth_log2() * number;
-        // Bits are whole, so the keys are as many as use them up. The last layer takes what bits there are.
+        // Bits are whole, so the keys are as many as use them up. The last layer takes what bits
+        // there are.
         let bits = (f64::from(keys_log2) - rate.log2()).round().min(f64::from(FINGERPRINT_BITS_MAX));
         ((bits.exp2() * rate) as u64, bits as u32)
     }
 }
 
 impl GrowingFilter {
-    /// An empty filter without a file, that errs at most at `rate` (1e-9 to 0.1) however many URLs it is given. See
-    /// [`crate::BloomOptions::seed`] for the seed.
+    /// An empty filter without a file, that errs at most at `rate` (1e-9 to 0.1) however many URLs
+    /// it is given. See [`crate::BloomOptions::seed`] for the seed.
     ///
     /// # Errors
     /// [`StorageError::InvalidOption`].
@@ -126,8 +133,8 @@ impl GrowingFilter {
     /// An empty filter with a new file.
     ///
     /// # Errors
-    /// [`StorageError::InvalidOption`]; [`StorageError::Locked`]; [`StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
-    /// file of that name.
+    /// [`StorageError::InvalidOption`]; [`StorageError::Locked`]; [`StorageError::Io`], with
+    /// [`std::io::ErrorKind::AlreadyExists`] if there is a file of that name.
     pub fn create(path: impl AsRef<Path>, rate: f64, seed: u64) -> Result<GrowingFilter> {
         let (dir, name) = place(path.as_ref())?;
         GrowingFilter::create_in(dir, &name, rate, seed)
@@ -153,7 +160,8 @@ impl GrowingFilter {
     /// Opens a filter: reads all of it, and checks it.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] with the offset of the damaged part; [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
+    /// [`StorageError::Corrupt`] with the offset of the damaged part;
+    /// [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<GrowingFilter> {
         let (dir, name) = place(path.as_ref())?;
         GrowingFilter::open_in(dir, &name)
@@ -171,8 +179,8 @@ impl GrowingFilter {
         }
     }
 
-    /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock: another process may be inserting. What is
-    /// inserted into the copy stays in memory.
+    /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock: another
+    /// process may be inserting. What is inserted into the copy stays in memory.
     ///
     /// # Errors
     /// As [`GrowingFilter::open`], but never [`StorageError::Locked`].
@@ -231,7 +239,8 @@ impl GrowingFilter {
         (&self.shards[hash as usize % SHARDS], hash)
     }
 
-    /// Over all shards: for each layer its keys, and the bits of its fingerprints with those that name the shard.
+    /// Over all shards: for each layer its keys, and the bits of its fingerprints with those that
+    /// name the shard.
     fn layers(&self) -> Vec<(f64, u32)> {
         let mut layers: Vec<(f64, u32)> = Vec::new();
         for shard in &self.shards {
@@ -247,7 +256,8 @@ impl GrowingFilter {
 }
 
 impl SeenSet for GrowingFilter {
-    /// [`StorageError::Full`] when fingerprints of 58 bits are used up: far beyond what memory holds.
+    /// [`StorageError::Full`] when fingerprints of 58 bits are used up: far beyond what memory
+    /// holds.
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
         self.poison.check()?;
         let (shard, hash) = self.place(url);
@@ -311,7 +321,8 @@ impl SeenSet for GrowingFilter {
         loss
     }
 
-    /// Writes the whole file anew, if anything was inserted: for a large filter not a thing to do every second.
+    /// Writes the whole file anew, if anything was inserted: for a large filter not a thing to do
+    /// every second.
     fn sync(&self) -> Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
         let mut bytes = guard(&store.syncing);

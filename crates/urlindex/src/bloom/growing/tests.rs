@@ -62,7 +62,8 @@ fn of_concurrent_inserts_of_one_url_exactly_one_is_new() {
     assert_eq!((new, set.len()), (20_000, 20_000));
 }
 
-/// Whatever the power loss, whenever it comes: the filter is what it was at one of its syncs, the last or the one that runs.
+/// Whatever the power loss, whenever it comes: the filter is what it was at one of its syncs, the
+/// last or the one that runs.
 #[test]
 fn nothing_synced_is_forgotten_and_nothing_half_written_is_seen() {
     for seed in 0..20u64 {

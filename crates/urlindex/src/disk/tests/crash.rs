@@ -12,8 +12,8 @@ use super::*;
 /// What is wrong, in words.
 type Judged<T> = std::result::Result<T, String>;
 
-/// What is known of the URLs at a moment: those whose last change is synced, and whether they are in the set; and those that were
-/// changed since (they may be either).
+/// What is known of the URLs at a moment: those whose last change is synced, and whether they are
+/// in the set; and those that were changed since (they may be either).
 #[derive(Clone, Debug, Default)]
 struct Known {
     synced: BTreeMap<u64, bool>,
@@ -211,21 +211,24 @@ fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<u64> {
         lost.map_or(Ok(()), |i| Err(format!("call {at} {fault:?}, {when}: URL {i} is lost")))
     };
     judge(&disk, "opened again")?;
-    // What it removed when it was opened must not be what an older manifest, come back, would name.
+    // What it removed when it was opened must not be what an older manifest, come back, would
+    // name.
     judge(&disk.crash(Level::Adversarial, Loss::Everything, at), "after a crash")?;
     let mut images = (0..8).map(|number| disk.crash(Level::Adversarial, Loss::Random, 8 * at + number));
     images.try_for_each(|image| judge(&image, "after a crash"))?;
     Ok(poisoned)
 }
 
-/// The failures of each call of a life: the first that something was lost by, and how often the set took no more URLs.
+/// The failures of each call of a life: the first that something was lost by, and how often the
+/// set took no more URLs.
 fn live_with_failures() -> Judged<u64> {
     let kinds = [(Fault::Eio, false), (Fault::Enospc, true), (Fault::ShortWrite, false)];
     let all = (1..140).flat_map(|at| kinds.map(|(fault, forever)| (at, fault, forever)));
     all.map(|(at, fault, forever)| live_with_failure(at, fault, forever)).sum()
 }
 
-/// Whatever call fails, however: answers stay right, nothing is acknowledged that is not so, and the set opens again.
+/// Whatever call fails, however: answers stay right, nothing is acknowledged that is not so, and
+/// the set opens again.
 #[test]
 fn after_any_failed_call_answers_stay_right_and_nothing_synced_is_lost() {
     let poisoned = live_with_failures().unwrap_or_else(|what| panic!("{what}"));

@@ -4,7 +4,8 @@ use filemap_io::StorageError;
 
 use super::*;
 
-/// A set with two runs and a log, closed; the URLs below 1,900 are in it, but for those that 10 divides.
+/// A set with two runs and a log, closed; the URLs below 1,900 are in it, but for those that 10
+/// divides.
 fn closed() -> SimDisk {
     let disk = SimDisk::new(1);
     let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
@@ -21,7 +22,8 @@ fn is_right(i: u64, is_seen: bool) -> bool {
     is_seen == (i < 1_900 && (!i.is_multiple_of(10) || i >= 500))
 }
 
-/// Opens a damaged set and asks for everything: right answers, or an error that names the file and the place.
+/// Opens a damaged set and asks for everything: right answers, or an error that names the file and
+/// the place.
 fn judge(disk: &SimDisk, file: &str, at: usize) -> bool {
     let what = |error: Error| match error {
         Error::Storage(StorageError::Corrupt { file: named, offset, .. }) => {
@@ -73,7 +75,8 @@ fn any_flipped_byte_is_an_error_with_its_place_or_changes_no_answer() {
         if name == "seen.lock" {
             continue;
         }
-        // All but the mark of a closed log, whose sector is the log's last, and one of its two notes.
+        // All but the mark of a closed log, whose sector is the log's last, and one of its two
+        // notes.
         let unseen = if name.ends_with(".log") { 512 + 32 } else { 0 };
         assert!(found + unseen >= tried, "{name}: {found} of {tried}");
     }
@@ -217,12 +220,14 @@ fn blocks_of_noise_never_panic() {
     }
 }
 
-/// Found by the fuzz target `seen`: numbers that no set has, under a right checksum, were computed with.
+/// Found by the fuzz target `seen`: numbers that no set has, under a right checksum, were computed
+/// with.
 #[test]
 fn numbers_that_no_set_has_are_damage_though_the_checksum_is_right() {
     let disk = closed();
     let whole = disk.bytes("seen").expect("there");
-    // The next number, the log's, the URLs; and of the first run number, blocks, URLs, tombstones and squares.
+    // The next number, the log's, the URLs; and of the first run number, blocks, URLs, tombstones
+    // and squares.
     for at in [48, 56, 72, 104, 104 + 16, 104 + 24, 104 + 32, 104 + 40] {
         for value in [u64::MAX, u64::MAX / 2, f64::NAN.to_bits()] {
             let mut forged = whole.clone();

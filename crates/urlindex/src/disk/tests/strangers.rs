@@ -1,4 +1,5 @@
-//! Files of others beside a set, and of sets whose manifest is gone: none is removed, and none is in the way.
+//! Files of others beside a set, and of sets whose manifest is gone: none is removed, and none is
+//! in the way.
 
 use filemap_io::StorageError;
 
@@ -57,7 +58,8 @@ fn what_a_crash_left_is_removed_and_what_another_set_has_is_not() {
     insert_batch(&whose, 0..500);
     let run_of_other = other.bytes("seen.000002.run").expect("there");
     drop(set);
-    // Each begun and cut short, or whole and not named by a manifest; the last beyond all that a crash can leave.
+    // Each begun and cut short, or whole and not named by a manifest; the last beyond all that a
+    // crash can leave.
     let header = |number| filemap_runs::first_header(&home, number);
     let begun = [header(next), vec![7; 9_000]].concat();
     disk.set_bytes(&beside::run("seen", next), &begun);

@@ -1,4 +1,5 @@
-//! A reader beside a writer that is writing over the log's last sector: reads bring half of the old one and half of the new.
+//! A reader beside a writer that is writing over the log's last sector: reads bring half of the
+//! old one and half of the new.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +9,8 @@ use filemap_io::{Access, Advice, File, Locking, Map, StorageError};
 
 use super::*;
 
-/// A disk whose logs are read torn: as they were up to a place in the sector, as they are from there on, another place each time.
+/// A disk whose logs are read torn: as they were up to a place in the sector, as they are from
+/// there on, another place each time.
 #[derive(Debug)]
 struct TornDir {
     dir: Arc<dyn Dir>,
@@ -170,7 +172,8 @@ fn a_sector_that_stays_half_written_is_damage_if_it_was_durable_and_ends_the_log
     let opened = DiskUrlSet::open_read_only_in(Arc::new(dir), "seen", options());
     assert!(matches!(&opened, Err(Error::Storage(StorageError::Corrupt { offset: 1024, .. }))), "{opened:?}");
 
-    // As a crash leaves it, after which the notes are as they were when the first sector alone was durable.
+    // As a crash leaves it, after which the notes are as they were when the first sector alone was
+    // durable.
     let (writer, mut dir) = torn(50, 60, &[4; 1_000]);
     let home = guard(&writer.state).home.clone();
     dir.old[..512].copy_from_slice(&log::header(&home, 1));
