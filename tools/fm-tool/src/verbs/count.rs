@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageStore, Variant};
+use filemap::access::Listed;
+use filemap::{Lookup, PageRead};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
 use serde_json::{Map, Value};
 
@@ -41,13 +42,12 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
-    let expected = args.selection.expected(&store);
+    let expected = args.selection.expected(&*store)?;
     let progress = Progress::records(&shared.flags, expected, "pages");
     let (mut pages, mut variants, mut versions, mut outcome) = (0_u64, 0_u64, 0_u64, Outcome::Done);
-    let urls = store.urls_where(args.selection.filter()).map(|url| url.map(|url| (url, None)));
-    let others = args.all_variants.then(|| store.variants_where(args.selection.filter()));
-    let others = others.into_iter().flatten().map(|found| found.map(|(url, variant)| (url, Some(variant))));
-    for found in urls.chain(others) {
+    let scope = args.selection.scope();
+    let variants_too = args.all_variants.then(|| store.list(&scope.clone().variants(), None)).transpose()?;
+    for listed in store.list(&scope, None)?.chain(variants_too.into_iter().flatten()) {
         if interrupt::asked() {
             drop(progress);
             let met = words::count(pages, "page");
@@ -56,8 +56,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         if args.limit.is_some_and(|limit| pages + variants >= limit) {
             break;
         }
-        let counted =
-            found.and_then(|(url, variant)| Ok((number(args, &store, &url, variant.as_ref())?, variant.is_some())));
+        let counted = listed.and_then(|listed| Ok((number(args, &*store, &listed)?, listed.variant.is_some())));
         match counted.map_err(Failure::from) {
             // Removed since it was listed.
             Ok((0, _)) => {}
@@ -84,17 +83,15 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 }
 
 /// The number of versions of a page that count; 0 if it was removed since it was listed.
-fn number(args: &Args, store: &PageStore, url: &[u8], variant: Option<&Variant>) -> filemap::Result<u64> {
+fn number(args: &Args, store: &dyn PageRead, listed: &Listed) -> filemap::Result<u64> {
+    let lookup = Lookup::new(&listed.url).variant(listed.variant.as_ref());
+    let since = args.since.unwrap_or(i64::MIN);
+    if args.versions {
+        let versions = store.versions(&lookup)?;
+        return Ok(versions.iter().filter(|version| version.time_ms >= since).count() as u64);
+    }
     match args.since {
-        None if args.versions => store.variant_version_count(url, variant),
         None => Ok(1),
-        Some(since) if args.versions => {
-            let versions = store.variant_versions(url, variant)?;
-            Ok(versions.iter().filter(|version| version.time_ms >= since).count() as u64)
-        }
-        Some(since) => {
-            let head = store.variant_head(url, variant)?;
-            Ok(head.map_or(0, |head| u64::from(head.page.fetched_at_ms >= since)))
-        }
+        Some(since) => Ok(store.head(&lookup)?.map_or(0, |head| u64::from(head.page.fetched_at_ms >= since))),
     }
 }

@@ -90,7 +90,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.flags.json);
     if args.list {
-        let rules = opening::to_read(&args.store, shared)?.erase_rules()?;
+        let rules = opening::local_to_read(&args.store, shared)?.erase_rules()?;
         rules.iter().try_for_each(|rule| print(rule, &mut out))?;
         out.finish()?;
         return Ok(Outcome::Done);
@@ -99,7 +99,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if args.dry_run
         && let Some(order) = &order
     {
-        let store = opening::to_plan(&args.store, shared)?;
+        let store = opening::local_to_plan(&args.store, shared)?;
         interrupt::listen();
         let bar = Progress::records(&shared.flags, None, "keys");
         let planned = store.erase_plan(order, &mut |progress| watch(&bar, progress));
@@ -119,7 +119,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         words::say("nothing was erased");
         return Ok(Outcome::Refused);
     }
-    let store = opening::to_change(&args.store, shared)?;
+    let store = opening::local_to_change(&args.store, shared)?;
     let outcome = change(args, order.as_ref(), &store, shared, out);
     // What is erased stays so, whatever stopped the rest.
     let closed = store.close();

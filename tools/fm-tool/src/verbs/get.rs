@@ -7,8 +7,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use filemap::store::PageReader;
-use filemap::{Page, PageStore, RecordKind, Variant};
+use filemap::{Lookup, Page, PageRead, RecordKind, Variant};
 use fm_cli::{Failure, Outcome, Output, interrupt, plain, times, words};
 
 use crate::arguments::urls::{Address, UrlArgs};
@@ -71,7 +70,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 
 /// The store, and which variant of the URLs.
 struct Asked {
-    store: PageStore,
+    store: Box<dyn PageRead>,
     variant: Option<Variant>,
 }
 
@@ -112,7 +111,7 @@ fn all(
                 (_, Some(sequence)) => format!(" (no version {sequence}; `history --json` lists them)"),
                 _ => String::new(),
             };
-            variant::complain(&asked.store, &args.store, &url, asked.variant.as_ref(), &when);
+            variant::complain(&*asked.store, &args.store, &url, asked.variant.as_ref(), &when);
             outcome = outcome.and(Outcome::NotFound);
         }
         if interrupt::asked() {
@@ -123,27 +122,27 @@ fn all(
 }
 
 /// A page, and the reader of its body if that is not in the page.
-type Found = (Page, Option<PageReader>);
+type Found<'a> = (Page, Option<Box<dyn Read + 'a>>);
 
-/// The page, with a reader of its body if that was not read yet.
-fn find(args: &Args, shared: &Shared, asked: &Asked, url: &Address) -> Result<Option<Found>, Failure> {
-    let (store, variant) = (&asked.store, asked.variant.as_ref());
-    if let Some(at) = args.at {
-        return Ok(store.get_variant_at(url, variant, at)?.map(|page| (page, None)));
-    }
-    if let Some(sequence) = args.version {
-        let versions = store.variant_versions(url, variant)?;
-        let found = versions.into_iter().find(|version| version.sequence == sequence);
-        let page = found.map(|version| store.get_variant_version(url, variant, version)).transpose()?;
-        return Ok(page.flatten().map(|page| (page, None)));
-    }
-    if shared.flags.json {
-        return Ok(store.get_variant(url, variant)?.map(|page| (page, None)));
-    }
-    if args.headers {
-        return Ok(store.variant_head(url, variant)?.map(|head| (head.page, None)));
-    }
-    let Some((mut page, mut reader)) = store.variant_reader(url, variant)? else { return Ok(None) };
+fn find<'a>(args: &Args, shared: &Shared, asked: &'a Asked, url: &Address) -> Result<Option<Found<'a>>, Failure> {
+    let store = &*asked.store;
+    let newest = Lookup::new(url).variant(asked.variant.as_ref());
+    let page = match (args.at, args.version) {
+        (Some(at), _) => store.get(&newest.at(at))?,
+        (_, Some(sequence)) => {
+            let found = store.versions(&newest)?.into_iter().find(|version| version.sequence == sequence);
+            found.map(|version| store.get_version(&newest, version)).transpose()?.flatten()
+        }
+        _ if shared.flags.json => store.get(&newest)?,
+        _ if args.headers => store.head(&newest)?.map(|head| head.page),
+        _ => return streamed(store, &newest),
+    };
+    Ok(page.map(|page| (page, None)))
+}
+
+/// The newest version, its body as a stream.
+fn streamed<'a>(store: &'a dyn PageRead, newest: &Lookup<'_>) -> Result<Option<Found<'a>>, Failure> {
+    let Some((mut page, mut reader)) = store.get_reader(newest)? else { return Ok(None) };
     if page.kind != RecordKind::Revisit {
         return Ok(Some((page, Some(reader))));
     }
@@ -168,7 +167,7 @@ fn say_no_body(args: &Args, url: &Address, page: &Page) {
     ));
 }
 
-fn print(args: &Args, page: &Page, reader: Option<PageReader>, out: &mut Output) -> Result<(), Failure> {
+fn print(args: &Args, page: &Page, reader: Option<Box<dyn Read + '_>>, out: &mut Output) -> Result<(), Failure> {
     if out.is_json() {
         return out.line(json::page(page)?);
     }

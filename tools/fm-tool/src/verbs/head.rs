@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageHead, PageStore, Variant};
+use filemap::{Lookup, PageHead, PageRead, Variant};
 use fm_cli::{Failure, Outcome, Output, interrupt, times};
 
 use crate::arguments::urls::{Address, UrlArgs};
@@ -43,7 +43,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         if nth > 0 && !out.is_json() {
             out.line("")?;
         }
-        match one(args, &store, (&url, variant.as_ref()), &mut out) {
+        match one(args, &*store, (&url, variant.as_ref()), &mut out) {
             Ok(one) => outcome = outcome.and(one),
             Err(failure) if args.urls.is_one() => return Err(failure),
             Err(failure) => outcome = outcome.and(Outcome::of_one(failure)?),
@@ -55,15 +55,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 
 fn one(
     args: &Args,
-    store: &PageStore,
+    store: &dyn PageRead,
     (url, variant): (&Address, Option<&Variant>),
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
-    let head = match args.at {
-        Some(at) => store.variant_head_at(url, variant, at)?,
-        None => store.variant_head(url, variant)?,
-    };
-    let Some(head) = head else {
+    let newest = Lookup::new(url).variant(variant);
+    let Some(head) = store.head(&args.at.map_or(newest, |at| newest.at(at)))? else {
         variant::complain(store, &args.store, url, variant, "");
         return Ok(Outcome::NotFound);
     };

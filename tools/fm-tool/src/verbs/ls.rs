@@ -6,7 +6,8 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageHead, PageStore, Variant};
+use filemap::access::Listed;
+use filemap::{PageHead, PageRead, Variant};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
 use serde_json::{Map, Value};
 
@@ -57,25 +58,21 @@ struct Listing<'a> {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
-    let expected = args.selection.expected(&store);
+    let expected = args.selection.expected(&*store)?;
     let out = Output::stdout(shared.flags.json);
     let progress = Progress::records(&shared.flags, expected, "pages");
     let progress = progress.unless_printing(out.is_terminal());
     let mut listing = Listing { args, out, progress, outcome: Outcome::Done, listed: 0 };
-    let needs_heads = args.long || args.since.is_some();
-    if needs_heads && args.selection.is_all() {
-        let variants = args.all_variants.then(|| store.variant_heads());
-        let heads = store.heads().chain(variants.into_iter().flatten());
-        listing.all(heads, |listing, head| listing.head(&store, &head))?;
+    let scope = args.selection.scope();
+    let variants = args.all_variants.then(|| scope.clone().variants());
+    if args.long || args.since.is_some() {
+        let variants = variants.map(|scope| store.heads(&scope)).transpose()?;
+        let heads = store.heads(&scope)?.chain(variants.into_iter().flatten());
+        listing.all(heads, |listing, head| listing.head(&*store, &head))?;
     } else {
-        let urls = store.urls_where(args.selection.filter()).map(|url| url.map(|url| (url, None)));
-        let variants = args.all_variants.then(|| store.variants_where(args.selection.filter()));
-        let variants = variants.into_iter().flatten().map(|found| found.map(|(url, variant)| (url, Some(variant))));
-        listing.all(urls.chain(variants), |listing, (url, variant)| match needs_heads {
-            // `None`: removed since it was listed.
-            true => store.variant_head(&url, variant.as_ref())?.map_or(Ok(()), |head| listing.head(&store, &head)),
-            false => listing.url(&url, variant.as_ref()),
-        })?;
+        let variants = variants.map(|scope| store.list(&scope, None)).transpose()?;
+        let listed = store.list(&scope, None)?.chain(variants.into_iter().flatten());
+        listing.all(listed, |listing, Listed { url, variant, .. }| listing.url(&url, variant.as_ref()))?;
     }
     let Listing { out, progress, mut outcome, listed, .. } = listing;
     drop(progress);
@@ -127,7 +124,7 @@ impl Listing<'_> {
         self.end(variant)
     }
 
-    fn head(&mut self, store: &PageStore, head: &PageHead) -> Result<(), Failure> {
+    fn head(&mut self, store: &dyn PageRead, head: &PageHead) -> Result<(), Failure> {
         match self.args.since {
             Some(since) if head.page.fetched_at_ms < since => Ok(()),
             _ if self.args.long => self.long(store, head),
@@ -135,7 +132,7 @@ impl Listing<'_> {
         }
     }
 
-    fn long(&mut self, store: &PageStore, head: &PageHead) -> Result<(), Failure> {
+    fn long(&mut self, store: &dyn PageRead, head: &PageHead) -> Result<(), Failure> {
         if self.out.is_json() {
             self.listed += 1;
             return self.out.json(&json::head(head)?);

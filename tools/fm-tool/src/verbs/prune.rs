@@ -50,7 +50,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         PruneRule { keep_versions: args.keep_versions, since_ms: args.older_than, max_live_bytes: args.max_size };
     let mut out = Output::stdout(shared.flags.json);
     if args.dry_run {
-        let store = opening::to_plan(&args.store, shared)?;
+        let store = opening::local_to_plan(&args.store, shared)?;
         interrupt::listen();
         let bar = Progress::records(&shared.flags, Some(0), "looked through");
         let planned = store.prune_plan(rule, &mut |progress| watch(&bar, progress));
@@ -63,7 +63,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         out.finish()?;
         return Ok(hidden(&planned, Outcome::Done));
     }
-    let store = opening::to_change(&args.store, shared)?;
+    let store = opening::local_to_change(&args.store, shared)?;
     let outcome = pruned(&store, rule, args, shared, &mut out);
     // Dropped versions stay dropped, whatever stopped the rest.
     let closed = store.close();

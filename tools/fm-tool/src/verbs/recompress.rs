@@ -51,7 +51,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         out.finish()?;
         return Ok(Outcome::Done);
     }
-    let store = opening::to_change(&args.store, shared)?;
+    let store = opening::local_to_change(&args.store, shared)?;
     let before = store.engine().stats().value_bytes;
     let done = store.engine().recompress(args.level)?;
     let after = store.engine().stats().value_bytes;

@@ -8,8 +8,8 @@ use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use filemap::PageStore;
-use filemap::store::Removed;
+use filemap::PageWrite;
+use filemap::access::Removed;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, words};
 use serde_json::Value;
 
@@ -58,13 +58,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_change(&args.store, shared)?;
     let mut out = Output::stdout(shared.flags.json);
     let outcome = if args.selection.is_all() {
-        let remove = |url: &Address| match &variant {
-            Some(variant) => store.remove_variant(url, variant),
-            None => store.remove(url),
-        };
+        let remove = |url: &Address| store.remove(url.bytes(), variant.as_ref());
         named(args, shared, urls, &remove, &mut out)
     } else {
-        chosen(args, shared, &store, &mut out)
+        chosen(args, shared, &*store, &mut out)
     };
     // Removals so far stay, whatever stopped the rest.
     let synced = store.sync();
@@ -133,12 +130,12 @@ fn named(
 }
 
 /// Removes all selected pages.
-fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
-    let which = args.selection.words();
+fn chosen(args: &Args, shared: &Shared, store: &dyn PageWrite, out: &mut Output) -> Result<Outcome, Failure> {
+    let (which, scope) = (args.selection.words(), args.selection.scope());
     let mut expected = None;
     if !args.yes {
-        let pages = store.urls_where(args.selection.filter()).filter(|url| url.is_ok()).count() as u64;
-        let variants = store.variants_where(args.selection.filter()).filter(|found| found.is_ok()).count() as u64;
+        let pages = store.list(&scope, None)?.filter(|listed| listed.is_ok()).count() as u64;
+        let variants = store.list(&scope.clone().variants(), None)?.filter(|listed| listed.is_ok()).count() as u64;
         let number = pages + variants;
         expected = Some(number);
         let mut pages = words::count(pages, "page");
@@ -155,7 +152,7 @@ fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> 
     interrupt::listen();
     let progress = Progress::records(&shared.flags, expected, "pages");
     let (mut outcome, mut failed, mut variants) = (Outcome::Done, None, 0);
-    let removed = store.remove_where(args.selection.filter(), &mut |found| {
+    let removed = store.remove_all(&scope, &mut |found| {
         progress.add();
         let told = match found.map_err(Failure::from) {
             Ok(Removed { url, is_page: true, .. }) if out.is_json() => print(url, true, out),

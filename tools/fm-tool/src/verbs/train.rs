@@ -31,7 +31,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let facts = if args.list {
         opening::engine_to_read(&args.store, shared)?.dictionaries()
     } else {
-        let store = opening::to_change(&args.store, shared)?;
+        let store = opening::local_to_change(&args.store, shared)?;
         let made = store.engine().train()?;
         store.close()?;
         made

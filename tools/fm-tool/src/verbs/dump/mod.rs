@@ -130,7 +130,7 @@ enum Compression {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     check(args)?;
-    let store = opening::to_read(&args.store, shared)?;
+    let store = opening::local_to_read(&args.store, shared)?;
     interrupt::listen();
     let mut to = to(args)?;
     let is_stdout = matches!(to, To::Stream(_));

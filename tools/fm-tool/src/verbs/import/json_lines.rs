@@ -4,11 +4,12 @@
 //! the store has adds nothing, so that an interrupted import continues when it is run again. A
 //! line is held in memory whole.
 
+use std::cell::OnceCell;
 use std::io::{BufRead, BufReader, Read};
 
-use filemap::Put;
+use filemap::access::{Loading, PutRule};
 use filemap::dump::jsonl;
-use filemap::store::Loader;
+use filemap::{Page, PageStore, PageWrite, Put};
 use fm_cli::{Failure, interrupt};
 
 use crate::stores::opening::ToFill;
@@ -64,7 +65,8 @@ pub fn import(
 ) -> Result<LoadReport, Failure> {
     let mut source = BufReader::with_capacity(1 << 20, source);
     let mut report = LoadReport::default();
-    let (mut line, mut loader) = (Vec::new(), Loader::default());
+    let (store, mut line) = (OnceCell::new(), Vec::new());
+    let mut into = Into { stores, store: &store, load: None };
     for number in 1.. {
         line.clear();
         let length = source.read_until(b'\n', &mut line);
@@ -75,7 +77,7 @@ pub fn import(
             break;
         }
         if !line.trim_ascii().is_empty() {
-            take(stores, &mut loader, &line, number, &mut report)?;
+            take(&mut into, &line, number, &mut report)?;
         }
         report.bytes_read += length as u64;
         progress(&report);
@@ -83,13 +85,24 @@ pub fn import(
     Ok(report)
 }
 
-fn take(
-    stores: &mut ToFill<'_>,
-    loader: &mut Loader,
-    line: &[u8],
-    number: u64,
-    report: &mut LoadReport,
-) -> Result<(), Failure> {
+/// The store that pages are put into, made when the first of them comes.
+struct Into<'a, 's> {
+    stores: &'a mut ToFill<'s>,
+    store: &'a OnceCell<PageStore>,
+    load: Option<Loading<'a>>,
+}
+
+impl Into<'_, '_> {
+    fn put(&mut self, page: &Page, rule: PutRule) -> filemap::Result<Option<Put>> {
+        if self.load.is_none() {
+            let store = self.stores.store_for(&page.url)?;
+            self.load = Some(self.store.get_or_init(|| store).load());
+        }
+        self.load.as_mut().map_or(Ok(None), |load| load(page, rule))
+    }
+}
+
+fn take(into: &mut Into<'_, '_>, line: &[u8], number: u64, report: &mut LoadReport) -> Result<(), Failure> {
     let (page, unchanged) = match jsonl::read_stored(line) {
         Ok(read) => read,
         Err(error) => {
@@ -99,11 +112,12 @@ fn take(
     };
     report.records += 1;
     // A line without `unchanged` is a visit like any other.
-    let put = stores.store_for(&page.url).and_then(|store| match unchanged {
-        Some(unchanged) => loader.put_stored_if_new(&store, &page, unchanged),
-        None => loader.put_page_if_new(&store, &page),
-    });
-    match put {
+    let rule = match unchanged {
+        Some(true) => PutRule::RestoreUnchanged,
+        Some(false) => PutRule::Restore,
+        None => PutRule::IfNew,
+    };
+    match into.put(&page, rule) {
         Ok(None) => report.already_there += 1,
         Ok(Some(put)) => {
             report.stored += 1;

@@ -21,7 +21,7 @@ use self::source::{Content, Source};
 use crate::flags::Shared;
 use crate::revisits;
 use crate::stores::file_system;
-use crate::stores::opening::{FreeArg, ToFill};
+use crate::stores::opening::{NewStore, ToFill};
 
 /// Import WARC files, WACZ files and JSON Lines
 #[derive(clap::Args)]
@@ -42,11 +42,8 @@ pub struct Args {
     /// Keep these records beside their pages; may be given several times
     #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
     pub keep: Vec<Keep>,
-    /// Make a new store that takes URLs as they are written, byte for byte
-    #[arg(long)]
-    pub exact_urls: bool,
     #[command(flatten)]
-    pub free: FreeArg,
+    pub new: NewStore,
     #[arg(skip)]
     pub form: Form,
 }
@@ -68,7 +65,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         args.files.iter().map(|path| Source::open(path, args.form, shared)).collect::<Result<_, _>>()?;
     let total_bytes = sources.iter().map(|source| source.bytes).sum();
     interrupt::listen();
-    let mut stores = ToFill::open(&args.store, args.exact_urls, &args.free, shared)?;
+    let mut stores = ToFill::open(&args.store, &args.new, shared)?;
     let (mut out, mut outcome) = (Output::stdout(shared.flags.json), Outcome::Done);
     let (mut done_bytes, mut done_files, mut total) = (0, 0, ImportReport::default());
     let (files, started) = (sources.len(), Instant::now());

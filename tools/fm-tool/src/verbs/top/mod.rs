@@ -113,7 +113,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if args.largest && matches!(args.sort, Sort::Pages | Sort::Versions) {
         return Err(Failure::Usage("the largest pages are sorted by `stored` or `bodies`".to_owned()));
     }
-    let store = opening::to_read(&args.store, shared)?;
+    let store = opening::local_to_read(&args.store, shared)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.flags.json);
     let outcome = if args.most_versions {
@@ -135,7 +135,7 @@ fn interrupted() -> Outcome {
 fn by_host(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
     let stats = store.engine().stats();
     let progress = Progress::records(&shared.flags, Some(stats.indexed_versions + stats.memtable_entries), "versions");
-    let filter = args.selection.filter();
+    let filter = args.selection.scope().filter();
     let mut hosts = Hosts::new(args.exact_hosts, args.sort.weight());
     let mut outcome = Outcome::Done;
     for version in store.sizes() {
@@ -224,7 +224,7 @@ fn row(sums: &Sums) -> String {
 fn largest(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
     let stats = store.engine().stats();
     let progress = Progress::records(&shared.flags, Some(stats.indexed_versions + stats.memtable_entries), "versions");
-    let filter = args.selection.filter();
+    let filter = args.selection.scope().filter();
     let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
     let mut outcome = Outcome::Done;
     for version in store.sizes() {
@@ -265,10 +265,10 @@ fn largest(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) ->
 }
 
 fn most_versions(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
-    let progress = Progress::records(&shared.flags, args.selection.expected(store), "pages");
+    let progress = Progress::records(&shared.flags, args.selection.expected(store)?, "pages");
     let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
     let mut outcome = Outcome::Done;
-    for url in store.urls_where(args.selection.filter()) {
+    for url in store.urls_where(args.selection.scope().filter()) {
         if interrupt::asked() {
             drop(progress);
             return Ok(interrupted());
