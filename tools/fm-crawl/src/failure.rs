@@ -206,6 +206,15 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// An error of the frontier's files as the command line's failure.
+pub fn of_frontier(error: frontier::Error) -> fm_cli::Failure {
+    let words = error.to_string();
+    match error {
+        frontier::Error::Storage(error) => fm_cli::Failure::of_storage(&error, words),
+        _ => fm_cli::Failure::Io(words),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

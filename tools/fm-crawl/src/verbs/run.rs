@@ -19,6 +19,7 @@ use super::{opening, print};
 use crate::bodies::Bodies;
 use crate::clock::unsigned;
 use crate::crawl::{Coordinator, Crawl, End, Log, State, Tally, Watch};
+use crate::failure::of_frontier;
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::{self, Fetcher};
 use crate::links::is_web;
@@ -172,8 +173,8 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let scope = Scope::new(settings.scope, settings.seeds.iter().map(String::as_str));
     let mut frontier = opening::frontier(&folder, &settings)?;
     let seeds: Vec<&str> = settings.seeds.iter().map(String::as_str).collect();
-    frontier.seed(&seeds, unsigned(now_ms()))?;
-    frontier.commit()?;
+    frontier.seed(&seeds, unsigned(now_ms())).map_err(of_frontier)?;
+    frontier.commit().map_err(of_frontier)?;
     let seen = Seen::open(&folder.join("seen"), &**pages.canonicalizer(), &frontier)?;
     let bodies = Bodies::open(folder.path())?;
     let resolver = Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private };
@@ -301,7 +302,7 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
     let is_empty = end == End::Complete && frontier.stats().fetches == 0;
     log.event("end", json!({ "why": end.name(), "run": tally.json() }))?;
     log.flush()?;
-    frontier.close()?;
+    frontier.close().map_err(of_frontier)?;
     seen.close()?;
     // A visit that outlived the shutdown still holds the parts: what is not closed is recovered on
     // opening.
@@ -322,7 +323,8 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
 fn complain_of_seeds(crawl: &Crawl, frontier: &Frontier) -> Result<(), Failure> {
     let mut gone = Vec::new();
     for seed in &crawl.settings.seeds {
-        if let Some(state) = frontier.page(seed)?.filter(|state| state.status == PageStatus::Gone) {
+        if let Some(state) = frontier.page(seed).map_err(of_frontier)?.filter(|state| state.status == PageStatus::Gone)
+        {
             gone.push((seed, state.last_failure));
         }
     }

@@ -11,6 +11,7 @@ use frontier::Frontier;
 use serde_json::{Value, json};
 
 use super::{opening, print};
+use crate::failure::of_frontier;
 use crate::progress;
 
 /// Show the state of a crawl
@@ -62,7 +63,11 @@ fn hosts(frontier: &Frontier, top: usize) -> Vec<Value> {
 
 fn pages(frontier: &Frontier, top: usize) -> Result<Vec<Value>, Failure> {
     let ranked = frontier.by_importance(top).into_iter();
-    ranked.map(|(page, importance)| Ok(json!({ "url": frontier.url(page)?, "importance": importance }))).collect()
+    ranked
+        .map(|(page, importance)| {
+            Ok(json!({ "url": frontier.url(page).map_err(of_frontier)?, "importance": importance }))
+        })
+        .collect()
 }
 
 fn in_words(value: &Value, is_running: bool) -> String {
