@@ -118,6 +118,14 @@ impl Outcome {
         }
     }
 
+    /// How a verb ended whose work came to `done` and whose store was then closed: what was done
+    /// stays, whatever stopped the rest.
+    pub fn closed(done: Result<Self, Failure>, closed: Result<(), impl Into<Failure>>) -> Result<Self, Failure> {
+        let outcome = done?;
+        closed.map_err(Into::into)?;
+        Ok(outcome)
+    }
+
     /// The worse of two: interrupted, damaged, refused, not found, done.
     pub fn and(self, other: Self) -> Self {
         if self.code() >= other.code() { self } else { other }

@@ -41,10 +41,19 @@ fn options() -> Options {
     })
 }
 
+/// When a crawl began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// In an earlier run, which has made the store.
+    Before,
+    /// In this run.
+    Now,
+}
+
 /// The store to crawl into, made if it is absent and its crawl has not begun.
-pub fn store_to_fill(path: &Path, folder: &Folder, has_begun: bool) -> Result<PageStore, Failure> {
+pub fn store_to_fill(path: &Path, folder: &Folder, begun: Begun) -> Result<PageStore, Failure> {
     let store = match PageStore::open(path, options()) {
-        Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) if has_begun => {
+        Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) if begun == Begun::Before => {
             return Err(Failure::Io(format!(
                 "{} is not a store, but the crawl in {} has filled one: bring the store back, or remove that folder to start over",
                 path.display(),

@@ -15,7 +15,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
-use super::{opening, print};
+use super::opening::{self, Begun};
+use super::print;
 use crate::bodies::Bodies;
 use crate::clock::unsigned;
 use crate::crawl::{Coordinator, Crawl, End, Log, State, Tally, Watch};
@@ -23,7 +24,7 @@ use crate::failure::of_frontier;
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::{self, Fetcher};
 use crate::links::is_web;
-use crate::progress::Progress;
+use crate::progress::{Phase, Progress};
 use crate::scope::{Reach, Scope};
 use crate::seen::Seen;
 use crate::sequence::{self, SequenceNote};
@@ -148,7 +149,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     if known.is_none() && args.seed.is_empty() {
         return Err(Failure::Usage("a crawl needs a start page: --seed URL".to_owned()));
     }
-    let has_begun = known.is_some();
+    let begun = if known.is_some() { Begun::Before } else { Begun::Now };
     let mut settings = known.unwrap_or_else(|| Settings::new(now_ms()));
     // Bad arguments are refused before anything is made.
     apply(args, &mut settings)?;
@@ -160,7 +161,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         }
     }
     let noted = opening::noted_sequence(&folder)?;
-    let pages = opening::store_to_fill(&args.store, &folder, has_begun)?;
+    let pages = opening::store_to_fill(&args.store, &folder, begun)?;
     sequence::check(noted, &pages, folder.path())?;
     for seed in &args.seed {
         let key = pages.key(seed).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -283,7 +284,7 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
     let runtime = runtime.map_err(|error| Failure::Io(format!("threads cannot be started: {error}")))?;
     let crawl = Arc::new(crawl);
     let mut progress = Progress::new(folder, flags);
-    progress.publish(&Tally::default(), &state.frontier, true);
+    progress.publish(&Tally::default(), &state.frontier, Phase::Running);
     let ended = {
         let mut look = |tally: &Tally, frontier: &Frontier, in_flight: usize| progress.look(tally, frontier, in_flight);
         let mut watch = Watch { max_pages: args.max_pages.unwrap_or(u64::MAX), forever: args.forever, look: &mut look };
@@ -295,7 +296,7 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
     runtime.shutdown_timeout(Duration::from_secs(5));
     let (end, tally) = ended?;
     let State { frontier, seen, mut log, .. } = state;
-    progress.publish(&tally, &frontier, false);
+    progress.publish(&tally, &frontier, Phase::Ended);
     let said = print(&summary(flags, end, &tally, &frontier, progress.elapsed()));
     complain_of_seeds(&crawl, &frontier)?;
     complain_of_unstorable(&tally, &args.store);

@@ -1,11 +1,12 @@
 //! `count`: the number of pages or versions. Reads key.dat from front to back, and no value.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use filemap::access::Listed;
 use filemap::{Lookup, PageRead};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
-use serde_json::{Map, Value};
+use serde_json::json;
 
 use crate::arguments::selection::Selection;
 use crate::flags::Shared;
@@ -44,42 +45,37 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     interrupt::listen();
     let expected = args.selection.expected(&*store)?;
     let progress = Progress::records(&shared.flags, expected, "pages");
-    let (mut pages, mut variants, mut versions, mut outcome) = (0_u64, 0_u64, 0_u64, Outcome::Done);
+    let (pages, variants, mut versions) = (Cell::new(0_u64), Cell::new(0_u64), 0_u64);
     let scope = args.selection.scope();
-    let variants_too = args.all_variants.then(|| store.list(&scope.clone().variants(), None)).transpose()?;
-    for listed in store.list(&scope, None)?.chain(variants_too.into_iter().flatten()) {
-        if interrupt::asked() {
-            drop(progress);
-            let met = words::count(pages, "page");
-            return Ok(interrupt::stopped(format_args!("{met} counted so far; count again")));
-        }
-        if args.limit.is_some_and(|limit| pages + variants >= limit) {
-            break;
-        }
-        let counted = listed.and_then(|listed| Ok((number(args, &*store, &listed)?, listed.variant.is_some())));
-        match counted.map_err(Failure::from) {
-            // Removed since it was listed.
-            Ok((0, _)) => {}
-            Ok((number, is_variant)) => {
-                *if is_variant { &mut variants } else { &mut pages } += 1;
-                versions += number;
-            }
-            Err(failure) => progress.pass_over(failure, &mut outcome)?,
-        }
-        progress.add();
-    }
-    drop(progress);
-    let mut out = Output::stdout(shared.flags.json);
+    let others = args.all_variants.then(|| store.list(&scope.clone().variants(), None)).transpose()?;
+    let listed = store.list(&scope, None)?.chain(others.into_iter().flatten());
+    let has_room = || args.limit.is_none_or(|limit| pages.get() + variants.get() < limit);
+    let outcome = progress.each(listed.take_while(|_| has_room()), |listed| {
+        let number = number(args, &*store, &listed)?;
+        let counted = if listed.variant.is_some() { &variants } else { &pages };
+        // 0: removed since it was listed.
+        counted.set(counted.get() + number.min(1));
+        versions += number;
+        Ok(())
+    })?;
+    let (pages, variants) = (pages.get(), variants.get());
+    let Some(outcome) = outcome else {
+        return Ok(interrupt::stopped(format_args!("{} counted so far; count again", words::count(pages, "page"))));
+    };
+    let mut out = Output::stdout(shared.flags);
     if out.is_json() {
-        let mut counts = Map::from_iter([("pages".to_owned(), Value::from(pages))]);
-        counts.extend(args.all_variants.then(|| ("variants".to_owned(), Value::from(variants))));
-        counts.extend(args.versions.then(|| ("versions".to_owned(), Value::from(versions))));
-        out.json(&Value::Object(counts))?;
+        let mut counts = json!({ "pages": pages });
+        if args.all_variants {
+            counts["variants"] = json!(variants);
+        }
+        if args.versions {
+            counts["versions"] = json!(versions);
+        }
+        out.json(&counts)?;
     } else {
         out.line(if args.versions { versions } else { pages + variants }.to_string())?;
     }
-    out.finish()?;
-    Ok(outcome)
+    out.end(outcome)
 }
 
 /// The number of versions of a page that count; 0 if it was removed since it was listed.

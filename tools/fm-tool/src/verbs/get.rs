@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use filemap::{Lookup, Page, PageRead, RecordKind, Variant};
 use fm_cli::{Failure, Outcome, Output, interrupt, plain, times, words};
 
-use crate::arguments::urls::{Address, UrlArgs};
+use crate::arguments::urls::{Address, UrlArgs, Urls};
 use crate::arguments::variant::{self, VariantArgs};
 use crate::flags::Shared;
 use crate::json;
@@ -75,50 +75,31 @@ struct Asked {
 }
 
 /// Prints every page that exists; `out` is opened for the first.
-fn all(
-    args: &Args,
-    shared: &Shared,
-    asked: &Asked,
-    urls: impl Iterator<Item = Result<Address, Failure>>,
-    out: &mut Option<Output>,
-) -> Result<Outcome, Failure> {
-    let mut outcome = Outcome::Done;
-    for url in urls {
-        let url = url?;
-        let found = match find(args, shared, asked, &url) {
-            Err(failure) if !args.urls.is_one() => {
-                outcome = outcome.and(Outcome::of_one(failure)?);
-                continue;
-            }
-            found => found?,
-        };
-        if let Some((page, reader)) = found {
-            if !args.headers && page.lacks_body() {
-                say_no_body(args, &url, &page);
-                if args.require_body {
-                    outcome = outcome.and(Outcome::NotFound);
-                    continue;
-                }
-            }
-            let out = match out {
-                Some(out) => out,
-                None => out.insert(Output::file_or_stdout(args.output.as_deref(), shared.flags.json)?),
-            };
-            print(args, &page, reader, out)?;
-        } else {
+fn all(args: &Args, shared: &Shared, asked: &Asked, urls: Urls, out: &mut Option<Output>) -> Result<Outcome, Failure> {
+    let outcome = urls.each(|url| {
+        let Some((page, reader)) = find(args, shared, asked, url)? else {
             let when = match (args.at, args.version) {
                 (Some(at), _) => format!(" (no version at or before {})", times::print(at)),
                 (_, Some(sequence)) => format!(" (no version {sequence}; `history --json` lists them)"),
                 _ => String::new(),
             };
-            variant::complain(&*asked.store, &args.store, &url, asked.variant.as_ref(), &when);
-            outcome = outcome.and(Outcome::NotFound);
+            variant::complain(&*asked.store, &args.store, url, asked.variant.as_ref(), &when);
+            return Ok(Outcome::NotFound);
+        };
+        if !args.headers && page.lacks_body() {
+            say_no_body(args, url, &page);
+            if args.require_body {
+                return Ok(Outcome::NotFound);
+            }
         }
-        if interrupt::asked() {
-            return Ok(outcome.and(interrupt::stopped("not everything was printed")));
-        }
-    }
-    Ok(outcome)
+        let out = match out {
+            Some(out) => out,
+            None => out.insert(Output::file_or_stdout(args.output.as_deref(), shared.flags)?),
+        };
+        print(args, &page, reader, out)?;
+        Ok(Outcome::Done)
+    })?;
+    Ok(outcome.unwrap_or_else(|| interrupt::stopped("not everything was printed")))
 }
 
 /// A page, and the reader of its body if that is not in the page.

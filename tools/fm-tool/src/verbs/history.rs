@@ -35,7 +35,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let variant = args.variant.read()?;
     let store = opening::to_read(&args.store, shared)?;
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let mut found = list(args, &*store, variant.as_ref(), &mut out)?;
     if args.all_variants {
         let mut variants: Vec<Variant> = store.variants(args.url.bytes())?.collect::<filemap::Result<_>>()?;
@@ -81,12 +81,13 @@ fn print(version: &PageHead, out: &mut Output) -> Result<(), Failure> {
     if out.is_json() {
         return out.json(&json::head(version)?);
     }
-    out.bytes(row(version).as_bytes())?;
-    if let Some(variant) = &version.page.variant {
-        out.bytes(if version.unchanged_since.is_some() { b"\t" } else { b"\t\t" })?;
-        out.shown(variant.as_bytes())?;
+    match &version.page.variant {
+        None => out.line(row(version)),
+        Some(variant) => {
+            let tabs = if version.unchanged_since.is_some() { "\t" } else { "\t\t" };
+            out.row(row(version) + tabs, variant.as_bytes())
+        }
     }
-    out.line("")
 }
 
 fn row(version: &PageHead) -> String {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use filemap::{Headers, Page};
 use fm_cli::{Failure, Outcome, Output, times, words};
 use rustix::fs::{FileType, OFlags};
-use serde_json::{Map, Value};
+use serde_json::json;
 
 use crate::arguments::urls::Address;
 use crate::arguments::variant::VariantArgs;
@@ -82,23 +82,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let key = store.key(args.url.bytes())?;
     store.close()?;
 
-    let mut out = Output::stdout(shared.flags.json);
-    if out.is_json() {
-        let time = Value::from(times::print(version.time_ms));
-        let line: Map<String, Value> = [
-            json::field("url", &key),
-            ("time".to_owned(), time),
-            ("time_ms".to_owned(), Value::from(version.time_ms)),
-            ("sequence".to_owned(), Value::from(version.sequence)),
-        ]
-        .into_iter()
-        .collect();
-        out.json(&Value::Object(line))?;
-    } else if !shared.flags.quiet {
-        words::say(format_args!("put {} as of {}", args.url, times::print(version.time_ms)));
-    }
-    out.finish()?;
-    Ok(Outcome::Done)
+    let time = times::print(version.time_ms);
+    let fields = json!({ "time": time, "time_ms": version.time_ms, "sequence": version.sequence });
+    let mut out = Output::stdout(shared.flags);
+    out.report(&json::of_url(&key, fields), format_args!("put {} as of {time}", args.url))?;
+    out.end(Outcome::Done)
 }
 
 /// Names the disk that is full.

@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use filemap::PageWrite;
 use filemap::access::Removed;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, words};
-use serde_json::Value;
+use serde_json::json;
 
 use crate::arguments::selection::Selection;
-use crate::arguments::urls::{Address, UrlArgs};
+use crate::arguments::urls::{Address, UrlArgs, Urls};
 use crate::arguments::variant::VariantArgs;
 use crate::flags::Shared;
 use crate::json;
@@ -56,7 +56,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let variant = args.variant.of(&args.urls)?;
     let urls = args.urls.open()?;
     let store = opening::to_change(&args.store, shared)?;
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let outcome = if args.selection.is_all() {
         let remove = |url: &Address| store.remove(url.bytes(), variant.as_ref());
         named(args, shared, urls, &remove, &mut out)
@@ -78,8 +78,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
         closed => closed?,
     }
-    out.finish()?;
-    Ok(outcome)
+    out.end(outcome)
 }
 
 /// The failure of a full disk: nothing was removed, and whether earlier removals are durable.
@@ -96,37 +95,26 @@ fn not_removed(failure: Failure, is_durable: bool, args: &Args) -> Failure {
 fn named(
     args: &Args,
     shared: &Shared,
-    urls: impl Iterator<Item = Result<Address, Failure>>,
+    urls: Urls,
     remove: &dyn Fn(&Address) -> filemap::Result<bool>,
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
     interrupt::listen();
-    let mut outcome = Outcome::Done;
     let mut number = 0;
-    for url in urls {
-        let url = url?;
-        if interrupt::asked() {
-            return Ok(outcome.and(stopped(number)));
-        }
-        let removed = match remove(&url).map_err(Failure::from) {
-            Err(failure) if !args.urls.is_one() => {
-                outcome = outcome.and(Outcome::of_one(failure)?);
-                continue;
-            }
-            removed => removed?,
-        };
+    let outcome = urls.each(|url| {
+        let removed = remove(url)?;
         number += u64::from(removed);
         if !removed {
             words::complain(format_args!("{url} is not in {}", args.store.display()));
-            outcome = outcome.and(Outcome::NotFound);
         }
         if out.is_json() {
             print(url.bytes(), removed, out)?;
         } else if removed && !shared.flags.quiet {
             words::say(format_args!("removed {url}"));
         }
-    }
-    Ok(outcome)
+        Ok(if removed { Outcome::Done } else { Outcome::NotFound })
+    })?;
+    Ok(outcome.unwrap_or_else(|| stopped(number)))
 }
 
 /// Removes all selected pages.
@@ -163,7 +151,7 @@ fn chosen(args: &Args, shared: &Shared, store: &dyn PageWrite, out: &mut Output)
             Err(failure) => progress.pass_over(failure, &mut outcome),
         };
         failed = told.err();
-        if failed.is_some() || interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if failed.is_some() { ControlFlow::Break(()) } else { interrupt::go_on() }
     })?;
     drop(progress);
     if let Some(failure) = failed {
@@ -188,6 +176,5 @@ fn stopped(number: u64) -> Outcome {
 }
 
 fn print(url: &[u8], removed: bool, out: &mut Output) -> Result<(), Failure> {
-    let fields = [json::field("url", url), ("removed".to_owned(), Value::from(removed))];
-    out.json(&Value::Object(fields.into_iter().collect()))
+    out.json(&json::of_url(url, json!({ "removed": removed })))
 }

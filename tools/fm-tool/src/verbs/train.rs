@@ -27,7 +27,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let facts = if args.list {
         opening::engine_to_read(&args.store, shared)?.dictionaries()
     } else {

@@ -66,7 +66,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let total_bytes = sources.iter().map(|source| source.bytes).sum();
     interrupt::listen();
     let mut stores = ToFill::open(&args.store, &args.new, shared)?;
-    let (mut out, mut outcome) = (Output::stdout(shared.flags.json), Outcome::Done);
+    let (mut out, mut outcome) = (Output::stdout(shared.flags), Outcome::Done);
     let (mut done_bytes, mut done_files, mut total) = (0, 0, ImportReport::default());
     let (files, started) = (sources.len(), Instant::now());
     let bar = match sources.iter().any(|source| source.is_endless) {
@@ -98,7 +98,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
         bar.aside(|| {
             say_problems(&name, &brought, args.form);
-            if !out.is_json() && !shared.flags.quiet {
+            if shared.flags.says() {
                 words::say(summary(&name, &brought.report, brought.seconds, args.form));
             }
         });
@@ -177,15 +177,11 @@ fn bring(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Brought, Failure> {
     let started = Instant::now();
-    let mut brought = Brought::default();
     let Source { name, content, reader, .. } = source;
     let (content, reader) =
         content.resolve(reader).map_err(|error| Failure::Io(format!("cannot read {name}: {error}")))?;
-    if content == Content::JsonLines {
-        let report = json_lines::import(stores, &name, reader, &mut |report| {
-            progress(report.bytes_read, report.stored);
-        })?;
-        brought.take_json_lines(&report);
+    let mut brought = if content == Content::JsonLines {
+        json_lines::import(stores, &name, reader, progress)?
     } else {
         let options = ImportOptions::new()
             .stop(interrupt::flag())
@@ -201,8 +197,8 @@ fn bring(
             }
             _ => filemap::import::import_into(&mut store_for, &name, reader, &options, progress)?,
         };
-        brought.take_import(report);
-    }
+        report.into()
+    };
     brought.seconds = started.elapsed().as_secs_f64();
     Ok(brought)
 }
