@@ -118,8 +118,7 @@ impl Outcome {
         }
     }
 
-    /// How a verb ended whose work came to `done` and whose store was then closed: what was done
-    /// stays, whatever stopped the rest.
+    /// The outcome of work on a store and of closing it, which happens after failures too.
     pub fn closed(done: Result<Self, Failure>, closed: Result<(), impl Into<Failure>>) -> Result<Self, Failure> {
         let outcome = done?;
         closed.map_err(Into::into)?;

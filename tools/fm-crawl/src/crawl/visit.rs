@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use filemap::{Page, PageHead, Put};
 use fm_cli::times::now_ms;
 use frontier::{Assignment, PageId};
+use memchr::memmem;
 use urlindex::ContentSeen;
 
 use super::parts::Crawl;
@@ -20,6 +21,7 @@ use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Validators};
 use crate::links::{self, Bounds, Found};
 use crate::robots::cache;
+use crate::settings::Settings;
 use crate::{record, retry_after};
 
 /// The result of a visit.
@@ -350,7 +352,7 @@ fn page_links(crawl: &Crawl, url: &str, page: &Page, visit: &mut Visit) -> Vec<S
 fn find(crawl: &Crawl, page: &Page) -> Found {
     let bounds = crawl.bounds();
     let kind = page.headers.get("Content-Type").map(<[u8]>::to_ascii_lowercase).unwrap_or_default();
-    let is = |name: &[u8]| kind.windows(name.len()).any(|window| window == name);
+    let is = |name: &[u8]| memmem::find(&kind, name).is_some();
     let looks_like_markup = page.body.trim_ascii_start().starts_with(b"<");
     if (is(b"xml") && !is(b"xhtml") || kind.is_empty()) && links::sitemap::is_sitemap(&page.body) {
         return links::sitemap::find(&page.body, bounds);
@@ -371,7 +373,7 @@ fn find(crawl: &Crawl, page: &Page) -> Found {
         return Found { is_nofollow: true, ..Found::default() };
     }
     let (text, encoding) = links::encoding::decode(&page.body, page.headers.get("Content-Type"));
-    let found = links::html::find(text.as_bytes(), bounds, crawl.settings.follow_nofollow);
+    let found = links::html::find(text.as_bytes(), bounds);
     Found { encoding: Some(encoding), ..found }
 }
 
@@ -387,6 +389,7 @@ fn in_scope(crawl: &Crawl, found: &Found, url: &str, visit: &mut Visit) -> Vec<S
 impl Crawl {
     /// The limits on a document's links.
     fn bounds(&self) -> Bounds {
-        Bounds { links: self.settings.limits.links, url_bytes: self.settings.limits.url_bytes }
+        let Settings { limits, follow_nofollow, .. } = &self.settings;
+        Bounds { links: limits.links, url_bytes: limits.url_bytes, follow_nofollow: *follow_nofollow }
     }
 }

@@ -1,5 +1,4 @@
-//! `recompress`: compresses all pages again, at a higher level than there was time for when they
-//! came.
+//! `recompress`: compresses all pages again at a higher level, with the current dictionaries.
 
 use std::path::PathBuf;
 

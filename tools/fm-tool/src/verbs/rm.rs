@@ -66,7 +66,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     // Removals so far stay, whatever stopped the rest.
     let synced = store.sync();
     let closed = store.close().map_err(Failure::from);
-    let outcome = outcome.map_err(|failure| not_removed(failure, synced.is_ok(), args))?;
+    let outcome = outcome.map_err(|failure| not_removed(failure, &synced, args))?;
     synced.map_err(|error| match error.into() {
         Failure::Full(words) => Failure::Full(format!("pages reported as removed may come back: {words}")),
         failure => failure,
@@ -82,10 +82,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 }
 
 /// The failure of a full disk: nothing was removed, and whether earlier removals are durable.
-fn not_removed(failure: Failure, is_durable: bool, args: &Args) -> Failure {
+fn not_removed(failure: Failure, synced: &filemap::Result<()>, args: &Args) -> Failure {
     let Failure::Full(words) = failure else { return failure };
     let disk = file_system::of(&args.store);
-    let before = if is_durable { "earlier removals stay" } else { "earlier removals may come back" };
+    let before = if synced.is_ok() { "earlier removals stay" } else { "earlier removals may come back" };
     Failure::Full(format!(
         "not removed: {disk} is full: {words}; {before}; free some space and run the same command again"
     ))
@@ -108,7 +108,7 @@ fn named(
             words::complain(format_args!("{url} is not in {}", args.store.display()));
         }
         if out.is_json() {
-            print(url.bytes(), removed, out)?;
+            out.json(&json::of_url(url.bytes(), json!({ "removed": removed })))?;
         } else if removed && !shared.flags.quiet {
             words::say(format_args!("removed {url}"));
         }
@@ -143,7 +143,9 @@ fn chosen(args: &Args, shared: &Shared, store: &dyn PageWrite, out: &mut Output)
     let removed = store.remove_all(&scope, &mut |found| {
         progress.add();
         let told = match found.map_err(Failure::from) {
-            Ok(Removed { url, is_page: true, .. }) if out.is_json() => print(url, true, out),
+            Ok(Removed { url, is_page: true, .. }) if out.is_json() => {
+                out.json(&json::of_url(url, json!({ "removed": true })))
+            }
             Ok(removed) => {
                 variants += u64::from(removed.is_variant);
                 Ok(())
@@ -173,8 +175,4 @@ fn chosen(args: &Args, shared: &Shared, store: &dyn PageWrite, out: &mut Output)
 fn stopped(number: u64) -> Outcome {
     let number = words::count(number, "page");
     interrupt::stopped(format_args!("{number} removed, which stay so; the same command removes the rest"))
-}
-
-fn print(url: &[u8], removed: bool, out: &mut Output) -> Result<(), Failure> {
-    out.json(&json::of_url(url, json!({ "removed": removed })))
 }

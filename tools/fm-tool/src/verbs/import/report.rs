@@ -60,12 +60,15 @@ pub enum BadLine {
 impl From<ImportReport> for Brought {
     fn from(report: ImportReport) -> Brought {
         let listed = report.problems.iter().map(|problem| {
-            let damage = problem.kind == ProblemKind::Damage;
-            let mut listed = self::problem(problem.place.offset, problem.place.inner, damage, &problem.what);
-            listed["warning"] = json!(problem.kind == ProblemKind::Warning);
-            listed["misplaced"] = json!(problem.kind == ProblemKind::Misplaced);
-            listed["segment"] = json!(problem.kind == ProblemKind::Segment);
-            listed
+            json!({
+                "offset": problem.place.offset,
+                "inner_offset": problem.place.inner,
+                "damage": problem.kind == ProblemKind::Damage,
+                "what": problem.what,
+                "warning": problem.kind == ProblemKind::Warning,
+                "misplaced": problem.kind == ProblemKind::Misplaced,
+                "segment": problem.kind == ProblemKind::Segment,
+            })
         });
         Brought { problems: listed.collect(), report, seconds: 0.0 }
     }
@@ -75,16 +78,15 @@ impl Brought {
     /// Lists a bad line, counted from 1, at the end of what was read.
     pub fn list_line(&mut self, number: u64, bad: BadLine, what: &dyn Display) {
         if self.problems.len() < LISTED_LINES {
-            let damage = bad == BadLine::Damaged;
-            let mut listed = problem(self.report.bytes_read, None, damage, &what.to_string());
-            listed["line"] = json!(number);
-            self.problems.push(listed);
+            self.problems.push(json!({
+                "offset": self.report.bytes_read,
+                "inner_offset": null,
+                "damage": bad == BadLine::Damaged,
+                "what": what.to_string(),
+                "line": number,
+            }));
         }
     }
-}
-
-fn problem(offset: u64, inner: Option<u64>, damage: bool, what: &str) -> Value {
-    json!({ "offset": offset, "inner_offset": inner, "damage": damage, "what": what })
 }
 
 /// Prints the problems of a file.
@@ -180,7 +182,7 @@ pub fn summary(name: &str, report: &ImportReport, seconds: f64, form: Form) -> S
         ),
         (mended, format!("{} found by a rule", count(mended, "date"))),
         (report.digests.wrong, format!("{} with a payload digest that is wrong", report.digests.wrong)),
-        (report.digests.unreadable, format!("{} with a payload digest that is none", report.digests.unreadable)),
+        (report.digests.unreadable, format!("{} with an unreadable payload digest", report.digests.unreadable)),
         (report.digests.absent, format!("{} without a payload digest", report.digests.absent)),
     ];
     for (number, part) in parts {
