@@ -6,9 +6,16 @@
 //! store promises is in its [`Capabilities`]. Upkeep of files (verify, compact, backup) is not
 //! here: only a local store has any.
 
-use filemap_core::Put;
+mod listing;
 
-use crate::error::Result;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+
+use filemap_core::{Put, Version};
+
+pub use listing::{Cursor, ListKind, Listed, Scope};
+
+use crate::error::{Error, Result};
 use crate::page::Page;
 use crate::page::variant::Variant;
 use crate::page::version::PageHead;
@@ -105,43 +112,21 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// Which URLs to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What [`PageWrite::remove_all`] removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Scope {
-    /// All.
-    #[default]
-    All,
-    /// Those of one host, as a person writes it.
-    Host(String),
-    /// Those whose canonical form begins so.
-    Prefix(Vec<u8>),
+pub struct Removed<'a> {
+    /// The canonical URL of the page.
+    pub url: &'a [u8],
+    /// Whether it was the page itself rather than a variant or a record beside it.
+    pub is_page: bool,
+    /// Whether it was a variant.
+    pub is_variant: bool,
 }
 
-/// A place in a listing, to go on from. Opaque; it can be kept and sent.
-///
-/// ```
-/// use filemap::access::{Cursor, Listed};
-/// let listed = Listed::new(b"http://example.com/".to_vec(), Some(Cursor(vec![1, 2])));
-/// assert_eq!(listed.cursor, Some(Cursor(vec![1, 2])));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor(pub Vec<u8>);
-
-/// One page of a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Listed {
-    /// Its canonical URL.
-    pub url: Vec<u8>,
-    /// Where to go on after it; `None` if the store gives no cursors.
-    pub cursor: Option<Cursor>,
-}
-
-impl Listed {
-    /// A page, and where to go on after it.
-    pub fn new(url: Vec<u8>, cursor: Option<Cursor>) -> Listed {
-        Listed { url, cursor }
+impl<'a> Removed<'a> {
+    pub(crate) fn new(url: &'a [u8], is_page: bool, is_variant: bool) -> Removed<'a> {
+        Removed { url, is_page, is_variant }
     }
 }
 
@@ -149,7 +134,7 @@ impl Listed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
-    /// Pages, variants and records beside them, as of the last checkpoint.
+    /// Pages, variants and records beside them; a version put recently may count as one.
     pub keys: Option<u64>,
     /// Bytes on the device.
     pub bytes: Option<u64>,
@@ -167,10 +152,27 @@ pub enum PutRule {
     /// As `IfChanged`, and not at all if the store has this very version: done again, it adds
     /// nothing.
     IfNew,
+    /// As a dump has it, unless the store has the version with this very description, the record's
+    /// id included.
+    Restore,
+    /// As `Restore`, as a reference to the newest version if the body is the same.
+    RestoreUnchanged,
 }
 
 /// A boxed iterator of results.
 pub type Results<'a, T> = Box<dyn Iterator<Item = Result<T>> + 'a>;
+
+/// A page without its body, and the body as a stream.
+pub type Streamed<'a> = (Page, Box<dyn Read + 'a>);
+
+/// A page in memory as a stream.
+pub(crate) fn streamed(mut page: Page) -> Streamed<'static> {
+    let body = std::mem::take(&mut page.body);
+    (page, Box::new(io::Cursor::new(body)))
+}
+
+/// Puts one page after the other: see [`PageWrite::load`].
+pub type Loading<'a> = Box<dyn FnMut(&Page, PutRule) -> Result<Option<Put>> + 'a>;
 
 /// Pages with their URLs, in the order in which those were given.
 pub type Fetched<'a> = Box<dyn Iterator<Item = (Vec<u8>, Result<Option<Page>>)> + 'a>;
@@ -213,6 +215,22 @@ pub trait PageRead: Send + Sync {
     ///
     /// [`Error::Url`](crate::Error::Url); those of the store.
     fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>>;
+
+    /// One version of those that [`PageRead::versions`] gives. The lookup's time is not used.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::get`].
+    fn get_version(&self, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>>;
+
+    /// As [`PageRead::get`], with the body as a stream, in bounded memory where the store can.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::get`].
+    fn get_reader<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Option<Streamed<'s>>> {
+        Ok(self.get(lookup)?.map(streamed))
+    }
 
     /// As [`PageRead::get`], without the body.
     ///
@@ -257,13 +275,63 @@ pub trait PageRead: Send + Sync {
     /// As [`PageRead::get`].
     fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>>;
 
-    /// The pages in `scope`; after `after`, if the store gives cursors.
+    /// As [`PageRead::history`], times and sequences alone; unreadable versions are among them.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::get`].
+    fn versions(&self, lookup: &Lookup<'_>) -> Result<Vec<Version>> {
+        let version = |head| match head {
+            Ok(PageHead { version, .. }) | Err(Error::Unreadable { version, .. }) => Ok(version),
+            Err(error) => Err(error),
+        };
+        self.history(lookup)?.map(version).collect()
+    }
+
+    /// The variants of a URL, in no promised order.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::get`]; those of [`PageRead::list`].
+    fn variants<'s>(&'s self, url: &[u8]) -> Result<Results<'s, Variant>> {
+        let key = self.key(url)?;
+        let listed = self.list(&Scope::new().prefix(key.clone()).variants(), None)?;
+        let of_url = move |listed: Listed| listed.variant.filter(|_| listed.url == key);
+        Ok(Box::new(listed.filter_map(move |listed| listed.map(&of_url).transpose())))
+    }
+
+    /// Whether a URL has variants, or has had some.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::variants`].
+    fn has_variants(&self, url: &[u8]) -> Result<bool> {
+        Ok(self.variants(url)?.next().transpose()?.is_some())
+    }
+
+    /// The canonical form of a URL: the key of its page.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`](crate::Error::Url).
+    fn key(&self, url: &[u8]) -> Result<Vec<u8>>;
+
+    /// The pages or variants in `scope`; after `after`, if the store gives cursors.
     ///
     /// # Errors
     ///
     /// [`Error::Unsupported`](crate::Error::Unsupported) for a cursor that it did not give; those
     /// of the store.
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>>;
+
+    /// The newest versions of the pages or variants in `scope`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageRead::list`].
+    fn heads<'s>(&'s self, scope: &Scope) -> Result<Results<'s, PageHead>> {
+        heads_of_listed(self, scope)
+    }
 
     /// What the store holds.
     ///
@@ -273,7 +341,17 @@ pub trait PageRead: Send + Sync {
     fn contents(&self) -> Result<Contents>;
 }
 
-/// A store of pages that can be written.
+/// The heads of a listing, one after the other.
+pub(crate) fn heads_of_listed<'s, S: PageRead + ?Sized>(store: &'s S, scope: &Scope) -> Result<Results<'s, PageHead>> {
+    let head = move |listed: Result<Listed>| match listed {
+        // `None`: removed since it was listed.
+        Ok(listed) => store.head(&Lookup::new(&listed.url).variant(listed.variant.as_ref())).transpose(),
+        Err(error) => Some(Err(error)),
+    };
+    Ok(Box::new(store.list(scope, None)?.filter_map(head)))
+}
+
+/// A store of pages that can be read and written.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -290,7 +368,7 @@ pub trait PageRead: Send + Sync {
 /// # Ok(())
 /// # }
 /// ```
-pub trait PageWrite: Send + Sync {
+pub trait PageWrite: PageRead {
     /// Puts a page, and says what became of it; `None` if [`PutRule::IfNew`] found it there.
     ///
     /// # Errors
@@ -305,8 +383,23 @@ pub trait PageWrite: Send + Sync {
     ///
     /// As [`PageWrite::put`], for the first that fails.
     fn put_many(&self, pages: &[Page], rule: PutRule) -> Result<Vec<Option<Put>>> {
-        pages.iter().map(|page| self.put(page, rule)).collect()
+        let mut load = self.load();
+        pages.iter().map(|page| load(page, rule)).collect()
     }
+
+    /// As [`PageWrite::put`] of one page after the other, in linear time over all of them where the
+    /// store can, however many versions one URL has.
+    fn load(&self) -> Loading<'_> {
+        Box::new(|page, rule| self.put(page, rule))
+    }
+
+    /// Puts a page as a version of its own, with the body from `body` instead of `page.body`, in
+    /// bounded memory where the store can.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageWrite::put`]; [`Error::Read`](crate::Error::Read) if `body` fails.
+    fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version>;
 
     /// Removes a page with all versions and variants; with a variant, that variant alone. Whether
     /// it was there.
@@ -315,6 +408,15 @@ pub trait PageWrite: Send + Sync {
     ///
     /// As [`PageWrite::put`].
     fn remove(&self, url: &[u8], variant: Option<&Variant>) -> Result<bool>;
+
+    /// Removes every page in `scope` with all its versions, its variants and the records beside
+    /// it. `each` gets every removal and all damage found, and may end the work. Returns the number
+    /// of pages removed.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageWrite::put`]: what `each` got before is removed.
+    fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64>;
 
     /// Makes durable what was put before.
     ///

@@ -1,7 +1,12 @@
 //! `PageRead` and `PageWrite`: used as trait objects, and equal to the local store's own answers.
 
-use filemap::access::{Cursor, PutRule, Scope, Survives};
-use filemap::{Durability, Error, Lookup, Options, Page, PageRead, PageStore, PageWrite, Put, Variant};
+use std::io::Read;
+use std::ops::ControlFlow;
+
+use filemap::access::{Capabilities, Contents, Cursor, Listed, PutRule, Results, Scope, Survives};
+use filemap::{
+    Durability, Error, Lookup, Options, Page, PageHead, PageRead, PageStore, PageWrite, Put, Result, Variant, Version,
+};
 
 const URL: &str = "http://example.com/";
 
@@ -34,9 +39,9 @@ fn a_page_goes_in_and_out_through_trait_objects() {
     assert_eq!(body(&plain), Some(b"a".to_vec()));
     assert_eq!(body(&plain.at(0)), None);
     assert_eq!(body(&plain.variant(&variant)), Some(b"v".to_vec()));
-    let listed = read.list(&Scope::All, None).expect("a store").map(|listed| listed.expect("whole").url);
+    let listed = read.list(&Scope::new(), None).expect("a store").map(|listed| listed.expect("whole").url);
     assert_eq!(listed.count(), 2);
-    assert!(matches!(read.list(&Scope::All, Some(&Cursor(vec![1]))), Err(Error::Unsupported { .. })));
+    assert!(matches!(read.list(&Scope::new(), Some(&Cursor(vec![1]))), Err(Error::Unsupported { .. })));
 
     assert!(write.remove(URL.as_bytes(), Some(&variant)).expect("a store"));
     assert!(read.contains(&plain).expect("a store"));
@@ -83,14 +88,15 @@ fn the_traits_answer_as_the_store_itself_does() {
     let ahead: Vec<_> = ahead.map(|(_, page)| page.expect("a store")).collect();
     assert_eq!(ahead, store.get_many(&urls).expect("a store"));
     for (scope, own) in [
-        (Scope::All, store.urls()),
-        (Scope::Host("OTHER.example".to_owned()), store.urls_of_host("other.example")),
-        (Scope::Prefix(b"http://ex".to_vec()), store.urls_with_prefix("http://ex")),
+        (Scope::new(), store.urls()),
+        (Scope::new().host("OTHER.example"), store.urls_of_host("other.example")),
+        (Scope::new().prefix("http://ex"), store.urls_with_prefix("http://ex")),
     ] {
         let through = read.list(&scope, None).expect("a store").map(|listed| listed.expect("whole").url);
         assert_eq!(through.collect::<Vec<_>>(), own.map(|url| url.expect("whole")).collect::<Vec<_>>());
     }
-    assert_eq!(read.contents().expect("a store").keys, Some(store.engine().stats().indexed_keys));
+    let stats = store.engine().stats();
+    assert_eq!(read.contents().expect("a store").keys, Some(stats.indexed_keys + stats.memtable_entries));
 }
 
 #[test]
@@ -101,4 +107,129 @@ fn capabilities_say_what_the_store_was_opened_for() {
         assert_eq!((can.survives, can.has_history, can.has_upkeep), (survives, true, true));
         assert!(!can.lists_in_order && !can.lists_from_cursor);
     }
+}
+
+/// A store of what `PageRead` requires and nothing else: the rest is the trait's own.
+struct Plain(PageStore);
+
+impl PageRead for Plain {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
+        PageRead::get(&self.0, lookup)
+    }
+
+    fn get_version(&self, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
+        PageRead::get_version(&self.0, lookup, version)
+    }
+
+    fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
+        PageRead::head(&self.0, lookup)
+    }
+
+    fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>> {
+        PageRead::history(&self.0, lookup)
+    }
+
+    fn key(&self, url: &[u8]) -> Result<Vec<u8>> {
+        PageRead::key(&self.0, url)
+    }
+
+    fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>> {
+        PageRead::list(&self.0, scope, after)
+    }
+
+    fn contents(&self) -> Result<Contents> {
+        PageRead::contents(&self.0)
+    }
+}
+
+#[test]
+fn the_traits_own_methods_answer_as_those_of_the_local_store() {
+    let (_dir, store) = store(Durability::Buffered);
+    let variants = [Variant::new("a").expect("fits"), Variant::new("b").expect("fits")];
+    for time_ms in 1..4 {
+        store.put_page(&page(URL, time_ms, &format!("body {time_ms}"))).expect("a store");
+        store.put_page(&page("http://example.com/x", time_ms, "x")).expect("a store");
+        for variant in &variants {
+            let page = Page { variant: Some(variant.clone()), ..page(URL, time_ms, "v") };
+            store.put_page(&page).expect("a store");
+        }
+    }
+    let plain = Plain(store.clone());
+    let (own, plain): (&dyn PageRead, &dyn PageRead) = (&store, &plain);
+    for lookup in [Lookup::new(URL), Lookup::new(URL).at(2), Lookup::new(URL).variant(&variants[0])] {
+        let body = |store: &dyn PageRead| {
+            let (page, mut reader) = store.get_reader(&lookup).expect("a store").expect("there");
+            let mut body = page.body;
+            reader.read_to_end(&mut body).expect("a store");
+            body
+        };
+        assert_eq!(body(own), body(plain));
+        assert_eq!(body(own), own.get(&lookup).expect("a store").expect("there").body);
+        let versions = own.versions(&lookup).expect("a store");
+        assert_eq!(versions, plain.versions(&lookup).expect("a store"));
+        for version in versions {
+            let found = own.get_version(&lookup, version).expect("a store").expect("there");
+            assert_eq!(found.fetched_at_ms, version.time_ms);
+        }
+    }
+    for url in ["http://EXAMPLE.com", "http://example.com/x", "http://absent.example/"] {
+        let found = |store: &dyn PageRead| {
+            let mut found: Vec<_> =
+                store.variants(url.as_bytes()).expect("a store").map(|v| v.expect("whole")).collect();
+            found.sort_unstable();
+            (found, store.has_variants(url.as_bytes()).expect("a store"), store.key(url.as_bytes()).expect("a URL"))
+        };
+        assert_eq!(found(own), found(plain));
+        assert_eq!(found(own).0.len(), if url.len() == 18 { 2 } else { 0 }, "{url}");
+    }
+    let all = Scope::new();
+    for scope in [all.clone(), all.clone().variants(), all.clone().host("example.com"), all.prefix("http://a")] {
+        let heads = |store: &dyn PageRead| {
+            let mut heads: Vec<_> = store.heads(&scope).expect("a store").map(|head| head.expect("whole")).collect();
+            heads.sort_by_key(|head| head.version.sequence);
+            heads
+        };
+        assert_eq!(heads(own), heads(plain), "{scope:?}");
+    }
+}
+
+#[test]
+fn a_store_is_filled_one_by_one_by_stream_and_emptied_through_the_trait() {
+    let (_dir, store) = store(Durability::Buffered);
+    let write: &dyn PageWrite = &store;
+    let version = write.put_reader(&page(URL, 1, "not this"), &mut &b"streamed"[..]).expect("a store");
+    assert_eq!(write.get(&Lookup::new(URL)).expect("a store").expect("there").body, b"streamed");
+    assert_eq!(version.time_ms, 1);
+    let mut load = write.load();
+    let rows = [
+        (1, "streamed", PutRule::IfNew, None),
+        (2, "streamed", PutRule::Restore, Some(false)),
+        (2, "streamed", PutRule::Restore, None),
+        (3, "streamed", PutRule::RestoreUnchanged, Some(true)),
+        (3, "streamed", PutRule::RestoreUnchanged, None),
+        (4, "streamed", PutRule::IfChanged, Some(true)),
+        (5, "streamed", PutRule::Always, Some(false)),
+    ];
+    for (time_ms, body, rule, unchanged) in rows {
+        let put = load(&page(URL, time_ms, body), rule).expect("a store");
+        assert_eq!(put.map(|put| matches!(put, Put::Unchanged(_))), unchanged, "{time_ms} {rule:?}");
+    }
+    drop(load);
+    let variant = Page { variant: Variant::new("v").ok(), ..page("http://b.example/", 9, "v") };
+    write.put(&variant, PutRule::Always).expect("a store");
+    let mut removed = Vec::new();
+    let mut each = |found: Result<filemap::access::Removed<'_>>| {
+        let found = found.expect("whole");
+        removed.push((found.url.to_vec(), found.is_page, found.is_variant));
+        ControlFlow::Continue(())
+    };
+    assert_eq!(write.remove_all(&Scope::new().host("b.example"), &mut each).expect("a store"), 0);
+    assert_eq!(write.remove_all(&Scope::new().prefix("http://example"), &mut each).expect("a store"), 1);
+    assert!(removed.contains(&(URL.as_bytes().to_vec(), true, false)));
+    assert!(removed.contains(&(b"http://b.example/".to_vec(), false, true)));
+    assert_eq!(write.list(&Scope::new(), None).expect("a store").count(), 0);
 }

@@ -5,6 +5,6 @@ pub const LAYERS: &[&[&str]] = &[
     &["amount", "flags", "help", "plain"],
     &["sizes", "times", "words"],
     &["outcome"],
-    &["interrupt", "progress", "sink"],
-    &["output", "program"],
+    &["interrupt", "sink"],
+    &["output", "program", "progress"],
 ];

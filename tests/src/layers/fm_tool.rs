@@ -8,9 +8,9 @@ pub const LAYERS: &[&[&str]] = &[
     &["arguments::urls"],
     &["arguments::selection", "arguments::variant"],
     // Parts of one verb.
-    &["verbs::dump::target", "verbs::import::json_lines", "verbs::seen::canonical", "verbs::seen::lines"],
+    &["verbs::dump::target", "verbs::seen::canonical", "verbs::seen::lines"],
     &["verbs::import::report", "verbs::seen::sets", "verbs::stat::statistics", "verbs::top::hosts"],
-    &["verbs::import::source", "verbs::seen::stat", "verbs::stat::watch"],
+    &["verbs::import::json_lines", "verbs::import::source", "verbs::seen::stat", "verbs::stat::watch"],
     &[
         "verbs::seen::ask",
         "verbs::seen::create",

@@ -1,7 +1,7 @@
 //! The flags that every verb of every command line takes.
 
 /// How a verb prints.
-#[derive(clap::Args, Clone, Copy, Debug)]
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct Flags {
     /// Print JSON Lines; bytes that are not UTF-8 as base64 in a field NAME_base64
     #[arg(long, global = true)]
@@ -12,8 +12,8 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Whether progress may be shown.
-    pub(crate) fn shows_progress(self) -> bool {
+    /// Whether text for people is printed beside results and errors.
+    pub fn says(self) -> bool {
         !self.quiet && !self.json
     }
 }

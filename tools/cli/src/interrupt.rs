@@ -6,6 +6,7 @@
 //! Verbs that do not listen end with the first.
 
 use std::fmt::Display;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -42,6 +43,11 @@ pub fn listen() {
 /// Whether the work is to stop.
 pub fn asked() -> bool {
     SIGNALS.get().is_some_and(|signals| signals.asked.load(Ordering::Relaxed))
+}
+
+/// For progress callbacks: breaks off if the work is to stop.
+pub fn go_on() -> ControlFlow<()> {
+    if asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// The flag that a signal sets, for the crates' long calls. Begins to listen.

@@ -2,11 +2,14 @@
 //!
 //! The codes are a contract with scripts: 0 done, 1 not found, 2 usage or I/O, 3 damage found or
 //! pages refused by the store, 4 locked, 128 plus the signal's number (130 after Ctrl-C)
-//! interrupted. Every error of the libraries is mapped to its code here and nowhere else.
+//! interrupted. Errors of the libraries are mapped to their codes here; those of the frontier in the
+//! crawler, by the same rule for stored files.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
+
+use urlindex::StorageError;
 
 use crate::{sizes, words};
 
@@ -48,6 +51,16 @@ impl Failure {
     /// The system refused an operation on a file of the user's.
     pub fn io(operation: &str, path: &Path, error: &io::Error) -> Self {
         Self::Io(format!("cannot {operation} {}: {error}", path.display()))
+    }
+
+    /// The failure of stored files, in the words of the crate whose files they are.
+    pub fn of_storage(error: &StorageError, words: String) -> Self {
+        match error {
+            StorageError::Corrupt { .. } => Self::Damage(words),
+            StorageError::Locked { .. } => Self::Locked(words),
+            StorageError::InvalidOption { .. } => Self::Usage(words),
+            _ => Self::Io(words),
+        }
     }
 
     /// The same failure with its message changed.
@@ -103,6 +116,13 @@ impl Outcome {
             Self::Damaged => 3,
             Self::Interrupted(signal) => 128 + signal.min(64),
         }
+    }
+
+    /// The outcome of work on a store and of closing it, which happens after failures too.
+    pub fn closed(done: Result<Self, Failure>, closed: Result<(), impl Into<Failure>>) -> Result<Self, Failure> {
+        let outcome = done?;
+        closed.map_err(Into::into)?;
+        Ok(outcome)
     }
 
     /// The worse of two: interrupted, damaged, refused, not found, done.
@@ -163,22 +183,8 @@ impl From<urlindex::Error> for Failure {
     fn from(error: urlindex::Error) -> Self {
         let words = error.to_string();
         match error {
-            urlindex::Error::Storage(urlindex::StorageError::Corrupt { .. }) => Self::Damage(words),
-            urlindex::Error::Storage(urlindex::StorageError::Locked { .. }) => Self::Locked(words),
-            urlindex::Error::Storage(urlindex::StorageError::InvalidOption { .. })
-            | urlindex::Error::Unsupported { .. } => Self::Usage(words),
-            _ => Self::Io(words),
-        }
-    }
-}
-
-impl From<frontier::Error> for Failure {
-    fn from(error: frontier::Error) -> Self {
-        let words = error.to_string();
-        match error {
-            frontier::Error::Storage(frontier::StorageError::Corrupt { .. }) => Self::Damage(words),
-            frontier::Error::Storage(frontier::StorageError::Locked { .. }) => Self::Locked(words),
-            frontier::Error::Storage(frontier::StorageError::InvalidOption { .. }) => Self::Usage(words),
+            urlindex::Error::Storage(error) => Self::of_storage(&error, words),
+            urlindex::Error::Unsupported { .. } => Self::Usage(words),
             _ => Self::Io(words),
         }
     }

@@ -7,6 +7,7 @@
 //! pipe ends the program quietly ([`Failure::PipeClosed`]); the last buffered write's failure is
 //! reported by `finish`.
 
+use std::fmt::Display;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,9 +16,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-use crate::outcome::Failure;
+use crate::flags::Flags;
+use crate::outcome::{Failure, Outcome};
 use crate::plain::plain;
-use crate::{interrupt, sink};
+use crate::{interrupt, sink, words};
 
 /// Bytes buffered.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -28,22 +30,22 @@ pub struct Output {
     /// The temporary file and the file that it replaces once it is whole.
     whole: Option<(NamedTempFile, PathBuf)>,
     name: String,
-    json: bool,
+    flags: Flags,
     is_terminal: bool,
 }
 
 impl Output {
     /// Standard output.
-    pub fn stdout(json: bool) -> Self {
+    pub fn stdout(flags: Flags) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        Self { is_terminal, ..Self::to(Box::new(io::stdout()), "standard output".to_owned(), json) }
+        Self { is_terminal, ..Self::to(Box::new(io::stdout()), "standard output".to_owned(), flags) }
     }
 
     /// A file; `-` is standard output. An existing file is replaced by [`Output::finish`], and
     /// stays if that never comes.
-    pub fn file(path: &Path, json: bool) -> Result<Self, Failure> {
+    pub fn file(path: &Path, flags: Flags) -> Result<Self, Failure> {
         if path == Path::new("-") {
-            return Ok(Self::stdout(json));
+            return Ok(Self::stdout(flags));
         }
         let failed = |error: io::Error| Failure::io("create", path, &error);
         // A folder above may be a link into a store.
@@ -56,27 +58,27 @@ impl Output {
         if there.as_ref().is_some_and(|there| !there.is_file()) {
             // A device or a pipe; for a folder the system's error says so.
             let file = sink::open(&target, OpenOptions::new().write(true)).map_err(failed)?;
-            return Ok(Self::to(Box::new(file), name, json));
+            return Ok(Self::to(Box::new(file), name, flags));
         }
         let permissions = there.map_or_else(|| Permissions::from_mode(0o666), |there| there.permissions());
         let made = tempfile::Builder::new().prefix(".fm-").permissions(permissions).tempfile_in(folder);
         let made = made.map_err(failed)?;
         let file = made.as_file().try_clone().map_err(failed)?;
-        Ok(Self { whole: Some((made, target)), ..Self::to(Box::new(file), name, json) })
+        Ok(Self { whole: Some((made, target)), ..Self::to(Box::new(file), name, flags) })
     }
 
     /// The file if one is named, else standard output.
-    pub fn file_or_stdout(path: Option<&Path>, json: bool) -> Result<Self, Failure> {
-        path.map_or_else(|| Ok(Self::stdout(json)), |path| Self::file(path, json))
+    pub fn file_or_stdout(path: Option<&Path>, flags: Flags) -> Result<Self, Failure> {
+        path.map_or_else(|| Ok(Self::stdout(flags)), |path| Self::file(path, flags))
     }
 
-    fn to(sink: Box<dyn Write>, name: String, json: bool) -> Self {
-        Self { sink: BufWriter::with_capacity(BUFFER_BYTES, sink), whole: None, name, json, is_terminal: false }
+    fn to(sink: Box<dyn Write>, name: String, flags: Flags) -> Self {
+        Self { sink: BufWriter::with_capacity(BUFFER_BYTES, sink), whole: None, name, flags, is_terminal: false }
     }
 
     /// Whether JSON Lines were asked for.
     pub fn is_json(&self) -> bool {
-        self.json
+        self.flags.json
     }
 
     /// Whether it is a terminal.
@@ -100,6 +102,13 @@ impl Output {
         if self.is_terminal { self.bytes(plain(text).as_bytes()) } else { self.bytes(text) }
     }
 
+    /// Writes a line that ends with text from outside.
+    pub fn row(&mut self, before: impl AsRef<[u8]>, shown: &[u8]) -> Result<(), Failure> {
+        self.bytes(before.as_ref())?;
+        self.shown(shown)?;
+        self.bytes(b"\n")
+    }
+
     /// Writes the head of an HTTP message; on a terminal line by line, made safe.
     pub fn http_head(&mut self, head: &[u8]) -> Result<(), Failure> {
         if !self.is_terminal {
@@ -112,6 +121,18 @@ impl Output {
     /// Writes a JSON line.
     pub fn json(&mut self, value: &Value) -> Result<(), Failure> {
         self.line(value.to_string())
+    }
+
+    /// Reports a result: as a JSON line, or to people in words unless they asked for quiet.
+    pub fn report(&mut self, line: &Value, words: impl Display) -> Result<(), Failure> {
+        if self.flags.json {
+            return self.json(line);
+        }
+        if self.flags.says() {
+            self.flush()?;
+            words::say(words);
+        }
+        Ok(())
     }
 
     /// Copies a reader in bounded memory, to its end or to an interruption; returns the bytes
@@ -146,6 +167,12 @@ impl Output {
         made.persist(&target).map(drop).map_err(|error| Failure::io("create", &target, &error.error))
     }
 
+    /// As [`Output::finish`], at the end of a verb.
+    pub fn end(self, outcome: Outcome) -> Result<Outcome, Failure> {
+        self.finish()?;
+        Ok(outcome)
+    }
+
     fn failure(&self, error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Failure::PipeClosed;
@@ -176,7 +203,7 @@ mod tests {
 
     fn written(is_terminal: bool, write: impl FnOnce(&mut Output) -> Result<(), Failure>) -> Vec<u8> {
         let sink = Sink::default();
-        let mut out = Output { is_terminal, ..Output::to(Box::new(sink.clone()), "test".to_owned(), false) };
+        let mut out = Output { is_terminal, ..Output::to(Box::new(sink.clone()), "test".to_owned(), Flags::default()) };
         write(&mut out).unwrap();
         out.finish().unwrap();
         sink.0.take()

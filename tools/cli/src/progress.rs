@@ -8,6 +8,7 @@ use std::fmt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::flags::Flags;
+use crate::interrupt;
 use crate::outcome::{Failure, Outcome};
 
 const BYTES: &str = "{bar:20} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta} left {wide_msg}";
@@ -21,7 +22,7 @@ pub struct Progress(ProgressBar);
 
 impl Progress {
     fn new(flags: &Flags, template: &str) -> Self {
-        let target = if flags.shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if flags.says() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         // The templates are constants: a bad one leaves the default style.
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -111,6 +112,27 @@ impl Progress {
         let one = self.0.suspend(|| Outcome::of_one(failure))?;
         *outcome = outcome.and(one);
         Ok(())
+    }
+
+    /// Takes all items, then removes the bar. A failure that concerns one item is printed. `None` if
+    /// interrupted.
+    pub fn each<T, E: Into<Failure>>(
+        self,
+        items: impl Iterator<Item = Result<T, E>>,
+        mut take: impl FnMut(T) -> Result<(), Failure>,
+    ) -> Result<Option<Outcome>, Failure> {
+        let mut outcome = Outcome::Done;
+        for item in items {
+            if interrupt::asked() {
+                return Ok(None);
+            }
+            self.add();
+            if let Err(failure) = item.map_err(Into::into).and_then(&mut take) {
+                self.pass_over(failure, &mut outcome)?;
+            }
+        }
+        // Interrupted input ends early.
+        Ok(Some(outcome).filter(|_| !interrupt::asked()))
     }
 
     /// Removes the bar for good.

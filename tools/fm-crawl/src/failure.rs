@@ -8,137 +8,97 @@ use std::fmt;
 
 use frontier::FailureKind;
 
-/// A reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
+/// Declares the reasons, each with its name and the frontier's coarser kind.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $reason:ident $name:literal $kind:ident,)*) => {
+        /// A reason.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $($(#[$doc])* $reason,)*
+        }
+
+        impl Reason {
+            /// The name: lower case, words joined by hyphens.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Reason::$reason => $name,)*
+                }
+            }
+
+            /// The frontier's coarser kind.
+            pub fn kind(self) -> FailureKind {
+                match self {
+                    $(Reason::$reason => FailureKind::$kind,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
     /// The host's name has no address.
-    Dns,
+    Dns "dns" Dns,
     /// No connection.
-    Connect,
+    Connect "connect" Connect,
     /// No TLS.
-    Tls,
+    Tls "tls" Tls,
     /// No connection in time.
-    ConnectTimeout,
+    ConnectTimeout "connect-timeout" Timeout,
     /// No answer in time.
-    FirstByteTimeout,
+    FirstByteTimeout "first-byte-timeout" Timeout,
     /// The answer took too long as a whole.
-    TotalTimeout,
+    TotalTimeout "total-timeout" Timeout,
     /// The answer came more slowly than the lowest rate.
-    TooSlow,
+    TooSlow "too-slow" Timeout,
     /// The answer was not HTTP, or the connection broke.
-    Protocol,
+    Protocol "protocol" Protocol,
     /// The body is shorter than announced.
-    Incomplete,
+    Incomplete "incomplete" Protocol,
     /// The content coding is damaged.
-    Coding,
+    Coding "coding" Protocol,
     /// The body goes on after its content coding ends; it is kept as received.
-    KeptAsReceived,
+    KeptAsReceived "kept-as-received" Protocol,
     /// The head of the answer is too long.
-    HeaderLimit,
+    HeaderLimit "header-limit" Limit,
     /// The body is too long; its beginning is kept.
-    BodyLimit,
+    BodyLimit "body-limit" Limit,
     /// The body expands too much.
-    RatioLimit,
+    RatioLimit "ratio-limit" Limit,
     /// Too many redirects in a row.
-    RedirectLimit,
+    RedirectLimit "redirect-limit" Limit,
     /// Links beyond the depth limit.
-    DepthLimit,
+    DepthLimit "depth-limit" Limit,
     /// Links to a host that has reached its number of pages.
-    HostPagesLimit,
+    HostPagesLimit "host-pages-limit" Limit,
     /// A page with too many links.
-    LinkLimit,
+    LinkLimit "link-limit" Limit,
     /// Links that are too long.
-    UrlLimit,
+    UrlLimit "url-limit" Limit,
     /// `Retry-After` over the longest wait, which is used instead.
-    RetryAfterLimit,
+    RetryAfterLimit "retry-after-limit" Limit,
     /// The host's addresses are private, loopback or otherwise not public.
-    PrivateAddress,
+    PrivateAddress "private-address" Refused,
     /// A URL that cannot be requested.
-    BadUrl,
+    BadUrl "bad-url" Refused,
     /// Not in the crawl's scope.
-    Scope,
+    Scope "scope" Refused,
     /// robots.txt forbids it.
-    Robots,
+    Robots "robots" Robots,
     /// robots.txt is unreachable: stay away.
-    RobotsUnreachable,
+    RobotsUnreachable "robots-unreachable" Robots,
     /// A status of 400 to 499.
-    ClientStatus,
+    ClientStatus "client-status" ClientStatus,
     /// A status of 500 to 599.
-    ServerStatus,
+    ServerStatus "server-status" ServerStatus,
     /// The host asks to come back later (429, 503).
-    Busy,
+    Busy "busy" Busy,
     /// The host failed too often in a row.
-    HostFailures,
+    HostFailures "host-failure-limit" Limit,
     /// The page cannot be stored.
-    Unstorable,
+    Unstorable "unstorable" Other,
 }
 
 impl Reason {
-    /// The name: lower case, words joined by hyphens.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reason::Dns => "dns",
-            Reason::Connect => "connect",
-            Reason::Tls => "tls",
-            Reason::ConnectTimeout => "connect-timeout",
-            Reason::FirstByteTimeout => "first-byte-timeout",
-            Reason::TotalTimeout => "total-timeout",
-            Reason::TooSlow => "too-slow",
-            Reason::Protocol => "protocol",
-            Reason::Incomplete => "incomplete",
-            Reason::Coding => "coding",
-            Reason::KeptAsReceived => "kept-as-received",
-            Reason::HeaderLimit => "header-limit",
-            Reason::BodyLimit => "body-limit",
-            Reason::RatioLimit => "ratio-limit",
-            Reason::RedirectLimit => "redirect-limit",
-            Reason::DepthLimit => "depth-limit",
-            Reason::HostPagesLimit => "host-pages-limit",
-            Reason::LinkLimit => "link-limit",
-            Reason::UrlLimit => "url-limit",
-            Reason::RetryAfterLimit => "retry-after-limit",
-            Reason::PrivateAddress => "private-address",
-            Reason::BadUrl => "bad-url",
-            Reason::Scope => "scope",
-            Reason::Robots => "robots",
-            Reason::RobotsUnreachable => "robots-unreachable",
-            Reason::ClientStatus => "client-status",
-            Reason::ServerStatus => "server-status",
-            Reason::Busy => "busy",
-            Reason::HostFailures => "host-failure-limit",
-            Reason::Unstorable => "unstorable",
-        }
-    }
-
-    /// The frontier's coarser kind.
-    pub fn kind(self) -> FailureKind {
-        match self {
-            Reason::Dns => FailureKind::Dns,
-            Reason::Connect => FailureKind::Connect,
-            Reason::Tls => FailureKind::Tls,
-            Reason::ConnectTimeout | Reason::FirstByteTimeout | Reason::TotalTimeout | Reason::TooSlow => {
-                FailureKind::Timeout
-            }
-            Reason::Protocol | Reason::Incomplete | Reason::Coding | Reason::KeptAsReceived => FailureKind::Protocol,
-            Reason::Robots | Reason::RobotsUnreachable => FailureKind::Robots,
-            Reason::PrivateAddress | Reason::BadUrl | Reason::Scope => FailureKind::Refused,
-            Reason::HeaderLimit
-            | Reason::BodyLimit
-            | Reason::RatioLimit
-            | Reason::RedirectLimit
-            | Reason::DepthLimit
-            | Reason::HostPagesLimit
-            | Reason::LinkLimit
-            | Reason::UrlLimit
-            | Reason::RetryAfterLimit
-            | Reason::HostFailures => FailureKind::Limit,
-            Reason::ClientStatus => FailureKind::ClientStatus,
-            Reason::ServerStatus => FailureKind::ServerStatus,
-            Reason::Busy => FailureKind::Busy,
-            Reason::Unstorable => FailureKind::Other,
-        }
-    }
-
     /// Whether it counts as a failure of the host rather than of the page.
     pub fn blames_host(self) -> bool {
         use FailureKind::{Busy, Connect, Dns, Protocol, ServerStatus, Timeout, Tls};
@@ -205,6 +165,15 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// An error of the frontier's files as the command line's failure.
+pub fn of_frontier(error: frontier::Error) -> fm_cli::Failure {
+    let words = error.to_string();
+    match error {
+        frontier::Error::Storage(error) => fm_cli::Failure::of_storage(&error, words),
+        _ => fm_cli::Failure::Io(words),
+    }
+}
 
 #[cfg(test)]
 mod tests {

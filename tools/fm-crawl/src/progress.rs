@@ -22,6 +22,13 @@ const DRAW: Duration = Duration::from_millis(250);
 const LINE: Duration = Duration::from_secs(10);
 const PUBLISH: Duration = Duration::from_secs(2);
 
+/// Whether a run goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Running,
+    Ended,
+}
+
 /// The progress of a run.
 pub struct Progress {
     bar: fm_cli::Progress,
@@ -39,7 +46,7 @@ impl Progress {
     pub fn new(folder: &Folder, flags: &Flags) -> Progress {
         let bar = fm_cli::Progress::line(flags);
         let now = Instant::now();
-        let says = !flags.quiet && !flags.json && bar.is_hidden();
+        let says = flags.says() && bar.is_hidden();
         Progress {
             bar,
             says,
@@ -69,7 +76,7 @@ impl Progress {
         }
         if now - self.published >= PUBLISH {
             self.published = now;
-            self.publish(tally, frontier, true);
+            self.publish(tally, frontier, Phase::Running);
         }
     }
 
@@ -91,11 +98,11 @@ impl Progress {
     }
 
     /// Writes the file for `status`.
-    pub fn publish(&self, tally: &Tally, frontier: &Frontier, is_running: bool) {
+    pub fn publish(&self, tally: &Tally, frontier: &Frontier, phase: Phase) {
         let value = json!({
             "time_ms": now_ms(),
             "pid": std::process::id(),
-            "is_running": is_running,
+            "is_running": phase == Phase::Running,
             "run_ms": self.begun.elapsed().as_millis() as u64,
             "run": tally.json(),
             "frontier": numbers(frontier),

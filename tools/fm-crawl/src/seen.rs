@@ -13,6 +13,8 @@ use fm_cli::Failure;
 use frontier::{Frontier, PageId};
 use urlindex::{DiskOptions, NewSet, SeenSet, StoredSet};
 
+use crate::failure::of_frontier;
+
 /// Memory of the set.
 const MEMORY_BYTES: u64 = 16 << 20;
 /// URLs entered in a batch.
@@ -80,7 +82,8 @@ impl Seen {
         let mut verdicts = Vec::new();
         while self.entered < frontier.pages() {
             let some = frontier.urls_from(PageId::new(self.entered)).take(BATCH);
-            let urls = some.map(|page| page.map(|(_, url)| url)).collect::<Result<Vec<String>, _>>()?;
+            let urls =
+                some.map(|page| page.map(|(_, url)| url)).collect::<Result<Vec<String>, _>>().map_err(of_frontier)?;
             if urls.is_empty() {
                 break;
             }

@@ -33,76 +33,38 @@ Example:
   fm-tool import pages.fm crawl.warc.gz
   fm-tool get pages.fm https://example.com/ > page.html";
 
-#[derive(Subcommand)]
-enum Verb {
-    Import(verbs::import::Args),
-    Get(verbs::get::Args),
-    Put(verbs::put::Args),
-    Rm(verbs::rm::Args),
-    Has(verbs::has::Args),
-    Head(verbs::head::Args),
-    History(verbs::history::Args),
-    Ls(verbs::ls::Args),
-    Count(verbs::count::Args),
-    Top(verbs::top::Args),
-    Stat(verbs::stat::Args),
-    Verify(verbs::verify::Args),
-    Repair(verbs::repair::Args),
-    Train(verbs::train::Args),
-    Recompress(verbs::recompress::Args),
-    Dump(verbs::dump::Args),
-    Load(verbs::load::Args),
-    Segments(verbs::segments::Args),
-    Compact(verbs::compact::Args),
-    Prune(verbs::prune::Args),
-    Erase(verbs::erase::Args),
-    Backup(verbs::backup::Args),
-    Copy(verbs::copy::Args),
-    Merge(verbs::merge::Args),
-    Seen(verbs::seen::Args),
-    Inspect(verbs::inspect::Args),
-    Completions(verbs::completions::Args),
-    Man(verbs::man::Args),
+/// The verbs in the order of the help, and the module of each.
+macro_rules! verbs {
+    ($($verb:ident $module:ident),*; made of the description: $($page:ident $pages:ident),*) => {
+        #[derive(Subcommand)]
+        enum Verb {
+            $($verb(verbs::$module::Args),)*
+            $($page(verbs::$pages::Args),)*
+        }
+
+        impl Verb {
+            fn run(&self, shared: &Shared) -> Result<Outcome, Failure> {
+                match self {
+                    $(Verb::$verb(args) => verbs::$module::run(args, shared),)*
+                    $(Verb::$page(args) => verbs::$pages::run(args, Cli::command(), shared),)*
+                }
+            }
+        }
+    };
 }
+
+#[rustfmt::skip]
+verbs!(
+    Import import, Get get, Put put, Rm rm, Has has, Head head, History history, Ls ls, Count count, Top top,
+    Stat stat, Verify verify, Repair repair, Train train, Recompress recompress, Dump dump, Load load,
+    Segments segments, Compact compact, Prune prune, Erase erase, Backup backup, Copy copy, Merge merge,
+    Seen seen, Inspect inspect; made of the description: Completions completions, Man man
+);
 
 impl Cli {
     /// Runs the verb; absent files of a store that it read count as damage.
     pub fn run(&self) -> Result<Outcome, Failure> {
-        Ok(self.verb()?.and(absence::outcome()))
-    }
-
-    fn verb(&self) -> Result<Outcome, Failure> {
-        let shared = &self.shared;
-        match &self.verb {
-            Verb::Import(args) => verbs::import::run(args, shared),
-            Verb::Get(args) => verbs::get::run(args, shared),
-            Verb::Put(args) => verbs::put::run(args, shared),
-            Verb::Rm(args) => verbs::rm::run(args, shared),
-            Verb::Has(args) => verbs::has::run(args, shared),
-            Verb::Head(args) => verbs::head::run(args, shared),
-            Verb::History(args) => verbs::history::run(args, shared),
-            Verb::Ls(args) => verbs::ls::run(args, shared),
-            Verb::Count(args) => verbs::count::run(args, shared),
-            Verb::Top(args) => verbs::top::run(args, shared),
-            Verb::Stat(args) => verbs::stat::run(args, shared),
-            Verb::Verify(args) => verbs::verify::run(args, shared),
-            Verb::Repair(args) => verbs::repair::run(args, shared),
-            Verb::Train(args) => verbs::train::run(args, shared),
-            Verb::Recompress(args) => verbs::recompress::run(args, shared),
-            Verb::Dump(args) => verbs::dump::run(args, shared),
-            Verb::Load(args) => verbs::load::run(args, shared),
-            Verb::Segments(args) => verbs::segments::run(args, shared),
-            Verb::Compact(args) => verbs::compact::run(args, shared),
-            Verb::Prune(args) => verbs::prune::run(args, shared),
-            Verb::Erase(args) => verbs::erase::run(args, shared),
-            Verb::Backup(args) => verbs::backup::run(args, shared),
-            Verb::Copy(args) => verbs::copy::run(args, shared),
-            Verb::Merge(args) => verbs::merge::run(args, shared),
-            Verb::Seen(args) => verbs::seen::run(args, shared),
-            Verb::Inspect(args) => verbs::inspect::run(args, shared),
-            Verb::Completions(args) => verbs::completions::run(args, Cli::command()),
-            Verb::Man(args) => verbs::man::run(args, Cli::command(), shared),
-        }
+        Ok(self.verb.run(&self.shared)?.and(absence::outcome()))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use filemap::{Page, PageHead};
 use fm_cli::Failure;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 /// A page as its JSON line, without the line's end.
 pub fn page(page: &Page) -> Result<Vec<u8>, Failure> {
@@ -18,18 +18,19 @@ pub fn page(page: &Page) -> Result<Vec<u8>, Failure> {
 /// A version without its body, with the store's own fields.
 pub fn head(head: &PageHead) -> Result<Value, Failure> {
     let line = page(&head.page)?;
-    let mut line: Map<String, Value> =
+    let mut line: Value =
         serde_json::from_slice(&line).map_err(|error| Failure::Io(format!("a page is no JSON: {error}")))?;
-    line.remove("body");
-    // The digest of the body, which is left out.
-    line.remove("body_xxh3");
-    line.insert("sequence".to_owned(), Value::from(head.version.sequence));
-    line.insert("body_bytes".to_owned(), Value::from(head.body_bytes));
-    line.insert("stored_bytes".to_owned(), Value::from(head.stored_bytes));
-    if let Some(sequence) = head.unchanged_since {
-        line.insert("unchanged_since".to_owned(), Value::from(sequence));
+    if let Some(line) = line.as_object_mut() {
+        // The body, and its digest, are left out.
+        line.retain(|name, _| name != "body" && name != "body_xxh3");
     }
-    Ok(Value::Object(line))
+    line["sequence"] = json!(head.version.sequence);
+    line["body_bytes"] = json!(head.body_bytes);
+    line["stored_bytes"] = json!(head.stored_bytes);
+    if let Some(sequence) = head.unchanged_since {
+        line["unchanged_since"] = json!(sequence);
+    }
+    Ok(line)
 }
 
 /// A field of this name for bytes: as text, or in base64 under the name and `_base64`.
@@ -42,6 +43,22 @@ pub fn field(name: &str, bytes: &[u8]) -> (String, Value) {
             (format!("{name}_base64"), Value::from(encoded))
         }
     }
+}
+
+/// Sets a field for bytes, as [`field`] writes it.
+pub fn set(line: &mut Value, name: &str, bytes: &[u8]) {
+    let (name, value) = field(name, bytes);
+    line[name] = value;
+}
+
+/// The line of a URL: the URL, then the fields of an object.
+pub fn of_url(url: &[u8], fields: Value) -> Value {
+    let mut line = json!({});
+    set(&mut line, "url", url);
+    if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
+        line.extend(fields);
+    }
+    line
 }
 
 #[cfg(test)]

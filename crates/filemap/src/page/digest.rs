@@ -78,6 +78,17 @@ impl Digest {
         Some(self.is(&hasher.finish()))
     }
 
+    /// Whether it is a SHA-1 or a SHA-256: what a rule of an erasure may name.
+    pub(crate) fn is_for_rules(&self) -> bool {
+        matches!(self.algorithm.as_str(), "sha1" | "sha256")
+    }
+
+    /// The label and the bytes in hexadecimal: the one way in which it is written here.
+    pub(crate) fn text(&self) -> String {
+        let hex: String = self.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}:{hex}", self.algorithm)
+    }
+
     /// Whether these are its bytes.
     pub(crate) fn is(&self, bytes: &[u8]) -> bool {
         self.bytes == bytes
@@ -131,6 +142,30 @@ impl Hasher {
             Hasher::Sha256(hasher) => hasher.finalize().to_vec(),
             Hasher::Sha512(hasher) => hasher.finalize().to_vec(),
         }
+    }
+}
+
+/// Computes several digests of a body that comes in pieces.
+pub(crate) struct Hashers(Vec<(String, Hasher)>);
+
+impl Hashers {
+    /// Of the algorithms of these digests.
+    pub(crate) fn new<'a>(like: impl Iterator<Item = &'a Digest>) -> Hashers {
+        let mut hashers: Vec<(String, Hasher)> = Vec::new();
+        for digest in like {
+            if hashers.iter().all(|(algorithm, _)| *algorithm != digest.algorithm) {
+                hashers.extend(digest.hasher().map(|hasher| (digest.algorithm.clone(), hasher)));
+            }
+        }
+        Hashers(hashers)
+    }
+
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.iter_mut().for_each(|(_, hasher)| hasher.update(bytes));
+    }
+
+    pub(crate) fn finish(self) -> Vec<Digest> {
+        self.0.into_iter().map(|(algorithm, hasher)| Digest { algorithm, bytes: hasher.finish() }).collect()
     }
 }
 
@@ -270,6 +305,25 @@ mod tests {
         }
         for text in ["sha1:1GMT4NSHA2AWVOR6EVYXQUGCNSONBWE5", "sha1:\u{e9}GMT4NSHA2AWVOR6EVYXQUGCNSONBWE5"] {
             assert_eq!(Digest::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rules_digests_are_written_in_one_way_and_computed_piece_by_piece() {
+        let hex = "sha1:a9993e364706816aba3e25717850c26c9cd0d89d";
+        let known = Digest::parse(hex).unwrap();
+        assert_eq!(known.text(), hex);
+        for text in ["SHA-1:A9993E364706816ABA3E25717850C26C9CD0D89D", "sha1:vgmt4nsha2awvor6evyxqugcnsonbwe5"] {
+            assert_eq!(Digest::parse(text), Some(known.clone()), "{text}");
+        }
+        let other = Digest::parse("sha-256:XJ4BNP4PAHH6UQKBIDPF3LRCEOYAGYNDSYLXVHFUCD7WD4QACWWQ====").unwrap();
+        let mut hashers = Hashers::new([&known, &other, &known].into_iter());
+        [&b"a"[..], b"bc"].iter().for_each(|part| hashers.update(part));
+        let made = hashers.finish();
+        assert_eq!(made, [known, other]);
+        assert_eq!(made[1].text(), "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        for text in ["", "sha1", "sha1:", "md5:900150983cd24fb0d6963f7d28e17f72", "sha1:xyz", "sha256:a9993e36"] {
+            assert_eq!(Digest::parse(text).filter(Digest::is_for_rules), None, "{text}");
         }
     }
 

@@ -1,11 +1,15 @@
 //! The local store as [`PageRead`] and [`PageWrite`]: what it promises, and its own calls behind
 //! theirs.
 
-use filemap_core::{Durability, Put};
+use std::io::Read;
+use std::ops::ControlFlow;
+
+use filemap_core::{Durability, Put, Version};
 
 use super::PageStore;
 use crate::access::{
-    Capabilities, Contents, Cursor, Fetched, Listed, Lookup, PageRead, PageWrite, PutRule, Results, Scope, Survives,
+    Capabilities, Contents, Cursor, Fetched, ListKind, Listed, Loading, Lookup, PageRead, PageWrite, PutRule, Removed,
+    Results, Scope, Streamed, Survives, heads_of_listed, streamed,
 };
 use crate::error::{Error, Result};
 use crate::page::Page;
@@ -26,6 +30,19 @@ impl PageRead for PageStore {
             None => self.get_variant(lookup.url, lookup.variant),
             Some(time_ms) => self.get_variant_at(lookup.url, lookup.variant, time_ms),
         }
+    }
+
+    fn get_version(&self, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
+        self.get_variant_version(lookup.url, lookup.variant, version)
+    }
+
+    /// The newest version's body comes in bounded memory, but for a revisit's.
+    fn get_reader<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Option<Streamed<'s>>> {
+        if lookup.time_ms.is_some() {
+            return Ok(PageRead::get(self, lookup)?.map(streamed));
+        }
+        let found = self.variant_reader(lookup.url, lookup.variant)?;
+        Ok(found.map(|(page, reader)| (page, Box::new(reader) as Box<dyn Read>)))
     }
 
     fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
@@ -63,21 +80,51 @@ impl PageRead for PageStore {
         })))
     }
 
+    /// One record of key.dat each.
+    fn versions(&self, lookup: &Lookup<'_>) -> Result<Vec<Version>> {
+        let mut versions = self.variant_versions(lookup.url, lookup.variant)?;
+        versions.retain(|version| lookup.time_ms.is_none_or(|latest| version.time_ms <= latest));
+        Ok(versions)
+    }
+
+    fn variants<'s>(&'s self, url: &[u8]) -> Result<Results<'s, Variant>> {
+        Ok(Box::new(PageStore::variants(self, url)?.map(|found| Ok(found?.1))))
+    }
+
+    fn has_variants(&self, url: &[u8]) -> Result<bool> {
+        PageStore::has_variants(self, url)
+    }
+
+    fn key(&self, url: &[u8]) -> Result<Vec<u8>> {
+        PageStore::key(self, url)
+    }
+
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>> {
         if after.is_some() {
             return Err(Error::Unsupported { what: "cursors" });
         }
-        let urls = match scope {
-            Scope::All => self.urls(),
-            Scope::Host(host) => self.urls_of_host(host),
-            Scope::Prefix(prefix) => self.urls_with_prefix(prefix),
-        };
-        Ok(Box::new(urls.map(|url| Ok(Listed::new(url?, None)))))
+        Ok(match scope.kind {
+            ListKind::Pages => Box::new(self.urls_where(scope.filter()).map(|url| Ok(Listed::new(url?, None, None)))),
+            ListKind::Variants => Box::new(self.variants_where(scope.filter()).map(|found| {
+                let (url, variant) = found?;
+                Ok(Listed::new(url, Some(variant), None))
+            })),
+        })
+    }
+
+    /// One sequential read of the value log for all; a read each for those of a host or prefix.
+    fn heads<'s>(&'s self, scope: &Scope) -> Result<Results<'s, PageHead>> {
+        Ok(match (scope.is_all(), scope.kind) {
+            (true, ListKind::Pages) => Box::new(PageStore::heads(self)),
+            (true, ListKind::Variants) => Box::new(self.variant_heads()),
+            (false, _) => heads_of_listed(self, scope)?,
+        })
     }
 
     fn contents(&self) -> Result<Contents> {
         let stats = self.engine().stats();
-        Ok(Contents { keys: Some(stats.indexed_keys), bytes: Some(stats.disk_bytes) })
+        let keys = stats.indexed_keys + stats.memtable_entries;
+        Ok(Contents { keys: Some(keys), bytes: Some(stats.disk_bytes) })
     }
 }
 
@@ -86,18 +133,22 @@ impl PageWrite for PageStore {
         match rule {
             PutRule::Always => self.put_page(page).map(|version| Some(Put::Stored(version))),
             PutRule::IfChanged => self.put_page_if_changed(page).map(Some),
-            PutRule::IfNew => self.put_page_if_new(page),
+            PutRule::IfNew | PutRule::Restore | PutRule::RestoreUnchanged => self.load()(page, rule),
         }
     }
 
-    /// As [`PageWrite::put`] of each, in linear time also for many versions of one URL.
-    fn put_many(&self, pages: &[Page], rule: PutRule) -> Result<Vec<Option<Put>>> {
+    fn load(&self) -> Loading<'_> {
         let mut loader = super::Loader::default();
-        let put = |page| match rule {
+        Box::new(move |page, rule| match rule {
             PutRule::IfNew => loader.put_page_if_new(self, page),
-            _ => self.put(page, rule),
-        };
-        pages.iter().map(put).collect()
+            PutRule::Restore => loader.put_stored_if_new(self, page, false),
+            PutRule::RestoreUnchanged => loader.put_stored_if_new(self, page, true),
+            PutRule::Always | PutRule::IfChanged => self.put(page, rule),
+        })
+    }
+
+    fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version> {
+        self.put_page_reader(page, body)
     }
 
     fn remove(&self, url: &[u8], variant: Option<&Variant>) -> Result<bool> {
@@ -105,6 +156,11 @@ impl PageWrite for PageStore {
             None => PageStore::remove(self, url),
             Some(variant) => self.remove_variant(url, variant),
         }
+    }
+
+    /// One pass over key.dat and one append for each key.
+    fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64> {
+        self.remove_where(scope.filter(), each)
     }
 
     fn sync(&self) -> Result<()> {

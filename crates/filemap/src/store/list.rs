@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use filemap_core::{Keys, Value};
 
 use super::PageStore;
+use crate::access::{Removed, Scope};
 use crate::error::Result;
 use crate::page::Page;
 use crate::page::key;
@@ -160,18 +161,6 @@ impl Iterator for Sizes {
     }
 }
 
-/// Something that [`PageStore::remove_where`] removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Removed<'a> {
-    /// The canonical URL of the page.
-    pub url: &'a [u8],
-    /// Whether it was the page itself rather than a variant or a record beside it.
-    pub is_page: bool,
-    /// Whether it was a variant.
-    pub is_variant: bool,
-}
-
 impl PageStore {
     /// The newest version of every page without its body: a sequential read of the value log,
     /// which decompresses no body.
@@ -215,7 +204,7 @@ impl PageStore {
                     self.engine().remove(&key)?;
                     let (is_page, is_variant) = (key::is_page(&key), key::is_variant(&key));
                     pages += u64::from(is_page);
-                    each(Ok(Removed { url: key::url(&key), is_page, is_variant }))
+                    each(Ok(Removed::new(key::url(&key), is_page, is_variant)))
                 }
                 Err(error) => each(Err(error.into())),
             };
@@ -233,14 +222,12 @@ impl PageStore {
 
     /// The URLs of the pages of one host, as a person writes it (`Example.com`, `bücher.example`).
     pub fn urls_of_host(&self, host: &str) -> Urls {
-        let wanted = urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.to_owned()).into_bytes();
-        self.urls_where(move |url| urlindex::host(url) == Some(wanted.as_slice()))
+        self.urls_where(Scope::new().host(host).filter())
     }
 
     /// The URLs of the pages whose canonical URL begins with these bytes.
     pub fn urls_with_prefix(&self, prefix: impl AsRef<[u8]>) -> Urls {
-        let prefix = prefix.as_ref().to_vec();
-        self.urls_where(move |url| url.starts_with(&prefix))
+        self.urls_where(Scope::new().prefix(prefix.as_ref()).filter())
     }
 
     /// The URLs of the pages whose canonical URL passes `filter`.

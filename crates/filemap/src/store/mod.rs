@@ -28,7 +28,7 @@ use urlindex::{Canonicalizer, Whatwg};
 
 pub use crate::page::version::StoredVersion;
 pub(crate) use known::Known;
-pub use list::{Heads, Pages, Removed, Sizes, StoredVersions, Urls, VersionSize, Versions};
+pub use list::{Heads, Pages, Sizes, StoredVersions, Urls, VersionSize, Versions};
 pub use load::Loader;
 pub(crate) use load::{Arrival, Sameness};
 pub use prune::PruneStep;

@@ -23,7 +23,7 @@ use super::parts::Crawl;
 use super::tally::Tally;
 use super::visit::{self, Told, Visit};
 use crate::clock::unsigned;
-use crate::failure::{Failure, Reason};
+use crate::failure::{Failure, Reason, of_frontier};
 use crate::seen::Seen;
 use crate::sequence::SequenceNote;
 
@@ -211,7 +211,7 @@ impl<'a> Coordinator<'a> {
     fn hand_out(&mut self, room: u64) -> Result<Supply, fm_cli::Failure> {
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(self.crawl.settings.connections);
         while self.in_flight < room && self.in_flight + self.uncommitted < self.window() {
-            match self.state.frontier.next(unsigned(now_ms()))? {
+            match self.state.frontier.next(unsigned(now_ms())).map_err(of_frontier)? {
                 Next::Fetch(assignment) => self.begin(assignment)?,
                 Next::Wait { until_ms } => return Ok(Supply::Until(until_ms)),
                 Next::InFlight => return Ok(Supply::InFlight),
@@ -248,7 +248,7 @@ impl<'a> Coordinator<'a> {
             is_permanent: failure.reason.is_permanent(),
         };
         self.count_uncommitted();
-        Ok(self.state.frontier.failed(page, &told, unsigned(now_ms()))?)
+        self.state.frontier.failed(page, &told, unsigned(now_ms())).map_err(of_frontier)
     }
 
     fn count_uncommitted(&mut self) {
@@ -264,10 +264,11 @@ impl<'a> Coordinator<'a> {
         let host = host(&visit.url);
         if let Some(delay) = visit.crawl_delay {
             let own = Duration::from_millis(self.crawl.settings.delay_ms());
-            self.state.frontier.host_delay(host, Some(delay.max(own).as_millis() as u64))?;
+            self.state.frontier.host_delay(host, Some(delay.max(own).as_millis() as u64)).map_err(of_frontier)?;
         }
         if let Some(hold) = visit.hold {
-            self.state.frontier.host_hold(host, unsigned(now_ms()).saturating_add(hold.as_millis() as u64))?;
+            let until_ms = unsigned(now_ms()).saturating_add(hold.as_millis() as u64);
+            self.state.frontier.host_hold(host, until_ms).map_err(of_frontier)?;
         }
         self.tally.visit(&visit);
         let mut new_links = 0;
@@ -282,7 +283,7 @@ impl<'a> Coordinator<'a> {
                     is_duplicate: fetched.is_duplicate,
                 };
                 self.count_uncommitted();
-                let done = self.state.frontier.done(visit.page, &told)?;
+                let done = self.state.frontier.done(visit.page, &told).map_err(of_frontier)?;
                 new_links = done.new_links;
                 self.tally.discovered += u64::from(done.new_links);
                 self.tally.add(Reason::DepthLimit, u64::from(done.over_depth));
@@ -307,7 +308,7 @@ impl<'a> Coordinator<'a> {
         let sequence = self.crawl.pages.engine().stats().last_sequence;
         self.crawl.pages.sync()?;
         self.state.note.note(sequence)?;
-        self.state.frontier.commit()?;
+        self.state.frontier.commit().map_err(of_frontier)?;
         self.uncommitted = 0;
         self.state.seen.catch_up(&self.state.frontier)?;
         self.state.log.flush()?;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use filemap::{Page, PageHead, Put};
 use fm_cli::times::now_ms;
 use frontier::{Assignment, PageId};
+use memchr::memmem;
 use urlindex::ContentSeen;
 
 use super::parts::Crawl;
@@ -20,6 +21,7 @@ use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Validators};
 use crate::links::{self, Bounds, Found};
 use crate::robots::cache;
+use crate::settings::Settings;
 use crate::{record, retry_after};
 
 /// The result of a visit.
@@ -51,6 +53,9 @@ pub struct Visit {
     pub hold: Option<Duration>,
     /// How long it took.
     pub took: Duration,
+    /// This crawl stored the page but was stopped before the commit: it is fetched again, and has
+    /// its version already.
+    is_recorded: bool,
 }
 
 /// The result for the frontier.
@@ -120,6 +125,7 @@ impl Visit {
             crawl_delay: None,
             hold: None,
             took: Duration::ZERO,
+            is_recorded: false,
         }
     }
 
@@ -167,12 +173,10 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     }
     let sitemaps = ask_robots(crawl, url, visit).await?;
     let known = crawl.pages.head(url)?;
-    // This crawl stored the page but was stopped before the commit: it is fetched again, and has
-    // its version already.
-    let is_recorded =
+    visit.is_recorded =
         !assignment.is_refresh && known.as_ref().is_some_and(|head| head.page.fetched_at_ms >= crawl.settings.begun_ms);
     let validators = match &known {
-        Some(head) if !is_recorded => record::validators(head),
+        Some(head) if !visit.is_recorded => record::validators(head),
         _ => Validators::default(),
     };
     let mut answer = crawl.fetcher.get(url, &validators).await?;
@@ -181,7 +185,7 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
         (Some(answer.status), answer.wire_bytes, answer.body.len() as u64);
     let as_received = answer.as_received.then_some(Reason::KeptAsReceived);
     visit.met.extend(answer.cut.into_iter().chain(as_received).map(|reason| (reason, 1)));
-    let mut fetched = take(crawl, url, answer, known.as_ref(), is_recorded, visit)?;
+    let mut fetched = take(crawl, url, answer, known.as_ref(), visit)?;
     if crawl.settings.sitemaps {
         let sitemaps = Found { links: sitemaps, ..Found::default() };
         fetched.links.extend(in_scope(crawl, &sitemaps, url, visit));
@@ -225,19 +229,18 @@ fn take(
     url: &str,
     answer: Answer,
     known: Option<&PageHead>,
-    is_recorded: bool,
     visit: &mut Visit,
 ) -> Result<Fetched, Broken> {
     let status = answer.status;
     let at_ms = now_ms();
     match (status, known) {
         (408 | 425 | 429 | 503, _) => return Err(busy(crawl, &answer, visit).into()),
-        (304, Some(known)) if !is_recorded => return not_modified(crawl, url, answer, known, visit),
+        (304, Some(known)) if !visit.is_recorded => return not_modified(crawl, url, answer, known, visit),
         (304, _) => return Err(Failure::new(Reason::Protocol, "304 to a request without conditions").into()),
         (200..=399, _) => {}
         (400..=499, _) => {
             let page = record::page(url, answer, at_ms);
-            if !is_recorded {
+            if !visit.is_recorded {
                 crawl.pages.put_page_if_changed(&page)?;
             }
             return Err(Failure::new(Reason::ClientStatus, status.to_string()).into());
@@ -246,8 +249,8 @@ fn take(
     }
     let location = answer.headers.get("Location").map(<[u8]>::to_vec).filter(|_| status >= 300);
     let mut page = record::page(url, answer, at_ms);
-    let stored = store(crawl, &mut page, is_recorded, visit)?;
-    let changed = known.filter(|_| !is_recorded).and(stored.changed);
+    let stored = store(crawl, &mut page, visit)?;
+    let changed = known.filter(|_| !visit.is_recorded).and(stored.changed);
     let links = match location {
         Some(location) => redirect(crawl, url, &location, visit),
         None if status < 300 && !stored.is_duplicate => page_links(crawl, url, &page, visit),
@@ -263,7 +266,7 @@ struct Stored {
 }
 
 /// Stores a page, or a reference to another page with the same body.
-fn store(crawl: &Crawl, page: &mut Page, is_recorded: bool, visit: &mut Visit) -> Result<Stored, Broken> {
+fn store(crawl: &Crawl, page: &mut Page, visit: &mut Visit) -> Result<Stored, Broken> {
     let digest = ContentSeen::digest(&page.body);
     let key = crawl.pages.key(&page.url)?;
     let is_tested = page.status == Some(200) && !page.body.is_empty();
@@ -275,14 +278,14 @@ fn store(crawl: &Crawl, page: &mut Page, is_recorded: bool, visit: &mut Visit) -
     if let Some(holder) = holder.filter(|holder| holder.key != key) {
         visit.duplicate_of = Some(String::from_utf8_lossy(&holder.key).into_owned());
         let is_same = crawl.pages.get(&page.url)?.is_some_and(|before| before.body == page.body);
-        if !(is_recorded && is_same) {
+        if !(visit.is_recorded && is_same) {
             crawl.pages.put_page(&record::duplicate(page, &holder.key, holder.fetched_at_ms))?;
         }
         return Ok(Stored { changed: Some(!is_same), is_duplicate: !crawl.settings.follow_duplicates });
     }
     let stored = crawl.pages.engine().head(&key).map_err(fm_cli::Failure::from)?;
     let has_it = |head: filemap_core::Head| head.digest == digest && head.body_bytes == page.body.len() as u64;
-    let is_there = is_recorded && stored.is_some_and(has_it);
+    let is_there = visit.is_recorded && stored.is_some_and(has_it);
     let changed = match is_there {
         true => None,
         false => Some(matches!(crawl.pages.put_page_if_changed(page)?, Put::Stored(_))),
@@ -349,7 +352,7 @@ fn page_links(crawl: &Crawl, url: &str, page: &Page, visit: &mut Visit) -> Vec<S
 fn find(crawl: &Crawl, page: &Page) -> Found {
     let bounds = crawl.bounds();
     let kind = page.headers.get("Content-Type").map(<[u8]>::to_ascii_lowercase).unwrap_or_default();
-    let is = |name: &[u8]| kind.windows(name.len()).any(|window| window == name);
+    let is = |name: &[u8]| memmem::find(&kind, name).is_some();
     let looks_like_markup = page.body.trim_ascii_start().starts_with(b"<");
     if (is(b"xml") && !is(b"xhtml") || kind.is_empty()) && links::sitemap::is_sitemap(&page.body) {
         return links::sitemap::find(&page.body, bounds);
@@ -370,7 +373,7 @@ fn find(crawl: &Crawl, page: &Page) -> Found {
         return Found { is_nofollow: true, ..Found::default() };
     }
     let (text, encoding) = links::encoding::decode(&page.body, page.headers.get("Content-Type"));
-    let found = links::html::find(text.as_bytes(), bounds, crawl.settings.follow_nofollow);
+    let found = links::html::find(text.as_bytes(), bounds);
     Found { encoding: Some(encoding), ..found }
 }
 
@@ -386,6 +389,7 @@ fn in_scope(crawl: &Crawl, found: &Found, url: &str, visit: &mut Visit) -> Vec<S
 impl Crawl {
     /// The limits on a document's links.
     fn bounds(&self) -> Bounds {
-        Bounds { links: self.settings.limits.links, url_bytes: self.settings.limits.url_bytes }
+        let Settings { limits, follow_nofollow, .. } = &self.settings;
+        Bounds { links: limits.links, url_bytes: limits.url_bytes, follow_nofollow: *follow_nofollow }
     }
 }

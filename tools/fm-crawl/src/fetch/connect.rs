@@ -18,7 +18,6 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use super::address::Resolver;
 use crate::failure::{Failure, Reason};
@@ -58,13 +57,14 @@ impl Connector {
         // Send small requests at once, without waiting for the last acknowledgement.
         let _ = tcp.set_nodelay(true);
         if !is_tls {
-            return Ok(Stream { kind: Kind::Plain(tcp), address });
+            return Ok(Stream { io: Box::new(tcp), is_h2: false, address });
         }
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
         let name = name.map_err(|error| Failure::new(Reason::BadUrl, format!("{host}: {error}")))?;
         let tls = self.tls.connect(name, tcp).await;
         let tls = tls.map_err(|error| Failure::new(Reason::Tls, format!("{host}: {error}")))?;
-        Ok(Stream { kind: Kind::Tls(Box::new(tls)), address })
+        let is_h2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+        Ok(Stream { io: Box::new(tls), is_h2, address })
     }
 
     /// Tries the addresses in turn; all but the last share half of the time.
@@ -97,55 +97,41 @@ impl tower_service::Service<Uri> for Connector {
     }
 }
 
-enum Kind {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
+/// A connection, with TLS or without.
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// A connection with its remote address.
 pub struct Stream {
-    kind: Kind,
+    io: Box<dyn Io>,
+    is_h2: bool,
     address: SocketAddr,
 }
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
         let connected = Connected::new().extra(Remote(self.address));
-        match &self.kind {
-            Kind::Tls(tls) if tls.get_ref().1.alpn_protocol() == Some(b"h2") => connected.negotiated_h2(),
-            _ => connected,
-        }
+        if self.is_h2 { connected.negotiated_h2() } else { connected }
     }
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().kind {
-            Kind::Plain(tcp) => Pin::new(tcp).poll_read(cx, out),
-            Kind::Tls(tls) => Pin::new(tls).poll_read(cx, out),
-        }
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, out)
     }
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().kind {
-            Kind::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
-            Kind::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
-        }
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().kind {
-            Kind::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
-            Kind::Tls(tls) => Pin::new(tls).poll_flush(cx),
-        }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().kind {
-            Kind::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            Kind::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-        }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

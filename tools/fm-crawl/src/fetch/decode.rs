@@ -1,10 +1,13 @@
-//! Decodes an answer's body as it comes: chooses the coding by what is announced and what comes, keeps what is good.
+//! Decodes an answer's body piece by piece. The coding is chosen by `Content-Encoding` and by the
+//! first bytes.
 //!
-//! A deflate or brotli stream has no magic number: a text may pass for one that ends after a byte. So the received
-//! bytes are kept beside the decoded ones, and if the stream ends before the body does, the body is kept as received.
+//! A deflate or brotli stream has no magic number: a text may pass for one that ends after a byte.
+//! So the received bytes are kept beside the decoded ones. If the stream ends before the body does,
+//! the body is kept as received.
 //!
-//! Invariants: a body never has more bytes than its limit, and never over [`RATIO_FROM_BYTES`] more than `ratio` times
-//! what came; after each piece, received and decoded bytes together are within the limit.
+//! Invariants: a body never has more bytes than its limit, and never over [`RATIO_FROM_BYTES`] more
+//! than `ratio` times the received bytes; after each piece, received and decoded bytes together are
+//! within the limit.
 
 use filemap::coding::{self, Coding, CodingError};
 
@@ -30,19 +33,19 @@ pub struct Decoded {
     pub was_coded: bool,
     /// Whether the body is kept as received because its coding ended before it.
     pub as_received: bool,
-    /// Why it is not all of it.
+    /// Why it is incomplete.
     pub stop: Option<Stop>,
 }
 
 /// A body that comes in pieces.
 pub struct Decoder {
     name: &'static str,
-    /// The first bytes, until there are enough to tell whether the coding is what it is said to be.
+    /// The first bytes, until there are enough to check the announced coding.
     held: Option<Vec<u8>>,
     /// `None`: the body has no coding.
     coding: Option<coding::Decoder>,
     body: Vec<u8>,
-    /// The received bytes of a coding that may prove to be none, and whether they are all of them.
+    /// The received bytes of a guessed coding, and whether all of them are kept.
     received: Option<(Vec<u8>, bool)>,
     as_received: bool,
     stop: Option<Stop>,
@@ -51,7 +54,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For a body with this `Content-Encoding`. One that is unknown, or several, are left as they are.
+    /// For a body with this `Content-Encoding`; an unknown one, or several, are not undone.
     pub fn new(content_encoding: &[u8], max_bytes: u64, ratio: u32) -> Decoder {
         let name = match content_encoding.trim_ascii().to_ascii_lowercase().as_slice() {
             b"gzip" | b"x-gzip" => "gzip",
@@ -73,7 +76,7 @@ impl Decoder {
         }
     }
 
-    /// Takes a piece. `false`: no more is wanted.
+    /// Takes a piece. Returns false if no more are needed.
     pub fn push(&mut self, piece: &[u8]) -> bool {
         let Some(mut held) = self.held.take() else { return self.write(piece) };
         held.extend_from_slice(piece);
@@ -91,7 +94,8 @@ impl Decoder {
         received + self.held.as_ref().map_or(self.body.len(), Vec::len)
     }
 
-    /// Chooses the decoder by what is announced and what has come: servers announce codings of bodies that have none.
+    /// Chooses the decoder by the announced coding and the first bytes: servers announce codings of
+    /// bodies that have none.
     fn begin(&mut self, first: &[u8]) {
         let is_zlib =
             first.len() >= 2 && first[0] & 0xf == 8 && u16::from_be_bytes([first[0], first[1]]).is_multiple_of(31);
@@ -153,7 +157,7 @@ impl Decoder {
     }
 }
 
-/// Adds what fits; whether that is all.
+/// Adds what fits. Returns true if all did.
 fn push_within(body: &mut Vec<u8>, piece: &[u8], max_bytes: u64) -> bool {
     let room = max_bytes.saturating_sub(body.len() as u64);
     let taken = usize::try_from(room).unwrap_or(usize::MAX).min(piece.len());

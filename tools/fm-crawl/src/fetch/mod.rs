@@ -32,7 +32,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::address::Resolver;
 use self::connect::{Connector, Remote};
-use self::decode::{Decoder, Stop};
+use self::decode::{Decoded, Decoder, Stop};
 use crate::failure::{Failure, Reason};
 use crate::limits::{HEADER_FIELDS, Limits, RATE_WINDOW, SMALL_BODY_BYTES};
 
@@ -215,7 +215,7 @@ impl Fetcher {
             }
             (None, cut) => cut.map(|cut| cut.reason),
         };
-        let headers = kept_headers(&head.headers, decoded.was_coded, cut.is_some(), decoded.body.len());
+        let headers = kept_headers(&head.headers, &decoded, cut);
         let reason = head.extensions.get::<hyper::ext::ReasonPhrase>();
         let reason = reason.map(|reason| reason.as_bytes().to_vec());
         Ok(Answer {
@@ -297,17 +297,17 @@ fn version(version: Version) -> HttpVersion {
 
 /// The header fields to store: those that no longer match the decoded body are renamed, as the
 /// WARC import does.
-fn kept_headers(fields: &HeaderMap, was_coded: bool, is_cut: bool, body_bytes: usize) -> Headers {
+fn kept_headers(fields: &HeaderMap, decoded: &Decoded, cut: Option<Reason>) -> Headers {
     let is_chunked = fields.contains_key(header::TRANSFER_ENCODING);
-    let new_length = body_bytes.to_string();
-    let changes_length = was_coded || is_cut || is_chunked;
+    let new_length = decoded.body.len().to_string();
+    let changes_length = decoded.was_coded || cut.is_some() || is_chunked;
     let sets_length = changes_length
         && fields.get(header::CONTENT_LENGTH).is_none_or(|length| length.as_bytes() != new_length.as_bytes());
     let mut kept = Headers::new();
     for (name, value) in fields {
         let name = match *name {
             header::TRANSFER_ENCODING => "X-Crawler-Transfer-Encoding",
-            header::CONTENT_ENCODING if was_coded => "X-Crawler-Content-Encoding",
+            header::CONTENT_ENCODING if decoded.was_coded => "X-Crawler-Content-Encoding",
             header::CONTENT_LENGTH if sets_length => "X-Crawler-Content-Length",
             _ => name.as_str(),
         };
@@ -330,10 +330,11 @@ mod tests {
         fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         fields.append(header::SET_COOKIE, HeaderValue::from_static("a=1"));
         fields.append(header::SET_COOKIE, HeaderValue::from_static("b=2"));
-        let as_it_came = kept_headers(&fields, false, false, 5);
+        let body = |was_coded, bytes| Decoded { body: vec![0; bytes], was_coded, as_received: false, stop: None };
+        let as_it_came = kept_headers(&fields, &body(false, 5), None);
         assert_eq!(as_it_came.get("content-encoding"), Some(&b"gzip"[..]));
         assert_eq!(as_it_came.all("set-cookie").count(), 2);
-        let decoded = kept_headers(&fields, true, false, 70);
+        let decoded = kept_headers(&fields, &body(true, 70), None);
         assert_eq!(decoded.get("x-crawler-content-encoding"), Some(&b"gzip"[..]));
         assert_eq!(decoded.get("x-crawler-content-length"), Some(&b"5"[..]));
         assert_eq!(decoded.get("content-length"), Some(&b"70"[..]));

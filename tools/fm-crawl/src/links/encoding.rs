@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
 use urlindex::canonical::Encoding;
 
 /// Bytes in which a document may declare its encoding.
@@ -52,7 +53,7 @@ fn in_meta(lower: &[u8]) -> Option<&[u8]> {
     while at < lower.len() {
         let rest = &lower[at..];
         if let Some(comment) = rest.strip_prefix(b"<!--") {
-            at += 4 + find(comment, b"-->")?;
+            at += 4 + memmem::find(comment, b"-->")?;
         } else if let Some(tag) = rest.strip_prefix(b"<meta").filter(|tag| tag.first().is_some_and(is_gap)) {
             let tag = &tag[..tag.iter().position(|&byte| byte == b'>').unwrap_or(tag.len())];
             if let Some(label) = charset(tag) {
@@ -94,10 +95,6 @@ fn value_of<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         return Some(value[..value.iter().position(|&byte| ends(byte)).unwrap_or(value.len())].trim_ascii());
     }
     None
-}
-
-fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
-    text.windows(needle.len()).position(|window| window == needle)
 }
 
 #[cfg(test)]

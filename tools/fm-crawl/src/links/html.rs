@@ -33,13 +33,13 @@ const NO_PAGE: [&str; 16] = [
     "wlwmanifest",
 ];
 
-/// Finds the links of a document, nofollow ones only with `follow_nofollow`.
-pub fn find(body: &[u8], bounds: Bounds, follow_nofollow: bool) -> Found {
-    let mut reading = Reading::new(bounds, follow_nofollow);
+/// Finds the links of a document.
+pub fn find(body: &[u8], bounds: Bounds) -> Found {
+    let mut reading = Reading::new(bounds);
     // Reading from memory cannot fail.
     let _ = Tokenizer::new_with_emitter(body, &mut reading).finish();
     let mut found = reading.gathered.found;
-    if found.is_nofollow && !follow_nofollow {
+    if found.is_nofollow && !bounds.follow_nofollow {
         found.nofollow += found.links.len() as u64;
         found.links.clear();
     }
@@ -80,7 +80,6 @@ struct Held {
 /// The emitter of the tokenizer: takes tags and attributes, ignores the rest.
 struct Reading {
     gathered: Gathered,
-    follow_nofollow: bool,
     is_start: bool,
     /// The names of the current tag and of the last start tag, whose end tag ends a script or a
     /// title.
@@ -94,10 +93,9 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(bounds: Bounds, follow_nofollow: bool) -> Reading {
+    fn new(bounds: Bounds) -> Reading {
         Reading {
             gathered: Gathered::new(bounds),
-            follow_nofollow,
             is_start: false,
             name: Vec::new(),
             last_start: Vec::new(),
@@ -164,7 +162,7 @@ impl Reading {
 
     fn link(&mut self, held: &Held) {
         let Some(target) = &held.target else { return };
-        if !self.follow_nofollow && held.rel.as_deref().is_some_and(|rel| has_word(rel, b"nofollow")) {
+        if !self.gathered.bounds.follow_nofollow && held.rel.as_deref().is_some_and(|rel| has_word(rel, b"nofollow")) {
             self.gathered.found.nofollow += 1;
             return;
         }
@@ -323,10 +321,10 @@ fn refresh_target(content: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 2000 };
+    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 2000, follow_nofollow: false };
 
     fn links(html: &str) -> Vec<String> {
-        find(html.as_bytes(), BOUNDS, false).links
+        find(html.as_bytes(), BOUNDS).links
     }
 
     #[test]
@@ -353,17 +351,17 @@ mod tests {
     #[test]
     fn the_wish_not_to_be_followed_is_kept() {
         let html = "<a rel='external NoFollow' href=1><a rel=external href=2>";
-        let found = find(html.as_bytes(), BOUNDS, false);
+        let found = find(html.as_bytes(), BOUNDS);
         assert_eq!((found.links, found.nofollow), (vec!["2".to_owned()], 1));
         let page = format!("{html}<meta name=ROBOTS content='noindex,NOFOLLOW'>");
-        let found = find(page.as_bytes(), BOUNDS, false);
+        let found = find(page.as_bytes(), BOUNDS);
         assert_eq!((found.links.len(), found.nofollow, found.is_nofollow), (0, 2, true));
-        assert_eq!(find(page.as_bytes(), BOUNDS, true).links, ["1", "2"]);
+        assert_eq!(find(page.as_bytes(), Bounds { follow_nofollow: true, ..BOUNDS }).links, ["1", "2"]);
     }
 
     #[test]
     fn the_first_base_and_the_first_attribute_of_a_name_count() {
-        let found = find(b"<base target=_top><base href=' /a/ '><base href=/b/><a href=1 href=2>", BOUNDS, false);
+        let found = find(b"<base target=_top><base href=' /a/ '><base href=/b/><a href=1 href=2>", BOUNDS);
         assert_eq!((found.base.as_deref(), found.links), (Some("/a/"), vec!["1".to_owned()]));
     }
 
@@ -394,7 +392,7 @@ mod tests {
                     b"<a href='\"=>/&#; \xff\0basemt!-"[(seed >> 33) as usize % 27]
                 })
                 .collect();
-            assert!(find(&html, BOUNDS, false).links.len() <= 100);
+            assert!(find(&html, BOUNDS).links.len() <= 100);
         }
     }
 }

@@ -14,13 +14,15 @@ use std::collections::HashSet;
 use filemap::Canonicalizer;
 use urlindex::canonical::Encoding;
 
-/// Limits on the links of a document.
+/// Which links of a document are taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Links of one document.
     pub links: usize,
     /// Bytes of one URL.
     pub url_bytes: usize,
+    /// Whether nofollow links are followed.
+    pub follow_nofollow: bool,
 }
 
 /// The links of a document as written.
@@ -55,7 +57,7 @@ pub struct Links {
 pub(crate) struct Gathered {
     pub(crate) found: Found,
     texts: HashSet<String>,
-    bounds: Bounds,
+    pub(crate) bounds: Bounds,
 }
 
 impl Gathered {
@@ -146,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 60 };
+    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 60, follow_nofollow: false };
 
     fn resolved(links: &[&str], base: Option<&str>) -> Links {
         let mut gathered = Gathered::new(BOUNDS);
@@ -201,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_document_with_too_many_links_is_cut_and_says_so() {
-        let mut gathered = Gathered::new(Bounds { links: 3, url_bytes: 60 });
+        let mut gathered = Gathered::new(Bounds { links: 3, ..BOUNDS });
         (0..10).for_each(|n| gathered.add(format!("p{n}").as_bytes()));
         assert_eq!((gathered.found.links.len(), gathered.found.is_cut), (3, true));
     }
@@ -229,7 +231,7 @@ mod tests {
         for (body, label, expected) in rows {
             let kind = format!("text/html; charset={label}");
             let (text, encoding) = encoding::decode(body, Some(kind.as_bytes()));
-            let found = Found { encoding: Some(encoding), ..html::find(text.as_bytes(), BOUNDS, false) };
+            let found = Found { encoding: Some(encoding), ..html::find(text.as_bytes(), BOUNDS) };
             let links = resolve(&found, "http://a.example/dir/page", &Whatwg, BOUNDS);
             assert_eq!(links.urls, expected.map(|rest| format!("http://a.example/{rest}")), "{label}");
         }

@@ -3,6 +3,7 @@
 //! For the crawl a sitemap is a page: queued, fetched and stored, with links. It is recognised by
 //! its root element, whatever its content type.
 
+use memchr::memmem;
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
@@ -17,9 +18,9 @@ const ROOT_WITHIN: usize = 2048;
 /// Whether a body is a sitemap in XML.
 pub fn is_sitemap(body: &[u8]) -> bool {
     let head = &body[..body.len().min(ROOT_WITHIN)];
-    let has = |tag: &[u8]| head.windows(tag.len()).any(|window| window == tag);
-    head.trim_ascii_start().starts_with(b"<") && (has(b"<urlset") || has(b"<sitemapindex"))
-        || head.starts_with(b"\xef\xbb\xbf") && (has(b"<urlset") || has(b"<sitemapindex"))
+    let has = |tag: &[u8]| memmem::find(head, tag).is_some();
+    let is_markup = head.trim_ascii_start().starts_with(b"<") || head.starts_with(b"\xef\xbb\xbf");
+    is_markup && (has(b"<urlset") || has(b"<sitemapindex"))
 }
 
 /// Finds the links of a sitemap, up to the first error in the XML.
@@ -85,7 +86,7 @@ fn predefined(name: &str) -> Option<char> {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { links: 3, url_bytes: 100 };
+    const BOUNDS: Bounds = Bounds { links: 3, url_bytes: 100, follow_nofollow: false };
 
     #[test]
     fn locations_are_found_in_both_kinds_and_in_any_namespace() {

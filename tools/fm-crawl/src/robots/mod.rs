@@ -9,6 +9,8 @@ pub mod cache;
 
 use std::time::Duration;
 
+use memchr::memmem;
+
 /// Bytes of a robots.txt that are read: the minimum of the RFC.
 pub const MAX_BYTES: usize = 500 << 10;
 /// Most sitemaps of one robots.txt.
@@ -159,14 +161,10 @@ fn fits(pattern: &[u8], path: &[u8]) -> bool {
     let middle: Vec<&[u8]> = parts.collect();
     let Some((last, middle)) = middle.split_last() else { return !to_end || rest.is_empty() };
     for part in middle.iter().filter(|part| !part.is_empty()) {
-        let Some(at) = find(rest, part) else { return false };
+        let Some(at) = memmem::find(rest, part) else { return false };
         rest = &rest[at + part.len()..];
     }
-    if to_end { rest.ends_with(last) } else { last.is_empty() || find(rest, last).is_some() }
-}
-
-fn find(text: &[u8], part: &[u8]) -> Option<usize> {
-    text.windows(part.len()).position(|window| window == part)
+    if to_end { rest.ends_with(last) } else { last.is_empty() || memmem::find(rest, last).is_some() }
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ pub mod run;
 pub mod status;
 pub mod why;
 
-use fm_cli::{Failure, Output};
+use fm_cli::{Failure, Flags, Output};
 
 /// Prints what was asked for.
 fn print(lines: &str) -> Result<(), Failure> {
-    let mut out = Output::stdout(false);
+    let mut out = Output::stdout(Flags::default());
     out.bytes(lines.as_bytes())?;
     out.finish()
 }

@@ -12,6 +12,7 @@ use frontier::{Frontier, FrontierOptions, Recrawl};
 use urlindex::canonical::{Rule, RuleSet};
 use urlindex::{CrawlRules, Whatwg};
 
+use crate::failure::of_frontier;
 use crate::sequence;
 use crate::settings::{Folder, Settings};
 
@@ -40,10 +41,19 @@ fn options() -> Options {
     })
 }
 
+/// When a crawl began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// In an earlier run, which has made the store.
+    Before,
+    /// In this run.
+    Now,
+}
+
 /// The store to crawl into, made if it is absent and its crawl has not begun.
-pub fn store_to_fill(path: &Path, folder: &Folder, has_begun: bool) -> Result<PageStore, Failure> {
+pub fn store_to_fill(path: &Path, folder: &Folder, begun: Begun) -> Result<PageStore, Failure> {
     let store = match PageStore::open(path, options()) {
-        Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) if has_begun => {
+        Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) if begun == Begun::Before => {
             return Err(Failure::Io(format!(
                 "{} is not a store, but the crawl in {} has filled one: bring the store back, or remove that folder to start over",
                 path.display(),
@@ -111,13 +121,13 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failur
             {
                 true
             }
-            opened => return opened.map_err(|error| of_frontier(folder, error.into())),
+            opened => return opened.map_err(|error| lost(folder, of_frontier(error))),
         };
         // The seen set is made after the frontier, which is therefore lost.
         if is_absent && folder.join("seen").exists() {
-            return Err(of_frontier(folder, Failure::Damage("the frontier is missing".to_owned())));
+            return Err(lost(folder, Failure::Damage("the frontier is missing".to_owned())));
         }
-        return Ok(Frontier::create(&path, frontier_options(settings))?);
+        return Frontier::create(&path, frontier_options(settings)).map_err(of_frontier);
     }
     frontier_to_ask(folder, settings)
 }
@@ -125,11 +135,11 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failur
 /// The frontier of a crawl, which must exist, to read.
 pub fn frontier_to_ask(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
     let opened = Frontier::open(folder.join("frontier"), frontier_options(settings));
-    opened.map_err(|error| of_frontier(folder, error.into()))
+    opened.map_err(|error| lost(folder, of_frontier(error)))
 }
 
 /// A failure of the frontier, which cannot be rebuilt.
-fn of_frontier(folder: &Folder, failure: Failure) -> Failure {
+fn lost(folder: &Folder, failure: Failure) -> Failure {
     let remedy = format!(
         "Without a copy of it, remove {} and run with --seed again: stored pages are requested with their ETag or date",
         folder.path().display()

@@ -15,14 +15,16 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
-use super::{opening, print};
+use super::opening::{self, Begun};
+use super::print;
 use crate::bodies::Bodies;
 use crate::clock::unsigned;
 use crate::crawl::{Coordinator, Crawl, End, Log, State, Tally, Watch};
+use crate::failure::of_frontier;
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::{self, Fetcher};
 use crate::links::is_web;
-use crate::progress::Progress;
+use crate::progress::{Phase, Progress};
 use crate::scope::{Reach, Scope};
 use crate::seen::Seen;
 use crate::sequence::{self, SequenceNote};
@@ -147,7 +149,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     if known.is_none() && args.seed.is_empty() {
         return Err(Failure::Usage("a crawl needs a start page: --seed URL".to_owned()));
     }
-    let has_begun = known.is_some();
+    let begun = if known.is_some() { Begun::Before } else { Begun::Now };
     let mut settings = known.unwrap_or_else(|| Settings::new(now_ms()));
     // Bad arguments are refused before anything is made.
     apply(args, &mut settings)?;
@@ -159,7 +161,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         }
     }
     let noted = opening::noted_sequence(&folder)?;
-    let pages = opening::store_to_fill(&args.store, &folder, has_begun)?;
+    let pages = opening::store_to_fill(&args.store, &folder, begun)?;
     sequence::check(noted, &pages, folder.path())?;
     for seed in &args.seed {
         let key = pages.key(seed).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -172,8 +174,8 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let scope = Scope::new(settings.scope, settings.seeds.iter().map(String::as_str));
     let mut frontier = opening::frontier(&folder, &settings)?;
     let seeds: Vec<&str> = settings.seeds.iter().map(String::as_str).collect();
-    frontier.seed(&seeds, unsigned(now_ms()))?;
-    frontier.commit()?;
+    frontier.seed(&seeds, unsigned(now_ms())).map_err(of_frontier)?;
+    frontier.commit().map_err(of_frontier)?;
     let seen = Seen::open(&folder.join("seen"), &**pages.canonicalizer(), &frontier)?;
     let bodies = Bodies::open(folder.path())?;
     let resolver = Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private };
@@ -282,7 +284,7 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
     let runtime = runtime.map_err(|error| Failure::Io(format!("threads cannot be started: {error}")))?;
     let crawl = Arc::new(crawl);
     let mut progress = Progress::new(folder, flags);
-    progress.publish(&Tally::default(), &state.frontier, true);
+    progress.publish(&Tally::default(), &state.frontier, Phase::Running);
     let ended = {
         let mut look = |tally: &Tally, frontier: &Frontier, in_flight: usize| progress.look(tally, frontier, in_flight);
         let mut watch = Watch { max_pages: args.max_pages.unwrap_or(u64::MAX), forever: args.forever, look: &mut look };
@@ -294,14 +296,14 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
     runtime.shutdown_timeout(Duration::from_secs(5));
     let (end, tally) = ended?;
     let State { frontier, seen, mut log, .. } = state;
-    progress.publish(&tally, &frontier, false);
+    progress.publish(&tally, &frontier, Phase::Ended);
     let said = print(&summary(flags, end, &tally, &frontier, progress.elapsed()));
     complain_of_seeds(&crawl, &frontier)?;
     complain_of_unstorable(&tally, &args.store);
     let is_empty = end == End::Complete && frontier.stats().fetches == 0;
     log.event("end", json!({ "why": end.name(), "run": tally.json() }))?;
     log.flush()?;
-    frontier.close()?;
+    frontier.close().map_err(of_frontier)?;
     seen.close()?;
     // A visit that outlived the shutdown still holds the parts: what is not closed is recovered on
     // opening.
@@ -322,7 +324,8 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
 fn complain_of_seeds(crawl: &Crawl, frontier: &Frontier) -> Result<(), Failure> {
     let mut gone = Vec::new();
     for seed in &crawl.settings.seeds {
-        if let Some(state) = frontier.page(seed)?.filter(|state| state.status == PageStatus::Gone) {
+        if let Some(state) = frontier.page(seed).map_err(of_frontier)?.filter(|state| state.status == PageStatus::Gone)
+        {
             gone.push((seed, state.last_failure));
         }
     }

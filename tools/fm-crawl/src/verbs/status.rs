@@ -11,6 +11,7 @@ use frontier::Frontier;
 use serde_json::{Value, json};
 
 use super::{opening, print};
+use crate::failure::of_frontier;
 use crate::progress;
 
 /// Show the state of a crawl
@@ -45,7 +46,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         "hosts": hosts,
         "most_important": pages,
     });
-    let lines = if flags.json { format!("{value}\n") } else { in_words(&value, runs_as.is_some()) };
+    let lines = if flags.json { format!("{value}\n") } else { in_words(&value) };
     print(&lines)?;
     // Last, whether the store is as new as its crawl.
     let (_, is_as_far) = opening::store_to_read(&args.store, &folder)?;
@@ -62,12 +63,16 @@ fn hosts(frontier: &Frontier, top: usize) -> Vec<Value> {
 
 fn pages(frontier: &Frontier, top: usize) -> Result<Vec<Value>, Failure> {
     let ranked = frontier.by_importance(top).into_iter();
-    ranked.map(|(page, importance)| Ok(json!({ "url": frontier.url(page)?, "importance": importance }))).collect()
+    ranked
+        .map(|(page, importance)| {
+            Ok(json!({ "url": frontier.url(page).map_err(of_frontier)?, "importance": importance }))
+        })
+        .collect()
 }
 
-fn in_words(value: &Value, is_running: bool) -> String {
+fn in_words(value: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), |text| plain(text.as_bytes()));
-    let state = if is_running { "a crawl is running" } else { "no crawl is running" };
+    let state = if value["is_running"] == json!(true) { "a crawl is running" } else { "no crawl is running" };
     let seeds = words::count(value["seeds"].as_array().map_or(0, Vec::len) as u64, "seed");
     let mut lines = vec![
         format!("{}: {state}", text(&value["store"])),

@@ -49,7 +49,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         Err(error) => return Err(seen::failure(&folder.join("seen"), error)),
     };
     let (page, is_running) = match opening::frontier_to_ask(&folder, &settings) {
-        Ok(frontier) => (frontier.page(&url)?, false),
+        Ok(frontier) => (frontier.page(&url).map_err(failure::of_frontier)?, false),
         Err(Failure::Locked(_)) => (None, true),
         Err(failure) => return Err(failure),
     };

@@ -1,6 +1,9 @@
 //! `--host` and `--prefix`: which pages a verb is about. Given both, a page must match both.
 
-use filemap::PageStore;
+use filemap::PageRead;
+use filemap::access::Scope;
+
+use fm_cli::Failure;
 
 use crate::arguments::urls::Address;
 
@@ -21,22 +24,16 @@ impl Selection {
         self.host.is_none() && self.prefix.is_none()
     }
 
-    /// Whether a canonical URL is selected.
-    pub fn filter(&self) -> impl Fn(&[u8]) -> bool + Send + 'static {
-        let host = self.host.as_ref().map(|host| {
-            let host = urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.clone());
-            host.into_bytes()
-        });
-        let prefix = self.prefix.as_ref().map_or(Vec::new(), |prefix| prefix.bytes().to_vec());
-        move |url| {
-            url.starts_with(&prefix) && host.as_ref().is_none_or(|host| urlindex::host(url) == Some(host.as_slice()))
-        }
+    /// The selected pages.
+    pub fn scope(&self) -> Scope {
+        let mut scope = Scope::new().prefix(self.prefix.as_ref().map_or(&[][..], Address::bytes));
+        scope.host = self.host.clone();
+        scope
     }
 
     /// About how many keys a listing visits, if that is known without counting.
-    pub fn expected(&self, store: &PageStore) -> Option<u64> {
-        let stats = store.engine().stats();
-        self.is_all().then_some(stats.indexed_keys + stats.memtable_entries)
+    pub fn expected(&self, store: &dyn PageRead) -> Result<Option<u64>, Failure> {
+        if self.is_all() { Ok(store.contents()?.keys) } else { Ok(None) }
     }
 
     /// The selection in words, after a noun: ` of example.com`.
@@ -77,7 +74,7 @@ mod tests {
     fn chosen(host: Option<&str>, prefix: Option<&str>) -> Vec<&'static str> {
         let prefix = prefix.map(|prefix| Address::from(std::ffi::OsString::from(prefix)));
         let selection = Selection { host: host.map(str::to_owned), prefix };
-        let filter = selection.filter();
+        let filter = selection.scope().filter();
         let urls = ["http://a.example/", "http://a.example/x", "https://a.example/x", "http://b.example/x", "data:,x"];
         urls.into_iter().filter(|url| filter(url.as_bytes())).collect()
     }

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use fm_cli::Failure;
+use fm_cli::{Failure, Outcome, interrupt};
 
 use crate::input::Input;
 
@@ -67,7 +67,7 @@ pub struct UrlArgs {
 
 impl UrlArgs {
     /// Whether there is exactly one URL, as an argument.
-    pub fn is_one(&self) -> bool {
+    fn is_one(&self) -> bool {
         self.urls.len() == 1 && self.from.is_none()
     }
 
@@ -86,7 +86,7 @@ impl UrlArgs {
         let list = self.from.as_deref().map(open).transpose()?;
         let mut arguments = self.urls.clone();
         arguments.reverse();
-        Ok(Urls { arguments, list, end: if self.zero { 0 } else { b'\n' } })
+        Ok(Urls { arguments, list, end: if self.zero { 0 } else { b'\n' }, is_one: self.is_one() })
     }
 }
 
@@ -113,6 +113,27 @@ pub struct Urls {
     arguments: Vec<Address>,
     list: Option<List>,
     end: u8,
+    is_one: bool,
+}
+
+impl Urls {
+    /// Takes every URL. A failure that concerns one of several is printed; that of the only one
+    /// comes back. `None` if interrupted.
+    pub fn each(self, mut take: impl FnMut(&Address) -> Result<Outcome, Failure>) -> Result<Option<Outcome>, Failure> {
+        let (is_one, mut outcome) = (self.is_one, Outcome::Done);
+        for url in self {
+            let url = url?;
+            if interrupt::asked() {
+                return Ok(None);
+            }
+            outcome = outcome.and(match take(&url) {
+                Err(failure) if !is_one => Outcome::of_one(failure)?,
+                taken => taken?,
+            });
+        }
+        // Interrupted input ends early.
+        Ok(Some(outcome).filter(|_| !interrupt::asked()))
+    }
 }
 
 impl Iterator for Urls {

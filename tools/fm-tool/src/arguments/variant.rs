@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use filemap::{PageStore, Variant};
+use filemap::{PageRead, Variant};
 use fm_cli::{Failure, words};
 
 use crate::arguments::urls::{Address, UrlArgs};
@@ -72,11 +72,11 @@ impl VariantArgs {
 }
 
 /// Reports that a page or variant is not in the store, and where else to look.
-pub fn complain(store: &PageStore, path: &Path, url: &Address, variant: Option<&Variant>, when: &str) {
+pub fn complain(store: &dyn PageRead, path: &Path, url: &Address, variant: Option<&Variant>, when: &str) {
     let path = path.display();
     if variant.is_some() {
         words::complain(format_args!("this answer of {url} is not in {path}{when}"));
-    } else if when.is_empty() && store.has_variants(url).unwrap_or(false) {
+    } else if when.is_empty() && store.has_variants(url.bytes()).unwrap_or(false) {
         words::complain(format_args!(
             "{url} is not in {path} as a page, but as the answer to other requests; `fm-tool history {path} {url} \
              --all-variants` lists them"

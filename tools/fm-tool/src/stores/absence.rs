@@ -21,8 +21,8 @@ pub fn of_written(store: &Store) {
     say(store);
 }
 
-/// Reports absent files of a store that is read for a dry run, which ends as the change would: a
-/// loss that nobody accepted refuses it.
+/// Reports absent files of a store that is read for a dry run. Exits with damage where the change
+/// itself would be refused: the loss was not accepted.
 pub fn of_plan(store: &Store) {
     let is_refused = store.absent().iter().any(|a| !a.is_accepted);
     if say(store) && is_refused {
@@ -30,15 +30,14 @@ pub fn of_plan(store: &Store) {
     }
 }
 
-/// Notes that absent segments were not searched, so that "nothing is left" holds for the rest
-/// only.
+/// Notes that absent segments were not searched: "nothing is left" covers the other files only.
 pub fn of_search(store: &Store) {
     if store.absent().iter().any(|a| a.is_missed() && !a.is_dictionary()) {
         MET.store(true, Ordering::Relaxed);
     }
 }
 
-/// What absent files mean for the verb.
+/// The outcome of a verb that met absent files.
 pub fn outcome() -> Outcome {
     if MET.load(Ordering::Relaxed) { Outcome::Damaged } else { Outcome::Done }
 }

@@ -1,18 +1,36 @@
 //! Opens a verb's store: to read, to change, or to fill.
 //!
+//! Verbs that read and write pages get a [`PageRead`] or [`PageWrite`]: here alone it is decided
+//! which kind of store a location is. Upkeep needs a local store or its engine.
+//!
 //! Invariant: only filling creates a store. Reading takes no lock, so that it works beside a
 //! crawler; changing an absent store is an error.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap::{Options, PageStore};
+use filemap::{Options, PageRead, PageStore, PageWrite};
 use filemap_core::{Event, RecoveryReport, Store};
 use fm_cli::{Failure, sizes, words};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
 use crate::flags::Shared;
 use crate::stores::absence;
+
+/// A store to read, while another process may write it.
+pub fn to_read(path: &Path, shared: &Shared) -> Result<Box<dyn PageRead>, Failure> {
+    Ok(Box::new(local_to_read(path, shared)?))
+}
+
+/// A store to change, which must exist.
+pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
+    Ok(Box::new(local_to_change(path, shared)?))
+}
+
+/// A store to fill, made if absent.
+pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
+    Ok(Box::new(local_to_fill(path, new, shared)?))
+}
 
 /// The engine of a store, for verbs that do not deal with pages.
 pub fn engine_to_read(path: &Path, shared: &Shared) -> Result<Store, Failure> {
@@ -21,8 +39,8 @@ pub fn engine_to_read(path: &Path, shared: &Shared) -> Result<Store, Failure> {
     Ok(store)
 }
 
-/// A store to read, while another process may write it.
-pub fn to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
+/// A local store to read, while another process may write it.
+pub fn local_to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
     let store = PageStore::open_read_only(path, options(shared))?;
     absence::of_read(store.engine());
     Ok(store)
@@ -35,15 +53,15 @@ pub fn engine_to_plan(path: &Path, shared: &Shared) -> Result<Store, Failure> {
     Ok(store)
 }
 
-/// A store to read for a dry run.
-pub fn to_plan(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
+/// A local store to read for a dry run.
+pub fn local_to_plan(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
     let store = PageStore::open_read_only(path, options(shared))?;
     absence::of_plan(store.engine());
     Ok(store)
 }
 
-/// A store to change, which must exist.
-pub fn to_change(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
+/// A local store to change, which must exist.
+pub fn local_to_change(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
     let store = PageStore::open(path, options(shared))?;
     absence::of_written(store.engine());
     Ok(store)
@@ -62,31 +80,40 @@ pub fn options_like(store: &Store, shared: &Shared) -> Options {
     options(shared).canonicalizer(&made_with.name, made_with.version)
 }
 
-/// The floor of free space.
+/// How a store is made if it is absent, and the space that filling leaves free.
 #[derive(clap::Args, Clone, Debug)]
-pub struct FreeArg {
+pub struct NewStore {
+    /// Make a new store that takes URLs as they are written, byte for byte
+    #[arg(long)]
+    exact_urls: bool,
     /// Stop when the file system has less than this free; removing and compacting need some space
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    pub min_free: Option<u64>,
+    min_free: Option<u64>,
 }
 
-/// A store to fill, made if absent; with `exact_urls` its keys are the URLs' bytes.
-pub fn to_fill(path: &Path, exact_urls: bool, free: &FreeArg, shared: &Shared) -> Result<PageStore, Failure> {
-    let store = fill(path, exact_urls, free, shared)?;
+impl NewStore {
+    /// The canonicaliser of a new store.
+    pub fn canonicalizer(&self) -> Arc<dyn Canonicalizer> {
+        if self.exact_urls { Arc::new(Exact) } else { Arc::new(Whatwg) }
+    }
+}
+
+fn local_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<PageStore, Failure> {
+    let store = fill(path, new, shared)?;
     absence::of_written(store.engine());
     Ok(store)
 }
 
-fn fill(path: &Path, exact_urls: bool, free: &FreeArg, shared: &Shared) -> filemap::Result<PageStore> {
-    let options = |shared| free.min_free.into_iter().fold(options(shared), Options::free_space_floor);
-    if !exact_urls {
-        return PageStore::open_or_create(path, options(shared));
+fn fill(path: &Path, new: &NewStore, shared: &Shared) -> filemap::Result<PageStore> {
+    let options = || new.min_free.into_iter().fold(options(shared), Options::free_space_floor);
+    if !new.exact_urls {
+        return PageStore::open_or_create(path, options());
     }
-    let absent =
-        |error: &filemap::Error| matches!(error, filemap::Error::Engine(filemap_core::Error::NotAStore { .. }));
-    match PageStore::open_with(path, Arc::new(Exact), options(shared)) {
-        Err(error) if absent(&error) => PageStore::create_with(path, Arc::new(Exact), options(shared)),
+    match PageStore::open_with(path, new.canonicalizer(), options()) {
+        Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) => {
+            PageStore::create_with(path, new.canonicalizer(), options())
+        }
         opened => opened,
     }
 }
@@ -94,22 +121,21 @@ fn fill(path: &Path, exact_urls: bool, free: &FreeArg, shared: &Shared) -> filem
 /// A store to fill that is made when its first page comes, so that bad input makes none.
 pub struct ToFill<'a> {
     path: &'a Path,
-    exact_urls: bool,
-    free: &'a FreeArg,
+    new: &'a NewStore,
     shared: &'a Shared,
     store: Option<PageStore>,
 }
 
 impl<'a> ToFill<'a> {
     /// Opens the store if it exists.
-    pub fn open(path: &'a Path, exact_urls: bool, free: &'a FreeArg, shared: &'a Shared) -> Result<Self, Failure> {
+    pub fn open(path: &'a Path, new: &'a NewStore, shared: &'a Shared) -> Result<Self, Failure> {
         // Anything but an empty place is opened, or refused, at once.
         let is_empty = match std::fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_none(),
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
         };
-        let store = if is_empty { None } else { Some(to_fill(path, exact_urls, free, shared)?) };
-        Ok(Self { path, exact_urls, free, shared, store })
+        let store = if is_empty { None } else { Some(local_to_fill(path, new, shared)?) };
+        Ok(Self { path, new, shared, store })
     }
 
     /// The store, made if it is absent, for a page of this URL.
@@ -117,11 +143,10 @@ impl<'a> ToFill<'a> {
         if let Some(store) = &self.store {
             return Ok(store.clone());
         }
-        let rule: &dyn Canonicalizer = if self.exact_urls { &Exact } else { &Whatwg };
-        if let Err(source) = rule.canonicalize(url) {
+        if let Err(source) = self.new.canonicalizer().canonicalize(url) {
             return Err(filemap::Error::Url { url: String::from_utf8_lossy(url).into_owned(), source });
         }
-        let store = fill(self.path, self.exact_urls, self.free, self.shared)?;
+        let store = fill(self.path, self.new, self.shared)?;
         Ok(self.store.insert(store).clone())
     }
 

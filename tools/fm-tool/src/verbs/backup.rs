@@ -1,11 +1,10 @@
 //! `backup`: a copy of a store, made while another process may write it; immutable segments are
 //! shared.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use filemap_core::{BackedUp, BackupOptions, Error};
-use fm_cli::words::{self, count};
+use fm_cli::words::count;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sink, sizes};
 use serde_json::json;
 
@@ -44,38 +43,33 @@ pub fn back_up(from: &Path, to: &Path, options: &BackupOptions, shared: &Shared)
     let bar = Progress::bytes(&shared.flags);
     let done = store.backup(to, options, &mut |progress| {
         bar.at(progress.done_bytes, progress.total_bytes, || progress.file.clone());
-        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        interrupt::go_on()
     });
     drop(bar);
     let done = match done {
         Err(Error::Stopped) => return Ok(interrupt::stopped("no backup was made; start again")),
         done => done?,
     };
-    let mut out = Output::stdout(shared.flags.json);
-    tell(&done, to, shared, &mut out)?;
-    out.finish()?;
-    Ok(Outcome::Done)
+    let mut out = Output::stdout(shared.flags);
+    tell(&done, to, &mut out)?;
+    out.end(Outcome::Done)
 }
 
-fn tell(done: &BackedUp, to: &Path, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
-    if out.is_json() {
-        return out.json(&json!({
-            "files": done.files,
-            "bytes": done.bytes,
-            "linked_bytes": done.linked_bytes,
-            "reused_bytes": done.reused_bytes,
-            "copied_bytes": done.copied_bytes,
-        }));
-    }
-    if !shared.flags.quiet {
-        words::say(format_args!(
-            "{} in {}: {} shared with the store, {} with the earlier backup, {} copied",
-            to.display(),
-            count(done.files, "file"),
-            sizes::print(done.linked_bytes),
-            sizes::print(done.reused_bytes),
-            sizes::print(done.copied_bytes),
-        ));
-    }
-    Ok(())
+fn tell(done: &BackedUp, to: &Path, out: &mut Output) -> Result<(), Failure> {
+    let line = json!({
+        "files": done.files,
+        "bytes": done.bytes,
+        "linked_bytes": done.linked_bytes,
+        "reused_bytes": done.reused_bytes,
+        "copied_bytes": done.copied_bytes,
+    });
+    let words = format_args!(
+        "{} in {}: {} shared with the store, {} with the earlier backup, {} copied",
+        to.display(),
+        count(done.files, "file"),
+        sizes::print(done.linked_bytes),
+        sizes::print(done.reused_bytes),
+        sizes::print(done.copied_bytes),
+    );
+    out.report(&line, words)
 }

@@ -1,6 +1,5 @@
 //! `compact`: frees the space of dead records, or prints how much that would free.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use filemap_core::{Compacted, Reason, Store};
@@ -31,89 +30,100 @@ pub struct Args {
     rate: Option<u64>,
 }
 
+/// How far a compaction goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// To the space bound.
+    ToBound,
+    /// All dead records.
+    All,
+}
+
+impl Args {
+    fn extent(&self) -> Extent {
+        if self.to_bound { Extent::ToBound } else { Extent::All }
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     if args.dry_run {
         let store = opening::engine_to_plan(&args.store, shared)?;
-        foretell(&store, args.to_bound, shared, &mut out)?;
-        out.finish()?;
-        return Ok(Outcome::Done);
+        foretell(&store, args.extent(), &mut out)?;
+        return out.end(Outcome::Done);
     }
     let store = opening::engine_to_change(&args.store, shared, |options| options.compaction_rate(args.rate))?;
-    let done = compact(&store, args.to_bound, shared);
+    let done = compact(&store, args.extent(), shared);
     let closed = store.close();
     let done = done?;
     closed?;
-    let outcome = tell(&done, shared, &args.store, &mut out)?;
-    out.finish()?;
-    Ok(outcome)
+    let outcome = tell(&done, &args.store, &mut out)?;
+    out.end(outcome)
 }
 
 /// Prints what a compaction would do.
-pub fn foretell(store: &Store, to_bound: bool, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
-    let plan = store.compaction_plan(to_bound)?;
-    if out.is_json() {
-        out.json(&json!({
-            "dry_run": true,
-            "reason": plan.reason.to_string(),
-            "segments": plan.segments,
-            "copied_bytes": plan.copied_bytes,
-            "freed_bytes": plan.freed_bytes,
-        }))?;
-    } else if plan.segments.is_empty() && !shared.flags.quiet {
-        words::say(format_args!("nothing would be compacted: {}", plan.reason));
-    } else if !shared.flags.quiet {
-        words::say(format_args!(
-            "{} would be emptied ({}): {} copied, {} given back",
-            count(plan.segments.len() as u64, "segment"),
-            plan.reason,
-            sizes::print(plan.copied_bytes),
-            sizes::print(plan.freed_bytes),
-        ));
+fn foretell(store: &Store, extent: Extent, out: &mut Output) -> Result<(), Failure> {
+    let plan = store.compaction_plan(extent == Extent::ToBound)?;
+    let line = json!({
+        "dry_run": true,
+        "reason": plan.reason.to_string(),
+        "segments": plan.segments,
+        "copied_bytes": plan.copied_bytes,
+        "freed_bytes": plan.freed_bytes,
+    });
+    if plan.segments.is_empty() {
+        return out.report(&line, format_args!("nothing would be compacted: {}", plan.reason));
     }
-    Ok(())
+    let words = format_args!(
+        "{} would be emptied ({}): {} copied, {} given back",
+        count(plan.segments.len() as u64, "segment"),
+        plan.reason,
+        sizes::print(plan.copied_bytes),
+        sizes::print(plan.freed_bytes),
+    );
+    out.report(&line, words)
 }
 
 /// Compacts and shows its progress.
-pub fn compact(store: &Store, to_bound: bool, shared: &Shared) -> Result<Compacted, Failure> {
+pub fn compact(store: &Store, extent: Extent, shared: &Shared) -> Result<Compacted, Failure> {
     interrupt::listen();
-    let plan = store.compaction_plan(to_bound)?;
+    let plan = store.compaction_plan(extent == Extent::ToBound)?;
     let bar = Progress::bytes(&shared.flags);
     let total_bytes = plan.copied_bytes + plan.freed_bytes;
-    Ok(store.compact_with(to_bound, &mut |done| {
+    Ok(store.compact_with(extent == Extent::ToBound, &mut |done| {
         let words = || format!("{} given back", sizes::print(done.removed_bytes.saturating_sub(done.copied_bytes)));
         bar.at(done.read_bytes, total_bytes.max(done.read_bytes), words);
-        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        interrupt::go_on()
     })?)
 }
 
 /// Prints what a compaction did.
-pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) -> Result<Outcome, Failure> {
+pub fn tell(done: &Compacted, path: &Path, out: &mut Output) -> Result<Outcome, Failure> {
     let freed_bytes = done.removed_bytes.saturating_sub(done.copied_bytes);
     let segments = count(done.removed_segments, "segment");
+    let line = json!({
+        "reason": done.reason.to_string(),
+        "removed_segments": done.removed_segments,
+        "read_bytes": done.read_bytes,
+        "copied_bytes": done.copied_bytes,
+        "freed_bytes": freed_bytes,
+        "stuck_segments": done.stuck_segments,
+        "unexpanded_records": done.unexpanded_records,
+        "elapsed_ms": done.elapsed.as_millis() as u64,
+    });
     if out.is_json() {
-        out.json(&json!({
-            "reason": done.reason.to_string(),
-            "removed_segments": done.removed_segments,
-            "read_bytes": done.read_bytes,
-            "copied_bytes": done.copied_bytes,
-            "freed_bytes": freed_bytes,
-            "stuck_segments": done.stuck_segments,
-            "unexpanded_records": done.unexpanded_records,
-            "elapsed_ms": done.elapsed.as_millis() as u64,
-        }))?;
-    } else if done.reason != Reason::Stopped && !shared.flags.quiet {
-        if done.removed_segments == 0 {
-            words::say(format_args!("nothing was compacted: {}", done.reason));
-        } else {
-            words::say(format_args!(
-                "{segments} removed: {} given back, {} copied, in {:.1} s",
-                sizes::print(freed_bytes),
-                sizes::print(done.copied_bytes),
-                done.elapsed.as_secs_f64(),
-            ));
-        }
+        out.json(&line)?;
+    } else if done.reason != Reason::Stopped {
+        let (freed, copied) = (sizes::print(freed_bytes), sizes::print(done.copied_bytes));
+        let words = match done.removed_segments {
+            0 => format!("nothing was compacted: {}", done.reason),
+            _ => format!(
+                "{segments} removed: {freed} given back, {copied} copied, in {:.1} s",
+                done.elapsed.as_secs_f64()
+            ),
+        };
+        out.report(&line, words)?;
     }
     if done.reason == Reason::Stopped {
         out.flush()?;

@@ -2,7 +2,9 @@
 
 use clap::Command;
 use clap_complete::Shell;
-use fm_cli::{Failure, Outcome, Output};
+use fm_cli::{Failure, Flags, Outcome, Output};
+
+use crate::flags::Shared;
 
 /// Print the completions of a shell
 #[derive(clap::Args)]
@@ -14,11 +16,10 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args, mut program: Command) -> Result<Outcome, Failure> {
+pub fn run(args: &Args, mut program: Command, _: &Shared) -> Result<Outcome, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut program, "fm-tool", &mut script);
-    let mut out = Output::stdout(false);
+    let mut out = Output::stdout(Flags::default());
     out.bytes(&script)?;
-    out.finish()?;
-    Ok(Outcome::Done)
+    out.end(Outcome::Done)
 }

@@ -53,12 +53,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     to.take_rules_of(&from)?;
     filemap::erase::obey(&to)?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let how = CopyOptions { recompress: args.level.is_some() };
-    let outcome = merge::copy(&from, &args.store, &to, &args.to, how, shared, &mut out);
-    let closed = to.close();
-    let outcome = outcome?;
-    closed?;
-    out.finish()?;
-    Ok(outcome)
+    let copied = merge::copy((&from, &args.store), (&to, &args.to), how, shared, &mut out);
+    let outcome = Outcome::closed(copied, to.close())?;
+    out.end(outcome)
 }

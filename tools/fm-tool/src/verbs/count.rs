@@ -1,10 +1,12 @@
 //! `count`: the number of pages or versions. Reads key.dat from front to back, and no value.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
-use filemap::{PageStore, Variant};
+use filemap::access::Listed;
+use filemap::{Lookup, PageRead};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
-use serde_json::{Map, Value};
+use serde_json::json;
 
 use crate::arguments::selection::Selection;
 use crate::flags::Shared;
@@ -41,60 +43,51 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
-    let expected = args.selection.expected(&store);
+    let expected = args.selection.expected(&*store)?;
     let progress = Progress::records(&shared.flags, expected, "pages");
-    let (mut pages, mut variants, mut versions, mut outcome) = (0_u64, 0_u64, 0_u64, Outcome::Done);
-    let urls = store.urls_where(args.selection.filter()).map(|url| url.map(|url| (url, None)));
-    let others = args.all_variants.then(|| store.variants_where(args.selection.filter()));
-    let others = others.into_iter().flatten().map(|found| found.map(|(url, variant)| (url, Some(variant))));
-    for found in urls.chain(others) {
-        if interrupt::asked() {
-            drop(progress);
-            let met = words::count(pages, "page");
-            return Ok(interrupt::stopped(format_args!("{met} counted so far; count again")));
-        }
-        if args.limit.is_some_and(|limit| pages + variants >= limit) {
-            break;
-        }
-        let counted =
-            found.and_then(|(url, variant)| Ok((number(args, &store, &url, variant.as_ref())?, variant.is_some())));
-        match counted.map_err(Failure::from) {
-            // Removed since it was listed.
-            Ok((0, _)) => {}
-            Ok((number, is_variant)) => {
-                *if is_variant { &mut variants } else { &mut pages } += 1;
-                versions += number;
-            }
-            Err(failure) => progress.pass_over(failure, &mut outcome)?,
-        }
-        progress.add();
-    }
-    drop(progress);
-    let mut out = Output::stdout(shared.flags.json);
+    let (pages, variants, mut versions) = (Cell::new(0_u64), Cell::new(0_u64), 0_u64);
+    let scope = args.selection.scope();
+    let others = args.all_variants.then(|| store.list(&scope.clone().variants(), None)).transpose()?;
+    let listed = store.list(&scope, None)?.chain(others.into_iter().flatten());
+    let has_room = || args.limit.is_none_or(|limit| pages.get() + variants.get() < limit);
+    let outcome = progress.each(listed.take_while(|_| has_room()), |listed| {
+        let number = number(args, &*store, &listed)?;
+        let counted = if listed.variant.is_some() { &variants } else { &pages };
+        // 0: removed since it was listed.
+        counted.set(counted.get() + number.min(1));
+        versions += number;
+        Ok(())
+    })?;
+    let (pages, variants) = (pages.get(), variants.get());
+    let Some(outcome) = outcome else {
+        return Ok(interrupt::stopped(format_args!("{} counted so far; count again", words::count(pages, "page"))));
+    };
+    let mut out = Output::stdout(shared.flags);
     if out.is_json() {
-        let mut counts = Map::from_iter([("pages".to_owned(), Value::from(pages))]);
-        counts.extend(args.all_variants.then(|| ("variants".to_owned(), Value::from(variants))));
-        counts.extend(args.versions.then(|| ("versions".to_owned(), Value::from(versions))));
-        out.json(&Value::Object(counts))?;
+        let mut counts = json!({ "pages": pages });
+        if args.all_variants {
+            counts["variants"] = json!(variants);
+        }
+        if args.versions {
+            counts["versions"] = json!(versions);
+        }
+        out.json(&counts)?;
     } else {
         out.line(if args.versions { versions } else { pages + variants }.to_string())?;
     }
-    out.finish()?;
-    Ok(outcome)
+    out.end(outcome)
 }
 
 /// The number of versions of a page that count; 0 if it was removed since it was listed.
-fn number(args: &Args, store: &PageStore, url: &[u8], variant: Option<&Variant>) -> filemap::Result<u64> {
+fn number(args: &Args, store: &dyn PageRead, listed: &Listed) -> filemap::Result<u64> {
+    let lookup = Lookup::new(&listed.url).variant(listed.variant.as_ref());
+    let since = args.since.unwrap_or(i64::MIN);
+    if args.versions {
+        let versions = store.versions(&lookup)?;
+        return Ok(versions.iter().filter(|version| version.time_ms >= since).count() as u64);
+    }
     match args.since {
-        None if args.versions => store.variant_version_count(url, variant),
         None => Ok(1),
-        Some(since) if args.versions => {
-            let versions = store.variant_versions(url, variant)?;
-            Ok(versions.iter().filter(|version| version.time_ms >= since).count() as u64)
-        }
-        Some(since) => {
-            let head = store.variant_head(url, variant)?;
-            Ok(head.map_or(0, |head| u64::from(head.page.fetched_at_ms >= since)))
-        }
+        Some(since) => Ok(store.head(&lookup)?.map_or(0, |head| u64::from(head.page.fetched_at_ms >= since))),
     }
 }

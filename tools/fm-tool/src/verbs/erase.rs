@@ -88,24 +88,23 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     if args.list {
-        let rules = opening::to_read(&args.store, shared)?.erase_rules()?;
+        let rules = opening::local_to_read(&args.store, shared)?.erase_rules()?;
         rules.iter().try_for_each(|rule| print(rule, &mut out))?;
-        out.finish()?;
-        return Ok(Outcome::Done);
+        return out.end(Outcome::Done);
     }
     let order = args.order();
     if args.dry_run
         && let Some(order) = &order
     {
-        let store = opening::to_plan(&args.store, shared)?;
+        let store = opening::local_to_plan(&args.store, shared)?;
         interrupt::listen();
         let bar = Progress::records(&shared.flags, None, "keys");
         let planned = store.erase_plan(order, &mut |progress| watch(&bar, progress));
         drop(bar);
         absence::of_search(store.engine());
-        return ended(planned.map(Some), true, args, shared, out);
+        return ended(planned.map(Some), Done::Planned, args, shared, out);
     }
     if order.as_ref().is_some_and(|order| !args.is_agreed(order)) {
         let what = "erasing a host, a prefix or an expression asks first; without a terminal, give --yes";
@@ -119,13 +118,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         words::say("nothing was erased");
         return Ok(Outcome::Refused);
     }
-    let store = opening::to_change(&args.store, shared)?;
-    let outcome = change(args, order.as_ref(), &store, shared, out);
-    // What is erased stays so, whatever stopped the rest.
-    let closed = store.close();
-    let outcome = outcome?;
-    closed?;
-    Ok(outcome)
+    let store = opening::local_to_change(&args.store, shared)?;
+    let changed = change(args, order.as_ref(), &store, shared, out);
+    Outcome::closed(changed, store.close())
 }
 
 impl Args {
@@ -192,7 +187,7 @@ fn change(
     };
     drop(bar);
     absence::of_search(store.engine());
-    ended(erasing, false, args, shared, out)
+    ended(erasing, Done::Erased, args, shared, out)
 }
 
 fn watch(bar: &Progress, progress: EraseProgress) -> ControlFlow<()> {
@@ -205,19 +200,26 @@ fn watch(bar: &Progress, progress: EraseProgress) -> ControlFlow<()> {
         _ => (0, "dictionaries and keys rewritten"),
     };
     bar.at(done, done, || words.to_owned());
-    if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    interrupt::go_on()
+}
+
+/// Whether something was erased, or only planned to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Planned,
+    Erased,
 }
 
 fn ended(
     erasing: filemap::Result<Option<Erasing>>,
-    dry_run: bool,
+    done: Done,
     args: &Args,
     shared: &Shared,
     mut out: Output,
 ) -> Result<Outcome, Failure> {
     let store = args.store.display();
     let erasing = match erasing {
-        Err(filemap::Error::Engine(filemap_core::Error::Stopped)) if dry_run => {
+        Err(filemap::Error::Engine(filemap_core::Error::Stopped)) if done == Done::Planned => {
             return Ok(interrupt::stopped("nothing was changed"));
         }
         Err(filemap::Error::Engine(filemap_core::Error::Stopped)) => {
@@ -235,9 +237,9 @@ fn ended(
         return Ok(Outcome::Done);
     };
     if out.is_json() {
-        out.json(&line(&erasing, dry_run))?;
+        out.json(&line(&erasing, done))?;
     } else if !shared.flags.quiet {
-        tell(&erasing, dry_run);
+        tell(&erasing, done);
     }
     out.finish()?;
     if erasing.is_complete() {
@@ -255,17 +257,17 @@ fn ended(
     for (file, offset, what) in erasing.proof.iter().flat_map(|proof| &proof.left) {
         words::complain(format_args!("{file}: offset {offset}: {what}"));
     }
-    if !dry_run {
+    if done == Done::Erased {
         words::complain(format_args!("not all could be erased; `fm-tool erase {store} --resume` tries again"));
     }
     Ok(Outcome::Damaged)
 }
 
-fn tell(erasing: &Erasing, dry_run: bool) {
+fn tell(erasing: &Erasing, done: Done) {
     let erased = &erasing.erased;
     let (captures, urls) = (count(erased.versions, "capture"), count(erased.keys, "URL"));
     let dictionaries = erased.dictionaries.len() as u64;
-    if dry_run {
+    if done == Done::Planned {
         words::say(format_args!(
             "{captures} would be erased, with which {urls} would go altogether, and {} that may contain their text",
             count(dictionaries, "dictionary"),
@@ -318,7 +320,7 @@ fn tell_proof(proof: &Proof) {
     }
 }
 
-fn line(erasing: &Erasing, dry_run: bool) -> Value {
+fn line(erasing: &Erasing, done: Done) -> Value {
     let erased = &erasing.erased;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let proof = erasing.proof.as_ref().map(|proof| {
@@ -336,7 +338,7 @@ fn line(erasing: &Erasing, dry_run: bool) -> Value {
         })
     });
     json!({
-        "dry_run": dry_run,
+        "dry_run": done == Done::Planned,
         "complete": erasing.is_complete(),
         "rules": erasing.rules,
         "captures": erased.versions,
@@ -370,7 +372,5 @@ fn print(rule: &EraseRule, out: &mut Output) -> Result<(), Failure> {
         }));
     }
     let made = times::print(rule.made_ms);
-    let line = format!("{}\t{state}\t{made}\t{}\t{}", rule.id, rule.about, rule.reason);
-    out.shown(line.as_bytes())?;
-    out.bytes(b"\n")
+    out.row("", format!("{}\t{state}\t{made}\t{}\t{}", rule.id, rule.about, rule.reason).as_bytes())
 }

@@ -7,11 +7,10 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use filemap::store::PageReader;
-use filemap::{Page, PageStore, RecordKind, Variant};
+use filemap::{Lookup, Page, PageRead, RecordKind, Variant};
 use fm_cli::{Failure, Outcome, Output, interrupt, plain, times, words};
 
-use crate::arguments::urls::{Address, UrlArgs};
+use crate::arguments::urls::{Address, UrlArgs, Urls};
 use crate::arguments::variant::{self, VariantArgs};
 use crate::flags::Shared;
 use crate::json;
@@ -71,79 +70,60 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 
 /// The store, and which variant of the URLs.
 struct Asked {
-    store: PageStore,
+    store: Box<dyn PageRead>,
     variant: Option<Variant>,
 }
 
 /// Prints every page that exists; `out` is opened for the first.
-fn all(
-    args: &Args,
-    shared: &Shared,
-    asked: &Asked,
-    urls: impl Iterator<Item = Result<Address, Failure>>,
-    out: &mut Option<Output>,
-) -> Result<Outcome, Failure> {
-    let mut outcome = Outcome::Done;
-    for url in urls {
-        let url = url?;
-        let found = match find(args, shared, asked, &url) {
-            Err(failure) if !args.urls.is_one() => {
-                outcome = outcome.and(Outcome::of_one(failure)?);
-                continue;
-            }
-            found => found?,
-        };
-        if let Some((page, reader)) = found {
-            if !args.headers && page.lacks_body() {
-                say_no_body(args, &url, &page);
-                if args.require_body {
-                    outcome = outcome.and(Outcome::NotFound);
-                    continue;
-                }
-            }
-            let out = match out {
-                Some(out) => out,
-                None => out.insert(Output::file_or_stdout(args.output.as_deref(), shared.flags.json)?),
-            };
-            print(args, &page, reader, out)?;
-        } else {
+fn all(args: &Args, shared: &Shared, asked: &Asked, urls: Urls, out: &mut Option<Output>) -> Result<Outcome, Failure> {
+    let outcome = urls.each(|url| {
+        let Some((page, reader)) = find(args, shared, asked, url)? else {
             let when = match (args.at, args.version) {
                 (Some(at), _) => format!(" (no version at or before {})", times::print(at)),
                 (_, Some(sequence)) => format!(" (no version {sequence}; `history --json` lists them)"),
                 _ => String::new(),
             };
-            variant::complain(&asked.store, &args.store, &url, asked.variant.as_ref(), &when);
-            outcome = outcome.and(Outcome::NotFound);
+            variant::complain(&*asked.store, &args.store, url, asked.variant.as_ref(), &when);
+            return Ok(Outcome::NotFound);
+        };
+        if !args.headers && page.lacks_body() {
+            say_no_body(args, url, &page);
+            if args.require_body {
+                return Ok(Outcome::NotFound);
+            }
         }
-        if interrupt::asked() {
-            return Ok(outcome.and(interrupt::stopped("not everything was printed")));
-        }
-    }
-    Ok(outcome)
+        let out = match out {
+            Some(out) => out,
+            None => out.insert(Output::file_or_stdout(args.output.as_deref(), shared.flags)?),
+        };
+        print(args, &page, reader, out)?;
+        Ok(Outcome::Done)
+    })?;
+    Ok(outcome.unwrap_or_else(|| interrupt::stopped("not everything was printed")))
 }
 
 /// A page, and the reader of its body if that is not in the page.
-type Found = (Page, Option<PageReader>);
+type Found<'a> = (Page, Option<Box<dyn Read + 'a>>);
 
-/// The page, with a reader of its body if that was not read yet.
-fn find(args: &Args, shared: &Shared, asked: &Asked, url: &Address) -> Result<Option<Found>, Failure> {
-    let (store, variant) = (&asked.store, asked.variant.as_ref());
-    if let Some(at) = args.at {
-        return Ok(store.get_variant_at(url, variant, at)?.map(|page| (page, None)));
-    }
-    if let Some(sequence) = args.version {
-        let versions = store.variant_versions(url, variant)?;
-        let found = versions.into_iter().find(|version| version.sequence == sequence);
-        let page = found.map(|version| store.get_variant_version(url, variant, version)).transpose()?;
-        return Ok(page.flatten().map(|page| (page, None)));
-    }
-    if shared.flags.json {
-        return Ok(store.get_variant(url, variant)?.map(|page| (page, None)));
-    }
-    if args.headers {
-        return Ok(store.variant_head(url, variant)?.map(|head| (head.page, None)));
-    }
-    let Some((mut page, mut reader)) = store.variant_reader(url, variant)? else { return Ok(None) };
+fn find<'a>(args: &Args, shared: &Shared, asked: &'a Asked, url: &Address) -> Result<Option<Found<'a>>, Failure> {
+    let store = &*asked.store;
+    let newest = Lookup::new(url).variant(asked.variant.as_ref());
+    let page = match (args.at, args.version) {
+        (Some(at), _) => store.get(&newest.at(at))?,
+        (_, Some(sequence)) => {
+            let found = store.versions(&newest)?.into_iter().find(|version| version.sequence == sequence);
+            found.map(|version| store.get_version(&newest, version)).transpose()?.flatten()
+        }
+        _ if shared.flags.json => store.get(&newest)?,
+        _ if args.headers => store.head(&newest)?.map(|head| head.page),
+        _ => return streamed(store, &newest),
+    };
+    Ok(page.map(|page| (page, None)))
+}
+
+/// The newest version, its body as a stream.
+fn streamed<'a>(store: &'a dyn PageRead, newest: &Lookup<'_>) -> Result<Option<Found<'a>>, Failure> {
+    let Some((mut page, mut reader)) = store.get_reader(newest)? else { return Ok(None) };
     if page.kind != RecordKind::Revisit {
         return Ok(Some((page, Some(reader))));
     }
@@ -168,7 +148,7 @@ fn say_no_body(args: &Args, url: &Address, page: &Page) {
     ));
 }
 
-fn print(args: &Args, page: &Page, reader: Option<PageReader>, out: &mut Output) -> Result<(), Failure> {
+fn print(args: &Args, page: &Page, reader: Option<Box<dyn Read + '_>>, out: &mut Output) -> Result<(), Failure> {
     if out.is_json() {
         return out.line(json::page(page)?);
     }

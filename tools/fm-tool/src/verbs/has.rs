@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use filemap::Lookup;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt};
-use serde_json::Value;
+use serde_json::json;
 
 use crate::arguments::urls::UrlArgs;
 use crate::arguments::variant::VariantArgs;
@@ -35,43 +36,21 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let urls = args.urls.open()?;
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let progress = Progress::records(&shared.flags, None, "URLs").unless_printing(out.is_terminal());
-    let mut outcome = Outcome::Done;
-    let mut asked = 0_u64;
-    for url in urls {
-        let url = url?;
-        if interrupt::asked() {
-            break;
-        }
+    let (mut asked, mut missed) = (0_u64, Outcome::Done);
+    let outcome = progress.each(urls, |url| {
         asked += 1;
-        match store.contains_variant(&url, variant.as_ref()).map_err(Failure::from) {
-            Ok(is_there) => {
-                if !is_there {
-                    outcome = outcome.and(Outcome::NotFound);
-                }
-                print(args, shared, url.bytes(), is_there, &mut out)?;
-            }
-            Err(failure) => progress.pass_over(failure, &mut outcome)?,
+        let is_there = store.contains(&Lookup::new(&url).variant(variant.as_ref()))?;
+        if !is_there {
+            missed = Outcome::NotFound;
         }
-        progress.add();
-    }
-    drop(progress);
+        if out.is_json() {
+            return out.json(&json::of_url(url.bytes(), json!({ "is_there": is_there })));
+        }
+        if shared.flags.quiet || is_there == args.missing { Ok(()) } else { out.row("", url.bytes()) }
+    })?;
     out.finish()?;
-    if interrupt::asked() {
-        outcome = outcome.and(interrupt::stopped(format_args!("{asked} URLs were looked for")));
-    }
-    Ok(outcome)
-}
-
-fn print(args: &Args, shared: &Shared, url: &[u8], is_there: bool, out: &mut Output) -> Result<(), Failure> {
-    if out.is_json() {
-        let fields = [json::field("url", url), ("is_there".to_owned(), Value::from(is_there))];
-        return out.json(&Value::Object(fields.into_iter().collect()));
-    }
-    if shared.flags.quiet || is_there == args.missing {
-        return Ok(());
-    }
-    out.shown(url)?;
-    out.line("")
+    let stopped = || interrupt::stopped(format_args!("{asked} URLs were looked for"));
+    Ok(outcome.unwrap_or_else(stopped).and(missed))
 }

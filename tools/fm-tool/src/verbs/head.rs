@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageHead, PageStore, Variant};
+use filemap::{Lookup, PageHead};
 use fm_cli::{Failure, Outcome, Output, interrupt, times};
 
-use crate::arguments::urls::{Address, UrlArgs};
+use crate::arguments::urls::UrlArgs;
 use crate::arguments::variant::{self, VariantArgs};
 use crate::flags::Shared;
 use crate::json;
@@ -32,57 +32,32 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let urls = args.urls.open()?;
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.flags.json);
-    let mut outcome = Outcome::Done;
-    for (nth, url) in urls.enumerate() {
-        let url = url?;
-        if interrupt::asked() {
-            outcome = outcome.and(interrupt::stopped("not all heads are printed"));
-            break;
-        }
+    let mut out = Output::stdout(shared.flags);
+    let mut nth = 0;
+    let outcome = urls.each(|url| {
         if nth > 0 && !out.is_json() {
             out.line("")?;
         }
-        match one(args, &store, (&url, variant.as_ref()), &mut out) {
-            Ok(one) => outcome = outcome.and(one),
-            Err(failure) if args.urls.is_one() => return Err(failure),
-            Err(failure) => outcome = outcome.and(Outcome::of_one(failure)?),
+        nth += 1;
+        let newest = Lookup::new(url).variant(variant.as_ref());
+        let Some(head) = store.head(&args.at.map_or(newest, |at| newest.at(at)))? else {
+            variant::complain(&*store, &args.store, url, variant.as_ref(), "");
+            return Ok(Outcome::NotFound);
+        };
+        if out.is_json() {
+            out.json(&json::head(&head)?)?
+        } else {
+            print(&head, &mut out)?
         }
-    }
-    out.finish()?;
-    Ok(outcome)
-}
-
-fn one(
-    args: &Args,
-    store: &PageStore,
-    (url, variant): (&Address, Option<&Variant>),
-    out: &mut Output,
-) -> Result<Outcome, Failure> {
-    let head = match args.at {
-        Some(at) => store.variant_head_at(url, variant, at)?,
-        None => store.variant_head(url, variant)?,
-    };
-    let Some(head) = head else {
-        variant::complain(store, &args.store, url, variant, "");
-        return Ok(Outcome::NotFound);
-    };
-    if out.is_json() {
-        out.json(&json::head(&head)?)?
-    } else {
-        print(&head, out)?
-    }
-    Ok(Outcome::Done)
+        Ok(Outcome::Done)
+    })?;
+    out.end(outcome.unwrap_or_else(|| interrupt::stopped("not all heads are printed")))
 }
 
 /// The store's own fields, then the status line and headers as received.
 fn print(head: &PageHead, out: &mut Output) -> Result<(), Failure> {
     let page = &head.page;
-    let mut row = |name: &str, value: &[u8]| {
-        out.bytes(format!("{name:16} ").as_bytes())?;
-        out.shown(value)?;
-        out.line("")
-    };
+    let mut row = |name: &str, value: &[u8]| out.row(format!("{name:16} "), value);
     row("url", &page.url)?;
     if let Some(variant) = &page.variant {
         row("variant", variant.as_bytes())?;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageHead, PageStore, Variant};
+use filemap::{Lookup, PageHead, PageRead, Variant};
 use fm_cli::{Failure, Outcome, Output, times, words};
 
 use crate::arguments::urls::Address;
@@ -35,20 +35,19 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let variant = args.variant.read()?;
     let store = opening::to_read(&args.store, shared)?;
-    let mut out = Output::stdout(shared.flags.json);
-    let mut found = list(args, &store, variant.as_ref(), &mut out)?;
+    let mut out = Output::stdout(shared.flags);
+    let mut found = list(args, &*store, variant.as_ref(), &mut out)?;
     if args.all_variants {
-        let mut variants: Vec<Variant> =
-            store.variants(&args.url)?.map(|found| Ok(found?.1)).collect::<Result<_, Failure>>()?;
+        let mut variants: Vec<Variant> = store.variants(args.url.bytes())?.collect::<filemap::Result<_>>()?;
         variants.sort_unstable();
         for variant in variants {
-            let of_variant = list(args, &store, Some(&variant), &mut out)?;
+            let of_variant = list(args, &*store, Some(&variant), &mut out)?;
             found = found.into_iter().chain(of_variant).reduce(Outcome::and);
         }
     }
     out.finish()?;
     Ok(found.unwrap_or_else(|| {
-        variant::complain(&store, &args.store, &args.url, variant.as_ref(), "");
+        variant::complain(&*store, &args.store, &args.url, variant.as_ref(), "");
         Outcome::NotFound
     }))
 }
@@ -56,12 +55,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 /// Lists the versions of the page or of a variant; `None` if there are none.
 fn list(
     args: &Args,
-    store: &PageStore,
+    store: &dyn PageRead,
     variant: Option<&Variant>,
     out: &mut Output,
 ) -> Result<Option<Outcome>, Failure> {
     let mut outcome = None;
-    for version in store.variant_history_iter(&args.url, variant)? {
+    for version in store.history(&Lookup::new(&args.url).variant(variant))? {
         let told = match version {
             Ok(version) => {
                 print(&version, out)?;
@@ -82,12 +81,13 @@ fn print(version: &PageHead, out: &mut Output) -> Result<(), Failure> {
     if out.is_json() {
         return out.json(&json::head(version)?);
     }
-    out.bytes(row(version).as_bytes())?;
-    if let Some(variant) = &version.page.variant {
-        out.bytes(if version.unchanged_since.is_some() { b"\t" } else { b"\t\t" })?;
-        out.shown(variant.as_bytes())?;
+    match &version.page.variant {
+        None => out.line(row(version)),
+        Some(variant) => {
+            let tabs = if version.unchanged_since.is_some() { "\t" } else { "\t\t" };
+            out.row(row(version) + tabs, variant.as_bytes())
+        }
     }
-    out.line("")
 }
 
 fn row(version: &PageHead) -> String {

@@ -19,7 +19,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let mut end = Ok(Outcome::Done);
     filemap_core::inspect(&args.file, &mut |item| {
         if item.problem.is_some() {
@@ -34,8 +34,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
     })?;
     let outcome = end?;
-    out.finish()?;
-    Ok(outcome)
+    out.end(outcome)
 }
 
 fn print(out: &mut Output, item: &Inspected) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use fm_cli::{Failure, Outcome};
 use super::import;
 use super::import::report::Form;
 use crate::flags::Shared;
-use crate::stores::opening::FreeArg;
+use crate::stores::opening::NewStore;
 
 /// Import JSON Lines: `import`, but from standard input by default
 #[derive(clap::Args)]
@@ -19,11 +19,8 @@ pub struct Args {
     /// The files; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
-    /// Make a new store that takes URLs as they are written, byte for byte
-    #[arg(long)]
-    exact_urls: bool,
     #[command(flatten)]
-    free: FreeArg,
+    new: NewStore,
 }
 
 /// Runs the verb.
@@ -33,8 +30,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         files: args.files.clone(),
         as_received: false,
         keep: Vec::new(),
-        exact_urls: args.exact_urls,
-        free: args.free.clone(),
+        new: args.new.clone(),
         form: Form::Load,
     };
     import::run(&args, shared)

@@ -4,11 +4,13 @@
 //! reliably. `--long` lists all pages in log order by one sequential read; with a selection it
 //! costs a read for each page.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
-use filemap::{PageHead, PageStore, Variant};
+use filemap::access::Listed;
+use filemap::{PageHead, PageRead, Variant};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
-use serde_json::{Map, Value};
+use serde_json::json;
 
 use crate::arguments::selection::Selection;
 use crate::flags::Shared;
@@ -44,71 +46,48 @@ pub struct Args {
     zero: bool,
 }
 
-/// The output of a listing, and its state.
+/// The output of a listing.
 struct Listing<'a> {
     args: &'a Args,
+    store: &'a dyn PageRead,
     out: Output,
-    progress: Progress,
-    outcome: Outcome,
-    listed: u64,
+    listed: &'a Cell<u64>,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_read(&args.store, shared)?;
     interrupt::listen();
-    let expected = args.selection.expected(&store);
-    let out = Output::stdout(shared.flags.json);
-    let progress = Progress::records(&shared.flags, expected, "pages");
-    let progress = progress.unless_printing(out.is_terminal());
-    let mut listing = Listing { args, out, progress, outcome: Outcome::Done, listed: 0 };
-    let needs_heads = args.long || args.since.is_some();
-    if needs_heads && args.selection.is_all() {
-        let variants = args.all_variants.then(|| store.variant_heads());
-        let heads = store.heads().chain(variants.into_iter().flatten());
-        listing.all(heads, |listing, head| listing.head(&store, &head))?;
+    let expected = args.selection.expected(&*store)?;
+    let out = Output::stdout(shared.flags);
+    let progress = Progress::records(&shared.flags, expected, "pages").unless_printing(out.is_terminal());
+    let listed = Cell::new(0);
+    let has_room = || args.limit.is_none_or(|limit| listed.get() < limit);
+    let mut listing = Listing { args, store: &*store, out, listed: &listed };
+    let scope = args.selection.scope();
+    let variants = args.all_variants.then(|| scope.clone().variants());
+    let outcome = if args.long || args.since.is_some() {
+        let variants = variants.map(|scope| store.heads(&scope)).transpose()?;
+        let heads = store.heads(&scope)?.chain(variants.into_iter().flatten());
+        progress.each(heads.take_while(|_| has_room()), |head| listing.head(&head))?
     } else {
-        let urls = store.urls_where(args.selection.filter()).map(|url| url.map(|url| (url, None)));
-        let variants = args.all_variants.then(|| store.variants_where(args.selection.filter()));
-        let variants = variants.into_iter().flatten().map(|found| found.map(|(url, variant)| (url, Some(variant))));
-        listing.all(urls.chain(variants), |listing, (url, variant)| match needs_heads {
-            // `None`: removed since it was listed.
-            true => store.variant_head(&url, variant.as_ref())?.map_or(Ok(()), |head| listing.head(&store, &head)),
-            false => listing.url(&url, variant.as_ref()),
-        })?;
-    }
-    let Listing { out, progress, mut outcome, listed, .. } = listing;
-    drop(progress);
-    out.finish()?;
-    if interrupt::asked() {
-        let listed = words::count(listed, "page");
-        outcome = outcome.and(interrupt::stopped(format_args!("{listed} listed, not all")));
-    }
-    Ok(outcome)
+        let variants = variants.map(|scope| store.list(&scope, None)).transpose()?;
+        let entries = store.list(&scope, None)?.chain(variants.into_iter().flatten());
+        let entries = entries.take_while(|_| has_room());
+        progress.each(entries, |Listed { url, variant, .. }| listing.url(&url, variant.as_ref()))?
+    };
+    listing.out.finish()?;
+    let stopped = || interrupt::stopped(format_args!("{} listed, not all", words::count(listed.get(), "page")));
+    Ok(outcome.unwrap_or_else(stopped))
 }
 
 impl Listing<'_> {
-    /// Prints every item, until interrupted.
-    fn all<T>(
-        &mut self,
-        items: impl Iterator<Item = filemap::Result<T>>,
-        print: impl Fn(&mut Self, T) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        for item in items {
-            if interrupt::asked() || self.args.limit.is_some_and(|limit| self.listed >= limit) {
-                break;
-            }
-            self.progress.add();
-            match item.map_err(Failure::from).and_then(|item| print(self, item)) {
-                Ok(()) => {}
-                Err(failure) => self.progress.pass_over(failure, &mut self.outcome)?,
-            }
-        }
-        Ok(())
+    fn add(&self) {
+        self.listed.set(self.listed.get() + 1);
     }
 
     fn end(&mut self, variant: Option<&Variant>) -> Result<(), Failure> {
-        self.listed += 1;
+        self.add();
         if let Some(variant) = variant {
             self.out.bytes(b"\t")?;
             self.out.shown(variant.as_bytes())?;
@@ -118,26 +97,28 @@ impl Listing<'_> {
 
     fn url(&mut self, url: &[u8], variant: Option<&Variant>) -> Result<(), Failure> {
         if self.out.is_json() {
-            self.listed += 1;
-            let variant = variant.map(|variant| json::field("variant", variant.as_bytes()));
-            let line: Map<String, Value> = [json::field("url", url)].into_iter().chain(variant).collect();
-            return self.out.json(&Value::Object(line));
+            self.add();
+            let mut line = json::of_url(url, json!({}));
+            if let Some(variant) = variant {
+                json::set(&mut line, "variant", variant.as_bytes());
+            }
+            return self.out.json(&line);
         }
         self.out.shown(url)?;
         self.end(variant)
     }
 
-    fn head(&mut self, store: &PageStore, head: &PageHead) -> Result<(), Failure> {
+    fn head(&mut self, head: &PageHead) -> Result<(), Failure> {
         match self.args.since {
             Some(since) if head.page.fetched_at_ms < since => Ok(()),
-            _ if self.args.long => self.long(store, head),
-            _ => self.url(&store.key(&head.page.url)?, head.page.variant.as_ref()),
+            _ if self.args.long => self.long(head),
+            _ => self.url(&self.store.key(&head.page.url)?, head.page.variant.as_ref()),
         }
     }
 
-    fn long(&mut self, store: &PageStore, head: &PageHead) -> Result<(), Failure> {
+    fn long(&mut self, head: &PageHead) -> Result<(), Failure> {
         if self.out.is_json() {
-            self.listed += 1;
+            self.add();
             return self.out.json(&json::head(head)?);
         }
         let page = &head.page;
@@ -145,7 +126,7 @@ impl Listing<'_> {
         let time = times::print(page.fetched_at_ms);
         let (body, stored) = (head.body_bytes, head.stored_bytes);
         self.out.bytes(format!("{time}\t{status}\t{body}\t{stored}\t").as_bytes())?;
-        self.out.shown(&store.key(&page.url)?)?;
+        self.out.shown(&self.store.key(&page.url)?)?;
         self.end(page.variant.as_ref())
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Command;
 use clap_mangen::Man;
-use fm_cli::{Failure, Outcome, Output, sink, words};
+use fm_cli::{Failure, Flags, Outcome, Output, sink, words};
 
 use crate::flags::Shared;
 
@@ -23,16 +23,15 @@ pub struct Args {
 pub fn run(args: &Args, program: Command, shared: &Shared) -> Result<Outcome, Failure> {
     let pages = pages(program)?;
     let Some(folder) = &args.folder else {
-        let mut out = Output::stdout(false);
+        let mut out = Output::stdout(Flags::default());
         pages.iter().try_for_each(|(_, page)| out.bytes(page))?;
-        out.finish()?;
-        return Ok(Outcome::Done);
+        return out.end(Outcome::Done);
     };
     sink::refuse_store(folder)?;
     sink::refuse_link(folder)?;
     fs::create_dir_all(folder).map_err(|error| Failure::io("create", folder, &error))?;
     for (name, page) in &pages {
-        let mut out = Output::file(&folder.join(name), false)?;
+        let mut out = Output::file(&folder.join(name), Flags::default())?;
         out.bytes(page)?;
         out.finish()?;
     }

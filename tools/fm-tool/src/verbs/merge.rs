@@ -1,7 +1,6 @@
 //! `merge`: adds every version of some stores to another.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use filemap_core::{Copied, CopyEvent, CopyOptions, Error, Rule, Store};
@@ -49,29 +48,22 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     absence::of_written(&to);
     filemap::erase::obey(&to)?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.flags.json);
-    let mut outcome = Ok(Outcome::Done);
-    for (store, path) in stores.iter().zip(&args.stores) {
-        let rules = say_missing_rules(store, path, &to, &args.to);
-        let added = rules.and_then(|rules| {
-            copy(store, path, &to, &args.to, CopyOptions::default(), shared, &mut out).map(|added| added.and(rules))
-        });
-        outcome = added.and_then(|added| outcome.map(|outcome| outcome.and(added)));
-        if !matches!(outcome, Ok(outcome) if !matches!(outcome, Outcome::Interrupted(_))) {
-            break;
+    let mut out = Output::stdout(shared.flags);
+    let added = stores.iter().zip(&args.stores).try_fold(Outcome::Done, |outcome, (store, path)| {
+        if matches!(outcome, Outcome::Interrupted(_)) {
+            return Ok(outcome);
         }
-    }
-    // Added versions stay, whatever stopped the rest.
-    let closed = to.close();
-    let outcome = outcome?;
-    closed?;
-    out.finish()?;
-    Ok(outcome)
+        let (from, to) = ((store, path.as_path()), (&to, args.to.as_path()));
+        let rules = say_missing_rules(from, to)?;
+        Ok(outcome.and(rules).and(copy(from, to, CopyOptions::default(), shared, &mut out)?))
+    });
+    let outcome = Outcome::closed(added, to.close())?;
+    out.end(outcome)
 }
 
 /// Reports rules of erasures, which do not come with the pages. Damaged rules do not stop the
 /// merge.
-fn say_missing_rules(from: &Store, from_path: &Path, to: &Store, to_path: &Path) -> Result<Outcome, Failure> {
+fn say_missing_rules((from, from_path): Placed<'_>, (to, to_path): Placed<'_>) -> Result<Outcome, Failure> {
     let own = to.rules()?;
     let theirs = match from.rules() {
         Err(error) if error.is_corrupt() => {
@@ -91,12 +83,13 @@ fn say_missing_rules(from: &Store, from_path: &Path, to: &Store, to_path: &Path)
     Ok(Outcome::Done)
 }
 
+/// A store, and its folder as it was given.
+type Placed<'a> = (&'a Store, &'a Path);
+
 /// Copies all versions of one store to another, and prints the result.
 pub fn copy(
-    from: &Store,
-    from_path: &Path,
-    to: &Store,
-    to_path: &Path,
+    (from, from_path): Placed<'_>,
+    (to, to_path): Placed<'_>,
     options: CopyOptions,
     shared: &Shared,
     out: &mut Output,
@@ -115,7 +108,7 @@ pub fn copy(
             CopyEvent::Refused(_, rule) => *refused.entry(rule).or_default() += 1,
             _ => {}
         }
-        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        interrupt::go_on()
     });
     drop(bar);
     match copied {
@@ -129,7 +122,7 @@ pub fn copy(
             if copied.damaged > 0 {
                 repair::variants_shown(to)?;
             }
-            tell(&copied, from_path, shared, out)?;
+            tell(&copied, from_path, out)?;
             for (rule, versions) in &refused {
                 let versions = count(*versions, "version");
                 words::complain(format_args!(
@@ -142,28 +135,24 @@ pub fn copy(
     }
 }
 
-fn tell(copied: &Copied, from: &Path, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
-    if out.is_json() {
-        return out.json(&json!({
-            "store": from.display().to_string(),
-            "keys": copied.keys,
-            "versions": copied.versions,
-            "unchanged": copied.unchanged,
-            "already_there": copied.already_there,
-            "body_bytes": copied.body_bytes,
-            "damaged": copied.damaged,
-            "refused": copied.refused,
-        }));
-    }
-    if !shared.flags.quiet {
-        words::say(format_args!(
-            "{}: {} of {} added, {} of them unchanged; {} there already",
-            from.display(),
-            count(copied.versions, "version"),
-            sizes::print(copied.body_bytes),
-            copied.unchanged,
-            copied.already_there,
-        ));
-    }
-    Ok(())
+fn tell(copied: &Copied, from: &Path, out: &mut Output) -> Result<(), Failure> {
+    let line = json!({
+        "store": from.display().to_string(),
+        "keys": copied.keys,
+        "versions": copied.versions,
+        "unchanged": copied.unchanged,
+        "already_there": copied.already_there,
+        "body_bytes": copied.body_bytes,
+        "damaged": copied.damaged,
+        "refused": copied.refused,
+    });
+    let words = format_args!(
+        "{}: {} of {} added, {} of them unchanged; {} there already",
+        from.display(),
+        count(copied.versions, "version"),
+        sizes::print(copied.body_bytes),
+        copied.unchanged,
+        copied.already_there,
+    );
+    out.report(&line, words)
 }

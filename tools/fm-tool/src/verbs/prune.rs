@@ -48,9 +48,9 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let rule =
         PruneRule { keep_versions: args.keep_versions, since_ms: args.older_than, max_live_bytes: args.max_size };
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     if args.dry_run {
-        let store = opening::to_plan(&args.store, shared)?;
+        let store = opening::local_to_plan(&args.store, shared)?;
         interrupt::listen();
         let bar = Progress::records(&shared.flags, Some(0), "looked through");
         let planned = store.prune_plan(rule, &mut |progress| watch(&bar, progress));
@@ -59,18 +59,14 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             return Ok(interrupt::stopped("the plan is incomplete; nothing was changed"));
         }
         let planned = planned?;
-        tell(&planned, true, shared, &mut out)?;
+        tell(&planned, Done::Planned, &mut out)?;
         out.finish()?;
         return Ok(hidden(&planned, Outcome::Done));
     }
-    let store = opening::to_change(&args.store, shared)?;
-    let outcome = pruned(&store, rule, args, shared, &mut out);
-    // Dropped versions stay dropped, whatever stopped the rest.
-    let closed = store.close();
-    let outcome = outcome?;
-    closed?;
-    out.finish()?;
-    Ok(outcome)
+    let store = opening::local_to_change(&args.store, shared)?;
+    let done = pruned(&store, rule, args, shared, &mut out);
+    let outcome = Outcome::closed(done, store.close())?;
+    out.end(outcome)
 }
 
 fn pruned(
@@ -84,7 +80,7 @@ fn pruned(
     let bar = Progress::records(&shared.flags, Some(0), "looked through");
     let pruned = store.prune(rule, &mut |progress| watch(&bar, progress))?;
     drop(bar);
-    tell(&pruned, false, shared, out)?;
+    tell(&pruned, Done::Dropped, out)?;
     if pruned.is_stopped {
         out.flush()?;
         let what = "they stay dropped; the same command goes on";
@@ -93,8 +89,9 @@ fn pruned(
     if pruned.versions == 0 && !args.compact {
         return Ok(hidden(&pruned, Outcome::Done));
     }
-    let done = compact::compact(store.engine(), !args.compact, shared)?;
-    let outcome = compact::tell(&done, shared, &args.store, out)?;
+    let extent = if args.compact { compact::Extent::All } else { compact::Extent::ToBound };
+    let done = compact::compact(store.engine(), extent, shared)?;
+    let outcome = compact::tell(&done, &args.store, out)?;
     Ok(hidden(&pruned, outcome))
 }
 
@@ -118,31 +115,31 @@ fn watch(bar: &Progress, step: PruneStep) -> ControlFlow<()> {
         PruneStep::Revisits(versions) => bar.at(versions, versions, || "versions looked at for revisits".to_owned()),
         _ => {}
     }
-    if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    interrupt::go_on()
 }
 
-fn tell(pruned: &Pruned, dry_run: bool, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
-    if out.is_json() {
-        return out.json(&json!({
-            "dry_run": dry_run,
-            "versions": pruned.versions,
-            "pages": pruned.keys,
-            "bytes": pruned.bytes,
-            "live_bytes": pruned.live_bytes,
-            "hidden": pruned.hidden,
-            "stopped": pruned.is_stopped,
-        }));
-    }
-    if !shared.flags.quiet {
-        let (versions, pages) = (count(pruned.versions, "version"), count(pruned.keys, "page"));
-        words::say(format_args!(
-            "{versions} of {} {}, with which {pages} {}; {} live{}",
-            sizes::print(pruned.bytes),
-            if dry_run { "would be dropped" } else { "dropped" },
-            if dry_run { "would go altogether" } else { "went altogether" },
-            sizes::print(pruned.live_bytes),
-            if dry_run { " after that" } else { "" },
-        ));
-    }
-    Ok(())
+/// Whether versions were dropped, or only planned to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Planned,
+    Dropped,
+}
+
+fn tell(pruned: &Pruned, done: Done, out: &mut Output) -> Result<(), Failure> {
+    let line = json!({
+        "dry_run": done == Done::Planned,
+        "versions": pruned.versions,
+        "pages": pruned.keys,
+        "bytes": pruned.bytes,
+        "live_bytes": pruned.live_bytes,
+        "hidden": pruned.hidden,
+        "stopped": pruned.is_stopped,
+    });
+    let (dropped, gone, after) = match done {
+        Done::Planned => ("would be dropped", "would go altogether", " after that"),
+        Done::Dropped => ("dropped", "went altogether", ""),
+    };
+    let (versions, pages) = (count(pruned.versions, "version"), count(pruned.keys, "page"));
+    let (bytes, live) = (sizes::print(pruned.bytes), sizes::print(pruned.live_bytes));
+    out.report(&line, format_args!("{versions} of {bytes} {dropped}, with which {pages} {gone}; {live} live{after}"))
 }

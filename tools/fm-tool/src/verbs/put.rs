@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use filemap::{Headers, Page};
 use fm_cli::{Failure, Outcome, Output, times, words};
 use rustix::fs::{FileType, OFlags};
-use serde_json::{Map, Value};
-use urlindex::{Canonicalizer, Exact, Whatwg};
+use serde_json::json;
 
 use crate::arguments::urls::Address;
 use crate::arguments::variant::VariantArgs;
@@ -41,11 +40,8 @@ pub struct Args {
     headers: Vec<(String, String)>,
     #[command(flatten)]
     variant: VariantArgs,
-    /// Make a new store that takes URLs as they are written, byte for byte
-    #[arg(long)]
-    exact_urls: bool,
     #[command(flatten)]
-    free: opening::FreeArg,
+    new: opening::NewStore,
 }
 
 /// A header of one line, as it could have been sent, so that it prints back unchanged.
@@ -81,28 +77,16 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     let time_ms = args.time.unwrap_or_else(times::now_ms);
     let page = Page { headers, variant, ..Page::new(args.url.bytes(), time_ms, args.status, "") };
-    let store = opening::to_fill(&args.store, args.exact_urls, &args.free, shared)?;
-    let version = store.put_page_reader(&page, &mut body).map_err(|error| not_put(error.into(), args))?;
-    let key = store.key(&args.url)?;
+    let store = opening::to_fill(&args.store, &args.new, shared)?;
+    let version = store.put_reader(&page, &mut *body).map_err(|error| not_put(error.into(), args))?;
+    let key = store.key(args.url.bytes())?;
     store.close()?;
 
-    let mut out = Output::stdout(shared.flags.json);
-    if out.is_json() {
-        let time = Value::from(times::print(version.time_ms));
-        let line: Map<String, Value> = [
-            json::field("url", &key),
-            ("time".to_owned(), time),
-            ("time_ms".to_owned(), Value::from(version.time_ms)),
-            ("sequence".to_owned(), Value::from(version.sequence)),
-        ]
-        .into_iter()
-        .collect();
-        out.json(&Value::Object(line))?;
-    } else if !shared.flags.quiet {
-        words::say(format_args!("put {} as of {}", args.url, times::print(version.time_ms)));
-    }
-    out.finish()?;
-    Ok(Outcome::Done)
+    let time = times::print(version.time_ms);
+    let fields = json!({ "time": time, "time_ms": version.time_ms, "sequence": version.sequence });
+    let mut out = Output::stdout(shared.flags);
+    out.report(&json::of_url(&key, fields), format_args!("put {} as of {time}", args.url))?;
+    out.end(Outcome::Done)
 }
 
 /// Names the disk that is full.
@@ -149,8 +133,7 @@ fn check_url(args: &Args) -> Result<(), Failure> {
     if args.store.exists() {
         return Ok(());
     }
-    let rule: &dyn Canonicalizer = if args.exact_urls { &Exact } else { &Whatwg };
-    let key = rule.canonicalize(args.url.bytes());
+    let key = args.new.canonicalizer().canonicalize(args.url.bytes());
     let key = key.map_err(|error| Failure::Usage(format!("{:?}: {error}", args.url.to_string())))?;
     if key.len() > filemap_core::MAX_KEY_BYTES {
         return Err(filemap_core::Error::KeyLength { len: key.len() }.into());

@@ -1,9 +1,8 @@
-//! `recompress`: compresses all pages again, at a higher level than there was time for when they
-//! came.
+//! `recompress`: compresses all pages again at a higher level, with the current dictionaries.
 
 use std::path::PathBuf;
 
-use fm_cli::{Failure, Outcome, Output, sizes, words};
+use fm_cli::{Failure, Outcome, Output, sizes};
 use serde_json::json;
 
 use super::compact;
@@ -30,7 +29,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     if args.only_try {
         let store = opening::engine_to_plan(&args.store, shared)?;
         let e = store.try_recompression(args.level)?;
@@ -48,29 +47,24 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             let (now, then) = (sizes::print(e.stored_bytes), sizes::print(e.recompressed_stored_bytes));
             out.line(format!("{} records looked at: {now} now, {then} then ({share:.2})", e.records))?;
         }
-        out.finish()?;
-        return Ok(Outcome::Done);
+        return out.end(Outcome::Done);
     }
-    let store = opening::to_change(&args.store, shared)?;
+    let store = opening::local_to_change(&args.store, shared)?;
     let before = store.engine().stats().value_bytes;
     let done = store.engine().recompress(args.level)?;
     let after = store.engine().stats().value_bytes;
     store.close()?;
-    if out.is_json() {
-        out.json(&json!({
-            "level": args.level,
-            "value_bytes_before": before,
-            "value_bytes": after,
-            "copied_bytes": done.copied_bytes,
-            "removed_segments": done.removed_segments,
-            "stuck_segments": done.stuck_segments,
-            "unexpanded_records": done.unexpanded_records,
-            "seconds": done.elapsed.as_secs_f64(),
-        }))?;
-    } else if !shared.flags.quiet {
-        let seconds = done.elapsed.as_secs_f64();
-        words::say(format_args!("{} before, {} now, in {seconds:.1} s", sizes::print(before), sizes::print(after)));
-    }
-    out.finish()?;
-    Ok(compact::stuck(&done))
+    let seconds = done.elapsed.as_secs_f64();
+    let line = json!({
+        "level": args.level,
+        "value_bytes_before": before,
+        "value_bytes": after,
+        "copied_bytes": done.copied_bytes,
+        "removed_segments": done.removed_segments,
+        "stuck_segments": done.stuck_segments,
+        "unexpanded_records": done.unexpanded_records,
+        "seconds": seconds,
+    });
+    out.report(&line, format_args!("{} before, {} now, in {seconds:.1} s", sizes::print(before), sizes::print(after)))?;
+    out.end(compact::stuck(&done))
 }

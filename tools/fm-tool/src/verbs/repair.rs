@@ -1,14 +1,13 @@
 //! `repair`: builds a store from what is left of a damaged one, and lists what is lost.
 
 use std::io::{self, IsTerminal};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, Store};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sink, sizes, times};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use urlindex::{Canonicalizer, Whatwg};
 
 use crate::flags::Shared;
@@ -64,7 +63,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
                 0 => progress.file.clone(),
                 losses => format!("{}, {} so far", progress.file, count(losses, "lost place")),
             });
-            if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            interrupt::go_on()
         })
     };
     let plain = || Options::new().memtable_bytes(BATCH_BYTES);
@@ -138,7 +137,7 @@ fn stopped(args: &Args) -> Outcome {
 
 /// Prints the losses, then a summary.
 fn told(report: &RepairReport, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     for loss in &report.losses {
         if out.is_json() { out.json(&line(loss))? } else { out.line(row(loss))? }
     }
@@ -149,12 +148,7 @@ fn told(report: &RepairReport, args: &Args, shared: &Shared) -> Result<Outcome, 
             out.line(plain(format!("{}: left out: {}", ignored.file, ignored.why).as_bytes()))?;
         }
     }
-    if out.is_json() {
-        out.json(&summary(report))?;
-    } else if !shared.flags.quiet {
-        out.flush()?;
-        say(report, args);
-    }
+    out.report(&summary(report), in_words(report, args))?;
     out.finish()?;
     for doubt in &report.unwitnessed {
         words::complain(format_args!("no witness: {doubt}"));
@@ -180,17 +174,15 @@ fn row(loss: &Loss) -> String {
 }
 
 fn line(loss: &Loss) -> Value {
-    let mut line = Map::new();
-    line.insert("file".to_owned(), Value::from(loss.file.as_str()));
-    line.insert("offset".to_owned(), Value::from(loss.offset));
-    line.insert("bytes".to_owned(), Value::from(loss.bytes));
-    line.insert("what".to_owned(), Value::from(loss.what.as_str()));
-    line.extend(loss.key.as_ref().map(|key| fields::field("url", key)));
-    if let Some(version) = loss.version {
-        line.insert("time_ms".to_owned(), Value::from(version.time_ms));
-        line.insert("sequence".to_owned(), Value::from(version.sequence));
+    let mut line = json!({ "file": loss.file, "offset": loss.offset, "bytes": loss.bytes, "what": loss.what });
+    if let Some(key) = &loss.key {
+        fields::set(&mut line, "url", key);
     }
-    Value::Object(line)
+    if let Some(version) = loss.version {
+        line["time_ms"] = json!(version.time_ms);
+        line["sequence"] = json!(version.sequence);
+    }
+    line
 }
 
 fn summary(report: &RepairReport) -> Value {
@@ -210,17 +202,17 @@ fn summary(report: &RepairReport) -> Value {
     })
 }
 
-fn say(report: &RepairReport, args: &Args) {
+fn in_words(report: &RepairReport, args: &Args) -> String {
     let target = args.target.as_ref().unwrap_or(&args.source).display();
     let lost = match report.losses.len() as u64 {
         0 if report.unwitnessed.is_empty() => "nothing is lost".to_owned(),
         0 => "nothing is known to be lost".to_owned(),
         places => format!("{} lost in {}", sizes::print(report.lost_bytes()), count(places, "place")),
     };
-    words::say(format_args!(
+    format!(
         "{target} has {}, from {} in {}: {lost}",
         count(report.keys, "key"),
         count(report.records, "whole record"),
         count(report.segments, "segment"),
-    ));
+    )
 }

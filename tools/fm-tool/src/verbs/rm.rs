@@ -8,13 +8,13 @@ use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use filemap::PageStore;
-use filemap::store::Removed;
+use filemap::PageWrite;
+use filemap::access::Removed;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, words};
-use serde_json::Value;
+use serde_json::json;
 
 use crate::arguments::selection::Selection;
-use crate::arguments::urls::{Address, UrlArgs};
+use crate::arguments::urls::{Address, UrlArgs, Urls};
 use crate::arguments::variant::VariantArgs;
 use crate::flags::Shared;
 use crate::json;
@@ -56,20 +56,17 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let variant = args.variant.of(&args.urls)?;
     let urls = args.urls.open()?;
     let store = opening::to_change(&args.store, shared)?;
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let outcome = if args.selection.is_all() {
-        let remove = |url: &Address| match &variant {
-            Some(variant) => store.remove_variant(url, variant),
-            None => store.remove(url),
-        };
+        let remove = |url: &Address| store.remove(url.bytes(), variant.as_ref());
         named(args, shared, urls, &remove, &mut out)
     } else {
-        chosen(args, shared, &store, &mut out)
+        chosen(args, shared, &*store, &mut out)
     };
     // Removals so far stay, whatever stopped the rest.
     let synced = store.sync();
     let closed = store.close().map_err(Failure::from);
-    let outcome = outcome.map_err(|failure| not_removed(failure, synced.is_ok(), args))?;
+    let outcome = outcome.map_err(|failure| not_removed(failure, &synced, args))?;
     synced.map_err(|error| match error.into() {
         Failure::Full(words) => Failure::Full(format!("pages reported as removed may come back: {words}")),
         failure => failure,
@@ -81,15 +78,14 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
         closed => closed?,
     }
-    out.finish()?;
-    Ok(outcome)
+    out.end(outcome)
 }
 
 /// The failure of a full disk: nothing was removed, and whether earlier removals are durable.
-fn not_removed(failure: Failure, is_durable: bool, args: &Args) -> Failure {
+fn not_removed(failure: Failure, synced: &filemap::Result<()>, args: &Args) -> Failure {
     let Failure::Full(words) = failure else { return failure };
     let disk = file_system::of(&args.store);
-    let before = if is_durable { "earlier removals stay" } else { "earlier removals may come back" };
+    let before = if synced.is_ok() { "earlier removals stay" } else { "earlier removals may come back" };
     Failure::Full(format!(
         "not removed: {disk} is full: {words}; {before}; free some space and run the same command again"
     ))
@@ -99,46 +95,35 @@ fn not_removed(failure: Failure, is_durable: bool, args: &Args) -> Failure {
 fn named(
     args: &Args,
     shared: &Shared,
-    urls: impl Iterator<Item = Result<Address, Failure>>,
+    urls: Urls,
     remove: &dyn Fn(&Address) -> filemap::Result<bool>,
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
     interrupt::listen();
-    let mut outcome = Outcome::Done;
     let mut number = 0;
-    for url in urls {
-        let url = url?;
-        if interrupt::asked() {
-            return Ok(outcome.and(stopped(number)));
-        }
-        let removed = match remove(&url).map_err(Failure::from) {
-            Err(failure) if !args.urls.is_one() => {
-                outcome = outcome.and(Outcome::of_one(failure)?);
-                continue;
-            }
-            removed => removed?,
-        };
+    let outcome = urls.each(|url| {
+        let removed = remove(url)?;
         number += u64::from(removed);
         if !removed {
             words::complain(format_args!("{url} is not in {}", args.store.display()));
-            outcome = outcome.and(Outcome::NotFound);
         }
         if out.is_json() {
-            print(url.bytes(), removed, out)?;
+            out.json(&json::of_url(url.bytes(), json!({ "removed": removed })))?;
         } else if removed && !shared.flags.quiet {
             words::say(format_args!("removed {url}"));
         }
-    }
-    Ok(outcome)
+        Ok(if removed { Outcome::Done } else { Outcome::NotFound })
+    })?;
+    Ok(outcome.unwrap_or_else(|| stopped(number)))
 }
 
 /// Removes all selected pages.
-fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
-    let which = args.selection.words();
+fn chosen(args: &Args, shared: &Shared, store: &dyn PageWrite, out: &mut Output) -> Result<Outcome, Failure> {
+    let (which, scope) = (args.selection.words(), args.selection.scope());
     let mut expected = None;
     if !args.yes {
-        let pages = store.urls_where(args.selection.filter()).filter(|url| url.is_ok()).count() as u64;
-        let variants = store.variants_where(args.selection.filter()).filter(|found| found.is_ok()).count() as u64;
+        let pages = store.list(&scope, None)?.filter(|listed| listed.is_ok()).count() as u64;
+        let variants = store.list(&scope.clone().variants(), None)?.filter(|listed| listed.is_ok()).count() as u64;
         let number = pages + variants;
         expected = Some(number);
         let mut pages = words::count(pages, "page");
@@ -155,10 +140,12 @@ fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> 
     interrupt::listen();
     let progress = Progress::records(&shared.flags, expected, "pages");
     let (mut outcome, mut failed, mut variants) = (Outcome::Done, None, 0);
-    let removed = store.remove_where(args.selection.filter(), &mut |found| {
+    let removed = store.remove_all(&scope, &mut |found| {
         progress.add();
         let told = match found.map_err(Failure::from) {
-            Ok(Removed { url, is_page: true, .. }) if out.is_json() => print(url, true, out),
+            Ok(Removed { url, is_page: true, .. }) if out.is_json() => {
+                out.json(&json::of_url(url, json!({ "removed": true })))
+            }
             Ok(removed) => {
                 variants += u64::from(removed.is_variant);
                 Ok(())
@@ -166,7 +153,7 @@ fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> 
             Err(failure) => progress.pass_over(failure, &mut outcome),
         };
         failed = told.err();
-        if failed.is_some() || interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if failed.is_some() { ControlFlow::Break(()) } else { interrupt::go_on() }
     })?;
     drop(progress);
     if let Some(failure) = failed {
@@ -188,9 +175,4 @@ fn chosen(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> 
 fn stopped(number: u64) -> Outcome {
     let number = words::count(number, "page");
     interrupt::stopped(format_args!("{number} removed, which stay so; the same command removes the rest"))
-}
-
-fn print(url: &[u8], removed: bool, out: &mut Output) -> Result<(), Failure> {
-    let fields = [json::field("url", url), ("removed".to_owned(), Value::from(removed))];
-    out.json(&Value::Object(fields.into_iter().collect()))
 }

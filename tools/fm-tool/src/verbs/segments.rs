@@ -25,7 +25,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::engine_to_read(&args.store, shared)?;
     let segments = store.segments();
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     if !out.is_json() {
         let head = ["FILE", "ORDINAL", "KIND", "BYTES", "LIVE", "DEAD", "REMOVALS", "NEW", "LIVE%", "BEGUN"];
         out.line(row(&head.map(str::to_owned)))?;
@@ -60,8 +60,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             ]))?;
         }
     }
-    out.finish()?;
-    Ok(Outcome::Done)
+    out.end(Outcome::Done)
 }
 
 fn kind(segment: &SegmentInfo) -> &'static str {

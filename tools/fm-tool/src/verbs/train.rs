@@ -27,11 +27,11 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let facts = if args.list {
         opening::engine_to_read(&args.store, shared)?.dictionaries()
     } else {
-        let store = opening::to_change(&args.store, shared)?;
+        let store = opening::local_to_change(&args.store, shared)?;
         let made = store.engine().train()?;
         store.close()?;
         made

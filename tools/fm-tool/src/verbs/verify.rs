@@ -1,13 +1,12 @@
 //! `verify`: reads everything, or only the structures that lead to pages, and reports every
 //! damaged place. Interrupted, it continues where it was.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap::store::RevisitCount;
 use filemap_core::{Problem, Store, VerifyOptions, VerifyReport};
-use fm_cli::words::{self, count};
+use fm_cli::words::count;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sizes};
 use serde_json::json;
 
@@ -52,11 +51,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let report = store.verify_with(&options.resumable(is_full).note(is_full), &mut |progress| {
         (done_bytes, total_bytes) = (progress.done_bytes, progress.total_bytes);
         bar.at(done_bytes, total_bytes, || progress.file.clone());
-        if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        interrupt::go_on()
     })?;
     drop(bar);
     let recent_keys = recent_keys(&store, &report);
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     for problem in &report.problems {
         if out.is_json() {
             out.json(&line(problem))?;
@@ -72,14 +71,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         return Ok(stopped(&report, done_bytes, total_bytes));
     }
     let revisits = if is_full { revisits(store)? } else { None };
-    if out.is_json() {
-        let mut summary = summary(&report, recent_keys);
-        summary["revisits"] = json!(revisits.as_ref().map(|count| count.revisits));
-        summary["unresolved_revisits"] = json!(revisits.as_ref().map(|count| count.unresolved));
-        out.json(&summary)?;
-    } else if !shared.flags.quiet {
-        out.flush()?;
-        say(&report, recent_keys);
+    out.report(&summary(&report, recent_keys, revisits.as_ref()), in_words(&report, recent_keys))?;
+    if shared.flags.says() {
         revisits::say_unresolved(revisits.as_ref());
     }
     out.finish()?;
@@ -131,7 +124,7 @@ fn stopped(report: &VerifyReport, done_bytes: u64, total_bytes: u64) -> Outcome 
     interrupt::stopped(format_args!("{done} of {total} were read: {found}; {next}"))
 }
 
-fn summary(report: &VerifyReport, recent_keys: u64) -> serde_json::Value {
+fn summary(report: &VerifyReport, recent_keys: u64, revisits: Option<&RevisitCount>) -> serde_json::Value {
     json!({
         "files": report.files,
         "bytes": report.bytes,
@@ -142,10 +135,12 @@ fn summary(report: &VerifyReport, recent_keys: u64) -> serde_json::Value {
         "indexed_keys": report.indexed_keys,
         "recent_keys": recent_keys,
         "problems": report.problems.len(),
+        "revisits": revisits.map(|count| count.revisits),
+        "unresolved_revisits": revisits.map(|count| count.unresolved),
     })
 }
 
-fn say(report: &VerifyReport, recent_keys: u64) {
+fn in_words(report: &VerifyReport, recent_keys: u64) -> String {
     let found = match report.problems.len() as u64 {
         0 => "no damage".to_owned(),
         number => format!("damage in {}", count(number, "place")),
@@ -163,10 +158,10 @@ fn say(report: &VerifyReport, recent_keys: u64) {
             count(recent, "version")
         ),
     };
-    words::say(format_args!(
+    format!(
         "{}{before} read in {}, {}, {keys}: {found}",
         sizes::print(report.bytes),
         count(report.files, "file"),
         count(report.value_records, "value record"),
-    ));
+    )
 }

@@ -1,6 +1,5 @@
 //! All rules of a store that hold, asked about everything that is put.
 
-mod digest;
 mod rule;
 
 use std::sync::Arc;
@@ -10,8 +9,8 @@ use filemap_core::{Admission, Record, Rule, RuleState, Store};
 pub use self::rule::{EraseOrder, EraseTarget};
 pub(crate) use self::rule::{Matcher, salt_of, words};
 
-use self::digest::{Algorithm, Digest, Hashers};
 use crate::error::{Error, Result};
+use crate::page::digest::{Digest, Hashers};
 use crate::page::key;
 use crate::page::meta;
 
@@ -64,11 +63,7 @@ impl RuleSet {
 
     /// Takes the digests that rules ask for; `None` if none does.
     pub(crate) fn hashers(&self) -> Option<Hashers> {
-        self.wants_bodies().then(|| Hashers::new(self.algorithms()))
-    }
-
-    fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
-        self.matchers().filter_map(|m| m.digest().map(|d| d.algorithm))
+        self.wants_bodies().then(|| Hashers::new(self.matchers().filter_map(Matcher::digest)))
     }
 
     /// The rule that refuses a body with one of these digests.
@@ -79,19 +74,19 @@ impl RuleSet {
 
     /// The same of a body whose pieces were all taken, and that came with a digest.
     pub(crate) fn judge(&self, hashers: Hashers, told: Option<&str>, time_ms: i64) -> Option<u32> {
-        let mut digests = hashers.finish();
-        digests.extend(told.and_then(Digest::parse));
-        self.by_digest(&digests, time_ms)
+        self.by_digest(&with_told(hashers, told), time_ms)
     }
 
     /// The digests by which a version is known: those of its body, and the one that it came with.
     pub(crate) fn digests_of(&self, body: &[u8], told: Option<&str>) -> Vec<Digest> {
-        let mut hashers = Hashers::new(self.algorithms());
+        let mut hashers = Hashers::new(self.matchers().filter_map(Matcher::digest));
         hashers.update(body);
-        let mut digests = hashers.finish();
-        digests.extend(told.and_then(Digest::parse));
-        digests
+        with_told(hashers, told)
     }
+}
+
+fn with_told(hashers: Hashers, told: Option<&str>) -> Vec<Digest> {
+    hashers.finish().into_iter().chain(told.and_then(Digest::parse)).collect()
 }
 
 impl Admission for RuleSet {

@@ -10,8 +10,8 @@ use regex::bytes::Regex;
 use serde_json::{Map, Value, json};
 use sha1::Digest as _;
 
-use super::digest::Digest;
 use crate::error::{Error, Result};
+use crate::page::digest::Digest;
 use crate::page::key;
 
 /// What is to be erased.
@@ -161,11 +161,16 @@ impl Matcher {
             ("host", Some(host), None) => Pattern::Host(host.into_bytes()),
             ("prefix", Some(prefix), None) => Pattern::Prefix(prefix.into_bytes()),
             ("regex", Some(regex), None) => Pattern::Regex(Box::new(Regex::new(&regex).map_err(|e| e.to_string())?)),
-            ("digest", Some(digest), None) => Pattern::Digest(Digest::parse(&digest).ok_or("its digest is none")?),
+            ("digest", Some(digest), None) => Pattern::Digest(body_digest(&digest).ok_or("its digest is none")?),
             _ => return Err(format!("this build does not know rules like `{kind}`")),
         };
         Ok(Matcher { pattern, from_ms, to_ms })
     }
+}
+
+/// The digest of a body, as a rule may name it.
+fn body_digest(text: &str) -> Option<Digest> {
+    Digest::parse(text).filter(Digest::is_for_rules)
 }
 
 fn hashed(part: Part, (sha256, salt): &(String, String)) -> std::result::Result<Pattern, String> {
@@ -238,7 +243,7 @@ impl EraseOrder {
                 set("text", json!(regex));
             }
             EraseTarget::Digest(text) => {
-                let Some(digest) = Digest::parse(text) else {
+                let Some(digest) = body_digest(text) else {
                     return fail("a digest is sha1: or sha256: and hexadecimal or base 32 digits");
                 };
                 set("kind", json!("digest"));

@@ -16,7 +16,7 @@ use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sink, sizes, times};
 use serde_json::json;
 
-use self::target::{Folder, Stream, WholeFile};
+use self::target::{Existing, Folder, Stream, WholeFile};
 use crate::arguments::selection;
 use crate::arguments::urls::Address;
 use crate::flags::Shared;
@@ -130,11 +130,11 @@ enum Compression {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     check(args)?;
-    let store = opening::to_read(&args.store, shared)?;
+    let store = opening::local_to_read(&args.store, shared)?;
     interrupt::listen();
     let mut to = to(args)?;
     let is_stdout = matches!(to, To::Stream(_));
-    let options = options(args, is_stdout);
+    let options = options(args, &to);
     let started = Instant::now();
     let bar = Progress::bytes(&shared.flags).unless_printing(is_stdout && io::stdout().is_terminal());
     let total_bytes = store.engine().stats().value_bytes;
@@ -152,21 +152,16 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if !is_stdout {
         tell(&report, started.elapsed().as_secs_f64(), shared)?;
     }
-    if report.without_place > 0 {
-        let number = count(report.without_place, "record");
-        words::complain(format_args!(
-            "{number} beside pages (requests, metadata, conversions) left out: plain files have no place for them"
-        ));
-    }
-    if report.inexact > 0 {
-        let number = count(report.inexact, "version");
-        words::complain(format_args!("{number} with headers too large for WARC: an import gives different ones"));
-    }
-    if report.bodiless > 0 {
-        let number = count(report.bodiless, "version");
-        words::complain(format_args!(
-            "{number} written without the body: the version that it refers to cannot be read"
-        ));
+    let notes = [
+        (
+            count(report.without_place, "record"),
+            "beside pages (requests, metadata, conversions) left out: plain files have no place for them",
+        ),
+        (count(report.inexact, "version"), "with headers too large for WARC: an import gives different ones"),
+        (count(report.bodiless, "version"), "written without the body: the version that it refers to cannot be read"),
+    ];
+    for (number, note) in notes.iter().filter(|(number, _)| !number.starts_with("0 ")) {
+        words::complain(format_args!("{number} {note}"));
     }
     let outcome = if report.damaged + report.bodiless > 0 { Outcome::Damaged } else { Outcome::Done };
     if report.stopped {
@@ -256,6 +251,12 @@ fn one_warc(args: &Args) -> Option<(&Path, Compression)> {
     warc_name(path).map(|compression| (path, compression))
 }
 
+impl Args {
+    fn existing(&self) -> Existing {
+        if self.overwrite { Existing::Replaced } else { Existing::Refused }
+    }
+}
+
 fn is_stdout(args: &Args) -> bool {
     args.output.as_deref().is_none_or(|path| path == Path::new("-"))
 }
@@ -297,15 +298,15 @@ fn to(args: &Args) -> Result<To, Failure> {
     };
     if args.format == [Format::Wacz] {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        return Ok(To::Wacz(Box::new(Wacz::new(WholeFile::at(path, args.overwrite)?)), name));
+        return Ok(To::Wacz(Box::new(Wacz::new(WholeFile::at(path, args.existing())?)), name));
     }
     if args.format != [Format::Jsonl] && one_warc(args).is_none() {
-        return Ok(To::Folder(Folder::open(path, &stem(args), args.overwrite)?));
+        return Ok(To::Folder(Folder::open(path, &stem(args), args.existing())?));
     }
     if path.exists() && !path.is_file() && !path.is_dir() {
         return Ok(To::Stream(Stream::device(path)?));
     }
-    Ok(To::Folder(Folder::file(path, args.overwrite)?))
+    Ok(To::Folder(Folder::file(path, args.existing())?))
 }
 
 /// The beginning of the files' names.
@@ -319,7 +320,7 @@ fn stem(args: &Args) -> String {
     if name.is_empty() { "pages".to_owned() } else { name }
 }
 
-fn options(args: &Args, is_stdout: bool) -> DumpOptions {
+fn options(args: &Args, to: &To) -> DumpOptions {
     let formats = args.format.iter().flat_map(|format| match format {
         Format::Jsonl => &[dump::Format::Jsonl][..],
         Format::Warc => &[dump::Format::Warc],
@@ -344,7 +345,7 @@ fn options(args: &Args, is_stdout: bool) -> DumpOptions {
         .limit(args.selected.limit)
         .compression(compression)
         .stop(interrupt::flag())
-        .roll_bytes((!is_stdout && one.is_none()).then_some(args.roll.unwrap_or(ROLL_BYTES)))
+        .roll_bytes((!matches!(to, To::Stream(_)) && one.is_none()).then_some(args.roll.unwrap_or(ROLL_BYTES)))
         .spool(spool)
 }
 
@@ -354,17 +355,11 @@ impl Selected {
         if let Some(host) = &self.host {
             selection = if self.subdomains { selection.host_with_subdomains(host) } else { selection.host(host) };
         }
-        if let Some(prefix) = &self.prefix {
-            selection = selection.prefix(prefix.bytes());
-        }
-        if let Some(from) = self.from {
-            selection = selection.from(from);
-        }
-        if let Some(to) = self.to {
-            selection = selection.before(to);
-        }
-        selection = self.status.iter().fold(selection, |selection, status| selection.status(*status));
-        self.mime.iter().fold(selection, |selection, mime| selection.mime(mime.clone()))
+        selection = self.prefix.iter().fold(selection, |selection, prefix| selection.prefix(prefix.bytes()));
+        selection = self.from.into_iter().fold(selection, Selection::from);
+        selection = self.to.into_iter().fold(selection, Selection::before);
+        selection = self.status.iter().copied().fold(selection, Selection::status);
+        self.mime.iter().cloned().fold(selection, Selection::mime)
     }
 }
 
@@ -377,31 +372,24 @@ fn failure(error: Error) -> Failure {
 }
 
 fn tell(report: &DumpReport, seconds: f64, shared: &Shared) -> Result<(), Failure> {
-    let mut out = Output::stdout(shared.flags.json);
-    if out.is_json() {
-        out.json(&json!({
-            "seen": report.seen,
-            "written": report.written,
-            "without_place": report.without_place,
-            "damaged": report.damaged,
-            "bodiless": report.bodiless,
-            "inexact": report.inexact,
-            "warc_bytes": report.warc_bytes,
-            "files": report.files,
-            "seconds": (seconds * 1000.0).round() / 1000.0,
-        }))?;
-    } else if !shared.flags.quiet {
-        let rate = report.written as f64 / seconds.max(1e-3);
-        let warc = if report.warc_bytes > 0 {
-            format!(", {} of WARC", sizes::print(report.warc_bytes))
-        } else {
-            String::new()
-        };
-        words::say(format_args!(
-            "{} written to {}{warc} in {seconds:.1} s ({rate:.0}/s)",
-            count(report.written, "version"),
-            count(report.files.len() as u64, "file"),
-        ));
-    }
+    let line = json!({
+        "seen": report.seen,
+        "written": report.written,
+        "without_place": report.without_place,
+        "damaged": report.damaged,
+        "bodiless": report.bodiless,
+        "inexact": report.inexact,
+        "warc_bytes": report.warc_bytes,
+        "files": report.files,
+        "seconds": (seconds * 1000.0).round() / 1000.0,
+    });
+    let rate = report.written as f64 / seconds.max(1e-3);
+    let warc = match report.warc_bytes {
+        0 => String::new(),
+        bytes => format!(", {} of WARC", sizes::print(bytes)),
+    };
+    let (versions, files) = (count(report.written, "version"), count(report.files.len() as u64, "file"));
+    let mut out = Output::stdout(shared.flags);
+    out.report(&line, format_args!("{versions} written to {files}{warc} in {seconds:.1} s ({rate:.0}/s)"))?;
     out.finish()
 }

@@ -16,18 +16,25 @@ use fm_cli::{Failure, sink};
 const OPEN: &str = ".open";
 const BUFFER_BYTES: usize = 256 << 10;
 
+/// What becomes of files that are there already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    Refused,
+    Replaced,
+}
+
 /// A folder for the files of a dump, or for one file of a given name.
 pub struct Folder {
     path: PathBuf,
     /// The name of a single file, instead of the dump's own.
     only: Option<String>,
-    overwrite: bool,
+    existing: Existing,
 }
 
 impl Folder {
     /// The folder at `path`, made if absent. Fails on an earlier dump of this `stem`; with
-    /// `overwrite`, removes its files.
-    pub fn open(path: &Path, stem: &str, overwrite: bool) -> Result<Folder, Failure> {
+    /// [`Existing::Replaced`], removes its files.
+    pub fn open(path: &Path, stem: &str, existing: Existing) -> Result<Folder, Failure> {
         sink::refuse_store(path)?;
         sink::refuse_link(path)?;
         fs::create_dir_all(path).map_err(|error| Failure::io("create", path, &error))?;
@@ -39,7 +46,7 @@ impl Folder {
                 continue;
             }
             let there = entry.path();
-            if !overwrite {
+            if existing == Existing::Refused {
                 let there = there.display();
                 return Err(Failure::Io(format!(
                     "{there} is left from an earlier dump; give another folder or --name, or --overwrite"
@@ -49,18 +56,18 @@ impl Folder {
             let removed = if is_dir { fs::remove_dir_all(&there) } else { fs::remove_file(&there) };
             removed.map_err(|error| Failure::io("remove", &there, &error))?;
         }
-        Ok(Folder { path: path.to_owned(), only: None, overwrite })
+        Ok(Folder { path: path.to_owned(), only: None, existing })
     }
 
     /// A single file at `path`.
-    pub fn file(path: &Path, overwrite: bool) -> Result<Folder, Failure> {
-        let (folder, name) = place_of(path, overwrite)?;
-        Ok(Folder { path: folder.to_owned(), only: Some(name), overwrite })
+    pub fn file(path: &Path, existing: Existing) -> Result<Folder, Failure> {
+        let (folder, name) = place_of(path, existing)?;
+        Ok(Folder { path: folder.to_owned(), only: Some(name), existing })
     }
 }
 
 /// The folder and name of a file to make.
-fn place_of(path: &Path, overwrite: bool) -> Result<(&Path, String), Failure> {
+fn place_of(path: &Path, existing: Existing) -> Result<(&Path, String), Failure> {
     let folder = sink::folder_of(path);
     sink::refuse_store(folder)?;
     sink::refuse_link(path)?;
@@ -68,11 +75,11 @@ fn place_of(path: &Path, overwrite: bool) -> Result<(&Path, String), Failure> {
     let Some(name) = name.filter(|_| !path.is_dir()) else {
         return Err(Failure::Usage(format!("{} is not a file name", path.display())));
     };
-    if path.exists() && !overwrite {
+    if path.exists() && existing == Existing::Refused {
         return Err(Failure::Io(format!("{} is there already; --overwrite replaces it", path.display())));
     }
     let open = opened(path);
-    if open.exists() && !overwrite {
+    if open.exists() && existing == Existing::Refused {
         let what = format!("{} is left from an interrupted dump; --overwrite replaces it", open.display());
         return Err(Failure::Io(what));
     }
@@ -105,7 +112,7 @@ fn is_warc(extension: &str) -> bool {
 impl Target for Folder {
     fn create(&mut self, name: &str) -> io::Result<Box<dyn OutputFile>> {
         let path = self.path.join(self.only.as_deref().unwrap_or(name));
-        Ok(Box::new(WholeFile::create(self.path.clone(), path, self.overwrite)?))
+        Ok(Box::new(WholeFile::create(self.path.clone(), path, self.existing)?))
     }
 
     fn place(&mut self, path: &str, content: &[u8]) -> io::Result<bool> {
@@ -142,26 +149,26 @@ pub struct WholeFile {
     open: PathBuf,
     path: PathBuf,
     folder: PathBuf,
-    overwrite: bool,
+    existing: Existing,
 }
 
 impl WholeFile {
     /// A single file at `path`; it can be written at any offset.
-    pub fn at(path: &Path, overwrite: bool) -> Result<WholeFile, Failure> {
-        let (folder, name) = place_of(path, overwrite)?;
-        WholeFile::create(folder.to_owned(), folder.join(name), overwrite)
+    pub fn at(path: &Path, existing: Existing) -> Result<WholeFile, Failure> {
+        let (folder, name) = place_of(path, existing)?;
+        WholeFile::create(folder.to_owned(), folder.join(name), existing)
             .map_err(|error| Failure::Io(format!("cannot create {error}")))
     }
 
-    fn create(folder: PathBuf, path: PathBuf, overwrite: bool) -> io::Result<WholeFile> {
+    fn create(folder: PathBuf, path: PathBuf, existing: Existing) -> io::Result<WholeFile> {
         let open = opened(&path);
         let mut options = OpenOptions::new();
-        let file = match overwrite {
-            true => sink::create_anew(&open),
-            false => options.write(true).create_new(true).open(&open),
+        let file = match existing {
+            Existing::Replaced => sink::create_anew(&open),
+            Existing::Refused => options.write(true).create_new(true).open(&open),
         };
         let file = file.map_err(|error| named(&open, error))?;
-        Ok(WholeFile { out: BufWriter::with_capacity(BUFFER_BYTES, file), open, path, folder, overwrite })
+        Ok(WholeFile { out: BufWriter::with_capacity(BUFFER_BYTES, file), open, path, folder, existing })
     }
 }
 
@@ -185,7 +192,7 @@ impl OutputFile for WholeFile {
     fn close(mut self: Box<Self>) -> io::Result<()> {
         self.flush()?;
         self.out.get_ref().sync_all().map_err(|error| named(&self.open, error))?;
-        if self.path.exists() && !self.overwrite {
+        if self.path.exists() && self.existing == Existing::Refused {
             return Err(named(&self.path, io::ErrorKind::AlreadyExists.into()));
         }
         fs::rename(&self.open, &self.path).map_err(|error| named(&self.path, error))?;

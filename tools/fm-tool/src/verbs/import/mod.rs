@@ -21,7 +21,7 @@ use self::source::{Content, Source};
 use crate::flags::Shared;
 use crate::revisits;
 use crate::stores::file_system;
-use crate::stores::opening::{FreeArg, ToFill};
+use crate::stores::opening::{NewStore, ToFill};
 
 /// Import WARC files, WACZ files and JSON Lines
 #[derive(clap::Args)]
@@ -42,11 +42,8 @@ pub struct Args {
     /// Keep these records beside their pages; may be given several times
     #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
     pub keep: Vec<Keep>,
-    /// Make a new store that takes URLs as they are written, byte for byte
-    #[arg(long)]
-    pub exact_urls: bool,
     #[command(flatten)]
-    pub free: FreeArg,
+    pub new: NewStore,
     #[arg(skip)]
     pub form: Form,
 }
@@ -68,8 +65,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         args.files.iter().map(|path| Source::open(path, args.form, shared)).collect::<Result<_, _>>()?;
     let total_bytes = sources.iter().map(|source| source.bytes).sum();
     interrupt::listen();
-    let mut stores = ToFill::open(&args.store, args.exact_urls, &args.free, shared)?;
-    let (mut out, mut outcome) = (Output::stdout(shared.flags.json), Outcome::Done);
+    let mut stores = ToFill::open(&args.store, &args.new, shared)?;
+    let (mut out, mut outcome) = (Output::stdout(shared.flags), Outcome::Done);
     let (mut done_bytes, mut done_files, mut total) = (0, 0, ImportReport::default());
     let (files, started) = (sources.len(), Instant::now());
     let bar = match sources.iter().any(|source| source.is_endless) {
@@ -101,7 +98,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
         bar.aside(|| {
             say_problems(&name, &brought, args.form);
-            if !out.is_json() && !shared.flags.quiet {
+            if shared.flags.says() {
                 words::say(summary(&name, &brought.report, brought.seconds, args.form));
             }
         });
@@ -180,15 +177,11 @@ fn bring(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Brought, Failure> {
     let started = Instant::now();
-    let mut brought = Brought::default();
     let Source { name, content, reader, .. } = source;
     let (content, reader) =
         content.resolve(reader).map_err(|error| Failure::Io(format!("cannot read {name}: {error}")))?;
-    if content == Content::JsonLines {
-        let report = json_lines::import(stores, &name, reader, &mut |report| {
-            progress(report.bytes_read, report.stored);
-        })?;
-        brought.take_json_lines(&report);
+    let mut brought = if content == Content::JsonLines {
+        json_lines::import(stores, &name, reader, progress)?
     } else {
         let options = ImportOptions::new()
             .stop(interrupt::flag())
@@ -204,8 +197,8 @@ fn bring(
             }
             _ => filemap::import::import_into(&mut store_for, &name, reader, &options, progress)?,
         };
-        brought.take_import(report);
-    }
+        report.into()
+    };
     brought.seconds = started.elapsed().as_secs_f64();
     Ok(brought)
 }

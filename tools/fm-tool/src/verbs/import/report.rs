@@ -1,6 +1,7 @@
 //! What one imported file brought, as a JSON line or as a sentence.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use filemap::import::ImportReport;
 use filemap::store::RevisitCount;
@@ -9,8 +10,8 @@ use fm_cli::sizes;
 use fm_cli::words::{self, count};
 use serde_json::{Value, json};
 
-use super::json_lines::{LISTED_LINES, LoadReport};
-
+/// Bad lines of JSON Lines that are listed; more are counted.
+const LISTED_LINES: usize = 1_000;
 /// Problems of one file that are printed; with --json, all are listed.
 const SAID_PROBLEMS: usize = 20;
 
@@ -47,46 +48,45 @@ pub struct Brought {
     pub seconds: f64,
 }
 
-impl Brought {
-    pub fn take_import(&mut self, report: ImportReport) {
-        self.problems = report
-            .problems
-            .iter()
-            .map(|problem| {
-                let damage = problem.kind == ProblemKind::Damage;
-                let mut listed = self::problem(problem.place.offset, problem.place.inner, damage, &problem.what);
-                listed["warning"] = json!(problem.kind == ProblemKind::Warning);
-                listed["misplaced"] = json!(problem.kind == ProblemKind::Misplaced);
-                listed["segment"] = json!(problem.kind == ProblemKind::Segment);
-                listed
-            })
-            .collect();
-        self.report = report;
-    }
+/// What is wrong with a line of JSON Lines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum BadLine {
+    /// It is not a page.
+    Damaged,
+    /// It is a page that this store cannot keep.
+    Unusable,
+}
 
-    pub fn take_json_lines(&mut self, report: &LoadReport) {
-        let bad = report.bad_lines.iter();
-        let listed = bad.map(|bad| {
-            let mut listed = problem(bad.offset, None, !bad.unusable, &bad.what);
-            listed["line"] = json!(bad.line);
-            listed
+impl From<ImportReport> for Brought {
+    fn from(report: ImportReport) -> Brought {
+        let listed = report.problems.iter().map(|problem| {
+            json!({
+                "offset": problem.place.offset,
+                "inner_offset": problem.place.inner,
+                "damage": problem.kind == ProblemKind::Damage,
+                "what": problem.what,
+                "warning": problem.kind == ProblemKind::Warning,
+                "misplaced": problem.kind == ProblemKind::Misplaced,
+                "segment": problem.kind == ProblemKind::Segment,
+            })
         });
-        self.problems = listed.collect();
-        self.report.stopped = report.stopped;
-        self.report.bytes_read = report.bytes_read;
-        self.report.records = report.records;
-        self.report.stored = report.stored;
-        self.report.unchanged = report.unchanged;
-        self.report.already_there = report.already_there;
-        self.report.body_bytes = report.body_bytes;
-        self.report.unusable = report.unusable;
-        self.report.refused = report.refused;
-        self.report.damaged = report.damaged;
+        Brought { problems: listed.collect(), report, seconds: 0.0 }
     }
 }
 
-fn problem(offset: u64, inner: Option<u64>, damage: bool, what: &str) -> Value {
-    json!({ "offset": offset, "inner_offset": inner, "damage": damage, "what": what })
+impl Brought {
+    /// Lists a bad line, counted from 1, at the end of what was read.
+    pub fn list_line(&mut self, number: u64, bad: BadLine, what: &dyn Display) {
+        if self.problems.len() < LISTED_LINES {
+            self.problems.push(json!({
+                "offset": self.report.bytes_read,
+                "inner_offset": null,
+                "damage": bad == BadLine::Damaged,
+                "what": what.to_string(),
+                "line": number,
+            }));
+        }
+    }
 }
 
 /// Prints the problems of a file.
@@ -182,7 +182,7 @@ pub fn summary(name: &str, report: &ImportReport, seconds: f64, form: Form) -> S
         ),
         (mended, format!("{} found by a rule", count(mended, "date"))),
         (report.digests.wrong, format!("{} with a payload digest that is wrong", report.digests.wrong)),
-        (report.digests.unreadable, format!("{} with a payload digest that is none", report.digests.unreadable)),
+        (report.digests.unreadable, format!("{} with an unreadable payload digest", report.digests.unreadable)),
         (report.digests.absent, format!("{} without a payload digest", report.digests.absent)),
     ];
     for (number, part) in parts {

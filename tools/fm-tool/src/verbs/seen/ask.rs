@@ -185,7 +185,7 @@ struct Asker<'a> {
 
 impl<'a> Asker<'a> {
     fn new(set: StoredSet, canonicalizer: Arc<dyn Canonicalizer>, lists: &'a Lists, shared: &Shared) -> Self {
-        let out = Output::stdout(shared.flags.json);
+        let out = Output::stdout(shared.flags);
         let is_printing = !lists.count;
         let progress = Progress::records(&shared.flags, None, "URLs").unless_printing(is_printing && out.is_terminal());
         Asker {
@@ -231,10 +231,10 @@ impl<'a> Asker<'a> {
         if interrupt::asked() {
             return Ok(outcome.and(interrupt::stopped(format_args!("{}; what was answered stays", tally.words()))));
         }
-        if !lists.count && !shared.flags.json && !shared.flags.quiet {
+        if !lists.count && shared.flags.says() {
             words::say(tally.words());
         }
-        if let Some(costs) = costs.filter(|_| !shared.flags.json && !shared.flags.quiet && tally.lines() > 0) {
+        if let Some(costs) = costs.filter(|_| shared.flags.says() && tally.lines() > 0) {
             words::say(costs);
         }
         Ok(outcome)
@@ -354,14 +354,13 @@ impl<'a> Asker<'a> {
             return Ok(());
         }
         if self.out.is_json() {
-            return self.out.json(&object(line, word, None));
+            return self.out.json(&json::of_url(line, json!({ "verdict": word })));
         }
         if !self.lists.new_only {
             self.out.bytes(word.as_bytes())?;
             self.out.bytes(b"\t")?;
         }
-        self.out.shown(line)?;
-        self.out.bytes(b"\n")
+        self.out.row("", line)
     }
 
     /// Finds out why a line is invalid only if that is printed.
@@ -377,12 +376,9 @@ impl<'a> Asker<'a> {
         }
         let shown = &line[..line.len().min(LINE_BYTES_MAX)];
         if self.out.is_json() {
-            let object = object(shown, "invalid", Some(&why()));
-            return self.out.json(&object);
+            return self.out.json(&json::of_url(shown, json!({ "verdict": "invalid", "why": why() })));
         }
-        self.out.bytes(b"invalid\t")?;
-        self.out.shown(shown)?;
-        self.out.bytes(b"\n")
+        self.out.row("invalid\t", shown)
     }
 
     /// Reports the number of further invalid lines of a file.
@@ -431,10 +427,4 @@ fn costs(disk: &DiskUrlSet) -> String {
         );
     }
     costs
-}
-
-fn object(line: &[u8], verdict: &str, why: Option<&str>) -> Value {
-    let verdict = ("verdict".to_owned(), Value::from(verdict));
-    let why = why.map(|why| ("why".to_owned(), Value::from(why)));
-    Value::Object([json::field("url", line), verdict].into_iter().chain(why).collect())
 }

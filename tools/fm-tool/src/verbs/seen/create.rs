@@ -224,7 +224,7 @@ fn new_set(args: &Args) -> Result<NewSet, Failure> {
 }
 
 fn tell(set: &StoredSet, path: &Path, shared: &Shared) -> Result<(), Failure> {
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     if out.is_json() {
         out.json(&Value::Object(stat::fields(set, path)?))?;
     } else if !shared.flags.quiet {

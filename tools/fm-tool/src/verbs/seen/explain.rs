@@ -43,7 +43,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let canonicals = canonicals(args)?;
     let urls = args.urls.open()?;
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let mut outcome = Outcome::Done;
     for url in urls {
         let url = url?;
@@ -64,8 +64,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             }
         }
     }
-    out.finish()?;
-    Ok(outcome)
+    out.end(outcome)
 }
 
 fn encoding(label: &str) -> Result<&'static Encoding, String> {
@@ -88,13 +87,9 @@ fn canonicals(args: &Args) -> Result<Vec<(String, Canonical)>, Failure> {
 }
 
 fn print(url: &[u8], name: &str, explained: &Explanation, out: &mut Output) -> Result<(), Failure> {
-    out.bytes(format!("{name:20}  ").as_bytes())?;
-    out.shown(url)?;
-    out.line("")?;
+    out.row(format!("{name:20}  "), url)?;
     for step in &explained.steps {
-        out.bytes(format!("  {:18}  ", step.rule).as_bytes())?;
-        out.shown(step.after.as_bytes())?;
-        out.line("")?;
+        out.row(format!("  {:18}  ", step.rule), step.after.as_bytes())?;
     }
     match &explained.key {
         Err(error) => {
@@ -111,12 +106,10 @@ fn line(url: &[u8], name: &str, explained: &Explanation) -> Value {
     let step =
         |step: &urlindex::canonical::Step| json!({ "rule": step.rule, "before": step.before, "after": step.after });
     let steps: Vec<Value> = explained.steps.iter().map(step).collect();
-    let end = match &explained.key {
-        Ok(key) => json::field("key", key),
-        Err(error) => ("error".to_owned(), Value::from(error.to_string())),
-    };
-    let canonical = ("canonicalizer".to_owned(), Value::from(name));
-    Value::Object(
-        [json::field("url", url), canonical, ("steps".to_owned(), Value::from(steps)), end].into_iter().collect(),
-    )
+    let mut line = json::of_url(url, json!({ "canonicalizer": name, "steps": steps }));
+    match &explained.key {
+        Ok(key) => json::set(&mut line, "key", key),
+        Err(error) => line["error"] = json!(error.to_string()),
+    }
+    line
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, words};
-use serde_json::{Value, json};
+use serde_json::json;
 use urlindex::{AnySet, StoredSet};
 
 use super::sets;
@@ -36,8 +36,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         AnySet::Trie(trie) if !args.fingerprints => {
             let prefix = args.prefix.as_ref().map_or(&[][..], Address::bytes);
             print(trie.prefix(prefix).map(Ok), "URL", shared, |url, out| match out.is_json() {
-                true => out.json(&Value::Object([json::field("url", url)].into_iter().collect())),
-                false => out.shown(url).and_then(|()| out.line("")),
+                true => out.json(&json::of_url(url, json!({}))),
+                false => out.row("", url),
             })
         }
         AnySet::Disk(disk) if args.fingerprints => {
@@ -59,20 +59,15 @@ fn print<T>(
     one: impl Fn(&T, &mut Output) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
     interrupt::listen();
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let progress = Progress::records(&shared.flags, None, "URLs").unless_printing(out.is_terminal());
     let mut printed = 0_u64;
-    for item in all.take_while(|_| !interrupt::asked()) {
-        one(&item?, &mut out)?;
+    let outcome = progress.each(all, |item| {
         printed += 1;
-        progress.add();
-    }
-    drop(progress);
-    out.finish()?;
-    if interrupt::asked() {
-        return Ok(interrupt::stopped(format_args!("{} printed", words::count(printed, what))));
-    }
-    Ok(Outcome::Done)
+        one(&item, &mut out)
+    })?;
+    let stopped = || interrupt::stopped(format_args!("{} printed", words::count(printed, what)));
+    out.end(outcome.unwrap_or_else(stopped))
 }
 
 fn why_not(set: &StoredSet, args: &Args) -> String {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fm_cli::{Failure, Outcome, Output, interrupt, words};
-use serde_json::Value;
+use serde_json::json;
 use urlindex::SeenSet;
 
 use super::sets;
@@ -38,7 +38,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     // Fails for kinds that cannot, before anything is read.
     set.forget(&[] as &[&[u8]]).map_err(fail)?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let (mut outcome, mut forgotten) = (Outcome::Done, 0_u64);
     let mut urls = urls.peekable();
     while urls.peek().is_some() && !interrupt::asked() {
@@ -67,8 +67,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
                 outcome = outcome.and(Outcome::NotFound);
             }
             if out.is_json() {
-                let fields = [json::field("url", url.bytes()), ("forgotten".to_owned(), Value::from(was_seen))];
-                out.json(&Value::Object(fields.into_iter().collect()))?;
+                out.json(&json::of_url(url.bytes(), json!({ "forgotten": was_seen })))?;
             }
         }
     }
@@ -78,7 +77,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if interrupt::asked() {
         return Ok(outcome.and(interrupt::stopped(format_args!("{forgotten} forgotten, which stay so"))));
     }
-    if !shared.flags.json && !shared.flags.quiet {
+    if shared.flags.says() {
         words::say(format_args!("forgot {forgotten}"));
     }
     Ok(outcome)

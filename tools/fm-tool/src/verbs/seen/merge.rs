@@ -52,36 +52,28 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     sets::noted_canonicalizer(&set, &args.set, args.canonical.canonical.as_ref())?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let mut merged = 0;
     let done = args.from.iter().take_while(|_| !interrupt::asked()).try_for_each(|path| {
         merged += 1;
-        merge(&set, path, args, shared, &mut out)
+        merge(&set, path, args, &mut out)
     });
     // Merged sets stay merged, whatever stopped the rest.
     let closed = set.close().map_err(fail);
-    done?;
-    closed?;
+    done.and(closed)?;
     out.finish()?;
-    if interrupt::asked() && merged < args.from.len() {
-        return Ok(interrupt::stopped(format_args!(
-            "{merged} of {} sets were merged, which stays so",
-            args.from.len()
-        )));
+    let sets = args.from.len();
+    if interrupt::asked() && merged < sets {
+        return Ok(interrupt::stopped(format_args!("{merged} of {sets} sets were merged, which stays so")));
     }
     Ok(Outcome::Done)
 }
 
-fn merge(set: &StoredSet, path: &Path, args: &Args, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
+fn merge(set: &StoredSet, path: &Path, args: &Args, out: &mut Output) -> Result<(), Failure> {
     let from = sets::to_read(path)?;
     let merged = set.merge(&from).map_err(|error| sets::failure(&args.set, error))?;
     set.sync().map_err(|error| sets::failure(&args.set, error))?;
-    if out.is_json() {
-        return out.json(&json!({ "set": path.display().to_string(), "urls": from.len(), "added": merged.added }));
-    }
-    if !shared.flags.quiet {
-        let urls = words::count(from.len(), "URL");
-        words::say(format_args!("{}: {urls}, {} of them added", path.display(), merged.added));
-    }
-    Ok(())
+    let line = json!({ "set": path.display().to_string(), "urls": from.len(), "added": merged.added });
+    let urls = words::count(from.len(), "URL");
+    out.report(&line, format_args!("{}: {urls}, {} of them added", path.display(), merged.added))
 }

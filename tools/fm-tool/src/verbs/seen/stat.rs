@@ -26,7 +26,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let set = sets::to_read(&args.set)?;
     let fields = fields(&set, &args.set)?;
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     if out.is_json() {
         out.json(&Value::Object(fields))?;
     } else {
@@ -35,8 +35,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             out.line(format!("{name:width$}  {}", shown(name, value)))?;
         }
     }
-    out.finish()?;
-    Ok(Outcome::Done)
+    out.end(Outcome::Done)
 }
 
 /// All fields, as one JSON object.

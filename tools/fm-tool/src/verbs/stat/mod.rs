@@ -58,15 +58,14 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     let stats = store.stats();
     let about = statistics::about(&store);
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     match args.format {
         Format::Json => out.json(&statistics::json(&about, &stats))?,
         Format::Text if shared.flags.json => out.json(&statistics::json(&about, &stats))?,
         Format::Text => out.bytes(text(&about, &stats).as_bytes())?,
         Format::Openmetrics => out.bytes(statistics::exposition(&stats, &about).as_bytes())?,
     }
-    out.finish()?;
-    Ok(Outcome::Done)
+    out.end(Outcome::Done)
 }
 
 fn date(ms: u64) -> String {

@@ -43,7 +43,7 @@ pub fn period(text: &str) -> Result<Duration, String> {
 /// Prints the levels every `period`, `times` times or until interrupted.
 pub fn run(store: &Store, period: Duration, times: Option<u64>, shared: &Shared) -> Result<Outcome, Failure> {
     interrupt::listen();
-    let mut out = Output::stdout(shared.flags.json);
+    let mut out = Output::stdout(shared.flags);
     let mut before: Option<(Instant, Stats)> = None;
     let mut lines = 0;
     let mut tick = 0_u64;
@@ -74,8 +74,7 @@ pub fn run(store: &Store, period: Duration, times: Option<u64>, shared: &Shared)
         tick += 1;
         before = Some((now, stats));
         if times.is_some_and(|times| tick >= times) {
-            out.finish()?;
-            return Ok(Outcome::Done);
+            return out.end(Outcome::Done);
         }
         let until = now + period;
         while !interrupt::asked() && Instant::now() < until {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use filemap::PageStore;
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use self::hosts::{Hosts, Sums, Weight};
 use crate::arguments::selection::Selection;
@@ -103,8 +103,10 @@ impl Heaviest {
         }
     }
 
-    fn ranked(self) -> impl Iterator<Item = Ranked> {
-        self.heap.into_sorted_vec().into_iter().map(|Reverse(page)| page)
+    /// The heaviest first; none if the pass was interrupted.
+    fn ranked_if(self, outcome: Option<Outcome>) -> impl Iterator<Item = Ranked> {
+        let ranked = outcome.map(|_| self.heap.into_sorted_vec());
+        ranked.into_iter().flatten().map(|Reverse(page)| page)
     }
 }
 
@@ -113,18 +115,17 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if args.largest && matches!(args.sort, Sort::Pages | Sort::Versions) {
         return Err(Failure::Usage("the largest pages are sorted by `stored` or `bodies`".to_owned()));
     }
-    let store = opening::to_read(&args.store, shared)?;
+    let store = opening::local_to_read(&args.store, shared)?;
     interrupt::listen();
-    let mut out = Output::stdout(shared.flags.json);
-    let outcome = if args.most_versions {
+    let mut out = Output::stdout(shared.flags);
+    let listed = if args.most_versions {
         most_versions(args, shared, &store, &mut out)?
     } else if args.largest {
         largest(args, shared, &store, &mut out)?
     } else {
         by_host(args, shared, &store, &mut out)?
     };
-    out.finish()?;
-    Ok(outcome)
+    out.end(listed.unwrap_or_else(interrupted))
 }
 
 /// How an interrupted pass ends: a part says nothing about the whole, so nothing is printed.
@@ -132,25 +133,11 @@ fn interrupted() -> Outcome {
     interrupt::stopped("nothing is listed, since not everything was read; run it again")
 }
 
-fn by_host(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
-    let stats = store.engine().stats();
-    let progress = Progress::records(&shared.flags, Some(stats.indexed_versions + stats.memtable_entries), "versions");
-    let filter = args.selection.filter();
+/// Lists hosts; `None` if interrupted.
+fn by_host(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Option<Outcome>, Failure> {
+    let filter = args.selection.scope().filter();
     let mut hosts = Hosts::new(args.exact_hosts, args.sort.weight());
-    let mut outcome = Outcome::Done;
-    for version in store.sizes() {
-        if interrupt::asked() {
-            drop(progress);
-            return Ok(interrupted());
-        }
-        progress.add();
-        let version = match version.map_err(Failure::from) {
-            Ok(version) => version,
-            Err(failure) => {
-                progress.pass_over(failure, &mut outcome)?;
-                continue;
-            }
-        };
+    let outcome = versions(shared, store).each(store.sizes(), |version| {
         if filter(&version.url) {
             let sums = Sums {
                 pages: u64::from(version.is_page && version.is_newest),
@@ -160,10 +147,18 @@ fn by_host(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) ->
             };
             hosts.add(urlindex::host(&version.url).unwrap_or_default(), &sums);
         }
+        Ok(())
+    })?;
+    if outcome.is_some() {
+        print_hosts(args, shared, hosts, out)?;
     }
-    drop(progress);
-    print_hosts(args, shared, hosts, out)?;
     Ok(outcome)
+}
+
+/// Progress of a pass over all versions.
+fn versions(shared: &Shared, store: &PageStore) -> Progress {
+    let stats = store.engine().stats();
+    Progress::records(&shared.flags, Some(stats.indexed_versions + stats.memtable_entries), "versions")
 }
 
 fn print_hosts(args: &Args, shared: &Shared, hosts: Hosts, out: &mut Output) -> Result<(), Failure> {
@@ -174,21 +169,20 @@ fn print_hosts(args: &Args, shared: &Shared, hosts: Hosts, out: &mut Output) -> 
     for (host, sums) in hosts.heaviest(args.limit as usize) {
         if out.is_json() {
             let mut line = json_sums(&sums);
-            let (name, value) =
-                if host.is_empty() { ("host".to_owned(), Value::Null) } else { json::field("host", &host) };
-            line.insert(name, value);
-            out.json(&Value::Object(line))?;
+            match host.is_empty() {
+                true => line["host"] = Value::Null,
+                false => json::set(&mut line, "host", &host),
+            }
+            out.json(&line)?;
         } else {
-            out.bytes(row(&sums).as_bytes())?;
-            out.shown(if host.is_empty() { b"(no host)" } else { &host })?;
-            out.line("")?;
+            out.row(row(&sums), if host.is_empty() { b"(no host)" } else { &host })?;
         }
     }
     if out.is_json() {
         let mut line = json_sums(&all);
-        line.insert("all".to_owned(), Value::from(true));
-        line.insert("short_by".to_owned(), Value::from(short_by));
-        return out.json(&Value::Object(line));
+        line["all"] = json!(true);
+        line["short_by"] = json!(short_by);
+        return out.json(&line);
     }
     out.line(format!("{}(all)", row(&all)))?;
     if short_by > 0 && !shared.flags.quiet {
@@ -206,14 +200,13 @@ fn print_hosts(args: &Args, shared: &Shared, hosts: Hosts, out: &mut Output) -> 
     Ok(())
 }
 
-fn json_sums(sums: &Sums) -> Map<String, Value> {
-    let fields = [
-        ("pages", sums.pages),
-        ("versions", sums.versions),
-        ("body_bytes", sums.body_bytes),
-        ("stored_bytes", sums.stored_bytes),
-    ];
-    fields.into_iter().map(|(name, number)| (name.to_owned(), Value::from(number))).collect()
+fn json_sums(sums: &Sums) -> Value {
+    json!({
+        "pages": sums.pages,
+        "versions": sums.versions,
+        "body_bytes": sums.body_bytes,
+        "stored_bytes": sums.stored_bytes,
+    })
 }
 
 fn row(sums: &Sums) -> String {
@@ -221,78 +214,52 @@ fn row(sums: &Sums) -> String {
     format!("{:>12} {:>12} {bodies:>10} {stored:>10}  ", sums.pages, sums.versions)
 }
 
-fn largest(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
-    let stats = store.engine().stats();
-    let progress = Progress::records(&shared.flags, Some(stats.indexed_versions + stats.memtable_entries), "versions");
-    let filter = args.selection.filter();
+/// Lists the largest pages; `None` if interrupted.
+fn largest(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Option<Outcome>, Failure> {
+    let filter = args.selection.scope().filter();
     let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
-    let mut outcome = Outcome::Done;
-    for version in store.sizes() {
-        if interrupt::asked() {
-            drop(progress);
-            return Ok(interrupted());
-        }
-        progress.add();
-        match version.map_err(Failure::from) {
-            Ok(v) if v.is_page && v.is_newest && filter(&v.url) => heaviest.offer(Ranked {
+    let outcome = versions(shared, store).each(store.sizes(), |v| {
+        if v.is_page && v.is_newest && filter(&v.url) {
+            heaviest.offer(Ranked {
                 weight: if args.sort == Sort::Bodies { v.body_bytes } else { v.stored_bytes },
                 url: Reverse(v.url),
                 time_ms: v.time_ms,
                 body_bytes: v.body_bytes,
                 stored_bytes: v.stored_bytes,
-            }),
-            Ok(_) => {}
-            Err(failure) => progress.pass_over(failure, &mut outcome)?,
+            });
         }
-    }
-    drop(progress);
-    for page in heaviest.ranked() {
-        let Reverse(url) = &page.url;
+        Ok(())
+    })?;
+    for Ranked { url: Reverse(url), time_ms, body_bytes, stored_bytes, .. } in heaviest.ranked_if(outcome) {
         if out.is_json() {
-            let mut line: Map<String, Value> = [json::field("url", url)].into_iter().collect();
-            line.insert("time_ms".to_owned(), json!(page.time_ms));
-            line.insert("body_bytes".to_owned(), json!(page.body_bytes));
-            line.insert("stored_bytes".to_owned(), json!(page.stored_bytes));
-            out.json(&Value::Object(line))?;
+            let fields = json!({ "time_ms": time_ms, "body_bytes": body_bytes, "stored_bytes": stored_bytes });
+            out.json(&json::of_url(&url, fields))?;
         } else {
-            let (body, stored) = (page.body_bytes, page.stored_bytes);
-            out.bytes(format!("{body:>12} {stored:>12}  {}  ", times::print(page.time_ms)).as_bytes())?;
-            out.shown(url)?;
-            out.line("")?;
+            out.row(format!("{body_bytes:>12} {stored_bytes:>12}  {}  ", times::print(time_ms)), &url)?;
         }
     }
     Ok(outcome)
 }
 
-fn most_versions(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Outcome, Failure> {
-    let progress = Progress::records(&shared.flags, args.selection.expected(store), "pages");
+/// Lists the pages with most versions; `None` if interrupted.
+fn most_versions(
+    args: &Args,
+    shared: &Shared,
+    store: &PageStore,
+    out: &mut Output,
+) -> Result<Option<Outcome>, Failure> {
+    let progress = Progress::records(&shared.flags, args.selection.expected(store)?, "pages");
     let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
-    let mut outcome = Outcome::Done;
-    for url in store.urls_where(args.selection.filter()) {
-        if interrupt::asked() {
-            drop(progress);
-            return Ok(interrupted());
-        }
-        progress.add();
-        let counted = url.and_then(|url| store.version_count(&url).map(|number| (url, number)));
-        match counted.map_err(Failure::from) {
-            Ok((url, weight)) => {
-                let url = Reverse(url);
-                heaviest.offer(Ranked { weight, url, time_ms: 0, body_bytes: 0, stored_bytes: 0 });
-            }
-            Err(failure) => progress.pass_over(failure, &mut outcome)?,
-        }
-    }
-    drop(progress);
-    for page in heaviest.ranked() {
-        let Reverse(url) = &page.url;
+    let outcome = progress.each(store.urls_where(args.selection.scope().filter()), |url| {
+        let weight = store.version_count(&url)?;
+        heaviest.offer(Ranked { weight, url: Reverse(url), time_ms: 0, body_bytes: 0, stored_bytes: 0 });
+        Ok(())
+    })?;
+    for Ranked { url: Reverse(url), weight, .. } in heaviest.ranked_if(outcome) {
         if out.is_json() {
-            let fields = [json::field("url", url), ("versions".to_owned(), Value::from(page.weight))];
-            out.json(&Value::Object(fields.into_iter().collect()))?;
+            out.json(&json::of_url(&url, json!({ "versions": weight })))?;
         } else {
-            out.bytes(format!("{:>16}  ", count(page.weight, "version")).as_bytes())?;
-            out.shown(url)?;
-            out.line("")?;
+            out.row(format!("{:>16}  ", count(weight, "version")), &url)?;
         }
     }
     Ok(outcome)

@@ -1,0 +1,97 @@
+//! What a listing is asked for and what it gives: scope, entries, cursors.
+
+use crate::page::variant::Variant;
+
+/// Which pages or variants a listing gives.
+///
+/// ```
+/// use filemap::access::Scope;
+///
+/// let scope = Scope::new().host("Example.com").prefix("http:").variants();
+/// assert!(scope.filter()(b"http://example.com/") && !scope.filter()(b"http://other.example/"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Scope {
+    /// Only those of this host, as a person writes it.
+    pub host: Option<String>,
+    /// Only those whose canonical URL begins with this.
+    pub prefix: Vec<u8>,
+    /// Pages, or variants.
+    pub kind: ListKind,
+}
+
+/// What a listing gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListKind {
+    /// Pages.
+    #[default]
+    Pages,
+    /// Variants: answers to other requests than a plain `GET`.
+    Variants,
+}
+
+impl Scope {
+    /// All pages.
+    pub fn new() -> Scope {
+        Scope::default()
+    }
+
+    /// Only those of this host, as a person writes it (`Example.com`, `bücher.example`).
+    pub fn host(self, host: impl Into<String>) -> Scope {
+        Scope { host: Some(host.into()), ..self }
+    }
+
+    /// Only those whose canonical URL begins with this.
+    pub fn prefix(self, prefix: impl Into<Vec<u8>>) -> Scope {
+        Scope { prefix: prefix.into(), ..self }
+    }
+
+    /// The variants instead of the pages.
+    pub fn variants(self) -> Scope {
+        Scope { kind: ListKind::Variants, ..self }
+    }
+
+    /// Whether neither host nor prefix is given.
+    pub fn is_all(&self) -> bool {
+        self.host.is_none() && self.prefix.is_empty()
+    }
+
+    /// Whether a canonical URL is in the scope.
+    pub fn filter(&self) -> impl Fn(&[u8]) -> bool + Send + 'static {
+        let host = self.host.clone().map(|host| urlindex::canonical::canonical_host(&host).unwrap_or(host));
+        let prefix = self.prefix.clone();
+        move |url| {
+            url.starts_with(&prefix) && host.as_ref().is_none_or(|host| urlindex::host(url) == Some(host.as_bytes()))
+        }
+    }
+}
+
+/// A place in a listing, to go on from. Opaque; it can be kept and sent.
+///
+/// ```
+/// use filemap::access::{Cursor, Listed};
+/// let listed = Listed::new(b"http://example.com/".to_vec(), None, Some(Cursor(vec![1, 2])));
+/// assert_eq!(listed.cursor, Some(Cursor(vec![1, 2])));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(pub Vec<u8>);
+
+/// An entry of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listed {
+    /// The canonical URL.
+    pub url: Vec<u8>,
+    /// The variant; `None` for a page.
+    pub variant: Option<Variant>,
+    /// Where to continue after it; `None` if the store gives no cursors.
+    pub cursor: Option<Cursor>,
+}
+
+impl Listed {
+    /// A page or variant, and where to continue after it.
+    pub fn new(url: Vec<u8>, variant: Option<Variant>, cursor: Option<Cursor>) -> Listed {
+        Listed { url, variant, cursor }
+    }
+}
