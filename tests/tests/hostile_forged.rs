@@ -4,7 +4,7 @@
 //! A program of its own: its allocator counts the memory of the whole process.
 
 use filemap_core::sim::{self, Limits};
-use filemap_core::{Error, Store};
+use filemap_core::{Error, StorageError, Store};
 use filemap_tests::hostile::forge::{self, PAGE, Value};
 use filemap_tests::hostile::golden::{self, KEYS};
 use filemap_tests::hostile::image::{Image, Scratch};
@@ -157,7 +157,7 @@ impl Tail {
         for writes in [true, false] {
             let store = self.open(writes);
             match store.get(key.as_bytes()) {
-                Err(Error::Corrupt { file, offset, what }) => {
+                Err(Error::Storage(StorageError::Corrupt { file, offset, what })) => {
                     assert_eq!((&file[..], offset), ("value0.dat", at as u64), "{what}");
                     assert!(what.contains(why), "{what}, and not {why}");
                 }
@@ -261,7 +261,7 @@ fn a_list_of_chunks_that_names_itself_another_key_or_nothing_gives_no_body() {
                 // A list of what lies behind the end was never written, to recovery and to
                 // readers.
                 Ok(None) if entry == forge::chunk_entry(64 * 9000, 20, 2) => {}
-                Err(Error::Corrupt { what, .. }) => assert!(what.contains(why), "{what}"),
+                Err(Error::Storage(StorageError::Corrupt { what, .. })) => assert!(what.contains(why), "{what}"),
                 other => panic!("a get gives {other:?}"),
             }
         }
@@ -302,7 +302,7 @@ impl Tail {
     fn fails_to_refer(&self, key: &str, at: usize) {
         for writes in [true, false] {
             match self.open(writes).get(key.as_bytes()) {
-                Err(Error::Corrupt { file, offset, what }) => {
+                Err(Error::Storage(StorageError::Corrupt { file, offset, what })) => {
                     assert_eq!((&file[..], offset), ("value0.dat", at as u64));
                     assert!(what.contains("another body"), "{what}");
                 }
@@ -348,7 +348,9 @@ fn slots_that_changed_places_are_damage_and_not_absence() {
             for result in [store.get(KEYS[key].as_bytes()).map(|_| ()), store.history(KEYS[key].as_bytes()).map(|_| ())]
             {
                 match result {
-                    Err(Error::Corrupt { what, .. }) => assert!(what.contains("another hash"), "{what}"),
+                    Err(Error::Storage(StorageError::Corrupt { what, .. })) => {
+                        assert!(what.contains("another hash"), "{what}")
+                    }
                     other => panic!("a read of {} gives {other:?}", KEYS[key]),
                 }
             }
@@ -384,5 +386,8 @@ fn a_directory_that_names_a_page_twice_serves_no_key_from_the_wrong_one() {
     let told = Expect::any_version().both(&tail.image, &mut scratch).unwrap();
     assert!(told.told && !told.closed);
     let store = tail.open(false);
-    assert!(KEYS.iter().any(|key| matches!(store.history(key.as_bytes()), Err(Error::Corrupt { .. }))));
+    assert!(
+        KEYS.iter()
+            .any(|key| matches!(store.history(key.as_bytes()), Err(Error::Storage(StorageError::Corrupt { .. }))))
+    );
 }

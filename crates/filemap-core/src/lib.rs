@@ -44,7 +44,7 @@ mod store;
 mod sync;
 mod upkeep;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, StorageError};
 pub use event::{Compacted, DictionaryMade, Event, Reason, RecoveryReport};
 pub use format::rules::{Rule, RuleState};
 pub use handle::reading::RecompressionEstimate;

@@ -380,9 +380,9 @@ impl Options {
     /// Checks every bound.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] names the option and what is wrong with it.
+    /// `InvalidOption` names the option and what is wrong with it.
     pub fn validate(&self) -> Result<()> {
-        let fail = |name, why: &str| Err(Error::InvalidOption { name, why: why.to_owned() });
+        let fail = |name, why: &str| Err(Error::option(name, why));
         if !(1 << 20..=1 << 30).contains(&self.segment_bytes) || !self.segment_bytes.is_multiple_of(4096) {
             return fail("segment_bytes", "must be 1 MiB to 1 GiB and a multiple of 4096");
         }
@@ -440,6 +440,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::StorageError;
 
     #[test]
     fn defaults_are_valid_and_each_bound_is_checked() {
@@ -467,7 +468,10 @@ mod tests {
             Options::new().durability(Durability::Interval(Duration::ZERO)),
         ];
         for options in bad {
-            assert!(matches!(options.validate(), Err(Error::InvalidOption { .. })), "{options:?}");
+            assert!(
+                matches!(options.validate(), Err(Error::Storage(StorageError::InvalidOption { .. }))),
+                "{options:?}"
+            );
         }
     }
 }

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use filemap_core::{
-    BackedUp, BackupOptions, CopyEvent, CopyOptions, Error, Options, PruneRule, Put, Record, Store, Version,
+    BackedUp, BackupOptions, CopyEvent, CopyOptions, Error, Options, PruneRule, Put, Record, StorageError, Store,
+    Version,
 };
 
 fn options() -> Options {
@@ -205,7 +206,7 @@ fn an_incremental_backup_shares_what_the_one_before_it_has() {
     is_sound(&open(&first));
     let other = Store::create(temp.path().join("other"), options()).unwrap();
     let refused = other.backup(temp.path().join("x"), &base, &mut |_| ControlFlow::Continue(()));
-    assert!(matches!(refused, Err(Error::InvalidOption { name: "base", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Storage(StorageError::InvalidOption { name: "base", .. }))), "{refused:?}");
     assert!(!temp.path().join("x.partial").exists());
 }
 
@@ -267,7 +268,7 @@ fn two_backups_to_one_path_at_once_are_refused_and_the_store_is_not_written_by_a
             ControlFlow::Continue(())
         })
         .unwrap();
-    assert!(matches!(tried, Some(Err(Error::Locked { .. }))), "{tried:?}");
+    assert!(matches!(tried, Some(Err(Error::Storage(StorageError::Locked { .. })))), "{tried:?}");
     // Of a store that was not closed: the log beyond the checkpoint comes along.
     (300..400).for_each(|i| put(&store, i, 0));
     let names = || -> Vec<(String, u64)> {

@@ -208,7 +208,9 @@ fn threads_that_race_to_create_a_store_share_one_and_lose_nothing() {
                                 store.put(&Record::new(&[i], b"mine")).unwrap();
                                 return store.close().unwrap();
                             }
-                            Err(filemap_core::Error::Locked { .. }) => std::thread::yield_now(),
+                            Err(filemap_core::Error::Storage(filemap_core::StorageError::Locked { .. })) => {
+                                std::thread::yield_now()
+                            }
                             // Not yet, or not any more: the directory is there and the superblock is not.
                             Err(filemap_core::Error::NotAStore { .. }) => std::thread::yield_now(),
                             Err(error) => panic!("{error}"),

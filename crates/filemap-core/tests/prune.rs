@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use filemap_core::{Error, Options, PruneRule, Pruned, Put, Record, Store};
+use filemap_core::{Error, Options, PruneRule, Pruned, Put, Record, StorageError, Store};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -113,7 +113,7 @@ fn a_rule_that_keeps_everything_or_nothing_is_refused() {
     let store = Store::create(temp.path().join("a"), options()).unwrap();
     for rule in [PruneRule::default(), keep(0)] {
         let refused = store.prune(rule, &mut |_| ControlFlow::Continue(()));
-        assert!(matches!(refused, Err(Error::InvalidOption { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Storage(StorageError::InvalidOption { .. }))), "{refused:?}");
     }
     let reader = Store::open_read_only(store.path(), options()).unwrap();
     let refused = reader.prune(keep(1), &mut |_| ControlFlow::Continue(()));

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use filemap_core::{Error, Event, Options, Record, RecoveryReport, Store};
+use filemap_core::{Error, Event, Options, Record, RecoveryReport, StorageError, Store};
 
 fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0)
@@ -107,7 +107,7 @@ fn damage_below_the_checkpoint_costs_its_record_and_nothing_after_it() {
     for i in 0..50 {
         match store.get(&key(i)) {
             Ok(value) => assert_eq!((value.unwrap().body, i != 20), (body(i), true)),
-            Err(Error::Corrupt { file, offset, .. }) => {
+            Err(Error::Storage(StorageError::Corrupt { file, offset, .. })) => {
                 assert_eq!((file.as_str(), offset, i), ("value0.dat", place.offset, 20));
             }
             Err(e) => panic!("{e}"),
@@ -240,7 +240,9 @@ fn a_key_log_that_was_cut_off_is_noticed() {
     store.close().unwrap();
     let len = fs::metadata(path.join("key0.dat")).unwrap().len();
     fs::OpenOptions::new().write(true).open(path.join("key0.dat")).unwrap().set_len(len - 16).unwrap();
-    assert!(matches!(Store::open(&path, options()), Err(Error::Corrupt { file, .. }) if file == "key0.dat"));
+    assert!(
+        matches!(Store::open(&path, options()), Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "key0.dat")
+    );
 }
 
 #[test]
@@ -271,10 +273,10 @@ fn a_checkpoint_that_panics_stops_writes_and_loses_nothing() {
     put(&store, 0..100);
     let checkpoint = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| store.checkpoint()));
     assert!(checkpoint.is_err());
-    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Poisoned { .. })));
-    assert!(matches!(store.checkpoint(), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Storage(StorageError::Poisoned { .. }))));
+    assert!(matches!(store.checkpoint(), Err(Error::Storage(StorageError::Poisoned { .. }))));
     assert_eq!(store.get(&key(50)).unwrap().unwrap().body, body(50));
-    assert!(matches!(store.close(), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.close(), Err(Error::Storage(StorageError::Poisoned { .. }))));
     let (again, report) = open(&path);
     assert_eq!(report.replayed_records, 100);
     assert_eq!(again.keys().count(), 100);
@@ -306,7 +308,10 @@ fn any_flipped_byte_gives_the_right_page_or_an_error_and_verify_finds_it() {
             fs::write(origin.join(name), &bad).unwrap();
             let found = match Store::open_read_only(&origin, options()) {
                 Err(e) => {
-                    assert!(matches!(e, Error::Corrupt { .. } | Error::NotAStore { .. }), "{name} {at}: {e}");
+                    assert!(
+                        matches!(e, Error::Storage(StorageError::Corrupt { .. }) | Error::NotAStore { .. }),
+                        "{name} {at}: {e}"
+                    );
                     true
                 }
                 Ok(store) => {
@@ -374,7 +379,7 @@ fn missing_files_are_named() {
         let path = copy(&origin, temp.path().join(format!("c{i}")));
         fs::remove_file(path.join(name)).unwrap();
         match Store::open(&path, options()) {
-            Err(Error::Corrupt { file, .. }) => assert_eq!(file, name),
+            Err(Error::Storage(StorageError::Corrupt { file, .. })) => assert_eq!(file, name),
             Err(e) => panic!("{name}: {e}"),
             Ok(store) => {
                 let errors = (0..3000).filter_map(|i| store.get(&key(i)).err()).collect::<Vec<_>>();
@@ -399,7 +404,10 @@ fn a_store_of_a_newer_format_is_refused() {
         b[8..12].copy_from_slice(&crc.to_le_bytes());
         file.write_all_at(&b, copy).unwrap();
     }
-    assert!(matches!(Store::open(&path, options()), Err(Error::NewerFormat { found: 2, supported: 1, .. })));
+    assert!(matches!(
+        Store::open(&path, options()),
+        Err(Error::Storage(StorageError::NewerFormat { found: 2, supported: 1, .. }))
+    ));
 }
 
 #[test]
@@ -407,7 +415,9 @@ fn a_second_writer_is_refused_at_once_and_readers_are_not() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options()).unwrap();
     let pid = Some(std::process::id());
-    assert!(matches!(Store::open(store.path(), options()), Err(Error::Locked { pid: p, .. }) if p == pid));
+    assert!(
+        matches!(Store::open(store.path(), options()), Err(Error::Storage(StorageError::Locked { pid: p, .. })) if p == pid)
+    );
     let reader = Store::open_read_only(store.path(), options()).unwrap();
     assert!(matches!(reader.put(&Record::new(b"k", b"v")), Err(Error::ReadOnly)));
     assert!(matches!(reader.remove(b"k"), Err(Error::ReadOnly)));

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use filemap_core::{Error, Options, Record, RepairReport, RepairTo, Store, Version};
+use filemap_core::{Error, Options, Record, RepairReport, RepairTo, StorageError, Store, Version};
 
 const MIB: usize = 1 << 20;
 
@@ -381,8 +381,8 @@ fn what_cannot_be_repaired_is_refused_and_left_alone() {
     let target = temp.path().join("new");
     // A writer has it.
     let writer = Store::open(&path, options()).unwrap();
-    assert!(matches!(run(&path, RepairTo::New(&target)), Err(Error::Locked { .. })));
-    assert!(matches!(run(&path, RepairTo::InPlace), Err(Error::Locked { .. })));
+    assert!(matches!(run(&path, RepairTo::New(&target)), Err(Error::Storage(StorageError::Locked { .. }))));
+    assert!(matches!(run(&path, RepairTo::InPlace), Err(Error::Storage(StorageError::Locked { .. }))));
     writer.close().unwrap();
     // Nobody knows the rule for its keys, or another is asked for.
     let go_on = &mut |_| ControlFlow::Continue(());
@@ -390,7 +390,10 @@ fn what_cannot_be_repaired_is_refused_and_left_alone() {
     assert!(matches!(wrong, Err(Error::Canonicalizer { .. })), "{wrong:?}");
     fs::remove_file(path.join("SUPERBLOCK")).unwrap();
     let unknown = Store::repair(&path, RepairTo::InPlace, &Options::new().free_space_floor(0), go_on);
-    assert!(matches!(unknown, Err(Error::InvalidOption { name: "canonicalizer", .. })), "{unknown:?}");
+    assert!(
+        matches!(unknown, Err(Error::Storage(StorageError::InvalidOption { name: "canonicalizer", .. }))),
+        "{unknown:?}"
+    );
     assert!(path.join("address.idx").exists() && !target.exists());
     // There is nothing.
     let empty = temp.path().join("empty");

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use filemap_core::{
-    Admission, BackupOptions, CopyEvent, CopyOptions, Error, Options, Record, RepairTo, RuleState, Store, VerifyOptions,
+    Admission, BackupOptions, CopyEvent, CopyOptions, Error, Options, Record, RepairTo, RuleState, StorageError, Store,
+    VerifyOptions,
 };
 
 fn options() -> Options {
@@ -76,13 +77,19 @@ fn rules_that_are_missing_damaged_or_rolled_back_are_noticed_and_a_repair_says_t
         std::fs::remove_file(&rules).unwrap();
         bytes.iter().for_each(|bytes| std::fs::write(&rules, bytes).unwrap());
         let opened = Store::open(&path, options());
-        assert!(matches!(&opened, Err(Error::Corrupt { file, .. }) if file == "RULES"), "{what}: {opened:?}");
+        assert!(
+            matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "RULES"),
+            "{what}: {opened:?}"
+        );
         let reader = Store::open_read_only(&path, options()).unwrap();
         assert_eq!(reader.get(b"a").unwrap().unwrap().body, b"b", "{what}: it can be read");
         assert!(reader.rules().is_err(), "{what}");
         let backup = temp.path().join(format!("backup of {what}"));
         let backed_up = reader.backup(&backup, &BackupOptions::default(), &mut |_| ControlFlow::Continue(()));
-        assert!(matches!(&backed_up, Err(Error::Corrupt { file, .. }) if file == "RULES"), "{what}: {backed_up:?}");
+        assert!(
+            matches!(&backed_up, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "RULES"),
+            "{what}: {backed_up:?}"
+        );
         assert!(!backup.exists(), "{what}");
         for is_quick in [false, true] {
             let options = VerifyOptions::new().quick(is_quick);

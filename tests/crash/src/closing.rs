@@ -5,7 +5,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use filemap_core::{Error, PruneRule, Result, Store, sim};
+use filemap_core::{Error, PruneRule, Result, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::drive::{Driver, now, tell};
@@ -99,7 +99,7 @@ impl Driver {
             return Err(trouble);
         }
         match result {
-            Ok(()) | Err(Error::InvalidOption { .. }) => {}
+            Ok(()) | Err(Error::Storage(StorageError::InvalidOption { .. })) => {}
             Err(Error::Closed) if between.is_closed => {}
             Err(e) if between.is_closed && !self.has_failed() => {
                 return Err(Trouble::Wrong(format!("{long:?} goes on through a handle that was closed: {e}")));

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filemap_core::{Erased, Error, PruneRule, Put, Record, RuleState, Store, Writer, sim};
+use filemap_core::{Erased, Error, PruneRule, Put, Record, RuleState, StorageError, Store, Writer, sim};
 use filemap_io::sim::{Level, Loss, SimDisk};
 
 use crate::erase;
@@ -255,7 +255,7 @@ impl Driver {
         }
         match self.store()?.train() {
             // Pages are stored raw in this world.
-            Ok(_) | Err(Error::InvalidOption { .. }) => {}
+            Ok(_) | Err(Error::Storage(StorageError::InvalidOption { .. })) => {}
             Err(e) => return Err(Trouble::Error(e)),
         }
         let body = self.body(ALIKE_BYTES);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Compacted, Error, Head, Pruned, Record, Store, sim};
+use filemap_core::{Compacted, Error, Head, Pruned, Record, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::erase;
@@ -73,7 +73,7 @@ pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents
 /// What a read returned.
 pub fn readable(store: &Store, oracle: &Oracle) -> Result<(), Trouble> {
     let damage = |e| match e {
-        Error::Corrupt { .. } => Trouble::Wrong(format!("it meets damage that is none: {e}")),
+        Error::Storage(StorageError::Corrupt { .. }) => Trouble::Wrong(format!("it meets damage that is none: {e}")),
         e => Trouble::Error(e),
     };
     for key in oracle.keys() {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Error, RepairReport, Store, sim};
+use filemap_core::{Error, RepairReport, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::world::{World, choice};
@@ -53,7 +53,7 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
     }
     match sim::open(disk.kill().dir(), world.options.clone()) {
         Ok(store) => sim::abandon(store),
-        Err(Error::Corrupt { file: f, .. }) if is_named && f == *file => {}
+        Err(Error::Storage(StorageError::Corrupt { file: f, .. })) if is_named && f == *file => {}
         Err(e) => return wrong(&format!("open: {e}")),
     }
     let known = Known { reader: &reader, after: &after, stays: &stays };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use filemap_core::sim::{self, Fault as Planted, Limits};
-use filemap_core::{Durability, Error, Event, Options, PruneRule, Record, RecoveryReport, Store};
+use filemap_core::{Durability, Error, Event, Options, PruneRule, Record, RecoveryReport, StorageError, Store};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
 /// Bytes of a segment's header.
@@ -80,7 +80,7 @@ fn len(disk: &SimDisk, name: &str) -> usize {
 fn is_corrupt(disk: &SimDisk, file: &str) {
     let before: Vec<_> = disk.names().iter().map(|n| disk.bytes(n)).collect();
     match sim::open(disk.dir(), options()).map(|_| ()) {
-        Err(Error::Corrupt { file: found, .. }) => assert_eq!(found, file),
+        Err(Error::Storage(StorageError::Corrupt { file: found, .. })) => assert_eq!(found, file),
         other => panic!("{other:?}"),
     }
     let after: Vec<_> = disk.names().iter().map(|n| disk.bytes(n)).collect();
@@ -133,7 +133,10 @@ fn case_c_a_newer_format_is_refused() {
             b[copy + 8..copy + 12].copy_from_slice(&crc.to_le_bytes());
         });
     }
-    assert!(matches!(sim::open(disk.dir(), options()), Err(Error::NewerFormat { found: 9, .. })));
+    assert!(matches!(
+        sim::open(disk.dir(), options()),
+        Err(Error::Storage(StorageError::NewerFormat { found: 9, .. }))
+    ));
 }
 
 #[test]
@@ -333,7 +336,7 @@ fn case_o_what_a_failed_sync_left_in_the_cache_is_not_trusted() {
         store.checkpoint().unwrap();
         put(&store, "new", 100); // in the page that holds the tail, too
         disk.fail(Some(Failure { at: 1, fault: Fault::Eio, only_syncs: true, forever: false }));
-        assert!(matches!(store.sync(), Err(Error::Io { op: "sync", .. })));
+        assert!(matches!(store.sync(), Err(Error::Storage(StorageError::Io { op: "sync", .. }))));
         sim::abandon(store);
         disk.fail(None);
         let (store, _) = open(&disk);
@@ -520,7 +523,7 @@ fn case_t_an_older_superblock_is_named_and_nobody_writes_after_it() {
     edit(&broken, "SUPERBLOCK", |bytes| bytes.clone_from(&older));
     is_corrupt(&broken, "SUPERBLOCK");
     let accepting = sim::open(broken.dir(), options().accept_loss(true));
-    assert!(matches!(accepting, Err(Error::Corrupt { file, .. }) if file == "SUPERBLOCK"));
+    assert!(matches!(accepting, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "SUPERBLOCK"));
     let reader = sim::open_read_only(broken.dir(), options()).unwrap();
     assert!(reader.absent().iter().any(|a| a.file == "SUPERBLOCK"));
     (0..16).for_each(|i| has(&reader, &format!("merged{i}"), 450));
@@ -698,7 +701,7 @@ fn a_reader_whose_call_fails_says_so_and_does_not_miss_pages() {
         disk.fail(None);
         match refreshed {
             Ok(()) => has(&reader, &format!("new {n}"), 4000),
-            Err(e) => assert!(failed && matches!(e, Error::Io { .. }), "{e}"),
+            Err(e) => assert!(failed && matches!(e, Error::Storage(StorageError::Io { .. })), "{e}"),
         }
         if !failed {
             return;
@@ -710,9 +713,9 @@ fn a_reader_whose_call_fails_says_so_and_does_not_miss_pages() {
 fn a_sync_on_a_poisoned_handle_fails_even_with_nothing_to_sync() {
     let (disk, store) = fresh();
     disk.fail(Some(Failure { at: disk.calls() + 1, fault: Fault::Enospc, only_syncs: false, forever: false }));
-    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Io { op: "write", .. })));
-    assert!(matches!(store.sync(), Err(Error::Poisoned { .. })));
-    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Storage(StorageError::Io { op: "write", .. }))));
+    assert!(matches!(store.sync(), Err(Error::Storage(StorageError::Poisoned { .. }))));
+    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Storage(StorageError::Poisoned { .. }))));
     has(&store, "old", 100);
     sim::abandon(store);
     disk.fail(None);

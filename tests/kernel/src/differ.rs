@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use filemap_core::{Error, Store};
+use filemap_core::{Error, StorageError, Store};
 use filemap_oracle::Window;
 
 use crate::ops::{self, Key, Op};
@@ -267,7 +267,7 @@ pub fn read(part: &Part) -> Result<(), String> {
             Ok(store) => break store,
             // The worker may not have created it yet.
             Err(Error::NotAStore { .. }) => std::thread::sleep(Duration::from_millis(1)),
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error::Storage(StorageError::Io { source, .. })) if source.kind() == std::io::ErrorKind::NotFound => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(e) => return Err(format!("open: {e}")),

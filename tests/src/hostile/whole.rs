@@ -287,8 +287,8 @@ impl Seen {
 
 /// Whether an error says which file is the cause.
 pub fn names_a_file(e: &filemap_core::Error) -> bool {
-    use filemap_core::Error;
-    matches!(e, Error::Corrupt { file, .. } if !file.is_empty())
+    use filemap_core::{Error, StorageError};
+    matches!(e, Error::Storage(StorageError::Corrupt { file, .. }) if !file.is_empty())
         || matches!(e, Error::NotAStore { why, .. } if why.contains("SUPERBLOCK") || why.contains("file"))
 }
 

@@ -8,6 +8,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use filemap_core::StorageError;
+
 use crate::{sizes, words};
 
 /// How a verb ended that could go on to its end.
@@ -129,13 +131,13 @@ impl From<filemap_core::Error> for Failure {
     fn from(error: filemap_core::Error) -> Self {
         let words = error.to_string();
         match error {
-            filemap_core::Error::Corrupt { .. } => Self::Damage(words),
-            filemap_core::Error::Locked { .. } => Self::Locked(words),
+            filemap_core::Error::Storage(StorageError::Corrupt { .. }) => Self::Damage(words),
+            filemap_core::Error::Storage(StorageError::Locked { .. }) => Self::Locked(words),
             filemap_core::Error::NoSpace { free_bytes, floor_bytes } => {
                 let (free, floor) = (sizes::print(free_bytes), sizes::print(floor_bytes));
                 Self::Floor(format!("only {free} are free, and {floor} are to stay free"))
             }
-            filemap_core::Error::Io { source, .. } if is_full(&source) => Self::Full(words),
+            filemap_core::Error::Storage(StorageError::Io { source, .. }) if is_full(&source) => Self::Full(words),
             _ => Self::Io(words),
         }
     }
@@ -163,10 +165,11 @@ impl From<urlindex::Error> for Failure {
     fn from(error: urlindex::Error) -> Self {
         let words = error.to_string();
         match error {
-            urlindex::Error::Storage(urlindex::StorageError::Corrupt { .. }) => Self::Damage(words),
-            urlindex::Error::Storage(urlindex::StorageError::Locked { .. }) => Self::Locked(words),
-            urlindex::Error::Storage(urlindex::StorageError::InvalidOption { .. })
-            | urlindex::Error::Unsupported { .. } => Self::Usage(words),
+            urlindex::Error::Storage(StorageError::Corrupt { .. }) => Self::Damage(words),
+            urlindex::Error::Storage(StorageError::Locked { .. }) => Self::Locked(words),
+            urlindex::Error::Storage(StorageError::InvalidOption { .. }) | urlindex::Error::Unsupported { .. } => {
+                Self::Usage(words)
+            }
             _ => Self::Io(words),
         }
     }
@@ -176,9 +179,9 @@ impl From<frontier::Error> for Failure {
     fn from(error: frontier::Error) -> Self {
         let words = error.to_string();
         match error {
-            frontier::Error::Storage(frontier::StorageError::Corrupt { .. }) => Self::Damage(words),
-            frontier::Error::Storage(frontier::StorageError::Locked { .. }) => Self::Locked(words),
-            frontier::Error::Storage(frontier::StorageError::InvalidOption { .. }) => Self::Usage(words),
+            frontier::Error::Storage(StorageError::Corrupt { .. }) => Self::Damage(words),
+            frontier::Error::Storage(StorageError::Locked { .. }) => Self::Locked(words),
+            frontier::Error::Storage(StorageError::InvalidOption { .. }) => Self::Usage(words),
             _ => Self::Io(words),
         }
     }

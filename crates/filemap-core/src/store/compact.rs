@@ -76,12 +76,10 @@ impl Store {
     /// level or a higher one are skipped. Takes as long as compressing all pages on one core.
     ///
     /// # Errors
-    /// As [`Store::compact`]; [`Error::InvalidOption`](crate::Error::InvalidOption) for a level
-    /// outside 1 to 19.
+    /// As [`Store::compact`]; `InvalidOption` for a level outside 1 to 19.
     pub fn recompress(&self, level: i32) -> Result<Compacted> {
-        let why = || "must be 1 to 19".to_owned();
         let level = u8::try_from(level).ok().filter(|l| (1..=19).contains(l));
-        let level = level.ok_or_else(|| Error::InvalidOption { name: "level", why: why() })?;
+        let level = level.ok_or_else(|| Error::option("level", "must be 1 to 19"))?;
         self.unless_closed(self.give_back(Goal::Level(level, i64::MAX), &mut |_| ControlFlow::Continue(())))
     }
 
@@ -142,7 +140,7 @@ impl Store {
     /// any handle can tell.
     ///
     /// # Errors
-    /// [`Error::Io`] if a segment cannot be measured.
+    /// `Io` if a segment cannot be measured.
     pub fn compaction_plan(&self, to_bound: bool) -> Result<CompactionPlan> {
         self.reading.check_open()?;
         let goal = if to_bound { Goal::Bound } else { Goal::NoGarbage };

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::format::value::Kind;
 use crate::handle::spot::Spot;
 use crate::logs::segments::FIRST_RECORD;
@@ -137,7 +137,7 @@ impl Copy<'_> {
     /// Returns true if the damage was not reported before.
     fn is_news(&self, e: &Error) -> bool {
         let Some(absent) = &self.absent else { return true };
-        matches!(e, Error::Corrupt { file, .. } if absent.contains(file))
+        matches!(e, Error::Storage(StorageError::Corrupt { file, .. }) if absent.contains(file))
     }
 
     fn pass_over(&mut self, e: &Error, watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>) -> ControlFlow<()> {

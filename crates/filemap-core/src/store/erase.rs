@@ -107,13 +107,13 @@ impl Store {
     /// writing the segments with anything dead. Takes space for two segments.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if `watch` cancels it; [`Error::InvalidOption`] while a backup is being
+    /// [`Error::Stopped`] if `watch` cancels it; `InvalidOption` while a backup is being
     /// made through this handle; those of [`Store::compact`].
     pub fn erase(&self, what: &Erasure, watch: Watch<'_>) -> Result<Erased> {
         self.reading.check_open()?;
         if self.upkeep()?.is_held() {
             let why = "a backup is being made through this handle; erase when it is done".to_owned();
-            return Err(Error::InvalidOption { name: "erase", why });
+            return Err(Error::option("erase", why));
         }
         let mut done = Erased::default();
         self.drop_meant(what, watch, &mut done)?;

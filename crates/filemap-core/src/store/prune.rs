@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::handle::recover::Absent;
 use crate::handle::retention::Dropped;
 use crate::handle::retention::Needed;
@@ -80,7 +80,7 @@ impl Store {
     /// process may show a dropped version until it next follows the writer.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if the rule keeps everything, or no version at all;
+    /// `InvalidOption` if the rule keeps everything, or no version at all;
     /// [`Error::ReadOnly`]; those of [`Store::checkpoint`].
     pub fn prune(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
         self.prune_with(rule, &Arc::default(), watch)
@@ -141,7 +141,7 @@ impl Store {
     /// its chain.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Stopped`]; those of reading. Damaged keys are skipped and
+    /// `InvalidOption`; [`Error::Stopped`]; those of reading. Damaged keys are skipped and
     /// counted.
     pub fn prune_plan(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
         self.prune_plan_with(rule, &Needed::new(), watch)
@@ -206,7 +206,7 @@ impl Store {
                 return Err(Error::Stopped);
             }
             // An absent value segment hides no key: the key log still has it.
-            if matches!(&key, Err(Error::Corrupt { file, .. }) if no_keys.contains(file)) {
+            if matches!(&key, Err(Error::Storage(StorageError::Corrupt { file, .. })) if no_keys.contains(file)) {
                 continue;
             }
             let looked = key.and_then(|key| {
@@ -274,9 +274,9 @@ impl PruneRule {
     /// Checks that the rule is given and keeps something.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`].
+    /// `InvalidOption`.
     pub fn check(&self) -> Result<()> {
-        let fail = |why: &str| Err(Error::InvalidOption { name: "prune", why: why.into() });
+        let fail = |why: &str| Err(Error::option("prune", why));
         if self.retention().is_none() && self.max_live_bytes.is_none() {
             return fail("without a rule everything is kept; give a number of versions, an age or a size");
         }

@@ -88,10 +88,9 @@ impl Store {
     /// may go on.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Stopped`]. Records that cannot be expanded are reported as left.
+    /// `Io`; [`Error::Stopped`]. Records that cannot be expanded are reported as left.
     pub fn search(&self, search: Search<'_>) -> Result<Searched> {
-        let finder =
-            AhoCorasick::new(search.texts).map_err(|e| Error::InvalidOption { name: "texts", why: e.to_string() })?;
+        let finder = AhoCorasick::new(search.texts).map_err(|e| Error::option("texts", e.to_string()))?;
         let longest = search.texts.iter().map(Vec::len).max().unwrap_or(0);
         let (mentioned, found) = (BTreeSet::new(), Searched::default());
         let mut run = Run { store: self, search, finder, longest, mentioned, found };
@@ -104,7 +103,7 @@ impl Store {
     /// Names of the store's files with more than one hard link, mostly in a backup.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// `Io`.
     pub fn shared_files(&self) -> Result<Vec<String>> {
         let mut shared = self.reading.names()?;
         shared.retain(|name| names::is_ours(name) && self.reading.dir().links(name).is_ok_and(|links| links > 1));
@@ -115,10 +114,10 @@ impl Store {
     /// Unpredictable random bytes.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// `Io`.
     pub fn random_bytes(&self, count: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; count];
-        self.reading.dir().random(&mut bytes).map_err(|e| Error::io("read", "the system's random numbers", e))?;
+        self.reading.dir().random(&mut bytes).map_err(Error::io("read", "the system's random numbers"))?;
         Ok(bytes)
     }
 }
@@ -133,7 +132,7 @@ impl Run<'_, '_> {
         let (mut hits, mut block, mut at, mut kept) = (Vec::new(), vec![0; BLOCK_BYTES + self.longest], 0u64, 0);
         loop {
             let end = kept + BLOCK_BYTES;
-            let n = file.read_once_at(&mut block[kept..end], at).map_err(|e| Error::io("read", name, e))?;
+            let n = file.read_once_at(&mut block[kept..end], at).map_err(Error::io("read", name))?;
             let start = at - kept as u64;
             for hit in self.finder.find_iter(&block[..kept + n]).filter(|_| self.longest > 0) {
                 if hits.len() < MOST_HITS && hits.last().is_none_or(|(last, _)| *last < start + hit.start() as u64) {
@@ -276,7 +275,7 @@ impl Run<'_, '_> {
             }
             let file = match reading.dir().open(&name, Access::Read) {
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                file => file.map_err(|e| Error::io("open", &name, e))?,
+                file => file.map_err(Error::io("open", &name))?,
             };
             let is_dictionary = names::parse_dictionary(&name).is_some();
             for (offset, text) in self.raw(&name, &*file)? {

@@ -7,7 +7,7 @@
 //!   not shut.
 //! - When [`Gate::shut`] returns no such call is running, and none starts later: the next writer
 //!   may open the store.
-//! - A refusal is [`Error::Closed`] or [`Error::Poisoned`], inside the `io::Error` that
+//! - A refusal is [`Error::Closed`] or `Poisoned`, inside the `io::Error` that
 //!   [`Error::io`] unwraps.
 
 use std::io;
@@ -243,7 +243,7 @@ pub(crate) fn guard(dir: Arc<dyn Dir>, held: Box<dyn Lock>) -> Guarded {
 mod tests {
     #[test]
     fn no_call_of_the_seam_falls_back_to_its_default_behind_the_gate() {
-        let seam = include_str!("../../../filemap-io/src/lib.rs");
+        let seam = include_str!("../../../filemap-io/src/seam.rs");
         let gated = include_str!("gate.rs");
         let part = |name: &str| {
             let from = seam.find(&format!("pub trait {name}:")).expect("the trait");

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use filemap_io::File;
+use filemap_io::{File, files};
 
 use crate::error::{Error, Result};
 use crate::format::dictionary::{CONTENT_AT, decode_facts};
@@ -37,26 +37,24 @@ type Sink<'a> = &'a mut dyn FnMut(Inspected) -> ControlFlow<()>;
 /// kind of file.
 ///
 /// # Errors
-/// [`Error::NotAStore`] when it is not a file of FileMap; [`Error::Io`].
+/// [`Error::NotAStore`] when it is not a file of FileMap; `Io`.
 pub fn inspect(path: impl AsRef<Path>, sink: &mut dyn FnMut(Inspected) -> ControlFlow<()>) -> Result<()> {
     let path = path.as_ref();
-    let fail = |e| Error::io("open", path.display().to_string(), e);
     let not = |why: &str| Error::NotAStore { path: path.to_owned(), why: why.to_owned() };
     let name = path.file_name().and_then(|n| n.to_str()).ok_or_else(|| not("it has no file name"))?;
-    let file = filemap_io::open_to_inspect(path).map_err(fail)?;
-    let mut b = [0; header::BYTES];
-    let n = file.read_at(&mut b, 0).map_err(fail)?;
+    let file = filemap_io::open_to_inspect(path).map_err(Error::io("open", path.display()))?;
+    let b = files::read(&*file, name, 0, header::BYTES)?;
     if b.starts_with(b"FILEMAP\0") {
         return superblock(&*file, name, sink);
     }
-    if let Some(note) = verification(&b[..n]) {
+    if let Some(note) = verification(&b) {
         let _ = sink(note);
         return Ok(());
     }
     if !Kind::ALL.iter().any(|k| b.starts_with(k.magic())) {
         return Err(not("it does not start like a file of FileMap"));
     }
-    let head = FileHeader::decode(&b[..n]);
+    let head = FileHeader::decode(&b);
     if sink(header_item(head)).is_break() {
         return Ok(());
     }
@@ -123,11 +121,10 @@ fn verification(b: &[u8]) -> Option<Inspected> {
 
 /// Lists both copies of a dictionary.
 fn dictionary(file: &dyn File, name: &str, head: &FileHeader, sink: Sink<'_>) -> Result<()> {
-    let half = file.len().map_err(|e| Error::io("measure", name, e))? / 2;
+    let half = file.len().map_err(Error::io("measure", name))? / 2;
     for offset in [0, half] {
-        let mut b = [0; CONTENT_AT];
-        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
-        let (fields, problem) = match decode_facts(&b[..n], &head.store_id) {
+        let bytes = files::read(file, name, offset, CONTENT_AT)?;
+        let (fields, problem) = match decode_facts(&bytes, &head.store_id) {
             Err(what) => (Vec::new(), Some(what.to_owned())),
             Ok((_, f)) => (
                 vec![
@@ -153,9 +150,8 @@ fn dictionary(file: &dyn File, name: &str, head: &FileHeader, sink: Sink<'_>) ->
 
 fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
     for offset in COPIES {
-        let mut b = [0; BYTES];
-        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
-        let (fields, problem) = match Superblock::decode(&b[..n]) {
+        let bytes = files::read(file, name, offset, BYTES)?;
+        let (fields, problem) = match Superblock::decode(&bytes) {
             Err(what) => (Vec::new(), Some(what.to_owned())),
             Ok(s) => (
                 vec![
@@ -272,12 +268,10 @@ fn key_fields(b: &[u8]) -> Fields {
 }
 
 fn pages(file: &dyn File, name: &str, seed: u32, sink: Sink<'_>) -> Result<()> {
-    let len = file.len().map_err(|e| Error::io("measure", name, e))?;
-    let mut b = vec![0; PAGE_BYTES];
+    let len = file.len().map_err(Error::io("measure", name))?;
     for page in 1..u32::try_from(len / PAGE_BYTES as u64).unwrap_or(u32::MAX) {
         let offset = u64::from(page) * PAGE_BYTES as u64;
-        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
-        let (kind, fields, problem) = page_fields(seed, page, &b[..n]);
+        let (kind, fields, problem) = page_fields(seed, page, &files::read(file, name, offset, PAGE_BYTES)?);
         let item = Inspected { offset, bytes: PAGE_BYTES as u64, kind, fields, problem };
         if sink(item).is_break() {
             break;

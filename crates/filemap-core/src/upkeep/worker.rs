@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[cfg(filemap_shuttle)]
 use shuttle::thread::Builder;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::event::Compacted;
 use crate::options::Durability;
 use crate::sync::lock;
@@ -75,7 +75,7 @@ pub(crate) fn start_some(upkeep: &Arc<Upkeep>, jobs: &[(&'static str, Job)]) -> 
             Ok(thread) => threads.push(thread),
             Err(e) => {
                 upkeep.stop();
-                return Err(Error::io("start of a thread", upkeep.reading.dir().path().display().to_string(), e));
+                return Err(Error::io("start of a thread", upkeep.reading.dir().path().display())(e));
             }
         }
     }
@@ -194,7 +194,7 @@ pub(crate) fn write_back(upkeep: &Upkeep, is_due: bool) {
     if let Some(floor) = floor {
         match upkeep.reading.values().segments.prepare(floor) {
             // A failed sync is never retried: the second may wrongly succeed.
-            Err(e @ Error::Io { op: "sync", .. }) => upkeep.writing.poison(&e),
+            Err(e @ Error::Storage(StorageError::Io { op: "sync", .. })) => upkeep.writing.poison(&e),
             // The roll itself tries again, and reports a failure.
             Err(e) => upkeep.reading.counters().failed(&e),
             Ok(()) => {}

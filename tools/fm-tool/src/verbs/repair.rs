@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap::PageStore;
-use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, Store};
+use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, StorageError, Store};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sink, sizes, times};
 use serde_json::{Map, Value, json};
@@ -72,7 +72,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         Some((name, version)) => run(&plain().canonicalizer(&name, version)),
         None => match run(&plain()) {
             // The superblock is lost; nothing was changed yet.
-            Err(Error::InvalidOption { name: "canonicalizer", .. }) => {
+            Err(Error::Storage(StorageError::InvalidOption { name: "canonicalizer", .. })) => {
                 run(&plain().canonicalizer(Whatwg.name(), Whatwg.version()))
             }
             repaired => repaired,

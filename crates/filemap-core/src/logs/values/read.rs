@@ -267,13 +267,13 @@ fn read_record<T>(
         if buffer.len() < len {
             buffer.resize(len, 0);
         }
-        file.read_at(&mut buffer[..len], offset).map_err(|e| Error::io("read", segment.name(), e))
+        file.read_at(&mut buffer[..len], offset).map_err(|e| Error::io("read", segment.name())(e))
     };
     let result = (|| {
         let mut bound = size.bytes().min(1 << 30);
         if bound > TRUSTED_BYTES {
             // A forged size must not make the buffer larger than the file.
-            let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+            let len = file.len().map_err(|e| Error::io("measure", segment.name())(e))?;
             bound = bound.min(len.saturating_sub(offset));
         }
         let first = if want == Want::Head { bound.min(HEAD_GUESS_BYTES) } else { bound };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::format::dictionary::Making;
 use crate::sync::primitive::Mutex;
 use crate::upkeep::checkpoint::Task;
-use crate::{BackupOptions, Error, Event, Options, PruneRule, Record, Result, Store};
+use crate::{BackupOptions, Error, Event, Options, PruneRule, Record, Result, StorageError, Store};
 
 const KEYS: u32 = 200;
 
@@ -285,7 +285,16 @@ fn a_second_close_waits_for_the_first_and_returns_the_same() {
         });
         match fails {
             false => assert!(matches!(result, (Ok(()), Ok(()))), "{result:?}"),
-            true => assert!(matches!(result, (Err(Error::Poisoned { .. }), Err(Error::Poisoned { .. }))), "{result:?}"),
+            true => assert!(
+                matches!(
+                    result,
+                    (
+                        Err(Error::Storage(StorageError::Poisoned { .. })),
+                        Err(Error::Storage(StorageError::Poisoned { .. }))
+                    )
+                ),
+                "{result:?}"
+            ),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::store::tests::trained::{check, create, key, make, open, options, put, temp, trained};
 use crate::sync::primitive::Ordering;
-use crate::{BackupOptions, CopyOptions, Erasure, Error, RepairTo, Store, VerifyOptions};
+use crate::{BackupOptions, CopyOptions, Erasure, Error, RepairTo, StorageError, Store, VerifyOptions};
 
 const FILE: &str = "dict1.zdict";
 
@@ -37,7 +37,7 @@ fn missed(store: &Store) -> Vec<String> {
 }
 
 fn names_it<T: std::fmt::Debug>(result: &crate::Result<T>) -> bool {
-    matches!(result, Err(Error::Corrupt { file, .. }) if file == FILE)
+    matches!(result, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == FILE)
 }
 
 fn back_up(store: &Store, to: &Path) -> crate::Result<crate::BackedUp> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use filemap_io::{Access, Dir, File, Identity, Locking, OsDir};
 
 use crate::store::{Store, Threads};
-use crate::{Durability, Error, Event, Options, Record, VerifyOptions};
+use crate::{Durability, Error, Event, Options, Record, StorageError, VerifyOptions};
 
 /// `EMFILE`.
 const TOO_MANY_FILES: i32 = 24;
@@ -132,7 +132,10 @@ fn a_segment_that_cannot_be_begun_for_want_of_files_stops_puts_only_until_it_can
                 Err(e) => break e,
             }
         };
-        assert!(i > 20 && matches!(&error, Error::Io { source, .. } if source.raw_os_error() == Some(TOO_MANY_FILES)));
+        assert!(
+            i > 20
+                && matches!(&error, Error::Storage(StorageError::Io { source, .. }) if source.raw_os_error() == Some(TOO_MANY_FILES))
+        );
         assert!(put(&store, i).is_err() && store.put_stream(b"s", b"", 1).unwrap().push(&body(7).repeat(3)).is_err());
         store.sync().unwrap();
         dir.set(NEVER);
@@ -159,7 +162,10 @@ fn a_file_that_was_taken_away_is_noticed_though_no_more_files_can_be_opened() {
         std::fs::rename(temp.path().join(name), temp.path().join("aside")).unwrap();
         dir.set(0);
         let error = store.checkpoint().unwrap_err();
-        assert!(matches!(&error, Error::Corrupt { file, .. } if file == name), "{name}: {error}");
+        assert!(
+            matches!(&error, Error::Storage(StorageError::Corrupt { file, .. }) if file == name),
+            "{name}: {error}"
+        );
         assert_eq!(dir.refused(), 0);
     }
 }
@@ -212,7 +218,7 @@ fn verification_says_that_a_file_cannot_be_opened_and_never_that_it_is_damaged()
             match verify() {
                 Ok(report) => assert_eq!(report.problems, [], "{nth}: {is_writer} {is_quick}"),
                 Err(e) => {
-                    assert!(matches!(e, Error::Io { .. }), "{nth}: {e}");
+                    assert!(matches!(e, Error::Storage(StorageError::Io { .. })), "{nth}: {e}");
                     errors += 1;
                 }
             }
@@ -297,7 +303,7 @@ fn a_background_thread_that_panics_poisons_the_handle_and_is_named() {
         }
     };
     assert!(error.to_string().contains("filemap-checkpoint"), "{error}");
-    assert!(matches!(store.close(), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.close(), Err(Error::Storage(StorageError::Poisoned { .. }))));
     // The same for a thread that holds no lock.
     let store = Store::create(temp.path().join("b"), calm).unwrap();
     let threads =
@@ -305,7 +311,10 @@ fn a_background_thread_that_panics_poisons_the_handle_and_is_named() {
             .unwrap();
     threads.into_iter().for_each(|t| assert!(t.join().is_err()));
     let error = put(&store, 1).unwrap_err();
-    assert!(matches!(error, Error::Poisoned { .. }) && error.to_string().contains("filemap-sync"), "{error}");
+    assert!(
+        matches!(error, Error::Storage(StorageError::Poisoned { .. })) && error.to_string().contains("filemap-sync"),
+        "{error}"
+    );
 }
 
 #[test]

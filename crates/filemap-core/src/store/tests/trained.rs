@@ -11,7 +11,7 @@ use crate::format::value::{Codec, Kind};
 use crate::limits::Limits;
 use crate::store::Threads;
 use crate::upkeep::worker;
-use crate::{Dictionaries, Error, Options, Record, Store};
+use crate::{Dictionaries, Error, Options, Record, StorageError, Store};
 
 /// The host of a key: the part before the first `/`.
 fn host(key: &[u8]) -> &[u8] {
@@ -107,7 +107,7 @@ pub(super) fn temp() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn missing(error: &Error) -> bool {
-    matches!(error, Error::Corrupt { file, what, .. } if file == "dict1.zdict" && what.contains("restore"))
+    matches!(error, Error::Storage(StorageError::Corrupt { file, what, .. }) if file == "dict1.zdict" && what.contains("restore"))
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn a_store_of_raw_pages_and_one_with_dictionaries_off_make_none() {
         let store = create(&path, options);
         put(&store, "a", 0..100);
         work(&store);
-        assert!(matches!(store.train(), Err(Error::InvalidOption { .. })));
+        assert!(matches!(store.train(), Err(Error::Storage(StorageError::InvalidOption { .. }))));
         assert!(store.dictionaries().is_empty());
         check(&store, "a", 0..100);
     }
@@ -429,7 +429,7 @@ fn recompression_gives_a_shorter_record_that_expands_to_the_same() {
     let estimate = store.try_recompression(9).unwrap();
     assert_eq!((estimate.records, estimate.shorter_records), (100, shorter));
     assert!(estimate.recompressed_payload_bytes < estimate.payload_bytes * 2 / 3, "{estimate:?}");
-    assert!(matches!(store.try_recompression(0), Err(Error::InvalidOption { .. })));
+    assert!(matches!(store.try_recompression(0), Err(Error::Storage(StorageError::InvalidOption { .. }))));
 }
 
 #[test]

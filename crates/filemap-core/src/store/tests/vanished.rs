@@ -11,7 +11,7 @@ use filemap_io::OsDir;
 
 use crate::store::Threads;
 use crate::sync::primitive::Ordering;
-use crate::{BackupOptions, CopyOptions, Error, Options, Record, RepairTo, Store};
+use crate::{BackupOptions, CopyOptions, Error, Options, Record, RepairTo, StorageError, Store};
 
 /// Fifty such bodies fill a segment.
 const BODY_BYTES: usize = 20_000;
@@ -80,7 +80,7 @@ fn read(store: &Store, file: &str) -> (BTreeMap<Vec<u8>, Vec<u8>>, usize) {
         match page {
             Ok((key, value)) => assert!(pages.insert(key, value.body).is_none()),
             Err(e) => {
-                assert!(matches!(&e, Error::Corrupt { file: f, .. } if f == file), "{e}");
+                assert!(matches!(&e, Error::Storage(StorageError::Corrupt { file: f, .. }) if f == file), "{e}");
                 named += 1;
             }
         }
@@ -89,7 +89,7 @@ fn read(store: &Store, file: &str) -> (BTreeMap<Vec<u8>, Vec<u8>>, usize) {
 }
 
 fn names(error: &Error, file: &str) -> bool {
-    matches!(error, Error::Corrupt { file: f, .. } if f == file)
+    matches!(error, Error::Storage(StorageError::Corrupt { file: f, .. }) if f == file)
 }
 
 /// Loses every segment in every way. The store has keys `0..keys`, each with one version.

@@ -19,8 +19,9 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use filemap_io::Access;
+use filemap_io::files::{self, Replacement};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::format::location::{Extent, Location};
 use crate::format::superblock::{COPIES, Tail};
 use crate::format::verified::Verified;
@@ -180,24 +181,21 @@ fn check<'a, 's>(
 fn note_verified(reading: &Reading, report: &VerifyReport, begun_ms: i64, options: &VerifyOptions) {
     let (store_id, problems) = (reading.birth().store_id, report.problems.len() as u64);
     let note = Verified { store_id, ended_ms: now_ms(), bytes: report.bytes, problems, begun_ms };
-    let write = || -> std::io::Result<()> {
+    let write = || -> Result<()> {
         if options.is_resumable {
-            position::remove(reading.dir())?;
+            files::remove(reading.dir(), names::VERIFYING)?;
         }
         if !options.is_noted && !reading.is_writer() {
             return Ok(());
         }
-        match reading.dir().remove(names::NEW_VERIFIED) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let file = reading.dir().open(names::NEW_VERIFIED, Access::Create)?;
-        file.write_at(&note.encode(), 0)?;
-        file.sync()?;
-        reading.dir().rename(names::NEW_VERIFIED, names::VERIFIED)
+        files::remove(reading.dir(), names::NEW_VERIFIED)?;
+        let replacement = Replacement::begin(reading.dir(), names::VERIFIED, names::NEW_VERIFIED)?;
+        files::write(replacement.file(), names::NEW_VERIFIED, &note.encode(), 0)?;
+        replacement.sync()?;
+        Ok(replacement.rename()?)
     };
     if let Err(e) = write() {
-        reading.counters().failed(&Error::io("write", names::VERIFIED, e));
+        reading.counters().failed(&e);
     }
 }
 
@@ -214,7 +212,7 @@ fn stamp(reading: &Reading) -> Option<(u64, u64)> {
 /// # Errors
 /// The error, if it is one of the system.
 fn not_read(error: &Error) -> Result<()> {
-    if matches!(error, Error::Io { .. }) { Err(error.clone()) } else { Ok(()) }
+    if matches!(error, Error::Storage(StorageError::Io { .. })) { Err(error.clone()) } else { Ok(()) }
 }
 
 impl Check<'_, '_> {
@@ -328,7 +326,7 @@ impl Check<'_, '_> {
     pub(super) fn rules(&mut self) -> Result<()> {
         let (dir, vouched) = (self.reading.dir(), self.reading.latest().rules);
         match rules::read(dir, &self.reading.birth().store_id, vouched, Access::Read) {
-            Err(Error::Corrupt { what, .. }) => self.problem(names::RULES, 0, what),
+            Err(Error::Storage(StorageError::Corrupt { what, .. })) => self.problem(names::RULES, 0, what),
             Err(e) => return Err(e),
             Ok(rules) => self.report.files += u64::from(rules.generation > 0),
         }
