@@ -166,7 +166,7 @@ impl Tail {
             let mut reader = store.get_reader(key.as_bytes());
             let read = reader.as_mut().map(|r| std::io::copy(r.as_mut().unwrap(), &mut std::io::sink()).is_err());
             assert!(read.unwrap_or(true), "a reader reads it");
-            assert!(!store.verify(&mut |_| {}).unwrap().problems.is_empty(), "verify finds nothing");
+            assert!(!store.verify().unwrap().problems.is_empty(), "verify finds nothing");
         }
         check_memory();
     }
@@ -253,7 +253,7 @@ fn a_list_of_chunks_that_names_itself_another_key_or_nothing_gives_no_body() {
             // To a reader the list is not in the index yet: it may go with the writer's next
             // recovery.
             if is_verified && writes && store.history(key.as_bytes()).is_ok_and(|h| !h.is_empty()) {
-                let problems = store.verify(&mut |_| {}).unwrap().problems;
+                let problems = store.verify().unwrap().problems;
                 let told = problems.iter().find(|p| p.offset == at as u64).expect("verify tells it");
                 assert!(told.what.contains("lists a chunk that is not there"), "{told:?}");
             }
@@ -356,7 +356,7 @@ fn slots_that_changed_places_are_damage_and_not_absence() {
             }
         }
     }
-    let report = tail.open(false).verify(&mut |_| {}).unwrap();
+    let report = tail.open(false).verify().unwrap();
     assert!(!report.problems.is_empty());
 }
 

@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -97,15 +98,19 @@ pub enum Error {
     /// The handle was closed.
     #[error("the store is closed")]
     Closed,
-    /// The caller cancelled the work. What was done stays done; nothing else was changed.
-    #[error("it was told to stop")]
-    Stopped,
-    /// The caller cancelled a repair before its end.
-    #[error("stopped before the end, as was asked")]
-    Interrupted,
+    /// The progress callback cancelled the work. What was done stays done; nothing else was
+    /// changed.
+    #[error("it was cancelled before its end")]
+    Cancelled,
     /// A reader passed to the store failed. Nothing was stored.
     #[error("the source of the value failed: {0}")]
     Source(Arc<io::Error>),
+}
+
+/// # Errors
+/// `Cancelled` if a progress callback returned `Break`.
+pub(crate) fn unless_cancelled(told: ControlFlow<()>) -> Result<()> {
+    if told.is_break() { Err(Error::Cancelled) } else { Ok(()) }
 }
 
 fn remedy(error: &StorageError) -> &'static str {

@@ -55,7 +55,7 @@ pub enum Reason {
     /// being written to.
     NotYet,
     /// Cancelled.
-    Stopped,
+    Cancelled,
 }
 
 impl fmt::Display for Reason {
@@ -68,7 +68,7 @@ impl fmt::Display for Reason {
             Reason::AllLive => "all is live",
             Reason::WithinBound => "what is dead is within the bound",
             Reason::NotYet => "what is dead lies in segments that are still in use",
-            Reason::Stopped => "it was told to stop",
+            Reason::Cancelled => "it was cancelled before its end",
         })
     }
 }

@@ -57,12 +57,13 @@ pub use options::{Canonicalizer, Dictionaries, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
 pub use stats::{StatValue, Stats};
 pub use store::{
-    BackupOptions, CompactionPlan, Copied, CopyEvent, CopyOptions, Erased, Erasure, ErasureStep, FoundText, GetAhead,
-    Heads, History, Keys, Listed, Pages, PruneProgress, PruneRule, Pruned, Search, Searched, SegmentInfo, Store,
+    BackupOptions, CompactionGoal, CompactionPlan, Copied, CopyEvent, CopyOptions, Erased, Erasure, ErasureStep,
+    FoundText, GetAhead, Heads, History, Keys, Listed, Pages, PruneRule, Pruned, Search, Searched, SegmentInfo, Store,
     VersionFilter, Writer,
 };
 pub use upkeep::backup::{BackedUp, BackupProgress};
 pub use upkeep::check::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
 pub use upkeep::inspect::{Inspected, inspect};
+pub use upkeep::prune::PruneProgress;
 pub use upkeep::repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
 pub use upkeep::state::KeyFilter;

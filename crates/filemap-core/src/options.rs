@@ -352,13 +352,13 @@ impl Options {
         self
     }
 
-    /// Whether a store with missing files may be opened for writing; by default that is `Corrupt`,
-    /// with the file. If true, the loss is recorded in the store at opening and accepted from
+    /// Opens a store for writing though files are missing; by default that is `Corrupt`, with the
+    /// file. The loss is recorded in the store at opening and accepted from
     /// then on: reads that lead there report damage, everything else goes on, and the numbers of
     /// the lost files are not reused. A removal whose tombstone was in a lost file holds if a
     /// checkpoint had indexed it.
-    pub fn accept_loss(mut self, accept: bool) -> Options {
-        self.accept_loss = accept;
+    pub fn accept_loss(mut self) -> Options {
+        self.accept_loss = true;
         self
     }
 

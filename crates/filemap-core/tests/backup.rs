@@ -37,7 +37,7 @@ fn put(store: &Store, i: u64, round: u64) {
 }
 
 fn back_up(store: &Store, to: &Path) -> filemap_core::Result<BackedUp> {
-    store.backup(to, &BackupOptions::default(), &mut |_| ControlFlow::Continue(()))
+    store.backup(to, &BackupOptions::new(), &mut |_| ControlFlow::Continue(()))
 }
 
 /// All versions of each key in the order of their sequences: time, meta, body.
@@ -60,7 +60,7 @@ fn open(path: &Path) -> Store {
 }
 
 fn is_sound(store: &Store) {
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 /// The files of a directory that have several names.
@@ -97,7 +97,7 @@ fn a_backup_is_a_store_and_both_can_be_written_and_compacted_afterwards() {
         let unchanged = contents(other);
         (0..300).for_each(|i| put(written, i, 9));
         (300..600).for_each(|i| assert!(written.remove(format!("http://example.com/{i}").as_bytes()).unwrap()));
-        let gone = written.compact(false).unwrap();
+        let gone = written.compact().unwrap();
         assert!(gone.removed_segments > 0, "{gone:?}");
         is_sound(written);
         assert_eq!(contents(other), unchanged);
@@ -142,7 +142,7 @@ fn a_backup_holds_what_was_put_before_it_while_puts_checkpoints_and_compaction_g
             while !stop.load(Ordering::Relaxed) {
                 let rule = PruneRule { keep_versions: Some(2), ..PruneRule::default() };
                 store.prune(rule, &mut |_| ControlFlow::Continue(())).unwrap();
-                store.compact(false).unwrap();
+                store.compact().unwrap();
                 // A reader must be faster now and then.
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
@@ -151,7 +151,7 @@ fn a_backup_holds_what_was_put_before_it_while_puts_checkpoints_and_compaction_g
         for nth in 0..6 {
             let to = temp.path().join(format!("backup{nth}"));
             // Slowly, so that much happens meanwhile; every other one by a handle that only reads.
-            let mut watch = |_: &filemap_core::BackupProgress| {
+            let mut watch = |_: filemap_core::BackupProgress| {
                 std::thread::sleep(std::time::Duration::from_micros(200));
                 ControlFlow::Continue(())
             };
@@ -159,7 +159,7 @@ fn a_backup_holds_what_was_put_before_it_while_puts_checkpoints_and_compaction_g
             store.put(&Record::new(marker.as_bytes(), b"here").time(1)).unwrap();
             let from = if nth % 2 == 0 { &store } else { &reader };
             let copy_all = nth % 3 == 2;
-            let options = BackupOptions { base: None, copy_all };
+            let options = if copy_all { BackupOptions::new().copy_all() } else { BackupOptions::new() };
             match from.backup(&to, &options, &mut watch) {
                 Ok(done) => assert_eq!(done.linked_bytes == 0, copy_all, "{done:?}"),
                 Err(e) if nth % 2 == 1 => {
@@ -196,7 +196,7 @@ fn an_incremental_backup_shares_what_the_one_before_it_has() {
     diverged.close().unwrap();
     (1200..1700).for_each(|i| put(&store, i, 0));
     let second = elsewhere.path().join("second");
-    let base = BackupOptions { base: Some(first.clone()), copy_all: false };
+    let base = BackupOptions::new().base(&first);
     let done = store.backup(&second, &base, &mut |_| ControlFlow::Continue(())).unwrap();
     let is_elsewhere = done.linked_bytes == 0;
     assert!(done.reused_bytes > 3 << 20 || !is_elsewhere, "{done:?}");
@@ -241,14 +241,14 @@ fn what_a_backup_that_was_broken_off_leaves_is_replaced_and_what_is_not_its_own_
         std::fs::remove_dir_all(&partial).unwrap();
     }
     let (to, mut calls) = (temp.path().join("d"), 0);
-    let stopped = store.backup(&to, &BackupOptions::default(), &mut |_| {
+    let stopped = store.backup(&to, &BackupOptions::new(), &mut |_| {
         calls += 1;
         if calls > 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
     assert!(!to.exists() && !temp.path().join("d.partial").exists());
     put(&store, 1, 1);
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     is_sound(&store);
 }
 
@@ -263,7 +263,7 @@ fn two_backups_to_one_path_at_once_are_refused_and_the_store_is_not_written_by_a
     let mut tried = None;
     let second = store.clone();
     store
-        .backup(&to, &BackupOptions::default(), &mut |_| {
+        .backup(&to, &BackupOptions::new(), &mut |_| {
             tried.get_or_insert_with(|| back_up(&second, &to));
             ControlFlow::Continue(())
         })
@@ -309,13 +309,13 @@ fn a_copy_has_every_version_in_its_order_with_other_options_and_no_garbage() {
     store.checkpoint().unwrap();
     (650..660).for_each(|i| put(&store, i, 5));
     let all = contents(&store);
-    for (name, recompress) in [("plain", false), ("again", true)] {
+    for (name, how) in [("plain", CopyOptions::new()), ("again", CopyOptions::new().recompress())] {
         let to = Store::create(
             temp.path().join(name),
             options().segment_bytes(4 << 20).large_value_bytes(128 << 10).compression_level(1),
         )
         .unwrap();
-        let copied = copy(&store, &to, CopyOptions { recompress });
+        let copied = copy(&store, &to, how);
         assert_eq!((copied.versions, copied.keys), (all.values().map(Vec::len).sum::<usize>() as u64, 601));
         assert_eq!((copied.unchanged, copied.already_there, copied.damaged), (2, 0, 0));
         assert_eq!(contents(&to), all);
@@ -324,7 +324,7 @@ fn a_copy_has_every_version_in_its_order_with_other_options_and_no_garbage() {
         let stats = to.stats();
         assert_eq!((stats.dead_bytes, stats.removal_bytes), (0, 0));
         // Done again it adds nothing.
-        let copied = copy(&store, &to, CopyOptions { recompress });
+        let copied = copy(&store, &to, how);
         assert_eq!((copied.versions, copied.already_there), (0, all.values().map(Vec::len).sum::<usize>() as u64));
     }
 }
@@ -336,12 +336,12 @@ fn a_copy_goes_on_where_it_was_stopped_and_tells_of_damage() {
     (0..500).for_each(|i| put(&store, i, 0));
     store.checkpoint().unwrap();
     let to = Store::create(temp.path().join("b"), options()).unwrap();
-    let stopped = store.copy_to(&to, CopyOptions::default(), &mut |event| match event {
+    let stopped = store.copy_to(&to, CopyOptions::new(), &mut |event| match event {
         CopyEvent::Done(sum) if sum.keys >= 200 => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
-    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
-    let rest = copy(&store, &to, CopyOptions::default());
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
+    let rest = copy(&store, &to, CopyOptions::new());
     assert_eq!((rest.versions, rest.already_there), (300, 200));
     assert_eq!(contents(&to), contents(&store));
 
@@ -353,7 +353,7 @@ fn a_copy_goes_on_where_it_was_stopped_and_tells_of_damage() {
     let to = Store::create(temp.path().join("c"), options()).unwrap();
     let mut told = Vec::new();
     let copied = store
-        .copy_to(&to, CopyOptions::default(), &mut |event| {
+        .copy_to(&to, CopyOptions::new(), &mut |event| {
             if let CopyEvent::Damaged(e) = event {
                 told.push(e.to_string());
             }
@@ -377,8 +377,8 @@ fn merged_stores_have_every_version_of_all_of_them_once() {
         }
     }
     b.put(&Record::new(b"same", b"changed").time(9)).unwrap();
-    copy(&a, &to, CopyOptions::default());
-    let second = copy(&b, &to, CopyOptions::default());
+    copy(&a, &to, CopyOptions::new());
+    let second = copy(&b, &to, CopyOptions::new());
     assert!(second.already_there > 0 && second.versions > 0, "{second:?}");
     let mut wanted = contents(&a);
     for (key, versions) in contents(&b) {
@@ -404,6 +404,6 @@ fn merged_stores_have_every_version_of_all_of_them_once() {
     assert!(matches!(put, Put::Unchanged(_)));
     is_sound(&to);
     let exact = Store::create(temp.path().join("exact"), options().canonicalizer("exact", 1)).unwrap();
-    let refused = a.copy_to(&exact, CopyOptions::default(), &mut |_| ControlFlow::Continue(()));
+    let refused = a.copy_to(&exact, CopyOptions::new(), &mut |_| ControlFlow::Continue(()));
     assert!(matches!(refused, Err(Error::Canonicalizer { .. })), "{refused:?}");
 }

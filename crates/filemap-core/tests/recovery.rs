@@ -62,7 +62,7 @@ fn a_kill_loses_nothing_that_put_returned() {
     for i in 0..3000 {
         assert_eq!(again.get(&key(i)).unwrap().unwrap().body, body(i));
     }
-    assert!(again.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert!(again.verify().unwrap().problems.is_empty());
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_torn_tail_is_cut_off_and_a_hole_is_covered_and_both_only_once() {
     again.close().unwrap();
     let (third, report) = open(&path);
     assert_eq!(report.replayed_records, 0);
-    assert!(third.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert!(third.verify().unwrap().problems.is_empty());
     assert_eq!(third.keys().count(), 23);
 }
 
@@ -113,7 +113,7 @@ fn damage_below_the_checkpoint_costs_its_record_and_nothing_after_it() {
             Err(e) => panic!("{e}"),
         }
     }
-    let problems = store.verify(&mut |_| {}).unwrap().problems;
+    let problems = store.verify().unwrap().problems;
     assert!(problems.iter().any(|p| p.file == "value0.dat" && p.offset == place.offset), "{problems:?}");
     assert_eq!(store.pages().filter(Result::is_ok).count(), 49);
     assert_eq!(store.pages().filter(Result::is_err).count(), 1);
@@ -144,7 +144,7 @@ fn a_list_of_chunks_counts_only_when_all_of_them_are_there() {
     let (again, report) = open(&path);
     assert!(again.get(b"large").unwrap().unwrap().body == b"old");
     assert_eq!(report.skipped_bytes, 0);
-    assert!(again.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert!(again.verify().unwrap().problems.is_empty());
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_reference_counts_only_when_the_body_that_it_names_is_there() {
     assert_eq!(again.history(b"k2").unwrap().len(), 2);
     again.put_if_changed(&Record::new(b"k", b"lost").time(5)).unwrap();
     assert_eq!(again.get(b"k").unwrap().unwrap().body, b"lost");
-    assert!(again.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert!(again.verify().unwrap().problems.is_empty());
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_segment_whose_creation_was_cut_short_is_no_segment() {
         let (store, _) = open(&path);
         put(&store, 10..3000);
         assert_eq!(store.head(&key(2999)).unwrap().map(|h| h.place.segment > 0), Some(true));
-        assert!(store.verify(&mut |_| {}).unwrap().problems.is_empty());
+        assert!(store.verify().unwrap().problems.is_empty());
     }
 }
 
@@ -261,7 +261,7 @@ fn a_rotten_key_record_does_not_keep_later_checkpoints_from_finishing() {
     again.checkpoint().unwrap();
     assert_eq!(again.get(b"k").unwrap().unwrap().body, b"newest");
     assert!(again.history(b"k").unwrap_err().is_corrupt());
-    assert!(!again.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert!(!again.verify().unwrap().problems.is_empty());
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn any_flipped_byte_gives_the_right_page_or_an_error_and_verify_finds_it() {
                         }
                         let _ = store.history(&key(i));
                     }
-                    let report = store.verify(&mut |_| {}).unwrap();
+                    let report = store.verify().unwrap();
                     assert!(!found || !report.problems.is_empty(), "{name} {at}: verify missed it");
                     !report.problems.is_empty()
                 }

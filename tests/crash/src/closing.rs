@@ -74,7 +74,7 @@ impl Driver {
         let key = self.keys[key].clone();
         sim::at_steps(Some(Box::new(step.clone())));
         let result = match long {
-            Long::Compact => store.compact(false).map(|_| ()),
+            Long::Compact => store.compact().map(|_| ()),
             Long::Recompress => store.recompress(2).map(|_| ()),
             Long::CompactKeys => sim::empty_keys(&store, after),
             Long::ShrinkIndex => sim::shrink_index(&store),
@@ -114,7 +114,7 @@ impl Driver {
         if long == Long::Prune {
             tell(&self.oracle, |o| o.pruned(begun, &shown));
         }
-        match self.store()?.verify(&mut |_| {})?.problems.first() {
+        match self.store()?.verify()?.problems.first() {
             Some(problem) => Err(Trouble::Wrong(format!("after {long:?} was closed: {problem:?}"))),
             None => Ok(()),
         }

@@ -121,7 +121,7 @@ impl Driver {
             Op::Sync => self.durable(Store::sync),
             Op::Checkpoint => self.with_steps(|store| store.checkpoint().map(|()| true)),
             Op::Recompress => self.with_steps(|store| store.recompress(2).map(judge::all_moved)),
-            Op::Compact => self.with_steps(|store| store.compact(false).map(judge::all_moved)),
+            Op::Compact => self.with_steps(|store| store.compact().map(judge::all_moved)),
             Op::CompactKeys { any: None } => self.with_steps(sim::compact_keys),
             Op::CompactKeys { any: Some(pick) } => {
                 // A reader that knows nothing from the log alone.
@@ -457,7 +457,7 @@ impl BetweenSteps {
             match driver.rng.u8(..12) {
                 0 => return driver.durable(Store::checkpoint),
                 1 => {
-                    let _ = driver.store()?.compact(false);
+                    let _ = driver.store()?.compact();
                     return Ok(());
                 }
                 _ => {}

@@ -36,7 +36,7 @@ pub fn check(disk: &SimDisk, store: &Store, key: &[u8], texts: &[Vec<u8>]) -> Re
         what: &of(key),
         removals_too: true,
         mention: &mut |_, _| mentioned += 1,
-        watch: &mut |_| ControlFlow::Continue(()),
+        progress: &mut |_| ControlFlow::Continue(()),
     })?;
     match searched.left.first() {
         Some(left) => Err(Trouble::Wrong(format!("after an erasure: {} at {}: {}", left.file, left.offset, left.what))),

@@ -201,7 +201,7 @@ fn judged(
     store.checkpoint().map_err(|e| format!("checkpoint: {e}"))?;
     contents(store, &now, After::Kill).map_err(|e| format!("after a checkpoint: {e}"))?;
     if depth != Depth::Checkpoint {
-        let report = store.verify(&mut |_| {}).map_err(|e| format!("verify: {e}"))?;
+        let report = store.verify().map_err(|e| format!("verify: {e}"))?;
         if let Some(problem) = report.problems.first() {
             return Err(format!("verify: {} at {}: {}", problem.file, problem.offset, problem.what));
         }

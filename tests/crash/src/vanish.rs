@@ -96,7 +96,7 @@ struct Known<'a> {
 /// What is there once the loss is accepted: all that could be read, and a store like any other.
 fn accepted(disk: &SimDisk, world: &World, oracle: &Oracle, known: &Known<'_>) -> Result<Readable, String> {
     let disk = disk.kill();
-    let store = sim::open(disk.dir(), world.options.clone().accept_loss(true)).map_err(|e| format!("open: {e}"))?;
+    let store = sim::open(disk.dir(), world.options.clone().accept_loss()).map_err(|e| format!("open: {e}"))?;
     let now = read(&store, oracle)?;
     let is_worse = known.after.iter().any(|((key, sequence), body)| {
         let heads = known.reader.history(key).unwrap_or_default();

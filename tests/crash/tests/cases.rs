@@ -90,7 +90,7 @@ fn is_corrupt(disk: &SimDisk, file: &str) {
 #[track_caller]
 fn is_sound(store: &Store) {
     store.checkpoint().unwrap();
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 #[test]
@@ -496,7 +496,7 @@ fn case_s_a_segment_that_is_gone_or_cut_short_is_named_and_its_loss_is_accepted_
         assert_eq!(reader.absent().iter().map(|a| a.file.as_str()).collect::<Vec<_>>(), [file], "{way:?}");
         let readable: Vec<String> = readable(&reader);
         assert!(readable.len() > 16 && readable.len() < 33, "without {file} {} are read", readable.len());
-        let store = sim::open(broken.dir(), options().accept_loss(true)).unwrap();
+        let store = sim::open(broken.dir(), options().accept_loss()).unwrap();
         store.checkpoint().unwrap();
         sim::abandon(store);
         // From now on it is a store like any other.
@@ -522,7 +522,7 @@ fn case_t_an_older_superblock_is_named_and_nobody_writes_after_it() {
     let broken = disk.kill();
     edit(&broken, "SUPERBLOCK", |bytes| bytes.clone_from(&older));
     is_corrupt(&broken, "SUPERBLOCK");
-    let accepting = sim::open(broken.dir(), options().accept_loss(true));
+    let accepting = sim::open(broken.dir(), options().accept_loss());
     assert!(matches!(accepting, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "SUPERBLOCK"));
     let reader = sim::open_read_only(broken.dir(), options()).unwrap();
     assert!(reader.absent().iter().any(|a| a.file == "SUPERBLOCK"));
@@ -564,7 +564,7 @@ fn case_u_a_dictionary_that_is_gone_is_named_whatever_names_it() {
     let (broken, is_read, absent) = without_its_dictionary();
     assert_eq!((is_read, absent.as_slice()), (false, &["dict1.zdict".to_owned()][..]));
     is_corrupt(&broken, "dict1.zdict");
-    let store = sim::open(broken.dir(), options().accept_loss(true)).unwrap();
+    let store = sim::open(broken.dir(), options().accept_loss()).unwrap();
     assert!(store.absent()[0].is_accepted && store.get(&0u32.to_le_bytes()).unwrap().is_some());
     store.close().unwrap();
     let (store, _) = open(&broken);
@@ -649,7 +649,7 @@ fn killed_in_compaction(disk: &SimDisk, store: &Store) -> Vec<SimDisk> {
             drawn.lock().unwrap().push(image);
         }
     })));
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     disk.observe(None);
     std::mem::take(&mut *images.lock().unwrap())
 }
@@ -757,7 +757,7 @@ fn a_backup_in_which_a_checkpoint_fails_removes_nothing_when_it_ends() {
         sim::at_steps(None);
         sim::abandon(store);
         let reader = sim::open_read_only(disk.dir(), options.clone()).unwrap();
-        assert_eq!(reader.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(reader.verify().unwrap().problems, []);
         let store = sim::open(disk.dir(), options.clone()).unwrap();
         (0..8).for_each(|i| has(&store, &format!("{i}"), 30));
         sim::abandon(store);
@@ -822,7 +822,7 @@ fn named_twice() -> usize {
     let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
     let drawn = Arc::clone(&images);
     disk.observe(Some(Box::new(move |at| drawn.lock().unwrap().push(at.kill()))));
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     disk.observe(None);
     sim::abandon(store);
     let mut twice = 0;
@@ -832,7 +832,7 @@ fn named_twice() -> usize {
         store.checkpoint().unwrap();
         let mut list = store.keys().map(Result::unwrap);
         let mut named: Vec<Vec<u8>> = list.by_ref().take(10).collect();
-        store.compact(false).unwrap();
+        store.compact().unwrap();
         named.extend(list);
         named.sort();
         let count = named.len();

@@ -100,7 +100,7 @@ fn brought_back() -> usize {
     store.checkpoint().unwrap();
     assert!(store.remove(b"gone").unwrap());
     // The page moves to a segment that comes after that of its removal.
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     assert!(store.remove(KEY).unwrap());
     store.checkpoint().unwrap();
     let images = killed(&disk, || assert!(erase(&store).is_complete()));

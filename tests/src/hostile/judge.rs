@@ -152,7 +152,7 @@ impl Expect {
             told |= self.key(store, key)?;
         }
         told |= self.lists(store)?;
-        match store.verify(&mut |_| {}) {
+        match store.verify() {
             Ok(report) => {
                 for problem in &report.problems {
                     if !is_file(&problem.file) {

@@ -143,7 +143,7 @@ impl Maker {
         }
         self.remove(3..10)?;
         self.store.checkpoint()?;
-        self.store.compact(false)?;
+        self.store.compact()?;
         self.put(34..KEYS, 3)?;
         self.remove(13..14)?;
         Ok(self)
@@ -351,7 +351,7 @@ pub fn copy(store: &Store, has: &[Named]) -> Result<(BTreeSet<Named>, bool)> {
         to.put(&Record::new(&key(named.0), &body(*named)).time(named.1))?;
     }
     let mut told = false;
-    let copied = store.copy_to(&to, filemap_core::CopyOptions::default(), &mut |event| {
+    let copied = store.copy_to(&to, filemap_core::CopyOptions::new(), &mut |event| {
         told |= matches!(event, filemap_core::CopyEvent::Damaged(_));
         std::ops::ControlFlow::Continue(())
     })?;

@@ -113,7 +113,7 @@ impl Engine for FileMap {
     }
 
     fn reclaim(&mut self, _after: After) -> Outcome<()> {
-        self.0.compact(false)?;
+        self.0.compact()?;
         Ok(())
     }
 

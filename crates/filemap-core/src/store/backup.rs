@@ -1,10 +1,9 @@
 //! Backups into a new directory, built beside its final name and renamed at the end.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use filemap_io::{Access, Dir, OsDir, files};
+use filemap_io::{Access, Dir, OsDir, Progress, files};
 
 use crate::error::{Error, Result};
 use crate::format::names;
@@ -12,13 +11,34 @@ use crate::store::{Store, open_dir, open_store_dir, take_lock};
 use crate::upkeep::backup::{self, BackedUp, BackupProgress, Order};
 
 /// Options of [`Store::backup`].
+///
+/// ```
+/// let to_another_disk = filemap_core::BackupOptions::new().copy_all();
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct BackupOptions {
+    base: Option<PathBuf>,
+    copy_all: bool,
+}
+
+impl BackupOptions {
+    /// A backup that shares files with the store where it can.
+    pub fn new() -> BackupOptions {
+        BackupOptions::default()
+    }
+
     /// An earlier backup of the same store: shares files with it where they cannot be shared with
     /// the store.
-    pub base: Option<PathBuf>,
-    /// Copy every byte; share nothing.
-    pub copy_all: bool,
+    pub fn base(mut self, path: impl Into<PathBuf>) -> BackupOptions {
+        self.base = Some(path.into());
+        self
+    }
+
+    /// Copies every byte; shares nothing.
+    pub fn copy_all(mut self) -> BackupOptions {
+        self.copy_all = true;
+        self
+    }
 }
 
 impl Store {
@@ -39,13 +59,13 @@ impl Store {
     /// # Errors
     /// [`Error::NotEmpty`] if there is something at `path`, or anything but an unfinished backup
     /// beside it; `Locked` if another backup to the same path is being made;
-    /// `InvalidOption` if `base` is not a backup of this store; [`Error::Stopped`]; those
+    /// `InvalidOption` if `base` is not a backup of this store; [`Error::Cancelled`]; those
     /// of [`Store::checkpoint`], of reading and of writing. The store is unchanged.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,
         options: &BackupOptions,
-        watch: &mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
+        progress: &mut Progress<'_, BackupProgress>,
     ) -> Result<BackedUp> {
         self.reading.check_open()?;
         let path = path.as_ref();
@@ -56,7 +76,7 @@ impl Store {
         let cleared = clear(&*to, &partial);
         let mark = |_| to.open(names::PARTIAL, Access::Create).map_err(Error::io("create", names::PARTIAL));
         let done = cleared.and_then(mark).and_then(|_| {
-            let mut order = Order { to: &*to, base: base.as_deref(), links: !options.copy_all, watch };
+            let mut order = Order { to: &*to, base: base.as_deref(), links: !options.copy_all, progress };
             let done = backup::back_up(&self.reading, self.upkeep.as_deref(), &mut order)?;
             filemap_io::rename_dir(&partial, path).map_err(Error::io("rename", partial.display()))?;
             Ok(done)

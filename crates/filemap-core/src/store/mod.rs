@@ -28,7 +28,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_io::{Access, Dir, Lock, OsDir, files};
+use filemap_io::{Access, Dir, Lock, OsDir, Progress, files};
 
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -57,7 +57,7 @@ use crate::upkeep::worker;
 use assemble::{Files, Parts, Roster};
 
 pub use backup::BackupOptions;
-pub use compact::{CompactionPlan, SegmentInfo};
+pub use compact::{CompactionGoal, CompactionPlan, SegmentInfo};
 pub use copy::{Copied, CopyEvent, CopyOptions};
 pub use erase::{Erased, Erasure, ErasureStep, VersionFilter};
 pub use heads::{Heads, Listed};
@@ -65,7 +65,7 @@ pub use history::History;
 pub use iterate::Keys;
 pub use many::GetAhead;
 pub use pages::Pages;
-pub use prune::{PruneProgress, PruneRule, Pruned};
+pub use prune::{PruneRule, Pruned};
 #[cfg(feature = "sim")]
 pub(crate) use repair::repair_in;
 pub use search::{FoundText, Search, Searched};
@@ -390,21 +390,18 @@ impl Store {
     ///
     /// # Errors
     /// `Io` if a file cannot be read at all. Damage is in the report and stops nothing.
-    pub fn verify(&self, progress: &mut dyn FnMut(VerifyProgress)) -> Result<VerifyReport> {
-        self.verify_with(&VerifyOptions::new(), &mut |told| {
-            progress(told);
-            ControlFlow::Continue(())
-        })
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_with(&VerifyOptions::new(), &mut |_| ControlFlow::Continue(()))
     }
 
-    /// [`Store::verify`] with options: quick, slow or resumable. `progress` may stop it.
+    /// [`Store::verify`] with options: quick, slow or resumable. `progress` may cancel it.
     ///
     /// # Errors
-    /// As there. A stopped pass is no error: see [`VerifyReport::is_complete`].
+    /// As there. A cancelled pass is no error: see [`VerifyReport::is_complete`].
     pub fn verify_with(
         &self,
         options: &VerifyOptions,
-        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+        progress: &mut Progress<'_, VerifyProgress>,
     ) -> Result<VerifyReport> {
         let crew = Crew::new(&self.reading.values().dictionaries);
         let mut work = || check::verify(&self.reading, self.upkeep.as_deref(), options, &crew, progress);

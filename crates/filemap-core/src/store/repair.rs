@@ -3,12 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap_io::{Access, Advice, Dir, Lock};
+use filemap_io::{Access, Advice, Dir, Lock, Progress};
 
 use crate::error::{Error, Result, StorageError};
 use crate::format::header::{FileHeader, Kind};
@@ -44,8 +43,6 @@ use crate::upkeep::worker;
 /// Checkpoint stages merged into one.
 const STAGES_IN_ONE: u64 = 64;
 
-type Progress<'a> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'a;
-
 impl Store {
     /// Rebuilds a store from its value segments, whatever the state of index, key log and
     /// superblock. Every whole record comes back, newest version first. What was removed stays
@@ -64,13 +61,13 @@ impl Store {
     /// # Errors
     /// [`Error::NotAStore`] if nothing is left; `InvalidOption` if the canonicaliser is
     /// unknown; [`Error::Canonicalizer`] if it is another; `Locked`; [`Error::NotEmpty`]
-    /// if the target is neither new nor empty; `NewerFormat`; [`Error::Interrupted`];
+    /// if the target is neither new nor empty; `NewerFormat`; [`Error::Cancelled`];
     /// `Io`. What the device cannot read is damage in a new store, and an error in place.
     pub fn repair(
         source: impl AsRef<Path>,
         to: RepairTo<'_>,
         options: &Options,
-        progress: &mut Progress<'_>,
+        progress: &mut Progress<'_, RepairProgress>,
     ) -> Result<RepairReport> {
         options.validate()?;
         let from = open_store_dir(source.as_ref())?;
@@ -97,7 +94,7 @@ pub(crate) fn repair_in(
     target: Option<&Target<'_>>,
     options: &Options,
     threads: Threads,
-    progress: &mut Progress<'_>,
+    progress: &mut Progress<'_, RepairProgress>,
 ) -> Result<RepairReport> {
     // A reference may come after a later version that retention would keep instead of its target.
     let mut options = options.clone().keep_versions(None).keep_age(None);
@@ -279,7 +276,7 @@ impl Job<'_> {
         first: Superblock,
         held: Box<dyn Lock>,
         threads: Threads,
-        progress: &mut Progress<'_>,
+        progress: &mut Progress<'_, RepairProgress>,
     ) -> Result<()> {
         let damaged = self.carry_dictionaries()?;
         let upkeep = Arc::new(self.handle(&first, held)?);
@@ -317,7 +314,7 @@ impl Job<'_> {
         })();
         if result.is_err() {
             // Closing then makes nothing durable.
-            upkeep.writing().poisoned().set(&Error::Interrupted);
+            upkeep.writing().poisoned().set(&Error::Cancelled);
         }
         let mut found = result?;
         found.losses.extend(self.judge_dictionaries(&found.dictionaries, &damaged));

@@ -4,12 +4,11 @@
 //! the same. Anything else is reported as left.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 
 use aho_corasick::AhoCorasick;
-use filemap_io::{Access, File};
+use filemap_io::{Access, File, Progress};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unless_cancelled};
 use crate::format::names;
 use crate::format::value::{self, Header, Kind};
 use crate::logs::keys::KeyFile;
@@ -37,7 +36,7 @@ pub struct Search<'a> {
     /// the file RULES.
     pub mention: &'a mut dyn FnMut(&[u8], usize),
     /// Called with the number of bytes searched; may cancel.
-    pub watch: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
+    pub progress: &'a mut Progress<'a, u64>,
 }
 
 impl std::fmt::Debug for Search<'_> {
@@ -88,7 +87,7 @@ impl Store {
     /// may go on.
     ///
     /// # Errors
-    /// `Io`; [`Error::Stopped`]. Records that cannot be expanded are reported as left.
+    /// `Io`; [`Error::Cancelled`]. Records that cannot be expanded are reported as left.
     pub fn search(&self, search: Search<'_>) -> Result<Searched> {
         let finder = AhoCorasick::new(search.texts).map_err(|e| Error::option("texts", e.to_string()))?;
         let longest = search.texts.iter().map(Vec::len).max().unwrap_or(0);
@@ -141,9 +140,7 @@ impl Run<'_, '_> {
             }
             at += n as u64;
             self.found.bytes += n as u64;
-            if (self.search.watch)(self.found.bytes).is_break() {
-                return Err(Error::Stopped);
-            }
+            unless_cancelled((self.search.progress)(self.found.bytes))?;
             if n < BLOCK_BYTES {
                 self.found.files += 1;
                 return Ok(hits);

@@ -1,9 +1,8 @@
 //! `inspect`: lists the contents of any file of a store, field by field, without opening the store.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
-use filemap_io::{File, files};
+use filemap_io::{File, Progress, files};
 
 use crate::error::{Error, Result};
 use crate::format::dictionary::{CONTENT_AT, decode_facts};
@@ -31,45 +30,43 @@ pub struct Inspected {
     pub problem: Option<String>,
 }
 
-type Sink<'a> = &'a mut dyn FnMut(Inspected) -> ControlFlow<()>;
-
-/// Passes every item of a file to `sink`, front to back, until that breaks off. The magic tells the
+/// Passes every item of a file to `progress`, front to back, until that breaks off. The magic tells the
 /// kind of file.
 ///
 /// # Errors
 /// [`Error::NotAStore`] when it is not a file of FileMap; `Io`.
-pub fn inspect(path: impl AsRef<Path>, sink: &mut dyn FnMut(Inspected) -> ControlFlow<()>) -> Result<()> {
+pub fn inspect(path: impl AsRef<Path>, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     let path = path.as_ref();
     let not = |why: &str| Error::NotAStore { path: path.to_owned(), why: why.to_owned() };
     let name = path.file_name().and_then(|n| n.to_str()).ok_or_else(|| not("it has no file name"))?;
     let file = filemap_io::open_to_inspect(path).map_err(Error::io("open", path.display()))?;
     let b = files::read(&*file, name, 0, header::BYTES)?;
     if b.starts_with(b"FILEMAP\0") {
-        return superblock(&*file, name, sink);
+        return superblock(&*file, name, progress);
     }
     if let Some(note) = verification(&b) {
-        let _ = sink(note);
+        let _ = progress(note);
         return Ok(());
     }
     if !Kind::ALL.iter().any(|k| b.starts_with(k.magic())) {
         return Err(not("it does not start like a file of FileMap"));
     }
     let head = FileHeader::decode(&b);
-    if sink(header_item(head)).is_break() {
+    if progress(header_item(head)).is_break() {
         return Ok(());
     }
     let Ok(head) = head else { return Ok(()) };
     match head.kind {
         Kind::Values => {
             let framing = ValueFraming { seed: seed(&head.store_id, head.ordinal) };
-            log(&*file, name, framing, &|b| value_fields(b), sink)
+            log(&*file, name, framing, &|b| value_fields(b), progress)
         }
         Kind::Keys => {
             let framing = KeyFraming::new(key::seed(&head.store_id, head.ordinal));
-            log(&*file, name, framing, &|b| key_fields(b), sink)
+            log(&*file, name, framing, &|b| key_fields(b), progress)
         }
-        Kind::Dictionary => dictionary(&*file, name, &head, sink),
-        Kind::Index => pages(&*file, name, seed(&head.store_id, u64::MAX - 1), sink),
+        Kind::Dictionary => dictionary(&*file, name, &head, progress),
+        Kind::Index => pages(&*file, name, seed(&head.store_id, u64::MAX - 1), progress),
     }
 }
 
@@ -120,7 +117,7 @@ fn verification(b: &[u8]) -> Option<Inspected> {
 }
 
 /// Lists both copies of a dictionary.
-fn dictionary(file: &dyn File, name: &str, head: &FileHeader, sink: Sink<'_>) -> Result<()> {
+fn dictionary(file: &dyn File, name: &str, head: &FileHeader, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     let half = file.len().map_err(Error::io("measure", name))? / 2;
     for offset in [0, half] {
         let bytes = files::read(file, name, offset, CONTENT_AT)?;
@@ -141,14 +138,14 @@ fn dictionary(file: &dyn File, name: &str, head: &FileHeader, sink: Sink<'_>) ->
             ),
         };
         let item = Inspected { offset, bytes: half, kind: "dictionary".into(), fields, problem };
-        if sink(item).is_break() {
+        if progress(item).is_break() {
             return Ok(());
         }
     }
     Ok(())
 }
 
-fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
+fn superblock(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     for offset in COPIES {
         let bytes = files::read(file, name, offset, BYTES)?;
         let (fields, problem) = match Superblock::decode(&bytes) {
@@ -180,7 +177,7 @@ fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
             ),
         };
         let item = Inspected { offset, bytes: BYTES as u64, kind: "superblock".into(), fields, problem };
-        if sink(item).is_break() {
+        if progress(item).is_break() {
             break;
         }
     }
@@ -194,7 +191,7 @@ fn log<F: Framing>(
     name: &str,
     framing: F,
     fields: &dyn Fn(&[u8]) -> Fields,
-    sink: Sink<'_>,
+    progress: &mut Progress<'_, Inspected>,
 ) -> Result<()> {
     let mut scan = Scan::new(file, name.to_owned(), framing, header::BYTES as u64, u64::MAX)?;
     loop {
@@ -212,7 +209,7 @@ fn log<F: Framing>(
                 Inspected { offset, bytes: bytes.len() as u64, kind, fields, problem: None }
             }
         };
-        if sink(item).is_break() {
+        if progress(item).is_break() {
             break;
         }
     }
@@ -267,13 +264,13 @@ fn key_fields(b: &[u8]) -> Fields {
     ("key record".into(), fields)
 }
 
-fn pages(file: &dyn File, name: &str, seed: u32, sink: Sink<'_>) -> Result<()> {
+fn pages(file: &dyn File, name: &str, seed: u32, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     let len = file.len().map_err(Error::io("measure", name))?;
     for page in 1..u32::try_from(len / PAGE_BYTES as u64).unwrap_or(u32::MAX) {
         let offset = u64::from(page) * PAGE_BYTES as u64;
         let (kind, fields, problem) = page_fields(seed, page, &files::read(file, name, offset, PAGE_BYTES)?);
         let item = Inspected { offset, bytes: PAGE_BYTES as u64, kind, fields, problem };
-        if sink(item).is_break() {
+        if progress(item).is_break() {
             break;
         }
     }

@@ -284,7 +284,7 @@ fn keep_compacted(upkeep: &Upkeep) {
 /// # Errors
 /// Those of compaction.
 pub(crate) fn compact_if_due(upkeep: &Upkeep) -> Result<bool> {
-    let result = upkeep.compact_once(Goal::Bound, u64::MAX, &|_| ControlFlow::Continue(()));
+    let result = upkeep.compact_once(Goal::Bound, u64::MAX, &mut |_| ControlFlow::Continue(()));
     if let Err(e) = &result
         && !matches!(e, Error::Closed)
     {
@@ -303,9 +303,6 @@ pub(crate) fn compact_if_due(upkeep: &Upkeep) -> Result<bool> {
     shrink_index(upkeep)?;
     // Nothing is urgent: recompress old segments.
     let Some(level) = upkeep.reading.options().recompression_level else { return Ok(false) };
-    upkeep
-        .compact_once(Goal::Level(level, upkeep.reading.options().recompresses_before()), u64::MAX, &|_| {
-            ControlFlow::Continue(())
-        })
-        .map(did)
+    let goal = Goal::Level(level, upkeep.reading.options().recompresses_before());
+    upkeep.compact_once(goal, u64::MAX, &mut |_| ControlFlow::Continue(())).map(did)
 }

@@ -25,7 +25,7 @@ impl PageStore {
                 Ok(())
             },
         )?;
-        if whole { Ok(detached) } else { Err(filemap_core::Error::Stopped.into()) }
+        if whole { Ok(detached) } else { Err(filemap_core::Error::Cancelled.into()) }
     }
 
     fn detach(&self, batch: Vec<FoundRevisit>, what: &Erasure, dry: bool) -> Result<u64> {

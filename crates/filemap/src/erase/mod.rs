@@ -272,7 +272,7 @@ impl PageStore {
         }
         for (nth, stored) in (0u64..).zip(self.stored_versions()) {
             if nth % 1024 == 0 && watch(EraseProgress::Comparing(nth)).is_break() {
-                return Err(filemap_core::Error::Stopped.into());
+                return Err(filemap_core::Error::Cancelled.into());
             }
             let stored = match stored {
                 Err(e) if e.is_damage() => {

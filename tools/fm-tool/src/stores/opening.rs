@@ -142,7 +142,8 @@ impl<'a> ToFill<'a> {
 
 fn options(shared: &Shared) -> Options {
     let quiet = shared.flags.quiet;
-    Options::new().accept_loss(shared.accept_loss).on_event(move |event| match event {
+    let options = if shared.accept_loss { Options::new().accept_loss() } else { Options::new() };
+    options.on_event(move |event| match event {
         Event::Recovered(report) if !quiet && has_recovered(report) => words::say(event),
         Event::Poisoned { .. } | Event::ErasureUnfinished { .. } => words::complain(event),
         _ => {}

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use filemap_core::{Compacted, Reason, Store};
+use filemap_core::{Compacted, CompactionGoal, Reason, Store};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes};
 use serde_json::json;
@@ -50,9 +50,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
+fn goal(to_bound: bool) -> CompactionGoal {
+    if to_bound { CompactionGoal::Bound } else { CompactionGoal::NoGarbage }
+}
+
 /// Prints what a compaction would do.
 pub fn foretell(store: &Store, to_bound: bool, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
-    let plan = store.compaction_plan(to_bound)?;
+    let plan = store.compaction_plan(goal(to_bound))?;
     if out.is_json() {
         out.json(&json!({
             "dry_run": true,
@@ -78,10 +82,11 @@ pub fn foretell(store: &Store, to_bound: bool, shared: &Shared, out: &mut Output
 /// Compacts and shows its progress.
 pub fn compact(store: &Store, to_bound: bool, shared: &Shared) -> Result<Compacted, Failure> {
     interrupt::listen();
-    let plan = store.compaction_plan(to_bound)?;
+    let goal = goal(to_bound);
+    let plan = store.compaction_plan(goal)?;
     let bar = Progress::bytes(&shared.flags);
     let total_bytes = plan.copied_bytes + plan.freed_bytes;
-    Ok(store.compact_with(to_bound, &mut |done| {
+    Ok(store.compact_with(goal, &mut |done| {
         let words = || format!("{} given back", sizes::print(done.removed_bytes.saturating_sub(done.copied_bytes)));
         bar.at(done.read_bytes, total_bytes.max(done.read_bytes), words);
         if interrupt::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -103,7 +108,7 @@ pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) ->
             "unexpanded_records": done.unexpanded_records,
             "elapsed_ms": done.elapsed.as_millis() as u64,
         }))?;
-    } else if done.reason != Reason::Stopped && !shared.flags.quiet {
+    } else if done.reason != Reason::Cancelled && !shared.flags.quiet {
         if done.removed_segments == 0 {
             words::say(format_args!("nothing was compacted: {}", done.reason));
         } else {
@@ -115,7 +120,7 @@ pub fn tell(done: &Compacted, shared: &Shared, path: &Path, out: &mut Output) ->
             ));
         }
     }
-    if done.reason == Reason::Stopped {
+    if done.reason == Reason::Cancelled {
         out.flush()?;
         let freed = sizes::print(freed_bytes);
         return Ok(interrupt::stopped(format_args!(

@@ -36,7 +36,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if !args.compact {
-        let options = BackupOptions { base: None, copy_all: true };
+        let options = BackupOptions::new().copy_all();
         return backup::back_up(&args.store, &args.to, &options, shared);
     }
     sink::check_new_folder(&args.to)?;
@@ -54,7 +54,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     filemap::erase::obey(&to)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.flags.json);
-    let how = CopyOptions { recompress: args.level.is_some() };
+    let how = args.level.iter().fold(CopyOptions::new(), |how, _| how.recompress());
     let outcome = merge::copy(&from, &args.store, &to, &args.to, how, shared, &mut out);
     let closed = to.close();
     let outcome = outcome?;

@@ -217,10 +217,10 @@ fn ended(
 ) -> Result<Outcome, Failure> {
     let store = args.store.display();
     let erasing = match erasing {
-        Err(filemap::Error::Engine(filemap_core::Error::Stopped)) if dry_run => {
+        Err(filemap::Error::Engine(filemap_core::Error::Cancelled)) if dry_run => {
             return Ok(interrupt::stopped("nothing was changed"));
         }
-        Err(filemap::Error::Engine(filemap_core::Error::Stopped)) => {
+        Err(filemap::Error::Engine(filemap_core::Error::Cancelled)) => {
             let what =
                 format_args!("the rule is in force, and bytes may be left; `fm-tool erase {store} --resume` goes on");
             return Ok(interrupt::stopped(what));

@@ -54,7 +54,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     for (store, path) in stores.iter().zip(&args.stores) {
         let rules = say_missing_rules(store, path, &to, &args.to);
         let added = rules.and_then(|rules| {
-            copy(store, path, &to, &args.to, CopyOptions::default(), shared, &mut out).map(|added| added.and(rules))
+            copy(store, path, &to, &args.to, CopyOptions::new(), shared, &mut out).map(|added| added.and(rules))
         });
         outcome = added.and_then(|added| outcome.map(|outcome| outcome.and(added)));
         if !matches!(outcome, Ok(outcome) if !matches!(outcome, Outcome::Interrupted(_))) {
@@ -119,7 +119,7 @@ pub fn copy(
     });
     drop(bar);
     match copied {
-        Err(Error::Stopped) => {
+        Err(Error::Cancelled) => {
             let (from, to) = (from_path.display(), to_path.display());
             let versions = count(so_far.versions, "version");
             Ok(interrupt::stopped(format_args!("{versions} copied; `fm-tool merge {to} {from}` goes on from there")))

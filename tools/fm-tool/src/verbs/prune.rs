@@ -85,7 +85,7 @@ fn pruned(
     let pruned = store.prune(rule, &mut |progress| watch(&bar, progress))?;
     drop(bar);
     tell(&pruned, false, shared, out)?;
-    if pruned.is_stopped {
+    if pruned.is_cancelled {
         out.flush()?;
         let what = "they stay dropped; the same command goes on";
         return Ok(interrupt::stopped(format_args!("{} dropped so far; {what}", count(pruned.versions, "version"))));
@@ -130,7 +130,7 @@ fn tell(pruned: &Pruned, dry_run: bool, shared: &Shared, out: &mut Output) -> Re
             "bytes": pruned.bytes,
             "live_bytes": pruned.live_bytes,
             "hidden": pruned.hidden,
-            "stopped": pruned.is_stopped,
+            "stopped": pruned.is_cancelled,
         }));
     }
     if !shared.flags.quiet {

@@ -80,7 +80,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     };
     drop(bar);
     match repaired {
-        Err(Error::Interrupted) => Ok(stopped(args)),
+        Err(Error::Cancelled) => Ok(stopped(args)),
         repaired => {
             let outcome = told(&repaired?, args, shared)?;
             if outcome == Outcome::Damaged {

@@ -144,11 +144,11 @@ fn a_segment_that_cannot_be_begun_for_want_of_files_stops_puts_only_until_it_can
         }
         store.checkpoint().unwrap();
         has_all(&store, 0..60);
-        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(store.verify().unwrap().problems, []);
         store.close().unwrap();
         let again = Store::open(temp.path(), options()).unwrap();
         has_all(&again, 0..60);
-        assert_eq!(again.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(again.verify().unwrap().problems, []);
     }
 }
 
@@ -191,8 +191,8 @@ fn a_batch_that_fails_before_its_last_record_is_ready_stores_none_of_it() {
     let versions = store.put_batch(&batch).unwrap();
     assert!(versions.len() == 6 && batch.iter().all(|r| store.get(r.key).unwrap().unwrap().body == r.body));
     assert!(versions.is_sorted_by_key(|v| v.sequence));
-    store.compact(false).unwrap();
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    store.compact().unwrap();
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 #[test]
@@ -209,8 +209,8 @@ fn verification_says_that_a_file_cannot_be_opened_and_never_that_it_is_damaged()
         let dir = Scarce::new(temp.path(), once);
         let open = if is_writer { Store::open_in } else { Store::open_read_only_in };
         let store = open(Arc::clone(&dir) as _, options(), Threads::None).unwrap();
-        let verify =
-            || store.verify_with(&VerifyOptions::new().quick(is_quick), &mut |_| std::ops::ControlFlow::Continue(()));
+        let how = if is_quick { VerifyOptions::new().quick() } else { VerifyOptions::new() };
+        let verify = || store.verify_with(&how, &mut |_| std::ops::ControlFlow::Continue(()));
         let mut errors = 0;
         for nth in 0.. {
             let before = dir.refused();

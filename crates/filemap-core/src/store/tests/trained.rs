@@ -124,7 +124,7 @@ fn the_first_pages_make_a_dictionary_and_the_next_ones_are_smaller_for_it() {
     assert_eq!((stats.dictionaries, stats.dictionary_records), (1, 50));
     assert!(stats.dictionary_bytes > 0 && stats.dictionary_memory_bytes > 0);
     assert!(stats.payload_bytes < stats.body_bytes);
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, vec![]);
+    assert_eq!(store.verify().unwrap().problems, vec![]);
     store.close().unwrap();
     let store = open(&path, options());
     check(&store, "a", 0..100);
@@ -151,12 +151,12 @@ fn without_its_dictionary_a_page_is_an_error_that_says_so_and_the_others_are_rea
     let (_temp, path) = temp();
     trained(&path, options()).close().unwrap();
     std::fs::rename(path.join("dict1.zdict"), path.join("kept")).unwrap();
-    let store = open(&path, options().accept_loss(true));
+    let store = open(&path, options().accept_loss());
     check(&store, "a", 0..50);
     for i in 50..100 {
         assert!(missing(&store.get(&key("a", i)).unwrap_err()));
     }
-    let problems = store.verify(&mut |_| {}).unwrap().problems;
+    let problems = store.verify().unwrap().problems;
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].file == "dict1.zdict" && problems[0].what.starts_with("50 records"), "{problems:?}");
     // A new one gets another number: with the lost one's number its pages would expand wrongly.
@@ -182,18 +182,18 @@ fn one_rotten_copy_costs_nothing_and_is_reported_and_two_are_an_error() {
         std::fs::write(&file, &bad).unwrap();
         let store = open(&path, options());
         check(&store, "a", 0..100);
-        let problems = store.verify(&mut |_| {}).unwrap().problems;
+        let problems = store.verify().unwrap().problems;
         assert_eq!(problems.len(), 1, "{at}: {problems:?}");
         assert_eq!((&*problems[0].file, problems[0].offset), ("dict1.zdict", if at < half { 0 } else { half as u64 }));
         drop(store);
         bad[(at + half) % whole.len()] ^= 0x10;
         std::fs::write(&file, &bad).unwrap();
-        let store = open(&path, options().accept_loss(true));
+        let store = open(&path, options().accept_loss());
         check(&store, "a", 0..50);
         assert!(missing(&store.get(&key("a", 77)).unwrap_err()), "{at}");
         put(&store, "a", 77..78);
         check(&store, "a", 77..78);
-        let report = store.verify(&mut |_| {}).unwrap();
+        let report = store.verify().unwrap();
         assert!(report.problems.iter().any(|p| p.file == "dict1.zdict"), "{:?}", report.problems);
         // Put the page again with the dictionary, so that the next round misses it.
         std::fs::write(&file, &whole).unwrap();
@@ -203,7 +203,7 @@ fn one_rotten_copy_costs_nothing_and_is_reported_and_two_are_an_error() {
         store.close().unwrap();
     }
     std::fs::write(&file, &whole[..half - 1]).unwrap();
-    assert!(open(&path, options().accept_loss(true)).get(&key("a", 60)).unwrap_err().is_corrupt());
+    assert!(open(&path, options().accept_loss()).get(&key("a", 60)).unwrap_err().is_corrupt());
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn another_dictionary_in_its_place_is_an_error() {
     let (first, second) = (path.join("dict1.zdict"), path.join("dict2.zdict"));
     let was = std::fs::read(&first).unwrap();
     std::fs::copy(&second, &first).unwrap();
-    let accepting = || open(&path, eager().accept_loss(true));
+    let accepting = || open(&path, eager().accept_loss());
     assert!(missing(&accepting().get(&key("a", 60)).unwrap_err()));
     // A dictionary of another store, with the same number.
     let (_other_temp, other) = temp();

@@ -15,13 +15,12 @@ mod hold;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use filemap_io::files::sync_folder;
-use filemap_io::{Access, Advice, Dir, File};
+use filemap_io::{Access, Advice, Dir, File, Progress};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unless_cancelled};
 use crate::failpoint::{Fault, planted, step};
 use crate::format::rolls::Rolls;
 use crate::format::superblock::Superblock;
@@ -74,7 +73,7 @@ pub(crate) struct Order<'a> {
     pub(crate) base: Option<&'a dyn Dir>,
     /// True if files may be shared by hard links.
     pub(crate) links: bool,
-    pub(crate) watch: &'a mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
+    pub(crate) progress: &'a mut Progress<'a, BackupProgress>,
 }
 
 /// The files of a superblock.
@@ -94,7 +93,7 @@ struct Inventory {
 /// Backs up the whole store into an empty directory, durably, names included.
 ///
 /// # Errors
-/// `Stopped`; those of a checkpoint, of reading and of writing. The source is unchanged.
+/// `Cancelled`; those of a checkpoint, of reading and of writing. The source is unchanged.
 pub(crate) fn back_up(reading: &Reading, upkeep: Option<&Upkeep>, order: &mut Order<'_>) -> Result<BackedUp> {
     reading.follow_writer()?;
     recover::refuse(&reading.absent(), false)?;
@@ -266,8 +265,8 @@ impl Run<'_, '_> {
     fn tell(&mut self, file: &str, done_bytes: u64) -> Result<()> {
         self.reading.check_open()?;
         let done_bytes = self.sum.bytes + done_bytes;
-        let progress = BackupProgress { done_bytes, total_bytes: self.total_bytes, file: file.into() };
-        if (self.order.watch)(&progress).is_break() { Err(Error::Stopped) } else { Ok(()) }
+        let now = BackupProgress { done_bytes, total_bytes: self.total_bytes, file: file.into() };
+        unless_cancelled((self.order.progress)(now))
     }
 
     /// Brings all files except the index and the superblock.

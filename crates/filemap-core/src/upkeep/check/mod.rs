@@ -15,13 +15,12 @@ mod values;
 mod whose;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use filemap_io::Access;
 use filemap_io::files::{self, Replacement};
+use filemap_io::{Access, Progress};
 
-use crate::error::{Error, Result, StorageError};
+use crate::error::{Error, Result, StorageError, unless_cancelled};
 use crate::format::location::{Extent, Location};
 use crate::format::superblock::{COPIES, Tail};
 use crate::format::verified::Verified;
@@ -80,10 +79,8 @@ struct Check<'a, 's> {
     /// them.
     known: HashMap<u64, Findings>,
     position: Option<Position>,
-    progress: &'a mut Progress<'a>,
+    progress: &'a mut Progress<'a, VerifyProgress>,
 }
-
-type Progress<'a> = dyn FnMut(VerifyProgress) -> ControlFlow<()> + 'a;
 
 /// Verifies a store: see [`Store::verify_with`](crate::Store::verify_with). Helper threads join
 /// through `crew`. A writer passes its `upkeep`.
@@ -92,7 +89,7 @@ pub(crate) fn verify<'a, 's>(
     upkeep: Option<&Upkeep>,
     options: &'a VerifyOptions,
     crew: &'a Crew<'s>,
-    progress: &'a mut Progress<'a>,
+    progress: &'a mut Progress<'a, VerifyProgress>,
 ) -> Result<VerifyReport> {
     reading.check_open()?;
     match upkeep {
@@ -112,7 +109,7 @@ pub(crate) fn verify<'a, 's>(
         return Err(e);
     }
     match done {
-        Err(Error::Interrupted) => {
+        Err(Error::Cancelled) => {
             report.is_resumable = position.is_some_and(|p| p.is_kept());
             Ok(report)
         }
@@ -132,7 +129,7 @@ fn check<'a, 's>(
     reading: &'s Reading,
     options: &'a VerifyOptions,
     crew: &'a Crew<'s>,
-    progress: &'a mut Progress<'a>,
+    progress: &'a mut Progress<'a, VerifyProgress>,
 ) -> Result<Check<'a, 's>> {
     let stats = reading.stats();
     let there = reading.values().dictionaries.ids().into_iter();
@@ -259,21 +256,18 @@ impl Check<'_, '_> {
     /// Sleeps to keep to the rate.
     ///
     /// # Errors
-    /// `Interrupted` when the caller cancels; `Closed`.
+    /// `Cancelled` when the caller cancels; `Closed`.
     fn read_but(&mut self, file: &str, bytes: u64, problems: usize) -> Result<()> {
         self.report.bytes += bytes;
         let read = self.report.bytes - self.report.resumed_bytes;
         loop {
             self.reading.check_open()?;
-            let told = (self.progress)(VerifyProgress {
+            unless_cancelled((self.progress)(VerifyProgress {
                 file: file.to_owned(),
                 done_bytes: self.report.bytes.min(self.total_bytes),
                 total_bytes: self.total_bytes,
                 problems: (self.report.problems.len() + problems) as u64,
-            });
-            if told.is_break() {
-                return Err(Error::Interrupted);
-            }
+            }))?;
             let due = self.options.rate.map_or(0.0, |rate| read as f64 / rate.max(1) as f64);
             let early = Duration::from_secs_f64(due.min(1e9)).saturating_sub(self.begun.elapsed());
             if early.is_zero() {
