@@ -7,10 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use filemap_core::{
-    BackedUp, BackupOptions, CopyEvent, CopyOptions, Error, Options, PruneRule, Put, Record, StorageError, Store,
-    Version,
-};
+use filemap_core::backup::{BackedUp, BackupOptions, CopyEvent, CopyOptions};
+use filemap_core::prune::PruneRule;
+use filemap_core::{Error, Options, Put, Record, StorageError, Store, Version};
 
 fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0)
@@ -151,7 +150,7 @@ fn a_backup_holds_what_was_put_before_it_while_puts_checkpoints_and_compaction_g
         for nth in 0..6 {
             let to = temp.path().join(format!("backup{nth}"));
             // Slowly, so that much happens meanwhile; every other one by a handle that only reads.
-            let mut watch = |_: filemap_core::BackupProgress| {
+            let mut watch = |_: filemap_core::backup::BackupProgress| {
                 std::thread::sleep(std::time::Duration::from_micros(200));
                 ControlFlow::Continue(())
             };
@@ -291,7 +290,7 @@ fn two_backups_to_one_path_at_once_are_refused_and_the_store_is_not_written_by_a
     is_sound(&copy);
 }
 
-fn copy(from: &Store, to: &Store, options: CopyOptions) -> filemap_core::Copied {
+fn copy(from: &Store, to: &Store, options: CopyOptions) -> filemap_core::backup::Copied {
     from.copy_to(to, options, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 

@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use filemap_core::{CompactionGoal, Dictionaries, Options, Reason, Record, Store};
+use filemap_core::compact::{CompactionGoal, Reason};
+use filemap_core::dictionaries::Dictionaries;
+use filemap_core::{Options, Record, Store};
 
 fn options() -> Options {
     Options::new()

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_core::{Erased, Erasure, Options, Put, Record, Store};
+use filemap_core::erase::{Erased, Erasure};
+use filemap_core::{Options, Put, Record, Store};
 
 const SECRET_KEY: &[u8] = b"http://a.example/private/jane-roe";
 const SECRET: &str = "Jane Roe, 14 Hill Street, born in 1971";

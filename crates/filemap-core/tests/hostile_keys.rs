@@ -134,7 +134,7 @@ fn the_seed_is_not_in_what_the_engine_says() {
     store.close().unwrap();
     assert_eq!(seed_of(&path), SEED);
     for name in ["SUPERBLOCK", "key0.dat", "address.idx", "value0.dat"] {
-        filemap_core::inspect(path.join(name), &mut |item| {
+        filemap_core::check::inspect(path.join(name), &mut |item| {
             say(format!("{item:?}\n"));
             std::ops::ControlFlow::Continue(())
         })

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use filemap_core::{Error, Options, PruneRule, Pruned, Put, Record, StorageError, Store};
+use filemap_core::prune::{PruneRule, Pruned};
+use filemap_core::{Error, Options, Put, Record, StorageError, Store};
 
 const HOUR_MS: i64 = 3_600_000;
 

@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use filemap_core::{Error, Event, Options, Record, RecoveryReport, StorageError, Store};
+use filemap_core::recovery::RecoveryReport;
+use filemap_core::{Error, Event, Options, Record, StorageError, Store};
 
 fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0)

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use filemap_core::{Error, Options, Record, RepairReport, RepairTo, StorageError, Store, Version};
+use filemap_core::repair::{RepairReport, RepairTo};
+use filemap_core::{Error, Options, Record, StorageError, Store, Version};
 
 const MIB: usize = 1 << 20;
 

@@ -5,7 +5,9 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use filemap_core::{Dictionaries, Options, Record, RepairReport, RepairTo, Store};
+use filemap_core::dictionaries::Dictionaries;
+use filemap_core::repair::{RepairReport, RepairTo};
+use filemap_core::{Options, Record, Store};
 
 const PAGES: u32 = 1500;
 

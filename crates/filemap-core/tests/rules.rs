@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_core::{
-    Admission, BackupOptions, CopyEvent, CopyOptions, Error, Options, Record, RepairTo, RuleState, StorageError, Store,
-    VerifyOptions,
-};
+use filemap_core::backup::{BackupOptions, CopyEvent, CopyOptions};
+use filemap_core::check::VerifyOptions;
+use filemap_core::erase::{Admission, RuleState};
+use filemap_core::repair::RepairTo;
+use filemap_core::{Error, Options, Record, StorageError, Store};
 
 fn options() -> Options {
     Options::new().free_space_floor(0)

@@ -4,7 +4,8 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use filemap_core::{Inspected, Options, Problem, Record, Store, VerifyOptions, VerifyReport, inspect};
+use filemap_core::check::{Inspected, Problem, VerifyOptions, VerifyReport, inspect};
+use filemap_core::{Options, Record, Store};
 
 fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0).space_bound(None)

@@ -10,7 +10,7 @@ use filemap::dump::{DumpOptions, Format, Selection, jsonl};
 use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::import::ImportOptions;
 use filemap::{Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Version};
-use filemap_core::PruneRule;
+use filemap_core::prune::PruneRule;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use sha1::Digest as _;
@@ -172,7 +172,7 @@ proptest! {
         }
         prop_assert_eq!(bodies(&store).len() as u64 + pruned.versions, before.len() as u64);
         reads_as_before(&store, &before);
-        store.engine().compact_with(filemap_core::CompactionGoal::Bound, &mut |_| ControlFlow::Continue(())).unwrap();
+        store.engine().compact_with(filemap_core::compact::CompactionGoal::Bound, &mut |_| ControlFlow::Continue(())).unwrap();
         reads_as_before(&store, &before);
         is_sound(&store);
     }

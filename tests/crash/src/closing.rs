@@ -5,7 +5,8 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use filemap_core::{Error, PruneRule, Result, StorageError, Store, sim};
+use filemap_core::prune::PruneRule;
+use filemap_core::{Error, Result, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::drive::{Driver, now, tell};

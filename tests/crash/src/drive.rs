@@ -4,7 +4,9 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filemap_core::{Erased, Error, PruneRule, Put, Record, RuleState, StorageError, Store, Writer, sim};
+use filemap_core::erase::{Erased, RuleState};
+use filemap_core::prune::PruneRule;
+use filemap_core::{Error, Put, Record, StorageError, Store, Writer, sim};
 use filemap_io::sim::{Level, Loss, SimDisk};
 
 use crate::erase;

@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use filemap_core::{Erased, Erasure, Search, Store};
+use filemap_core::Store;
+use filemap_core::erase::{Erased, Erasure, Search};
 use filemap_io::sim::SimDisk;
 
 use crate::judge::Trouble;

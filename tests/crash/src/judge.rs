@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Compacted, Error, Head, Pruned, Record, StorageError, Store, sim};
+use filemap_core::compact::Compacted;
+use filemap_core::prune::Pruned;
+use filemap_core::{Error, Head, Record, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::erase;

@@ -4,7 +4,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filemap_core::{Loss as Lost, RepairReport, sim};
+use filemap_core::repair::{Loss as Lost, RepairReport};
+use filemap_core::sim;
 use filemap_io::sim::{Level, Loss, SimDisk};
 
 use crate::judge::contents;

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Error, RepairReport, StorageError, Store, sim};
+use filemap_core::repair::RepairReport;
+use filemap_core::{Error, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::world::{World, choice};

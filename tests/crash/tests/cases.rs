@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use filemap_core::prune::PruneRule;
+use filemap_core::recovery::RecoveryReport;
 use filemap_core::sim::{self, Fault as Planted, Limits};
-use filemap_core::{Durability, Error, Event, Options, PruneRule, Record, RecoveryReport, StorageError, Store};
+use filemap_core::{Durability, Error, Event, Options, Record, StorageError, Store};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
 /// Bytes of a segment's header.

@@ -4,8 +4,9 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
+use filemap_core::erase::{Erased, Erasure};
 use filemap_core::sim::{self, Fault, Limits};
-use filemap_core::{Durability, Erased, Erasure, Options, Record, Store};
+use filemap_core::{Durability, Options, Record, Store};
 use filemap_io::sim::SimDisk;
 
 const KEY: &[u8] = b"http://example.com/erased";

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use filemap_core::{CompactionGoal, Error, StorageError, Store};
+use filemap_core::compact::CompactionGoal;
+use filemap_core::{Error, StorageError, Store};
 use filemap_oracle::Window;
 
 use crate::ops::{self, Key, Op};

@@ -351,8 +351,8 @@ pub fn copy(store: &Store, has: &[Named]) -> Result<(BTreeSet<Named>, bool)> {
         to.put(&Record::new(&key(named.0), &body(*named)).time(named.1))?;
     }
     let mut told = false;
-    let copied = store.copy_to(&to, filemap_core::CopyOptions::new(), &mut |event| {
-        told |= matches!(event, filemap_core::CopyEvent::Damaged(_));
+    let copied = store.copy_to(&to, filemap_core::backup::CopyOptions::new(), &mut |event| {
+        told |= matches!(event, filemap_core::backup::CopyEvent::Damaged(_));
         std::ops::ControlFlow::Continue(())
     })?;
     let seen = read(&to, &BTreeSet::new());

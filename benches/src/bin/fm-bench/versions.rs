@@ -10,7 +10,9 @@ use clap::Args;
 use filemap_benches::drive::Outcome;
 use filemap_benches::random::Random;
 use filemap_benches::report::{Bar, Report};
-use filemap_core::{CompactionGoal, Options, PruneRule, Record, Store};
+use filemap_core::compact::CompactionGoal;
+use filemap_core::prune::PruneRule;
+use filemap_core::{Options, Record, Store};
 
 /// One record in this many is removed, so that there is something to compact.
 const REMOVED: u64 = 4;

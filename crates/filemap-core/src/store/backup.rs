@@ -13,7 +13,7 @@ use crate::upkeep::backup::{self, BackedUp, BackupProgress, Order};
 /// Options of [`Store::backup`].
 ///
 /// ```
-/// let to_another_disk = filemap_core::BackupOptions::new().copy_all();
+/// let to_another_disk = filemap_core::backup::BackupOptions::new().copy_all();
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct BackupOptions {

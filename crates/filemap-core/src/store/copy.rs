@@ -39,7 +39,7 @@ pub struct Copied {
 /// Options of a copy.
 ///
 /// ```
-/// let anew = filemap_core::CopyOptions::new().recompress();
+/// let anew = filemap_core::backup::CopyOptions::new().recompress();
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CopyOptions {

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::handle::spot::Spot;
 use crate::record::Head;
-use crate::store::Pages;
-use crate::store::Store;
+use crate::store::{Pages, Store};
 
 /// A version in an iteration, without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +55,8 @@ impl Iterator for Heads {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Listed, Options, Record, Store};
+    use crate::store::Listed;
+    use crate::{Options, Record, Store};
 
     fn sorted(heads: impl Iterator<Item = crate::Result<Listed>>) -> Vec<(Vec<u8>, i64, u64, bool)> {
         let row = |l: Listed| (l.key, l.head.version.time_ms, l.head.body_bytes, l.is_newest);

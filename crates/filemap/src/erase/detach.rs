@@ -1,6 +1,7 @@
 //! Revisits that stay while their originals go: they get a body of their own.
 
-use filemap_core::{Erasure, Version};
+use filemap_core::Version;
+use filemap_core::erase::Erasure;
 
 use crate::erase::{EraseProgress, Watch};
 use crate::error::Result;

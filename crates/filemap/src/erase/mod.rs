@@ -12,7 +12,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use filemap_core::{Admission, Erased, Erasure, ErasureStep, Rule, RuleState, Store, Version};
+use filemap_core::erase::{Admission, Erased, Erasure, ErasureStep, Rule, RuleState};
+use filemap_core::{Store, Version};
 
 pub use crate::store::rules::{EraseOrder, EraseTarget, obey};
 pub use proof::{Mention, Proof};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use filemap_core::{Erasure, Search};
+use filemap_core::erase::{Erasure, Search};
 
 use crate::error::Result;
 use crate::page::key;

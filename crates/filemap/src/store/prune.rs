@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use filemap_core::{Needed, PruneProgress, PruneRule, Pruned};
+use filemap_core::prune::{Needed, PruneProgress, PruneRule, Pruned};
 
 use super::PageStore;
 use super::revisit::Resolver;

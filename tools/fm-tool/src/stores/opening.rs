@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use filemap::{Options, PageStore};
-use filemap_core::{Event, RecoveryReport, Store};
+use filemap_core::recovery::RecoveryReport;
+use filemap_core::{Event, Store};
 use fm_cli::{Failure, sizes, words};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 

@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use filemap_core::{BackedUp, BackupOptions, Error};
+use filemap_core::Error;
+use filemap_core::backup::{BackedUp, BackupOptions};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sink, sizes};
 use serde_json::json;

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use filemap_core::{Compacted, CompactionGoal, Reason, Store};
+use filemap_core::Store;
+use filemap_core::compact::{Compacted, CompactionGoal, Reason};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes};
 use serde_json::json;

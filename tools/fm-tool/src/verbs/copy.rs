@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use filemap_core::{BackupOptions, CopyOptions, Store};
+use filemap_core::Store;
+use filemap_core::backup::{BackupOptions, CopyOptions};
 use fm_cli::{Failure, Outcome, Output, interrupt, sink, sizes};
 
 use super::{backup, merge};

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap::erase::{EraseOrder, EraseProgress, EraseRule, EraseTarget, Erasing, Proof};
-use filemap_core::{ErasureStep, RuleState};
+use filemap_core::erase::{ErasureStep, RuleState};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
 use serde_json::{Value, json};

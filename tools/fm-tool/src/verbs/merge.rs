@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use filemap_core::{Copied, CopyEvent, CopyOptions, Error, Rule, Store};
+use filemap_core::backup::{Copied, CopyEvent, CopyOptions};
+use filemap_core::erase::Rule;
+use filemap_core::{Error, Store};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes};
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap::store::PruneStep;
-use filemap_core::{PruneRule, Pruned};
+use filemap_core::prune::{PruneRule, Pruned};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
 use serde_json::json;

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap::PageStore;
-use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, StorageError, Store};
+use filemap_core::repair::{Loss, RepairReport, RepairTo};
+use filemap_core::{Error, Options, StorageError, Store};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sink, sizes, times};
 use serde_json::{Map, Value, json};

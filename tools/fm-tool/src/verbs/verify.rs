@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap::store::RevisitCount;
-use filemap_core::{Problem, Store, VerifyOptions, VerifyReport};
+use filemap_core::Store;
+use filemap_core::check::{Problem, VerifyOptions, VerifyReport};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sizes};
 use serde_json::json;

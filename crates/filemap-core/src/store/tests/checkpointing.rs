@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use crate::format::names;
 use crate::sync::lock;
+use crate::upkeep::check::VerifyOptions;
 use crate::upkeep::checkpoint::Task;
-use crate::{Options, Record, Store, VerifyOptions};
+use crate::{Options, Record, Store};
 
 #[test]
 fn verify_finds_nothing_wrong_in_the_middle_of_a_checkpoint() {

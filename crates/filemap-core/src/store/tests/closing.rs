@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::format::dictionary::Making;
+use crate::store::{BackupOptions, CompactionGoal, PruneRule};
 use crate::sync::primitive::Mutex;
 use crate::upkeep::checkpoint::Task;
-use crate::{BackupOptions, CompactionGoal, Error, Event, Options, PruneRule, Record, Result, StorageError, Store};
+use crate::{Error, Event, Options, Record, Result, StorageError, Store};
 
 const KEYS: u32 = 200;
 
@@ -215,7 +216,11 @@ fn a_verification_and_lists_through_a_handle_that_was_closed_end_with_that() {
     for quick in [false, true] {
         is_closed_in(|store, work| {
             let mut watch = at(2, work);
-            let options = if quick { crate::VerifyOptions::new().quick() } else { crate::VerifyOptions::new() };
+            let options = if quick {
+                crate::upkeep::check::VerifyOptions::new().quick()
+            } else {
+                crate::upkeep::check::VerifyOptions::new()
+            };
             store.verify_with(&options, &mut |_| watch())
         });
     }

@@ -1,9 +1,10 @@
 //! Compaction through a store: erasures in many runs, and how far puts may run ahead.
 
 use crate::handle::writing::late_bytes;
+use crate::store::Erasure;
 use crate::sync::lock;
 use crate::upkeep::worker::compact_if_due;
-use crate::{Erasure, Options, Record, Store};
+use crate::{Options, Record, Store};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

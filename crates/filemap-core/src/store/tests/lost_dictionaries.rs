@@ -5,9 +5,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::store::Erasure;
 use crate::store::tests::trained::{check, create, key, make, open, options, put, temp, trained};
+use crate::store::{BackupOptions, CopyOptions};
 use crate::sync::primitive::Ordering;
-use crate::{BackupOptions, CopyOptions, Erasure, Error, RepairTo, StorageError, Store, VerifyOptions};
+use crate::upkeep::check::VerifyOptions;
+use crate::upkeep::repair::RepairTo;
+use crate::{Error, StorageError, Store};
 
 const FILE: &str = "dict1.zdict";
 
@@ -40,7 +44,7 @@ fn names_it<T: std::fmt::Debug>(result: &crate::Result<T>) -> bool {
     matches!(result, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == FILE)
 }
 
-fn back_up(store: &Store, to: &Path) -> crate::Result<crate::BackedUp> {
+fn back_up(store: &Store, to: &Path) -> crate::Result<crate::upkeep::backup::BackedUp> {
     store.backup(to, &BackupOptions::new(), &mut |_| ControlFlow::Continue(()))
 }
 
@@ -144,7 +148,7 @@ fn a_copy_tells_of_every_version_that_it_cannot_expand() {
     let mut told = 0;
     let copied = read_only(&path)
         .copy_to(&to, CopyOptions::new(), &mut |event| {
-            told += u32::from(matches!(event, crate::CopyEvent::Damaged(_)));
+            told += u32::from(matches!(event, crate::store::CopyEvent::Damaged(_)));
             ControlFlow::Continue(())
         })
         .unwrap();

@@ -10,7 +10,8 @@ use std::time::Duration;
 use filemap_io::{Access, Dir, File, Identity, Locking, OsDir};
 
 use crate::store::{Store, Threads};
-use crate::{Durability, Error, Event, Options, Record, StorageError, VerifyOptions};
+use crate::upkeep::check::VerifyOptions;
+use crate::{Durability, Error, Event, Options, Record, StorageError};
 
 /// `EMFILE`.
 const TOO_MANY_FILES: i32 = 24;

@@ -9,9 +9,10 @@ use filemap_io::OsDir;
 use crate::format::dictionary::Making;
 use crate::format::value::{Codec, Kind};
 use crate::limits::Limits;
+use crate::options::Dictionaries;
 use crate::store::Threads;
 use crate::upkeep::worker;
-use crate::{Dictionaries, Error, Options, Record, StorageError, Store};
+use crate::{Error, Options, Record, StorageError, Store};
 
 /// The host of a key: the part before the first `/`.
 fn host(key: &[u8]) -> &[u8] {
@@ -437,11 +438,11 @@ fn inspection_shows_both_copies_of_a_dictionary() {
     let (_temp, path) = temp();
     trained(&path, options()).close().unwrap();
     let mut items = Vec::new();
-    let mut sink = |item: crate::Inspected| {
+    let mut sink = |item: crate::upkeep::inspect::Inspected| {
         items.push(item);
         std::ops::ControlFlow::Continue(())
     };
-    crate::inspect(path.join("dict1.zdict"), &mut sink).unwrap();
+    crate::upkeep::inspect::inspect(path.join("dict1.zdict"), &mut sink).unwrap();
     let kinds: Vec<_> = items.iter().map(|i| (&*i.kind, i.problem.is_some())).collect();
     assert_eq!(kinds, [("file header", false), ("dictionary", false), ("dictionary", false)]);
     assert_eq!(items[1].fields, items[2].fields);

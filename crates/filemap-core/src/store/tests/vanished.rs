@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use filemap_io::OsDir;
 
-use crate::store::Threads;
+use crate::store::{BackupOptions, CopyOptions, Threads};
 use crate::sync::primitive::Ordering;
-use crate::{BackupOptions, CopyOptions, Error, Options, Record, RepairTo, StorageError, Store};
+use crate::upkeep::repair::RepairTo;
+use crate::{Error, Options, Record, StorageError, Store};
 
 /// Fifty such bodies fill a segment.
 const BODY_BYTES: usize = 20_000;
@@ -533,7 +534,7 @@ fn an_erasure_names_files_that_nothing_reads() {
     let file = OpenOptions::new().write(true).open(path.join("value0.dat")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"rot", 8).unwrap();
     fs::write(path.join("value9.dat.set-aside0"), b"text").unwrap();
-    let what = crate::Erasure {
+    let what = crate::store::Erasure {
         keys: Arc::new(|found| found == key(1)),
         versions: Arc::new(|_, _| true),
         groups: Arc::new(|_| true),

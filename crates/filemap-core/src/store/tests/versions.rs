@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::{CompactionGoal, Head, Options, PruneRule, Record, Store};
+use crate::store::{CompactionGoal, PruneRule};
+use crate::{Head, Options, Record, Store};
 
 const HOT: &[u8] = b"http://example.com/hot";
 
@@ -146,7 +147,8 @@ fn a_history_comes_by_pages_in_the_order_of_versions_wherever_they_lie() {
             heads.extend(page);
         }
     };
-    let in_order = |store: &Store, most| crate::History::new(std::sync::Arc::clone(&store.reading), HOT, None, most);
+    let in_order =
+        |store: &Store, most| crate::store::History::new(std::sync::Arc::clone(&store.reading), HOT, None, most);
     assert_eq!((pages(&store, 3), store.history_iter(HOT).count()), (vec![], 0));
     for round in 0..30 {
         for n in 0..rng.u64(1..40) {
@@ -174,7 +176,7 @@ fn a_history_that_is_read_while_the_store_is_compacted_and_put_to_is_that_of_its
     let store = create(temp.path());
     many(&store, 3000);
     let before = all(&store);
-    let mut history = crate::History::new(std::sync::Arc::clone(&store.reading), HOT, None, 100);
+    let mut history = crate::store::History::new(std::sync::Arc::clone(&store.reading), HOT, None, 100);
     let mut met = Vec::new();
     for nth in 0.. {
         let Some(head) = history.next() else { break };

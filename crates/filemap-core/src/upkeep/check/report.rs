@@ -3,7 +3,7 @@
 /// What is verified, how fast, and whether the pass can be resumed.
 ///
 /// ```
-/// let slowly = filemap_core::VerifyOptions::new().rate(Some(50_000_000)).resumable();
+/// let slowly = filemap_core::check::VerifyOptions::new().rate(Some(50_000_000)).resumable();
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct VerifyOptions {
