@@ -15,6 +15,12 @@ pub use filemap_io::StorageError;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Everything that can go wrong.
+///
+/// ```
+/// # use filemap_core::{Error, Options, Store};
+/// let opened = Store::open("no/such/store", Options::new());
+/// assert!(matches!(opened, Err(Error::NotAStore { .. })));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

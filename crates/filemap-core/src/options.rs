@@ -13,6 +13,11 @@ use crate::record::now_ms;
 const MAX_GROUP_BYTES: usize = 255;
 
 /// When a put is durable.
+///
+/// ```
+/// use filemap_core::{Durability, Options};
+/// let options = Options::new().durability(Durability::Sync);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// A put hands its bytes to the operating system: they survive a process crash, not a power
@@ -36,6 +41,13 @@ impl fmt::Display for Durability {
 }
 
 /// The rule by which a store's keys were made: a name and version, kept in the superblock.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// assert_eq!(store.canonicalizer().name, "bytes");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canonicalizer {
     /// Up to 31 bytes, e.g. `whatwg`.

@@ -11,6 +11,16 @@ use crate::store::Store;
 use crate::upkeep::compact::{self, Goal};
 
 /// How much a compaction frees.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// use filemap_core::compact::CompactionGoal;
+/// store.compact_with(CompactionGoal::Bound, &mut |_| ControlFlow::Continue(()))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionGoal {
     /// All dead bytes.
@@ -29,6 +39,16 @@ impl From<CompactionGoal> for Goal {
 }
 
 /// What compaction would do now; see [`Store::compaction_plan`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use filemap_core::compact::CompactionGoal;
+/// let plan = store.compaction_plan(CompactionGoal::NoGarbage)?;
+/// assert_eq!(plan.freed_bytes, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompactionPlan {
     /// Numbers of the segments to empty.
@@ -42,6 +62,16 @@ pub struct CompactionPlan {
 }
 
 /// One segment of the value log; see [`Store::segments`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// for segment in store.segments() {
+///     println!("{}: {} live bytes", segment.id, segment.live_bytes);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
     /// Number in the file name.

@@ -17,6 +17,17 @@ use crate::record::{Head, Record, Version};
 use crate::store::{Pages, Store};
 
 /// Totals of a copy.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// # let to = filemap_core::Store::create(temp.path().join("b"), filemap_core::Options::new())?;
+/// let copied = store.copy_to(&to, filemap_core::backup::CopyOptions::new(), &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!(copied.versions, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {

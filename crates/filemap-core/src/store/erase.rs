@@ -20,6 +20,20 @@ use crate::upkeep::state::KeyFilter;
 pub type VersionFilter = Arc<dyn Fn(&[u8], Version) -> bool + Send + Sync>;
 
 /// What [`Store::erase`] removes.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// use filemap_core::erase::Erasure;
+/// use std::sync::Arc;
+/// let keys = Arc::new(|key: &[u8]| key == b"http://a.example/");
+/// let what = Erasure { keys, versions: Arc::new(|_, _| true), groups: Arc::new(|_| false) };
+/// let erased = store.erase(&what, &mut |_| ControlFlow::Continue(()))?;
+/// assert!(erased.is_complete() && erased.versions == 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Erasure {
     /// Keys with something to erase. Their tombstones are removed from the log, too.

@@ -10,6 +10,15 @@ use crate::record::Head;
 use crate::store::{Pages, Store};
 
 /// A version in an iteration, without its body.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let listed = store.heads().next().expect("one page")?;
+/// assert_eq!(listed.key, b"http://a.example/");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
@@ -22,6 +31,14 @@ pub struct Listed {
 }
 
 /// Iterates over heads; see [`Store::heads`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// assert_eq!(store.heads().count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Heads(Pages);
 

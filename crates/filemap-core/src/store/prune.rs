@@ -24,6 +24,18 @@ use crate::upkeep::prune::PruneProgress;
 /// it drops the oldest versions of any key until the live bytes fit; of equal times, those put
 /// first. A version whose body a kept one refers to is kept with it. Dependencies that only the
 /// caller knows are given to [`Store::prune_with`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// use filemap_core::prune::PruneRule;
+/// let rule = PruneRule { keep_versions: Some(3), ..PruneRule::default() };
+/// let pruned = store.prune(rule, &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!(pruned.versions, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PruneRule {
     /// Number of newest versions to keep of each key.
@@ -35,6 +47,17 @@ pub struct PruneRule {
 }
 
 /// What a prune dropped, or would drop.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// # let rule = filemap_core::prune::PruneRule { keep_versions: Some(3), ..Default::default() };
+/// let pruned = store.prune_plan(rule, &mut |_| ControlFlow::Continue(()))?;
+/// println!("{} versions in {} bytes", pruned.versions, pruned.bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {

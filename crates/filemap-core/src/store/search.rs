@@ -57,6 +57,26 @@ pub struct FoundText {
 }
 
 /// Result of a search.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// use filemap_core::erase::{Erasure, Search};
+/// use std::sync::Arc;
+/// # let nothing = || Arc::new(|_: &[u8]| false);
+/// let what = Erasure { keys: nothing(), versions: Arc::new(|_, _| true), groups: nothing() };
+/// let found = store.search(Search {
+///     texts: &[b"secret".to_vec()],
+///     what: &what,
+///     removals_too: false,
+///     mention: &mut |_, _| {},
+///     progress: &mut |_| ControlFlow::Continue(()),
+/// })?;
+/// assert!(found.left.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Searched {

@@ -16,6 +16,19 @@ use crate::logs::scan::{Framing, Item, Scan};
 use crate::logs::values::ValueFraming;
 
 /// One item of a file: a header, a record or a page.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// # store.close()?;
+/// filemap_core::check::inspect(temp.path().join("a/value0.dat"), &mut |item| {
+///     println!("{} at {}: {:?}", item.kind, item.offset, item.fields);
+///     ControlFlow::Continue(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Inspected {
     /// Byte offset in the file.

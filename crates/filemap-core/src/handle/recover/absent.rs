@@ -20,6 +20,15 @@ use crate::logs::values::ValueLog;
 use crate::logs::values::dictionaries::Registry;
 
 /// A file of the store that is gone or cut short: what it held cannot be read.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// for absent in store.absent() {
+///     println!("{}: {}", absent.file, absent.why);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Absent {

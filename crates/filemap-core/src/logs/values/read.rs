@@ -365,6 +365,17 @@ impl Body {
 }
 
 /// Reads a body from front to end in bounded memory: one chunk at a time.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let mut reader = store.get_reader(b"http://a.example/")?.expect("it was put");
+/// let mut body = String::new();
+/// std::io::Read::read_to_string(&mut reader, &mut body)?;
+/// assert_eq!(body, "A page.");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader {
     values: Arc<ValueLog>,

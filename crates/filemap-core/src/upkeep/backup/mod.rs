@@ -51,6 +51,18 @@ pub struct BackupProgress {
 }
 
 /// Contents of a backup.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// # let path = temp.path().join("b");
+/// let options = filemap_core::backup::BackupOptions::new();
+/// let done = store.backup(path, &options, &mut |_| ControlFlow::Continue(()))?;
+/// println!("{} bytes copied", done.copied_bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackedUp {

@@ -87,6 +87,15 @@ pub struct VerifyProgress {
 }
 
 /// Findings of a verification.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let report = store.verify()?;
+/// assert!(report.is_complete && report.problems.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// True if the pass ended, rather than being stopped by the caller.

@@ -192,11 +192,10 @@ impl Upkeep {
         progress: &mut Progress<'_, Compacted>,
     ) -> Result<Compacted> {
         let level = self.level(plan, goal);
-        let start = Instant::now();
+        let (progress, start) = (RefCell::new(progress), Instant::now());
         let all = self.reading.values().segments.all();
         let victims: Vec<Arc<Segment>> = all.iter().filter(|s| plan.victims.contains(&s.id)).map(Arc::clone).collect();
         let mut done = Compacted::nothing(plan.reason);
-        let progress = RefCell::new(progress);
         let pace = Pace { upkeep: self, reason: plan.reason, in_background, progress, start, read: Cell::new(0) };
         let pause = |read: u64| pace.pause(read);
         let kept = |id: u16| {

@@ -60,6 +60,15 @@ pub(crate) struct Registry {
 }
 
 /// A dictionary as [`Store::dictionaries`](crate::Store::dictionaries) lists it.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// for facts in store.dictionaries() {
+///     println!("{}: made of {} pages", facts.id, facts.pages);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DictionaryFacts {
     /// Its id, which records name; the file is `dictN.zdict`.
