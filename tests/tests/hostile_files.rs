@@ -69,7 +69,7 @@ fn reading(owed: &BTreeSet<Named>, image: &Image, broken: &mut Broken) -> Option
 
 /// What verification and a backup say of a store in which something is missed.
 fn made(store: &Store, missing: &BTreeSet<Named>, broken: &mut Broken) {
-    match store.verify(&mut |_| {}) {
+    match store.verify() {
         Ok(report) if report.problems.is_empty() => {
             broken.insert("a verification that is silent", format!("{missing:?}"));
         }

@@ -4,7 +4,7 @@
 //! A program of its own: its allocator counts the memory of the whole process.
 
 use filemap_core::sim::{self, Limits};
-use filemap_core::{Error, Store};
+use filemap_core::{Error, StorageError, Store};
 use filemap_tests::hostile::forge::{self, PAGE, Value};
 use filemap_tests::hostile::golden::{self, KEYS};
 use filemap_tests::hostile::image::{Image, Scratch};
@@ -157,7 +157,7 @@ impl Tail {
         for writes in [true, false] {
             let store = self.open(writes);
             match store.get(key.as_bytes()) {
-                Err(Error::Corrupt { file, offset, what }) => {
+                Err(Error::Storage(StorageError::Corrupt { file, offset, what })) => {
                     assert_eq!((&file[..], offset), ("value0.dat", at as u64), "{what}");
                     assert!(what.contains(why), "{what}, and not {why}");
                 }
@@ -166,7 +166,7 @@ impl Tail {
             let mut reader = store.get_reader(key.as_bytes());
             let read = reader.as_mut().map(|r| std::io::copy(r.as_mut().unwrap(), &mut std::io::sink()).is_err());
             assert!(read.unwrap_or(true), "a reader reads it");
-            assert!(!store.verify(&mut |_| {}).unwrap().problems.is_empty(), "verify finds nothing");
+            assert!(!store.verify().unwrap().problems.is_empty(), "verify finds nothing");
         }
         check_memory();
     }
@@ -253,7 +253,7 @@ fn a_list_of_chunks_that_names_itself_another_key_or_nothing_gives_no_body() {
             // To a reader the list is not in the index yet: it may go with the writer's next
             // recovery.
             if is_verified && writes && store.history(key.as_bytes()).is_ok_and(|h| !h.is_empty()) {
-                let problems = store.verify(&mut |_| {}).unwrap().problems;
+                let problems = store.verify().unwrap().problems;
                 let told = problems.iter().find(|p| p.offset == at as u64).expect("verify tells it");
                 assert!(told.what.contains("lists a chunk that is not there"), "{told:?}");
             }
@@ -261,7 +261,7 @@ fn a_list_of_chunks_that_names_itself_another_key_or_nothing_gives_no_body() {
                 // A list of what lies behind the end was never written, to recovery and to
                 // readers.
                 Ok(None) if entry == forge::chunk_entry(64 * 9000, 20, 2) => {}
-                Err(Error::Corrupt { what, .. }) => assert!(what.contains(why), "{what}"),
+                Err(Error::Storage(StorageError::Corrupt { what, .. })) => assert!(what.contains(why), "{what}"),
                 other => panic!("a get gives {other:?}"),
             }
         }
@@ -302,7 +302,7 @@ impl Tail {
     fn fails_to_refer(&self, key: &str, at: usize) {
         for writes in [true, false] {
             match self.open(writes).get(key.as_bytes()) {
-                Err(Error::Corrupt { file, offset, what }) => {
+                Err(Error::Storage(StorageError::Corrupt { file, offset, what })) => {
                     assert_eq!((&file[..], offset), ("value0.dat", at as u64));
                     assert!(what.contains("another body"), "{what}");
                 }
@@ -348,13 +348,15 @@ fn slots_that_changed_places_are_damage_and_not_absence() {
             for result in [store.get(KEYS[key].as_bytes()).map(|_| ()), store.history(KEYS[key].as_bytes()).map(|_| ())]
             {
                 match result {
-                    Err(Error::Corrupt { what, .. }) => assert!(what.contains("another hash"), "{what}"),
+                    Err(Error::Storage(StorageError::Corrupt { what, .. })) => {
+                        assert!(what.contains("another hash"), "{what}")
+                    }
                     other => panic!("a read of {} gives {other:?}", KEYS[key]),
                 }
             }
         }
     }
-    let report = tail.open(false).verify(&mut |_| {}).unwrap();
+    let report = tail.open(false).verify().unwrap();
     assert!(!report.problems.is_empty());
 }
 
@@ -384,5 +386,8 @@ fn a_directory_that_names_a_page_twice_serves_no_key_from_the_wrong_one() {
     let told = Expect::any_version().both(&tail.image, &mut scratch).unwrap();
     assert!(told.told && !told.closed);
     let store = tail.open(false);
-    assert!(KEYS.iter().any(|key| matches!(store.history(key.as_bytes()), Err(Error::Corrupt { .. }))));
+    assert!(
+        KEYS.iter()
+            .any(|key| matches!(store.history(key.as_bytes()), Err(Error::Storage(StorageError::Corrupt { .. }))))
+    );
 }

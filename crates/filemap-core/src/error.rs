@@ -1,49 +1,41 @@
-//! The one error type of the engine, and how its variants are made.
+//! The error of the engine: the storage error, and what only the engine knows.
 //!
 //! Every variant names what failed and where; its doc comment says what the caller should do.
 //! Absence is never an error: that is `Ok(None)`.
 
+use std::fmt::Display;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+pub use filemap_io::StorageError;
 
 /// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Everything that can go wrong.
+///
+/// ```
+/// # use filemap_core::{Error, Options, Store};
+/// let opened = Store::open("no/such/store", Options::new());
+/// assert!(matches!(opened, Err(Error::NotAStore { .. })));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An operation of the operating system failed. Reads may be retried; after a failed write or
-    /// sync the handle is poisoned (see [`Error::Poisoned`]).
-    #[error("{op} of {file} failed: {source}")]
-    Io {
-        /// The operation, such as `read` or `sync`.
-        op: &'static str,
-        /// The file's name inside the store.
-        file: String,
-        /// The system's error.
-        source: Arc<io::Error>,
-    },
-    /// Bytes on disk differ from what was written. Only the named record is lost: run `verify` to
-    /// find all damage, then restore the store from a copy or fetch the page again.
-    #[error("{file} is damaged at offset {offset}: {what}")]
-    Corrupt {
-        /// The file's name inside the store.
-        file: String,
-        /// Byte offset of the damaged record.
-        offset: u64,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// Another handle has the store open for writing. Close it, or open the store read-only.
-    #[error("{} is open for writing{}; close it there, or open it read-only", path.display(), by(*pid))]
-    Locked {
-        /// The store's directory.
-        path: PathBuf,
-        /// The writer's process id, if known.
-        pid: Option<u32>,
-    },
+    /// The store's files, or an option.
+    /// - `Io`: reads may be retried; after a failed write or sync the handle is poisoned.
+    /// - `Corrupt`: only the named record is lost. Run `verify` to find all damage, then restore the
+    ///   store from a copy or fetch the page again.
+    /// - `Locked`: close the other handle, or open the store read-only.
+    /// - `NewerFormat`: use that version, or dump the store there and load it here. Opening it
+    ///   read-only may still work where opening it for writing fails.
+    /// - `Full`: a limit of the format. Reads go on; dump the store and load it into several.
+    /// - `Poisoned`: this handle writes no more, reads go on. Close the store, fix the cause and open
+    ///   it again; recovery keeps everything acknowledged.
+    #[error("{}{}", .0, remedy(.0))]
+    Storage(StorageError),
     /// The directory holds no store. Check the path, or create a store there.
     #[error("{} is not a FileMap store: {why}", path.display())]
     NotAStore {
@@ -57,17 +49,6 @@ pub enum Error {
     NotEmpty {
         /// The directory.
         path: PathBuf,
-    },
-    /// The store was written by a newer version. Use that version, or dump it there and load it
-    /// here. Opening it read-only may still work where opening it for writing fails.
-    #[error("{file} has format version {found}, this program knows up to {supported}; use a newer FileMap")]
-    NewerFormat {
-        /// The file's name inside the store.
-        file: String,
-        /// Format version needed to read the file, or to write it if it was opened for writing.
-        found: u16,
-        /// The newest version this program knows.
-        supported: u16,
     },
     /// The store's keys were made by another canonicaliser. To change it, dump the store and load
     /// it into a new one.
@@ -108,22 +89,6 @@ pub enum Error {
         /// The floor.
         floor_bytes: u64,
     },
-    /// The store has reached a limit of its format. Reads go on; dump it and load it into several
-    /// stores.
-    #[error("{file} is full: {what}")]
-    Full {
-        /// The file's name inside the store.
-        file: String,
-        /// Which limit.
-        what: String,
-    },
-    /// An earlier write or sync failed: this handle writes no more, reads go on. Close the store,
-    /// fix the cause and open it again; recovery keeps everything acknowledged.
-    #[error("the store takes no more writes since {cause}; close it and open it again")]
-    Poisoned {
-        /// The first failure.
-        cause: String,
-    },
     /// An erasure rule refuses the key or body: it was erased and must not come back. Nothing was
     /// written. `fm-tool erase --list` says when and why; `--lift` removes the rule.
     #[error(
@@ -139,49 +104,59 @@ pub enum Error {
     /// The handle was closed.
     #[error("the store is closed")]
     Closed,
-    /// The caller cancelled the work. What was done stays done; nothing else was changed.
-    #[error("it was told to stop")]
-    Stopped,
-    /// An option is out of range.
-    #[error("option {name}: {why}")]
-    InvalidOption {
-        /// The option.
-        name: &'static str,
-        /// What is wrong with its value.
-        why: String,
-    },
-    /// The caller cancelled a repair before its end.
-    #[error("stopped before the end, as was asked")]
-    Interrupted,
+    /// The progress callback cancelled the work. What was done stays done; nothing else was
+    /// changed.
+    #[error("it was cancelled before its end")]
+    Cancelled,
     /// A reader passed to the store failed. Nothing was stored.
     #[error("the source of the value failed: {0}")]
     Source(Arc<io::Error>),
 }
 
-fn by(pid: Option<u32>) -> String {
-    pid.map(|p| format!(" by process {p}")).unwrap_or_default()
+/// # Errors
+/// `Cancelled` if a progress callback returned `Break`.
+pub(crate) fn unless_cancelled(told: ControlFlow<()>) -> Result<()> {
+    if told.is_break() { Err(Error::Cancelled) } else { Ok(()) }
+}
+
+fn remedy(error: &StorageError) -> &'static str {
+    match error {
+        StorageError::Locked { .. } => ", or open it read-only",
+        _ => "",
+    }
+}
+
+impl From<StorageError> for Error {
+    /// A refusal by the write gate is unwrapped to the error it carries.
+    fn from(error: StorageError) -> Error {
+        match &error {
+            StorageError::Io { source, .. } => source.get_ref().and_then(|e| e.downcast_ref::<Error>()).cloned(),
+            _ => None,
+        }
+        .unwrap_or(Error::Storage(error))
+    }
 }
 
 impl Error {
-    /// Wraps an I/O error of an operation on a file. A refusal by the write gate is unwrapped to
-    /// the error it carries.
-    pub(crate) fn io(op: &'static str, file: impl Into<String>, source: io::Error) -> Error {
-        if let Some(refusal) = source.get_ref().and_then(|e| e.downcast_ref::<Error>()) {
-            return refusal.clone();
-        }
-        Error::Io { op, file: file.into(), source: Arc::new(source) }
+    /// For `map_err`: the operation `op` of `file` failed.
+    pub(crate) fn io(op: &'static str, file: impl Display) -> impl FnOnce(io::Error) -> Error {
+        move |source| StorageError::io(op, &file.to_string())(source).into()
     }
 
-    pub(crate) fn corrupt(file: impl Into<String>, offset: u64, what: impl Into<String>) -> Error {
-        Error::Corrupt { file: file.into(), offset, what: what.into() }
+    pub(crate) fn corrupt(file: impl AsRef<str>, offset: u64, what: impl Display) -> Error {
+        StorageError::corrupt(file.as_ref(), offset, what).into()
     }
 
-    pub(crate) fn full(file: impl Into<String>, what: impl Into<String>) -> Error {
-        Error::Full { file: file.into(), what: what.into() }
+    pub(crate) fn full(file: &str, what: impl Into<String>) -> Error {
+        StorageError::full(file, what).into()
     }
 
-    /// Returns true for [`Error::Corrupt`]: a file is damaged or missing.
+    pub(crate) fn option(name: &'static str, why: impl Into<String>) -> Error {
+        StorageError::option(name, why).into()
+    }
+
+    /// Returns true if a file is damaged or missing.
     pub fn is_corrupt(&self) -> bool {
-        matches!(self, Error::Corrupt { .. })
+        matches!(self, Error::Storage(error) if error.is_corrupt())
     }
 }

@@ -4,6 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 /// Result of the recovery at opening.
+///
+/// ```
+/// # use filemap_core::{Event, Options};
+/// let options = Options::new().on_event(|event| {
+///     if let Event::Recovered(report) = event {
+///         println!("{} records replayed", report.replayed_records);
+///     }
+/// });
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Bytes of value log replayed: everything after the last checkpoint.
@@ -19,6 +28,15 @@ pub struct RecoveryReport {
 }
 
 /// A dictionary made in the background.
+///
+/// ```
+/// # use filemap_core::{Event, Options};
+/// let options = Options::new().on_event(|event| {
+///     if let Event::DictionaryMade(made) = event {
+///         println!("{made:?}");
+///     }
+/// });
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DictionaryMade {
     /// Its number; the file is `dictN.zdict`.
@@ -36,6 +54,14 @@ pub struct DictionaryMade {
 }
 
 /// Why compaction ran, or did not.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// assert_eq!(store.compact()?.reason, filemap_core::compact::Reason::AllLive);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -55,7 +81,7 @@ pub enum Reason {
     /// being written to.
     NotYet,
     /// Cancelled.
-    Stopped,
+    Cancelled,
 }
 
 impl fmt::Display for Reason {
@@ -68,12 +94,21 @@ impl fmt::Display for Reason {
             Reason::AllLive => "all is live",
             Reason::WithinBound => "what is dead is within the bound",
             Reason::NotYet => "what is dead lies in segments that are still in use",
-            Reason::Stopped => "it was told to stop",
+            Reason::Cancelled => "it was cancelled before its end",
         })
     }
 }
 
 /// Result of one compaction run.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let done = store.compact()?;
+/// println!("{} bytes copied, {} bytes removed", done.copied_bytes, done.removed_bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compacted {
     /// Why it ran, or did nothing.
@@ -126,6 +161,10 @@ impl Compacted {
 }
 
 /// Something that happened in the background, or at opening.
+///
+/// ```
+/// let options = filemap_core::Options::new().on_event(|event| println!("{event}"));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {

@@ -1,9 +1,9 @@
 //! Opening a file of any kind: header checks, and dropping what a failed write may have left in
 //! the page cache.
 
-use filemap_io::{Access, Advice, File};
+use filemap_io::{Access, Advice, File, files};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::format::FORMAT_VERSION;
 use crate::format::header::{self, FileHeader, Kind};
 
@@ -14,7 +14,7 @@ use crate::format::header::{self, FileHeader, Kind};
 pub(crate) fn check_versions(file: &str, read: u16, write: u16, access: Access) -> Result<()> {
     let found = if access == Access::Read { read } else { read.max(write) };
     if found > FORMAT_VERSION {
-        return Err(Error::NewerFormat { file: file.into(), found, supported: FORMAT_VERSION });
+        return Err(Error::Storage(StorageError::NewerFormat { file: file.into(), found, supported: FORMAT_VERSION }));
     }
     Ok(())
 }
@@ -30,9 +30,8 @@ pub(crate) fn check_header(
     store_id: &[u8; 16],
     access: Access,
 ) -> Result<FileHeader> {
-    let mut b = [0; header::BYTES];
-    let n = file.read_at(&mut b, 0).map_err(|e| Error::io("read", name, e))?;
-    let header = FileHeader::decode(&b[..n]).map_err(|what| Error::corrupt(name, 0, what))?;
+    let bytes = files::read(file, name, 0, header::BYTES)?;
+    let header = FileHeader::decode(&bytes).map_err(|what| Error::corrupt(name, 0, what))?;
     check_versions(name, header.read_version, header.write_version, access)?;
     if header.kind != kind {
         return Err(Error::corrupt(name, 0, "it is a file of another kind"));

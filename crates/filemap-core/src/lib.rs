@@ -44,25 +44,67 @@ mod store;
 mod sync;
 mod upkeep;
 
-pub use error::{Error, Result};
-pub use event::{Compacted, DictionaryMade, Event, Reason, RecoveryReport};
-pub use format::rules::{Rule, RuleState};
-pub use handle::reading::RecompressionEstimate;
-pub use handle::recover::Absent;
-pub use handle::retention::Needed;
-pub use handle::writing::Admission;
-pub use logs::values::dictionaries::DictionaryFacts;
+pub use error::{Error, Result, StorageError};
+pub use event::Event;
 pub use logs::values::read::Reader;
-pub use options::{Canonicalizer, Dictionaries, Durability, Options};
+pub use options::{Canonicalizer, Durability, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
 pub use stats::{StatValue, Stats};
-pub use store::{
-    BackupOptions, CompactionPlan, Copied, CopyEvent, CopyOptions, Erased, Erasure, ErasureStep, FoundText, GetAhead,
-    Heads, History, Keys, Listed, Pages, PruneProgress, PruneRule, Pruned, Search, Searched, SegmentInfo, Store,
-    VersionFilter, Writer,
-};
-pub use upkeep::backup::{BackedUp, BackupProgress};
-pub use upkeep::check::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
-pub use upkeep::inspect::{Inspected, inspect};
-pub use upkeep::repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
-pub use upkeep::state::KeyFilter;
+pub use store::{Store, Writer};
+
+/// Backups of a store, and copies of its pages into another one.
+pub mod backup {
+    pub use crate::store::{BackupOptions, Copied, CopyEvent, CopyOptions};
+    pub use crate::upkeep::backup::{BackedUp, BackupProgress};
+}
+
+/// Verification of a store, and the contents of a single file.
+pub mod check {
+    pub use crate::upkeep::check::{Problem, VerifyOptions, VerifyProgress, VerifyReport};
+    pub use crate::upkeep::inspect::{Inspected, inspect};
+}
+
+/// Compaction on demand, and the segments that it works on.
+pub mod compact {
+    pub use crate::event::{Compacted, Reason};
+    pub use crate::store::{CompactionGoal, CompactionPlan, SegmentInfo};
+}
+
+/// Compression dictionaries: which there are, and what they would gain.
+pub mod dictionaries {
+    pub use crate::event::DictionaryMade;
+    pub use crate::handle::reading::RecompressionEstimate;
+    pub use crate::logs::values::dictionaries::DictionaryFacts;
+    pub use crate::options::Dictionaries;
+}
+
+/// Erasing, the rules that keep erased pages out, and the search for what is left.
+pub mod erase {
+    pub use crate::format::rules::{Rule, RuleState};
+    pub use crate::handle::writing::Admission;
+    pub use crate::store::{Erased, Erasure, ErasureStep, FoundText, Search, Searched, VersionFilter};
+    pub use crate::upkeep::state::KeyFilter;
+}
+
+/// Iterators over keys, pages, heads and versions.
+pub mod list {
+    pub use crate::store::{GetAhead, Heads, History, Keys, Listed, Pages};
+}
+
+/// Pruning by number, age or size.
+pub mod prune {
+    pub use crate::handle::retention::Needed;
+    pub use crate::store::{PruneRule, Pruned};
+    pub use crate::upkeep::prune::PruneProgress;
+}
+
+/// What opening a store found: the log's end after a crash, and absent files.
+pub mod recovery {
+    pub use crate::event::RecoveryReport;
+    pub use crate::handle::recover::Absent;
+}
+
+/// Repair of a damaged store from its value log.
+pub mod repair {
+    pub use crate::upkeep::repair::{Ignored, Loss, RepairProgress, RepairReport, RepairTo};
+}

@@ -13,6 +13,11 @@ use crate::record::now_ms;
 const MAX_GROUP_BYTES: usize = 255;
 
 /// When a put is durable.
+///
+/// ```
+/// use filemap_core::{Durability, Options};
+/// let options = Options::new().durability(Durability::Sync);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// A put hands its bytes to the operating system: they survive a process crash, not a power
@@ -36,6 +41,13 @@ impl fmt::Display for Durability {
 }
 
 /// The rule by which a store's keys were made: a name and version, kept in the superblock.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// assert_eq!(store.canonicalizer().name, "bytes");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canonicalizer {
     /// Up to 31 bytes, e.g. `whatwg`.
@@ -352,13 +364,13 @@ impl Options {
         self
     }
 
-    /// Whether a store with missing files may be opened for writing; by default that is `Corrupt`,
-    /// with the file. If true, the loss is recorded in the store at opening and accepted from
+    /// Opens a store for writing though files are missing; by default that is `Corrupt`, with the
+    /// file. The loss is recorded in the store at opening and accepted from
     /// then on: reads that lead there report damage, everything else goes on, and the numbers of
     /// the lost files are not reused. A removal whose tombstone was in a lost file holds if a
     /// checkpoint had indexed it.
-    pub fn accept_loss(mut self, accept: bool) -> Options {
-        self.accept_loss = accept;
+    pub fn accept_loss(mut self) -> Options {
+        self.accept_loss = true;
         self
     }
 
@@ -380,9 +392,9 @@ impl Options {
     /// Checks every bound.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] names the option and what is wrong with it.
+    /// `InvalidOption` names the option and what is wrong with it.
     pub fn validate(&self) -> Result<()> {
-        let fail = |name, why: &str| Err(Error::InvalidOption { name, why: why.to_owned() });
+        let fail = |name, why: &str| Err(Error::option(name, why));
         if !(1 << 20..=1 << 30).contains(&self.segment_bytes) || !self.segment_bytes.is_multiple_of(4096) {
             return fail("segment_bytes", "must be 1 MiB to 1 GiB and a multiple of 4096");
         }
@@ -440,6 +452,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::StorageError;
 
     #[test]
     fn defaults_are_valid_and_each_bound_is_checked() {
@@ -467,7 +480,10 @@ mod tests {
             Options::new().durability(Durability::Interval(Duration::ZERO)),
         ];
         for options in bad {
-            assert!(matches!(options.validate(), Err(Error::InvalidOption { .. })), "{options:?}");
+            assert!(
+                matches!(options.validate(), Err(Error::Storage(StorageError::InvalidOption { .. }))),
+                "{options:?}"
+            );
         }
     }
 }

@@ -12,6 +12,12 @@ pub(crate) const MAX_SEQUENCE: u64 = 1 << 56;
 pub const MAX_VALUE_BYTES: u64 = 4 << 30;
 
 /// One record to put: a key, its value, a small opaque meta and a time.
+///
+/// ```
+/// use filemap_core::Record;
+/// let record = Record::new(b"http://a.example/", b"A page.").meta(b"status 200").time(1_000);
+/// assert_eq!(record.time_ms, 1_000);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// 1 to [`MAX_KEY_BYTES`] bytes.
@@ -50,6 +56,15 @@ pub(crate) fn now_ms() -> i64 {
 }
 
 /// Identifies a version of a key. Ordered by time, then by the order of puts.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// let first = store.put(&filemap_core::Record::new(b"k", b"first").time(1))?;
+/// let second = store.put(&filemap_core::Record::new(b"k", b"second").time(2))?;
+/// assert!(first < second);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// Milliseconds since 1970, as put.
@@ -59,6 +74,15 @@ pub struct Version {
 }
 
 /// Result of `put_if_changed`.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let again = store.put_if_changed(&filemap_core::Record::new(b"http://a.example/", b"A page."))?;
+/// assert!(matches!(again, filemap_core::Put::Unchanged(..)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// The body was new and was stored.
@@ -77,6 +101,15 @@ impl Put {
 }
 
 /// Position of a record in the value log.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let place = store.locate(b"http://a.example/")?.expect("it was put");
+/// println!("segment {}, offset {}", place.segment, place.offset);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// Number of the value segment.
@@ -86,6 +119,15 @@ pub struct Place {
 }
 
 /// A version without its body.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let head = store.head(b"http://a.example/")?.expect("it was put");
+/// assert_eq!(head.body_bytes, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Time and sequence.
@@ -105,6 +147,15 @@ pub struct Head {
 }
 
 /// A version with its body.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let value = store.get(b"http://a.example/")?.expect("it was put");
+/// assert_eq!((&value.body[..], value.head.version.time_ms), (&b"A page."[..], 7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     /// All but the body.

@@ -121,8 +121,8 @@ pub fn may_close(store: &Store) -> bool {
 /// # Errors
 /// As there.
 pub fn back_up(store: &Store, to: &dyn Dir) -> Result<BackedUp> {
-    let watch = &mut |_: &_| std::ops::ControlFlow::Continue(());
-    let order = &mut Order { to, base: None, links: false, watch };
+    let progress = &mut |_| ControlFlow::Continue(());
+    let order = &mut Order { to, base: None, links: false, progress };
     backup::back_up(&store.reading, store.upkeep().ok(), order)
 }
 

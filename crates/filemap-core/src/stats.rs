@@ -69,6 +69,15 @@ impl Counters {
 }
 
 /// Value of a field in [`Stats::fields`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// for (name, value, _) in store.stats().fields() {
+///     println!("{name}: {value:?}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatValue {
     /// A total; only grows while the handle is open.

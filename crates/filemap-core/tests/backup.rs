@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use filemap_core::{
-    BackedUp, BackupOptions, CopyEvent, CopyOptions, Error, Options, PruneRule, Put, Record, Store, Version,
-};
+use filemap_core::backup::{BackedUp, BackupOptions, CopyEvent, CopyOptions};
+use filemap_core::prune::PruneRule;
+use filemap_core::{Error, Options, Put, Record, StorageError, Store, Version};
 
 fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0)
@@ -36,7 +36,7 @@ fn put(store: &Store, i: u64, round: u64) {
 }
 
 fn back_up(store: &Store, to: &Path) -> filemap_core::Result<BackedUp> {
-    store.backup(to, &BackupOptions::default(), &mut |_| ControlFlow::Continue(()))
+    store.backup(to, &BackupOptions::new(), &mut |_| ControlFlow::Continue(()))
 }
 
 /// All versions of each key in the order of their sequences: time, meta, body.
@@ -59,7 +59,7 @@ fn open(path: &Path) -> Store {
 }
 
 fn is_sound(store: &Store) {
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 /// The files of a directory that have several names.
@@ -96,7 +96,7 @@ fn a_backup_is_a_store_and_both_can_be_written_and_compacted_afterwards() {
         let unchanged = contents(other);
         (0..300).for_each(|i| put(written, i, 9));
         (300..600).for_each(|i| assert!(written.remove(format!("http://example.com/{i}").as_bytes()).unwrap()));
-        let gone = written.compact(false).unwrap();
+        let gone = written.compact().unwrap();
         assert!(gone.removed_segments > 0, "{gone:?}");
         is_sound(written);
         assert_eq!(contents(other), unchanged);
@@ -141,7 +141,7 @@ fn a_backup_holds_what_was_put_before_it_while_puts_checkpoints_and_compaction_g
             while !stop.load(Ordering::Relaxed) {
                 let rule = PruneRule { keep_versions: Some(2), ..PruneRule::default() };
                 store.prune(rule, &mut |_| ControlFlow::Continue(())).unwrap();
-                store.compact(false).unwrap();
+                store.compact().unwrap();
                 // A reader must be faster now and then.
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
@@ -150,7 +150,7 @@ fn a_backup_holds_what_was_put_before_it_while_puts_checkpoints_and_compaction_g
         for nth in 0..6 {
             let to = temp.path().join(format!("backup{nth}"));
             // Slowly, so that much happens meanwhile; every other one by a handle that only reads.
-            let mut watch = |_: &filemap_core::BackupProgress| {
+            let mut watch = |_: filemap_core::backup::BackupProgress| {
                 std::thread::sleep(std::time::Duration::from_micros(200));
                 ControlFlow::Continue(())
             };
@@ -158,7 +158,7 @@ fn a_backup_holds_what_was_put_before_it_while_puts_checkpoints_and_compaction_g
             store.put(&Record::new(marker.as_bytes(), b"here").time(1)).unwrap();
             let from = if nth % 2 == 0 { &store } else { &reader };
             let copy_all = nth % 3 == 2;
-            let options = BackupOptions { base: None, copy_all };
+            let options = if copy_all { BackupOptions::new().copy_all() } else { BackupOptions::new() };
             match from.backup(&to, &options, &mut watch) {
                 Ok(done) => assert_eq!(done.linked_bytes == 0, copy_all, "{done:?}"),
                 Err(e) if nth % 2 == 1 => {
@@ -195,7 +195,7 @@ fn an_incremental_backup_shares_what_the_one_before_it_has() {
     diverged.close().unwrap();
     (1200..1700).for_each(|i| put(&store, i, 0));
     let second = elsewhere.path().join("second");
-    let base = BackupOptions { base: Some(first.clone()), copy_all: false };
+    let base = BackupOptions::new().base(&first);
     let done = store.backup(&second, &base, &mut |_| ControlFlow::Continue(())).unwrap();
     let is_elsewhere = done.linked_bytes == 0;
     assert!(done.reused_bytes > 3 << 20 || !is_elsewhere, "{done:?}");
@@ -205,7 +205,7 @@ fn an_incremental_backup_shares_what_the_one_before_it_has() {
     is_sound(&open(&first));
     let other = Store::create(temp.path().join("other"), options()).unwrap();
     let refused = other.backup(temp.path().join("x"), &base, &mut |_| ControlFlow::Continue(()));
-    assert!(matches!(refused, Err(Error::InvalidOption { name: "base", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Storage(StorageError::InvalidOption { name: "base", .. }))), "{refused:?}");
     assert!(!temp.path().join("x.partial").exists());
 }
 
@@ -240,14 +240,14 @@ fn what_a_backup_that_was_broken_off_leaves_is_replaced_and_what_is_not_its_own_
         std::fs::remove_dir_all(&partial).unwrap();
     }
     let (to, mut calls) = (temp.path().join("d"), 0);
-    let stopped = store.backup(&to, &BackupOptions::default(), &mut |_| {
+    let stopped = store.backup(&to, &BackupOptions::new(), &mut |_| {
         calls += 1;
         if calls > 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
     assert!(!to.exists() && !temp.path().join("d.partial").exists());
     put(&store, 1, 1);
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     is_sound(&store);
 }
 
@@ -262,12 +262,12 @@ fn two_backups_to_one_path_at_once_are_refused_and_the_store_is_not_written_by_a
     let mut tried = None;
     let second = store.clone();
     store
-        .backup(&to, &BackupOptions::default(), &mut |_| {
+        .backup(&to, &BackupOptions::new(), &mut |_| {
             tried.get_or_insert_with(|| back_up(&second, &to));
             ControlFlow::Continue(())
         })
         .unwrap();
-    assert!(matches!(tried, Some(Err(Error::Locked { .. }))), "{tried:?}");
+    assert!(matches!(tried, Some(Err(Error::Storage(StorageError::Locked { .. })))), "{tried:?}");
     // Of a store that was not closed: the log beyond the checkpoint comes along.
     (300..400).for_each(|i| put(&store, i, 0));
     let names = || -> Vec<(String, u64)> {
@@ -290,7 +290,7 @@ fn two_backups_to_one_path_at_once_are_refused_and_the_store_is_not_written_by_a
     is_sound(&copy);
 }
 
-fn copy(from: &Store, to: &Store, options: CopyOptions) -> filemap_core::Copied {
+fn copy(from: &Store, to: &Store, options: CopyOptions) -> filemap_core::backup::Copied {
     from.copy_to(to, options, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
@@ -308,13 +308,13 @@ fn a_copy_has_every_version_in_its_order_with_other_options_and_no_garbage() {
     store.checkpoint().unwrap();
     (650..660).for_each(|i| put(&store, i, 5));
     let all = contents(&store);
-    for (name, recompress) in [("plain", false), ("again", true)] {
+    for (name, how) in [("plain", CopyOptions::new()), ("again", CopyOptions::new().recompress())] {
         let to = Store::create(
             temp.path().join(name),
             options().segment_bytes(4 << 20).large_value_bytes(128 << 10).compression_level(1),
         )
         .unwrap();
-        let copied = copy(&store, &to, CopyOptions { recompress });
+        let copied = copy(&store, &to, how);
         assert_eq!((copied.versions, copied.keys), (all.values().map(Vec::len).sum::<usize>() as u64, 601));
         assert_eq!((copied.unchanged, copied.already_there, copied.damaged), (2, 0, 0));
         assert_eq!(contents(&to), all);
@@ -323,7 +323,7 @@ fn a_copy_has_every_version_in_its_order_with_other_options_and_no_garbage() {
         let stats = to.stats();
         assert_eq!((stats.dead_bytes, stats.removal_bytes), (0, 0));
         // Done again it adds nothing.
-        let copied = copy(&store, &to, CopyOptions { recompress });
+        let copied = copy(&store, &to, how);
         assert_eq!((copied.versions, copied.already_there), (0, all.values().map(Vec::len).sum::<usize>() as u64));
     }
 }
@@ -335,12 +335,12 @@ fn a_copy_goes_on_where_it_was_stopped_and_tells_of_damage() {
     (0..500).for_each(|i| put(&store, i, 0));
     store.checkpoint().unwrap();
     let to = Store::create(temp.path().join("b"), options()).unwrap();
-    let stopped = store.copy_to(&to, CopyOptions::default(), &mut |event| match event {
+    let stopped = store.copy_to(&to, CopyOptions::new(), &mut |event| match event {
         CopyEvent::Done(sum) if sum.keys >= 200 => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
-    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
-    let rest = copy(&store, &to, CopyOptions::default());
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
+    let rest = copy(&store, &to, CopyOptions::new());
     assert_eq!((rest.versions, rest.already_there), (300, 200));
     assert_eq!(contents(&to), contents(&store));
 
@@ -352,7 +352,7 @@ fn a_copy_goes_on_where_it_was_stopped_and_tells_of_damage() {
     let to = Store::create(temp.path().join("c"), options()).unwrap();
     let mut told = Vec::new();
     let copied = store
-        .copy_to(&to, CopyOptions::default(), &mut |event| {
+        .copy_to(&to, CopyOptions::new(), &mut |event| {
             if let CopyEvent::Damaged(e) = event {
                 told.push(e.to_string());
             }
@@ -376,8 +376,8 @@ fn merged_stores_have_every_version_of_all_of_them_once() {
         }
     }
     b.put(&Record::new(b"same", b"changed").time(9)).unwrap();
-    copy(&a, &to, CopyOptions::default());
-    let second = copy(&b, &to, CopyOptions::default());
+    copy(&a, &to, CopyOptions::new());
+    let second = copy(&b, &to, CopyOptions::new());
     assert!(second.already_there > 0 && second.versions > 0, "{second:?}");
     let mut wanted = contents(&a);
     for (key, versions) in contents(&b) {
@@ -403,6 +403,6 @@ fn merged_stores_have_every_version_of_all_of_them_once() {
     assert!(matches!(put, Put::Unchanged(_)));
     is_sound(&to);
     let exact = Store::create(temp.path().join("exact"), options().canonicalizer("exact", 1)).unwrap();
-    let refused = a.copy_to(&exact, CopyOptions::default(), &mut |_| ControlFlow::Continue(()));
+    let refused = a.copy_to(&exact, CopyOptions::new(), &mut |_| ControlFlow::Continue(()));
     assert!(matches!(refused, Err(Error::Canonicalizer { .. })), "{refused:?}");
 }

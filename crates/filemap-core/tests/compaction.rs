@@ -1,9 +1,12 @@
 //! Compaction: what is dead gives its space back, what lives stays as it was, and nobody notices.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use filemap_core::{Dictionaries, Options, Reason, Record, Store};
+use filemap_core::compact::{CompactionGoal, Reason};
+use filemap_core::dictionaries::Dictionaries;
+use filemap_core::{Options, Record, Store};
 
 fn options() -> Options {
     Options::new()
@@ -42,7 +45,7 @@ fn check(store: &Store, keys: std::ops::Range<u64>, round: u64) {
 }
 
 fn verify(store: &Store) {
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 fn value_bytes(path: &Path) -> u64 {
@@ -70,10 +73,10 @@ fn a_store_that_is_overwritten_at_full_speed_stays_within_its_bound_and_a_segmen
             newest[i as usize] = round;
         }
     }
-    store.compact(true).unwrap();
+    store.compact_with(CompactionGoal::Bound, &mut |_| ControlFlow::Continue(())).unwrap();
     let stats = store.stats();
     assert!(stats.value_bytes <= live * 5 / 4 + (1 << 20), "{} for {live}", stats.value_bytes);
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     assert_eq!(store.stats().dead_bytes, 0);
     for (i, round) in newest.iter().enumerate() {
         check(&store, i as u64..i as u64 + 1, *round);
@@ -92,13 +95,16 @@ fn what_is_all_live_is_left_alone_and_says_so() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options()).unwrap();
     put(&store, 0..2000, 1);
-    let done = store.compact(false).unwrap();
+    let done = store.compact().unwrap();
     assert_eq!((done.reason, done.copied_bytes, done.removed_segments), (Reason::AllLive, 0, 0));
-    assert_eq!(store.compaction_plan(false).unwrap().segments, [] as [u16; 0]);
-    assert_eq!(store.compact(true).unwrap().reason, Reason::AllLive);
+    assert_eq!(store.compaction_plan(CompactionGoal::NoGarbage).unwrap().segments, [] as [u16; 0]);
+    assert_eq!(
+        store.compact_with(CompactionGoal::Bound, &mut |_| ControlFlow::Continue(())).unwrap().reason,
+        Reason::AllLive
+    );
     // Versions that are all kept are live, too.
     put(&store, 0..500, 2);
-    assert_eq!(store.compact(false).unwrap().copied_bytes, 0);
+    assert_eq!(store.compact().unwrap().copied_bytes, 0);
 }
 
 #[test]
@@ -111,7 +117,7 @@ fn removed_pages_give_their_space_back_and_in_the_end_their_removals_too() {
         assert!(store.remove(&key(i)).unwrap());
     }
     let before = value_bytes(&path);
-    let done = store.compact(false).unwrap();
+    let done = store.compact().unwrap();
     assert!(done.copied_bytes > 0 && value_bytes(&path) < before / 4, "{done:?}");
     for i in 0..3000 {
         assert_eq!(store.contains(&key(i)).unwrap(), i % 10 == 0);
@@ -120,8 +126,8 @@ fn removed_pages_give_their_space_back_and_in_the_end_their_removals_too() {
     // All segments that may hold older versions have gone: at the next occasion the removals go as well.
     put(&store, 0..1, 2);
     store.remove(&key(0)).unwrap();
-    store.compact(false).unwrap();
-    store.compact(false).unwrap();
+    store.compact().unwrap();
+    store.compact().unwrap();
     assert!(store.stats().removal_bytes <= 256, "{}", store.stats().removal_bytes);
     verify(&store);
 }
@@ -145,14 +151,14 @@ fn large_bodies_and_their_versions_move_with_all_their_chunks() {
     let mut reader = store.get_reader(&key(3)).unwrap().unwrap();
     let mut start = vec![0; 100_000];
     std::io::Read::read_exact(&mut reader, &mut start).unwrap();
-    assert!(store.compact(false).unwrap().copied_bytes > 0);
+    assert!(store.compact().unwrap().copied_bytes > 0);
     // A reader that was there before reads on.
     let mut rest = Vec::new();
     std::io::Read::read_to_end(&mut reader, &mut rest).unwrap();
     assert!([start, rest].concat() == large(3));
     std::io::Write::write_all(&mut writer, &large(77)[300_000..]).unwrap();
     writer.finish().unwrap();
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     for i in 0..6 {
         assert!(store.get(&key(i)).unwrap().unwrap().body == large(i), "{i}");
     }
@@ -175,7 +181,7 @@ fn unchanged_versions_keep_what_they_refer_to_wherever_it_moves() {
         }
         put(&store, 500..1000, time as u64);
     }
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     check(&store, 0..500, 1);
     check(&store, 500..1000, 5);
     assert_eq!(store.history(&key(3)).unwrap().len(), 2);
@@ -223,7 +229,7 @@ fn readers_lists_and_other_processes_notice_nothing() {
         scope.spawn(|| {
             for round in 1..25 {
                 put(&store, 0..KEYS / 2, round);
-                store.compact(false).unwrap();
+                store.compact().unwrap();
             }
             done.store(true, Ordering::Release);
         });

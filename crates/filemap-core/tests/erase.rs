@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_core::{Erased, Erasure, Options, Put, Record, Store};
+use filemap_core::erase::{Erased, Erasure};
+use filemap_core::{Options, Put, Record, Store};
 
 const SECRET_KEY: &[u8] = b"http://a.example/private/jane-roe";
 const SECRET: &str = "Jane Roe, 14 Hill Street, born in 1971";
@@ -64,7 +65,7 @@ fn all_of(prefix: &'static [u8]) -> Erasure {
 fn erase(store: &Store, what: &Erasure) -> Erased {
     let erased = store.erase(what, &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(erased.is_complete(), "{erased:?}");
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
     erased
 }
 
@@ -88,7 +89,7 @@ fn what_rm_and_compact_leave_in_dictionaries_an_erasure_takes_away() {
     assert!(is_in_a_dictionary(&path));
     let keys: Vec<Vec<u8>> = store.keys_with_prefix(SECRET_KEY).map(|k| k.unwrap()).collect();
     keys.iter().for_each(|key| assert!(store.remove(key).unwrap()));
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     store.train().unwrap();
     store.recompress(9).unwrap();
     assert!(is_in_a_dictionary(&path), "as this test takes for granted");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use filemap_core::{Error, Options, Record, Stats, Store};
+use filemap_core::{Error, Options, Record, Stats, StorageError, Store};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Keys whose hashes are equal in all 64 bits under seed 0: the word at byte 16 cancels XXH3's secret there, and so the
@@ -130,11 +130,11 @@ fn the_seed_is_not_in_what_the_engine_says() {
         let error = error.unwrap_err();
         say(format!("{error} {error:?}\n"));
     }
-    say(format!("{:?}\n", store.verify(&mut |_| {}).unwrap()));
+    say(format!("{:?}\n", store.verify().unwrap()));
     store.close().unwrap();
     assert_eq!(seed_of(&path), SEED);
     for name in ["SUPERBLOCK", "key0.dat", "address.idx", "value0.dat"] {
-        filemap_core::inspect(path.join(name), &mut |item| {
+        filemap_core::check::inspect(path.join(name), &mut |item| {
             say(format!("{item:?}\n"));
             std::ops::ControlFlow::Continue(())
         })
@@ -166,8 +166,8 @@ fn in_a_store_whose_seed_is_known_chosen_keys_stop_the_writes_and_cost_nothing_e
     for n in 254..300 {
         store.put(&Record::new(&colliding(n), &n.to_le_bytes())).unwrap();
     }
-    assert!(matches!(store.checkpoint(), Err(Error::Full { .. })));
-    assert!(matches!(store.put(&Record::new(b"k", b"")), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.checkpoint(), Err(Error::Storage(StorageError::Full { .. }))));
+    assert!(matches!(store.put(&Record::new(b"k", b"")), Err(Error::Storage(StorageError::Poisoned { .. }))));
     for handle in [store.clone(), Store::open_read_only(&path, options()).unwrap()] {
         assert!((0..300).all(|n| handle.get(&colliding(n)).unwrap().unwrap().body == n.to_le_bytes()));
     }
@@ -181,7 +181,7 @@ fn in_a_store_whose_seed_is_known_chosen_keys_stop_the_writes_and_cost_nothing_e
     store.close().unwrap();
     let store = Store::open(&path, options()).unwrap();
     assert_eq!(store.keys().count(), 250);
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn in_a_store_whose_seed_is_known_chosen_keys_do_not_blow_up_the_directory() {
             store.put(&Record::new(&[&first(host)[..], &n.to_le_bytes()].concat(), b"")).unwrap();
         }
     }
-    assert!(matches!(store.checkpoint(), Err(Error::Full { .. })));
+    assert!(matches!(store.checkpoint(), Err(Error::Storage(StorageError::Full { .. }))));
     assert!(store.stats().directory_bytes <= 8 << 16);
     drop(store);
     assert_eq!(Store::open(&path, options()).unwrap().stats().memtable_entries, 300);

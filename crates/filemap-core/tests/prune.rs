@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use filemap_core::{Error, Options, PruneRule, Pruned, Put, Record, Store};
+use filemap_core::prune::{PruneRule, Pruned};
+use filemap_core::{Error, Options, Put, Record, StorageError, Store};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -48,7 +49,7 @@ fn times(store: &Store, key: &[u8]) -> Vec<i64> {
 }
 
 fn is_sound(store: &Store) {
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 fn value_bytes(path: &Path) -> u64 {
@@ -98,7 +99,7 @@ fn each_rule_drops_what_it_says_and_both_together_only_what_both_do() {
             is_sound(&store);
             assert_eq!(prune(&store, rule).versions, 0, "a second time there is nothing");
             // As it was, after a clean end and with what compaction makes of it.
-            store.compact(false).unwrap();
+            store.compact().unwrap();
             store.close().unwrap();
             let store = Store::open(temp.path().join("a"), options()).unwrap();
             assert_eq!(times(&store, b"five"), five);
@@ -113,7 +114,7 @@ fn a_rule_that_keeps_everything_or_nothing_is_refused() {
     let store = Store::create(temp.path().join("a"), options()).unwrap();
     for rule in [PruneRule::default(), keep(0)] {
         let refused = store.prune(rule, &mut |_| ControlFlow::Continue(()));
-        assert!(matches!(refused, Err(Error::InvalidOption { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Storage(StorageError::InvalidOption { .. }))), "{refused:?}");
     }
     let reader = Store::open_read_only(store.path(), options()).unwrap();
     let refused = reader.prune(keep(1), &mut |_| ControlFlow::Continue(()));
@@ -164,7 +165,7 @@ fn the_oldest_go_until_the_rest_fits_chunks_of_large_bodies_counted() {
     assert_eq!(left, (first..40).map(|hour| hour * HOUR_MS).collect::<Vec<_>>());
     is_sound(&store);
     assert!(value_bytes(store.path()) > 1_200_000);
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     assert!(value_bytes(store.path()) < live + 100_000);
     is_sound(&store);
 }
@@ -177,10 +178,10 @@ fn a_prune_that_is_told_to_stop_has_done_part_and_can_be_done_again() {
     let key = |i: u32| format!("{i:0>1000}").into_bytes();
     (0..1500).for_each(|i| assert!(store.put(&Record::new(&key(i), b"x").time(1)).is_ok()));
     let stopped = store.prune(since(2), &mut |_| ControlFlow::Break(())).unwrap();
-    assert!(stopped.is_stopped && stopped.versions < 1500, "{stopped:?}");
-    assert!(matches!(store.prune_plan(since(2), &mut |_| ControlFlow::Break(())), Err(Error::Stopped)));
+    assert!(stopped.is_cancelled && stopped.versions < 1500, "{stopped:?}");
+    assert!(matches!(store.prune_plan(since(2), &mut |_| ControlFlow::Break(())), Err(Error::Cancelled)));
     let rest = prune(&store, since(2));
-    assert_eq!((stopped.versions + rest.versions, rest.is_stopped), (1500, false));
+    assert_eq!((stopped.versions + rest.versions, rest.is_cancelled), (1500, false));
     assert_eq!(store.keys().count(), 0);
 }
 
@@ -268,7 +269,7 @@ fn a_hundred_thousand_pages_are_removed_and_their_space_is_given_back() {
     let start = std::time::Instant::now();
     (0..100_000).for_each(|i| assert!(store.remove(&key(i)).unwrap()));
     let removing = start.elapsed();
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     println!("removed in {removing:?}, space back after {:?}", start.elapsed());
     let after = value_bytes(store.path());
     assert!(before > 30_000_000 && after < 1_000_000, "{before} {after}");

@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use filemap_core::{Error, Event, Options, Record, RecoveryReport, Store};
+use filemap_core::recovery::RecoveryReport;
+use filemap_core::{Error, Event, Options, Record, StorageError, Store};
 
 fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0)
@@ -62,7 +63,7 @@ fn a_kill_loses_nothing_that_put_returned() {
     for i in 0..3000 {
         assert_eq!(again.get(&key(i)).unwrap().unwrap().body, body(i));
     }
-    assert!(again.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert!(again.verify().unwrap().problems.is_empty());
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn a_torn_tail_is_cut_off_and_a_hole_is_covered_and_both_only_once() {
     again.close().unwrap();
     let (third, report) = open(&path);
     assert_eq!(report.replayed_records, 0);
-    assert!(third.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert!(third.verify().unwrap().problems.is_empty());
     assert_eq!(third.keys().count(), 23);
 }
 
@@ -107,13 +108,13 @@ fn damage_below_the_checkpoint_costs_its_record_and_nothing_after_it() {
     for i in 0..50 {
         match store.get(&key(i)) {
             Ok(value) => assert_eq!((value.unwrap().body, i != 20), (body(i), true)),
-            Err(Error::Corrupt { file, offset, .. }) => {
+            Err(Error::Storage(StorageError::Corrupt { file, offset, .. })) => {
                 assert_eq!((file.as_str(), offset, i), ("value0.dat", place.offset, 20));
             }
             Err(e) => panic!("{e}"),
         }
     }
-    let problems = store.verify(&mut |_| {}).unwrap().problems;
+    let problems = store.verify().unwrap().problems;
     assert!(problems.iter().any(|p| p.file == "value0.dat" && p.offset == place.offset), "{problems:?}");
     assert_eq!(store.pages().filter(Result::is_ok).count(), 49);
     assert_eq!(store.pages().filter(Result::is_err).count(), 1);
@@ -144,7 +145,7 @@ fn a_list_of_chunks_counts_only_when_all_of_them_are_there() {
     let (again, report) = open(&path);
     assert!(again.get(b"large").unwrap().unwrap().body == b"old");
     assert_eq!(report.skipped_bytes, 0);
-    assert!(again.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert!(again.verify().unwrap().problems.is_empty());
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn a_reference_counts_only_when_the_body_that_it_names_is_there() {
     assert_eq!(again.history(b"k2").unwrap().len(), 2);
     again.put_if_changed(&Record::new(b"k", b"lost").time(5)).unwrap();
     assert_eq!(again.get(b"k").unwrap().unwrap().body, b"lost");
-    assert!(again.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert!(again.verify().unwrap().problems.is_empty());
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn a_segment_whose_creation_was_cut_short_is_no_segment() {
         let (store, _) = open(&path);
         put(&store, 10..3000);
         assert_eq!(store.head(&key(2999)).unwrap().map(|h| h.place.segment > 0), Some(true));
-        assert!(store.verify(&mut |_| {}).unwrap().problems.is_empty());
+        assert!(store.verify().unwrap().problems.is_empty());
     }
 }
 
@@ -240,7 +241,9 @@ fn a_key_log_that_was_cut_off_is_noticed() {
     store.close().unwrap();
     let len = fs::metadata(path.join("key0.dat")).unwrap().len();
     fs::OpenOptions::new().write(true).open(path.join("key0.dat")).unwrap().set_len(len - 16).unwrap();
-    assert!(matches!(Store::open(&path, options()), Err(Error::Corrupt { file, .. }) if file == "key0.dat"));
+    assert!(
+        matches!(Store::open(&path, options()), Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "key0.dat")
+    );
 }
 
 #[test]
@@ -259,7 +262,7 @@ fn a_rotten_key_record_does_not_keep_later_checkpoints_from_finishing() {
     again.checkpoint().unwrap();
     assert_eq!(again.get(b"k").unwrap().unwrap().body, b"newest");
     assert!(again.history(b"k").unwrap_err().is_corrupt());
-    assert!(!again.verify(&mut |_| {}).unwrap().problems.is_empty());
+    assert!(!again.verify().unwrap().problems.is_empty());
 }
 
 #[test]
@@ -271,10 +274,10 @@ fn a_checkpoint_that_panics_stops_writes_and_loses_nothing() {
     put(&store, 0..100);
     let checkpoint = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| store.checkpoint()));
     assert!(checkpoint.is_err());
-    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Poisoned { .. })));
-    assert!(matches!(store.checkpoint(), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Storage(StorageError::Poisoned { .. }))));
+    assert!(matches!(store.checkpoint(), Err(Error::Storage(StorageError::Poisoned { .. }))));
     assert_eq!(store.get(&key(50)).unwrap().unwrap().body, body(50));
-    assert!(matches!(store.close(), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.close(), Err(Error::Storage(StorageError::Poisoned { .. }))));
     let (again, report) = open(&path);
     assert_eq!(report.replayed_records, 100);
     assert_eq!(again.keys().count(), 100);
@@ -306,7 +309,10 @@ fn any_flipped_byte_gives_the_right_page_or_an_error_and_verify_finds_it() {
             fs::write(origin.join(name), &bad).unwrap();
             let found = match Store::open_read_only(&origin, options()) {
                 Err(e) => {
-                    assert!(matches!(e, Error::Corrupt { .. } | Error::NotAStore { .. }), "{name} {at}: {e}");
+                    assert!(
+                        matches!(e, Error::Storage(StorageError::Corrupt { .. }) | Error::NotAStore { .. }),
+                        "{name} {at}: {e}"
+                    );
                     true
                 }
                 Ok(store) => {
@@ -323,7 +329,7 @@ fn any_flipped_byte_gives_the_right_page_or_an_error_and_verify_finds_it() {
                         }
                         let _ = store.history(&key(i));
                     }
-                    let report = store.verify(&mut |_| {}).unwrap();
+                    let report = store.verify().unwrap();
                     assert!(!found || !report.problems.is_empty(), "{name} {at}: verify missed it");
                     !report.problems.is_empty()
                 }
@@ -374,7 +380,7 @@ fn missing_files_are_named() {
         let path = copy(&origin, temp.path().join(format!("c{i}")));
         fs::remove_file(path.join(name)).unwrap();
         match Store::open(&path, options()) {
-            Err(Error::Corrupt { file, .. }) => assert_eq!(file, name),
+            Err(Error::Storage(StorageError::Corrupt { file, .. })) => assert_eq!(file, name),
             Err(e) => panic!("{name}: {e}"),
             Ok(store) => {
                 let errors = (0..3000).filter_map(|i| store.get(&key(i)).err()).collect::<Vec<_>>();
@@ -399,7 +405,10 @@ fn a_store_of_a_newer_format_is_refused() {
         b[8..12].copy_from_slice(&crc.to_le_bytes());
         file.write_all_at(&b, copy).unwrap();
     }
-    assert!(matches!(Store::open(&path, options()), Err(Error::NewerFormat { found: 2, supported: 1, .. })));
+    assert!(matches!(
+        Store::open(&path, options()),
+        Err(Error::Storage(StorageError::NewerFormat { found: 2, supported: 1, .. }))
+    ));
 }
 
 #[test]
@@ -407,7 +416,9 @@ fn a_second_writer_is_refused_at_once_and_readers_are_not() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options()).unwrap();
     let pid = Some(std::process::id());
-    assert!(matches!(Store::open(store.path(), options()), Err(Error::Locked { pid: p, .. }) if p == pid));
+    assert!(
+        matches!(Store::open(store.path(), options()), Err(Error::Storage(StorageError::Locked { pid: p, .. })) if p == pid)
+    );
     let reader = Store::open_read_only(store.path(), options()).unwrap();
     assert!(matches!(reader.put(&Record::new(b"k", b"v")), Err(Error::ReadOnly)));
     assert!(matches!(reader.remove(b"k"), Err(Error::ReadOnly)));

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use filemap_core::{Error, Options, Record, RepairReport, RepairTo, Store, Version};
+use filemap_core::repair::{RepairReport, RepairTo};
+use filemap_core::{Error, Options, Record, StorageError, Store, Version};
 
 const MIB: usize = 1 << 20;
 
@@ -72,10 +73,10 @@ fn make(path: &Path, seed: u64, options: Options) -> Contents {
             }
         }
         if round == 2 {
-            store.compact(false).unwrap();
+            store.compact().unwrap();
         }
     }
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     for i in 0..50u8 {
         store.put(&Record::new(&[i], &noise(&mut rng, 20_000))).unwrap();
         store.remove(&format!("http://example.com/{i}").into_bytes()).unwrap();
@@ -119,7 +120,7 @@ fn run(source: &Path, to: RepairTo<'_>) -> filemap_core::Result<RepairReport> {
 fn healthy(path: &Path) -> Contents {
     let store = Store::open(path, options()).unwrap();
     let all = contents(&store);
-    let report = store.verify(&mut |_| {}).unwrap();
+    let report = store.verify().unwrap();
     assert_eq!(report.problems, []);
     assert_eq!(report.indexed_keys, all.len() as u64);
     for (key, versions) in &all {
@@ -127,11 +128,11 @@ fn healthy(path: &Path) -> Contents {
         assert!(newest.head.version == versions[0].0 && newest.body == versions[0].1, "newest first");
     }
     store.put(&Record::new(b"new", b"page")).unwrap();
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     assert_eq!(store.get(b"new").unwrap().unwrap().body, b"page");
     store.remove(b"new").unwrap();
     assert!(contents(&store) == all, "after a compaction");
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
     store.close().unwrap();
     all
 }
@@ -188,7 +189,7 @@ fn a_store_that_keeps_few_versions_keeps_as_many_after_a_repair() {
         assert!(report.is_complete(), "{:?}", report.losses);
         let store = Store::open(&path, options).unwrap();
         assert!(contents(&store) == original);
-        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(store.verify().unwrap().problems, []);
     }
 }
 
@@ -355,7 +356,7 @@ fn a_repair_that_is_stopped_leaves_no_store_and_can_be_done_again() {
             if left == usize::MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let stopped = Store::repair(&path, RepairTo::New(&target), &options(), &mut stop);
-        assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
+        assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
         assert!(matches!(Store::open(&target, options()), Err(Error::NotAStore { .. })));
         assert!(matches!(run(&path, RepairTo::New(&target)), Err(Error::NotEmpty { .. })));
         let place = temp.path().join(format!("place{calls}"));
@@ -365,7 +366,7 @@ fn a_repair_that_is_stopped_leaves_no_store_and_can_be_done_again() {
             left = left.wrapping_sub(1);
             if left == usize::MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        assert!(matches!(Store::repair(&place, RepairTo::InPlace, &options(), &mut stop), Err(Error::Interrupted)));
+        assert!(matches!(Store::repair(&place, RepairTo::InPlace, &options(), &mut stop), Err(Error::Cancelled)));
         assert!(matches!(Store::open(&place, options()), Err(Error::NotAStore { .. })));
         let report = run(&place, RepairTo::InPlace).unwrap();
         assert!(report.is_complete() && report.is_rule_known);
@@ -381,8 +382,8 @@ fn what_cannot_be_repaired_is_refused_and_left_alone() {
     let target = temp.path().join("new");
     // A writer has it.
     let writer = Store::open(&path, options()).unwrap();
-    assert!(matches!(run(&path, RepairTo::New(&target)), Err(Error::Locked { .. })));
-    assert!(matches!(run(&path, RepairTo::InPlace), Err(Error::Locked { .. })));
+    assert!(matches!(run(&path, RepairTo::New(&target)), Err(Error::Storage(StorageError::Locked { .. }))));
+    assert!(matches!(run(&path, RepairTo::InPlace), Err(Error::Storage(StorageError::Locked { .. }))));
     writer.close().unwrap();
     // Nobody knows the rule for its keys, or another is asked for.
     let go_on = &mut |_| ControlFlow::Continue(());
@@ -390,7 +391,10 @@ fn what_cannot_be_repaired_is_refused_and_left_alone() {
     assert!(matches!(wrong, Err(Error::Canonicalizer { .. })), "{wrong:?}");
     fs::remove_file(path.join("SUPERBLOCK")).unwrap();
     let unknown = Store::repair(&path, RepairTo::InPlace, &Options::new().free_space_floor(0), go_on);
-    assert!(matches!(unknown, Err(Error::InvalidOption { name: "canonicalizer", .. })), "{unknown:?}");
+    assert!(
+        matches!(unknown, Err(Error::Storage(StorageError::InvalidOption { name: "canonicalizer", .. }))),
+        "{unknown:?}"
+    );
     assert!(path.join("address.idx").exists() && !target.exists());
     // There is nothing.
     let empty = temp.path().join("empty");

@@ -4,9 +4,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_core::{
-    Admission, BackupOptions, CopyEvent, CopyOptions, Error, Options, Record, RepairTo, RuleState, Store, VerifyOptions,
-};
+use filemap_core::backup::{BackupOptions, CopyEvent, CopyOptions};
+use filemap_core::check::VerifyOptions;
+use filemap_core::erase::{Admission, RuleState};
+use filemap_core::repair::RepairTo;
+use filemap_core::{Error, Options, Record, StorageError, Store};
 
 fn options() -> Options {
     Options::new().free_space_floor(0)
@@ -43,7 +45,8 @@ fn rules_last_and_backups_copies_and_repairs_carry_them() {
     let reader = Store::open_read_only(&path, options()).unwrap();
     assert_eq!(states(&reader), expected());
     for (from, name, copy_all) in [(&store, "backup", false), (&store, "copy", true), (&reader, "by a reader", false)] {
-        from.backup(at(name), &BackupOptions { base: None, copy_all }, &mut |_| ControlFlow::Continue(())).unwrap();
+        let how = if copy_all { BackupOptions::new().copy_all() } else { BackupOptions::new() };
+        from.backup(at(name), &how, &mut |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(states(&Store::open_read_only(at(name), options()).unwrap()), expected(), "{name}");
     }
     store.close().unwrap();
@@ -57,7 +60,7 @@ fn rules_last_and_backups_copies_and_repairs_carry_them() {
         let store = Store::open(repaired, options()).unwrap();
         assert_eq!(states(&store), expected());
         assert_eq!(store.add_rule(b"x", "").unwrap().id, 4);
-        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(store.verify().unwrap().problems, []);
     }
 }
 
@@ -76,16 +79,22 @@ fn rules_that_are_missing_damaged_or_rolled_back_are_noticed_and_a_repair_says_t
         std::fs::remove_file(&rules).unwrap();
         bytes.iter().for_each(|bytes| std::fs::write(&rules, bytes).unwrap());
         let opened = Store::open(&path, options());
-        assert!(matches!(&opened, Err(Error::Corrupt { file, .. }) if file == "RULES"), "{what}: {opened:?}");
+        assert!(
+            matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "RULES"),
+            "{what}: {opened:?}"
+        );
         let reader = Store::open_read_only(&path, options()).unwrap();
         assert_eq!(reader.get(b"a").unwrap().unwrap().body, b"b", "{what}: it can be read");
         assert!(reader.rules().is_err(), "{what}");
         let backup = temp.path().join(format!("backup of {what}"));
-        let backed_up = reader.backup(&backup, &BackupOptions::default(), &mut |_| ControlFlow::Continue(()));
-        assert!(matches!(&backed_up, Err(Error::Corrupt { file, .. }) if file == "RULES"), "{what}: {backed_up:?}");
+        let backed_up = reader.backup(&backup, &BackupOptions::new(), &mut |_| ControlFlow::Continue(()));
+        assert!(
+            matches!(&backed_up, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "RULES"),
+            "{what}: {backed_up:?}"
+        );
         assert!(!backup.exists(), "{what}");
         for is_quick in [false, true] {
-            let options = VerifyOptions::new().quick(is_quick);
+            let options = if is_quick { VerifyOptions::new().quick() } else { VerifyOptions::new() };
             let report = reader.verify_with(&options, &mut |_| ControlFlow::Continue(())).unwrap();
             assert_eq!(report.problems.len(), 1, "{what}");
         }
@@ -142,7 +151,7 @@ fn whatever_way_a_version_comes_in_the_rules_are_asked() {
         from.put(&Record::new(key, body)).unwrap();
     }
     let mut rules = Vec::new();
-    let copied = from.copy_to(&store, CopyOptions::default(), &mut |event| {
+    let copied = from.copy_to(&store, CopyOptions::new(), &mut |event| {
         if let CopyEvent::Refused(_, rule) = event {
             rules.push(rule);
         }

@@ -61,7 +61,7 @@ fn a_page_that_was_read_is_not_read_again_even_when_its_file_is_damaged() {
     assert_eq!(uses(&store), (40, 20));
     assert!((20..40).all(|i| store.get(&key(i)).unwrap_err().is_corrupt()), "what was not read lies in the file only");
     assert!((0..20).all(|i| store.get_at(&key(i), 9).unwrap_err().is_corrupt()), "versions are read from the file");
-    assert!(!store.verify(&mut |_| {}).unwrap().problems.is_empty(), "and so is what verify looks at");
+    assert!(!store.verify().unwrap().problems.is_empty(), "and so is what verify looks at");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_new_version_shows_and_a_removed_page_does_not() {
     assert_eq!(uses(&store).0, before.0 + 1);
     store.remove(&key(5)).unwrap();
     assert!(store.get(&key(5)).unwrap().is_none());
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     for i in (0..30).filter(|i| ![3, 5].contains(i)) {
         has(&store, i, 3, 3000);
     }
@@ -118,7 +118,7 @@ fn compaction_moves_pages_within_it_unless_it_compresses_them_anew() {
     let place = || store.head(&key(0)).unwrap().unwrap().place;
     assert_eq!(look(), (0, 400));
     let (first, taken) = (place(), store.stats().value_cache_bytes);
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     assert_ne!(place(), first);
     assert_eq!(look(), (400, 400), "all of them were there, each at its new place");
     assert_eq!(store.stats().value_cache_bytes, taken, "and no more at the old one");

@@ -4,7 +4,8 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use filemap_core::{Inspected, Options, Problem, Record, Store, VerifyOptions, VerifyReport, inspect};
+use filemap_core::check::{Inspected, Problem, VerifyOptions, VerifyReport, inspect};
+use filemap_core::{Options, Record, Store};
 
 fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0).space_bound(None)
@@ -26,7 +27,7 @@ fn make(path: &Path) {
             store.remove(format!("key {}", i / 2).as_bytes()).unwrap();
         }
         if i == 600 {
-            store.compact(false).unwrap();
+            store.compact().unwrap();
         }
     }
     store.close().unwrap();
@@ -58,7 +59,7 @@ fn sorted(mut problems: Vec<Problem>) -> Vec<(String, u64, String)> {
 /// A pass that goes on where another was stopped, itself stopped when it is told for the nth time.
 fn some(store: &Store, calls: i32) -> VerifyReport {
     let mut left = calls;
-    let resumable = VerifyOptions::new().resumable(true).rate(Some(u64::MAX));
+    let resumable = VerifyOptions::new().resumable().rate(Some(u64::MAX));
     let stop = &mut |_| {
         left -= 1;
         if left < 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -88,7 +89,7 @@ fn a_pass_that_is_stopped_anywhere_and_resumed_finds_what_a_whole_one_finds() {
         }
         // Once more it is stopped at once, which loses nothing.
         some(&store, 0);
-        let rest = all(&store, &VerifyOptions::new().resumable(true));
+        let rest = all(&store, &VerifyOptions::new().resumable());
         assert!(rest.is_complete && !path.join("VERIFYING").exists());
         assert_eq!(sorted(rest.problems), sorted(whole.problems.clone()), "stopped after {calls}");
         assert_eq!((rest.value_records, rest.indexed_keys), (whole.value_records, whole.indexed_keys));
@@ -98,10 +99,10 @@ fn a_pass_that_is_stopped_anywhere_and_resumed_finds_what_a_whole_one_finds() {
     assert!(resumed > whole.bytes / 4, "{resumed} of {}", whole.bytes);
     // One that is to begin anew does, and what is no position counts for nothing.
     some(&store, 39);
-    let anew = all(&store, &VerifyOptions::new().resumable(true).anew(true));
+    let anew = all(&store, &VerifyOptions::new().resumable().anew());
     assert_eq!((anew.resumed_bytes, sorted(anew.problems)), (0, sorted(whole.problems.clone())));
     fs::write(path.join("VERIFYING"), [7; 999]).unwrap();
-    let rest = all(&store, &VerifyOptions::new().resumable(true));
+    let rest = all(&store, &VerifyOptions::new().resumable());
     assert_eq!((rest.resumed_bytes, sorted(rest.problems)), (0, sorted(whole.problems)));
 }
 
@@ -116,8 +117,8 @@ fn a_store_may_change_between_the_parts_of_a_pass() {
         store.put(&Record::new(format!("key {i}").as_bytes(), &[1; 3000])).unwrap();
         store.remove(format!("key {}", i + 300).as_bytes()).unwrap();
     }
-    store.compact(false).unwrap();
-    let rest = all(&store, &VerifyOptions::new().resumable(true));
+    store.compact().unwrap();
+    let rest = all(&store, &VerifyOptions::new().resumable());
     assert!(rest.is_complete);
     assert_eq!(rest.problems, []);
 }
@@ -133,7 +134,7 @@ fn what_was_damaged_in_one_part_of_a_pass_and_mended_since_is_read_again() {
     let store = Store::open_read_only(&path, options()).unwrap();
     assert!(!some(&store, 12).is_complete);
     whole.into_iter().for_each(|(bytes, file)| fs::write(file, bytes).unwrap());
-    let rest = all(&store, &VerifyOptions::new().resumable(true));
+    let rest = all(&store, &VerifyOptions::new().resumable());
     assert!(rest.is_complete && rest.problems.is_empty(), "{:?}", rest.problems);
 }
 
@@ -144,7 +145,7 @@ fn the_quick_way_reads_no_values_and_finds_what_leads_nowhere() {
     make(&path);
     let quick = |path: &Path| {
         let store = Store::open_read_only(path, options()).unwrap();
-        all(&store, &VerifyOptions::new().quick(true))
+        all(&store, &VerifyOptions::new().quick())
     };
     let report = quick(&path);
     assert!(report.is_complete && report.problems.is_empty(), "{:?}", report.problems);
@@ -180,11 +181,11 @@ fn the_end_of_a_full_pass_is_noted_by_writers_and_by_others_if_asked() {
     let reader = Store::open_read_only(&path, options()).unwrap();
     assert_eq!(noted(&reader), (0, 0));
     all(&reader, &VerifyOptions::new());
-    all(&reader, &VerifyOptions::new().note(true).quick(true));
-    let stopped = reader.verify_with(&VerifyOptions::new().note(true), &mut |_| ControlFlow::Break(()));
+    all(&reader, &VerifyOptions::new().note().quick());
+    let stopped = reader.verify_with(&VerifyOptions::new().note(), &mut |_| ControlFlow::Break(()));
     assert!(!stopped.unwrap().is_complete);
     assert_eq!(noted(&reader), (0, 0), "a reader writes nothing unasked, and only a full pass counts");
-    all(&reader, &VerifyOptions::new().note(true));
+    all(&reader, &VerifyOptions::new().note());
     let (first, problems) = noted(&reader);
     assert!(first > 1_600_000_000_000 && problems == 0);
     let found = {

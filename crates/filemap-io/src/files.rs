@@ -58,10 +58,20 @@ impl<'a> Replacement<'a> {
     /// # Errors
     /// [`StorageError::Io`]: of the rename, with the old file still there; of the folder's sync,
     /// with either there after a crash.
-    pub fn commit(mut self) -> Result<(), StorageError> {
+    pub fn commit(self) -> Result<(), StorageError> {
+        let dir = self.dir;
+        self.rename()?;
+        sync_folder(dir)
+    }
+
+    /// Gives the file its name, durable after [`sync_folder`].
+    ///
+    /// # Errors
+    /// [`StorageError::Io`], with the old file still there.
+    pub fn rename(mut self) -> Result<(), StorageError> {
         self.dir.rename(self.new, self.name).map_err(StorageError::io("rename", self.new))?;
         self.is_named = true;
-        sync_folder(self.dir, self.name)
+        Ok(())
     }
 }
 
@@ -114,12 +124,33 @@ pub fn exists(dir: &dyn Dir, name: &str) -> Result<bool, StorageError> {
     }
 }
 
-/// Makes the names in the folder of `name` durable.
+/// Makes the names in a folder durable.
 ///
 /// # Errors
 /// [`StorageError::Io`].
-pub fn sync_folder(dir: &dyn Dir, name: &str) -> Result<(), StorageError> {
-    dir.sync().map_err(StorageError::io("sync of the directory", name))
+pub fn sync_folder(dir: &dyn Dir) -> Result<(), StorageError> {
+    dir.sync().map_err(StorageError::io("sync", &dir.path().display().to_string()))
+}
+
+/// Creates a file, which must not be there, and syncs its bytes, but not its name.
+///
+/// # Errors
+/// [`StorageError::Io`].
+pub fn create(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<(), StorageError> {
+    let file = dir.open(name, Access::Create).map_err(StorageError::io("create", name))?;
+    write(&*file, name, bytes, 0)?;
+    file.sync().map_err(StorageError::io("sync", name))
+}
+
+/// Reads up to `bytes` from `offset`, fewer at the file's end.
+///
+/// # Errors
+/// [`StorageError::Io`].
+pub fn read(file: &dyn File, name: &str, offset: u64, bytes: usize) -> Result<Vec<u8>, StorageError> {
+    let mut read = vec![0; bytes];
+    let there = file.read_at(&mut read, offset).map_err(StorageError::io("read", name))?;
+    read.truncate(there);
+    Ok(read)
 }
 
 /// Fills `buf` from `offset`.
@@ -162,9 +193,17 @@ pub fn check_space(dir: &dyn Dir, name: &str, bytes: u64) -> Result<(), StorageE
 /// # Errors
 /// [`StorageError::Io`].
 pub fn new_id(dir: &dyn Dir) -> Result<[u8; 16], StorageError> {
-    let mut id = [0; 16];
-    dir.random(&mut id).map_err(StorageError::io("random bytes", "the system"))?;
-    Ok(id)
+    random(dir)
+}
+
+/// Random bytes that nobody can foretell.
+///
+/// # Errors
+/// [`StorageError::Io`].
+pub fn random<const BYTES: usize>(dir: &dyn Dir) -> Result<[u8; BYTES], StorageError> {
+    let mut bytes = [0; BYTES];
+    dir.random(&mut bytes).map_err(StorageError::io("random bytes", "the system"))?;
+    Ok(bytes)
 }
 
 #[cfg(all(test, feature = "sim"))]

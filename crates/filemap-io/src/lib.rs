@@ -28,12 +28,17 @@ mod seam;
 pub mod sim;
 pub mod varint;
 
+use std::ops::ControlFlow;
+
 pub use error::StorageError;
 pub use latch::{Latch, guard};
 pub use map::LargeWords;
 pub use memory::LargeMemory;
 pub use os::{OsDir, create_dir, is_shortage, open_file_limit, open_to_inspect, remove_dir, rename_dir};
 pub use seam::{Access, Advice, Dir, File, Identity, Lock, Locking, Map, Word};
+
+/// Progress callback of a long verb; it cancels the verb with `Break`.
+pub type Progress<'a, T> = dyn FnMut(T) -> ControlFlow<()> + 'a;
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("FileMap maps files of many gigabytes and is not built for 32-bit targets");

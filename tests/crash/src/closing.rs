@@ -5,7 +5,8 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use filemap_core::{Error, PruneRule, Result, Store, sim};
+use filemap_core::prune::PruneRule;
+use filemap_core::{Error, Result, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::drive::{Driver, now, tell};
@@ -74,7 +75,7 @@ impl Driver {
         let key = self.keys[key].clone();
         sim::at_steps(Some(Box::new(step.clone())));
         let result = match long {
-            Long::Compact => store.compact(false).map(|_| ()),
+            Long::Compact => store.compact().map(|_| ()),
             Long::Recompress => store.recompress(2).map(|_| ()),
             Long::CompactKeys => sim::empty_keys(&store, after),
             Long::ShrinkIndex => sim::shrink_index(&store),
@@ -99,7 +100,7 @@ impl Driver {
             return Err(trouble);
         }
         match result {
-            Ok(()) | Err(Error::InvalidOption { .. }) => {}
+            Ok(()) | Err(Error::Storage(StorageError::InvalidOption { .. })) => {}
             Err(Error::Closed) if between.is_closed => {}
             Err(e) if between.is_closed && !self.has_failed() => {
                 return Err(Trouble::Wrong(format!("{long:?} goes on through a handle that was closed: {e}")));
@@ -114,7 +115,7 @@ impl Driver {
         if long == Long::Prune {
             tell(&self.oracle, |o| o.pruned(begun, &shown));
         }
-        match self.store()?.verify(&mut |_| {})?.problems.first() {
+        match self.store()?.verify()?.problems.first() {
             Some(problem) => Err(Trouble::Wrong(format!("after {long:?} was closed: {problem:?}"))),
             None => Ok(()),
         }

@@ -4,7 +4,9 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filemap_core::{Erased, Error, PruneRule, Put, Record, RuleState, Store, Writer, sim};
+use filemap_core::erase::{Erased, RuleState};
+use filemap_core::prune::PruneRule;
+use filemap_core::{Error, Put, Record, StorageError, Store, Writer, sim};
 use filemap_io::sim::{Level, Loss, SimDisk};
 
 use crate::erase;
@@ -121,7 +123,7 @@ impl Driver {
             Op::Sync => self.durable(Store::sync),
             Op::Checkpoint => self.with_steps(|store| store.checkpoint().map(|()| true)),
             Op::Recompress => self.with_steps(|store| store.recompress(2).map(judge::all_moved)),
-            Op::Compact => self.with_steps(|store| store.compact(false).map(judge::all_moved)),
+            Op::Compact => self.with_steps(|store| store.compact().map(judge::all_moved)),
             Op::CompactKeys { any: None } => self.with_steps(sim::compact_keys),
             Op::CompactKeys { any: Some(pick) } => {
                 // A reader that knows nothing from the log alone.
@@ -255,7 +257,7 @@ impl Driver {
         }
         match self.store()?.train() {
             // Pages are stored raw in this world.
-            Ok(_) | Err(Error::InvalidOption { .. }) => {}
+            Ok(_) | Err(Error::Storage(StorageError::InvalidOption { .. })) => {}
             Err(e) => return Err(Trouble::Error(e)),
         }
         let body = self.body(ALIKE_BYTES);
@@ -457,7 +459,7 @@ impl BetweenSteps {
             match driver.rng.u8(..12) {
                 0 => return driver.durable(Store::checkpoint),
                 1 => {
-                    let _ = driver.store()?.compact(false);
+                    let _ = driver.store()?.compact();
                     return Ok(());
                 }
                 _ => {}

@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use filemap_core::{Erased, Erasure, Search, Store};
+use filemap_core::Store;
+use filemap_core::erase::{Erased, Erasure, Search};
 use filemap_io::sim::SimDisk;
 
 use crate::judge::Trouble;
@@ -36,7 +37,7 @@ pub fn check(disk: &SimDisk, store: &Store, key: &[u8], texts: &[Vec<u8>]) -> Re
         what: &of(key),
         removals_too: true,
         mention: &mut |_, _| mentioned += 1,
-        watch: &mut |_| ControlFlow::Continue(()),
+        progress: &mut |_| ControlFlow::Continue(()),
     })?;
     match searched.left.first() {
         Some(left) => Err(Trouble::Wrong(format!("after an erasure: {} at {}: {}", left.file, left.offset, left.what))),

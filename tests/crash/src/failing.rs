@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use filemap_core::{Error, sim};
+use filemap_core::{Error, StorageError, sim};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
 use crate::drive::{Driver, Shared, now};
@@ -127,20 +127,23 @@ fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<
     driver.forget_list();
     let Ok(store) = driver.store() else { return Ok(()) };
     judge::contents(store, &now(&driver.oracle), After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
-    let failed = matches!(error, Error::Io { op: "write" | "sync", .. });
+    let failed = matches!(error, Error::Storage(StorageError::Io { op: "write" | "sync", .. }));
     // What compaction cannot write, nothing leads to: it is given up, and puts go on. An erasure
     // compacts, but writes the log too; a sync of the directory, or of the superblock that names
     // what is begun, is of either.
     let directory = disk.dir().path().display().to_string();
     let compacts = match (op, error) {
         (Op::Compact | Op::Recompress | Op::StreamOverCompaction { .. }, _) => true,
-        (Op::Erase { .. }, Error::Io { file, .. }) if file.starts_with("value") => !sim::has_segment(store, file),
-        (Op::Erase { .. }, Error::Io { file, .. }) => *file == directory || file == "SUPERBLOCK",
+        (Op::Erase { .. }, Error::Storage(StorageError::Io { file, .. })) if file.starts_with("value") => {
+            !sim::has_segment(store, file)
+        }
+        (Op::Erase { .. }, Error::Storage(StorageError::Io { file, .. })) => *file == directory || file == "SUPERBLOCK",
         _ => false,
     };
     // Nor to a dictionary.
-    let trains = matches!(error, Error::Io { op: "write", file, .. } if file.ends_with(".zdict.new"));
-    let stops = (failed && !compacts && !trains) || matches!(error, Error::Poisoned { .. });
+    let trains =
+        matches!(error, Error::Storage(StorageError::Io { op: "write", file, .. }) if file.ends_with(".zdict.new"));
+    let stops = (failed && !compacts && !trains) || matches!(error, Error::Storage(StorageError::Poisoned { .. }));
     if !stops {
         return Ok(());
     }
@@ -151,7 +154,7 @@ fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<
         Op::Stream { key: 0, time_ms: 0, bytes: 9 },
     ] {
         match driver.perform(&op) {
-            Err(Trouble::Error(Error::Poisoned { .. })) => {}
+            Err(Trouble::Error(Error::Storage(StorageError::Poisoned { .. }))) => {}
             Ok(()) if op == Op::Sync => return Err(format!("a sync succeeds after {error}")),
             other => return Err(format!("{op:?} after {error}: {other:?}")),
         }

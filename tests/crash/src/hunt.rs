@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filemap_core::Error;
 use filemap_core::sim::{self, Fault};
+use filemap_core::{Error, StorageError};
 use filemap_io::sim::{Level, Loss, SimDisk, Snapshot};
 
 use crate::drive::{Driver, Shared, now, random_failure};
@@ -215,7 +215,8 @@ impl Run {
             match driver.perform(&op) {
                 Ok(()) => {}
                 // Sometimes the caller does not give up: nothing that succeeds then may be lost.
-                Err(Trouble::Error(Error::Poisoned { .. })) if is_healed && driver.store().is_ok() => {}
+                Err(Trouble::Error(Error::Storage(StorageError::Poisoned { .. })))
+                    if is_healed && driver.store().is_ok() => {}
                 Err(Trouble::Error(_))
                     if disk.failed() > 0 && !is_healed && self.rng.u8(..4) > 0 && driver.store().is_ok() =>
                 {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Compacted, Error, Head, Pruned, Record, Store, sim};
+use filemap_core::compact::Compacted;
+use filemap_core::prune::Pruned;
+use filemap_core::{Error, Head, Record, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::erase;
@@ -73,7 +75,7 @@ pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents
 /// What a read returned.
 pub fn readable(store: &Store, oracle: &Oracle) -> Result<(), Trouble> {
     let damage = |e| match e {
-        Error::Corrupt { .. } => Trouble::Wrong(format!("it meets damage that is none: {e}")),
+        Error::Storage(StorageError::Corrupt { .. }) => Trouble::Wrong(format!("it meets damage that is none: {e}")),
         e => Trouble::Error(e),
     };
     for key in oracle.keys() {
@@ -201,7 +203,7 @@ fn judged(
     store.checkpoint().map_err(|e| format!("checkpoint: {e}"))?;
     contents(store, &now, After::Kill).map_err(|e| format!("after a checkpoint: {e}"))?;
     if depth != Depth::Checkpoint {
-        let report = store.verify(&mut |_| {}).map_err(|e| format!("verify: {e}"))?;
+        let report = store.verify().map_err(|e| format!("verify: {e}"))?;
         if let Some(problem) = report.problems.first() {
             return Err(format!("verify: {} at {}: {}", problem.file, problem.offset, problem.what));
         }

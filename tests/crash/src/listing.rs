@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use filemap_core::{Keys, Store};
+use filemap_core::Store;
+use filemap_core::list::Keys;
 
 use crate::drive::{Driver, now};
 use crate::judge::Trouble;

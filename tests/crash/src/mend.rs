@@ -4,7 +4,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filemap_core::{Loss as Lost, RepairReport, sim};
+use filemap_core::repair::{Loss as Lost, RepairReport};
+use filemap_core::sim;
 use filemap_io::sim::{Level, Loss, SimDisk};
 
 use crate::judge::contents;
@@ -76,10 +77,10 @@ fn judge(disk: &SimDisk, world: &World, oracle: &Oracle, compacts: bool) -> Resu
     let result = (|| {
         contents(&store, oracle, After::Kill).map_err(|e| format!("after a repair: {e}"))?;
         if compacts {
-            store.compact(false).map_err(|e| format!("compaction after a repair: {e}"))?;
+            store.compact().map_err(|e| format!("compaction after a repair: {e}"))?;
             contents(&store, oracle, After::Kill).map_err(|e| format!("after a repair and a compaction: {e}"))?;
         }
-        let report = store.verify(&mut |_| {}).map_err(|e| format!("verify after a repair: {e}"))?;
+        let report = store.verify().map_err(|e| format!("verify after a repair: {e}"))?;
         match report.problems.first() {
             Some(p) => Err(format!("verify after a repair: {} at {}: {}", p.file, p.offset, p.what)),
             None => Ok(()),

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Error, RepairReport, Store, sim};
+use filemap_core::repair::RepairReport;
+use filemap_core::{Error, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::world::{World, choice};
@@ -53,7 +54,7 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
     }
     match sim::open(disk.kill().dir(), world.options.clone()) {
         Ok(store) => sim::abandon(store),
-        Err(Error::Corrupt { file: f, .. }) if is_named && f == *file => {}
+        Err(Error::Storage(StorageError::Corrupt { file: f, .. })) if is_named && f == *file => {}
         Err(e) => return wrong(&format!("open: {e}")),
     }
     let known = Known { reader: &reader, after: &after, stays: &stays };
@@ -96,7 +97,7 @@ struct Known<'a> {
 /// What is there once the loss is accepted: all that could be read, and a store like any other.
 fn accepted(disk: &SimDisk, world: &World, oracle: &Oracle, known: &Known<'_>) -> Result<Readable, String> {
     let disk = disk.kill();
-    let store = sim::open(disk.dir(), world.options.clone().accept_loss(true)).map_err(|e| format!("open: {e}"))?;
+    let store = sim::open(disk.dir(), world.options.clone().accept_loss()).map_err(|e| format!("open: {e}"))?;
     let now = read(&store, oracle)?;
     let is_worse = known.after.iter().any(|((key, sequence), body)| {
         let heads = known.reader.history(key).unwrap_or_default();

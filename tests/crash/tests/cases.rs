@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use filemap_core::prune::PruneRule;
+use filemap_core::recovery::RecoveryReport;
 use filemap_core::sim::{self, Fault as Planted, Limits};
-use filemap_core::{Durability, Error, Event, Options, PruneRule, Record, RecoveryReport, Store};
+use filemap_core::{Durability, Error, Event, Options, Record, StorageError, Store};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
 /// Bytes of a segment's header.
@@ -80,7 +82,7 @@ fn len(disk: &SimDisk, name: &str) -> usize {
 fn is_corrupt(disk: &SimDisk, file: &str) {
     let before: Vec<_> = disk.names().iter().map(|n| disk.bytes(n)).collect();
     match sim::open(disk.dir(), options()).map(|_| ()) {
-        Err(Error::Corrupt { file: found, .. }) => assert_eq!(found, file),
+        Err(Error::Storage(StorageError::Corrupt { file: found, .. })) => assert_eq!(found, file),
         other => panic!("{other:?}"),
     }
     let after: Vec<_> = disk.names().iter().map(|n| disk.bytes(n)).collect();
@@ -90,7 +92,7 @@ fn is_corrupt(disk: &SimDisk, file: &str) {
 #[track_caller]
 fn is_sound(store: &Store) {
     store.checkpoint().unwrap();
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 #[test]
@@ -133,7 +135,10 @@ fn case_c_a_newer_format_is_refused() {
             b[copy + 8..copy + 12].copy_from_slice(&crc.to_le_bytes());
         });
     }
-    assert!(matches!(sim::open(disk.dir(), options()), Err(Error::NewerFormat { found: 9, .. })));
+    assert!(matches!(
+        sim::open(disk.dir(), options()),
+        Err(Error::Storage(StorageError::NewerFormat { found: 9, .. }))
+    ));
 }
 
 #[test]
@@ -333,7 +338,7 @@ fn case_o_what_a_failed_sync_left_in_the_cache_is_not_trusted() {
         store.checkpoint().unwrap();
         put(&store, "new", 100); // in the page that holds the tail, too
         disk.fail(Some(Failure { at: 1, fault: Fault::Eio, only_syncs: true, forever: false }));
-        assert!(matches!(store.sync(), Err(Error::Io { op: "sync", .. })));
+        assert!(matches!(store.sync(), Err(Error::Storage(StorageError::Io { op: "sync", .. }))));
         sim::abandon(store);
         disk.fail(None);
         let (store, _) = open(&disk);
@@ -493,7 +498,7 @@ fn case_s_a_segment_that_is_gone_or_cut_short_is_named_and_its_loss_is_accepted_
         assert_eq!(reader.absent().iter().map(|a| a.file.as_str()).collect::<Vec<_>>(), [file], "{way:?}");
         let readable: Vec<String> = readable(&reader);
         assert!(readable.len() > 16 && readable.len() < 33, "without {file} {} are read", readable.len());
-        let store = sim::open(broken.dir(), options().accept_loss(true)).unwrap();
+        let store = sim::open(broken.dir(), options().accept_loss()).unwrap();
         store.checkpoint().unwrap();
         sim::abandon(store);
         // From now on it is a store like any other.
@@ -519,8 +524,8 @@ fn case_t_an_older_superblock_is_named_and_nobody_writes_after_it() {
     let broken = disk.kill();
     edit(&broken, "SUPERBLOCK", |bytes| bytes.clone_from(&older));
     is_corrupt(&broken, "SUPERBLOCK");
-    let accepting = sim::open(broken.dir(), options().accept_loss(true));
-    assert!(matches!(accepting, Err(Error::Corrupt { file, .. }) if file == "SUPERBLOCK"));
+    let accepting = sim::open(broken.dir(), options().accept_loss());
+    assert!(matches!(accepting, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "SUPERBLOCK"));
     let reader = sim::open_read_only(broken.dir(), options()).unwrap();
     assert!(reader.absent().iter().any(|a| a.file == "SUPERBLOCK"));
     (0..16).for_each(|i| has(&reader, &format!("merged{i}"), 450));
@@ -561,7 +566,7 @@ fn case_u_a_dictionary_that_is_gone_is_named_whatever_names_it() {
     let (broken, is_read, absent) = without_its_dictionary();
     assert_eq!((is_read, absent.as_slice()), (false, &["dict1.zdict".to_owned()][..]));
     is_corrupt(&broken, "dict1.zdict");
-    let store = sim::open(broken.dir(), options().accept_loss(true)).unwrap();
+    let store = sim::open(broken.dir(), options().accept_loss()).unwrap();
     assert!(store.absent()[0].is_accepted && store.get(&0u32.to_le_bytes()).unwrap().is_some());
     store.close().unwrap();
     let (store, _) = open(&broken);
@@ -646,7 +651,7 @@ fn killed_in_compaction(disk: &SimDisk, store: &Store) -> Vec<SimDisk> {
             drawn.lock().unwrap().push(image);
         }
     })));
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     disk.observe(None);
     std::mem::take(&mut *images.lock().unwrap())
 }
@@ -698,7 +703,7 @@ fn a_reader_whose_call_fails_says_so_and_does_not_miss_pages() {
         disk.fail(None);
         match refreshed {
             Ok(()) => has(&reader, &format!("new {n}"), 4000),
-            Err(e) => assert!(failed && matches!(e, Error::Io { .. }), "{e}"),
+            Err(e) => assert!(failed && matches!(e, Error::Storage(StorageError::Io { .. })), "{e}"),
         }
         if !failed {
             return;
@@ -710,9 +715,9 @@ fn a_reader_whose_call_fails_says_so_and_does_not_miss_pages() {
 fn a_sync_on_a_poisoned_handle_fails_even_with_nothing_to_sync() {
     let (disk, store) = fresh();
     disk.fail(Some(Failure { at: disk.calls() + 1, fault: Fault::Enospc, only_syncs: false, forever: false }));
-    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Io { op: "write", .. })));
-    assert!(matches!(store.sync(), Err(Error::Poisoned { .. })));
-    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Storage(StorageError::Io { op: "write", .. }))));
+    assert!(matches!(store.sync(), Err(Error::Storage(StorageError::Poisoned { .. }))));
+    assert!(matches!(store.put(&Record::new(b"k", b"v")), Err(Error::Storage(StorageError::Poisoned { .. }))));
     has(&store, "old", 100);
     sim::abandon(store);
     disk.fail(None);
@@ -754,7 +759,7 @@ fn a_backup_in_which_a_checkpoint_fails_removes_nothing_when_it_ends() {
         sim::at_steps(None);
         sim::abandon(store);
         let reader = sim::open_read_only(disk.dir(), options.clone()).unwrap();
-        assert_eq!(reader.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(reader.verify().unwrap().problems, []);
         let store = sim::open(disk.dir(), options.clone()).unwrap();
         (0..8).for_each(|i| has(&store, &format!("{i}"), 30));
         sim::abandon(store);
@@ -819,7 +824,7 @@ fn named_twice() -> usize {
     let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
     let drawn = Arc::clone(&images);
     disk.observe(Some(Box::new(move |at| drawn.lock().unwrap().push(at.kill()))));
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     disk.observe(None);
     sim::abandon(store);
     let mut twice = 0;
@@ -829,7 +834,7 @@ fn named_twice() -> usize {
         store.checkpoint().unwrap();
         let mut list = store.keys().map(Result::unwrap);
         let mut named: Vec<Vec<u8>> = list.by_ref().take(10).collect();
-        store.compact(false).unwrap();
+        store.compact().unwrap();
         named.extend(list);
         named.sort();
         let count = named.len();

@@ -4,8 +4,9 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
+use filemap_core::erase::{Erased, Erasure};
 use filemap_core::sim::{self, Fault, Limits};
-use filemap_core::{Durability, Erased, Erasure, Options, Record, Store};
+use filemap_core::{Durability, Options, Record, Store};
 use filemap_io::sim::SimDisk;
 
 const KEY: &[u8] = b"http://example.com/erased";
@@ -100,7 +101,7 @@ fn brought_back() -> usize {
     store.checkpoint().unwrap();
     assert!(store.remove(b"gone").unwrap());
     // The page moves to a segment that comes after that of its removal.
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     assert!(store.remove(KEY).unwrap());
     store.checkpoint().unwrap();
     let images = killed(&disk, || assert!(erase(&store).is_complete()));

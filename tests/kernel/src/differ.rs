@@ -5,6 +5,7 @@
 //! operations it read. What it saw must be the state of one moment between them.
 
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use filemap_core::{Error, Store};
+use filemap_core::compact::CompactionGoal;
+use filemap_core::{Error, StorageError, Store};
 use filemap_oracle::Window;
 
 use crate::ops::{self, Key, Op};
@@ -223,8 +225,11 @@ fn upkeep(seed: u64, handle: &Mutex<Store>, ended: &AtomicBool, done: &AtomicU64
     while !ended.load(Ordering::Acquire) {
         let store = handle.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (what, result) = match random.below(8) {
-            0 => ("compact", store.compact(false).map(|_| ())),
-            1 => ("compact to the bound", store.compact(true).map(|_| ())),
+            0 => ("compact", store.compact().map(|_| ())),
+            1 => (
+                "compact to the bound",
+                store.compact_with(CompactionGoal::Bound, &mut |_| ControlFlow::Continue(())).map(|_| ()),
+            ),
             2 => ("recompress", store.recompress(9).map(|_| ())),
             3 => ("checkpoint", store.checkpoint()),
             4 => ("train", store.train().map(|_| ())),
@@ -267,7 +272,7 @@ pub fn read(part: &Part) -> Result<(), String> {
             Ok(store) => break store,
             // The worker may not have created it yet.
             Err(Error::NotAStore { .. }) => std::thread::sleep(Duration::from_millis(1)),
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error::Storage(StorageError::Io { source, .. })) if source.kind() == std::io::ErrorKind::NotFound => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(e) => return Err(format!("open: {e}")),

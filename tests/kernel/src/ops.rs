@@ -197,7 +197,7 @@ fn engine_error(error: std::io::Error) -> filemap_core::Error {
     let text = error.to_string();
     match error.downcast::<filemap_core::Error>() {
         Ok(inner) => inner,
-        Err(_) => filemap_core::Error::Poisoned { cause: text },
+        Err(_) => filemap_core::StorageError::Poisoned { cause: text }.into(),
     }
 }
 

@@ -158,7 +158,7 @@ impl Oracle {
 /// # Errors
 /// What is damaged.
 pub fn verify(store: &Store) -> Result<(), String> {
-    let report = store.verify(&mut |_| {}).map_err(|e| format!("verify: {e}"))?;
+    let report = store.verify().map_err(|e| format!("verify: {e}"))?;
     match report.problems.first() {
         None => Ok(()),
         Some(first) => Err(format!("verify found {} problems: {first:?}", report.problems.len())),

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use filemap_core::{Durability, Error, Options, Record, Store};
+use filemap_core::{Durability, Error, Options, Record, StorageError, Store};
 
 use crate::random::Random;
 
@@ -150,7 +150,7 @@ fn wrong(words: String) -> Error {
 
 fn refusal(e: &Error) -> String {
     let (kind, file) = match e {
-        Error::Io { file, source, .. } => {
+        Error::Storage(StorageError::Io { file, source, .. }) => {
             let kind = match source.raw_os_error() {
                 Some(28) => "full",
                 Some(5) => "eio",
@@ -159,8 +159,8 @@ fn refusal(e: &Error) -> String {
             (kind, file.as_str())
         }
         Error::NoSpace { .. } => ("floor", "-"),
-        Error::Poisoned { .. } => ("poisoned", "-"),
-        Error::Corrupt { file, .. } => ("damage", file.as_str()),
+        Error::Storage(StorageError::Poisoned { .. }) => ("poisoned", "-"),
+        Error::Storage(StorageError::Corrupt { file, .. }) => ("damage", file.as_str()),
         _ => ("other", "-"),
     };
     format!("no {kind} {} {e}", file.rsplit('/').next().unwrap_or("-"))

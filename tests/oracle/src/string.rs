@@ -152,7 +152,7 @@ pub fn run(ground: &mut impl Ground, ops: &[Op], keep: Option<u32>) {
     check(&store, &model.oracle);
     reader.refresh().unwrap();
     check(&reader, &model.oracle);
-    let report = store.verify(&mut |_| {}).unwrap();
+    let report = store.verify().unwrap();
     assert_eq!(report.problems, []);
     let live = model.oracle.keys().filter(|key| model.oracle.newest(key).is_some()).count() as u64;
     assert_eq!((report.indexed_keys, store.stats().indexed_keys), (live, live));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use filemap_core::sim::{self, Limits};
-use filemap_core::{Error, Event, Head, Options, Record, Store, Value};
+use filemap_core::{Error, Event, Head, Options, Record, StorageError, Store, Value};
 use filemap_io::Dir;
 
 use super::golden::{self, Act, KEYS, Kept, TAIL, state};
@@ -152,7 +152,7 @@ impl Expect {
             told |= self.key(store, key)?;
         }
         told |= self.lists(store)?;
-        match store.verify(&mut |_| {}) {
+        match store.verify() {
             Ok(report) => {
                 for problem in &report.problems {
                     if !is_file(&problem.file) {
@@ -301,10 +301,14 @@ fn is_file(name: &str) -> bool {
 /// Whether an error tells damage and its place, as it must.
 fn check(e: &Error, what: &str) -> Result<bool, Broken> {
     match e {
-        Error::Corrupt { file, .. } if is_file(file) => Ok(true),
+        Error::Storage(StorageError::Corrupt { file, .. }) if is_file(file) => Ok(true),
         Error::NotAStore { .. } if what == "opening" => Ok(true),
-        Error::NewerFormat { .. } if what == "opening" => Ok(true),
-        Error::Poisoned { .. } | Error::Full { .. } if what == "a put" || what == "verify" => Ok(true),
+        Error::Storage(StorageError::NewerFormat { .. }) if what == "opening" => Ok(true),
+        Error::Storage(StorageError::Poisoned { .. }) | Error::Storage(StorageError::Full { .. })
+            if what == "a put" || what == "verify" =>
+        {
+            Ok(true)
+        }
         e => Err(format!("{what} fails without saying where: {e:?}")),
     }
 }

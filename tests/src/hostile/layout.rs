@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
-use filemap_core::{Inspected, inspect};
+use filemap_core::check::{Inspected, inspect};
 
 use super::forge::{self, PAGE};
 use super::golden::{KEYS, TAIL};

@@ -143,7 +143,7 @@ impl Maker {
         }
         self.remove(3..10)?;
         self.store.checkpoint()?;
-        self.store.compact(false)?;
+        self.store.compact()?;
         self.put(34..KEYS, 3)?;
         self.remove(13..14)?;
         Ok(self)
@@ -287,8 +287,8 @@ impl Seen {
 
 /// Whether an error says which file is the cause.
 pub fn names_a_file(e: &filemap_core::Error) -> bool {
-    use filemap_core::Error;
-    matches!(e, Error::Corrupt { file, .. } if !file.is_empty())
+    use filemap_core::{Error, StorageError};
+    matches!(e, Error::Storage(StorageError::Corrupt { file, .. }) if !file.is_empty())
         || matches!(e, Error::NotAStore { why, .. } if why.contains("SUPERBLOCK") || why.contains("file"))
 }
 
@@ -351,8 +351,8 @@ pub fn copy(store: &Store, has: &[Named]) -> Result<(BTreeSet<Named>, bool)> {
         to.put(&Record::new(&key(named.0), &body(*named)).time(named.1))?;
     }
     let mut told = false;
-    let copied = store.copy_to(&to, filemap_core::CopyOptions::default(), &mut |event| {
-        told |= matches!(event, filemap_core::CopyEvent::Damaged(_));
+    let copied = store.copy_to(&to, filemap_core::backup::CopyOptions::new(), &mut |event| {
+        told |= matches!(event, filemap_core::backup::CopyEvent::Damaged(_));
         std::ops::ControlFlow::Continue(())
     })?;
     let seen = read(&to, &BTreeSet::new());

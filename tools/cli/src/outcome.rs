@@ -149,13 +149,13 @@ impl From<filemap_core::Error> for Failure {
     fn from(error: filemap_core::Error) -> Self {
         let words = error.to_string();
         match error {
-            filemap_core::Error::Corrupt { .. } => Self::Damage(words),
-            filemap_core::Error::Locked { .. } => Self::Locked(words),
+            filemap_core::Error::Storage(StorageError::Corrupt { .. }) => Self::Damage(words),
+            filemap_core::Error::Storage(StorageError::Locked { .. }) => Self::Locked(words),
             filemap_core::Error::NoSpace { free_bytes, floor_bytes } => {
                 let (free, floor) = (sizes::print(free_bytes), sizes::print(floor_bytes));
                 Self::Floor(format!("only {free} are free, and {floor} are to stay free"))
             }
-            filemap_core::Error::Io { source, .. } if is_full(&source) => Self::Full(words),
+            filemap_core::Error::Storage(StorageError::Io { source, .. }) if is_full(&source) => Self::Full(words),
             _ => Self::Io(words),
         }
     }

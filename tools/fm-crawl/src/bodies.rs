@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use filemap::{Page, PageStore};
-use filemap_core::{Dictionaries, Options, Record, Store};
+use filemap_core::dictionaries::Dictionaries;
+use filemap_core::{Options, Record, Store};
 use fm_cli::Failure;
 use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::harness::{Bench, Ran, run, tool, warc};
-use filemap_core::{Error, Options, Store};
+use filemap_core::{Error, Options, StorageError, Store};
 
 const URL: &str = "http://example.com/";
 
@@ -190,7 +190,13 @@ fn refuse_all(kind: &str, bench: &Bench, but_locks: bool) {
     ];
     for (way, open) in ways {
         let error = open(&store, options()).map(drop).expect_err(&format!("{way}: {kind}"));
-        assert!(!matches!(error, Error::Locked { .. } | Error::Poisoned { .. }), "{way}: {kind}: {error}");
+        assert!(
+            !matches!(
+                error,
+                Error::Storage(StorageError::Locked { .. }) | Error::Storage(StorageError::Poisoned { .. })
+            ),
+            "{way}: {kind}: {error}"
+        );
         same(way);
     }
     for verb in ["get", "head", "history", "rm", "ls", "stat", "verify", "dump", "put", "import"] {

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use filemap_benches::drive::Outcome;
 use filemap_benches::generate::Page;
-use filemap_core::{Dictionaries, Durability, Options, Record, Store};
+use filemap_core::dictionaries::Dictionaries;
+use filemap_core::{Durability, Options, Record, Store};
 
 use super::{After, Can, EVERYTHING, Each, Engine, Facts, Kind, Open, Purpose, Session, Settings};
 
@@ -113,7 +114,7 @@ impl Engine for FileMap {
     }
 
     fn reclaim(&mut self, _after: After) -> Outcome<()> {
-        self.0.compact(false)?;
+        self.0.compact()?;
         Ok(())
     }
 

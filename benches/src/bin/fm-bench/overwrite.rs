@@ -93,7 +93,7 @@ pub fn run(args: &OverwriteArgs) -> Outcome<Report> {
     report.latencies("put", &rounds.puts);
     report.latencies("get", &rounds.gets);
     let start = Instant::now();
-    let freed = store.compact(false)?;
+    let freed = store.compact()?;
     report.number("then compacted wholly", start.elapsed().as_secs_f64(), "s");
     report.number("space amplification then", store.stats().space_amplification_permille as f64 / 1e3, "");
     report.number("given back", (freed.removed_bytes - freed.copied_bytes.min(freed.removed_bytes)) as f64 / 1e9, "GB");

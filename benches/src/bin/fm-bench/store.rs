@@ -10,7 +10,8 @@ use clap::Args;
 use filemap_benches::bare::SyncEvery;
 use filemap_benches::drive::{Outcome, Sink};
 use filemap_benches::generate::Page;
-use filemap_core::{Dictionaries, Durability, Event, Options, Record, Store};
+use filemap_core::dictionaries::Dictionaries;
+use filemap_core::{Durability, Event, Options, Record, Store};
 
 use crate::puts::PutArgs;
 

@@ -10,7 +10,9 @@ use clap::Args;
 use filemap_benches::drive::Outcome;
 use filemap_benches::random::Random;
 use filemap_benches::report::{Bar, Report};
-use filemap_core::{Options, PruneRule, Record, Store};
+use filemap_core::compact::CompactionGoal;
+use filemap_core::prune::PruneRule;
+use filemap_core::{Options, Record, Store};
 
 /// One record in this many is removed, so that there is something to compact.
 const REMOVED: u64 = 4;
@@ -136,7 +138,7 @@ fn times(args: &VersionsArgs, dir: &Path, kind: Kind) -> Outcome<Times> {
     assert_eq!(met, args.versions, "all versions are met");
     (0..args.versions.div_ceil(REMOVED)).try_for_each(|n| store.remove(&other(all + n)).map(|_| ()))?;
     store.checkpoint()?;
-    timed(&mut times, "compact", || store.compact(false))?;
+    timed(&mut times, "compact", || store.compact())?;
     let go_on = &mut |_| ControlFlow::Continue(());
     let rule = PruneRule { since_ms: Some(time_ms(args.versions / 2)), ..PruneRule::default() };
     let pruned = timed(&mut times, "prune", || store.prune(rule, go_on))?;
@@ -144,7 +146,7 @@ fn times(args: &VersionsArgs, dir: &Path, kind: Kind) -> Outcome<Times> {
     let live = store.stats().live_bytes;
     let rule = PruneRule { max_live_bytes: Some(live / 2), ..PruneRule::default() };
     timed(&mut times, "prune by size", || store.prune(rule, &mut |_| ControlFlow::Continue(())))?;
-    let report = timed(&mut times, "verify", || store.verify(&mut |_| {}))?;
+    let report = timed(&mut times, "verify", || store.verify())?;
     assert_eq!(report.problems, [], "nothing is wrong");
     timed(&mut times, "all versions", || store.version_heads().try_for_each(|head| head.map(|_| ())))?;
     times.push((CLOSE, close_beside_compaction(store)?));
@@ -156,7 +158,7 @@ fn close_beside_compaction(store: Store) -> Outcome<Duration> {
     let clone = store.clone();
     let (told, begun) = mpsc::channel();
     let compaction = std::thread::spawn(move || {
-        let result = clone.compact_with(false, &mut |_| {
+        let result = clone.compact_with(CompactionGoal::NoGarbage, &mut |_| {
             let _ = told.send(());
             ControlFlow::Continue(())
         });

@@ -42,6 +42,16 @@ const RULE_BYTES: usize = RuleLayout::BYTES;
 pub(crate) const LONGEST: u64 = 64 << 20;
 
 /// State of a rule and of the erasure that made it.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// use filemap_core::erase::RuleState;
+/// let rule = store.add_rule(b"http://a.example/", "asked for by letter")?;
+/// store.set_rule_state(rule.id, RuleState::Lifted)?;
+/// assert!(!store.rules()?[0].holds());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleState {
     /// The erasure has begun: the rule holds, but files may still contain what it is about.
@@ -65,6 +75,14 @@ impl RuleState {
 }
 
 /// Something that was erased and must not come back.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// let rule = store.add_rule(b"http://a.example/", "asked for by letter")?;
+/// assert!(rule.holds() && store.rules()? == [rule]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Its number in the store, never reused.

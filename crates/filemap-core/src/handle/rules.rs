@@ -6,7 +6,7 @@
 
 use std::io::ErrorKind;
 
-use filemap_io::{Access, Dir};
+use filemap_io::{Access, Dir, files};
 
 use crate::error::{Error, Result};
 use crate::files::check_versions;
@@ -28,15 +28,14 @@ pub(crate) fn read(dir: &dyn Dir, store_id: &[u8; 16], vouched: u64, access: Acc
             let none = Rules { generation: 0, next_id: 1, list: Vec::new() };
             return if vouched == 0 { Ok(none) } else { Err(damaged("the rules of erasures are missing")) };
         }
-        opened => opened.map_err(|e| Error::io("open", name, e))?,
+        opened => opened.map_err(Error::io("open", name))?,
     };
-    let len = file.len().map_err(|e| Error::io("measure", name, e))?;
+    let len = file.len().map_err(Error::io("measure", name))?;
     if len > LONGEST {
         return Err(damaged("it is longer than rules may be"));
     }
-    let mut bytes = vec![0; len as usize];
-    let n = file.read_at(&mut bytes, 0).map_err(|e| Error::io("read", name, e))?;
-    let (rules, read_version, write_version) = Rules::decode(&bytes[..n], store_id).map_err(damaged)?;
+    let bytes = files::read(&*file, name, 0, len as usize)?;
+    let (rules, read_version, write_version) = Rules::decode(&bytes, store_id).map_err(damaged)?;
     check_versions(name, read_version, write_version, access)?;
     if rules.generation < vouched {
         return Err(damaged("it is older than the superblock says"));
@@ -54,13 +53,6 @@ pub(crate) fn write(dir: &dyn Dir, store_id: &[u8; 16], rules: &Rules) -> Result
     if bytes.len() as u64 > LONGEST {
         return Err(Error::full(name, "the rules take more than 64 MiB"));
     }
-    match dir.remove(new) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("remove", new, e)),
-        _ => {}
-    }
-    let file = dir.open(new, Access::Create).map_err(|e| Error::io("create", new, e))?;
-    file.write_at(&bytes, 0).map_err(|e| Error::io("write", new, e))?;
-    file.sync().map_err(|e| Error::io("sync", new, e))?;
-    dir.rename(new, name).map_err(|e| Error::io("rename", name, e))?;
-    dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))
+    files::remove(dir, new)?;
+    files::replace(dir, name, new, |file| Ok(files::write(file, new, &bytes, 0)?))
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use filemap_io::{Access, Dir, File};
+use filemap_io::{Access, Dir, File, files};
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
@@ -26,20 +26,20 @@ impl SuperblockFile {
     /// the same with the epoch before in the other copy, and the list of begun segments.
     pub(crate) fn create(dir: &dyn Dir, first: &Superblock, rolls: &Rolls) -> Result<()> {
         let name = names::NEW_SUPERBLOCK;
-        let file = dir.open(name, Access::Create).map_err(|e| Error::io("create", name, e))?;
-        let write = |bytes: &[u8], offset| file.write_at(bytes, offset).map_err(|e| Error::io("write", name, e));
+        let file = dir.open(name, Access::Create).map_err(Error::io("create", name))?;
+        let write = |bytes: &[u8], offset| file.write_at(bytes, offset).map_err(Error::io("write", name));
         for epoch in [first.epoch.saturating_sub(1), first.epoch] {
             write(&Superblock { epoch, ..first.clone() }.encode(), place(epoch))?;
         }
         write(&rolls.encode(), rolls::AT)?;
-        file.sync().map_err(|e| Error::io("sync", name, e))
+        file.sync().map_err(Error::io("sync", name))
     }
 
     /// Opens for writing the file that [`SuperblockFile::create`] made. The handle outlives a
     /// rename.
     pub(crate) fn open_new(dir: &dyn Dir) -> Result<SuperblockFile> {
         let name = names::NEW_SUPERBLOCK;
-        let file = dir.open(name, Access::Write).map_err(|e| Error::io("open", name, e))?;
+        let file = dir.open(name, Access::Write).map_err(Error::io("open", name))?;
         Ok(SuperblockFile { file })
     }
 
@@ -52,7 +52,7 @@ impl SuperblockFile {
             std::io::ErrorKind::NotFound => {
                 Error::NotAStore { path: dir.path().to_owned(), why: "it has no file SUPERBLOCK".into() }
             }
-            _ => Error::io("open", names::SUPERBLOCK, e),
+            _ => Error::io("open", names::SUPERBLOCK)(e),
         })?;
         Ok(SuperblockFile { file })
     }
@@ -95,9 +95,8 @@ impl SuperblockFile {
     pub(crate) fn copies(&self) -> Result<Copies> {
         let mut copies = [const { Err("unknown magic") }; 2];
         for (copy, offset) in copies.iter_mut().zip(COPIES) {
-            let mut b = [0; BYTES];
-            let n = self.file.read_at(&mut b, offset).map_err(|e| Error::io("read", names::SUPERBLOCK, e))?;
-            *copy = Superblock::decode(&b[..n]).and_then(|found| match place(found.epoch) == offset {
+            let bytes = files::read(&*self.file, names::SUPERBLOCK, offset, BYTES)?;
+            *copy = Superblock::decode(&bytes).and_then(|found| match place(found.epoch) == offset {
                 true => Ok(found),
                 false => Err("it is the other copy's"),
             });
@@ -111,9 +110,8 @@ impl SuperblockFile {
     /// `Corrupt` when the sector does not verify: it is damaged, since a crash cannot tear it, or a
     /// writer is writing it; `Io`.
     pub(crate) fn rolls(&self, store_id: &[u8; 16]) -> Result<Rolls> {
-        let mut b = [0; rolls::BYTES];
-        let n = self.file.read_at(&mut b, rolls::AT).map_err(|e| Error::io("read", names::SUPERBLOCK, e))?;
-        let found = Rolls::decode(&b[..n]).map_err(|what| Error::corrupt(names::SUPERBLOCK, rolls::AT, what))?;
+        let bytes = files::read(&*self.file, names::SUPERBLOCK, rolls::AT, rolls::BYTES)?;
+        let found = Rolls::decode(&bytes).map_err(|what| Error::corrupt(names::SUPERBLOCK, rolls::AT, what))?;
         if found.store_id() != *store_id {
             return Err(Error::corrupt(names::SUPERBLOCK, rolls::AT, "it belongs to another store"));
         }
@@ -127,13 +125,13 @@ impl SuperblockFile {
     /// Writes the next superblock over the older copy and syncs it. On return the checkpoint is
     /// durable.
     pub(crate) fn write(&self, next: &Superblock) -> Result<()> {
-        self.file.write_at(&next.encode(), place(next.epoch)).map_err(|e| Error::io("write", names::SUPERBLOCK, e))?;
+        self.file.write_at(&next.encode(), place(next.epoch)).map_err(Error::io("write", names::SUPERBLOCK))?;
         if planted(Fault::SuperblockNotSynced) { Ok(()) } else { self.sync() }
     }
 
     /// Makes what was read durable: it may exist in the cache only.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.file.sync().map_err(|e| Error::io("sync", names::SUPERBLOCK, e))
+        self.file.sync().map_err(Error::io("sync", names::SUPERBLOCK))
     }
 
     /// Drops cached bytes, so the next read shows what the disk holds.

@@ -81,7 +81,7 @@ pub(crate) struct Scan<'a, F> {
 impl<'a, F: Framing> Scan<'a, F> {
     /// Scans `from..end`; `end` is clipped to the length of the file.
     pub(crate) fn new(file: &'a dyn File, name: String, framing: F, from: u64, end: u64) -> Result<Scan<'a, F>> {
-        let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
+        let len = file.len().map_err(Error::io("measure", &name))?;
         let end = end.min(len);
         let scan = Scan {
             file,
@@ -196,7 +196,7 @@ impl<'a, F: Framing> Scan<'a, F> {
             }
             self.file.read_at(into, from)
         };
-        self.len += read.map_err(|e| Error::io("read", &self.name, e))?;
+        self.len += read.map_err(Error::io("read", &self.name))?;
         Ok(())
     }
 }

@@ -1,10 +1,9 @@
 //! Backups into a new directory, built beside its final name and renamed at the end.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use filemap_io::{Access, Dir, OsDir};
+use filemap_io::{Access, Dir, OsDir, Progress, files};
 
 use crate::error::{Error, Result};
 use crate::format::names;
@@ -12,13 +11,34 @@ use crate::store::{Store, open_dir, open_store_dir, take_lock};
 use crate::upkeep::backup::{self, BackedUp, BackupProgress, Order};
 
 /// Options of [`Store::backup`].
+///
+/// ```
+/// let to_another_disk = filemap_core::backup::BackupOptions::new().copy_all();
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct BackupOptions {
+    base: Option<PathBuf>,
+    copy_all: bool,
+}
+
+impl BackupOptions {
+    /// A backup that shares files with the store where it can.
+    pub fn new() -> BackupOptions {
+        BackupOptions::default()
+    }
+
     /// An earlier backup of the same store: shares files with it where they cannot be shared with
     /// the store.
-    pub base: Option<PathBuf>,
-    /// Copy every byte; share nothing.
-    pub copy_all: bool,
+    pub fn base(mut self, path: impl Into<PathBuf>) -> BackupOptions {
+        self.base = Some(path.into());
+        self
+    }
+
+    /// Copies every byte; shares nothing.
+    pub fn copy_all(mut self) -> BackupOptions {
+        self.copy_all = true;
+        self
+    }
 }
 
 impl Store {
@@ -38,14 +58,14 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if there is something at `path`, or anything but an unfinished backup
-    /// beside it; [`Error::Locked`] if another backup to the same path is being made;
-    /// [`Error::InvalidOption`] if `base` is not a backup of this store; [`Error::Stopped`]; those
+    /// beside it; `Locked` if another backup to the same path is being made;
+    /// `InvalidOption` if `base` is not a backup of this store; [`Error::Cancelled`]; those
     /// of [`Store::checkpoint`], of reading and of writing. The store is unchanged.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,
         options: &BackupOptions,
-        watch: &mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
+        progress: &mut Progress<'_, BackupProgress>,
     ) -> Result<BackedUp> {
         self.reading.check_open()?;
         let path = path.as_ref();
@@ -54,19 +74,18 @@ impl Store {
         let (partial, to) = begin(path)?;
         let held = take_lock(&*to)?;
         let cleared = clear(&*to, &partial);
-        let mark = |_| to.open(names::PARTIAL, Access::Create).map_err(|e| Error::io("create", names::PARTIAL, e));
+        let mark = |_| to.open(names::PARTIAL, Access::Create).map_err(Error::io("create", names::PARTIAL));
         let done = cleared.and_then(mark).and_then(|_| {
-            let mut order = Order { to: &*to, base: base.as_deref(), links: !options.copy_all, watch };
+            let mut order = Order { to: &*to, base: base.as_deref(), links: !options.copy_all, progress };
             let done = backup::back_up(&self.reading, self.upkeep.as_deref(), &mut order)?;
-            filemap_io::rename_dir(&partial, path)
-                .map_err(|e| Error::io("rename", partial.display().to_string(), e))?;
+            filemap_io::rename_dir(&partial, path).map_err(Error::io("rename", partial.display()))?;
             Ok(done)
         });
         match done {
             Ok(done) => {
                 // Renamed: without the mark it is not taken for unfinished.
                 remove(&*to, names::PARTIAL)?;
-                to.sync().map_err(|e| Error::io("sync", path.display().to_string(), e))?;
+                files::sync_folder(&*to)?;
                 drop(held);
                 Ok(done)
             }
@@ -74,8 +93,7 @@ impl Store {
                 // What cannot be removed now is replaced by the next backup.
                 if !matches!(e, Error::NotEmpty { .. }) && clear(&*to, &partial).is_ok() {
                     let _ = remove(&*to, names::LOCK).and_then(|()| {
-                        filemap_io::remove_dir(&partial)
-                            .map_err(|e| Error::io("remove", partial.display().to_string(), e))
+                        filemap_io::remove_dir(&partial).map_err(Error::io("remove", partial.display()))
                     });
                 }
                 Err(e)
@@ -89,7 +107,7 @@ fn begin(path: &Path) -> Result<(PathBuf, Arc<dyn Dir>)> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     let partial = path.with_file_name(name);
-    filemap_io::create_dir(&partial).map_err(|e| Error::io("create", partial.display().to_string(), e))?;
+    filemap_io::create_dir(&partial).map_err(Error::io("create", partial.display()))?;
     let dir = open_dir(&partial)?;
     Ok((partial, dir))
 }
@@ -101,8 +119,8 @@ fn check_vacant(path: &Path) -> Result<()> {
     }
     match OsDir::open(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(Error::io("open", path.display().to_string(), e)),
-        Ok(dir) => match dir.list().map_err(|e| Error::io("list", path.display().to_string(), e))?.as_slice() {
+        Err(e) => Err(Error::io("open", path.display())(e)),
+        Ok(dir) => match dir.list().map_err(Error::io("list", path.display()))?.as_slice() {
             [] => Ok(()),
             _ => not_empty(),
         },
@@ -111,7 +129,7 @@ fn check_vacant(path: &Path) -> Result<()> {
 
 /// Removes an unfinished backup, except its lock.
 fn clear(dir: &dyn Dir, path: &Path) -> Result<()> {
-    let found = dir.list().map_err(|e| Error::io("list", path.display().to_string(), e))?;
+    let found = dir.list().map_err(Error::io("list", path.display()))?;
     let is_marked = found.iter().any(|name| name == names::PARTIAL);
     let is_ours = |name: &String| name == names::LOCK || (is_marked && names::is_ours(name));
     if !found.iter().all(is_ours) {
@@ -124,5 +142,5 @@ fn clear(dir: &dyn Dir, path: &Path) -> Result<()> {
 }
 
 fn remove(dir: &dyn Dir, name: &str) -> Result<()> {
-    dir.remove(name).map_err(|e| Error::io("remove", name, e))
+    dir.remove(name).map_err(Error::io("remove", name))
 }

@@ -1,7 +1,8 @@
 //! Compaction and recompression on demand, and what compaction would do.
 
-use std::cell::RefCell;
 use std::ops::ControlFlow;
+
+use filemap_io::Progress;
 
 use crate::error::{Error, Result};
 use crate::event::{Compacted, Reason};
@@ -9,7 +10,45 @@ use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::store::Store;
 use crate::upkeep::compact::{self, Goal};
 
+/// How much a compaction frees.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// use filemap_core::compact::CompactionGoal;
+/// store.compact_with(CompactionGoal::Bound, &mut |_| ControlFlow::Continue(()))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionGoal {
+    /// All dead bytes.
+    NoGarbage,
+    /// As much as the bound on space amplification requires.
+    Bound,
+}
+
+impl From<CompactionGoal> for Goal {
+    fn from(goal: CompactionGoal) -> Goal {
+        match goal {
+            CompactionGoal::NoGarbage => Goal::NoGarbage,
+            CompactionGoal::Bound => Goal::Bound,
+        }
+    }
+}
+
 /// What compaction would do now; see [`Store::compaction_plan`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use filemap_core::compact::CompactionGoal;
+/// let plan = store.compaction_plan(CompactionGoal::NoGarbage)?;
+/// assert_eq!(plan.freed_bytes, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompactionPlan {
     /// Numbers of the segments to empty.
@@ -23,6 +62,16 @@ pub struct CompactionPlan {
 }
 
 /// One segment of the value log; see [`Store::segments`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// for segment in store.segments() {
+///     println!("{}: {} live bytes", segment.id, segment.live_bytes);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
     /// Number in the file name.
@@ -47,28 +96,23 @@ pub struct SegmentInfo {
 
 impl Store {
     /// Frees all bytes of the value log that are dead at the call. Reads and puts go on meanwhile.
-    /// Live records beside dead bytes are copied, which takes free space of about one segment. With
-    /// `to_bound`, frees only as much as the bound on space amplification requires.
+    /// Live records beside dead bytes are copied, which takes free space of about one segment.
     ///
     /// # Errors
     /// [`Error::Closed`](crate::Error::Closed) if the handle is closed meanwhile; those of reading
     /// and writing. None of them loses anything.
-    pub fn compact(&self, to_bound: bool) -> Result<Compacted> {
-        self.compact_with(to_bound, &mut |_| ControlFlow::Continue(()))
+    pub fn compact(&self) -> Result<Compacted> {
+        self.compact_with(CompactionGoal::NoGarbage, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// [`Store::compact`] with a progress callback, called at every quarter of a megabyte read. If
-    /// it breaks, the current run is abandoned, the results of earlier runs stay, and
-    /// [`Reason::Stopped`] is returned.
+    /// [`Store::compact`] with a goal and a progress callback, called at every quarter of a megabyte
+    /// read. If it cancels, the current run is abandoned, the results of earlier runs stay, and
+    /// [`Reason::Cancelled`] is returned.
     ///
     /// # Errors
     /// As [`Store::compact`].
-    pub fn compact_with(
-        &self,
-        to_bound: bool,
-        watch: &mut dyn FnMut(&Compacted) -> ControlFlow<()>,
-    ) -> Result<Compacted> {
-        self.unless_closed(self.give_back(if to_bound { Goal::Bound } else { Goal::NoGarbage }, watch))
+    pub fn compact_with(&self, goal: CompactionGoal, progress: &mut Progress<'_, Compacted>) -> Result<Compacted> {
+        self.unless_closed(self.give_back(goal.into(), progress))
     }
 
     /// Recompresses all pages in the store at the call, at a level and with the best dictionaries
@@ -76,12 +120,10 @@ impl Store {
     /// level or a higher one are skipped. Takes as long as compressing all pages on one core.
     ///
     /// # Errors
-    /// As [`Store::compact`]; [`Error::InvalidOption`](crate::Error::InvalidOption) for a level
-    /// outside 1 to 19.
+    /// As [`Store::compact`]; `InvalidOption` for a level outside 1 to 19.
     pub fn recompress(&self, level: i32) -> Result<Compacted> {
-        let why = || "must be 1 to 19".to_owned();
         let level = u8::try_from(level).ok().filter(|l| (1..=19).contains(l));
-        let level = level.ok_or_else(|| Error::InvalidOption { name: "level", why: why() })?;
+        let level = level.ok_or_else(|| Error::option("level", "must be 1 to 19"))?;
         self.unless_closed(self.give_back(Goal::Level(level, i64::MAX), &mut |_| ControlFlow::Continue(())))
     }
 
@@ -94,7 +136,7 @@ impl Store {
         }
     }
 
-    fn give_back(&self, goal: Goal, watch: &mut dyn FnMut(&Compacted) -> ControlFlow<()>) -> Result<Compacted> {
+    fn give_back(&self, goal: Goal, progress: &mut Progress<'_, Compacted>) -> Result<Compacted> {
         self.reading.check_open()?;
         self.upkeep()?.checkpoint()?;
         self.upkeep()?.roll_garbage(goal)?;
@@ -102,20 +144,19 @@ impl Store {
         let newest = || self.reading.values().segments.all().last().map_or(0, |s| s.ordinal);
         let (mut last, mut again) = (newest(), 2);
         let mut all: Option<Compacted> = None;
-        let watch = RefCell::new(watch);
         loop {
             let before = all;
-            let told = |run: &Compacted| {
-                let mut sum = before.unwrap_or(*run);
+            let mut told = |run: Compacted| {
+                let mut sum = before.unwrap_or(run);
                 if before.is_some() {
-                    sum.add(run);
+                    sum.add(&run);
                 }
-                (watch.borrow_mut())(&sum)
+                progress(sum)
             };
-            let run = match self.upkeep()?.compact_once(goal, last, &told) {
-                Err(Error::Stopped) => {
-                    let done = all.unwrap_or_else(|| Compacted::nothing(Reason::Stopped));
-                    return Ok(Compacted { reason: Reason::Stopped, ..done });
+            let run = match self.upkeep()?.compact_once(goal, last, &mut told) {
+                Err(Error::Cancelled) => {
+                    let done = all.unwrap_or_else(|| Compacted::nothing(Reason::Cancelled));
+                    return Ok(Compacted { reason: Reason::Cancelled, ..done });
                 }
                 run => run?,
             };
@@ -138,15 +179,14 @@ impl Store {
         }
     }
 
-    /// What [`Store::compact`] would do, as far as known at the last checkpoint. Changes nothing;
+    /// What [`Store::compact_with`] would do, as far as known at the last checkpoint. Changes nothing;
     /// any handle can tell.
     ///
     /// # Errors
-    /// [`Error::Io`] if a segment cannot be measured.
-    pub fn compaction_plan(&self, to_bound: bool) -> Result<CompactionPlan> {
+    /// `Io` if a segment cannot be measured.
+    pub fn compaction_plan(&self, goal: CompactionGoal) -> Result<CompactionPlan> {
         self.reading.check_open()?;
-        let goal = if to_bound { Goal::Bound } else { Goal::NoGarbage };
-        let (view, plan) = compact::planned(&self.reading, self.upkeep.as_deref(), goal)?;
+        let (view, plan) = compact::planned(&self.reading, self.upkeep.as_deref(), goal.into())?;
         let chosen = || view.segments.iter().filter(|s| plan.victims.contains(&s.id));
         Ok(CompactionPlan {
             copied_bytes: chosen().map(|s| s.live_bytes + s.tombstone_bytes).sum(),

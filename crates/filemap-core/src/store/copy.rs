@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError, unless_cancelled};
 use crate::format::value::Kind;
 use crate::handle::spot::Spot;
 use crate::logs::segments::FIRST_RECORD;
@@ -17,6 +17,17 @@ use crate::record::{Head, Record, Version};
 use crate::store::{Pages, Store};
 
 /// Totals of a copy.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// # let to = filemap_core::Store::create(temp.path().join("b"), filemap_core::Options::new())?;
+/// let copied = store.copy_to(&to, filemap_core::backup::CopyOptions::new(), &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!(copied.versions, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
@@ -37,10 +48,26 @@ pub struct Copied {
 }
 
 /// Options of a copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// ```
+/// let anew = filemap_core::backup::CopyOptions::new().recompress();
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
 pub struct CopyOptions {
-    /// Compress every body anew at the other store's level, instead of copying it as it is.
-    pub recompress: bool,
+    recompress: bool,
+}
+
+impl CopyOptions {
+    /// A copy of bodies as they are.
+    pub fn new() -> CopyOptions {
+        CopyOptions::default()
+    }
+
+    /// Compresses every body anew at the other store's level.
+    pub fn recompress(mut self) -> CopyOptions {
+        self.recompress = true;
+        self
+    }
 }
 
 /// Progress of a copy.
@@ -55,6 +82,8 @@ pub enum CopyEvent<'a> {
     Refused(&'a [u8], u32),
 }
 
+type CopyProgress<'a> = dyn FnMut(CopyEvent<'_>) -> ControlFlow<()> + 'a;
+
 impl Store {
     /// Copies every live version of every key to another store, with its time and meta. Versions of
     /// a key are copied in the order in which they were put.
@@ -67,18 +96,13 @@ impl Store {
     /// - Pages are copied compressed, with their dictionaries, if the other store has none of its
     ///   own.
     /// - What is put here meanwhile is not copied.
-    /// - Damaged records and absent files are reported to `watch` and skipped. Of a key whose
+    /// - Damaged records and absent files are reported to `progress` and skipped. Of a key whose
     ///   newest version is lost the other versions are copied, at the end.
     ///
     /// # Errors
     /// [`Error::Canonicalizer`] if the other store makes its keys by another rule;
-    /// [`Error::Stopped`]; those of [`Store::put`].
-    pub fn copy_to(
-        &self,
-        to: &Store,
-        options: CopyOptions,
-        watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>,
-    ) -> Result<Copied> {
+    /// [`Error::Cancelled`]; those of [`Store::put`].
+    pub fn copy_to(&self, to: &Store, options: CopyOptions, progress: &mut CopyProgress<'_>) -> Result<Copied> {
         let (stored, wanted) = (to.canonicalizer(), self.canonicalizer());
         if stored != wanted {
             return Err(Error::Canonicalizer { stored: stored.to_string(), wanted: wanted.to_string() });
@@ -95,18 +119,16 @@ impl Store {
             Ok(pages.met(&key, spot, |_, now| Ok(*now))?.map(|now| (key, now)))
         };
         while let Some(found) = pages.advance(met) {
-            let copied = found.and_then(|(key, now)| copy.key(&key, Some(now), before, watch));
+            let copied = found.and_then(|(key, now)| copy.key(&key, Some(now), before, progress));
             let flow = match copied {
-                Ok(()) => watch(CopyEvent::Done(&copy.sum)),
-                Err(e) if e.is_corrupt() => copy.pass_over(&e, watch),
+                Ok(()) => progress(CopyEvent::Done(&copy.sum)),
+                Err(e) if e.is_corrupt() => copy.pass_over(&e, progress),
                 Err(e) => return Err(e),
             };
-            if flow.is_break() {
-                return Err(Error::Stopped);
-            }
+            unless_cancelled(flow)?;
         }
         if copy.sum.damaged > 0 {
-            copy.hidden(&pages, before, watch)?;
+            copy.hidden(&pages, before, progress)?;
         }
         Ok(copy.sum)
     }
@@ -137,30 +159,25 @@ impl Copy<'_> {
     /// Returns true if the damage was not reported before.
     fn is_news(&self, e: &Error) -> bool {
         let Some(absent) = &self.absent else { return true };
-        matches!(e, Error::Corrupt { file, .. } if absent.contains(file))
+        matches!(e, Error::Storage(StorageError::Corrupt { file, .. }) if absent.contains(file))
     }
 
-    fn pass_over(&mut self, e: &Error, watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+    fn pass_over(&mut self, e: &Error, progress: &mut CopyProgress<'_>) -> ControlFlow<()> {
         self.sum.damaged += 1;
-        watch(CopyEvent::Damaged(e))
+        progress(CopyEvent::Damaged(e))
     }
 
     /// Copies the other versions of keys whose newest version was not met: it is damaged or gone.
-    fn hidden(
-        &mut self,
-        met: &Pages,
-        before: u64,
-        watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
+    fn hidden(&mut self, met: &Pages, before: u64, progress: &mut CopyProgress<'_>) -> Result<()> {
         self.absent = Some(self.from.absent().into_iter().map(|a| a.file).collect());
         for key in self.from.keys() {
             let copied = key.and_then(|key| {
-                let spots = self.from.reading.looking_again(|| self.from.reading.spots(&key))?;
+                let spots = self.from.reading.spots(&key)?;
                 let newest = spots.iter().map(|s| s.version.sequence).find(|s| *s < before);
                 if newest.is_none_or(|sequence| met.has_met(sequence)) {
                     return Ok(());
                 }
-                self.key(&key, None, before, watch)
+                self.key(&key, None, before, progress)
             });
             match copied {
                 Ok(()) => {}
@@ -168,27 +185,17 @@ impl Copy<'_> {
                 Err(e) if e.is_corrupt() => {}
                 Err(e) => return Err(e),
             }
-            if watch(CopyEvent::Done(&self.sum)).is_break() {
-                return Err(Error::Stopped);
-            }
+            unless_cancelled(progress(CopyEvent::Done(&self.sum)))?;
         }
         Ok(())
     }
 
     /// Copies all versions of a key in the order of their sequences. If the way to them is damaged,
     /// copies the one that was met.
-    fn key(
-        &mut self,
-        key: &[u8],
-        met: Option<Spot>,
-        before: u64,
-        watch: &mut dyn FnMut(CopyEvent<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let mut spots = match (self.from.reading.looking_again(|| self.from.reading.spots(key)), met) {
+    fn key(&mut self, key: &[u8], met: Option<Spot>, before: u64, progress: &mut CopyProgress<'_>) -> Result<()> {
+        let mut spots = match (self.from.reading.spots(key), met) {
             (Err(e), Some(met)) if e.is_corrupt() => {
-                if self.pass_over(&e, watch).is_break() {
-                    return Err(Error::Stopped);
-                }
+                unless_cancelled(self.pass_over(&e, progress))?;
                 vec![met]
             }
             (spots, _) => spots?,
@@ -203,15 +210,13 @@ impl Copy<'_> {
             let copied = self.from.reading.looking_again(|| self.version(key, spot, &there));
             match copied {
                 Err(e) if e.is_corrupt() => {
-                    if self.is_news(&e) && self.pass_over(&e, watch).is_break() {
-                        return Err(Error::Stopped);
+                    if self.is_news(&e) {
+                        unless_cancelled(self.pass_over(&e, progress))?;
                     }
                 }
                 Err(Error::Refused { rule }) => {
                     self.sum.refused += 1;
-                    if watch(CopyEvent::Refused(key, rule)).is_break() {
-                        return Err(Error::Stopped);
-                    }
+                    unless_cancelled(progress(CopyEvent::Refused(key, rule)))?;
                 }
                 copied => {
                     let sum = copied?;

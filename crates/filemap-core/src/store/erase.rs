@@ -1,11 +1,11 @@
 //! Erasing: versions are removed from the index, then from every file. See docs/ERASING.md.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use filemap_io::Progress;
+
+use crate::error::{Error, Result, unless_cancelled};
 use crate::event::{Compacted, Reason};
 use crate::format::names;
 use crate::handle::spot::Spot;
@@ -20,6 +20,20 @@ use crate::upkeep::state::KeyFilter;
 pub type VersionFilter = Arc<dyn Fn(&[u8], Version) -> bool + Send + Sync>;
 
 /// What [`Store::erase`] removes.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// use filemap_core::erase::Erasure;
+/// use std::sync::Arc;
+/// let keys = Arc::new(|key: &[u8]| key == b"http://a.example/");
+/// let what = Erasure { keys, versions: Arc::new(|_, _| true), groups: Arc::new(|_| false) };
+/// let erased = store.erase(&what, &mut |_| ControlFlow::Continue(()))?;
+/// assert!(erased.is_complete() && erased.versions == 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Erasure {
     /// Keys with something to erase. Their tombstones are removed from the log, too.
@@ -86,8 +100,6 @@ impl Erased {
     }
 }
 
-type Watch<'a> = &'a mut dyn FnMut(ErasureStep) -> ControlFlow<()>;
-
 /// Versions dropped in one checkpoint.
 const VERSIONS_AT_ONCE: usize = 1 << 16;
 /// Keys scanned between two cancellation checks.
@@ -107,23 +119,23 @@ impl Store {
     /// writing the segments with anything dead. Takes space for two segments.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if `watch` cancels it; [`Error::InvalidOption`] while a backup is being
+    /// [`Error::Cancelled`] if `progress` cancels it; `InvalidOption` while a backup is being
     /// made through this handle; those of [`Store::compact`].
-    pub fn erase(&self, what: &Erasure, watch: Watch<'_>) -> Result<Erased> {
+    pub fn erase(&self, what: &Erasure, progress: &mut Progress<'_, ErasureStep>) -> Result<Erased> {
         self.reading.check_open()?;
         if self.upkeep()?.is_held() {
             let why = "a backup is being made through this handle; erase when it is done".to_owned();
-            return Err(Error::InvalidOption { name: "erase", why });
+            return Err(Error::option("erase", why));
         }
         let mut done = Erased::default();
-        self.drop_meant(what, watch, &mut done)?;
+        self.drop_meant(what, progress, &mut done)?;
         let retired = self.retire(what)?;
         if !retired.is_empty() && self.reading.options().makes_dictionaries() {
-            go_on(watch(ErasureStep::Training))?;
+            unless_cancelled(progress(ErasureStep::Training))?;
             done.made_dictionaries = self.upkeep()?.train()?.len() as u64;
         }
         done.versions -= done.promoted.min(done.versions);
-        self.rewrite(what, &retired, watch, &mut done)?;
+        self.rewrite(what, &retired, progress, &mut done)?;
         if done.left.is_empty() && self.upkeep()?.remove_dictionaries(&retired)? {
             done.dictionaries = retired.into_iter().collect();
         } else {
@@ -141,10 +153,10 @@ impl Store {
     /// handle can tell.
     ///
     /// # Errors
-    /// Those of reading; [`Error::Stopped`].
-    pub fn erase_plan(&self, what: &Erasure, watch: Watch<'_>) -> Result<Erased> {
+    /// Those of reading; [`Error::Cancelled`].
+    pub fn erase_plan(&self, what: &Erasure, progress: &mut Progress<'_, ErasureStep>) -> Result<Erased> {
         let mut done = Erased::default();
-        self.each_key(what, watch, &mut done, &mut |_, goes, stays, done| {
+        self.each_key(what, progress, &mut done, &mut |_, goes, stays, done| {
             done.versions += goes.len() as u64;
             done.keys += u64::from(stays.is_empty());
             done.promoted += stays.iter().filter(|s| refers_into(s, &goes)).count() as u64;
@@ -180,13 +192,13 @@ impl Store {
     }
 
     /// Removes the matching versions from the index, durably.
-    fn drop_meant(&self, what: &Erasure, watch: Watch<'_>, done: &mut Erased) -> Result<()> {
+    fn drop_meant(&self, what: &Erasure, progress: &mut Progress<'_, ErasureStep>, done: &mut Erased) -> Result<()> {
         for pass in 0..=PASSES {
             self.upkeep()?.checkpoint()?;
             let mut batch = Task::default();
             let mut found = false;
             done.unreadable_keys = 0;
-            self.each_key(what, watch, done, &mut |key, goes, stays, done| {
+            self.each_key(what, progress, done, &mut |key, goes, stays, done| {
                 found = true;
                 batch.chains.push(self.reading.hash(&key));
                 for spot in stays.iter().filter(|s| refers_into(s, &goes)) {
@@ -228,15 +240,21 @@ impl Store {
     }
 
     /// Calls `f` for every key with something to erase, with what goes and what stays.
-    fn each_key(&self, what: &Erasure, watch: Watch<'_>, done: &mut Erased, f: EachKey<'_>) -> Result<()> {
+    fn each_key(
+        &self,
+        what: &Erasure,
+        progress: &mut Progress<'_, ErasureStep>,
+        done: &mut Erased,
+        f: EachKey<'_>,
+    ) -> Result<()> {
         let is_meant = Arc::clone(&what.keys);
         let reading = &*self.reading;
         for (nth, key) in (0u64..).zip(self.keys_where(move |key| is_meant(key))) {
             if nth % KEYS_AT_ONCE == 0 {
-                go_on(watch(ErasureStep::Dropping(nth)))?;
+                unless_cancelled(progress(ErasureStep::Dropping(nth)))?;
             }
             let looked = key.and_then(|key| {
-                let spots = reading.looking_again(|| reading.all_spots(&key, reading.hash(&key)))?;
+                let spots = reading.all_spots(&key, reading.hash(&key))?;
                 let (goes, stays): (Vec<_>, Vec<_>) =
                     spots.into_iter().partition(|spot| (what.versions)(&key, spot.version));
                 if goes.is_empty() { Ok(()) } else { f(key, goes, stays, done) }
@@ -281,13 +299,18 @@ impl Store {
     }
 
     /// Rewrites everything in both logs and the index that may hold erased bytes.
-    fn rewrite(&self, what: &Erasure, retired: &BTreeSet<u32>, watch: Watch<'_>, done: &mut Erased) -> Result<()> {
+    fn rewrite(
+        &self,
+        what: &Erasure,
+        retired: &BTreeSet<u32>,
+        progress: &mut Progress<'_, ErasureStep>,
+        done: &mut Erased,
+    ) -> Result<()> {
         let mut sum = Compacted::nothing(Reason::Garbage);
-        let cell = RefCell::new(watch);
-        let told = |run: &Compacted| (cell.borrow_mut())(ErasureStep::Values(run.read_bytes));
-        done.left = self.upkeep()?.clean_values(retired, &what.keys, &mut sum, &told)?;
+        let told = &mut |run: Compacted| progress(ErasureStep::Values(run.read_bytes));
+        done.left = self.upkeep()?.clean_values(retired, &what.keys, &mut sum, told)?;
         (done.segments, done.segment_bytes) = (sum.removed_segments, sum.removed_bytes);
-        go_on((cell.borrow_mut())(ErasureStep::Keys))?;
+        unless_cancelled(progress(ErasureStep::Keys))?;
         done.left.extend(self.upkeep()?.clean_keys()?);
         done.left.extend(self.out_of_reach(retired)?);
         self.upkeep()?.punch_index()
@@ -313,8 +336,4 @@ type EachKey<'a> = &'a mut dyn FnMut(Vec<u8>, Vec<Spot>, Vec<Spot>, &mut Erased)
 /// Returns true if a version's body is stored with one of `others`.
 fn refers_into(spot: &Spot, others: &[Spot]) -> bool {
     spot.refers_to != 0 && others.iter().any(|o| o.version.sequence == spot.refers_to)
-}
-
-fn go_on(flow: ControlFlow<()>) -> Result<()> {
-    if flow.is_break() { Err(Error::Stopped) } else { Ok(()) }
 }

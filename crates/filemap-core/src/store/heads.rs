@@ -7,10 +7,18 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::handle::spot::Spot;
 use crate::record::Head;
-use crate::store::Pages;
-use crate::store::Store;
+use crate::store::{Pages, Store};
 
 /// A version in an iteration, without its body.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let listed = store.heads().next().expect("one page")?;
+/// assert_eq!(listed.key, b"http://a.example/");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
@@ -23,6 +31,14 @@ pub struct Listed {
 }
 
 /// Iterates over heads; see [`Store::heads`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// assert_eq!(store.heads().count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Heads(Pages);
 
@@ -56,7 +72,8 @@ impl Iterator for Heads {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Listed, Options, Record, Store};
+    use crate::store::Listed;
+    use crate::{Options, Record, Store};
 
     fn sorted(heads: impl Iterator<Item = crate::Result<Listed>>) -> Vec<(Vec<u8>, i64, u64, bool)> {
         let row = |l: Listed| (l.key, l.head.version.time_ms, l.head.body_bytes, l.is_newest);

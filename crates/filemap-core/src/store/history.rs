@@ -48,6 +48,16 @@ impl Store {
 }
 
 /// Iterates over the versions of a key; see [`Store::history_iter`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// for head in store.history_iter(b"http://a.example/") {
+///     println!("{}", head?.version.time_ms);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct History {
     reading: Arc<Reading>,
     key: Vec<u8>,

@@ -49,6 +49,15 @@ impl Known {
 }
 
 /// Iterates over keys; see [`Store::keys`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let keys: Vec<_> = store.keys().collect::<filemap_core::Result<_>>()?;
+/// assert_eq!(keys, [b"http://a.example/"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Keys {
     reading: Arc<Reading>,
     filter: Filter,

@@ -28,7 +28,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_io::{Access, Dir, Lock, Locking, OsDir};
+use filemap_io::{Access, Dir, Lock, OsDir, Progress, files};
 
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -57,7 +57,7 @@ use crate::upkeep::worker;
 use assemble::{Files, Parts, Roster};
 
 pub use backup::BackupOptions;
-pub use compact::{CompactionPlan, SegmentInfo};
+pub use compact::{CompactionGoal, CompactionPlan, SegmentInfo};
 pub use copy::{Copied, CopyEvent, CopyOptions};
 pub use erase::{Erased, Erasure, ErasureStep, VersionFilter};
 pub use heads::{Heads, Listed};
@@ -65,7 +65,7 @@ pub use history::History;
 pub use iterate::Keys;
 pub use many::GetAhead;
 pub use pages::Pages;
-pub use prune::{PruneProgress, PruneRule, Pruned};
+pub use prune::{PruneRule, Pruned};
 #[cfg(feature = "sim")]
 pub(crate) use repair::repair_in;
 pub use search::{FoundText, Search, Searched};
@@ -159,14 +159,14 @@ impl Store {
     /// Creates a store in a new or empty directory, and opens it for writing.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] if the directory holds anything; [`Error::Locked`] if another process is
-    /// creating it; [`Error::InvalidOption`]; [`Error::Io`].
+    /// [`Error::NotEmpty`] if the directory holds anything; `Locked` if another process is
+    /// creating it; `InvalidOption`; `Io`.
     pub fn create(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         let path = path.as_ref();
         options.validate()?;
         filemap_io::create_dir(path).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => Error::NotEmpty { path: path.to_owned() },
-            _ => Error::io("create", path.display().to_string(), e),
+            _ => Error::io("create", path.display())(e),
         })?;
         Store::create_in(open_dir(path)?, options, Threads::Started)
     }
@@ -182,9 +182,9 @@ impl Store {
     /// checkpoint, not on the size of the store.
     ///
     /// # Errors
-    /// [`Error::NotAStore`], with nothing changed; [`Error::Locked`] at once if another handle
-    /// writes it; [`Error::NewerFormat`]; [`Error::Canonicalizer`]; [`Error::Corrupt`] if a file
-    /// needed for opening is damaged; [`Error::InvalidOption`]; [`Error::Io`].
+    /// [`Error::NotAStore`], with nothing changed; `Locked` at once if another handle
+    /// writes it; `NewerFormat`; [`Error::Canonicalizer`]; `Corrupt` if a file
+    /// needed for opening is damaged; `InvalidOption`; `Io`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         options.validate()?;
         Store::open_in(open_store_dir(path.as_ref())?, options, Threads::Started)
@@ -321,7 +321,7 @@ impl Store {
     /// and returns the same. Dropping the last clone does the same, but loses any error.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Poisoned`]: everything acknowledged is in the log, and recovery
+    /// `Io` or `Poisoned`: everything acknowledged is in the log, and recovery
     /// finds it.
     pub fn close(self) -> Result<()> {
         self.workers.close()
@@ -330,7 +330,7 @@ impl Store {
     /// Makes everything durable that was put before the call.
     ///
     /// # Errors
-    /// [`Error::Io`] if the sync failed, which stops all further writes; [`Error::Poisoned`] after
+    /// `Io` if the sync failed, which stops all further writes; `Poisoned` after
     /// any failed write or sync; [`Error::ReadOnly`].
     pub fn sync(&self) -> Result<()> {
         self.reading.check_open()?;
@@ -354,7 +354,7 @@ impl Store {
     /// writer. Costs a read of the superblock and of the log's new bytes.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
+    /// `Corrupt`, `Io`.
     pub fn refresh(&self) -> Result<()> {
         self.reading.check_open()?;
         self.reading.follow_writer()
@@ -389,22 +389,19 @@ impl Store {
     /// and write meanwhile.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read at all. Damage is in the report and stops nothing.
-    pub fn verify(&self, progress: &mut dyn FnMut(VerifyProgress)) -> Result<VerifyReport> {
-        self.verify_with(&VerifyOptions::new(), &mut |told| {
-            progress(told);
-            ControlFlow::Continue(())
-        })
+    /// `Io` if a file cannot be read at all. Damage is in the report and stops nothing.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_with(&VerifyOptions::new(), &mut |_| ControlFlow::Continue(()))
     }
 
-    /// [`Store::verify`] with options: quick, slow or resumable. `progress` may stop it.
+    /// [`Store::verify`] with options: quick, slow or resumable. `progress` may cancel it.
     ///
     /// # Errors
-    /// As there. A stopped pass is no error: see [`VerifyReport::is_complete`].
+    /// As there. A cancelled pass is no error: see [`VerifyReport::is_complete`].
     pub fn verify_with(
         &self,
         options: &VerifyOptions,
-        progress: &mut dyn FnMut(VerifyProgress) -> ControlFlow<()>,
+        progress: &mut Progress<'_, VerifyProgress>,
     ) -> Result<VerifyReport> {
         let crew = Crew::new(&self.reading.values().dictionaries);
         let mut work = || check::verify(&self.reading, self.upkeep.as_deref(), options, &crew, progress);
@@ -421,7 +418,7 @@ impl Store {
 }
 
 fn open_dir(path: &Path) -> Result<Arc<dyn Dir>> {
-    let dir = OsDir::open(path).map_err(|e| Error::io("open", path.display().to_string(), e))?;
+    let dir = OsDir::open(path).map_err(Error::io("open", path.display()))?;
     Ok(Arc::new(dir))
 }
 
@@ -434,7 +431,7 @@ fn open_store_dir(path: &Path) -> Result<Arc<dyn Dir>> {
         std::io::ErrorKind::NotADirectory => {
             Error::NotAStore { path: path.to_owned(), why: "it is not a directory".into() }
         }
-        _ => Error::io("open", path.display().to_string(), e),
+        _ => Error::io("open", path.display())(e),
     })
 }
 
@@ -445,8 +442,5 @@ fn enter(dir: Arc<dyn Dir>) -> Result<Guarded> {
 }
 
 fn take_lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
-    match dir.lock(names::LOCK).map_err(|e| Error::io("lock", names::LOCK, e))? {
-        Locking::Acquired(held) => Ok(held),
-        Locking::HeldBy(pid) => Err(Error::Locked { path: dir.path().to_owned(), pid }),
-    }
+    Ok(files::lock(dir, names::LOCK, &dir.path().display().to_string())?)
 }

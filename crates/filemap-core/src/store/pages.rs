@@ -41,6 +41,17 @@ impl Store {
 }
 
 /// Iterates over pages; see [`Store::pages`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// for page in store.pages() {
+///     let (key, value) = page?;
+///     println!("{} bytes of key, {} of body", key.len(), value.body.len());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Pages {
     reading: Arc<Reading>,
     newest_only: bool,

@@ -1,10 +1,11 @@
 //! Pruning on demand by number, age or size, and what it would drop.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use filemap_io::Progress;
+
+use crate::error::{Error, Result, StorageError, unless_cancelled};
 use crate::handle::recover::Absent;
 use crate::handle::retention::Dropped;
 use crate::handle::retention::Needed;
@@ -14,6 +15,7 @@ use crate::logs::values::read::Want;
 use crate::record::Version;
 use crate::store::Store;
 use crate::store::ages::{Ages, Step};
+use crate::upkeep::prune::PruneProgress;
 
 /// What [`Store::prune`] keeps.
 ///
@@ -22,6 +24,18 @@ use crate::store::ages::{Ages, Step};
 /// it drops the oldest versions of any key until the live bytes fit; of equal times, those put
 /// first. A version whose body a kept one refers to is kept with it. Dependencies that only the
 /// caller knows are given to [`Store::prune_with`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// use filemap_core::prune::PruneRule;
+/// let rule = PruneRule { keep_versions: Some(3), ..PruneRule::default() };
+/// let pruned = store.prune(rule, &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!(pruned.versions, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PruneRule {
     /// Number of newest versions to keep of each key.
@@ -32,17 +46,18 @@ pub struct PruneRule {
     pub max_live_bytes: Option<u64>,
 }
 
-/// Progress of a prune.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PruneProgress {
-    /// Done in the current pass, in its own unit.
-    pub done: u64,
-    /// Total of the current pass.
-    pub total: u64,
-}
-
 /// What a prune dropped, or would drop.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// # let rule = filemap_core::prune::PruneRule { keep_versions: Some(3), ..Default::default() };
+/// let pruned = store.prune_plan(rule, &mut |_| ControlFlow::Continue(()))?;
+/// println!("{} versions in {} bytes", pruned.versions, pruned.bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {
@@ -58,10 +73,8 @@ pub struct Pruned {
     /// alone. A key may be counted more than once.
     pub hidden: u64,
     /// It was cancelled before its end.
-    pub is_stopped: bool,
+    pub is_cancelled: bool,
 }
-
-type Watch<'a> = &'a mut dyn FnMut(PruneProgress) -> ControlFlow<()>;
 
 /// Passes of a prune by size: puts may take up the gain meanwhile.
 const TRIES: u32 = 4;
@@ -75,15 +88,15 @@ impl Store {
     /// `max_live_bytes` takes another pass over all keys. Memory is bounded.
     ///
     /// The space is freed by [`Store::compact`], or in the background under the space bound. Until
-    /// then a rebuild of the index from the value log would bring the versions back. `watch` gets
-    /// the progress and may cancel; what was dropped stays dropped. A read-only handle of another
+    /// then a rebuild of the index from the value log would bring the versions back. `progress`
+    /// may cancel; what was dropped stays dropped. A read-only handle of another
     /// process may show a dropped version until it next follows the writer.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if the rule keeps everything, or no version at all;
+    /// `InvalidOption` if the rule keeps everything, or no version at all;
     /// [`Error::ReadOnly`]; those of [`Store::checkpoint`].
-    pub fn prune(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
-        self.prune_with(rule, &Arc::default(), watch)
+    pub fn prune(&self, rule: PruneRule, progress: &mut Progress<'_, PruneProgress>) -> Result<Pruned> {
+        self.prune_with(rule, &Arc::default(), progress)
     }
 
     /// [`Store::prune`] that also keeps what others need, for as long as the youngest version that
@@ -91,28 +104,34 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::prune`].
-    pub fn prune_with(&self, rule: PruneRule, needed: &Arc<Needed>, watch: Watch<'_>) -> Result<Pruned> {
+    pub fn prune_with(
+        &self,
+        rule: PruneRule,
+        needed: &Arc<Needed>,
+        progress: &mut Progress<'_, PruneProgress>,
+    ) -> Result<Pruned> {
         rule.check()?;
         self.reading.check_open()?;
         self.upkeep()?;
         let mut dropped = Dropped::default();
-        let ended = self.prune_into(rule, needed, watch, &mut dropped);
-        let is_stopped = matches!(ended, Err(Error::Stopped));
-        if !is_stopped {
+        let ended = self.prune_into(rule, needed, progress, &mut dropped);
+        let is_cancelled = matches!(ended, Err(Error::Cancelled));
+        if !is_cancelled {
             ended?;
         }
         let live_bytes = self.reading.space().live_bytes;
-        Ok(Pruned { live_bytes, is_stopped, ..Pruned::from(dropped) })
+        Ok(Pruned { live_bytes, is_cancelled, ..Pruned::from(dropped) })
     }
 
-    fn prune_into(&self, rule: PruneRule, needed: &Arc<Needed>, watch: Watch<'_>, dropped: &mut Dropped) -> Result<()> {
+    fn prune_into(
+        &self,
+        rule: PruneRule,
+        needed: &Arc<Needed>,
+        progress: &mut Progress<'_, PruneProgress>,
+        dropped: &mut Dropped,
+    ) -> Result<()> {
         if let Some(retention) = rule.retention() {
-            self.upkeep()?.prune(
-                retention,
-                needed,
-                &mut |done, total| watch(PruneProgress { done, total }),
-                dropped,
-            )?;
+            self.upkeep()?.prune(retention, needed, progress, dropped)?;
         }
         let Some(max_bytes) = rule.max_live_bytes else { return Ok(()) };
         self.upkeep()?.checkpoint()?;
@@ -122,13 +141,12 @@ impl Store {
             if live_bytes <= max_bytes {
                 break;
             }
-            let survey = self.survey(None, needed, Ages::new(), watch)?;
+            let survey = self.survey(None, needed, Ages::new(), progress)?;
             hidden = survey.dropped.hidden;
-            let (_, step) = self.cut(survey.ages, None, needed, live_bytes - max_bytes, watch)?;
+            let (_, step) = self.cut(survey.ages, None, needed, live_bytes - max_bytes, progress)?;
             let cut = step.map_or(Version { time_ms: i64::MAX, sequence: u64::MAX }, |step| step.cut());
             let so_far = dropped.versions;
-            let mut watch = |done, total| watch(PruneProgress { done, total });
-            self.upkeep()?.prune(Retention::since(cut), needed, &mut watch, dropped)?;
+            self.upkeep()?.prune(Retention::since(cut), needed, progress, dropped)?;
             if dropped.versions == so_far {
                 break;
             }
@@ -141,25 +159,30 @@ impl Store {
     /// its chain.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Stopped`]; those of reading. Damaged keys are skipped and
+    /// `InvalidOption`; [`Error::Cancelled`]; those of reading. Damaged keys are skipped and
     /// counted.
-    pub fn prune_plan(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
-        self.prune_plan_with(rule, &Needed::new(), watch)
+    pub fn prune_plan(&self, rule: PruneRule, progress: &mut Progress<'_, PruneProgress>) -> Result<Pruned> {
+        self.prune_plan_with(rule, &Needed::new(), progress)
     }
 
     /// What [`Store::prune_with`] would drop.
     ///
     /// # Errors
     /// As [`Store::prune_plan`].
-    pub fn prune_plan_with(&self, rule: PruneRule, needed: &Needed, watch: Watch<'_>) -> Result<Pruned> {
+    pub fn prune_plan_with(
+        &self,
+        rule: PruneRule,
+        needed: &Needed,
+        progress: &mut Progress<'_, PruneProgress>,
+    ) -> Result<Pruned> {
         rule.check()?;
         self.reading.check_open()?;
-        let survey = self.survey(rule.retention(), needed, Ages::new(), watch)?;
+        let survey = self.survey(rule.retention(), needed, Ages::new(), progress)?;
         let mut gone = survey.dropped;
         let live_bytes = survey.ages.all().bytes;
         let mut left_bytes = live_bytes;
         if let Some(max_bytes) = rule.max_live_bytes.filter(|max| live_bytes > *max) {
-            let (ages, step) = self.cut(survey.ages, rule.retention(), needed, live_bytes - max_bytes, watch)?;
+            let (ages, step) = self.cut(survey.ages, rule.retention(), needed, live_bytes - max_bytes, progress)?;
             let older = step.map_or(ages.all(), |step| ages.until(&step));
             left_bytes = left_bytes.saturating_sub(older.bytes);
             gone.add(older);
@@ -173,7 +196,7 @@ impl Store {
     /// # Errors
     /// Those of [`Store::versions_of`].
     pub fn kept_by(&self, rule: PruneRule, key: &[u8]) -> Result<Vec<Version>> {
-        let all = self.reading.looking_again(|| self.reading.all_spots(key, self.reading.hash(key)))?;
+        let all = self.reading.all_spots(key, self.reading.hash(key))?;
         Ok(rule.retention().unwrap_or_default().kept(all).iter().map(|spot| spot.version).collect())
     }
 
@@ -185,32 +208,38 @@ impl Store {
         rule: Option<Retention>,
         needed: &Needed,
         bytes: u64,
-        watch: Watch<'_>,
+        progress: &mut Progress<'_, PruneProgress>,
     ) -> Result<(Ages, Option<Step>)> {
         let mut ages = ages;
         loop {
             match ages.step(bytes) {
-                Some(step) if step.is_coarse => ages = self.survey(rule, needed, Ages::within(&step), watch)?.ages,
+                Some(step) if step.is_coarse => ages = self.survey(rule, needed, Ages::within(&step), progress)?.ages,
                 step => return Ok((ages, step)),
             }
         }
     }
 
     /// Scans all versions of all keys: what a rule would drop, and the ages of the rest.
-    fn survey(&self, rule: Option<Retention>, needed: &Needed, ages: Ages, watch: Watch<'_>) -> Result<Survey> {
+    fn survey(
+        &self,
+        rule: Option<Retention>,
+        needed: &Needed,
+        ages: Ages,
+        progress: &mut Progress<'_, PruneProgress>,
+    ) -> Result<Survey> {
         let mut survey = Survey { dropped: Dropped::default(), ages };
         let total = self.reading.latest().index.keys;
         let no_keys: HashSet<String> = self.absent().into_iter().filter(Absent::is_value).map(|a| a.file).collect();
         for (done, key) in (0u64..).zip(self.keys()) {
-            if done % KEYS_AT_ONCE == 0 && watch(PruneProgress { done, total: total.max(done) }).is_break() {
-                return Err(Error::Stopped);
+            if done % KEYS_AT_ONCE == 0 {
+                unless_cancelled(progress(PruneProgress { done, total: total.max(done) }))?;
             }
             // An absent value segment hides no key: the key log still has it.
-            if matches!(&key, Err(Error::Corrupt { file, .. }) if no_keys.contains(file)) {
+            if matches!(&key, Err(Error::Storage(StorageError::Corrupt { file, .. })) if no_keys.contains(file)) {
                 continue;
             }
             let looked = key.and_then(|key| {
-                let all = self.reading.looking_again(|| self.reading.all_spots(&key, self.reading.hash(&key)))?;
+                let all = self.reading.all_spots(&key, self.reading.hash(&key))?;
                 self.add(&mut survey, rule.unwrap_or_default(), needed, &key, all)
             });
             match looked {
@@ -274,9 +303,9 @@ impl PruneRule {
     /// Checks that the rule is given and keeps something.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`].
+    /// `InvalidOption`.
     pub fn check(&self) -> Result<()> {
-        let fail = |why: &str| Err(Error::InvalidOption { name: "prune", why: why.into() });
+        let fail = |why: &str| Err(Error::option("prune", why));
         if self.retention().is_none() && self.max_live_bytes.is_none() {
             return fail("without a rule everything is kept; give a number of versions, an age or a size");
         }

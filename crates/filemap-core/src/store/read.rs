@@ -14,8 +14,8 @@ impl Store {
     /// The newest version of a key. Cold, it costs one index page and one read of the value log.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if the bytes on disk are damaged: never a wrong
-    /// page. [`Error::Io`](crate::Error::Io).
+    /// `Corrupt` if the bytes on disk are damaged: never a wrong
+    /// page. `Io`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.reading.looking_again(|| {
             let mut body = Vec::new();
@@ -178,7 +178,7 @@ impl Store {
     /// for an absent key it names some location about once in a million times.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if the index page is damaged.
+    /// `Corrupt` if the index page is damaged.
     pub fn locate(&self, key: &[u8]) -> Result<Option<Place>> {
         let hash = self.reading.hash(key);
         let (best, floor) = self.reading.in_memtables(key, hash);

@@ -3,14 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap_io::{Access, Advice, Dir, Lock, Locking};
+use filemap_io::{Access, Advice, Dir, Lock, Progress};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::format::header::{FileHeader, Kind};
 use crate::format::rules::Rules;
 use crate::format::superblock::{IndexRoot, Superblock, Tail};
@@ -44,8 +43,6 @@ use crate::upkeep::worker;
 /// Checkpoint stages merged into one.
 const STAGES_IN_ONE: u64 = 64;
 
-type Progress<'a> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'a;
-
 impl Store {
     /// Rebuilds a store from its value segments, whatever the state of index, key log and
     /// superblock. Every whole record comes back, newest version first. What was removed stays
@@ -62,15 +59,15 @@ impl Store {
     /// yet and its directory may be removed; a repair in place must be repeated, and can be.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] if nothing is left; [`Error::InvalidOption`] if the canonicaliser is
-    /// unknown; [`Error::Canonicalizer`] if it is another; [`Error::Locked`]; [`Error::NotEmpty`]
-    /// if the target is neither new nor empty; [`Error::NewerFormat`]; [`Error::Interrupted`];
-    /// [`Error::Io`]. What the device cannot read is damage in a new store, and an error in place.
+    /// [`Error::NotAStore`] if nothing is left; `InvalidOption` if the canonicaliser is
+    /// unknown; [`Error::Canonicalizer`] if it is another; `Locked`; [`Error::NotEmpty`]
+    /// if the target is neither new nor empty; `NewerFormat`; [`Error::Cancelled`];
+    /// `Io`. What the device cannot read is damage in a new store, and an error in place.
     pub fn repair(
         source: impl AsRef<Path>,
         to: RepairTo<'_>,
         options: &Options,
-        progress: &mut Progress<'_>,
+        progress: &mut Progress<'_, RepairProgress>,
     ) -> Result<RepairReport> {
         options.validate()?;
         let from = open_store_dir(source.as_ref())?;
@@ -80,7 +77,7 @@ impl Store {
         let target = || {
             filemap_io::create_dir(path).map_err(|e| match e.kind() {
                 std::io::ErrorKind::AlreadyExists => Error::NotEmpty { path: path.to_owned() },
-                _ => Error::io("create", path.display().to_string(), e),
+                _ => Error::io("create", path.display())(e),
             })?;
             open_dir(path)
         };
@@ -97,7 +94,7 @@ pub(crate) fn repair_in(
     target: Option<&Target<'_>>,
     options: &Options,
     threads: Threads,
-    progress: &mut Progress<'_>,
+    progress: &mut Progress<'_, RepairProgress>,
 ) -> Result<RepairReport> {
     // A reference may come after a later version that retention would keep instead of its target.
     let mut options = options.clone().keep_versions(None).keep_age(None);
@@ -143,7 +140,7 @@ pub(crate) fn repair_in(
 fn rules_of(source: &dyn Dir, survey: &mut Survey) -> Result<Rules> {
     let vouched = survey.superblock.as_ref().map_or(0, |s| s.rules);
     match rules::read(source, &survey.store_id, vouched, Access::Write) {
-        Err(Error::Corrupt { what, .. }) => {
+        Err(Error::Storage(StorageError::Corrupt { what, .. })) => {
             survey.missing.push(loss(names::RULES, 0, 0, &what));
             Ok(Rules { next_id: 1, ..Rules::default() })
         }
@@ -158,8 +155,8 @@ fn carry_rules(dir: &dyn Dir, survey: &Survey, rules: &Rules, is_copy: bool) -> 
     }
     let aside = names::set_aside(names::RULES, 0);
     match dir.rename(names::RULES, &aside) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("rename", names::RULES, e)),
-        _ => recover::sync_dir(dir),
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("rename", names::RULES)(e)),
+        _ => Ok(filemap_io::files::sync_folder(dir)?),
     }
 }
 
@@ -172,10 +169,9 @@ fn lock_source(source: &dyn Dir, in_place: bool) -> Result<Option<Box<dyn Lock>>
     if source.open(names::LOCK, Access::Read).is_err() {
         return Ok(None);
     }
-    match source.lock(names::LOCK) {
-        Ok(Locking::Acquired(held)) => Ok(Some(held)),
-        Ok(Locking::HeldBy(pid)) => Err(Error::Locked { path: source.path().to_owned(), pid }),
-        Err(_) => Ok(None),
+    match take_lock(source) {
+        Err(e @ Error::Storage(StorageError::Locked { .. })) => Err(e),
+        held => Ok(held.ok()),
     }
 }
 
@@ -186,15 +182,14 @@ fn rule(survey: &Survey, options: &Options) -> Result<(Canonicalizer, bool)> {
         return Ok((superblock.canonicalizer.clone(), true));
     }
     let why = "the superblock is lost, and with it by which rule the keys were made: name that rule";
-    let unknown = || Error::InvalidOption { name: "canonicalizer", why: why.into() };
+    let unknown = || Error::option("canonicalizer", why);
     options.canonicalizer.clone().map(|rule| (rule, false)).ok_or_else(unknown)
 }
 
 /// The superblock before anything is entered.
 fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options: &Options) -> Result<Superblock> {
     let old = survey.superblock.as_ref();
-    let mut random = [0; 8];
-    dir.random(&mut random).map_err(|e| Error::io("read", "the system's random numbers", e))?;
+    let random: [u8; 8] = filemap_io::files::random(dir)?;
     let oldest = survey.segments.iter().map(|f| f.header.created_ms).min();
     let last = survey.segments.iter().rfind(|f| !f.header.is_output);
     let ordinal = last.map_or(survey.next_ordinal, |f| f.header.ordinal);
@@ -246,7 +241,7 @@ impl Job<'_> {
             let header = FileHeader::new(Kind::Values, id, self.survey.next_ordinal, now_ms());
             files::create_segment(&*self.dir, &header)?;
         }
-        recover::sync_dir(&*self.dir)
+        Ok(filemap_io::files::sync_folder(&*self.dir)?)
     }
 
     /// Carries the dictionaries over. Returns those without a whole copy.
@@ -281,7 +276,7 @@ impl Job<'_> {
         first: Superblock,
         held: Box<dyn Lock>,
         threads: Threads,
-        progress: &mut Progress<'_>,
+        progress: &mut Progress<'_, RepairProgress>,
     ) -> Result<()> {
         let damaged = self.carry_dictionaries()?;
         let upkeep = Arc::new(self.handle(&first, held)?);
@@ -319,7 +314,7 @@ impl Job<'_> {
         })();
         if result.is_err() {
             // Closing then makes nothing durable.
-            upkeep.writing().poisoned().set(&Error::Interrupted);
+            upkeep.writing().poisoned().set(&Error::Cancelled);
         }
         let mut found = result?;
         found.losses.extend(self.judge_dictionaries(&found.dictionaries, &damaged));
@@ -364,14 +359,14 @@ impl Job<'_> {
             rebuild.lost(loss(&found.name, 0, FIRST_RECORD, "its header is damaged; it has a new one"));
         }
         if !self.is_copy {
-            let file = self.dir.open(&name, Access::Read).map_err(|e| Error::io("open", &name, e))?;
+            let file = self.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
             let scanned = rebuild.segment(&segment, &*file, &*file, &found.name)?;
             if !scanned.gaps.is_empty() || scanned.end < found.bytes {
                 files::mend(&*files::own(&*self.dir, &name)?, &segment, &scanned.gaps, scanned.end)?;
             }
             return Ok(scanned);
         }
-        let source = self.source.open(&found.name, Access::Read).map_err(|e| Error::io("open", &found.name, e))?;
+        let source = self.source.open(&found.name, Access::Read).map_err(Error::io("open", &found.name))?;
         let copy = reading.values().segments.writable(&segment)?;
         let copying = Copying::new(source, Arc::clone(&copy));
         let scanned = rebuild.segment(&segment, &copying, &*copy, &found.name)?;

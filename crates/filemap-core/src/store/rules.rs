@@ -16,7 +16,7 @@ impl Store {
     /// made.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the file is missing or damaged; [`Error::Io`].
+    /// `Corrupt` if the file is missing or damaged; `Io`.
     pub fn rules(&self) -> Result<Vec<Rule>> {
         if let Some(upkeep) = &self.upkeep {
             return Ok(upkeep.rules());
@@ -28,7 +28,7 @@ impl Store {
     /// Adds a rule whose erasure is [unfinished](RuleState::Unfinished). Durable on return.
     ///
     /// # Errors
-    /// [`Error::Full`]; those of [`Store::checkpoint`].
+    /// `Full`; those of [`Store::checkpoint`].
     pub fn add_rule(&self, what: &[u8], reason: &str) -> Result<Rule> {
         let mut made = None;
         self.change_rules(|rules| {

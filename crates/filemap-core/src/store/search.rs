@@ -4,12 +4,11 @@
 //! the same. Anything else is reported as left.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 
 use aho_corasick::AhoCorasick;
-use filemap_io::{Access, File};
+use filemap_io::{Access, File, Progress};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unless_cancelled};
 use crate::format::names;
 use crate::format::value::{self, Header, Kind};
 use crate::logs::keys::KeyFile;
@@ -37,7 +36,7 @@ pub struct Search<'a> {
     /// the file RULES.
     pub mention: &'a mut dyn FnMut(&[u8], usize),
     /// Called with the number of bytes searched; may cancel.
-    pub watch: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
+    pub progress: &'a mut Progress<'a, u64>,
 }
 
 impl std::fmt::Debug for Search<'_> {
@@ -58,6 +57,26 @@ pub struct FoundText {
 }
 
 /// Result of a search.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// use filemap_core::erase::{Erasure, Search};
+/// use std::sync::Arc;
+/// # let nothing = || Arc::new(|_: &[u8]| false);
+/// let what = Erasure { keys: nothing(), versions: Arc::new(|_, _| true), groups: nothing() };
+/// let found = store.search(Search {
+///     texts: &[b"secret".to_vec()],
+///     what: &what,
+///     removals_too: false,
+///     mention: &mut |_, _| {},
+///     progress: &mut |_| ControlFlow::Continue(()),
+/// })?;
+/// assert!(found.left.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Searched {
@@ -88,10 +107,9 @@ impl Store {
     /// may go on.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Stopped`]. Records that cannot be expanded are reported as left.
+    /// `Io`; [`Error::Cancelled`]. Records that cannot be expanded are reported as left.
     pub fn search(&self, search: Search<'_>) -> Result<Searched> {
-        let finder =
-            AhoCorasick::new(search.texts).map_err(|e| Error::InvalidOption { name: "texts", why: e.to_string() })?;
+        let finder = AhoCorasick::new(search.texts).map_err(|e| Error::option("texts", e.to_string()))?;
         let longest = search.texts.iter().map(Vec::len).max().unwrap_or(0);
         let (mentioned, found) = (BTreeSet::new(), Searched::default());
         let mut run = Run { store: self, search, finder, longest, mentioned, found };
@@ -104,7 +122,7 @@ impl Store {
     /// Names of the store's files with more than one hard link, mostly in a backup.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// `Io`.
     pub fn shared_files(&self) -> Result<Vec<String>> {
         let mut shared = self.reading.names()?;
         shared.retain(|name| names::is_ours(name) && self.reading.dir().links(name).is_ok_and(|links| links > 1));
@@ -115,10 +133,10 @@ impl Store {
     /// Unpredictable random bytes.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// `Io`.
     pub fn random_bytes(&self, count: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; count];
-        self.reading.dir().random(&mut bytes).map_err(|e| Error::io("read", "the system's random numbers", e))?;
+        self.reading.dir().random(&mut bytes).map_err(Error::io("read", "the system's random numbers"))?;
         Ok(bytes)
     }
 }
@@ -133,7 +151,7 @@ impl Run<'_, '_> {
         let (mut hits, mut block, mut at, mut kept) = (Vec::new(), vec![0; BLOCK_BYTES + self.longest], 0u64, 0);
         loop {
             let end = kept + BLOCK_BYTES;
-            let n = file.read_once_at(&mut block[kept..end], at).map_err(|e| Error::io("read", name, e))?;
+            let n = file.read_once_at(&mut block[kept..end], at).map_err(Error::io("read", name))?;
             let start = at - kept as u64;
             for hit in self.finder.find_iter(&block[..kept + n]).filter(|_| self.longest > 0) {
                 if hits.len() < MOST_HITS && hits.last().is_none_or(|(last, _)| *last < start + hit.start() as u64) {
@@ -142,9 +160,7 @@ impl Run<'_, '_> {
             }
             at += n as u64;
             self.found.bytes += n as u64;
-            if (self.search.watch)(self.found.bytes).is_break() {
-                return Err(Error::Stopped);
-            }
+            unless_cancelled((self.search.progress)(self.found.bytes))?;
             if n < BLOCK_BYTES {
                 self.found.files += 1;
                 return Ok(hits);
@@ -276,7 +292,7 @@ impl Run<'_, '_> {
             }
             let file = match reading.dir().open(&name, Access::Read) {
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                file => file.map_err(|e| Error::io("open", &name, e))?,
+                file => file.map_err(Error::io("open", &name))?,
             };
             let is_dictionary = names::parse_dictionary(&name).is_some();
             for (offset, text) in self.raw(&name, &*file)? {

@@ -15,6 +15,15 @@ use crate::sync::lock;
 
 /// Takes a body piece by piece; see [`Store::put_stream`]. Nothing is visible before
 /// [`Writer::finish`]; a dropped writer stores nothing (its chunks become garbage).
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// let mut writer = store.put_stream(b"http://a.example/", b"", 7)?;
+/// std::io::Write::write_all(&mut writer, b"A page.")?;
+/// writer.finish()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Writer {
     store: Store,
     key: Vec<u8>,

@@ -14,7 +14,7 @@ impl Store {
     /// memory; puts and gets go on.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if dictionaries are off; `Io`, with
+    /// `InvalidOption` if dictionaries are off; `Io`, with
     /// the dictionaries made before it kept; `ReadOnly`, `Closed`, `Poisoned`.
     pub fn train(&self) -> Result<Vec<DictionaryFacts>> {
         self.upkeep()?.train()
@@ -25,11 +25,11 @@ impl Store {
     /// over it. Takes as long as compressing that much at that level.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for another level; `Corrupt`, `Io`,
+    /// `InvalidOption` for another level; `Corrupt`, `Io`,
     /// `Closed`.
     pub fn try_recompression(&self, level: i32) -> Result<RecompressionEstimate> {
         if !(1..=19).contains(&level) {
-            return Err(Error::InvalidOption { name: "level", why: "must be 1 to 19".to_owned() });
+            return Err(Error::option("level", "must be 1 to 19".to_owned()));
         }
         self.reading.try_recompression(level)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use filemap_io::Dir;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::format::names;
 use crate::options::Options;
 use crate::sequences::Sequences;
@@ -38,7 +38,9 @@ fn look(source: &Arc<dyn Dir>, options: &Options) -> Result<Sequences> {
     for key in store.keys() {
         let key = match key {
             // Value segments: their content is lost anyway.
-            Err(Error::Corrupt { file, .. }) if names::parse_segment(&file).is_some() => continue,
+            Err(Error::Storage(StorageError::Corrupt { file, .. })) if names::parse_segment(&file).is_some() => {
+                continue;
+            }
             key => key?,
         };
         let spots = store.reading.all_spots(&key, store.reading.hash(&key))?;

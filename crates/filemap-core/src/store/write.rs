@@ -18,8 +18,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::KeyLength`], [`Error::MetaTooLarge`], [`Error::ValueTooLarge`], [`Error::Refused`]
-    /// and [`Error::NoSpace`], with nothing written; [`Error::Io`] and, from then on,
-    /// [`Error::Poisoned`]; [`Error::ReadOnly`], [`Error::Closed`].
+    /// and [`Error::NoSpace`], with nothing written; `Io` and, from then on,
+    /// `Poisoned`; [`Error::ReadOnly`], [`Error::Closed`].
     pub fn put(&self, record: &Record<'_>) -> Result<Version> {
         self.writing()?.check_put(record.key, record.meta, record.body.len() as u64)?;
         self.check_admission(record)?;

@@ -7,7 +7,7 @@
 //!   not shut.
 //! - When [`Gate::shut`] returns no such call is running, and none starts later: the next writer
 //!   may open the store.
-//! - A refusal is [`Error::Closed`] or [`Error::Poisoned`], inside the `io::Error` that
+//! - A refusal is [`Error::Closed`] or `Poisoned`, inside the `io::Error` that
 //!   [`Error::io`] unwraps.
 
 use std::io;

@@ -123,7 +123,7 @@ impl Drop for Turn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::{Error, StorageError};
     use crate::sync::Poison;
 
     #[test]
@@ -200,11 +200,11 @@ mod tests {
         let poison = Poison::default();
         let sync = || {
             poison.check()?;
-            let error = Error::io("sync", "value0.dat", std::io::Error::other("boom"));
+            let error = Error::io("sync", "value0.dat")(std::io::Error::other("boom"));
             poison.set(&error);
             Err(error)
         };
-        assert!(matches!(group.wait_for(1, true, sync), Err(Error::Io { .. })));
-        assert!(matches!(group.wait_for(1, true, sync), Err(Error::Poisoned { .. })));
+        assert!(matches!(group.wait_for(1, true, sync), Err(Error::Storage(StorageError::Io { .. }))));
+        assert!(matches!(group.wait_for(1, true, sync), Err(Error::Storage(StorageError::Poisoned { .. }))));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::sync::primitive::{AtomicBool, AtomicU64, Fault, Ordering, plant};
 
 fn model(scenario: fn()) {
@@ -30,7 +30,7 @@ impl Log {
         self.poison.check()?;
         let to = self.appended.load(Ordering::Acquire);
         if self.fails {
-            let error = Error::io("sync", "value0.dat", std::io::Error::other("boom"));
+            let error = Error::io("sync", "value0.dat")(std::io::Error::other("boom"));
             self.poison.set(&error);
             return Err(error);
         }
@@ -95,8 +95,8 @@ fn a_failed_sync_reaches_all_who_wait_for_it() {
     model(|| {
         let mut causes = 0;
         with_two_others(Log { fails: true, ..Log::default() }, Log::put, |result| match result {
-            Err(Error::Io { .. }) => causes += 1,
-            other => assert!(matches!(other, Err(Error::Poisoned { .. }))),
+            Err(Error::Storage(StorageError::Io { .. })) => causes += 1,
+            other => assert!(matches!(other, Err(Error::Storage(StorageError::Poisoned { .. })))),
         });
         assert_eq!(causes, 1, "one learns the cause, the others of the poison");
     });

@@ -1,6 +1,6 @@
 //! Poison: after a failed write or sync a handle refuses all further writes.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::sync::primitive::OnceLock;
 
 /// Latch set by the first failed write or sync.
@@ -29,7 +29,7 @@ impl Poison {
     pub(crate) fn check(&self) -> Result<()> {
         match self.cause.get() {
             None => Ok(()),
-            Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
+            Some(cause) => Err(Error::Storage(StorageError::Poisoned { cause: cause.clone() })),
         }
     }
 }

@@ -1,9 +1,8 @@
 //! `inspect`: lists the contents of any file of a store, field by field, without opening the store.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
-use filemap_io::File;
+use filemap_io::{File, Progress, files};
 
 use crate::error::{Error, Result};
 use crate::format::dictionary::{CONTENT_AT, decode_facts};
@@ -17,6 +16,19 @@ use crate::logs::scan::{Framing, Item, Scan};
 use crate::logs::values::ValueFraming;
 
 /// One item of a file: a header, a record or a page.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// # store.close()?;
+/// filemap_core::check::inspect(temp.path().join("a/value0.dat"), &mut |item| {
+///     println!("{} at {}: {:?}", item.kind, item.offset, item.fields);
+///     ControlFlow::Continue(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Inspected {
     /// Byte offset in the file.
@@ -31,47 +43,43 @@ pub struct Inspected {
     pub problem: Option<String>,
 }
 
-type Sink<'a> = &'a mut dyn FnMut(Inspected) -> ControlFlow<()>;
-
-/// Passes every item of a file to `sink`, front to back, until that breaks off. The magic tells the
+/// Passes every item of a file to `progress`, front to back, until that breaks off. The magic tells the
 /// kind of file.
 ///
 /// # Errors
-/// [`Error::NotAStore`] when it is not a file of FileMap; [`Error::Io`].
-pub fn inspect(path: impl AsRef<Path>, sink: &mut dyn FnMut(Inspected) -> ControlFlow<()>) -> Result<()> {
+/// [`Error::NotAStore`] when it is not a file of FileMap; `Io`.
+pub fn inspect(path: impl AsRef<Path>, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     let path = path.as_ref();
-    let fail = |e| Error::io("open", path.display().to_string(), e);
     let not = |why: &str| Error::NotAStore { path: path.to_owned(), why: why.to_owned() };
     let name = path.file_name().and_then(|n| n.to_str()).ok_or_else(|| not("it has no file name"))?;
-    let file = filemap_io::open_to_inspect(path).map_err(fail)?;
-    let mut b = [0; header::BYTES];
-    let n = file.read_at(&mut b, 0).map_err(fail)?;
+    let file = filemap_io::open_to_inspect(path).map_err(Error::io("open", path.display()))?;
+    let b = files::read(&*file, name, 0, header::BYTES)?;
     if b.starts_with(b"FILEMAP\0") {
-        return superblock(&*file, name, sink);
+        return superblock(&*file, name, progress);
     }
-    if let Some(note) = verification(&b[..n]) {
-        let _ = sink(note);
+    if let Some(note) = verification(&b) {
+        let _ = progress(note);
         return Ok(());
     }
     if !Kind::ALL.iter().any(|k| b.starts_with(k.magic())) {
         return Err(not("it does not start like a file of FileMap"));
     }
-    let head = FileHeader::decode(&b[..n]);
-    if sink(header_item(head)).is_break() {
+    let head = FileHeader::decode(&b);
+    if progress(header_item(head)).is_break() {
         return Ok(());
     }
     let Ok(head) = head else { return Ok(()) };
     match head.kind {
         Kind::Values => {
             let framing = ValueFraming { seed: seed(&head.store_id, head.ordinal) };
-            log(&*file, name, framing, &|b| value_fields(b), sink)
+            log(&*file, name, framing, &|b| value_fields(b), progress)
         }
         Kind::Keys => {
             let framing = KeyFraming::new(key::seed(&head.store_id, head.ordinal));
-            log(&*file, name, framing, &|b| key_fields(b), sink)
+            log(&*file, name, framing, &|b| key_fields(b), progress)
         }
-        Kind::Dictionary => dictionary(&*file, name, &head, sink),
-        Kind::Index => pages(&*file, name, seed(&head.store_id, u64::MAX - 1), sink),
+        Kind::Dictionary => dictionary(&*file, name, &head, progress),
+        Kind::Index => pages(&*file, name, seed(&head.store_id, u64::MAX - 1), progress),
     }
 }
 
@@ -122,12 +130,11 @@ fn verification(b: &[u8]) -> Option<Inspected> {
 }
 
 /// Lists both copies of a dictionary.
-fn dictionary(file: &dyn File, name: &str, head: &FileHeader, sink: Sink<'_>) -> Result<()> {
-    let half = file.len().map_err(|e| Error::io("measure", name, e))? / 2;
+fn dictionary(file: &dyn File, name: &str, head: &FileHeader, progress: &mut Progress<'_, Inspected>) -> Result<()> {
+    let half = file.len().map_err(Error::io("measure", name))? / 2;
     for offset in [0, half] {
-        let mut b = [0; CONTENT_AT];
-        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
-        let (fields, problem) = match decode_facts(&b[..n], &head.store_id) {
+        let bytes = files::read(file, name, offset, CONTENT_AT)?;
+        let (fields, problem) = match decode_facts(&bytes, &head.store_id) {
             Err(what) => (Vec::new(), Some(what.to_owned())),
             Ok((_, f)) => (
                 vec![
@@ -144,18 +151,17 @@ fn dictionary(file: &dyn File, name: &str, head: &FileHeader, sink: Sink<'_>) ->
             ),
         };
         let item = Inspected { offset, bytes: half, kind: "dictionary".into(), fields, problem };
-        if sink(item).is_break() {
+        if progress(item).is_break() {
             return Ok(());
         }
     }
     Ok(())
 }
 
-fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
+fn superblock(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     for offset in COPIES {
-        let mut b = [0; BYTES];
-        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
-        let (fields, problem) = match Superblock::decode(&b[..n]) {
+        let bytes = files::read(file, name, offset, BYTES)?;
+        let (fields, problem) = match Superblock::decode(&bytes) {
             Err(what) => (Vec::new(), Some(what.to_owned())),
             Ok(s) => (
                 vec![
@@ -184,7 +190,7 @@ fn superblock(file: &dyn File, name: &str, sink: Sink<'_>) -> Result<()> {
             ),
         };
         let item = Inspected { offset, bytes: BYTES as u64, kind: "superblock".into(), fields, problem };
-        if sink(item).is_break() {
+        if progress(item).is_break() {
             break;
         }
     }
@@ -198,7 +204,7 @@ fn log<F: Framing>(
     name: &str,
     framing: F,
     fields: &dyn Fn(&[u8]) -> Fields,
-    sink: Sink<'_>,
+    progress: &mut Progress<'_, Inspected>,
 ) -> Result<()> {
     let mut scan = Scan::new(file, name.to_owned(), framing, header::BYTES as u64, u64::MAX)?;
     loop {
@@ -216,7 +222,7 @@ fn log<F: Framing>(
                 Inspected { offset, bytes: bytes.len() as u64, kind, fields, problem: None }
             }
         };
-        if sink(item).is_break() {
+        if progress(item).is_break() {
             break;
         }
     }
@@ -271,15 +277,13 @@ fn key_fields(b: &[u8]) -> Fields {
     ("key record".into(), fields)
 }
 
-fn pages(file: &dyn File, name: &str, seed: u32, sink: Sink<'_>) -> Result<()> {
-    let len = file.len().map_err(|e| Error::io("measure", name, e))?;
-    let mut b = vec![0; PAGE_BYTES];
+fn pages(file: &dyn File, name: &str, seed: u32, progress: &mut Progress<'_, Inspected>) -> Result<()> {
+    let len = file.len().map_err(Error::io("measure", name))?;
     for page in 1..u32::try_from(len / PAGE_BYTES as u64).unwrap_or(u32::MAX) {
         let offset = u64::from(page) * PAGE_BYTES as u64;
-        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
-        let (kind, fields, problem) = page_fields(seed, page, &b[..n]);
+        let (kind, fields, problem) = page_fields(seed, page, &files::read(file, name, offset, PAGE_BYTES)?);
         let item = Inspected { offset, bytes: PAGE_BYTES as u64, kind, fields, problem };
-        if sink(item).is_break() {
+        if progress(item).is_break() {
             break;
         }
     }

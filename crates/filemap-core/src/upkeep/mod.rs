@@ -9,7 +9,7 @@ pub(crate) mod check;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod inspect;
-mod prune;
+pub(crate) mod prune;
 pub(crate) mod repair;
 mod rules;
 pub(crate) mod state;

@@ -9,7 +9,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use filemap_io::Progress;
+
+use crate::error::{Result, unless_cancelled};
 use crate::failpoint::step;
 use crate::format::key::KeyRecord;
 use crate::format::superblock::Tail;
@@ -29,20 +31,27 @@ const LOOK_UP_BYTES: u64 = 1 << 20;
 /// Hashes per checkpoint, for each move that compaction would gather: a hash takes less memory.
 const HASHES_PER_OP: usize = 4;
 
-/// Progress callback: bytes of the key log read, and in all. Return `Break` to cancel.
-pub(crate) type Watch<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+/// Progress of a prune.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PruneProgress {
+    /// Done in the current pass, in its own unit.
+    pub done: u64,
+    /// Total of the current pass.
+    pub total: u64,
+}
 
 impl Upkeep {
     /// Drops versions that neither the rule nor the store's options keep, and that no other needs.
     /// What was dropped before an error or cancellation stays dropped.
     ///
     /// # Errors
-    /// `Stopped`; those of a checkpoint.
+    /// `Cancelled`; those of a checkpoint.
     pub(crate) fn prune(
         &self,
         rule: Retention,
         needed: &Arc<Needed>,
-        watch: Watch<'_>,
+        progress: &mut Progress<'_, PruneProgress>,
         dropped: &mut Dropped,
     ) -> Result<()> {
         // Puts that are only in memory get into the key log.
@@ -79,9 +88,7 @@ impl Upkeep {
                 if done + scan.offset() >= told + LOOK_UP_BYTES {
                     told = done + scan.offset();
                     self.reading.check_open()?;
-                    if watch(told, total.max(told)).is_break() {
-                        return Err(Error::Stopped);
-                    }
+                    unless_cancelled(progress(PruneProgress { done: told, total: total.max(told) }))?;
                 }
             }
             done += scan.offset();
@@ -126,11 +133,11 @@ impl Upkeep {
     /// As [`Upkeep::prune`].
     pub(crate) fn prune_expired(&self) -> Result<bool> {
         let mut dropped = Dropped::default();
-        let mut watch = |_, _| match self.reading.closed().load(Ordering::Acquire) {
+        let mut progress = |_| match self.reading.closed().load(Ordering::Acquire) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        self.prune(Retention::of(self.reading.options()), &Arc::default(), &mut watch, &mut dropped)?;
+        self.prune(Retention::of(self.reading.options()), &Arc::default(), &mut progress, &mut dropped)?;
         Ok(dropped.versions > 0)
     }
 }

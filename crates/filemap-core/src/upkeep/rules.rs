@@ -1,6 +1,6 @@
 //! A writer's rules of erasures: kept in the file RULES, whose generation the superblock names.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::event::Event;
 use crate::format::rules::{Rule, RuleState, Rules};
 use crate::handle::rules;
@@ -30,7 +30,7 @@ impl Upkeep {
         rules.generation += 1;
         // A failed sync must not be retried as if nothing had happened.
         rules::write(self.reading.dir(), &self.reading.birth().store_id, &rules).inspect_err(|e| match e {
-            Error::Full { .. } => {}
+            Error::Storage(StorageError::Full { .. }) => {}
             e => self.writing.poison(e),
         })?;
         // The file first: what a superblock names must exist.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::event::{DictionaryMade, Event};
 use crate::failpoint::step;
 use crate::format::dictionary::{Making, ratio};
@@ -54,7 +54,7 @@ impl Upkeep {
         self.writing.poisoned().check()?;
         let adopted = self.reading.values().dictionaries.adopt(&other.values().dictionaries);
         // As when a dictionary is made.
-        if let Err(e @ Error::Io { op: "sync", .. }) = &adopted {
+        if let Err(e @ Error::Storage(StorageError::Io { op: "sync", .. })) = &adopted {
             self.writing.poison(e);
         }
         let adopted = adopted?;
@@ -72,7 +72,7 @@ impl Upkeep {
         let made = self.make(job);
         drop(held);
         // A failed sync is never retried: the directory may hold names that other files depend on.
-        if let Err(e @ Error::Io { op: "sync", .. }) = &made {
+        if let Err(e @ Error::Storage(StorageError::Io { op: "sync", .. })) = &made {
             self.writing.poison(e);
         }
         let of = |ratio| Trained { pages: job.pages, ratio };
@@ -205,7 +205,7 @@ impl Upkeep {
         self.writing.poisoned().check()?;
         if !self.reading.options().makes_dictionaries() {
             let why = "no dictionaries are made while they are off or pages are stored raw".to_owned();
-            return Err(Error::InvalidOption { name: "dictionaries", why });
+            return Err(Error::option("dictionaries", why));
         }
         let tally = Tally::default();
         let scale = self.reading.sample_log(&mut |met| {

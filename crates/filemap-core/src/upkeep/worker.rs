@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[cfg(filemap_shuttle)]
 use shuttle::thread::Builder;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::event::Compacted;
 use crate::options::Durability;
 use crate::sync::lock;
@@ -75,7 +75,7 @@ pub(crate) fn start_some(upkeep: &Arc<Upkeep>, jobs: &[(&'static str, Job)]) -> 
             Ok(thread) => threads.push(thread),
             Err(e) => {
                 upkeep.stop();
-                return Err(Error::io("start of a thread", upkeep.reading.dir().path().display().to_string(), e));
+                return Err(Error::io("start of a thread", upkeep.reading.dir().path().display())(e));
             }
         }
     }
@@ -194,7 +194,7 @@ pub(crate) fn write_back(upkeep: &Upkeep, is_due: bool) {
     if let Some(floor) = floor {
         match upkeep.reading.values().segments.prepare(floor) {
             // A failed sync is never retried: the second may wrongly succeed.
-            Err(e @ Error::Io { op: "sync", .. }) => upkeep.writing.poison(&e),
+            Err(e @ Error::Storage(StorageError::Io { op: "sync", .. })) => upkeep.writing.poison(&e),
             // The roll itself tries again, and reports a failure.
             Err(e) => upkeep.reading.counters().failed(&e),
             Ok(()) => {}
@@ -284,7 +284,7 @@ fn keep_compacted(upkeep: &Upkeep) {
 /// # Errors
 /// Those of compaction.
 pub(crate) fn compact_if_due(upkeep: &Upkeep) -> Result<bool> {
-    let result = upkeep.compact_once(Goal::Bound, u64::MAX, &|_| ControlFlow::Continue(()));
+    let result = upkeep.compact_once(Goal::Bound, u64::MAX, &mut |_| ControlFlow::Continue(()));
     if let Err(e) = &result
         && !matches!(e, Error::Closed)
     {
@@ -303,9 +303,6 @@ pub(crate) fn compact_if_due(upkeep: &Upkeep) -> Result<bool> {
     shrink_index(upkeep)?;
     // Nothing is urgent: recompress old segments.
     let Some(level) = upkeep.reading.options().recompression_level else { return Ok(false) };
-    upkeep
-        .compact_once(Goal::Level(level, upkeep.reading.options().recompresses_before()), u64::MAX, &|_| {
-            ControlFlow::Continue(())
-        })
-        .map(did)
+    let goal = Goal::Level(level, upkeep.reading.options().recompresses_before());
+    upkeep.compact_once(goal, u64::MAX, &mut |_| ControlFlow::Continue(())).map(did)
 }

@@ -1,6 +1,7 @@
 //! Revisits that stay while their originals go: they get a body of their own.
 
-use filemap_core::{Erasure, Version};
+use filemap_core::Version;
+use filemap_core::erase::Erasure;
 
 use crate::erase::{EraseProgress, Watch};
 use crate::error::Result;
@@ -25,7 +26,7 @@ impl PageStore {
                 Ok(())
             },
         )?;
-        if whole { Ok(detached) } else { Err(filemap_core::Error::Stopped.into()) }
+        if whole { Ok(detached) } else { Err(filemap_core::Error::Cancelled.into()) }
     }
 
     fn detach(&self, batch: Vec<FoundRevisit>, what: &Erasure, dry: bool) -> Result<u64> {

@@ -12,7 +12,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use filemap_core::{Admission, Erased, Erasure, ErasureStep, Rule, RuleState, Store, Version};
+use filemap_core::erase::{Admission, Erased, Erasure, ErasureStep, Rule, RuleState};
+use filemap_core::{Store, Version};
 
 pub use crate::store::rules::{EraseOrder, EraseTarget, obey};
 pub use proof::{Mention, Proof};
@@ -272,7 +273,7 @@ impl PageStore {
         }
         for (nth, stored) in (0u64..).zip(self.stored_versions()) {
             if nth % 1024 == 0 && watch(EraseProgress::Comparing(nth)).is_break() {
-                return Err(filemap_core::Error::Stopped.into());
+                return Err(filemap_core::Error::Cancelled.into());
             }
             let stored = match stored {
                 Err(e) if e.is_damage() => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use filemap_core::{Erasure, Search};
+use filemap_core::erase::{Erasure, Search};
 
 use crate::error::Result;
 use crate::page::key;
@@ -115,7 +115,7 @@ impl PageStore {
                 proof.mentioned_in.push(Mention { url: key::url(found).to_vec(), is_url: text < urls });
             }
         };
-        let search = Search { texts: &texts, what, removals_too: of_all_times, mention: &mut mention, watch };
+        let search = Search { texts: &texts, what, removals_too: of_all_times, mention: &mut mention, progress: watch };
         let searched = self.engine().search(search)?;
         let left = searched.left.into_iter().map(|found| (found.file, found.offset, found.what)).collect();
         let (files, bytes, records) = (searched.files, searched.bytes, searched.records);

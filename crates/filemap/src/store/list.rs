@@ -7,7 +7,8 @@
 
 use std::ops::ControlFlow;
 
-use filemap_core::{Keys, Value};
+use filemap_core::Value;
+use filemap_core::list::Keys;
 
 use super::PageStore;
 use crate::access::{Removed, Scope};
@@ -37,7 +38,7 @@ impl Iterator for Urls {
 /// iteration.
 pub struct Pages {
     store: PageStore,
-    values: filemap_core::Pages,
+    values: filemap_core::list::Pages,
 }
 
 impl Iterator for Pages {
@@ -58,7 +59,7 @@ impl Iterator for Pages {
 /// the order of the log.
 pub struct Versions {
     store: PageStore,
-    values: filemap_core::Pages,
+    values: filemap_core::list::Pages,
 }
 
 impl Iterator for Versions {
@@ -79,7 +80,7 @@ impl Iterator for Versions {
 /// does not end the iteration.
 pub struct Heads {
     store: PageStore,
-    heads: filemap_core::Heads,
+    heads: filemap_core::list::Heads,
 }
 
 impl Iterator for Heads {
@@ -100,7 +101,7 @@ impl Iterator for Heads {
 /// iteration.
 pub struct StoredVersions {
     store: PageStore,
-    values: filemap_core::Pages,
+    values: filemap_core::list::Pages,
     newest: bool,
 }
 
@@ -142,13 +143,13 @@ pub struct VersionSize {
 }
 
 /// What every live version takes; see [`PageStore::sizes`].
-pub struct Sizes(filemap_core::Heads);
+pub struct Sizes(filemap_core::list::Heads);
 
 impl Iterator for Sizes {
     type Item = Result<VersionSize>;
 
     fn next(&mut self) -> Option<Result<VersionSize>> {
-        let size = |listed: filemap_core::Listed| VersionSize {
+        let size = |listed: filemap_core::list::Listed| VersionSize {
             is_page: key::is_page(&listed.key),
             is_variant: key::is_variant(&listed.key),
             is_newest: listed.is_newest,

@@ -23,7 +23,8 @@ mod variants;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use filemap_core::{Admission, Options, Store};
+use filemap_core::erase::Admission;
+use filemap_core::{Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
 
 pub use crate::page::version::StoredVersion;

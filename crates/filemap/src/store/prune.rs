@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use filemap_core::{Needed, PruneProgress, PruneRule, Pruned};
+use filemap_core::prune::{Needed, PruneProgress, PruneRule, Pruned};
 
 use super::PageStore;
 use super::revisit::Resolver;
@@ -46,7 +46,7 @@ impl PageStore {
         }
         let Some(needed) = self.needed(rule, watch)? else {
             let mut stopped = Pruned::default();
-            stopped.is_stopped = true;
+            stopped.is_cancelled = true;
             stopped.live_bytes = self.engine().stats().live_bytes;
             return Ok(stopped);
         };
@@ -60,7 +60,7 @@ impl PageStore {
     /// Those of [`filemap_core::Store::prune_plan`].
     pub fn prune_plan(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
         rule.check()?;
-        let Some(needed) = self.needed(rule, watch)? else { return Err(filemap_core::Error::Stopped.into()) };
+        let Some(needed) = self.needed(rule, watch)? else { return Err(filemap_core::Error::Cancelled.into()) };
         Ok(self.engine().prune_plan_with(rule, &needed, &mut |progress| watch(PruneStep::Pruning(progress)))?)
     }
 

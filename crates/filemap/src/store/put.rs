@@ -7,7 +7,8 @@
 use std::io::{self, Read, Write};
 use std::sync::{Arc, PoisonError};
 
-use filemap_core::{Admission, Put, Record, Version};
+use filemap_core::erase::Admission;
+use filemap_core::{Put, Record, Version};
 
 use super::PageStore;
 use crate::error::{Error, Result};

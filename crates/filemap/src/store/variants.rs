@@ -12,7 +12,8 @@
 
 use std::collections::BTreeSet;
 
-use filemap_core::{Keys, Record, Store, Version};
+use filemap_core::list::Keys;
+use filemap_core::{Record, Store, Version};
 
 use super::{PageReader, PageStore};
 use crate::error::Result;
@@ -46,7 +47,7 @@ impl Iterator for Variants {
 /// fails does not end the iteration.
 pub struct VariantHeads {
     store: PageStore,
-    heads: filemap_core::Heads,
+    heads: filemap_core::list::Heads,
 }
 
 impl Iterator for VariantHeads {

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use filemap::{Options, PageRead, PageStore, PageWrite};
-use filemap_core::{Event, RecoveryReport, Store};
+use filemap_core::recovery::RecoveryReport;
+use filemap_core::{Event, Store};
 use fm_cli::{Failure, sizes, words};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
@@ -167,7 +168,8 @@ impl<'a> ToFill<'a> {
 
 fn options(shared: &Shared) -> Options {
     let quiet = shared.flags.quiet;
-    Options::new().accept_loss(shared.accept_loss).on_event(move |event| match event {
+    let options = if shared.accept_loss { Options::new().accept_loss() } else { Options::new() };
+    options.on_event(move |event| match event {
         Event::Recovered(report) if !quiet && has_recovered(report) => words::say(event),
         Event::Poisoned { .. } | Event::ErasureUnfinished { .. } => words::complain(event),
         _ => {}

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use filemap_core::{BackedUp, BackupOptions, Error};
+use filemap_core::Error;
+use filemap_core::backup::{BackedUp, BackupOptions};
 use fm_cli::words::count;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sink, sizes};
 use serde_json::json;
@@ -31,7 +32,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let options = BackupOptions { base: args.base.clone(), copy_all: false };
+    let options = args.base.iter().fold(BackupOptions::new(), BackupOptions::base);
     back_up(&args.store, &args.to, &options, shared)
 }
 
@@ -47,7 +48,7 @@ pub fn back_up(from: &Path, to: &Path, options: &BackupOptions, shared: &Shared)
     });
     drop(bar);
     let done = match done {
-        Err(Error::Stopped) => return Ok(interrupt::stopped("no backup was made; start again")),
+        Err(Error::Cancelled) => return Ok(interrupt::stopped("no backup was made; start again")),
         done => done?,
     };
     let mut out = Output::stdout(shared.flags);

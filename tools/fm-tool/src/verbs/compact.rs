@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use filemap_core::{Compacted, Reason, Store};
+use filemap_core::Store;
+use filemap_core::compact::{Compacted, CompactionGoal, Reason};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes};
 use serde_json::json;
@@ -30,18 +31,9 @@ pub struct Args {
     rate: Option<u64>,
 }
 
-/// How far a compaction goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// To the space bound.
-    ToBound,
-    /// All dead records.
-    All,
-}
-
 impl Args {
-    fn extent(&self) -> Extent {
-        if self.to_bound { Extent::ToBound } else { Extent::All }
+    fn goal(&self) -> CompactionGoal {
+        if self.to_bound { CompactionGoal::Bound } else { CompactionGoal::NoGarbage }
     }
 }
 
@@ -50,11 +42,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.flags);
     if args.dry_run {
         let store = opening::engine_to_plan(&args.store, shared)?;
-        foretell(&store, args.extent(), &mut out)?;
+        foretell(&store, args.goal(), &mut out)?;
         return out.end(Outcome::Done);
     }
     let store = opening::engine_to_change(&args.store, shared, |options| options.compaction_rate(args.rate))?;
-    let done = compact(&store, args.extent(), shared);
+    let done = compact(&store, args.goal(), shared);
     let closed = store.close();
     let done = done?;
     closed?;
@@ -63,8 +55,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 }
 
 /// Prints what a compaction would do.
-fn foretell(store: &Store, extent: Extent, out: &mut Output) -> Result<(), Failure> {
-    let plan = store.compaction_plan(extent == Extent::ToBound)?;
+fn foretell(store: &Store, goal: CompactionGoal, out: &mut Output) -> Result<(), Failure> {
+    let plan = store.compaction_plan(goal)?;
     let line = json!({
         "dry_run": true,
         "reason": plan.reason.to_string(),
@@ -86,12 +78,12 @@ fn foretell(store: &Store, extent: Extent, out: &mut Output) -> Result<(), Failu
 }
 
 /// Compacts and shows its progress.
-pub fn compact(store: &Store, extent: Extent, shared: &Shared) -> Result<Compacted, Failure> {
+pub fn compact(store: &Store, goal: CompactionGoal, shared: &Shared) -> Result<Compacted, Failure> {
     interrupt::listen();
-    let plan = store.compaction_plan(extent == Extent::ToBound)?;
+    let plan = store.compaction_plan(goal)?;
     let bar = Progress::bytes(&shared.flags);
     let total_bytes = plan.copied_bytes + plan.freed_bytes;
-    Ok(store.compact_with(extent == Extent::ToBound, &mut |done| {
+    Ok(store.compact_with(goal, &mut |done| {
         let words = || format!("{} given back", sizes::print(done.removed_bytes.saturating_sub(done.copied_bytes)));
         bar.at(done.read_bytes, total_bytes.max(done.read_bytes), words);
         interrupt::go_on()
@@ -114,7 +106,7 @@ pub fn tell(done: &Compacted, path: &Path, out: &mut Output) -> Result<Outcome, 
     });
     if out.is_json() {
         out.json(&line)?;
-    } else if done.reason != Reason::Stopped {
+    } else if done.reason != Reason::Cancelled {
         let (freed, copied) = (sizes::print(freed_bytes), sizes::print(done.copied_bytes));
         let words = match done.removed_segments {
             0 => format!("nothing was compacted: {}", done.reason),
@@ -125,7 +117,7 @@ pub fn tell(done: &Compacted, path: &Path, out: &mut Output) -> Result<Outcome, 
         };
         out.report(&line, words)?;
     }
-    if done.reason == Reason::Stopped {
+    if done.reason == Reason::Cancelled {
         out.flush()?;
         let freed = sizes::print(freed_bytes);
         return Ok(interrupt::stopped(format_args!(

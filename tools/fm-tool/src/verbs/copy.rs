@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use filemap_core::{BackupOptions, CopyOptions, Store};
+use filemap_core::Store;
+use filemap_core::backup::{BackupOptions, CopyOptions};
 use fm_cli::{Failure, Outcome, Output, interrupt, sink, sizes};
 
 use super::{backup, merge};
@@ -36,7 +37,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if !args.compact {
-        let options = BackupOptions { base: None, copy_all: true };
+        let options = BackupOptions::new().copy_all();
         return backup::back_up(&args.store, &args.to, &options, shared);
     }
     sink::check_new_folder(&args.to)?;
@@ -54,7 +55,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     filemap::erase::obey(&to)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.flags);
-    let how = CopyOptions { recompress: args.level.is_some() };
+    let how = args.level.iter().fold(CopyOptions::new(), |how, _| how.recompress());
     let copied = merge::copy((&from, &args.store), (&to, &args.to), how, shared, &mut out);
     let outcome = Outcome::closed(copied, to.close())?;
     out.end(outcome)

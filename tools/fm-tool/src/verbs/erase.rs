@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap::erase::{EraseOrder, EraseProgress, EraseRule, EraseTarget, Erasing, Proof};
-use filemap_core::{ErasureStep, RuleState};
+use filemap_core::erase::{ErasureStep, RuleState};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
 use serde_json::{Value, json};
@@ -219,10 +219,10 @@ fn ended(
 ) -> Result<Outcome, Failure> {
     let store = args.store.display();
     let erasing = match erasing {
-        Err(filemap::Error::Engine(filemap_core::Error::Stopped)) if done == Done::Planned => {
+        Err(filemap::Error::Engine(filemap_core::Error::Cancelled)) if done == Done::Planned => {
             return Ok(interrupt::stopped("nothing was changed"));
         }
-        Err(filemap::Error::Engine(filemap_core::Error::Stopped)) => {
+        Err(filemap::Error::Engine(filemap_core::Error::Cancelled)) => {
             let what =
                 format_args!("the rule is in force, and bytes may be left; `fm-tool erase {store} --resume` goes on");
             return Ok(interrupt::stopped(what));

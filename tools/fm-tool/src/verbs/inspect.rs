@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use filemap_core::Inspected;
+use filemap_core::check::Inspected;
 use fm_cli::{Failure, Outcome, Output, plain};
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.flags);
     let mut end = Ok(Outcome::Done);
-    filemap_core::inspect(&args.file, &mut |item| {
+    filemap_core::check::inspect(&args.file, &mut |item| {
         if item.problem.is_some() {
             end = Ok(Outcome::Damaged);
         }

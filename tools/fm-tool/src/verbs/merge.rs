@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use filemap_core::{Copied, CopyEvent, CopyOptions, Error, Rule, Store};
+use filemap_core::backup::{Copied, CopyEvent, CopyOptions};
+use filemap_core::erase::Rule;
+use filemap_core::{Error, Store};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes};
 use serde_json::json;
@@ -55,7 +57,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
         let (from, to) = ((store, path.as_path()), (&to, args.to.as_path()));
         let rules = say_missing_rules(from, to)?;
-        Ok(outcome.and(rules).and(copy(from, to, CopyOptions::default(), shared, &mut out)?))
+        Ok(outcome.and(rules).and(copy(from, to, CopyOptions::new(), shared, &mut out)?))
     });
     let outcome = Outcome::closed(added, to.close())?;
     out.end(outcome)
@@ -112,7 +114,7 @@ pub fn copy(
     });
     drop(bar);
     match copied {
-        Err(Error::Stopped) => {
+        Err(Error::Cancelled) => {
             let (from, to) = (from_path.display(), to_path.display());
             let versions = count(so_far.versions, "version");
             Ok(interrupt::stopped(format_args!("{versions} copied; `fm-tool merge {to} {from}` goes on from there")))

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap::store::PruneStep;
-use filemap_core::{PruneRule, Pruned};
+use filemap_core::compact::CompactionGoal;
+use filemap_core::prune::{PruneRule, Pruned};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
 use serde_json::json;
@@ -81,7 +82,7 @@ fn pruned(
     let pruned = store.prune(rule, &mut |progress| watch(&bar, progress))?;
     drop(bar);
     tell(&pruned, Done::Dropped, out)?;
-    if pruned.is_stopped {
+    if pruned.is_cancelled {
         out.flush()?;
         let what = "they stay dropped; the same command goes on";
         return Ok(interrupt::stopped(format_args!("{} dropped so far; {what}", count(pruned.versions, "version"))));
@@ -89,8 +90,8 @@ fn pruned(
     if pruned.versions == 0 && !args.compact {
         return Ok(hidden(&pruned, Outcome::Done));
     }
-    let extent = if args.compact { compact::Extent::All } else { compact::Extent::ToBound };
-    let done = compact::compact(store.engine(), extent, shared)?;
+    let goal = if args.compact { CompactionGoal::NoGarbage } else { CompactionGoal::Bound };
+    let done = compact::compact(store.engine(), goal, shared)?;
     let outcome = compact::tell(&done, &args.store, out)?;
     Ok(hidden(&pruned, outcome))
 }
@@ -133,7 +134,7 @@ fn tell(pruned: &Pruned, done: Done, out: &mut Output) -> Result<(), Failure> {
         "bytes": pruned.bytes,
         "live_bytes": pruned.live_bytes,
         "hidden": pruned.hidden,
-        "stopped": pruned.is_stopped,
+        "stopped": pruned.is_cancelled,
     });
     let (dropped, gone, after) = match done {
         Done::Planned => ("would be dropped", "would go altogether", " after that"),

@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use filemap::PageStore;
-use filemap_core::{Error, Loss, Options, RepairReport, RepairTo, Store};
+use filemap_core::repair::{Loss, RepairReport, RepairTo};
+use filemap_core::{Error, Options, StorageError, Store};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sink, sizes, times};
 use serde_json::{Value, json};
@@ -71,7 +72,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         Some((name, version)) => run(&plain().canonicalizer(&name, version)),
         None => match run(&plain()) {
             // The superblock is lost; nothing was changed yet.
-            Err(Error::InvalidOption { name: "canonicalizer", .. }) => {
+            Err(Error::Storage(StorageError::InvalidOption { name: "canonicalizer", .. })) => {
                 run(&plain().canonicalizer(Whatwg.name(), Whatwg.version()))
             }
             repaired => repaired,
@@ -79,7 +80,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     };
     drop(bar);
     match repaired {
-        Err(Error::Interrupted) => Ok(stopped(args)),
+        Err(Error::Cancelled) => Ok(stopped(args)),
         repaired => {
             let outcome = told(&repaired?, args, shared)?;
             if outcome == Outcome::Damaged {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use filemap_core::SegmentInfo;
+use filemap_core::compact::SegmentInfo;
 use fm_cli::{Failure, Outcome, Output, sizes, times};
 use serde_json::json;
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap::store::RevisitCount;
-use filemap_core::{Problem, Store, VerifyOptions, VerifyReport};
+use filemap_core::Store;
+use filemap_core::check::{Problem, VerifyOptions, VerifyReport};
 use fm_cli::words::count;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sizes};
 use serde_json::json;
@@ -44,11 +45,15 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::engine_to_read(&args.store, shared)?;
     interrupt::listen();
     let bar = Progress::bytes(&shared.flags);
-    let options = VerifyOptions::new().quick(args.quick).rate(args.rate).anew(args.anew);
     // The default has a flag too, for scripts.
     let is_full = args.full || !args.quick;
+    let mut options = VerifyOptions::new().rate(args.rate);
+    options = if is_full { options.resumable().note() } else { options.quick() };
+    if args.anew {
+        options = options.anew();
+    }
     let (mut done_bytes, mut total_bytes) = (0, 0);
-    let report = store.verify_with(&options.resumable(is_full).note(is_full), &mut |progress| {
+    let report = store.verify_with(&options, &mut |progress| {
         (done_bytes, total_bytes) = (progress.done_bytes, progress.total_bytes);
         bar.at(done_bytes, total_bytes, || progress.file.clone());
         interrupt::go_on()

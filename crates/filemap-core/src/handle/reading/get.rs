@@ -1,6 +1,6 @@
 //! Gets: memtable, else one index page, then the value record, whose own key confirms the match.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::failpoint::{Fault, planted, step};
 use crate::format::key::KeyRecord;
 use crate::format::leaf::{Slot, kept_bits};
@@ -44,6 +44,7 @@ pub(crate) struct Loaded {
 impl Reading {
     /// Calls `read` again if it fails with `Corrupt`, or if a key segment was removed meanwhile:
     /// what led it may have changed. The same error twice with nothing changed is real damage.
+    /// [`Reading::all_spots`] does so itself; what needs a body's holder does not.
     ///
     /// # Errors
     /// Those of `read`; `Closed` if the handle was closed meanwhile.
@@ -52,7 +53,7 @@ impl Reading {
         loop {
             let before = self.moment();
             match read() {
-                believed if planted(Fault::StaleKeysBelieved) => return believed,
+                Err(e) if planted(Fault::StaleKeysBelieved) && is_of_keys(&e) => return Err(e),
                 Err(e) if e.is_corrupt() => {
                     self.check_open()?;
                     let is_begun_anew = self.catch_up()?;
@@ -64,7 +65,7 @@ impl Reading {
                 }
                 // The index led into a removed segment of the key log: perhaps to another key's
                 // record.
-                Ok(_) if self.keys.removals() != before.key_removals => {}
+                Ok(_) if self.keys.removals() != before.key_removals && !planted(Fault::StaleKeysBelieved) => {}
                 result => return result,
             }
         }
@@ -361,10 +362,6 @@ impl Reading {
                 return Ok(None);
             }
         }
-        self.looking_again(|| self.indexed_holder(key, hash, sequence))
-    }
-
-    fn indexed_holder(&self, key: &[u8], hash: u64, sequence: u64) -> Result<Option<Spot>> {
         let Some((slot, head)) = self.indexed_now(key, hash)? else { return Ok(None) };
         if head.refers_to == sequence && head.holder != 0 {
             let (record, found) = self.keys.read(head.holder)?;
@@ -428,6 +425,10 @@ impl Reading {
         };
         Ok(Value { head: loaded.head, body })
     }
+}
+
+fn is_of_keys(error: &Error) -> bool {
+    matches!(error, Error::Storage(StorageError::Corrupt { file, .. }) if names::parse_keys(file).is_some())
 }
 
 fn loaded(raw: &Raw<'_>, spare: &mut Vec<u8>) -> Result<Loaded> {

@@ -259,7 +259,7 @@ impl Reading {
     }
 
     pub(crate) fn names(&self) -> Result<Vec<String>> {
-        self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))
+        self.dir.list().map_err(Error::io("list", self.dir.path().display()))
     }
 
     /// Errors for absent files, reported at the end of a list. Dictionaries are left out: their

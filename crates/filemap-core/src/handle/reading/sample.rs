@@ -63,7 +63,7 @@ impl Reading {
                 Err(e) if e.is_corrupt() && self.values.segments.get(segment.id).is_err() => continue,
                 file => file?,
             };
-            let len = file.len().map_err(|e| crate::Error::io("measure", segment.name(), e))?;
+            let len = file.len().map_err(|e| crate::Error::io("measure", segment.name())(e))?;
             for start in (0..len).step_by(STRETCH_BYTES as usize) {
                 number += 1;
                 if (number - 1) % every != 0 {

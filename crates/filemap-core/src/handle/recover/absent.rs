@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::format::key::UNIT_BYTES as KEY_UNIT;
 use crate::format::location::UNIT_BYTES;
 use crate::format::names;
@@ -20,6 +20,15 @@ use crate::logs::values::ValueLog;
 use crate::logs::values::dictionaries::Registry;
 
 /// A file of the store that is gone or cut short: what it held cannot be read.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// for absent in store.absent() {
+///     println!("{}: {}", absent.file, absent.why);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Absent {
@@ -159,7 +168,7 @@ impl Witness<'_> {
             Ok(s) if s.ordinal != row.ordinal => "the segment is missing; another one has its name".to_owned(),
             Ok(s) if s.is_output != row.is_output => "its header is that of another segment".to_owned(),
             Ok(s) => match segments.length(&s, end) {
-                Err(Error::Corrupt { what, .. }) if !row.is_leaving => what,
+                Err(Error::Storage(StorageError::Corrupt { what, .. })) if !row.is_leaving => what,
                 // A writer has just measured it. To others an error is reported when they read the
                 // segment.
                 Err(_) if segments.is_writable() && s.met_bytes < end => cut_short(s.met_bytes, end),
@@ -168,7 +177,7 @@ impl Witness<'_> {
                 _ => return None,
             },
             Err(_) if row.is_leaving => return None,
-            Err(Error::Corrupt { what, .. }) => what,
+            Err(Error::Storage(StorageError::Corrupt { what, .. })) => what,
             Err(e) => e.to_string(),
         };
         Some(self.lost(name, row, why, UNIT_BYTES))

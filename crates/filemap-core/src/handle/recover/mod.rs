@@ -7,7 +7,7 @@ mod replay;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use filemap_io::{Access, Dir, File};
+use filemap_io::{Access, Dir, File, files};
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
@@ -41,7 +41,7 @@ const LOCK_BYTES: u64 = 16;
 /// # Errors
 /// `NotEmpty` if it may not.
 pub(crate) fn check_vacant(dir: &dyn Dir) -> Result<()> {
-    let found = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+    let found = dir.list().map_err(Error::io("list", dir.path().display()))?;
     // A creation begins with this file, and nothing else has its name: it is ours, whole or not.
     let begun = found.iter().any(|name| name == names::NEW_SUPERBLOCK);
     for name in &found {
@@ -49,7 +49,7 @@ pub(crate) fn check_vacant(dir: &dyn Dir) -> Result<()> {
             Ok(true) => {}
             // `InvalidInput`: `open` refuses what cannot be a store's file.
             Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
-                return Err(Error::io("open", name, e));
+                return Err(Error::io("open", name)(e));
             }
             _ => return Err(Error::NotEmpty { path: dir.path().to_owned() }),
         }
@@ -87,10 +87,10 @@ pub(crate) fn clear_unborn(dir: &dyn Dir) -> Result<()> {
     check_vacant(dir)?;
     // The mark goes last: without it the other files might not be recognised.
     for name in [names::INDEX, &names::keys(0), &names::segment(0)] {
-        remove_if_there(dir, name)?;
+        files::remove(dir, name)?;
     }
-    sync_dir(dir)?;
-    remove_if_there(dir, names::NEW_SUPERBLOCK)
+    files::sync_folder(dir)?;
+    Ok(files::remove(dir, names::NEW_SUPERBLOCK)?)
 }
 
 /// Creates the files of an empty store in a vacant directory whose lock is held. The superblock is
@@ -101,8 +101,7 @@ pub(crate) fn clear_unborn(dir: &dyn Dir) -> Result<()> {
 /// `NotEmpty` if another process has created a store since the directory was checked.
 pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     clear_unborn(dir)?;
-    let mut random = [0; 24];
-    dir.random(&mut random).map_err(|e| Error::io("read", "the system's random numbers", e))?;
+    let random: [u8; 24] = files::random(dir)?;
     let mut store_id = [0; 16];
     store_id.copy_from_slice(&random[..16]);
     let created_ms = now_ms();
@@ -127,27 +126,16 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         rules: 0,
     };
     SuperblockFile::create(dir, &first, &Rolls::none(store_id))?;
-    sync_dir(dir)?;
+    files::sync_folder(dir)?;
     KeyLog::create(dir, store_id, created_ms)?;
     create_index(dir, store_id, created_ms)?;
     let name = names::segment(0);
-    let segment = dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
-    let header = FileHeader::new(FileKind::Values, store_id, 0, created_ms).encode();
-    segment.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
-    segment.sync().map_err(|e| Error::io("sync", &name, e))?;
+    files::create(dir, &name, &FileHeader::new(FileKind::Values, store_id, 0, created_ms).encode())?;
     if !planted(Fault::CreatedWithoutSync) {
-        sync_dir(dir)?;
+        files::sync_folder(dir)?;
     }
-    dir.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(|e| Error::io("rename", names::SUPERBLOCK, e))?;
-    sync_dir(dir)
-}
-
-/// Removes a file if it exists.
-pub(crate) fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
-    match dir.remove(name) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", name, e)),
-        _ => Ok(()),
-    }
+    dir.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(Error::io("rename", names::SUPERBLOCK))?;
+    Ok(files::sync_folder(dir)?)
 }
 
 /// Big-endian number of the bytes.
@@ -157,22 +145,16 @@ pub(crate) fn value_of(bytes: &[u8]) -> u64 {
 
 /// Creates address.idx with a header page only, and syncs it.
 pub(crate) fn create_index(dir: &dyn Dir, store_id: [u8; 16], created_ms: i64) -> Result<()> {
-    let file = dir.open(names::INDEX, Access::Create).map_err(|e| Error::io("create", names::INDEX, e))?;
     let mut page = [0; PAGE_BYTES];
     page[..header::BYTES].copy_from_slice(&FileHeader::new(FileKind::Index, store_id, 0, created_ms).encode());
-    file.write_at(&page, 0).map_err(|e| Error::io("write", names::INDEX, e))?;
-    file.sync().map_err(|e| Error::io("sync", names::INDEX, e))
-}
-
-pub(crate) fn sync_dir(dir: &dyn Dir) -> Result<()> {
-    dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))
+    Ok(files::create(dir, names::INDEX, &page)?)
 }
 
 /// Opens address.idx and checks its header.
 pub(crate) fn open_index(dir: &dyn Dir, access: Access, current: &Superblock) -> Result<Arc<dyn File>> {
     let file = dir.open(names::INDEX, access).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => Error::corrupt(names::INDEX, 0, "the file is missing"),
-        _ => Error::io("open", names::INDEX, e),
+        _ => Error::io("open", names::INDEX)(e),
     })?;
     check_header(&*file, names::INDEX, FileKind::Index, &current.store_id, access)?;
     Ok(file)
@@ -196,7 +178,7 @@ pub(crate) fn index_seed(current: &Superblock) -> u32 {
 pub(crate) fn bytes_after(segments: &Segments, tail: Tail) -> Result<usize> {
     let mut bytes = 0;
     for segment in segments.log().iter().filter(|s| s.ordinal >= tail.ordinal) {
-        let len = segments.file(segment)?.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+        let len = segments.file(segment)?.len().map_err(Error::io("measure", segment.name()))?;
         bytes += if segment.ordinal == tail.ordinal { len.saturating_sub(tail.offset) } else { len };
     }
     Ok(bytes as usize)
@@ -284,10 +266,10 @@ pub(crate) fn remove_spares(
         segments.strike(&ordinals)?;
     }
     for segment in &spares {
-        dir.remove(&segment.name()).map_err(|e| Error::io("remove", segment.name(), e))?;
+        dir.remove(&segment.name()).map_err(Error::io("remove", segment.name()))?;
     }
     if !spares.is_empty() {
-        sync_dir(dir)?;
+        files::sync_folder(dir)?;
         segments.forget(is_spare);
         segments.strike(&ordinals)?;
     }

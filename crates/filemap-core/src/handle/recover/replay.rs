@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use filemap_io::{Advice, Dir, File};
+use filemap_io::{Advice, Dir, File, files};
 
 use crate::error::{Error, Result};
 use crate::event::RecoveryReport;
@@ -70,7 +70,7 @@ pub(crate) fn replay(
         report: RecoveryReport::default(),
     };
     if !planted(Fault::RecoveredNamesNotSynced) {
-        dir.sync().map_err(|e| Error::io("sync", dir.path().display().to_string(), e))?;
+        files::sync_folder(dir)?;
     }
     if !planted(Fault::RecoveredSuperblockNotSynced) {
         superblock.sync()?;
@@ -138,11 +138,11 @@ impl Run<'_> {
         // dropped, so sync first.
         if !planted(Fault::CacheTrusted) {
             if !planted(Fault::RecoveredTailNotSynced) {
-                file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+                file.sync().map_err(Error::io("sync", segment.name()))?;
             }
             file.advise(Advice::DropCache, from, 0);
         }
-        let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+        let len = file.len().map_err(Error::io("measure", segment.name()))?;
         if len < from {
             return Err(segment.corrupt(len, "the file is shorter than what the last checkpoint had synced"));
         }
@@ -175,10 +175,10 @@ impl Run<'_> {
         }
         if len > end && !planted(Fault::TailNotCut) && !planted(Fault::StoppedAtTheFirstHole) {
             self.report.truncated_bytes += len - end;
-            file.set_len(end).map_err(|e| Error::io("truncate", segment.name(), e))?;
+            file.set_len(end).map_err(Error::io("truncate", segment.name()))?;
         }
         if mends && !planted(Fault::RecoveredTailNotSynced) {
-            file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+            file.sync().map_err(Error::io("sync", segment.name()))?;
         }
         self.report.replayed_bytes += end - from;
         Ok(end)
@@ -213,5 +213,5 @@ impl Run<'_> {
 pub(crate) fn fill(file: &dyn File, segment: &Segment, offset: u64, bytes: u64) -> Result<()> {
     let mut head = [0; UNIT_BYTES as usize];
     value::seal_head(&Header::filler(bytes), segment.seed, offset, &mut head);
-    file.write_at(&head[..value::FIXED_BYTES], offset).map_err(|e| Error::io("write", segment.name(), e))
+    file.write_at(&head[..value::FIXED_BYTES], offset).map_err(Error::io("write", segment.name()))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::event::Event;
 use crate::format::value::{self, ChunkEntry, Kind};
 use crate::handle::log::Log;
@@ -73,7 +73,7 @@ impl Writing {
     /// Handles a failure to begin a segment.
     pub(crate) fn roll_failed(&self, error: &Error) {
         match error {
-            Error::Io { op: "sync", .. } => self.poison(error),
+            Error::Storage(StorageError::Io { op: "sync", .. }) => self.poison(error),
             _ => self.reading.counters().failed(error),
         }
     }

@@ -140,7 +140,7 @@ impl Writing {
             let (files, to) = lock(&self.log).appender.to_sync();
             for (segment, file) in files.iter().filter(|_| !planted(Fault::SyncSkipped)) {
                 if let Err(e) = file.sync() {
-                    let error = Error::io("sync", segment.name(), e);
+                    let error = Error::io("sync", segment.name())(e);
                     if !planted(Fault::FailedSyncRetried) {
                         self.poison(&error);
                     }

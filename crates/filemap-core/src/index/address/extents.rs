@@ -34,10 +34,8 @@ impl Extents {
             Some(map) => map,
             None => {
                 let len = first.max(1 << self.first_log2) as usize * PAGE_BYTES;
-                let map = self
-                    .file
-                    .map(u64::from(first) * PAGE_BYTES as u64, len)
-                    .map_err(|e| Error::io("map", names::INDEX, e))?;
+                let map =
+                    self.file.map(u64::from(first) * PAGE_BYTES as u64, len).map_err(Error::io("map", names::INDEX))?;
                 self.maps[extent].get_or_init(|| map)
             }
         };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use filemap_io::{Advice, File};
+use filemap_io::{Advice, File, files};
 
 use super::directory::Directory;
 use super::{Index, Owner};
@@ -30,7 +30,7 @@ pub(crate) fn load(
     limits: &Limits,
 ) -> Result<Loaded> {
     let corrupt = |page: u64, what: &str| Error::corrupt(names::INDEX, page * PAGE_BYTES as u64, what);
-    let len = file.len().map_err(|e| Error::io("measure", names::INDEX, e))?;
+    let len = file.len().map_err(Error::io("measure", names::INDEX))?;
     if len / (PAGE_BYTES as u64) < root.pages || root.pages == 0 {
         return Err(corrupt(len / PAGE_BYTES as u64, "file is shorter than the superblock says"));
     }
@@ -117,9 +117,8 @@ impl Loader<'_> {
             if page == 0 || u64::from(page) >= self.pages {
                 return Err(corrupt("node page number is out of range"));
             }
-            let mut b = [0; PAGE_BYTES];
-            let n = self.file.read_at(&mut b, offset).map_err(|e| Error::io("read", names::INDEX, e))?;
-            let node = node::decode(self.seed, page, &b[..n]).map_err(corrupt)?;
+            let bytes = files::read(self.file, names::INDEX, offset, PAGE_BYTES)?;
+            let node = node::decode(self.seed, page, &bytes).map_err(corrupt)?;
             let want = CAPACITY.min(count - entries.len().min(count));
             if usize::from(node.level) != level || node.first != entries.len() as u64 || node.entries.len() != want {
                 return Err(corrupt("node page is not the one that its parent names"));

@@ -284,7 +284,7 @@ impl Index {
             if entry.page != 0 {
                 let mut page = vec![0; PAGE_BYTES];
                 let offset = u64::from(entry.page) * PAGE_BYTES as u64;
-                let read = self.file.read_at(&mut page, offset).map_err(|e| Error::io("read", names::INDEX, e))?;
+                let read = self.file.read_at(&mut page, offset).map_err(Error::io("read", names::INDEX))?;
                 let prefix = hash >> (64 - entry.depth);
                 let epoch = if self.owner == Owner::Other { directory.epoch() } else { u64::MAX };
                 let judged = match leaf::decode(self.seed, entry.page, &page[..read]) {

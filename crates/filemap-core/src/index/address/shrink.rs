@@ -169,12 +169,12 @@ impl IndexWriter {
     pub(crate) fn punch_all(&mut self) -> Result<()> {
         self.punch_from(0);
         // Beyond the last page lie leftovers of interrupted checkpoints.
-        let io = |op, e| Error::io(op, names::INDEX, e);
+        let io = |op, e| Error::io(op, names::INDEX)(e);
         let (end, len) = (self.pages * PAGE_BYTES as u64, self.index.file.len().map_err(|e| io("measure", e))?);
         if len > end {
             let _ = self.index.file.punch(end, len - end).map_err(|e| io("punch", e))?;
         }
-        self.index.file.sync().map_err(|e| Error::io("sync", names::INDEX, e))
+        self.index.file.sync().map_err(Error::io("sync", names::INDEX))
     }
 
     fn punch_from(&mut self, goal: u32) {

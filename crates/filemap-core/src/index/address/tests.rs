@@ -7,6 +7,7 @@ use std::sync::Arc;
 use filemap_io::{Access, Dir, File, OsDir};
 
 use super::*;
+use crate::error::StorageError;
 
 fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, IndexWriter) {
     let loaded = load(Arc::clone(file), SEED, US, root, epoch, &Limits::default()).unwrap();
@@ -215,7 +216,10 @@ fn keys_with_equal_bits_share_a_page_until_it_is_full_of_them() {
         writer.expect(keys);
         let error = writer.replace(&old, &same(255)).unwrap_err();
         let what = format!("255 keys share the first {bits} bits");
-        assert!(matches!(error, Error::Full { .. }) && error.to_string().contains(&what), "{error}");
+        assert!(
+            matches!(error, Error::Storage(StorageError::Full { .. })) && error.to_string().contains(&what),
+            "{error}"
+        );
     }
 }
 

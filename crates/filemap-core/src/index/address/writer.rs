@@ -244,7 +244,7 @@ impl IndexWriter {
         self.write_nodes()?;
         self.write_table(table)?;
         if !planted(Fault::IndexNotSynced) {
-            self.index.file.sync().map_err(|e| Error::io("sync", names::INDEX, e))?;
+            self.index.file.sync().map_err(Error::io("sync", names::INDEX))?;
         }
         Ok(self.root())
     }
@@ -405,7 +405,7 @@ fn write_pages(index: &Index, writes: &mut [(u32, &[u8])]) -> Result<()> {
         let goes_on = writes.get(i + 1).is_some_and(|w| w.0 == page + 1) && run.len() < LONGEST;
         if !goes_on {
             let offset = u64::from(first) * PAGE_BYTES as u64;
-            index.file.write_at(&run, offset).map_err(|e| Error::io("write", names::INDEX, e))?;
+            index.file.write_at(&run, offset).map_err(Error::io("write", names::INDEX))?;
             run.clear();
         }
     }

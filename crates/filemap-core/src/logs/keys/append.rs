@@ -63,7 +63,7 @@ impl KeyAppender {
         let mut current = None;
         if let Some(segment) = log.segments.all().last().filter(|s| s.ordinal == end.ordinal) {
             let file = log.segments.writable(segment)?;
-            let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+            let len = file.len().map_err(Error::io("measure", segment.name()))?;
             if len <= end.offset || planted(Fault::LeftoversCounted) {
                 let offset = len.max(end.offset).next_multiple_of(UNIT_BYTES);
                 current = Some(Current { segment: Arc::clone(segment), file, offset });
@@ -196,7 +196,7 @@ impl KeyAppender {
             // On a full disk, give back the space of the part that fitted, or each retry would take
             // more of what was freed for it. No reader knows of these bytes.
             let _ = current.file.set_len(current.offset);
-            return Err(Error::io("write", current.segment.name(), e));
+            return Err(Error::io("write", current.segment.name())(e));
         }
         current.offset += self.buffer.len() as u64;
         self.written = Some(current.end());
@@ -252,7 +252,7 @@ impl KeyAppender {
     /// # Errors
     /// `Io`.
     pub(crate) fn sync(&mut self) -> Result<()> {
-        let sync = |segment: &Segment, file: &dyn File| file.sync().map_err(|e| Error::io("sync", segment.name(), e));
+        let sync = |segment: &Segment, file: &dyn File| file.sync().map_err(Error::io("sync", segment.name()));
         if planted(Fault::KeysNotSynced) {
             return Ok(());
         }

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use filemap_io::{Access, Advice, Dir, File};
+use filemap_io::{Access, Advice, Dir, File, files};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::files::drop_failed_writes;
 use crate::format::header::{FileHeader, Kind};
 use crate::format::key::{self, KeyRecord, PEEK_BYTES, UNIT_BYTES};
@@ -111,10 +111,7 @@ impl KeyLog {
     /// Creates the first segment with its header, and syncs it.
     pub(crate) fn create(dir: &dyn Dir, store_id: [u8; 16], created_ms: i64) -> Result<()> {
         let name = names::keys(0);
-        let file = dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
-        let header = FileHeader::new(Kind::Keys, store_id, 0, created_ms).encode();
-        file.write_at(&header, 0).map_err(|e| Error::io("write", &name, e))?;
-        file.sync().map_err(|e| Error::io("sync", &name, e))
+        Ok(files::create(dir, &name, &FileHeader::new(Kind::Keys, store_id, 0, created_ms).encode())?)
     }
 
     /// Removes all files of a key log.
@@ -122,12 +119,9 @@ impl KeyLog {
     /// # Errors
     /// `Io`.
     pub(crate) fn remove(dir: &dyn Dir) -> Result<()> {
-        let names = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+        let names = dir.list().map_err(Error::io("list", dir.path().display()))?;
         for name in names.iter().filter(|name| names::parse_keys(name).is_some()) {
-            match dir.remove(name) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", name, e)),
-                _ => {}
-            }
+            files::remove(dir, name)?;
         }
         Ok(())
     }
@@ -157,7 +151,7 @@ impl KeyLog {
             return Err(segment.corrupt(0, "its header is that of another segment"));
         }
         let file = self.segments.file(&segment)?;
-        let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+        let len = file.len().map_err(|e| Error::io("measure", segment.name())(e))?;
         if len < tail.offset {
             return Err(segment.corrupt(len, "the file is shorter than the superblock says"));
         }
@@ -179,7 +173,7 @@ impl KeyLog {
     pub(crate) fn why(&self, id: u16) -> String {
         match self.segments.get(id) {
             Ok(_) => "the segment is missing; another one has its name".into(),
-            Err(Error::Corrupt { what, .. }) => what,
+            Err(Error::Storage(StorageError::Corrupt { what, .. })) => what,
             Err(e) => e.to_string(),
         }
     }
@@ -252,12 +246,12 @@ impl KeyLog {
         let segment = self.segments.get(key::segment_of(address))?;
         let (file, offset) = (self.segments.file(&segment)?, key::offset_of(address));
         let mut b = vec![0; GUESS_BYTES];
-        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", segment.name(), e))?;
+        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", segment.name())(e))?;
         b.truncate(n);
         let total = KeyRecord::peek(&b).map_err(|what| segment.corrupt(offset, what))?.total_bytes() as usize;
         if total > GUESS_BYTES {
             b.resize(total, 0);
-            let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", segment.name(), e))?;
+            let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", segment.name())(e))?;
             b.truncate(n);
         }
         let (record, key) = self.decode(&segment, &b, offset)?;
@@ -336,7 +330,7 @@ impl KeyLog {
             let len = match self.segments.file(segment) {
                 // A missing segment has no space to give back.
                 Err(e) if e.is_corrupt() => continue,
-                file => file?.len().map_err(|e| Error::io("measure", segment.name(), e))?,
+                file => file?.len().map_err(|e| Error::io("measure", segment.name())(e))?,
             };
             lengths.push((segment.ordinal, if segment.ordinal == end.ordinal { end.offset } else { len }));
         }

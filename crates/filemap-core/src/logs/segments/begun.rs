@@ -53,9 +53,9 @@ impl Begun {
 
     /// Writes and syncs `rolls`. A failed write is reported as `op` of file `of`.
     fn write(&mut self, rolls: Rolls, op: &'static str, of: &str) -> Result<()> {
-        self.file.write_at(&rolls.encode(), rolls::AT).map_err(|e| Error::io(op, of, e))?;
+        self.file.write_at(&rolls.encode(), rolls::AT).map_err(Error::io(op, of))?;
         if !planted(Fault::BegunSegmentsNotSynced) {
-            self.file.sync().map_err(|e| Error::io("sync", names::SUPERBLOCK, e))?;
+            self.file.sync().map_err(Error::io("sync", names::SUPERBLOCK))?;
         }
         self.rolls = rolls;
         Ok(())

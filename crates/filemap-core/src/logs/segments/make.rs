@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use filemap_io::{Access, Advice};
+use filemap_io::{Access, Advice, files};
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
@@ -171,19 +171,19 @@ impl Segments {
         let id = header.ordinal as u16;
         let name = (self.family.name)(id);
         if self.known.load().get(id).is_some() {
-            return Err(Error::full(name, "all 65,536 segment numbers are in use"));
+            return Err(Error::full(&name, "all 65,536 segment numbers are in use"));
         }
         self.remove_unborn(&name)?;
-        let file = self.dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
+        let file = self.dir.open(&name, Access::Create).map_err(Error::io("create", &name))?;
         if let Err(e) = file.write_at(&header.encode(), 0) {
             let _ = self.dir.remove(&name);
-            return Err(Error::io("create", &name, e));
+            return Err(Error::io("create", &name)(e));
         }
         if !planted(Fault::NewSegmentNotSynced) {
-            file.sync().map_err(|e| Error::io("sync", &name, e))?;
+            file.sync().map_err(Error::io("sync", &name))?;
         }
         if !planted(Fault::NewSegmentNameNotSynced) {
-            self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))?;
+            files::sync_folder(&*self.dir)?;
         }
         file.advise(Advice::Random, 0, 0);
         let segment = Segment::new(self.family, &header, Some(file), FIRST_RECORD);
@@ -199,11 +199,11 @@ impl Segments {
     fn remove_unborn(&self, name: &str) -> Result<()> {
         let file = match self.dir.open(name, Access::Write) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            opened => opened.map_err(|e| Error::io("open", name, e))?,
+            opened => opened.map_err(Error::io("open", name))?,
         };
-        if file.len().map_err(|e| Error::io("measure", name, e))? > FIRST_RECORD {
+        if file.len().map_err(Error::io("measure", name))? > FIRST_RECORD {
             return Err(Error::corrupt(name, 0, "a file that should not exist yet holds something; move it away"));
         }
-        self.dir.remove(name).map_err(|e| Error::io("remove", name, e))
+        self.dir.remove(name).map_err(Error::io("remove", name))
     }
 }

@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use filemap_io::{Access, Advice, Dir, File};
+use filemap_io::{Access, Advice, Dir, File, files};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::files::check_header;
 use crate::format::header::{self, FileHeader};
 use crate::format::names;
@@ -207,7 +207,7 @@ impl Segments {
     fn look(&self, known: &[Arc<Segment>]) -> Result<()> {
         let known: HashMap<u16, &Arc<Segment>> = known.iter().map(|s| (s.id, s)).collect();
         let (mut list, mut unusable) = (Vec::new(), BTreeMap::new());
-        let names = self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))?;
+        let names = self.dir.list().map_err(Error::io("list", self.dir.path().display()))?;
         for id in names.iter().filter_map(|n| (self.family.parse)(n)) {
             if let Some(segment) = known.get(&id) {
                 list.push(Arc::clone(segment));
@@ -217,16 +217,16 @@ impl Segments {
             let file = match self.dir.open(&name, Access::Read) {
                 // A recovering writer may remove a segment without records.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                opened => opened.map_err(|e| Error::io("open", &name, e))?,
+                opened => opened.map_err(Error::io("open", &name))?,
             };
-            let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
+            let len = file.len().map_err(Error::io("measure", &name))?;
             let header = check_header(&*file, &name, self.family.kind, &self.store_id, self.access).and_then(|h| {
                 let what = "its header is that of another segment";
                 if h.ordinal as u16 == id { Ok(h) } else { Err(Error::corrupt(&name, 0, what)) }
             });
             match header {
                 Ok(header) => list.push(Segment::new(self.family, &header, None, len)),
-                Err(Error::Corrupt { what, .. }) => {
+                Err(Error::Storage(StorageError::Corrupt { what, .. })) => {
                     unusable.insert(id, (len, what));
                 }
                 Err(e) => return Err(e),
@@ -308,7 +308,7 @@ impl Segments {
         let name = segment.name();
         let file = self.dir.open(&name, access).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => Error::corrupt(&name, 0, "the segment is missing"),
-            _ => Error::io("open", &name, e),
+            _ => Error::io("open", &name)(e),
         })?;
         let header = check_header(&*file, &name, self.family.kind, &self.store_id, access)?;
         if (header.ordinal, header.is_output) != (segment.ordinal, segment.is_output) {
@@ -349,7 +349,7 @@ impl Segments {
         if segment.met_bytes >= least {
             return Ok(segment.met_bytes);
         }
-        self.file(segment)?.len().map_err(|e| Error::io("measure", segment.name(), e))
+        self.file(segment)?.len().map_err(Error::io("measure", segment.name()))
     }
 
     /// Removes segments and their files, durably.
@@ -361,14 +361,10 @@ impl Segments {
         lock(&self.leaving).extend(gone.iter().map(Arc::clone));
         self.forget(is_gone);
         for segment in gone {
-            let name = segment.name();
-            match self.dir.remove(&name) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", name, e)),
-                _ => {}
-            }
+            files::remove(&*self.dir, &segment.name())?;
         }
         lock(&self.leaving).retain(|s| !is_gone(s));
-        self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))
+        Ok(files::sync_folder(&*self.dir)?)
     }
 
     /// Renames segments so that nothing reads them.
@@ -376,14 +372,13 @@ impl Segments {
     /// # Errors
     /// `Io`.
     pub(crate) fn set_aside(&self, gone: &[Arc<Segment>]) -> Result<()> {
-        let path = || self.dir.path().display().to_string();
-        let listed = self.dir.list().map_err(|e| Error::io("list", path(), e))?;
+        let listed = self.dir.list().map_err(Error::io("list", self.dir.path().display()))?;
         for name in gone.iter().map(|s| s.name()) {
             let aside = names::next_set_aside(&name, &listed);
-            self.dir.rename(&name, &aside).map_err(|e| Error::io("rename", &name, e))?;
+            self.dir.rename(&name, &aside).map_err(Error::io("rename", &name))?;
         }
         self.forget(|s| gone.iter().any(|g| g.ordinal == s.ordinal));
-        self.dir.sync().map_err(|e| Error::io("sync", path(), e))
+        Ok(files::sync_folder(&*self.dir)?)
     }
 }
 

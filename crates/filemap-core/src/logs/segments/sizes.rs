@@ -16,7 +16,7 @@ impl Segments {
         if known != 0 {
             return Ok(known);
         }
-        let len = self.file(segment)?.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+        let len = self.file(segment)?.len().map_err(Error::io("measure", segment.name()))?;
         segment.sealed_bytes.store(len, Ordering::Relaxed);
         Ok(len)
     }

@@ -92,7 +92,7 @@ impl Appender {
         self.make_room(total, draft.header.sequence)?;
         assert!(self.offset >= FIRST_RECORD && self.offset.is_multiple_of(UNIT_BYTES), "records begin at units");
         value::seal_head(&draft.header, self.segment.seed, self.offset, &mut draft.bytes);
-        self.file.write_at(&draft.bytes, self.offset).map_err(|e| Error::io("write", self.segment.name(), e))?;
+        self.file.write_at(&draft.bytes, self.offset).map_err(Error::io("write", self.segment.name()))?;
         let location = Location::new(self.segment.id, self.offset);
         self.offset += total;
         self.appended_bytes += total;

@@ -267,13 +267,13 @@ fn read_record<T>(
         if buffer.len() < len {
             buffer.resize(len, 0);
         }
-        file.read_at(&mut buffer[..len], offset).map_err(|e| Error::io("read", segment.name(), e))
+        file.read_at(&mut buffer[..len], offset).map_err(|e| Error::io("read", segment.name())(e))
     };
     let result = (|| {
         let mut bound = size.bytes().min(1 << 30);
         if bound > TRUSTED_BYTES {
             // A forged size must not make the buffer larger than the file.
-            let len = file.len().map_err(|e| Error::io("measure", segment.name(), e))?;
+            let len = file.len().map_err(|e| Error::io("measure", segment.name())(e))?;
             bound = bound.min(len.saturating_sub(offset));
         }
         let first = if want == Want::Head { bound.min(HEAD_GUESS_BYTES) } else { bound };
@@ -365,6 +365,17 @@ impl Body {
 }
 
 /// Reads a body from front to end in bounded memory: one chunk at a time.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let mut reader = store.get_reader(b"http://a.example/")?.expect("it was put");
+/// let mut body = String::new();
+/// std::io::Read::read_to_string(&mut reader, &mut body)?;
+/// assert_eq!(body, "A page.");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader {
     values: Arc<ValueLog>,

@@ -1,7 +1,10 @@
 //! What other operations see in the middle of a checkpoint.
 
+use std::ops::ControlFlow;
+
 use crate::format::names;
 use crate::sync::lock;
+use crate::upkeep::check::VerifyOptions;
 use crate::upkeep::checkpoint::Task;
 use crate::{Options, Record, Store};
 
@@ -13,7 +16,7 @@ fn verify_finds_nothing_wrong_in_the_middle_of_a_checkpoint() {
     put(0..100);
     let upkeep = store.upkeep().unwrap();
     let mut begun = false;
-    let report = store.verify(&mut |progress| {
+    let report = store.verify_with(&VerifyOptions::new(), &mut |progress| {
         // Before the index is checked: replace its leaves without writing the superblock.
         if progress.file == names::keys(0) && !std::mem::replace(&mut begun, true) {
             put(100..200);
@@ -24,6 +27,7 @@ fn verify_finds_nothing_wrong_in_the_middle_of_a_checkpoint() {
             c.index.flush().unwrap();
             c.keys.publish();
         }
+        ControlFlow::Continue(())
     });
     // This checkpoint never ends: closing must not write.
     store.writing().unwrap().poison_because("a test".into());

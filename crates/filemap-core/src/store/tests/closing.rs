@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::format::dictionary::Making;
+use crate::store::{BackupOptions, CompactionGoal, PruneRule};
 use crate::sync::primitive::Mutex;
 use crate::upkeep::checkpoint::Task;
-use crate::{BackupOptions, Error, Event, Options, PruneRule, Record, Result, Store};
+use crate::{Error, Event, Options, Record, Result, StorageError, Store};
 
 const KEYS: u32 = 200;
 
@@ -81,7 +82,7 @@ fn close_and_let_another_write(store: Store) {
     put(&other, KEYS..2 * KEYS, 3);
     other.checkpoint().unwrap();
     other.train().unwrap();
-    other.compact(false).unwrap();
+    other.compact().unwrap();
     put(&other, 0..KEYS / 2, 4);
     other.close().unwrap();
 }
@@ -114,7 +115,7 @@ fn is_closed_in<T: std::fmt::Debug>(work: impl FnOnce(&Store, Work) -> Result<T>
     store.close().unwrap();
     assert!(files(&path) == left, "a file has changed since the other writer closed the store");
     let again = Store::open(&path, options()).unwrap();
-    assert_eq!(again.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(again.verify().unwrap().problems, []);
     for i in 0..2 * KEYS {
         let round = if i < KEYS / 2 { 4 } else { 3 };
         assert!(again.get(&key(i)).unwrap().unwrap().body == body(i, round), "{i}");
@@ -156,7 +157,7 @@ fn a_compaction_is_given_up_when_another_clone_closes_the_handle() {
                 ControlFlow::Continue(())
             })?;
             let mut watch = at(nth, work);
-            store.compact_with(false, &mut |_| watch())
+            store.compact_with(CompactionGoal::NoGarbage, &mut |_| watch())
         });
     }
 }
@@ -201,7 +202,7 @@ fn a_backup_through_a_handle_that_was_closed_is_none() {
     let temp = tempfile::tempdir().unwrap();
     for (nth, copy_all) in [(1, false), (3, true), (6, true)] {
         let path = temp.path().join(nth.to_string());
-        let options = BackupOptions { copy_all, ..BackupOptions::default() };
+        let options = if copy_all { BackupOptions::new().copy_all() } else { BackupOptions::new() };
         is_closed_in(|store, work| {
             let mut watch = at(nth, work);
             store.backup(&path, &options, &mut |_| watch())
@@ -215,7 +216,11 @@ fn a_verification_and_lists_through_a_handle_that_was_closed_end_with_that() {
     for quick in [false, true] {
         is_closed_in(|store, work| {
             let mut watch = at(2, work);
-            let options = crate::VerifyOptions::new().quick(quick);
+            let options = if quick {
+                crate::upkeep::check::VerifyOptions::new().quick()
+            } else {
+                crate::upkeep::check::VerifyOptions::new()
+            };
             store.verify_with(&options, &mut |_| watch())
         });
     }
@@ -285,7 +290,16 @@ fn a_second_close_waits_for_the_first_and_returns_the_same() {
         });
         match fails {
             false => assert!(matches!(result, (Ok(()), Ok(()))), "{result:?}"),
-            true => assert!(matches!(result, (Err(Error::Poisoned { .. }), Err(Error::Poisoned { .. }))), "{result:?}"),
+            true => assert!(
+                matches!(
+                    result,
+                    (
+                        Err(Error::Storage(StorageError::Poisoned { .. })),
+                        Err(Error::Storage(StorageError::Poisoned { .. }))
+                    )
+                ),
+                "{result:?}"
+            ),
         }
     }
 }
@@ -297,8 +311,8 @@ fn a_callback_of_a_compaction_may_ask_for_a_plan_and_may_close_the_handle() {
     let rule = PruneRule { keep_versions: Some(1), ..PruneRule::default() };
     store.prune(rule, &mut |_| ControlFlow::Continue(())).unwrap();
     let mut plans = 0;
-    let done = store.compact_with(false, &mut |_| {
-        assert!(!store.compaction_plan(false).unwrap().segments.is_empty());
+    let done = store.compact_with(CompactionGoal::NoGarbage, &mut |_| {
+        assert!(!store.compaction_plan(CompactionGoal::NoGarbage).unwrap().segments.is_empty());
         plans += 1;
         // The background thread is waiting for its turn by now.
         store.writing().unwrap().bells().compact.ring();

@@ -1,9 +1,10 @@
 //! Compaction through a store: erasures in many runs, and how far puts may run ahead.
 
 use crate::handle::writing::late_bytes;
+use crate::store::Erasure;
 use crate::sync::lock;
 use crate::upkeep::worker::compact_if_due;
-use crate::{Erasure, Options, Record, Store};
+use crate::{Options, Record, Store};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ fn a_segment_with_more_than_a_run_moves_is_emptied_in_many() {
         Erasure { keys: Arc::new(|key| key == [7]), versions: Arc::new(|_, _| true), groups: Arc::new(|_| true) };
     let erased = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(erased.is_complete() && erased.versions == 1, "{erased:?}");
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
     assert_eq!(store.keys().map(Result::unwrap).count(), 39);
 }
 
@@ -33,7 +34,7 @@ fn what_a_backup_has_kept_goes_when_that_is_done() {
     store.put(&Record::new(b"b", &[2; 100])).unwrap();
     store.remove(b"a").unwrap();
     let (held, ..) = store.upkeep().unwrap().hold().unwrap();
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     // End the hold without its bell: nothing must run in the background.
     std::mem::forget(held);
     lock(store.upkeep().unwrap().checkpointer()).holds = 0;
@@ -43,7 +44,7 @@ fn what_a_backup_has_kept_goes_when_that_is_done() {
     let erased = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(erased.is_complete(), "{erased:?}");
     assert!(!store.path().join("value0.dat").exists());
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn a_key_segment_is_emptied_though_puts_wait_for_the_value_log() {
         Erasure { keys: Arc::new(|key| key == [1]), versions: Arc::new(|_, _| true), groups: Arc::new(|_| true) };
     let erased = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(erased.is_complete() && erased.versions == 2, "{erased:?}");
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 #[test]

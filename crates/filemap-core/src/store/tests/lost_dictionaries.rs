@@ -5,9 +5,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::store::Erasure;
 use crate::store::tests::trained::{check, create, key, make, open, options, put, temp, trained};
+use crate::store::{BackupOptions, CopyOptions};
 use crate::sync::primitive::Ordering;
-use crate::{BackupOptions, CopyOptions, Erasure, Error, RepairTo, Store, VerifyOptions};
+use crate::upkeep::check::VerifyOptions;
+use crate::upkeep::repair::RepairTo;
+use crate::{Error, StorageError, Store};
 
 const FILE: &str = "dict1.zdict";
 
@@ -37,11 +41,11 @@ fn missed(store: &Store) -> Vec<String> {
 }
 
 fn names_it<T: std::fmt::Debug>(result: &crate::Result<T>) -> bool {
-    matches!(result, Err(Error::Corrupt { file, .. }) if file == FILE)
+    matches!(result, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == FILE)
 }
 
-fn back_up(store: &Store, to: &Path) -> crate::Result<crate::BackedUp> {
-    store.backup(to, &BackupOptions::default(), &mut |_| ControlFlow::Continue(()))
+fn back_up(store: &Store, to: &Path) -> crate::Result<crate::upkeep::backup::BackedUp> {
+    store.backup(to, &BackupOptions::new(), &mut |_| ControlFlow::Continue(()))
 }
 
 fn read_only(path: &Path) -> Store {
@@ -70,7 +74,7 @@ fn without_one_of_its_dictionaries_a_store_is_read_as_far_as_it_can_be_and_the_f
         assert_eq!(reader.pages().filter(Result::is_err).count(), 50, "each that needs it is told");
         assert!(
             !reader
-                .verify_with(&VerifyOptions::new().quick(true), &mut |_| ControlFlow::Continue(()))
+                .verify_with(&VerifyOptions::new().quick(), &mut |_| ControlFlow::Continue(()))
                 .unwrap()
                 .problems
                 .is_empty()
@@ -78,7 +82,7 @@ fn without_one_of_its_dictionaries_a_store_is_read_as_far_as_it_can_be_and_the_f
         assert!(names_it(&back_up(&reader, &temp.path().join("backup"))));
         drop(reader);
         assert!(names_it(&Store::open(&path, options())));
-        let store = open(&path, options().accept_loss(true));
+        let store = open(&path, options().accept_loss());
         assert!(store.absent()[0].is_accepted && missed(&store) == [FILE]);
         check(&store, "a", 0..50);
         put(&store, "a", 100..110);
@@ -113,7 +117,7 @@ fn a_cut_that_leaves_one_copy_loses_nothing() {
     let store = open(&path, options());
     assert_eq!(store.absent(), []);
     check(&store, "a", 0..100);
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems.len(), 1);
+    assert_eq!(store.verify().unwrap().problems.len(), 1);
 }
 
 #[test]
@@ -143,8 +147,8 @@ fn a_copy_tells_of_every_version_that_it_cannot_expand() {
     let to = create(&temp.path().join("to"), options());
     let mut told = 0;
     let copied = read_only(&path)
-        .copy_to(&to, CopyOptions::default(), &mut |event| {
-            told += u32::from(matches!(event, crate::CopyEvent::Damaged(_)));
+        .copy_to(&to, CopyOptions::new(), &mut |event| {
+            told += u32::from(matches!(event, crate::store::CopyEvent::Damaged(_)));
             ControlFlow::Continue(())
         })
         .unwrap();
@@ -158,7 +162,7 @@ fn what_adopts_dictionaries_names_them_before_it_uses_them() {
     let from = trained(&path, options());
     let other = temp.path().join("to");
     let to = create(&other, options());
-    from.copy_to(&to, CopyOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    from.copy_to(&to, CopyOptions::new(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(to.stats().dictionary_records > 0, "as this test takes for granted");
     to.sync().unwrap();
     abandon(to);
@@ -190,7 +194,7 @@ fn accepted(path: &Path) -> (Store, Vec<u8>) {
     let file = killed(path);
     let whole = fs::read(&file).unwrap();
     fs::remove_file(&file).unwrap();
-    (open(path, options().accept_loss(true)), whole)
+    (open(path, options().accept_loss()), whole)
 }
 
 #[test]
@@ -222,7 +226,7 @@ fn the_number_of_a_lost_dictionary_is_not_given_to_that_of_another_store() {
     for path in [&path, &new] {
         let store = open(path, options());
         assert_eq!(missed(&store), [FILE]);
-        other.copy_to(&store, CopyOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+        other.copy_to(&store, CopyOptions::new(), &mut |_| ControlFlow::Continue(())).unwrap();
         check(&store, "b", 0..100);
         assert!((50..100).all(|i| names_it(&store.get(&key("a", i)))), "never another's text");
         store.close().unwrap();
@@ -248,7 +252,7 @@ fn an_erasure_ends_beside_a_damaged_dictionary_that_nothing_needs() {
     make(&store, "b");
     store.close().unwrap();
     cut(&path.join(FILE), 100);
-    let store = open(&path, options().accept_loss(true));
+    let store = open(&path, options().accept_loss());
     put(&store, "a", 0..20);
     let erased = store.erase(&erasure(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(erased.is_complete() && erased.dictionaries == [1], "{erased:?}");
@@ -268,7 +272,7 @@ fn a_dictionary_that_was_erased_is_missed_by_no_reader_and_not_removed_under_a_b
     drop(held);
     let erased = store.erase(&erasure(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(erased.is_complete() && erased.dictionaries == [1], "{erased:?}");
-    assert_eq!(reader.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(reader.verify().unwrap().problems, []);
     assert_eq!(reader.absent(), []);
     check(&reader, "a", 4..100);
 }
@@ -282,14 +286,14 @@ fn an_erasure_keeps_and_names_a_dictionary_that_records_need_which_cannot_be_rea
         let file = killed(&path);
         let whole = fs::read(&file).unwrap();
         way(&file);
-        let store = open(&path, options().accept_loss(true));
+        let store = open(&path, options().accept_loss());
         for _ in 0..2 {
             let erased = store.erase(&erasure(), &mut |_| ControlFlow::Continue(())).unwrap();
             assert!(!erased.is_complete() && erased.dictionaries.is_empty(), "{erased:?}");
             assert_eq!(erased.left.iter().filter(|name| *name == FILE).count(), 1, "{erased:?}");
         }
         assert_eq!(missed(&store), [FILE]);
-        assert!(!store.verify(&mut |_| {}).unwrap().problems.is_empty());
+        assert!(!store.verify().unwrap().problems.is_empty());
         store.close().unwrap();
         // Bring the file back: all that needed it is readable, and the erasure ends.
         fs::write(&file, whole).unwrap();
@@ -299,7 +303,7 @@ fn an_erasure_keeps_and_names_a_dictionary_that_records_need_which_cannot_be_rea
         assert!(erased.is_complete() && erased.dictionaries.contains(&1), "{erased:?}");
         assert!(!file.exists());
         check(&store, "a", 50..100);
-        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(store.verify().unwrap().problems, []);
     }
 }
 
@@ -310,7 +314,7 @@ fn a_dictionary_that_no_segment_table_names_is_missed_by_whoever_reads_what_need
     // The state after an erasure by an earlier version.
     assert!(store.upkeep().unwrap().remove_dictionaries(&[1].into()).unwrap());
     let told = |store: &Store| {
-        let problems = store.verify(&mut |_| {}).unwrap().problems;
+        let problems = store.verify().unwrap().problems;
         assert!(problems.iter().any(|p| p.file == FILE && p.what.contains("50 records")), "{problems:?}");
     };
     store.close().unwrap();

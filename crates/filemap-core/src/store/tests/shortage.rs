@@ -10,7 +10,8 @@ use std::time::Duration;
 use filemap_io::{Access, Dir, File, Identity, Locking, OsDir};
 
 use crate::store::{Store, Threads};
-use crate::{Durability, Error, Event, Options, Record, VerifyOptions};
+use crate::upkeep::check::VerifyOptions;
+use crate::{Durability, Error, Event, Options, Record, StorageError};
 
 /// `EMFILE`.
 const TOO_MANY_FILES: i32 = 24;
@@ -132,7 +133,10 @@ fn a_segment_that_cannot_be_begun_for_want_of_files_stops_puts_only_until_it_can
                 Err(e) => break e,
             }
         };
-        assert!(i > 20 && matches!(&error, Error::Io { source, .. } if source.raw_os_error() == Some(TOO_MANY_FILES)));
+        assert!(
+            i > 20
+                && matches!(&error, Error::Storage(StorageError::Io { source, .. }) if source.raw_os_error() == Some(TOO_MANY_FILES))
+        );
         assert!(put(&store, i).is_err() && store.put_stream(b"s", b"", 1).unwrap().push(&body(7).repeat(3)).is_err());
         store.sync().unwrap();
         dir.set(NEVER);
@@ -141,11 +145,11 @@ fn a_segment_that_cannot_be_begun_for_want_of_files_stops_puts_only_until_it_can
         }
         store.checkpoint().unwrap();
         has_all(&store, 0..60);
-        assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(store.verify().unwrap().problems, []);
         store.close().unwrap();
         let again = Store::open(temp.path(), options()).unwrap();
         has_all(&again, 0..60);
-        assert_eq!(again.verify(&mut |_| {}).unwrap().problems, []);
+        assert_eq!(again.verify().unwrap().problems, []);
     }
 }
 
@@ -159,7 +163,10 @@ fn a_file_that_was_taken_away_is_noticed_though_no_more_files_can_be_opened() {
         std::fs::rename(temp.path().join(name), temp.path().join("aside")).unwrap();
         dir.set(0);
         let error = store.checkpoint().unwrap_err();
-        assert!(matches!(&error, Error::Corrupt { file, .. } if file == name), "{name}: {error}");
+        assert!(
+            matches!(&error, Error::Storage(StorageError::Corrupt { file, .. }) if file == name),
+            "{name}: {error}"
+        );
         assert_eq!(dir.refused(), 0);
     }
 }
@@ -185,8 +192,8 @@ fn a_batch_that_fails_before_its_last_record_is_ready_stores_none_of_it() {
     let versions = store.put_batch(&batch).unwrap();
     assert!(versions.len() == 6 && batch.iter().all(|r| store.get(r.key).unwrap().unwrap().body == r.body));
     assert!(versions.is_sorted_by_key(|v| v.sequence));
-    store.compact(false).unwrap();
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    store.compact().unwrap();
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 #[test]
@@ -203,8 +210,8 @@ fn verification_says_that_a_file_cannot_be_opened_and_never_that_it_is_damaged()
         let dir = Scarce::new(temp.path(), once);
         let open = if is_writer { Store::open_in } else { Store::open_read_only_in };
         let store = open(Arc::clone(&dir) as _, options(), Threads::None).unwrap();
-        let verify =
-            || store.verify_with(&VerifyOptions::new().quick(is_quick), &mut |_| std::ops::ControlFlow::Continue(()));
+        let how = if is_quick { VerifyOptions::new().quick() } else { VerifyOptions::new() };
+        let verify = || store.verify_with(&how, &mut |_| std::ops::ControlFlow::Continue(()));
         let mut errors = 0;
         for nth in 0.. {
             let before = dir.refused();
@@ -212,7 +219,7 @@ fn verification_says_that_a_file_cannot_be_opened_and_never_that_it_is_damaged()
             match verify() {
                 Ok(report) => assert_eq!(report.problems, [], "{nth}: {is_writer} {is_quick}"),
                 Err(e) => {
-                    assert!(matches!(e, Error::Io { .. }), "{nth}: {e}");
+                    assert!(matches!(e, Error::Storage(StorageError::Io { .. })), "{nth}: {e}");
                     errors += 1;
                 }
             }
@@ -297,7 +304,7 @@ fn a_background_thread_that_panics_poisons_the_handle_and_is_named() {
         }
     };
     assert!(error.to_string().contains("filemap-checkpoint"), "{error}");
-    assert!(matches!(store.close(), Err(Error::Poisoned { .. })));
+    assert!(matches!(store.close(), Err(Error::Storage(StorageError::Poisoned { .. }))));
     // The same for a thread that holds no lock.
     let store = Store::create(temp.path().join("b"), calm).unwrap();
     let threads =
@@ -305,7 +312,10 @@ fn a_background_thread_that_panics_poisons_the_handle_and_is_named() {
             .unwrap();
     threads.into_iter().for_each(|t| assert!(t.join().is_err()));
     let error = put(&store, 1).unwrap_err();
-    assert!(matches!(error, Error::Poisoned { .. }) && error.to_string().contains("filemap-sync"), "{error}");
+    assert!(
+        matches!(error, Error::Storage(StorageError::Poisoned { .. })) && error.to_string().contains("filemap-sync"),
+        "{error}"
+    );
 }
 
 #[test]

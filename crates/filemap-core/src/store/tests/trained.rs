@@ -9,9 +9,10 @@ use filemap_io::OsDir;
 use crate::format::dictionary::Making;
 use crate::format::value::{Codec, Kind};
 use crate::limits::Limits;
+use crate::options::Dictionaries;
 use crate::store::Threads;
 use crate::upkeep::worker;
-use crate::{Dictionaries, Error, Options, Record, Store};
+use crate::{Error, Options, Record, StorageError, Store};
 
 /// The host of a key: the part before the first `/`.
 fn host(key: &[u8]) -> &[u8] {
@@ -107,7 +108,7 @@ pub(super) fn temp() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn missing(error: &Error) -> bool {
-    matches!(error, Error::Corrupt { file, what, .. } if file == "dict1.zdict" && what.contains("restore"))
+    matches!(error, Error::Storage(StorageError::Corrupt { file, what, .. }) if file == "dict1.zdict" && what.contains("restore"))
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn the_first_pages_make_a_dictionary_and_the_next_ones_are_smaller_for_it() {
     assert_eq!((stats.dictionaries, stats.dictionary_records), (1, 50));
     assert!(stats.dictionary_bytes > 0 && stats.dictionary_memory_bytes > 0);
     assert!(stats.payload_bytes < stats.body_bytes);
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, vec![]);
+    assert_eq!(store.verify().unwrap().problems, vec![]);
     store.close().unwrap();
     let store = open(&path, options());
     check(&store, "a", 0..100);
@@ -151,12 +152,12 @@ fn without_its_dictionary_a_page_is_an_error_that_says_so_and_the_others_are_rea
     let (_temp, path) = temp();
     trained(&path, options()).close().unwrap();
     std::fs::rename(path.join("dict1.zdict"), path.join("kept")).unwrap();
-    let store = open(&path, options().accept_loss(true));
+    let store = open(&path, options().accept_loss());
     check(&store, "a", 0..50);
     for i in 50..100 {
         assert!(missing(&store.get(&key("a", i)).unwrap_err()));
     }
-    let problems = store.verify(&mut |_| {}).unwrap().problems;
+    let problems = store.verify().unwrap().problems;
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].file == "dict1.zdict" && problems[0].what.starts_with("50 records"), "{problems:?}");
     // A new one gets another number: with the lost one's number its pages would expand wrongly.
@@ -182,18 +183,18 @@ fn one_rotten_copy_costs_nothing_and_is_reported_and_two_are_an_error() {
         std::fs::write(&file, &bad).unwrap();
         let store = open(&path, options());
         check(&store, "a", 0..100);
-        let problems = store.verify(&mut |_| {}).unwrap().problems;
+        let problems = store.verify().unwrap().problems;
         assert_eq!(problems.len(), 1, "{at}: {problems:?}");
         assert_eq!((&*problems[0].file, problems[0].offset), ("dict1.zdict", if at < half { 0 } else { half as u64 }));
         drop(store);
         bad[(at + half) % whole.len()] ^= 0x10;
         std::fs::write(&file, &bad).unwrap();
-        let store = open(&path, options().accept_loss(true));
+        let store = open(&path, options().accept_loss());
         check(&store, "a", 0..50);
         assert!(missing(&store.get(&key("a", 77)).unwrap_err()), "{at}");
         put(&store, "a", 77..78);
         check(&store, "a", 77..78);
-        let report = store.verify(&mut |_| {}).unwrap();
+        let report = store.verify().unwrap();
         assert!(report.problems.iter().any(|p| p.file == "dict1.zdict"), "{:?}", report.problems);
         // Put the page again with the dictionary, so that the next round misses it.
         std::fs::write(&file, &whole).unwrap();
@@ -203,7 +204,7 @@ fn one_rotten_copy_costs_nothing_and_is_reported_and_two_are_an_error() {
         store.close().unwrap();
     }
     std::fs::write(&file, &whole[..half - 1]).unwrap();
-    assert!(open(&path, options().accept_loss(true)).get(&key("a", 60)).unwrap_err().is_corrupt());
+    assert!(open(&path, options().accept_loss()).get(&key("a", 60)).unwrap_err().is_corrupt());
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn another_dictionary_in_its_place_is_an_error() {
     let (first, second) = (path.join("dict1.zdict"), path.join("dict2.zdict"));
     let was = std::fs::read(&first).unwrap();
     std::fs::copy(&second, &first).unwrap();
-    let accepting = || open(&path, eager().accept_loss(true));
+    let accepting = || open(&path, eager().accept_loss());
     assert!(missing(&accepting().get(&key("a", 60)).unwrap_err()));
     // A dictionary of another store, with the same number.
     let (_other_temp, other) = temp();
@@ -367,7 +368,7 @@ fn a_store_of_raw_pages_and_one_with_dictionaries_off_make_none() {
         let store = create(&path, options);
         put(&store, "a", 0..100);
         work(&store);
-        assert!(matches!(store.train(), Err(Error::InvalidOption { .. })));
+        assert!(matches!(store.train(), Err(Error::Storage(StorageError::InvalidOption { .. }))));
         assert!(store.dictionaries().is_empty());
         check(&store, "a", 0..100);
     }
@@ -429,7 +430,7 @@ fn recompression_gives_a_shorter_record_that_expands_to_the_same() {
     let estimate = store.try_recompression(9).unwrap();
     assert_eq!((estimate.records, estimate.shorter_records), (100, shorter));
     assert!(estimate.recompressed_payload_bytes < estimate.payload_bytes * 2 / 3, "{estimate:?}");
-    assert!(matches!(store.try_recompression(0), Err(Error::InvalidOption { .. })));
+    assert!(matches!(store.try_recompression(0), Err(Error::Storage(StorageError::InvalidOption { .. }))));
 }
 
 #[test]
@@ -437,11 +438,11 @@ fn inspection_shows_both_copies_of_a_dictionary() {
     let (_temp, path) = temp();
     trained(&path, options()).close().unwrap();
     let mut items = Vec::new();
-    let mut sink = |item: crate::Inspected| {
+    let mut sink = |item: crate::upkeep::inspect::Inspected| {
         items.push(item);
         std::ops::ControlFlow::Continue(())
     };
-    crate::inspect(path.join("dict1.zdict"), &mut sink).unwrap();
+    crate::upkeep::inspect::inspect(path.join("dict1.zdict"), &mut sink).unwrap();
     let kinds: Vec<_> = items.iter().map(|i| (&*i.kind, i.problem.is_some())).collect();
     assert_eq!(kinds, [("file header", false), ("dictionary", false), ("dictionary", false)]);
     assert_eq!(items[1].fields, items[2].fields);

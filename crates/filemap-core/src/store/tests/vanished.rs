@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use filemap_io::OsDir;
 
-use crate::store::Threads;
+use crate::store::{BackupOptions, CopyOptions, Threads};
 use crate::sync::primitive::Ordering;
-use crate::{BackupOptions, CopyOptions, Error, Options, Record, RepairTo, Store};
+use crate::upkeep::repair::RepairTo;
+use crate::{Error, Options, Record, StorageError, Store};
 
 /// Fifty such bodies fill a segment.
 const BODY_BYTES: usize = 20_000;
@@ -80,7 +81,7 @@ fn read(store: &Store, file: &str) -> (BTreeMap<Vec<u8>, Vec<u8>>, usize) {
         match page {
             Ok((key, value)) => assert!(pages.insert(key, value.body).is_none()),
             Err(e) => {
-                assert!(matches!(&e, Error::Corrupt { file: f, .. } if f == file), "{e}");
+                assert!(matches!(&e, Error::Storage(StorageError::Corrupt { file: f, .. }) if f == file), "{e}");
                 named += 1;
             }
         }
@@ -89,7 +90,7 @@ fn read(store: &Store, file: &str) -> (BTreeMap<Vec<u8>, Vec<u8>>, usize) {
 }
 
 fn names(error: &Error, file: &str) -> bool {
-    matches!(error, Error::Corrupt { file: f, .. } if f == file)
+    matches!(error, Error::Storage(StorageError::Corrupt { file: f, .. }) if f == file)
 }
 
 /// Loses every segment in every way. The store has keys `0..keys`, each with one version.
@@ -120,12 +121,12 @@ fn each_goes(path: &Path, keys: u32) {
             assert_eq!(lost + pages.len(), keys as usize);
             assert!(reader.keys().any(|k| k.is_err_and(|e| names(&e, &name))));
             let backup =
-                reader.backup(temp.path().join("b"), &BackupOptions::default(), &mut |_| ControlFlow::Continue(()));
+                reader.backup(temp.path().join("b"), &BackupOptions::new(), &mut |_| ControlFlow::Continue(()));
             assert!(names(&backup.unwrap_err(), &name));
             let to = Store::create(temp.path().join(format!("{nth}-{way}.copy")), options()).unwrap();
-            let copied = reader.copy_to(&to, CopyOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+            let copied = reader.copy_to(&to, CopyOptions::new(), &mut |_| ControlFlow::Continue(())).unwrap();
             assert!(copied.damaged > 0 && copied.versions == pages.len() as u64);
-            assert!(!reader.verify(&mut |_| {}).unwrap().problems.is_empty());
+            assert!(!reader.verify().unwrap().problems.is_empty());
             drop(reader);
             accepted(&broken, &name, pages.len());
         }
@@ -135,7 +136,7 @@ fn each_goes(path: &Path, keys: u32) {
 /// Opens a store with a lost file for writing: refused at first, then accepting the loss.
 fn accepted(path: &Path, name: &str, readable: usize) {
     assert!(names(&Store::open(path, options()).unwrap_err(), name));
-    let store = Store::open(path, options().accept_loss(true)).unwrap();
+    let store = Store::open(path, options().accept_loss()).unwrap();
     assert!(store.absent().iter().all(|a| a.is_accepted && a.file == name));
     put(&store, 9000..9200, 1);
     store.close().unwrap();
@@ -192,7 +193,7 @@ fn a_segment_that_no_checkpoint_has_seen_is_missed_too() {
         wanted.dedup();
         assert_eq!(absent, wanted);
         assert!(Store::open(&broken, options()).is_err());
-        let store = Store::open(&broken, options().accept_loss(true)).unwrap();
+        let store = Store::open(&broken, options().accept_loss()).unwrap();
         assert!(store.get(&key(5)).unwrap().is_some());
         put(&store, 0..3, 7);
         store.close().unwrap();
@@ -230,7 +231,7 @@ fn what_compaction_gave_back_is_not_missed() {
         store.checkpoint().unwrap();
     }
     (0..130).filter(|i| i % 3 == 0).for_each(|i| assert!(store.remove(&key(i)).unwrap()));
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     abandon(store);
     let reader = Store::open_read_only(&path, options()).unwrap();
     assert_eq!(reader.absent(), []);
@@ -253,7 +254,7 @@ fn a_copy_brings_the_older_versions_of_pages_whose_newest_is_gone() {
     let reader = Store::open_read_only(&path, options()).unwrap();
     let readable = reader.versions().filter(Result::is_ok).count() as u64;
     let to = Store::create(temp.path().join("to"), options()).unwrap();
-    let copied = reader.copy_to(&to, CopyOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let copied = reader.copy_to(&to, CopyOptions::new(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(readable > 60 && readable < 120, "{readable}");
     assert_eq!(copied.versions, readable);
     assert_eq!(to.versions().filter(Result::is_ok).count() as u64, readable);
@@ -423,7 +424,7 @@ fn a_file_that_comes_back_after_its_loss_was_accepted_is_whole_again() {
         let file = segments(&broken)[nth].clone();
         let whole = fs::read(&file).unwrap();
         WAYS[way](&file);
-        let store = Store::open(&broken, options().accept_loss(true)).unwrap();
+        let store = Store::open(&broken, options().accept_loss()).unwrap();
         put(&store, 200..210, 0);
         store.close().unwrap();
         assert_eq!(Store::open_read_only(&broken, options()).unwrap().absent().len(), 1);
@@ -461,7 +462,7 @@ fn a_segment_that_comes_back_and_that_no_checkpoint_had_seen_stays_named_and_und
     let name = file.file_name().unwrap().to_string_lossy().into_owned();
     let whole = fs::read(&file).unwrap();
     fs::remove_file(&file).unwrap();
-    let store = Store::open(&path, options().accept_loss(true)).unwrap();
+    let store = Store::open(&path, options().accept_loss()).unwrap();
     put(&store, 0..3, 7);
     store.sync().unwrap();
     abandon(store);
@@ -494,7 +495,7 @@ fn a_reader_that_was_there_before_a_segment_went_makes_no_backup_without_it() {
         fs::rename(segment, &aside).unwrap();
         let name = segment.file_name().unwrap().to_string_lossy().into_owned();
         let to = temp.path().join(format!("backup{nth}"));
-        let backup = reader.backup(to, &BackupOptions::default(), &mut |_| ControlFlow::Continue(()));
+        let backup = reader.backup(to, &BackupOptions::new(), &mut |_| ControlFlow::Continue(()));
         assert!(names(&backup.unwrap_err(), &name), "{name}");
         fs::rename(&aside, segment).unwrap();
     }
@@ -508,7 +509,7 @@ fn a_merge_over_a_damaged_version_adds_that_one_and_none_of_the_others() {
     (1..4).for_each(|version| put(&from, 0..1, version));
     from.checkpoint().unwrap();
     let merge = |to: &Store| {
-        let merged = from.copy_to(to, CopyOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+        let merged = from.copy_to(to, CopyOptions::new(), &mut |_| ControlFlow::Continue(())).unwrap();
         (merged.versions, merged.already_there)
     };
     let target = Store::create(&to, options()).unwrap();
@@ -533,13 +534,13 @@ fn an_erasure_names_files_that_nothing_reads() {
     let file = OpenOptions::new().write(true).open(path.join("value0.dat")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"rot", 8).unwrap();
     fs::write(path.join("value9.dat.set-aside0"), b"text").unwrap();
-    let what = crate::Erasure {
+    let what = crate::store::Erasure {
         keys: Arc::new(|found| found == key(1)),
         versions: Arc::new(|_, _| true),
         groups: Arc::new(|_| true),
     };
     for _ in 0..2 {
-        let store = Store::open(&path, options().accept_loss(true)).unwrap();
+        let store = Store::open(&path, options().accept_loss()).unwrap();
         let erased = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
         let left: Vec<&str> = erased.left.iter().map(String::as_str).collect();
         assert!(["value0.dat", "value9.dat.set-aside0"].iter().all(|file| left.contains(file)), "{left:?}");

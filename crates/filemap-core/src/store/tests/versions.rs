@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::{Head, Options, PruneRule, Record, Store};
+use crate::store::{CompactionGoal, PruneRule};
+use crate::{Head, Options, Record, Store};
 
 const HOT: &[u8] = b"http://example.com/hot";
 
@@ -45,7 +46,7 @@ fn all(store: &Store) -> Vec<Head> {
 }
 
 fn is_sound(store: &Store) {
-    assert_eq!(store.verify(&mut |_| {}).unwrap().problems, []);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn what_is_done_to_a_key_with_many_versions_takes_time_by_their_number() {
     let store = create(temp.path());
     many(&store, VERSIONS);
     let start = Instant::now();
-    let done = store.compact(false).unwrap();
+    let done = store.compact().unwrap();
     assert!(done.copied_bytes > VERSIONS * 64 && done.removed_segments > 4, "{done:?}");
     assert_eq!(all(&store).len() as u64, VERSIONS);
     assert_eq!(store.versions().map(Result::unwrap).count() as u64, VERSIONS);
@@ -82,7 +83,7 @@ fn a_compaction_of_a_key_with_many_versions_ends_soon_when_the_store_is_closed()
     let clone = store.clone();
     let (told, begun) = std::sync::mpsc::channel();
     let compaction = std::thread::spawn(move || {
-        let result = clone.compact_with(false, &mut |_| {
+        let result = clone.compact_with(CompactionGoal::NoGarbage, &mut |_| {
             let _ = told.send(());
             ControlFlow::Continue(())
         });
@@ -122,7 +123,7 @@ fn a_chain_longer_than_its_records_can_count_is_whole_in_every_verb() {
     is_sound(&store);
     store.close().unwrap();
     let store = Store::open(temp.path().join("a"), options).unwrap();
-    store.compact(false).unwrap();
+    store.compact().unwrap();
     assert_eq!(sequences(&store), wanted);
     let rule = PruneRule { keep_versions: Some(17), ..PruneRule::default() };
     assert_eq!(store.prune(rule, &mut |_| ControlFlow::Continue(())).unwrap().versions, 23);
@@ -146,7 +147,8 @@ fn a_history_comes_by_pages_in_the_order_of_versions_wherever_they_lie() {
             heads.extend(page);
         }
     };
-    let in_order = |store: &Store, most| crate::History::new(std::sync::Arc::clone(&store.reading), HOT, None, most);
+    let in_order =
+        |store: &Store, most| crate::store::History::new(std::sync::Arc::clone(&store.reading), HOT, None, most);
     assert_eq!((pages(&store, 3), store.history_iter(HOT).count()), (vec![], 0));
     for round in 0..30 {
         for n in 0..rng.u64(1..40) {
@@ -174,7 +176,7 @@ fn a_history_that_is_read_while_the_store_is_compacted_and_put_to_is_that_of_its
     let store = create(temp.path());
     many(&store, 3000);
     let before = all(&store);
-    let mut history = crate::History::new(std::sync::Arc::clone(&store.reading), HOT, None, 100);
+    let mut history = crate::store::History::new(std::sync::Arc::clone(&store.reading), HOT, None, 100);
     let mut met = Vec::new();
     for nth in 0.. {
         let Some(head) = history.next() else { break };
@@ -184,7 +186,7 @@ fn a_history_that_is_read_while_the_store_is_compacted_and_put_to_is_that_of_its
                 store.put(&Record::new(HOT, b"new").time(1 << 40)).unwrap();
                 store.checkpoint().unwrap();
             }
-            250 => drop(store.compact(false).unwrap()),
+            250 => drop(store.compact().unwrap()),
             1000 => {
                 store.put(&Record::new(HOT, b"old").time(-1)).unwrap();
                 store.checkpoint().unwrap();

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use filemap_io::{Access, Dir, File};
+use filemap_io::{Access, Dir, File, files};
 
 use crate::error::{Error, Result};
 use crate::format::{all_zero, header};
@@ -20,12 +20,12 @@ pub(super) fn missing(name: &str) -> Error {
 pub(super) fn open(dir: &dyn Dir, name: &str) -> Result<Arc<dyn File>> {
     dir.open(name, Access::Read).map_err(|e| match e.kind() {
         ErrorKind::NotFound => missing(name),
-        _ => Error::io("open", name, e),
+        _ => Error::io("open", name)(e),
     })
 }
 
 pub(super) fn length(file: &dyn File, name: &str) -> Result<u64> {
-    file.len().map_err(|e| Error::io("measure", name, e))
+    file.len().map_err(Error::io("measure", name))
 }
 
 /// Returns true if two files that are no longer appended to are the same. The headers identify
@@ -42,10 +42,7 @@ pub(super) fn is_same(a: &dyn File, b: &dyn File) -> Result<bool> {
 
 /// Reads up to `bytes` of a file, fewer at its end.
 pub(super) fn read(file: &dyn File, offset: u64, bytes: usize) -> Result<Vec<u8>> {
-    let mut b = vec![0; bytes];
-    let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", "a file to compare", e))?;
-    b.truncate(n);
-    Ok(b)
+    Ok(files::read(file, "a file to compare", offset, bytes)?)
 }
 
 /// Copies a range of a file to the same place in another, and sets the other's length to the
@@ -59,18 +56,18 @@ pub(super) fn copy_range(
 ) -> Result<()> {
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = range.start;
-    to.set_len(range.start).map_err(|e| Error::io("truncate", name, e))?;
+    to.set_len(range.start).map_err(Error::io("truncate", name))?;
     while at < range.end {
         let want = (range.end - at).min(PIECE_BYTES as u64) as usize;
-        let n = from.read_once_at(&mut piece[..want], at).map_err(|e| Error::io("read", name, e))?;
+        let n = from.read_once_at(&mut piece[..want], at).map_err(Error::io("read", name))?;
         if n < want {
             return Err(Error::corrupt(name, at + n as u64, "the file is shorter than it was"));
         }
         if !all_zero(&piece[..n]) {
-            to.write_at(&piece[..n], at).map_err(|e| Error::io("write", name, e))?;
+            to.write_at(&piece[..n], at).map_err(Error::io("write", name))?;
         }
         at += n as u64;
         tell(at)?;
     }
-    to.set_len(range.end).map_err(|e| Error::io("extend", name, e))
+    to.set_len(range.end).map_err(Error::io("extend", name))
 }

@@ -15,12 +15,12 @@ mod hold;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
-use filemap_io::{Access, Advice, Dir, File};
+use filemap_io::files::sync_folder;
+use filemap_io::{Access, Advice, Dir, File, Progress};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unless_cancelled};
 use crate::failpoint::{Fault, planted, step};
 use crate::format::rolls::Rolls;
 use crate::format::superblock::Superblock;
@@ -51,6 +51,18 @@ pub struct BackupProgress {
 }
 
 /// Contents of a backup.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// # let path = temp.path().join("b");
+/// let options = filemap_core::backup::BackupOptions::new();
+/// let done = store.backup(path, &options, &mut |_| ControlFlow::Continue(()))?;
+/// println!("{} bytes copied", done.copied_bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackedUp {
@@ -73,7 +85,7 @@ pub(crate) struct Order<'a> {
     pub(crate) base: Option<&'a dyn Dir>,
     /// True if files may be shared by hard links.
     pub(crate) links: bool,
-    pub(crate) watch: &'a mut dyn FnMut(&BackupProgress) -> ControlFlow<()>,
+    pub(crate) progress: &'a mut Progress<'a, BackupProgress>,
 }
 
 /// The files of a superblock.
@@ -93,7 +105,7 @@ struct Inventory {
 /// Backs up the whole store into an empty directory, durably, names included.
 ///
 /// # Errors
-/// `Stopped`; those of a checkpoint, of reading and of writing. The source is unchanged.
+/// `Cancelled`; those of a checkpoint, of reading and of writing. The source is unchanged.
 pub(crate) fn back_up(reading: &Reading, upkeep: Option<&Upkeep>, order: &mut Order<'_>) -> Result<BackedUp> {
     reading.follow_writer()?;
     recover::refuse(&reading.absent(), false)?;
@@ -120,7 +132,7 @@ fn superblock_of(reading: &Reading, dir: &dyn Dir) -> Result<Superblock> {
         return Ok(found);
     }
     let why = format!("{} is no backup of this store", dir.path().display());
-    Err(Error::InvalidOption { name: "base", why })
+    Err(Error::option("base", why))
 }
 
 /// Lists the files of a superblock. Bytes after its tail count only if `beyond`.
@@ -215,13 +227,13 @@ impl Run<'_, '_> {
             sleep(Duration::from_millis(u64::from(10 * attempt)));
         }
         let what = "checkpoints come faster than it can be copied; let the process that writes make the backup";
-        Err(Error::io("backup", names::INDEX, std::io::Error::other(what)))
+        Err(Error::io("backup", names::INDEX)(std::io::Error::other(what)))
     }
 
     fn try_as_reader(&mut self, superblock: Superblock) -> Result<Option<Inventory>> {
         let reading = self.reading;
         let epoch = superblock.epoch;
-        let is_newest = || Ok(reading.superblock().newest_whole(reading.dir())?.epoch == epoch);
+        let is_newest = || reading.superblock().newest_whole(reading.dir()).map(|newest| newest.epoch == epoch);
         let file = recover::open_index(reading.dir(), Access::Read, &superblock)?;
         let seed = recover::index_seed(&superblock);
         let loaded = load(file, seed, Owner::Other, superblock.index, epoch, &reading.options().limits)?;
@@ -265,8 +277,8 @@ impl Run<'_, '_> {
     fn tell(&mut self, file: &str, done_bytes: u64) -> Result<()> {
         self.reading.check_open()?;
         let done_bytes = self.sum.bytes + done_bytes;
-        let progress = BackupProgress { done_bytes, total_bytes: self.total_bytes, file: file.into() };
-        if (self.order.watch)(&progress).is_break() { Err(Error::Stopped) } else { Ok(()) }
+        let now = BackupProgress { done_bytes, total_bytes: self.total_bytes, file: file.into() };
+        unless_cancelled((self.order.progress)(now))
     }
 
     /// Brings all files except the index and the superblock.
@@ -309,7 +321,7 @@ impl Run<'_, '_> {
     /// accepted).
     fn dictionaries(&self, inventory: &Inventory) -> Result<Vec<(u32, bool)>> {
         let dir = &self.reading.dir();
-        let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+        let listed = dir.list().map_err(Error::io("list", dir.path().display()))?;
         let is_vouched = |id: u32| inventory.dictionaries.get(&id) == Some(&false);
         let vouched = inventory.dictionaries.keys().copied().filter(|id| is_vouched(*id));
         let all: BTreeSet<u32> =
@@ -353,7 +365,7 @@ impl Run<'_, '_> {
                 self.add(bytes, how);
                 return Ok(());
             }
-            to.remove(name).map_err(|e| Error::io("remove", name, e))?;
+            to.remove(name).map_err(Error::io("remove", name))?;
         }
         let how = if self.order.links && self.has_linked(reading.dir(), name)? {
             How::Linked
@@ -415,7 +427,7 @@ impl Run<'_, '_> {
             self.tell(name, at)
         })?;
         if !planted(Fault::BackupNotSynced) {
-            to.sync().map_err(|e| Error::io("sync", name, e))?;
+            to.sync().map_err(Error::io("sync", name))?;
         }
         // The copy is not read soon.
         to.advise(Advice::DropCache, 0, 0);
@@ -426,17 +438,17 @@ impl Run<'_, '_> {
     /// Opens the copy of a file, which an earlier attempt may have begun.
     fn open_copy(&self, from: &dyn File, name: &str) -> Result<std::sync::Arc<dyn File>> {
         let to = self.order.to;
-        let create = || to.open(name, Access::Create).map_err(|e| Error::io("create", name, e));
+        let create = || to.open(name, Access::Create).map_err(Error::io("create", name));
         match to.open(name, Access::Read) {
             Err(e) if e.kind() == ErrorKind::NotFound => create(),
-            Err(e) => Err(Error::io("open", name, e)),
+            Err(e) => Err(Error::io("open", name)(e)),
             Ok(begun) if read(from, 0, header::BYTES)? == read(&*begun, 0, header::BYTES)? => {
-                to.open(name, Access::Write).map_err(|e| Error::io("open", name, e))
+                to.open(name, Access::Write).map_err(Error::io("open", name))
             }
             Ok(_) => {
                 // The number was reused by another file; the earlier copy may be shared, so it is
                 // not overwritten.
-                to.remove(name).map_err(|e| Error::io("remove", name, e))?;
+                to.remove(name).map_err(Error::io("remove", name))?;
                 create()
             }
         }
@@ -457,12 +469,11 @@ impl Run<'_, '_> {
             is_growing || is_sealed || name == names::INDEX || name == names::RULES || self.dictionaries.contains(name)
         };
         self.remove_where(|name| !is_wanted(name) && name != names::LOCK && name != names::PARTIAL)?;
-        let path = || to.path().display().to_string();
-        to.sync().map_err(|e| Error::io("sync", path(), e))?;
+        sync_folder(to)?;
         step();
         SuperblockFile::create(to, &inventory.superblock, &inventory.rolls)?;
-        to.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(|e| Error::io("rename", names::SUPERBLOCK, e))?;
-        to.sync().map_err(|e| Error::io("sync", path(), e))?;
+        to.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(Error::io("rename", names::SUPERBLOCK))?;
+        sync_folder(to)?;
         // The superblock is written, not copied.
         self.sum.files += 1;
         self.sum.bytes += 2 * PAGE_BYTES as u64;
@@ -472,9 +483,9 @@ impl Run<'_, '_> {
     /// Removes files of earlier attempts from the backup.
     fn remove_where(&self, is_unwanted: impl Fn(&str) -> bool) -> Result<()> {
         let to = self.order.to;
-        let all = to.list().map_err(|e| Error::io("list", to.path().display().to_string(), e))?;
+        let all = to.list().map_err(Error::io("list", to.path().display()))?;
         for name in all.iter().filter(|name| names::is_ours(name) && is_unwanted(name)) {
-            to.remove(name).map_err(|e| Error::io("remove", name, e))?;
+            to.remove(name).map_err(Error::io("remove", name))?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use filemap_io::File;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::format::key::{KeyRecord, UNIT_BYTES as KEY_UNIT, offset_of, segment_of};
 use crate::format::leaf::kept_bits;
 use crate::format::location::{Extent, Location};
@@ -119,7 +119,7 @@ impl Check<'_, '_> {
                     self.problem(name, offset, "the chain of another key leads here");
                     return Ok(());
                 }
-                Err(Error::Corrupt { what, .. }) => {
+                Err(Error::Storage(StorageError::Corrupt { what, .. })) => {
                     self.problem(name, offset, format!("a chain leads here, but {what}"));
                     return Ok(());
                 }

@@ -67,7 +67,7 @@ impl Check<'_, '_> {
         }
         let (reading, places) = (self.reading, self.places.clone());
         Some(self.crew.aside(move |is_unwanted| {
-            let mut tell = |_| if is_unwanted() { Err(Error::Interrupted) } else { Ok(()) };
+            let mut tell = |_| if is_unwanted() { Err(Error::Cancelled) } else { Ok(()) };
             walk_to_values(reading, &places, &mut tell)
         }))
     }

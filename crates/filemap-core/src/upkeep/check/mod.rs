@@ -15,12 +15,12 @@ mod values;
 mod whose;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use filemap_io::Access;
+use filemap_io::files::{self, Replacement};
+use filemap_io::{Access, Progress};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError, unless_cancelled};
 use crate::format::location::{Extent, Location};
 use crate::format::superblock::{COPIES, Tail};
 use crate::format::verified::Verified;
@@ -79,10 +79,8 @@ struct Check<'a, 's> {
     /// them.
     known: HashMap<u64, Findings>,
     position: Option<Position>,
-    progress: &'a mut Progress<'a>,
+    progress: &'a mut Progress<'a, VerifyProgress>,
 }
-
-type Progress<'a> = dyn FnMut(VerifyProgress) -> ControlFlow<()> + 'a;
 
 /// Verifies a store: see [`Store::verify_with`](crate::Store::verify_with). Helper threads join
 /// through `crew`. A writer passes its `upkeep`.
@@ -91,7 +89,7 @@ pub(crate) fn verify<'a, 's>(
     upkeep: Option<&Upkeep>,
     options: &'a VerifyOptions,
     crew: &'a Crew<'s>,
-    progress: &'a mut Progress<'a>,
+    progress: &'a mut Progress<'a, VerifyProgress>,
 ) -> Result<VerifyReport> {
     reading.check_open()?;
     match upkeep {
@@ -111,7 +109,7 @@ pub(crate) fn verify<'a, 's>(
         return Err(e);
     }
     match done {
-        Err(Error::Interrupted) => {
+        Err(Error::Cancelled) => {
             report.is_resumable = position.is_some_and(|p| p.is_kept());
             Ok(report)
         }
@@ -131,7 +129,7 @@ fn check<'a, 's>(
     reading: &'s Reading,
     options: &'a VerifyOptions,
     crew: &'a Crew<'s>,
-    progress: &'a mut Progress<'a>,
+    progress: &'a mut Progress<'a, VerifyProgress>,
 ) -> Result<Check<'a, 's>> {
     let stats = reading.stats();
     let there = reading.values().dictionaries.ids().into_iter();
@@ -180,24 +178,21 @@ fn check<'a, 's>(
 fn note_verified(reading: &Reading, report: &VerifyReport, begun_ms: i64, options: &VerifyOptions) {
     let (store_id, problems) = (reading.birth().store_id, report.problems.len() as u64);
     let note = Verified { store_id, ended_ms: now_ms(), bytes: report.bytes, problems, begun_ms };
-    let write = || -> std::io::Result<()> {
+    let write = || -> Result<()> {
         if options.is_resumable {
-            position::remove(reading.dir())?;
+            files::remove(reading.dir(), names::VERIFYING)?;
         }
         if !options.is_noted && !reading.is_writer() {
             return Ok(());
         }
-        match reading.dir().remove(names::NEW_VERIFIED) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let file = reading.dir().open(names::NEW_VERIFIED, Access::Create)?;
-        file.write_at(&note.encode(), 0)?;
-        file.sync()?;
-        reading.dir().rename(names::NEW_VERIFIED, names::VERIFIED)
+        files::remove(reading.dir(), names::NEW_VERIFIED)?;
+        let replacement = Replacement::begin(reading.dir(), names::VERIFIED, names::NEW_VERIFIED)?;
+        files::write(replacement.file(), names::NEW_VERIFIED, &note.encode(), 0)?;
+        replacement.sync()?;
+        Ok(replacement.rename()?)
     };
     if let Err(e) = write() {
-        reading.counters().failed(&Error::io("write", names::VERIFIED, e));
+        reading.counters().failed(&e);
     }
 }
 
@@ -214,7 +209,7 @@ fn stamp(reading: &Reading) -> Option<(u64, u64)> {
 /// # Errors
 /// The error, if it is one of the system.
 fn not_read(error: &Error) -> Result<()> {
-    if matches!(error, Error::Io { .. }) { Err(error.clone()) } else { Ok(()) }
+    if matches!(error, Error::Storage(StorageError::Io { .. })) { Err(error.clone()) } else { Ok(()) }
 }
 
 impl Check<'_, '_> {
@@ -261,21 +256,18 @@ impl Check<'_, '_> {
     /// Sleeps to keep to the rate.
     ///
     /// # Errors
-    /// `Interrupted` when the caller cancels; `Closed`.
+    /// `Cancelled` when the caller cancels; `Closed`.
     fn read_but(&mut self, file: &str, bytes: u64, problems: usize) -> Result<()> {
         self.report.bytes += bytes;
         let read = self.report.bytes - self.report.resumed_bytes;
         loop {
             self.reading.check_open()?;
-            let told = (self.progress)(VerifyProgress {
+            unless_cancelled((self.progress)(VerifyProgress {
                 file: file.to_owned(),
                 done_bytes: self.report.bytes.min(self.total_bytes),
                 total_bytes: self.total_bytes,
                 problems: (self.report.problems.len() + problems) as u64,
-            });
-            if told.is_break() {
-                return Err(Error::Interrupted);
-            }
+            }))?;
             let due = self.options.rate.map_or(0.0, |rate| read as f64 / rate.max(1) as f64);
             let early = Duration::from_secs_f64(due.min(1e9)).saturating_sub(self.begun.elapsed());
             if early.is_zero() {
@@ -328,7 +320,7 @@ impl Check<'_, '_> {
     pub(super) fn rules(&mut self) -> Result<()> {
         let (dir, vouched) = (self.reading.dir(), self.reading.latest().rules);
         match rules::read(dir, &self.reading.birth().store_id, vouched, Access::Read) {
-            Err(Error::Corrupt { what, .. }) => self.problem(names::RULES, 0, what),
+            Err(Error::Storage(StorageError::Corrupt { what, .. })) => self.problem(names::RULES, 0, what),
             Err(e) => return Err(e),
             Ok(rules) => self.report.files += u64::from(rules.generation > 0),
         }

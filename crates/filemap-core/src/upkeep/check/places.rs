@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::{Error, StorageError};
 use crate::format::location::Location;
 use crate::format::superblock::Tail;
 use crate::handle::reading::Reading;
@@ -53,7 +53,7 @@ impl<'a> Places<'a> {
             Ok(s) => Tail { ordinal: s.ordinal, offset: place.offset() } < self.end,
             // A missing segment is damage only if the directory could be read.
             Err(e) => {
-                let is_known = !matches!(e, Error::Io { .. });
+                let is_known = !matches!(e, Error::Storage(StorageError::Io { .. }));
                 if !is_known {
                     lock(&self.failed).get_or_insert(e);
                 }

@@ -9,10 +9,11 @@
 //! highest bit clear.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 
-use filemap_io::{Access, Dir, File};
+use filemap_io::{Access, Dir, File, files, varint};
+
+use crate::error::{Error, Result};
 
 use crate::format::location::{Extent, Location};
 use crate::format::names;
@@ -47,9 +48,8 @@ impl Position {
         let mut known = HashMap::new();
         let mut resumed = || -> Option<Position> {
             let file = dir.open(names::VERIFYING, Access::Write).ok()?;
-            let mut b = [0; UNDER_WAY_BYTES];
-            file.read_at(&mut b, 0).ok()?;
-            let UnderWay { store_id: found, begun_ms } = UnderWay::decode(&b).ok()?;
+            let head = files::read(&*file, names::VERIFYING, 0, UNDER_WAY_BYTES).ok()?;
+            let UnderWay { store_id: found, begun_ms } = UnderWay::decode(&head).ok()?;
             (found == store_id).then_some(())?;
             (0..LONGEST_PASS_MS).contains(&(now_ms() - begun_ms)).then_some(())?;
             let (mut end, len) = (UNDER_WAY_BYTES as u64, file.len().ok()?);
@@ -69,42 +69,35 @@ impl Position {
     }
 
     /// Records the findings of a segment that is all whole.
-    pub(super) fn add(&mut self, dir: &dyn Dir, findings: &Findings) -> io::Result<()> {
+    pub(super) fn add(&mut self, dir: &dyn Dir, findings: &Findings) -> Result<()> {
         let file = match &self.file {
             Some(file) => Arc::clone(file),
             None => {
-                remove(dir)?;
-                let file = dir.open(names::VERIFYING, Access::Create)?;
+                files::remove(dir, names::VERIFYING)?;
+                let create = Error::io("create", names::VERIFYING);
+                let file = dir.open(names::VERIFYING, Access::Create).map_err(create)?;
                 let head = UnderWay { store_id: self.store_id, begun_ms: self.begun_ms }.encode();
-                file.write_at(&head, 0)?;
+                files::write(&*file, names::VERIFYING, &head, 0)?;
                 self.end = head.len() as u64;
                 self.file = Some(Arc::clone(&file));
                 file
             }
         };
         let frame = encode(findings);
-        file.write_at(&frame, self.end)?;
+        files::write(&*file, names::VERIFYING, &frame, self.end)?;
         self.end += frame.len() as u64;
         Ok(())
-    }
-}
-
-/// Removes the file, at the end of a pass.
-pub(super) fn remove(dir: &dyn Dir) -> io::Result<()> {
-    match dir.remove(names::VERIFYING) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
     }
 }
 
 /// Reads the frame at an offset. Returns the findings and the frame's length.
 fn read(file: &dyn File, offset: u64, len: u64) -> Option<(Findings, u64)> {
     let mut head = [0; 8];
-    file.read_at(&mut head, offset).ok().filter(|n| *n == head.len())?;
+    files::read_exact(file, names::VERIFYING, &mut head, offset).ok()?;
     let bytes = u64::from(u32::from_le_bytes(*head.first_chunk()?));
     (bytes <= MOST_BYTES as u64 && offset + 8 + bytes <= len).then_some(())?;
     let mut frame = vec![0; 8 + bytes as usize];
-    file.read_at(&mut frame, offset).ok()?;
+    files::read_exact(file, names::VERIFYING, &mut frame, offset).ok()?;
     Some((decode(&frame)?, 8 + bytes))
 }
 
@@ -140,12 +133,8 @@ fn decode(frame: &[u8]) -> Option<Findings> {
 struct Writer(Vec<u8>);
 
 impl Writer {
-    fn number(&mut self, mut n: u64) {
-        while n >= 0x80 {
-            self.0.push(n as u8 | 0x80);
-            n >>= 7;
-        }
-        self.0.push(n as u8);
+    fn number(&mut self, n: u64) {
+        varint::put(&mut self.0, n);
     }
 
     fn rising(&mut self, units: &[u32]) {
@@ -161,16 +150,7 @@ struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     fn number(&mut self) -> Option<u64> {
-        let mut n = 0u64;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.0.split_first()?;
-            self.0 = rest;
-            n |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(n);
-            }
-        }
-        None
+        varint::take(&mut self.0)
     }
 
     /// A count of items of at least one byte each.
@@ -271,8 +251,8 @@ mod tests {
         let mut old = Position { begun_ms: now_ms() - LONGEST_PASS_MS - 1, ..Position::new([5; 16]) };
         old.add(&dir, &example(1)).unwrap();
         assert!(Position::resume(&dir, [5; 16]).1.is_empty(), "it is too long ago");
-        remove(&dir).unwrap();
-        remove(&dir).unwrap();
+        files::remove(&dir, names::VERIFYING).unwrap();
+        files::remove(&dir, names::VERIFYING).unwrap();
         assert!(!path.exists());
     }
 

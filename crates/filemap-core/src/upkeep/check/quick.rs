@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::format::key::{offset_of, segment_of};
 use crate::format::leaf::Slot;
 use crate::format::location::{Location, UNIT_BYTES};
@@ -85,7 +85,7 @@ impl Check<'_, '_> {
         for (id, row) in segment_table.values.iter().filter(|(_, a)| a.live_units > 0) {
             let useful = (row.live_units + row.tombstone_units) * UNIT_BYTES + FIRST_RECORD;
             let len = self.reading.values().segments.get(*id).and_then(|s| self.reading.values().segments.file(&s));
-            let len = len.and_then(|f| f.len().map_err(|e| Error::io("measure", names::segment(*id), e)));
+            let len = len.and_then(|f| f.len().map_err(Error::io("measure", names::segment(*id))));
             match len {
                 Ok(len) if len >= useful => {}
                 _ if self.reading.segment_table().values.get(id) != Some(row) => {}
@@ -178,7 +178,7 @@ impl Check<'_, '_> {
             self.report.files += 1;
             match facts.problem {
                 // It could not be opened then.
-                Some(Error::Io { .. }) => {
+                Some(Error::Storage(StorageError::Io { .. })) => {
                     if let Err(e) = self.reading.values().dictionaries.check(facts.id) {
                         self.judge(names::dictionary(facts.id), e)?;
                     }

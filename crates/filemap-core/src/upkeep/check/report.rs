@@ -3,7 +3,7 @@
 /// What is verified, how fast, and whether the pass can be resumed.
 ///
 /// ```
-/// let slowly = filemap_core::VerifyOptions::new().rate(Some(50_000_000)).resumable(true);
+/// let slowly = filemap_core::check::VerifyOptions::new().rate(Some(50_000_000)).resumable();
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct VerifyOptions {
@@ -22,8 +22,8 @@ impl VerifyOptions {
 
     /// Verifies only what leads somewhere: superblock, index, heads of the files, and the log after
     /// the last checkpoint. Older values are not read.
-    pub fn quick(mut self, quick: bool) -> VerifyOptions {
-        self.is_quick = quick;
+    pub fn quick(mut self) -> VerifyOptions {
+        self.is_quick = true;
         self
     }
 
@@ -38,21 +38,21 @@ impl VerifyOptions {
     /// a byte or two per record; these are not read again unless they have changed. However it
     /// ends, even by a power loss, at most the segment being read is read again. A store that
     /// cannot be written is verified as without this option.
-    pub fn resumable(mut self, resumable: bool) -> VerifyOptions {
-        self.is_resumable = resumable;
+    pub fn resumable(mut self) -> VerifyOptions {
+        self.is_resumable = true;
         self
     }
 
     /// Starts a resumable pass from the beginning, ignoring earlier ones.
-    pub fn anew(mut self, anew: bool) -> VerifyOptions {
-        self.is_anew = anew;
+    pub fn anew(mut self) -> VerifyOptions {
+        self.is_anew = true;
         self
     }
 
     /// Lets a read-only handle, too, record the end of a full pass in the store, for
     /// [`Stats::verified_ms`](crate::Stats). A writer always does.
-    pub fn note(mut self, note: bool) -> VerifyOptions {
-        self.is_noted = note;
+    pub fn note(mut self) -> VerifyOptions {
+        self.is_noted = true;
         self
     }
 }
@@ -87,6 +87,15 @@ pub struct VerifyProgress {
 }
 
 /// Findings of a verification.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let report = store.verify()?;
+/// assert!(report.is_complete && report.problems.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// True if the pass ended, rather than being stopped by the caller.

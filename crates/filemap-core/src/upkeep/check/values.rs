@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::location::{Extent, Location, UNIT_BYTES};
-use crate::format::names;
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Kind};
 use crate::logs::scan::Item;
@@ -108,7 +107,7 @@ impl Check<'_, '_> {
         if let Some(position) = &mut self.position
             && let Err(e) = position.add(dir, findings)
         {
-            self.reading.counters().failed(&Error::io("write", names::VERIFYING, e));
+            self.reading.counters().failed(&e);
             self.position = None;
         }
     }

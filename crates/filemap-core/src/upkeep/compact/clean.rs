@@ -11,6 +11,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use filemap_io::Progress;
+
 use crate::error::Result;
 use crate::event::{Compacted, Reason};
 use crate::failpoint::{Fault, planted};
@@ -23,7 +25,6 @@ use crate::upkeep::Upkeep;
 use crate::upkeep::compact::Goal;
 use crate::upkeep::compact::keys;
 use crate::upkeep::compact::plan::{Candidate, Plan};
-use crate::upkeep::compact::run::Watch;
 use crate::upkeep::state::{Cleaning, Compactor, KeyFilter};
 
 /// Rounds without gain after which a log is given up: damage may keep a segment, and concurrent
@@ -79,13 +80,13 @@ impl Upkeep {
     /// recompressed.
     ///
     /// # Errors
-    /// `Stopped`; those of compaction.
+    /// `Cancelled`; those of compaction.
     pub(crate) fn clean_values(
         &self,
         retired: &BTreeSet<u32>,
         is_erased: &KeyFilter,
         done: &mut Compacted,
-        watch: Watch<'_>,
+        progress: &mut Progress<'_, Compacted>,
     ) -> Result<Vec<String>> {
         let below = lock(self.writing.log()).next_sequence;
         // Segments that got stuck before, perhaps because of concurrent puts, are tried again.
@@ -100,7 +101,7 @@ impl Upkeep {
             let last = self.reading.values().segments.all().last().map_or(0, |s| s.ordinal);
             let needed = Ranked::default();
             let cleaning = Arc::new(Cleaning { retired: retired.clone(), removals, needed });
-            let mut left = self.clean_with(&cleaning, Limit { last, tail }, done, watch)?;
+            let mut left = self.clean_with(&cleaning, Limit { last, tail }, done, progress)?;
             left.extend(lock(&cleaning.needed).iter().map(|id| names::dictionary(*id)));
             if !left.is_empty() {
                 return Ok(left);
@@ -115,7 +116,7 @@ impl Upkeep {
         cleaning: &Arc<Cleaning>,
         limit: Limit,
         done: &mut Compacted,
-        watch: Watch<'_>,
+        progress: &mut Progress<'_, Compacted>,
     ) -> Result<Vec<String>> {
         let (mut clean, mut gain) = (BTreeSet::new(), Gain::new());
         loop {
@@ -143,7 +144,7 @@ impl Upkeep {
                 left.extend(compactor.emptied.iter().map(|s| s.name()));
                 return Ok(left);
             }
-            let run = self.run(&mut compactor, &plan, Goal::Level(level, 0), false, watch);
+            let run = self.run(&mut compactor, &plan, Goal::Level(level, 0), false, progress);
             turn.learn(compactor);
             let run = run?;
             if run.removed_segments > 0 {

@@ -99,7 +99,7 @@ impl<'s> Output<'s> {
 
     fn flush(&mut self) -> Result<()> {
         let (segment, file) = self.open()?;
-        file.write_at(&self.buffer, self.offset).map_err(|e| Error::io("write", segment.name(), e))?;
+        file.write_at(&self.buffer, self.offset).map_err(Error::io("write", segment.name()))?;
         self.offset += self.buffer.len() as u64;
         self.unsynced += self.buffer.len() as u64;
         self.buffer.clear();
@@ -112,7 +112,7 @@ impl<'s> Output<'s> {
     fn sync(&mut self) -> Result<()> {
         let (segment, file) = self.open()?;
         if !planted(Fault::OutputNotSynced) {
-            file.sync().map_err(|e| Error::io("sync", segment.name(), e))?;
+            file.sync().map_err(Error::io("sync", segment.name()))?;
         }
         self.unsynced = 0;
         Ok(())

@@ -1,13 +1,14 @@
 //! One run of compaction, from the plan to the removal of the victims; and the delay of puts when
 //! compaction cannot keep up.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use filemap_io::Progress;
+
+use crate::error::{Result, unless_cancelled};
 use crate::event::{Compacted, Event, Reason};
 use crate::failpoint::{Fault, planted, step};
 use crate::format::superblock::Tail;
@@ -38,9 +39,6 @@ pub(crate) enum Goal {
     Level(u8, i64),
 }
 
-/// Progress callback; return `Break` to cancel.
-pub(crate) type Watch<'a> = &'a dyn Fn(&Compacted) -> ControlFlow<()>;
-
 impl Upkeep {
     /// Returns true if the bound may be exceeded, assuming that everything beyond the last
     /// checkpoint replaced something.
@@ -56,13 +54,18 @@ impl Upkeep {
 
     /// Compacts the worst segments in one run, if the goal requires it; copies about one segment at
     /// most. Only ordinals up to `last` are taken. Without such a limit (`u64::MAX`) the log is
-    /// rolled if the dead bytes lie at its end. `watch` is called now and then and may cancel.
+    /// rolled if the dead bytes lie at its end. `progress` is called now and then and may cancel.
     ///
     /// # Errors
-    /// `Closed` when the handle is being closed or the run makes way; `Stopped` when it was
+    /// `Closed` when the handle is being closed or the run makes way; `Cancelled` when it was
     /// cancelled; those of reading and writing. None of them loses data. Only a failed checkpoint
     /// or a failed sync of the directory stops further writes.
-    pub(crate) fn compact_once(&self, goal: Goal, last: u64, watch: Watch<'_>) -> Result<Compacted> {
+    pub(crate) fn compact_once(
+        &self,
+        goal: Goal,
+        last: u64,
+        progress: &mut Progress<'_, Compacted>,
+    ) -> Result<Compacted> {
         let turn = self.turn_to_compact()?;
         let mut compactor = turn.known();
         let segment_table = Arc::clone(&self.reading.segment_table());
@@ -70,7 +73,7 @@ impl Upkeep {
             segment_table.values.get(&(ordinal as u16)).is_some_and(|a| a.ordinal == ordinal && a.live_units > 0)
         };
         compactor.stuck.retain(|ordinal, _| lives(*ordinal));
-        let done = self.compact_in_turn(&mut compactor, (goal, last), watch);
+        let done = self.compact_in_turn(&mut compactor, (goal, last), progress);
         let stuck_segments = compactor.stuck.values().filter(|is_damaged| **is_damaged).count() as u64;
         turn.learn(compactor);
         done.map(|done| Compacted { stuck_segments, ..done })
@@ -80,7 +83,7 @@ impl Upkeep {
         &self,
         compactor: &mut Compactor,
         (goal, last): (Goal, u64),
-        watch: Watch<'_>,
+        progress: &mut Progress<'_, Compacted>,
     ) -> Result<Compacted> {
         let mut freed = Compacted::nothing(Reason::Garbage);
         self.remove_emptied(compactor, &mut freed)?;
@@ -110,7 +113,7 @@ impl Upkeep {
         if plan.victims.is_empty() {
             return Ok(Compacted { reason: plan.reason, ..freed });
         }
-        let mut done = self.run(compactor, &plan, goal, last == u64::MAX, watch)?;
+        let mut done = self.run(compactor, &plan, goal, last == u64::MAX, progress)?;
         done.add(&freed);
         if sets_limit {
             self.hold_back(&self.view(compactor, last)?, true);
@@ -186,14 +189,14 @@ impl Upkeep {
         plan: &Plan,
         goal: Goal,
         in_background: bool,
-        watch: Watch<'_>,
+        progress: &mut Progress<'_, Compacted>,
     ) -> Result<Compacted> {
         let level = self.level(plan, goal);
-        let start = Instant::now();
+        let (progress, start) = (RefCell::new(progress), Instant::now());
         let all = self.reading.values().segments.all();
         let victims: Vec<Arc<Segment>> = all.iter().filter(|s| plan.victims.contains(&s.id)).map(Arc::clone).collect();
         let mut done = Compacted::nothing(plan.reason);
-        let pace = Pace { upkeep: self, reason: plan.reason, in_background, watch, start, read: Cell::new(0) };
+        let pace = Pace { upkeep: self, reason: plan.reason, in_background, progress, start, read: Cell::new(0) };
         let pause = |read: u64| pace.pause(read);
         let kept = |id: u16| {
             let segment_table = self.reading.segment_table();
@@ -399,7 +402,7 @@ struct Pace<'a> {
     upkeep: &'a Upkeep,
     reason: Reason,
     in_background: bool,
-    watch: Watch<'a>,
+    progress: RefCell<&'a mut Progress<'a, Compacted>>,
     start: Instant,
     read: Cell<u64>,
 }
@@ -408,8 +411,8 @@ impl Pace<'_> {
     /// Counts bytes as read, and sleeps to keep to the rate.
     ///
     /// # Errors
-    /// `Closed` when the handle is closed or poisoned, or when the run must make way; `Stopped`
-    /// when `watch` cancels.
+    /// `Closed` when the handle is closed or poisoned, or when the run must make way; `Cancelled`
+    /// when `progress` cancels.
     fn pause(&self, read: u64) -> Result<()> {
         let is_closed = || self.upkeep.reading.closed().load(Ordering::Acquire);
         if is_closed() || self.upkeep.writing.poisoned().cause().is_some() || self.makes_way() {
@@ -421,7 +424,7 @@ impl Pace<'_> {
             sleep(self.wait().min(Duration::from_millis(100)));
         }
         let so_far = Compacted { read_bytes: self.read.get(), ..Compacted::nothing(self.reason) };
-        if (self.watch)(&so_far).is_break() { Err(Error::Stopped) } else { Ok(()) }
+        unless_cancelled((self.progress.borrow_mut())(so_far))
     }
 
     /// Returns true if background recompression must make way for compaction that puts wait for.

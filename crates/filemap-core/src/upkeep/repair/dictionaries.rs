@@ -5,13 +5,12 @@
 //! set aside in place, and not copied elsewhere. If it is restored whole, it is found again, since
 //! its id is not reused.
 
-use filemap_io::{Access, Dir};
+use filemap_io::{Access, Dir, files};
 
 use crate::error::{Error, Result};
 use crate::files::check_versions;
 use crate::format::dictionary::{self, CONTENT_AT, LONGEST_FILE};
 use crate::format::{Flaw, names};
-use crate::handle::recover::{remove_if_there, sync_dir};
 
 /// Brings a dictionary's file to `to`, or restores it in place. Returns true if it is whole there.
 ///
@@ -40,9 +39,9 @@ pub(crate) fn carry(from: &dyn Dir, to: Option<&dyn Dir>, id: u32, store_id: &[u
 
 /// Renames a file that is not a dictionary, durably.
 fn set_aside(dir: &dyn Dir, name: &str) -> Result<()> {
-    let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
-    dir.rename(name, &names::next_set_aside(name, &listed)).map_err(|e| Error::io("rename", name, e))?;
-    sync_dir(dir)
+    let listed = dir.list().map_err(Error::io("list", dir.path().display()))?;
+    dir.rename(name, &names::next_set_aside(name, &listed)).map_err(Error::io("rename", name))?;
+    Ok(files::sync_folder(dir)?)
 }
 
 /// Returns the copy at the front of `bytes`, if it is whole.
@@ -62,14 +61,14 @@ fn judge<'b>(name: &str, id: u32, store_id: &[u8; 16], bytes: &'b [u8]) -> Resul
 fn read(dir: &dyn Dir, name: &str, is_strict: bool) -> Result<Vec<u8>> {
     let file = match dir.open(name, Access::Read) {
         Err(_) if !is_strict => return Ok(Vec::new()),
-        opened => opened.map_err(|e| Error::io("open", name, e))?,
+        opened => opened.map_err(Error::io("open", name))?,
     };
-    let len = file.len().map_err(|e| Error::io("measure", name, e))?.min(LONGEST_FILE) as usize;
+    let len = file.len().map_err(Error::io("measure", name))?.min(LONGEST_FILE) as usize;
     let mut bytes = vec![0; len];
     let (first, second) = bytes.split_at_mut(len / 2);
     for (part, offset) in [(first, 0), (second, len / 2)] {
         match file.read_at(part, offset as u64) {
-            Err(e) if is_strict => return Err(Error::io("read", name, e)),
+            Err(e) if is_strict => return Err(Error::io("read", name)(e)),
             Err(_) => part.fill(0),
             Ok(_) => {}
         }
@@ -80,10 +79,6 @@ fn read(dir: &dyn Dir, name: &str, is_strict: bool) -> Result<Vec<u8>> {
 /// Writes a dictionary's file, replacing any other, durably.
 fn write(dir: &dyn Dir, id: u32, bytes: &[u8]) -> Result<()> {
     let (new, name) = (names::new_dictionary(id), names::dictionary(id));
-    remove_if_there(dir, &new)?;
-    let file = dir.open(&new, Access::Create).map_err(|e| Error::io("create", &new, e))?;
-    file.write_at(bytes, 0).map_err(|e| Error::io("write", &new, e))?;
-    file.sync().map_err(|e| Error::io("sync", &new, e))?;
-    dir.rename(&new, &name).map_err(|e| Error::io("rename", &name, e))?;
-    sync_dir(dir)
+    files::remove(dir, &new)?;
+    files::replace(dir, &name, &new, |file| Ok(files::write(file, &new, bytes, 0)?))
 }

@@ -4,14 +4,14 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use filemap_io::{Access, Advice, Dir, File, Map};
+use filemap_io::{Access, Advice, Dir, File, Map, files};
 
 use crate::error::{Error, Result};
 use crate::format::header::FileHeader;
 use crate::format::names;
 use crate::format::rolls::Rolls;
 use crate::format::superblock::Superblock;
-use crate::handle::recover::{create_index, fill, remove_if_there, sync_dir};
+use crate::handle::recover::{create_index, fill};
 use crate::index::superblock::SuperblockFile;
 use crate::logs::keys::KeyLog;
 use crate::logs::segments::{FIRST_RECORD, Segment};
@@ -113,27 +113,27 @@ impl File for Copying {
 pub(crate) fn own(dir: &dyn Dir, name: &str) -> Result<Arc<dyn File>> {
     match dir.open(name, Access::Write) {
         Err(e) if e.kind() == ErrorKind::InvalidInput => {}
-        opened => return opened.map_err(|e| Error::io("open", name, e)),
+        opened => return opened.map_err(Error::io("open", name)),
     }
     let copy = names::copy_of(name);
-    remove_if_there(dir, &copy)?;
+    files::remove(dir, &copy)?;
     copy_file(dir, name, dir, &copy)?;
-    dir.rename(&copy, name).map_err(|e| Error::io("rename", &copy, e))?;
-    sync_dir(dir)?;
-    dir.open(name, Access::Write).map_err(|e| Error::io("open", name, e))
+    dir.rename(&copy, name).map_err(Error::io("rename", &copy))?;
+    files::sync_folder(dir)?;
+    dir.open(name, Access::Write).map_err(Error::io("open", name))
 }
 
 /// Copies a file byte for byte to another name or directory, and syncs the copy.
 pub(crate) fn copy_file(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str) -> Result<()> {
-    let source = from.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
-    let copy = to.open(as_name, Access::Create).map_err(|e| Error::io("create", as_name, e))?;
+    let source = from.open(name, Access::Read).map_err(Error::io("open", name))?;
+    let copy = to.open(as_name, Access::Create).map_err(Error::io("create", as_name))?;
     let (mut buffer, mut at) = (vec![0; COPY_BYTES], 0);
     loop {
-        let n = source.read_once_at(&mut buffer, at).map_err(|e| Error::io("read", name, e))?;
+        let n = source.read_once_at(&mut buffer, at).map_err(Error::io("read", name))?;
         if n == 0 {
-            return copy.sync().map_err(|e| Error::io("sync", as_name, e));
+            return copy.sync().map_err(Error::io("sync", as_name));
         }
-        copy.write_at(&buffer[..n], at).map_err(|e| Error::io("write", as_name, e))?;
+        copy.write_at(&buffer[..n], at).map_err(Error::io("write", as_name))?;
         at += n as u64;
     }
 }
@@ -143,17 +143,17 @@ pub(crate) fn copy_file(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str)
 pub(crate) fn begin_in_place(dir: &dyn Dir, survey: &Survey) -> Result<()> {
     // First, so that nobody opens a half-repaired store. Its content is needed if this is repeated.
     match dir.rename(names::SUPERBLOCK, names::OLD_SUPERBLOCK) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("rename", names::SUPERBLOCK, e)),
-        _ => sync_dir(dir)?,
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("rename", names::SUPERBLOCK)(e)),
+        _ => files::sync_folder(dir)?,
     }
-    remove_if_there(dir, names::NEW_SUPERBLOCK)?;
-    remove_if_there(dir, names::INDEX)?;
+    files::remove(dir, names::NEW_SUPERBLOCK)?;
+    files::remove(dir, names::INDEX)?;
     // Old findings say nothing about the repaired store.
-    remove_if_there(dir, names::VERIFIED)?;
-    remove_if_there(dir, names::VERIFYING)?;
+    files::remove(dir, names::VERIFIED)?;
+    files::remove(dir, names::VERIFYING)?;
     KeyLog::remove(dir)?;
-    let rename = |from: &str, to: &str| dir.rename(from, to).map_err(|e| Error::io("rename", from, e));
-    let listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+    let rename = |from: &str, to: &str| dir.rename(from, to).map_err(Error::io("rename", from));
+    let listed = dir.list().map_err(Error::io("list", dir.path().display()))?;
     for ignored in &survey.ignored {
         rename(&ignored.file, &names::next_set_aside(&ignored.file, &listed))?;
     }
@@ -165,45 +165,43 @@ pub(crate) fn begin_in_place(dir: &dyn Dir, survey: &Survey) -> Result<()> {
             rename(&found.name, &moved)?;
         }
     }
-    sync_dir(dir)?;
+    files::sync_folder(dir)?;
     for found in strayed() {
         rename(&names::moved_segment(found.header.ordinal as u16), &found.proper_name())?;
     }
     for found in survey.segments.iter().filter(|f| f.is_guessed) {
         let name = found.proper_name();
         let file = own(dir, &name)?;
-        file.write_at(&found.header.encode(), 0).map_err(|e| Error::io("write", &name, e))?;
-        file.sync().map_err(|e| Error::io("sync", &name, e))?;
+        file.write_at(&found.header.encode(), 0).map_err(Error::io("write", &name))?;
+        file.sync().map_err(Error::io("sync", &name))?;
     }
-    sync_dir(dir)
+    Ok(files::sync_folder(dir)?)
 }
 
 /// Creates a segment with its header, and syncs it.
 pub(crate) fn create_segment(dir: &dyn Dir, header: &FileHeader) -> Result<()> {
     let name = names::segment(header.ordinal as u16);
     // A file without a record was never complete.
-    remove_if_there(dir, &name)?;
-    let file = dir.open(&name, Access::Create).map_err(|e| Error::io("create", &name, e))?;
-    file.write_at(&header.encode(), 0).map_err(|e| Error::io("write", &name, e))?;
-    file.sync().map_err(|e| Error::io("sync", &name, e))
+    files::remove(dir, &name)?;
+    Ok(files::create(dir, &name, &header.encode())?)
 }
 
 /// Creates superblock, key log and index of a store without keys. The superblock has its temporary
 /// name.
 pub(crate) fn create_derived(dir: &dyn Dir, first: &Superblock) -> Result<()> {
     SuperblockFile::create(dir, first, &Rolls::none(first.store_id))?;
-    sync_dir(dir)?;
+    files::sync_folder(dir)?;
     KeyLog::create(dir, first.store_id, first.created_ms)?;
     create_index(dir, first.store_id, first.created_ms)
 }
 
 /// Gives the superblock its name: from here on there is a store.
 pub(crate) fn finish(dir: &dyn Dir) -> Result<()> {
-    sync_dir(dir)?;
-    dir.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(|e| Error::io("rename", names::SUPERBLOCK, e))?;
-    sync_dir(dir)?;
-    remove_if_there(dir, names::OLD_SUPERBLOCK)?;
-    sync_dir(dir)
+    files::sync_folder(dir)?;
+    dir.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(Error::io("rename", names::SUPERBLOCK))?;
+    files::sync_folder(dir)?;
+    files::remove(dir, names::OLD_SUPERBLOCK)?;
+    Ok(files::sync_folder(dir)?)
 }
 
 /// Covers gaps of a segment with fillers, cuts it at its end if necessary, and syncs it.
@@ -212,8 +210,8 @@ pub(crate) fn mend(file: &dyn File, segment: &Segment, gaps: &[(u64, u64)], end:
         fill(file, segment, *offset, *bytes)?;
     }
     let end = end.max(FIRST_RECORD);
-    if file.len().map_err(|e| Error::io("measure", segment.name(), e))? != end {
-        file.set_len(end).map_err(|e| Error::io("truncate", segment.name(), e))?;
+    if file.len().map_err(Error::io("measure", segment.name()))? != end {
+        file.set_len(end).map_err(Error::io("truncate", segment.name()))?;
     }
-    file.sync().map_err(|e| Error::io("sync", segment.name(), e))
+    file.sync().map_err(Error::io("sync", segment.name()))
 }

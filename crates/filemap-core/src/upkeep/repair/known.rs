@@ -1,7 +1,7 @@
 //! What the last superblock still tells about the segments, which existed and how long they were;
 //! and what cannot be known any more.
 
-use filemap_io::{Access, Dir};
+use filemap_io::{Access, Dir, files};
 
 use crate::error::{Error, Result};
 use crate::format::location::UNIT_BYTES;
@@ -161,10 +161,9 @@ fn newer(dir: &dyn Dir, superblock: &Superblock, found: &[Found]) -> Option<Stri
 fn begun(dir: &dyn Dir, superblock: &Superblock) -> Result<Rolls> {
     let name = [names::SUPERBLOCK, names::OLD_SUPERBLOCK].into_iter().find(|n| dir.open(n, Access::Read).is_ok());
     let name = name.unwrap_or(names::SUPERBLOCK);
-    let file = dir.open(name, Access::Read).map_err(|e| Error::io("open", name, e))?;
-    let mut b = [0; rolls::BYTES];
-    let n = file.read_at(&mut b, rolls::AT).map_err(|e| Error::io("read", name, e))?;
-    let rolls = Rolls::decode(&b[..n]).and_then(|rolls| match rolls.store_id() == superblock.store_id {
+    let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
+    let bytes = files::read(&*file, name, rolls::AT, rolls::BYTES)?;
+    let rolls = Rolls::decode(&bytes).and_then(|rolls| match rolls.store_id() == superblock.store_id {
         true => Ok(rolls),
         false => Err("it belongs to another store"),
     });

@@ -19,6 +19,20 @@ use crate::options::Canonicalizer;
 use crate::record::Version;
 
 /// Target of a repair.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// # store.close()?;
+/// # let (damaged, new) = (temp.path().join("a"), temp.path().join("b"));
+/// use filemap_core::repair::RepairTo;
+/// use filemap_core::{Options, Store};
+/// let report = Store::repair(damaged, RepairTo::New(&new), &Options::new(), &mut |_| ControlFlow::Continue(()))?;
+/// assert!(report.is_complete());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairTo<'a> {
     /// A new or empty directory. The source is only read.

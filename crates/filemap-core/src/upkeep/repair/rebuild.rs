@@ -10,12 +10,11 @@
 //! a chunk; a bit a record. Nothing grows with the bytes of the store.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use filemap_io::File;
+use filemap_io::{File, Progress};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, unless_cancelled};
 use crate::failpoint::{Fault, planted};
 use crate::format::Flaw;
 use crate::format::location::{Extent, Location};
@@ -38,8 +37,6 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// Bytes between two progress reports.
 const TELL_BYTES: u64 = 4 << 20;
-
-type Progress<'a> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'a;
 
 /// Findings of one segment.
 #[derive(Debug)]
@@ -77,7 +74,7 @@ pub(crate) struct Rebuild<'a> {
     upkeep: &'a Upkeep,
     /// Called when the active table is full; returns when there is room.
     make_room: &'a dyn Fn(&Upkeep) -> Result<()>,
-    progress: &'a mut Progress<'a>,
+    progress: &'a mut Progress<'a, RepairProgress>,
     total_bytes: u64,
     /// Log position from which writes may be unfinished.
     vouched: Option<Tail>,
@@ -117,7 +114,7 @@ impl<'a> Rebuild<'a> {
     pub(crate) fn new(
         upkeep: &'a Upkeep,
         make_room: &'a dyn Fn(&Upkeep) -> Result<()>,
-        progress: &'a mut Progress<'a>,
+        progress: &'a mut Progress<'a, RepairProgress>,
         total_bytes: u64,
         vouched: Option<Tail>,
     ) -> Rebuild<'a> {
@@ -149,7 +146,7 @@ impl<'a> Rebuild<'a> {
     /// in reports.
     ///
     /// # Errors
-    /// `Interrupted` when the caller cancels; `Io`; those of checkpoints.
+    /// `Cancelled` when the caller cancels; `Io`; those of checkpoints.
     pub(crate) fn segment(
         &mut self,
         segment: &Segment,
@@ -197,7 +194,7 @@ impl<'a> Rebuild<'a> {
             total_bytes: self.total_bytes,
             losses: self.found.losses.len() as u64,
         });
-        if told.is_break() { Err(Error::Interrupted) } else { Ok(()) }
+        unless_cancelled(told)
     }
 
     /// Adds a loss that the caller has found.

@@ -59,7 +59,7 @@ struct Candidate {
 /// # Errors
 /// `NotAStore` when nothing there belongs to a store; `NewerFormat`; `Io`.
 pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<Survey> {
-    let mut listed = dir.list().map_err(|e| Error::io("list", dir.path().display().to_string(), e))?;
+    let mut listed = dir.list().map_err(Error::io("list", dir.path().display()))?;
     listed.sort();
     let mut ignored = Vec::new();
     let mut candidates = Vec::new();
@@ -110,7 +110,7 @@ fn segment_id(name: &str) -> Option<u16> {
 fn given(read: std::io::Result<usize>, name: &str, is_strict: bool) -> Result<usize> {
     match read {
         Err(_) if !is_strict => Ok(0),
-        read => read.map_err(|e| Error::io("read", name, e)),
+        read => read.map_err(Error::io("read", name)),
     }
 }
 
@@ -124,13 +124,13 @@ fn candidate(
     let file = match dir.open(name, Access::Read) {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) if is_strict && e.kind() != ErrorKind::InvalidInput => return Err(Error::io("open", name, e)),
+        Err(e) if is_strict && e.kind() != ErrorKind::InvalidInput => return Err(Error::io("open", name)(e)),
         Err(e) => {
             ignored.push(Ignored { file: name.to_owned(), why: format!("it cannot be opened: {e}") });
             return Ok(None);
         }
     };
-    let bytes = file.len().map_err(|e| Error::io("measure", name, e))?;
+    let bytes = file.len().map_err(Error::io("measure", name))?;
     let mut b = [0; header::BYTES];
     let n = given(file.read_at(&mut b, 0), name, is_strict)?;
     let header = match FileHeader::decode(&b[..n]) {
@@ -158,7 +158,7 @@ fn superblocks(dir: &dyn Dir, is_strict: bool) -> Result<Vec<(Superblock, bool)>
     for name in [names::SUPERBLOCK, names::OLD_SUPERBLOCK, names::NEW_SUPERBLOCK] {
         let file = match dir.open(name, Access::Read) {
             Err(e) if is_strict && !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
-                return Err(Error::io("open", name, e));
+                return Err(Error::io("open", name)(e));
             }
             Err(_) => continue,
             Ok(file) => file,

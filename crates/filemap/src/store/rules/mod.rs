@@ -4,7 +4,8 @@ mod rule;
 
 use std::sync::Arc;
 
-use filemap_core::{Admission, Record, Rule, RuleState, Store};
+use filemap_core::erase::{Admission, Rule, RuleState};
+use filemap_core::{Record, Store};
 
 pub use self::rule::{EraseOrder, EraseTarget};
 pub(crate) use self::rule::{Matcher, salt_of, words};

@@ -19,10 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use filemap_io::files::{self, Replacement};
 use filemap_io::{Access, Dir, File};
 use zstd::dict::{CDict, DDict};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::failpoint::{Fault, planted};
 use crate::files::check_versions;
 use crate::format::dictionary::{self, CONTENT_AT, Facts, LONGEST_FILE, MAX_ID, Making};
@@ -59,6 +60,15 @@ pub(crate) struct Registry {
 }
 
 /// A dictionary as [`Store::dictionaries`](crate::Store::dictionaries) lists it.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// for facts in store.dictionaries() {
+///     println!("{}: made of {} pages", facts.id, facts.pages);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DictionaryFacts {
     /// Its id, which records name; the file is `dictN.zdict`.
@@ -112,7 +122,7 @@ impl Registry {
         };
         if access == Access::Write {
             for name in this.names()?.iter().filter(|n| names::parse_new_dictionary(n).is_some()) {
-                this.dir.remove(name).map_err(|e| Error::io("remove", name, e))?;
+                this.dir.remove(name).map_err(Error::io("remove", name))?;
             }
         }
         this.look()?;
@@ -135,7 +145,7 @@ impl Registry {
     }
 
     fn names(&self) -> Result<Vec<String>> {
-        self.dir.list().map_err(|e| Error::io("list", self.dir.path().display().to_string(), e))
+        self.dir.list().map_err(Error::io("list", self.dir.path().display()))
     }
 
     /// Finds dictionaries that another process has added, and retries those that could not be read.
@@ -180,20 +190,18 @@ impl Registry {
         let name = names::dictionary(id);
         let file = match self.dir.open(&name, Access::Read) {
             Err(e) if e.kind() == ErrorKind::NotFound => return None,
-            Err(e) => return Some(Err(Error::io("open", name, e))),
+            Err(e) => return Some(Err(Error::io("open", name)(e))),
             Ok(file) => file,
         };
         Some(self.first_facts(id, &name, &*file))
     }
 
     fn first_facts(&self, id: u32, name: &str, file: &dyn File) -> Result<Facts> {
-        let len = file.len().map_err(|e| Error::io("measure", name, e))?;
+        let len = file.len().map_err(Error::io("measure", name))?;
         let mut flaw = None;
         for offset in [0, len / 2] {
-            let mut b = [0; CONTENT_AT];
-            let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", name, e))?;
-            match self.judge(id, name, &b[..n]) {
-                Err(e @ Error::NewerFormat { .. }) => return Err(e),
+            match self.judge(id, name, &files::read(file, name, offset, CONTENT_AT)?) {
+                Err(e @ Error::Storage(StorageError::NewerFormat { .. })) => return Err(e),
                 Err(e) => flaw = flaw.or(Some(e)),
                 Ok(facts) if facts.copy_bytes() as u64 > len - offset => {
                     flaw = flaw.or_else(|| Some(damaged(name, "it is cut short")));
@@ -218,15 +226,14 @@ impl Registry {
         let name = names::dictionary(id);
         let file = self.dir.open(&name, Access::Read).map_err(|e| match e.kind() {
             ErrorKind::NotFound => damaged(&name, "the dictionary is missing"),
-            _ => Error::io("open", &name, e),
+            _ => Error::io("open", &name)(e),
         })?;
-        let len = file.len().map_err(|e| Error::io("measure", &name, e))?;
+        let len = file.len().map_err(Error::io("measure", &name))?;
         if len > LONGEST_FILE {
             return Err(damaged(&name, "it is longer than a dictionary may be"));
         }
-        let mut all = vec![0; len as usize];
-        let n = file.read_at(&mut all, 0).map_err(|e| Error::io("read", &name, e))?;
-        all.truncate(n);
+        let mut all = files::read(&*file, &name, 0, len as usize)?;
+        let n = all.len();
         // The first copy tells its length, even if the file's end is lost.
         let told = self.judge(id, &name, &all[..n.min(CONTENT_AT)]).map(|facts| facts.copy_bytes());
         let half = told.unwrap_or(n / 2).min(n);
@@ -272,7 +279,7 @@ impl Registry {
                 dictionary::decode_content(&facts, &copy).map(|_| ()).map_err(|what| damaged(&name, what))
             });
             match whole {
-                Err(Error::Corrupt { what, .. }) => checked.problems.push((offset, what)),
+                Err(Error::Storage(StorageError::Corrupt { what, .. })) => checked.problems.push((offset, what)),
                 Err(e) => return Err(e),
                 Ok(()) => {}
             }
@@ -384,7 +391,7 @@ impl Registry {
         let _held = lock(&self.changing);
         let id = self.last_id().saturating_add(1);
         if id > MAX_ID || self.list.load().len() >= MOST {
-            return Err(Error::full(names::dictionary(id), "there are as many dictionaries as there may be"));
+            return Err(Error::full(&names::dictionary(id), "there are as many dictionaries as there may be"));
         }
         // Frames then name it too, and zstd refuses another.
         make::name(body, id);
@@ -395,11 +402,7 @@ impl Registry {
 
     /// Writes the file of a new dictionary, and adds it to the list.
     fn keep(&self, id: u32, bytes: &[u8]) -> Result<Arc<Dictionary>> {
-        let written = self.write(id, bytes);
-        if written.is_err() {
-            let _ = self.dir.remove(&names::new_dictionary(id));
-        }
-        written?;
+        self.write(id, bytes)?;
         let (_, facts) = dictionary::decode_facts(bytes, &self.store_id).map_err(|what| damaged("", what))?;
         let made = Dictionary::new(id, Ok(facts));
         let mut list = Vec::clone(&self.list.load());
@@ -433,20 +436,16 @@ impl Registry {
 
     fn write(&self, id: u32, bytes: &[u8]) -> Result<()> {
         let (new, name) = (names::new_dictionary(id), names::dictionary(id));
-        match self.dir.remove(&new) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("remove", new, e)),
-            _ => {}
-        }
-        let file = self.dir.open(&new, Access::Create).map_err(|e| Error::io("create", &new, e))?;
-        file.write_at(bytes, 0).map_err(|e| Error::io("write", &new, e))?;
+        files::remove(&*self.dir, &new)?;
+        let replacement = Replacement::begin(&*self.dir, &name, &new)?;
+        files::write(replacement.file(), &new, bytes, 0)?;
         if !planted(Fault::DictionaryNotSynced) {
-            file.sync().map_err(|e| Error::io("sync", &new, e))?;
+            replacement.sync()?;
         }
-        self.dir.rename(&new, &name).map_err(|e| Error::io("rename", &name, e))?;
-        if !planted(Fault::DictionaryNameNotSynced) {
-            self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))?;
+        match planted(Fault::DictionaryNameNotSynced) {
+            true => Ok(replacement.rename()?),
+            false => Ok(replacement.commit()?),
         }
-        Ok(())
     }
 }
 

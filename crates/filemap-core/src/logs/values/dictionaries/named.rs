@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{CURE, Registry, damaged};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::failpoint::{Fault, planted};
 use crate::format::names;
 use crate::sync::lock;
@@ -78,9 +78,11 @@ impl Registry {
     pub(crate) fn flaw(&self, id: u32) -> Option<String> {
         let Some(found) = self.find(id) else { return Some("the dictionary is missing".to_owned()) };
         let what = match found.facts.as_ref().err()? {
-            Error::Corrupt { what, .. } => what,
-            Error::Io { source, .. } if filemap_io::is_shortage(source) => return None,
-            Error::Io { op, source, .. } => return Some(format!("it cannot be read: {op} failed: {source}")),
+            Error::Storage(StorageError::Corrupt { what, .. }) => what,
+            Error::Storage(StorageError::Io { source, .. }) if filemap_io::is_shortage(source) => return None,
+            Error::Storage(StorageError::Io { op, source, .. }) => {
+                return Some(format!("it cannot be read: {op} failed: {source}"));
+            }
             _ => return None,
         };
         let without_cure = what.strip_suffix(CURE).and_then(|what| what.strip_suffix("; "));

@@ -2,10 +2,11 @@
 //! their files once no record names them.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
+
+use filemap_io::files;
 
 use super::Registry;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::names;
 use crate::sync::lock;
 
@@ -35,12 +36,9 @@ impl Registry {
     pub(crate) fn remove(&self, ids: &BTreeSet<u32>) -> Result<()> {
         let _held = lock(&self.changing);
         for name in ids.iter().map(|id| names::dictionary(*id)) {
-            match self.dir.remove(&name) {
-                Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("remove", name, e)),
-                _ => {}
-            }
+            files::remove(&*self.dir, &name)?;
         }
-        self.dir.sync().map_err(|e| Error::io("sync", self.dir.path().display().to_string(), e))?;
+        files::sync_folder(&*self.dir)?;
         let mut list = Vec::clone(&self.list.load());
         list.retain(|d| !ids.contains(&d.id));
         self.replace(list);
