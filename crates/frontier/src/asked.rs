@@ -47,7 +47,7 @@ impl Frontier {
             importance: state.ledger.importance(page),
             failed_attempts: marks.attempts(),
             last_failure: marks.failure(),
-            due_ms: due_s.map(|due_s| u64::from(due_s) * 1000),
+            due_ms: due_s.map(|due_s| i64::from(due_s) * 1000),
         }))
     }
 

@@ -10,8 +10,7 @@
 
 use std::fmt::Display;
 
-use crc32fast::Hasher;
-use filemap_io::header::Kind;
+use filemap_io::header::{Kind, crc32};
 use filemap_io::layout::get;
 use filemap_io::{File, files};
 
@@ -22,12 +21,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 const CRC_BYTES: usize = 4;
 
 fn checksum(id: &[u8; 16], number: u64, block: u64, bytes: &[u8]) -> u32 {
-    let mut hasher = Hasher::new();
-    hasher.update(id);
-    hasher.update(&number.to_le_bytes());
-    hasher.update(&block.to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
+    crc32(&[id, &number.to_le_bytes(), &block.to_le_bytes(), bytes])
 }
 
 fn offset(block: u64) -> u64 {

@@ -29,10 +29,11 @@ use crate::journal::Journal;
 use crate::options::FrontierOptions;
 use crate::outcome::{Assignment, Done, Failure, Fetched, Next, PageId};
 use crate::pages::Status;
+use crate::queue::Manners;
 use crate::record::Record;
 use crate::recrawl::{self, due_s, interval_ms};
 use crate::snapshot;
-use crate::state::{Manners, State};
+use crate::state::State;
 use crate::texts::URL_BYTES_MAX;
 
 /// No page has this number or a higher one.
@@ -62,7 +63,6 @@ const LISTS_SLACK: u64 = 64;
 pub struct Frontier {
     dir: Arc<dyn Dir>,
     options: FrontierOptions,
-    manners: Manners,
     id: [u8; 16],
     pub(crate) state: State,
     journal: Journal,
@@ -93,7 +93,6 @@ impl Frontier {
         Frontier {
             dir,
             options,
-            manners,
             id,
             state,
             journal,
@@ -113,7 +112,7 @@ impl Frontier {
     ///
     /// # Errors
     /// `UrlLength`, with nothing entered; `Full`, `Poisoned`, `Io`.
-    pub fn seed(&mut self, urls: &[impl AsRef<str>], now_ms: u64) -> Result<u64> {
+    pub fn seed(&mut self, urls: &[impl AsRef<str>], now_ms: i64) -> Result<u64> {
         self.poison.check()?;
         self.check_room(urls.len())?;
         let urls = urls.iter().map(AsRef::as_ref);
@@ -147,7 +146,7 @@ impl Frontier {
     ///
     /// # Errors
     /// `Poisoned`, `Corrupt`, `Io`.
-    pub fn next(&mut self, now_ms: u64) -> Result<Next> {
+    pub fn next(&mut self, now_ms: i64) -> Result<Next> {
         self.poison.check()?;
         if self.journal.is_closed() {
             // From here on the journal does not say any more that all is known.
@@ -159,8 +158,7 @@ impl Frontier {
         let all = (self.handed[0] + self.handed[1] + 1) as f64;
         let wants_refresh = (self.handed[1] as f64) < self.options.refresh_share * all;
         for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {
-            let (queue, mut view) = self.state.queues(self.manners);
-            let Some(page) = queue.take(kind, &mut view) else { continue };
+            let Some(page) = self.state.queues(|queue, view| queue.take(kind, view)).flatten() else { continue };
             match self.state.texts.read(page) {
                 Ok((depth, url)) => {
                     self.note_begin(page);
@@ -219,7 +217,7 @@ impl Frontier {
     ///
     /// # Errors
     /// `NotInFlight`, `Poisoned`, `Io`.
-    pub fn failed(&mut self, page: PageId, failure: &Failure, now_ms: u64) -> Result<()> {
+    pub fn failed(&mut self, page: PageId, failure: &Failure, now_ms: i64) -> Result<()> {
         self.poison.check()?;
         let number = page.number();
         self.in_flight.remove(&number).ok_or(Error::NotInFlight { page: number })?;
@@ -263,8 +261,7 @@ impl Frontier {
             _ => Status::Ready,
         };
         self.state.pages.set_status(page, status);
-        let (queue, mut view) = self.state.queues(self.manners);
-        queue.put(page, &mut view);
+        self.state.queues(|queue, view| queue.put(page, view));
         self.landed(page, 0);
     }
 
@@ -273,9 +270,9 @@ impl Frontier {
     ///
     /// # Errors
     /// `UrlLength`, `Poisoned`, `Io`.
-    pub fn host_delay(&mut self, host: &str, delay_ms: Option<u64>) -> Result<()> {
+    pub fn host_delay(&mut self, host: impl AsRef<str>, delay_ms: Option<u64>) -> Result<()> {
         self.poison.check()?;
-        check_host(host)?;
+        let host = check_host(host.as_ref())?;
         let known = self.state.hosts.find(host).map(|number| self.state.hosts.get(number).delay_ms);
         if known.is_some_and(|known| known == delay_ms) {
             return Ok(());
@@ -287,10 +284,10 @@ impl Frontier {
     ///
     /// # Errors
     /// `UrlLength`, `Poisoned`, `Io`.
-    pub fn host_hold(&mut self, host: &str, until_ms: u64) -> Result<()> {
+    pub fn host_hold(&mut self, host: impl AsRef<str>, until_ms: i64) -> Result<()> {
         self.poison.check()?;
-        check_host(host)?;
-        self.tell(&Record::Hold { host, until_ms })
+        let host = check_host(host.as_ref())?;
+        self.tell(&Record::Hold { host, until_ms: until_ms.max(0) })
     }
 
     /// Makes durable all that was told so far, in one step: after a crash it is there as a whole.
@@ -354,20 +351,14 @@ impl Frontier {
     /// Does what a record says, and writes it down.
     fn tell(&mut self, record: &Record<'_>) -> Result<()> {
         self.state.prepare(record)?;
-        match record {
-            Record::Done { page, due_s, age, lost, known, depth, .. } if planted(Mistake::LinksNotTold) => {
-                let (known, new) = (known.clone(), Vec::new());
-                self.journal.append(&Record::Done {
-                    page: *page,
-                    due_s: *due_s,
-                    age: *age,
-                    lost: *lost,
-                    known,
-                    depth: *depth,
-                    new,
-                });
+        if planted(Mistake::LinksNotTold) {
+            let mut record = record.clone();
+            if let Record::Done { new, .. } = &mut record {
+                new.clear();
             }
-            _ => self.journal.append(record),
+            self.journal.append(&record);
+        } else {
+            self.journal.append(record);
         }
         let applied = self.state.apply(record);
         assert!(applied.is_ok(), "a record of our own cannot be applied: {applied:?}");
@@ -390,20 +381,18 @@ impl Frontier {
         }
     }
 
-    fn advance(&mut self, now_ms: u64) -> Result<()> {
-        let (queue, mut view) = self.state.queues(self.manners);
-        queue.advance(now_ms, &mut view);
+    fn advance(&mut self, now_ms: i64) -> Result<()> {
+        self.state.queues(|queue, view| queue.advance(now_ms, view));
         if self.must_rest {
             self.must_rest = false;
-            self.tell(&Record::Rested { at_ms: now_ms })?;
+            self.tell(&Record::Rested { at_ms: self.state.queue.clock_ms() })?;
         }
         Ok(())
     }
 
-    fn landed(&mut self, page: u32, now_ms: u64) {
+    fn landed(&mut self, page: u32, now_ms: i64) {
         let host = self.state.pages.host(page);
-        let (queue, mut view) = self.state.queues(self.manners);
-        queue.landed(host, now_ms, &mut view);
+        self.state.queues(|queue, view| queue.landed(host, now_ms, view));
     }
 
     /// Writes a record down without doing what it says.
@@ -429,9 +418,9 @@ impl Frontier {
     }
 }
 
-fn check_host(host: &str) -> Result<()> {
+fn check_host(host: &str) -> Result<&str> {
     match host.len() {
-        0..=URL_BYTES_MAX => Ok(()),
+        0..=URL_BYTES_MAX => Ok(host),
         len => Err(Error::UrlLength { len, max: URL_BYTES_MAX }),
     }
 }

@@ -37,9 +37,9 @@ pub(crate) struct Host {
     /// Between the begins of two fetches, if it has a delay of its own.
     pub(crate) delay_ms: Option<u64>,
     /// Nothing is fetched before this.
-    pub(crate) hold_until_ms: u64,
+    pub(crate) hold_until_ms: i64,
     /// When the last fetch began, as far as that is known.
-    pub(crate) began_ms: Option<u64>,
+    pub(crate) began_ms: Option<i64>,
     pub(crate) in_flight: u32,
     queues: [BinaryHeap<u64>; 2],
     /// Pages in each.
@@ -47,7 +47,7 @@ pub(crate) struct Host {
     /// The place under which the host stands among the open ones, by kind.
     pub(crate) offered: [Option<u16>; 2],
     /// The time of its entry among those that wait.
-    pub(crate) wakes_ms: Option<u64>,
+    pub(crate) wakes_ms: Option<i64>,
 }
 
 impl Host {
@@ -67,9 +67,9 @@ impl Host {
     }
 
     /// Nothing is fetched from it before this time.
-    pub(crate) fn next_at_ms(&self, delay_ms: u64) -> u64 {
+    pub(crate) fn next_at_ms(&self, delay_ms: u64) -> i64 {
         let delay_ms = self.delay_ms.unwrap_or(delay_ms);
-        self.hold_until_ms.max(self.began_ms.map_or(0, |began| began.saturating_add(delay_ms)))
+        self.hold_until_ms.max(self.began_ms.map_or(0, |began| began.saturating_add_unsigned(delay_ms)))
     }
 
     pub(crate) fn ready(&self) -> u32 {

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use crc32fast::Hasher;
 use filemap_io::files::read_exact;
+use filemap_io::header::crc32;
 use filemap_io::{Dir, File};
 
 use crate::error::{Error, Result};
@@ -195,13 +195,7 @@ impl Journal {
     }
 
     fn checksum(&self, offset: u64, head: &[u8], payload: &[u8]) -> u32 {
-        let mut hasher = Hasher::new();
-        hasher.update(&self.id);
-        hasher.update(&self.number.to_le_bytes());
-        hasher.update(&offset.to_le_bytes());
-        hasher.update(head);
-        hasher.update(payload);
-        hasher.finalize()
+        crc32(&[&self.id, &self.number.to_le_bytes(), &offset.to_le_bytes(), head, payload])
     }
 }
 

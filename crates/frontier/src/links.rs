@@ -15,8 +15,8 @@
 
 use std::sync::Arc;
 
-use crc32fast::Hasher;
 use filemap_io::files::read_exact;
+use filemap_io::header::crc32;
 use filemap_io::{Dir, File, varint};
 
 use crate::error::{Error, Result};
@@ -78,17 +78,8 @@ impl Links {
     }
 
     fn with(file: Arc<dyn File>, id: [u8; 16], place: Place) -> Links {
-        let (pending, open) = (Vec::new(), Vec::new());
-        Links {
-            name: files::links(place.number),
-            file,
-            id,
-            written_bytes: place.bytes,
-            place,
-            pending,
-            open,
-            loaded: None,
-        }
+        let (name, pending, open) = (files::links(place.number), Vec::new(), Vec::new());
+        Links { name, file, id, written_bytes: place.bytes, place, pending, open, loaded: None }
     }
 
     /// Opens the file as a snapshot knows it. What lies behind is cut off.
@@ -217,13 +208,7 @@ impl Links {
     }
 
     fn checksum(&self, offset: u64, len: &[u8], lists: &[u8]) -> u32 {
-        let mut hasher = Hasher::new();
-        hasher.update(&self.id);
-        hasher.update(&self.place.number.to_le_bytes());
-        hasher.update(&offset.to_le_bytes());
-        hasher.update(len);
-        hasher.update(lists);
-        hasher.finalize()
+        crc32(&[&self.id, &self.place.number.to_le_bytes(), &offset.to_le_bytes(), len, lists])
     }
 
     /// Writes the latest list of each page to the next file, durable but for its name. O(links), 1

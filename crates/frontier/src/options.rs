@@ -29,29 +29,52 @@ pub enum Rent {
     Known,
 }
 
+impl Rent {
+    /// By their codes on disk.
+    pub(crate) const CODES: [Rent; 3] = [Rent::Crawled, Rent::Known, Rent::Endorsed];
+}
+
+/// Builder methods, each of which sets the field of its name.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $field:ident: $type:ty;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $field(self, $field: $type) -> Self {
+            Self { $field, ..self }
+        }
+    )*};
+}
+
 /// When a page that was fetched is fetched again.
 ///
 /// ```
 /// use frontier::{FrontierOptions, Recrawl};
 ///
-/// let weekly = Recrawl { max_ms: 7 * 24 * 3_600_000, ..Recrawl::new() };
+/// let weekly = Recrawl::new().max_ms(7 * 24 * 3_600_000);
 /// let options = FrontierOptions::new().recrawl(Some(weekly));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recrawl {
-    /// The age at which a page is fetched for the second time.
-    pub first_ms: u64,
-    /// No page is due at a lower age than this, however often it changes. 0: a page is due again
-    /// at once.
-    pub min_ms: u64,
-    /// Every page is due at this age, however seldom it changes.
-    pub max_ms: u64,
+    pub(crate) first_ms: u64,
+    pub(crate) min_ms: u64,
+    pub(crate) max_ms: u64,
 }
 
 impl Recrawl {
     /// First after a day, then between an hour and thirty days.
     pub fn new() -> Recrawl {
         Recrawl { first_ms: 24 * 3_600_000, min_ms: 3_600_000, max_ms: 30 * 24 * 3_600_000 }
+    }
+
+    setters! {
+        /// Age at which a page is fetched for the second time.
+        first_ms: u64;
+
+        /// Least age of a refresh, however often the page changes; 0: due again at once.
+        min_ms: u64;
+
+        /// Greatest age of a refresh, however seldom the page changes.
+        max_ms: u64;
     }
 }
 
@@ -119,73 +142,45 @@ impl FrontierOptions {
         }
     }
 
-    /// The part of a visited page's credit that goes to the virtual page: 0.01 to 0.99. Decided
-    /// when the frontier is made.
-    #[must_use]
-    pub fn tax(self, tax: f64) -> FrontierOptions {
-        FrontierOptions { tax, ..self }
-    }
+    setters! {
+        /// The part of a visited page's credit that goes to the virtual page: 0.01 to 0.99. Decided
+        /// when the frontier is made.
+        tax: f64;
 
-    /// Who gets the virtual page's credit. Decided when the frontier is made.
-    #[must_use]
-    pub fn rent(self, rent: Rent) -> FrontierOptions {
-        FrontierOptions { rent, ..self }
-    }
+        /// Who gets the virtual page's credit. Decided when the frontier is made.
+        rent: Rent;
 
-    /// The time window of the importance estimate, in times that all credit is handed on (at least
-    /// 0.1, and infinity for all time): what was seen so long ago counts for a half. Decided when
-    /// the frontier is made.
-    #[must_use]
-    pub fn window(self, window: f64) -> FrontierOptions {
-        FrontierOptions { window, ..self }
-    }
+        /// The time window of the importance estimate, in times that all credit is handed on (at least
+        /// 0.1, and infinity for all time): what was seen so long ago counts for a half. Decided when
+        /// the frontier is made.
+        window: f64;
 
-    /// How many pages that were fetched before are visited without a fetch, at the most, when one
-    /// is fetched: their credit goes to the links that they had, as a refresh would have it. 0 to
-    /// 64; 0 keeps no links (which take some 2 bytes each on disk), and leaves most credit where
-    /// it is of no use in a crawl that fetches each page once. Decided when the frontier is made.
-    #[must_use]
-    pub fn virtual_visits(self, virtual_visits: u8) -> FrontierOptions {
-        FrontierOptions { virtual_visits, ..self }
-    }
+        /// How many pages that were fetched before are visited without a fetch, at the most, when one
+        /// is fetched: their credit goes to the links that they had, as a refresh would have it. 0 to
+        /// 64; 0 keeps no links (which take some 2 bytes each on disk), and leaves most credit where
+        /// it is of no use in a crawl that fetches each page once. Decided when the frontier is made.
+        virtual_visits: u8;
 
-    /// The part of all fetches that goes to pages fetched before, while some are due and new ones
-    /// wait: 0 to 1.
-    #[must_use]
-    pub fn refresh_share(self, refresh_share: f64) -> FrontierOptions {
-        FrontierOptions { refresh_share, ..self }
-    }
+        /// The part of all fetches that goes to pages fetched before, while some are due and new ones
+        /// wait: 0 to 1.
+        refresh_share: f64;
 
-    /// Between the begins of two fetches from one host, unless [`crate::Frontier::host_delay`]
-    /// says another.
-    #[must_use]
-    pub fn delay_ms(self, delay_ms: u64) -> FrontierOptions {
-        FrontierOptions { delay_ms, ..self }
-    }
+        /// Between the begins of two fetches from one host, unless [`crate::Frontier::host_delay`]
+        /// says another.
+        delay_ms: u64;
 
-    /// Fetches from one host that may be in flight at once; at least 1.
-    #[must_use]
-    pub fn connections(self, connections: u16) -> FrontierOptions {
-        FrontierOptions { connections, ..self }
-    }
+        /// Fetches from one host that may be in flight at once; at least 1.
+        connections: u16;
 
-    /// Links from seeds to a page, at most: deeper pages are not entered. Seeds have depth 0.
-    #[must_use]
-    pub fn depth_max(self, depth_max: u16) -> FrontierOptions {
-        FrontierOptions { depth_max, ..self }
-    }
+        /// Links from seeds to a page, at most: deeper pages are not entered. Seeds have depth 0.
+        depth_max: u16;
 
-    /// Pages of one host that are entered, at most; seeds always are.
-    #[must_use]
-    pub fn pages_per_host_max(self, pages_per_host_max: u32) -> FrontierOptions {
-        FrontierOptions { pages_per_host_max, ..self }
-    }
+        /// Pages of one host that are entered, at most; seeds always are.
+        pages_per_host_max: u32;
 
-    /// Attempts in a row, 1 to 15, after which a page that fails is given up (one that was fetched
-    /// before waits until its next recrawl instead).
-    #[must_use]
-    pub fn attempts_max(self, attempts_max: u8) -> FrontierOptions {
-        FrontierOptions { attempts_max, ..self }
+        /// Attempts in a row, 1 to 15, after which a page that fails is given up (one that was fetched
+        /// before waits until its next recrawl instead).
+        attempts_max: u8;
     }
 
     /// The wait after the first failure, doubled with each further one up to `max_ms`.
@@ -194,17 +189,13 @@ impl FrontierOptions {
         FrontierOptions { backoff_ms, backoff_max_ms: max_ms, ..self }
     }
 
-    /// When pages are fetched again: `None` for never.
-    #[must_use]
-    pub fn recrawl(self, recrawl: Option<Recrawl>) -> FrontierOptions {
-        FrontierOptions { recrawl, ..self }
-    }
+    setters! {
+        /// When pages are fetched again: `None` for never.
+        recrawl: Option<Recrawl>;
 
-    /// The journal is replaced by a snapshot when it is longer than this and than the last
-    /// snapshot: at least 4 KiB.
-    #[must_use]
-    pub fn journal_bytes_min(self, journal_bytes_min: u64) -> FrontierOptions {
-        FrontierOptions { journal_bytes_min, ..self }
+        /// The journal is replaced by a snapshot when it is longer than this and than the last
+        /// snapshot: at least 4 KiB.
+        journal_bytes_min: u64;
     }
 
     /// Refuses values that make no sense.

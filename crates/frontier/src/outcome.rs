@@ -48,7 +48,7 @@ pub enum Next {
     /// No page may be fetched before this time, unless an outcome or a seed comes sooner.
     Wait {
         /// When to ask again.
-        until_ms: u64,
+        until_ms: i64,
     },
     /// Whatever comes next depends on the outcomes of what is in flight.
     InFlight,
@@ -98,7 +98,7 @@ pub struct Assignment {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fetched<'a> {
     /// When.
-    pub fetched_at_ms: u64,
+    pub fetched_at_ms: i64,
     /// The canonical URLs of its links that are in scope. Repeated ones count once, one to itself
     /// not at all.
     pub links: &'a [&'a str],

@@ -25,6 +25,12 @@ pub(crate) struct View<'a> {
     pub(crate) pages: &'a mut Pages,
     pub(crate) hosts: &'a mut Hosts,
     pub(crate) ledger: &'a Ledger,
+    pub(crate) manners: Manners,
+}
+
+/// Politeness towards every host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manners {
     pub(crate) delay_ms: u64,
     pub(crate) connections: u16,
 }
@@ -33,11 +39,11 @@ pub(crate) struct View<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// The latest time that was told.
-    clock_ms: u64,
+    clock_ms: i64,
     /// Open hosts by kind: place, and number.
     open: [BinaryHeap<u64>; 2],
     /// Hosts by the time at which they may be asked.
-    sleeping: BinaryHeap<Reverse<(u64, u32)>>,
+    sleeping: BinaryHeap<Reverse<(i64, u32)>>,
     /// Pages by the second in which they are due, in the high half.
     timers: BinaryHeap<Reverse<u64>>,
 }
@@ -49,9 +55,9 @@ impl Queue {
     }
 
     /// Time goes on: pages whose time has come are ready, hosts that have waited are open.
-    pub(crate) fn advance(&mut self, now_ms: u64, view: &mut View<'_>) {
+    pub(crate) fn advance(&mut self, now_ms: i64, view: &mut View<'_>) {
         self.clock_ms = self.clock_ms.max(now_ms);
-        let now_s = self.clock_ms / 1000;
+        let now_s = (self.clock_ms / 1000) as u64;
         while let Some(Reverse(timer)) = self.timers.peek().copied().filter(|Reverse(timer)| timer >> 32 <= now_s) {
             self.timers.pop();
             let page = timer as u32;
@@ -72,7 +78,7 @@ impl Queue {
     }
 
     /// The latest time that was told.
-    pub(crate) fn clock_ms(&self) -> u64 {
+    pub(crate) fn clock_ms(&self) -> i64 {
         self.clock_ms
     }
 
@@ -95,10 +101,10 @@ impl Queue {
     /// Puts a host where it belongs, if anything about it has changed.
     pub(crate) fn offer(&mut self, number: u32, view: &mut View<'_>) {
         let host = view.hosts.get_mut(number);
-        if host.in_flight >= u32::from(view.connections) || host.ready() == 0 {
+        if host.in_flight >= u32::from(view.manners.connections) || host.ready() == 0 {
             return;
         }
-        let next_at_ms = host.next_at_ms(view.delay_ms);
+        let next_at_ms = host.next_at_ms(view.manners.delay_ms);
         if next_at_ms > self.clock_ms {
             if host.wakes_ms.is_none_or(|wakes| next_at_ms < wakes) {
                 host.wakes_ms = Some(next_at_ms);
@@ -138,8 +144,8 @@ impl Queue {
                 continue;
             }
             host.offered[kind] = None;
-            let is_open =
-                host.in_flight < u32::from(view.connections) && host.next_at_ms(view.delay_ms) <= self.clock_ms;
+            let is_open = host.in_flight < u32::from(view.manners.connections)
+                && host.next_at_ms(view.manners.delay_ms) <= self.clock_ms;
             if !is_open || host.top(kind, view.pages, view.ledger) != Some(place) {
                 self.offer(number, view);
                 continue;
@@ -155,14 +161,14 @@ impl Queue {
     }
 
     /// A fetch from a host has ended.
-    pub(crate) fn landed(&mut self, host: u32, now_ms: u64, view: &mut View<'_>) {
+    pub(crate) fn landed(&mut self, host: u32, now_ms: i64, view: &mut View<'_>) {
         self.clock_ms = self.clock_ms.max(now_ms);
         view.hosts.get_mut(host).in_flight -= 1;
         self.offer(host, view);
     }
 
     /// The first time at which anything becomes ready by itself.
-    pub(crate) fn wakes_ms(&mut self, hosts: &Hosts) -> Option<u64> {
+    pub(crate) fn wakes_ms(&mut self, hosts: &Hosts) -> Option<i64> {
         while let Some(Reverse((at, host))) = self.sleeping.peek().copied() {
             if hosts.get(host).wakes_ms == Some(at) {
                 break;
@@ -170,7 +176,7 @@ impl Queue {
             self.sleeping.pop();
         }
         let host = self.sleeping.peek().map(|Reverse((at, _))| *at);
-        let page = self.timers.peek().map(|Reverse(timer)| (timer >> 32) * 1000);
+        let page = self.timers.peek().map(|Reverse(timer)| (timer >> 32) as i64 * 1000);
         host.into_iter().chain(page).min()
     }
 

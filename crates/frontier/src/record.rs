@@ -30,10 +30,10 @@ pub(crate) enum Record<'a> {
     Done { page: u32, due_s: u32, age: u8, lost: u32, known: Vec<u32>, depth: u16, new: Vec<&'a str> },
     Failed { page: u32, code: u8, attempts: u8, due_s: u32, is_gone: bool },
     Delay { host: &'a str, delay_ms: Option<u64> },
-    Hold { host: &'a str, until_ms: u64 },
-    Began { page: u32, at_ms: u64 },
+    Hold { host: &'a str, until_ms: i64 },
+    Began { page: u32, at_ms: i64 },
     Opened,
-    Rested { at_ms: u64 },
+    Rested { at_ms: i64 },
 }
 
 fn put_text(to: &mut Vec<u8>, text: &str) {
@@ -85,17 +85,17 @@ impl<'a> Record<'a> {
             Record::Hold { host, until_ms } => {
                 to.push(5);
                 put_text(to, host);
-                varint::put(to, *until_ms);
+                varint::put(to, *until_ms as u64);
             }
             Record::Began { page, at_ms } => {
                 to.push(6);
                 varint::put(to, u64::from(*page));
-                varint::put(to, *at_ms);
+                varint::put(to, *at_ms as u64);
             }
             Record::Opened => to.push(7),
             Record::Rested { at_ms } => {
                 to.push(8);
-                varint::put(to, *at_ms);
+                varint::put(to, *at_ms as u64);
             }
         }
     }
@@ -122,10 +122,10 @@ impl<'a> Record<'a> {
                 is_gone: from.small().filter(|gone| *gone < 2)? == 1,
             },
             4 => Record::Delay { host: from.text()?, delay_ms: from.number()?.checked_sub(1) },
-            5 => Record::Hold { host: from.text()?, until_ms: from.number()? },
-            6 => Record::Began { page: from.small()?, at_ms: from.number()? },
+            5 => Record::Hold { host: from.text()?, until_ms: from.time()? },
+            6 => Record::Began { page: from.small()?, at_ms: from.time()? },
             7 => Record::Opened,
-            8 => Record::Rested { at_ms: from.number()? },
+            8 => Record::Rested { at_ms: from.time()? },
             _ => return None,
         };
         *bytes = from.rest;
@@ -147,6 +147,11 @@ impl<'a> Bytes<'a> {
 
     fn number(&mut self) -> Option<u64> {
         varint::take(&mut self.rest)
+    }
+
+    /// A time: none is negative.
+    fn time(&mut self) -> Option<i64> {
+        i64::try_from(self.number()?).ok()
     }
 
     pub(crate) fn small(&mut self) -> Option<u32> {
@@ -205,7 +210,7 @@ mod tests {
             Record::Failed { page: 1 << 30, code: 12, attempts: 5, due_s: 9, is_gone: true },
             Record::Delay { host: "a.example", delay_ms: None },
             Record::Delay { host: "", delay_ms: Some(0) },
-            Record::Hold { host: "a.example", until_ms: u64::MAX },
+            Record::Hold { host: "a.example", until_ms: i64::MAX },
             Record::Began { page: 300, at_ms: 1_700_000_000_000 },
             Record::Opened,
             Record::Rested { at_ms: 1 },

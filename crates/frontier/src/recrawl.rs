@@ -27,6 +27,6 @@ pub(crate) fn interval_ms(recrawl: &Recrawl, age: u8) -> u64 {
 }
 
 /// The second after which a page is due, never 0.
-pub(crate) fn due_s(now_ms: u64, wait_ms: u64) -> u32 {
-    u32::try_from(now_ms.saturating_add(wait_ms).div_ceil(1000)).unwrap_or(u32::MAX).max(1)
+pub(crate) fn due_s(now_ms: i64, wait_ms: u64) -> u32 {
+    u32::try_from((now_ms.max(0) as u64).saturating_add(wait_ms).div_ceil(1000)).unwrap_or(u32::MAX).max(1)
 }

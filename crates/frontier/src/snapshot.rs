@@ -31,7 +31,7 @@ use crate::links::{Links, Place};
 use crate::options::{Rent, VIRTUAL_VISITS_MAX};
 use crate::pages::{Marks, Pages, Status};
 use crate::state::{State, Told};
-use crate::texts::Texts;
+use crate::texts::{GROUP, Texts};
 
 const PAGE_BYTES: usize = PageRecord::BYTES;
 /// Above all history, of a page and in sum; 32-bit numbers go further.
@@ -40,8 +40,6 @@ const HISTORY_MAX: f64 = 1e36;
 const GROWTH_MAX: f64 = 8.0;
 /// Above any count.
 const COUNT_MAX: u64 = 1 << 60;
-/// Pages of a group of URLs.
-const GROUP: u32 = 16;
 
 /// Replaces the snapshot by the state as it is, at the beginning of the journal `number`; its
 /// length.
@@ -58,7 +56,7 @@ pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State) -> 
             blocks.put(host.name.as_bytes())?;
             blocks.put(&host.delay_ms.map_or(0, |delay| delay.saturating_add(1)).to_le_bytes())?;
             blocks.put(&host.hold_until_ms.to_le_bytes())?;
-            blocks.put(&host.began_ms.map_or(0, |began| began.saturating_add(1)).to_le_bytes())?;
+            blocks.put(&host.began_ms.map_or(0, |began| began as u64 + 1).to_le_bytes())?;
         }
         let mut due_s = vec![0; state.pages.len() as usize];
         state.queue.timers().for_each(|(page, due)| due_s[page as usize] = due);
@@ -80,11 +78,7 @@ fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
     let numbers = [
         state.texts.bytes(),
         state.pages.seed(),
-        match state.rent {
-            Rent::Crawled => 0,
-            Rent::Known => 1,
-            Rent::Endorsed => 2,
-        },
+        Rent::CODES.iter().position(|rent| *rent == state.rent).unwrap_or_default() as u64,
         u64::from(totals.tax),
         totals.virtual_credit,
         totals.growth.to_bits(),
@@ -147,12 +141,8 @@ pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
         return Err(blocks.bad("there are more pages or hosts than there is room for"));
     }
     let (texts_bytes, seed) = (blocks.take_u64()?, blocks.take_u64()?);
-    let rent = match blocks.take_u64()? {
-        0 => Rent::Crawled,
-        1 => Rent::Known,
-        2 => Rent::Endorsed,
-        _ => return Err(blocks.bad("there is no such rent")),
-    };
+    let rent = Rent::CODES.get(blocks.take_u64()? as usize).copied();
+    let rent = rent.ok_or_else(|| blocks.bad("no rent has this code"))?;
     let totals = read_totals(&mut blocks)?;
     let told = Told { fetches: blocks.take_u64()?, refreshes: blocks.take_u64()?, failures: blocks.take_u64()? };
     if told.fetches.max(told.refreshes).max(told.failures).max(journal) > COUNT_MAX {
@@ -226,8 +216,12 @@ fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
         }
         let host = hosts.get_mut(number);
         host.delay_ms = blocks.take_u64()?.checked_sub(1);
-        host.hold_until_ms = blocks.take_u64()?;
-        host.began_ms = blocks.take_u64()?.checked_sub(1);
+        let (hold_until_ms, began_ms) = (blocks.take_u64()?, blocks.take_u64()?.checked_sub(1));
+        let times = (i64::try_from(hold_until_ms), began_ms.map(i64::try_from).transpose());
+        let (Ok(hold_until_ms), Ok(began_ms)) = times else {
+            return Err(blocks.bad("a host's time is out of range"));
+        };
+        (host.hold_until_ms, host.began_ms) = (hold_until_ms, began_ms);
     }
     Ok(hosts)
 }

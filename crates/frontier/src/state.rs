@@ -13,7 +13,7 @@ use crate::links::Links;
 use crate::options::Rent;
 use crate::outcome::FailureKind;
 use crate::pages::{Marks, Pages, Status};
-use crate::queue::{Queue, View};
+use crate::queue::{Manners, Queue, View};
 use crate::record::Record;
 use crate::texts::{Texts, URL_BYTES_MAX};
 use crate::trust::Standing;
@@ -32,13 +32,6 @@ pub(crate) struct Told {
     pub(crate) fetches: u64,
     pub(crate) refreshes: u64,
     pub(crate) failures: u64,
-}
-
-/// How the queues of a live state behave.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Manners {
-    pub(crate) delay_ms: u64,
-    pub(crate) connections: u16,
 }
 
 /// The frontier in memory.
@@ -88,16 +81,12 @@ impl State {
         self.queued_credit = new.map(|page| self.ledger.credit(page)).sum();
     }
 
-    /// The queues, and what they see.
-    pub(crate) fn queues(&mut self, manners: Manners) -> (&mut Queue, View<'_>) {
-        let view = View {
-            pages: &mut self.pages,
-            hosts: &mut self.hosts,
-            ledger: &self.ledger,
-            delay_ms: manners.delay_ms,
-            connections: manners.connections,
-        };
-        (&mut self.queue, view)
+    /// Lets the queues act; `None` while the journal is replayed.
+    #[inline]
+    pub(crate) fn queues<T>(&mut self, act: impl FnOnce(&mut Queue, &mut View<'_>) -> T) -> Option<T> {
+        let manners = self.manners?;
+        let mut view = View { pages: &mut self.pages, hosts: &mut self.hosts, ledger: &self.ledger, manners };
+        Some(act(&mut self.queue, &mut view))
     }
 
     /// Does what a record says.
@@ -121,13 +110,13 @@ impl State {
             Record::Delay { host, delay_ms } => {
                 let number = self.hosts.enter(host);
                 self.hosts.get_mut(number).delay_ms = *delay_ms;
-                self.offer(number);
+                self.queues(|queue, view| queue.offer(number, view));
                 Ok(())
             }
             Record::Hold { host, until_ms } => {
                 let number = self.hosts.enter(host);
                 self.hosts.get_mut(number).hold_until_ms = *until_ms;
-                self.offer(number);
+                self.queues(|queue, view| queue.offer(number, view));
                 Ok(())
             }
             Record::Began { page, at_ms } => {
@@ -141,13 +130,6 @@ impl State {
                 self.requeue();
                 Ok(())
             }
-        }
-    }
-
-    fn offer(&mut self, host: u32) {
-        if let Some(manners) = self.manners {
-            let (queue, mut view) = self.queues(manners);
-            queue.offer(host, &mut view);
         }
     }
 
@@ -202,10 +184,7 @@ impl State {
     /// Queues a page that was given up as if it were new. It holds no credit yet.
     fn revive(&mut self, page: u32) {
         self.pages.set(page, self.pages.marks(page).with_status(Status::Ready).with_failure(0, None));
-        if let Some(manners) = self.manners {
-            let (queue, mut view) = self.queues(manners);
-            queue.put(page, &mut view);
-        }
+        self.queues(|queue, view| queue.put(page, view));
     }
 
     fn done(&mut self, page: u32, age: u8, lost: u32, known: &[u32], depth: u16, new: &[&str]) -> Applied {
@@ -342,10 +321,7 @@ impl State {
 
     /// Puts everything where it belongs, if there are queues.
     fn requeue(&mut self) {
-        if let Some(manners) = self.manners {
-            let (queue, mut view) = self.queues(manners);
-            queue.rebuild(&mut view);
-        }
+        self.queues(Queue::rebuild);
     }
 
     /// Puts pages where they belong whose place has changed, and those that are new.
@@ -353,11 +329,11 @@ impl State {
         gains.raised.sort_unstable();
         gains.raised.dedup();
         self.queued_credit += gains.queued_credit;
-        let Some(manners) = self.manners else { return };
         let known = self.pages.len();
-        let (queue, mut view) = self.queues(manners);
-        gains.raised.iter().for_each(|page| queue.raised(*page, &mut view));
-        (gains.first_new..known).for_each(|page| queue.put(page, &mut view));
+        self.queues(|queue, view| {
+            gains.raised.iter().for_each(|page| queue.raised(*page, view));
+            (gains.first_new..known).for_each(|page| queue.put(page, view));
+        });
     }
 
     /// Ends the replay: from here on there are queues. Pages that were fetched are due at once if
@@ -372,8 +348,7 @@ impl State {
             }
         }
         self.manners = Some(manners);
-        let (queue, mut view) = self.queues(manners);
-        queue.rebuild(&mut view);
+        self.requeue();
     }
 
     /// Refuses credit that does not add up.

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crc32fast::Hasher;
 use filemap_io::files::read_exact;
+use filemap_io::header::crc32;
 use filemap_io::{Dir, File};
 
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ use crate::grow::push;
 pub(crate) const URL_BYTES_MAX: usize = u16::MAX as usize;
 const RECORD_HEAD_BYTES: usize = UrlHeader::BYTES;
 /// Records of a group, whose first one's place is in memory.
-const GROUP: u32 = 16;
+pub(crate) const GROUP: u32 = 16;
 /// Records wait in memory for a commit, or for so many bytes of them.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -157,12 +157,7 @@ impl Texts {
     }
 
     fn checksum(&self, page: u32, head: &[u8], text: &[u8]) -> u32 {
-        let mut hasher = Hasher::new();
-        hasher.update(&self.id);
-        hasher.update(&page.to_le_bytes());
-        hasher.update(head);
-        hasher.update(text);
-        hasher.finalize()
+        crc32(&[&self.id, &page.to_le_bytes(), head, text])
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {

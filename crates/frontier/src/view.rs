@@ -70,7 +70,7 @@ pub struct PageState {
     /// Why the last of them failed.
     pub last_failure: Option<FailureKind>,
     /// When it may be fetched next: `None` if at any time, or never.
-    pub due_ms: Option<u64>,
+    pub due_ms: Option<i64>,
 }
 
 /// What is known of a host.
@@ -96,7 +96,7 @@ pub struct HostState {
     /// Fetches in flight.
     pub in_flight: u32,
     /// Nothing is fetched from it before this time.
-    pub next_at_ms: u64,
+    pub next_at_ms: i64,
     /// Between the begins of two fetches.
     pub delay_ms: u64,
 }

@@ -95,12 +95,12 @@ impl DiskOptions {
         DiskOptions { max_age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(GENERATIONS), ..self }
     }
 
-    /// What tells the time, in ms since any moment that stays the same while the set exists; the
-    /// system's clock by default. A clock that goes back makes nothing older or younger; one that
-    /// was far ahead keeps URLs for as much longer ([`crate::disk::DiskStats::ahead_ms`]).
+    /// Clock, in milliseconds since 1970 (times before count as 1970); the system's by default. A
+    /// clock that goes back makes nothing older or younger; one that was far ahead keeps URLs for
+    /// as much longer ([`crate::disk::DiskStats::ahead_ms`]).
     #[must_use]
-    pub fn clock(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> DiskOptions {
-        DiskOptions { clock: Arc::new(now_ms), ..self }
+    pub fn clock(self, now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> DiskOptions {
+        DiskOptions { clock: Arc::new(move || now_ms().max(0) as u64), ..self }
     }
 
     pub(super) fn budget(&self) -> Result<Budget> {

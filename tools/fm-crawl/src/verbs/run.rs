@@ -17,7 +17,6 @@ use serde_json::json;
 
 use super::{opening, print};
 use crate::bodies::Bodies;
-use crate::clock::unsigned;
 use crate::crawl::{Coordinator, Crawl, End, Log, State, Tally, Watch};
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::{self, Fetcher};
@@ -172,7 +171,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let scope = Scope::new(settings.scope, settings.seeds.iter().map(String::as_str));
     let mut frontier = opening::frontier(&folder, &settings)?;
     let seeds: Vec<&str> = settings.seeds.iter().map(String::as_str).collect();
-    frontier.seed(&seeds, unsigned(now_ms()))?;
+    frontier.seed(&seeds, now_ms())?;
     frontier.commit()?;
     let seen = Seen::open(&folder.join("seen"), &**pages.canonicalizer(), &frontier)?;
     let bodies = Bodies::open(folder.path())?;
