@@ -1,4 +1,4 @@
-//! A cursor: goes through a run from any key on, forwards and backwards.
+//! A cursor over a run: from any key, forwards and backwards.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use filemap_io::StorageError;
 use crate::format::{BLOCK_BYTES, Format, PADDING_BYTES};
 use crate::run::Run;
 
-/// A place between two entries of a run.
+/// A position between two entries of a run.
 #[derive(Debug)]
 pub struct Cursor<F: Format> {
     run: Arc<Run<F>>,
-    /// The block whose entries are loaded.
+    /// The loaded block.
     block: u64,
     entries: Vec<F::Entry>,
-    /// The entry behind the place.
+    /// Index of the entry after the position.
     at: usize,
 }
 
@@ -29,7 +29,7 @@ impl<F: Format> Cursor<F> {
         Ok(cursor)
     }
 
-    /// Behind the last entry.
+    /// After the last entry.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -41,7 +41,7 @@ impl<F: Format> Cursor<F> {
         Ok(cursor)
     }
 
-    /// Before the first entry whose key is not below this one.
+    /// Moves before the first entry whose key is not below `key`.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -50,7 +50,7 @@ impl<F: Format> Cursor<F> {
         let (format, head) = (run.format(), run.format().head(key));
         let mut block = run.index().partition_point(|first| *first <= head).saturating_sub(1) as u64;
         self.load(block)?;
-        // Blocks may begin with keys of the same 64 bits.
+        // Several blocks may begin with keys of the same 64 bits.
         while block > 0 && self.entries.first().is_some_and(|entry| format.compare(entry, key).is_gt()) {
             block -= 1;
             self.load(block)?;
@@ -59,7 +59,7 @@ impl<F: Format> Cursor<F> {
         Ok(())
     }
 
-    /// The next entry, behind which the place is then; `None` at the end.
+    /// Moves past the next entry and returns it; `None` at the end.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -74,7 +74,7 @@ impl<F: Format> Cursor<F> {
         Ok(self.entries.get(self.at - 1))
     }
 
-    /// The entry before, before which the place is then; `None` at the beginning.
+    /// Moves before the previous entry and returns it; `None` at the beginning.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -90,7 +90,7 @@ impl<F: Format> Cursor<F> {
         Ok(self.entries.get(self.at))
     }
 
-    /// Loads a block; the place is before its first entry. If it fails, the place is as it was.
+    /// Loads a block and moves before its first entry. After an error the position is unchanged.
     fn load(&mut self, block: u64) -> Result<(), StorageError> {
         let mut bytes = [0; BLOCK_BYTES + PADDING_BYTES];
         self.run.read_block(block, &mut bytes[..BLOCK_BYTES])?;

@@ -1,9 +1,9 @@
-//! Writes a run from front to end: blocks as they fill, then the index, then the header that makes
-//! it whole.
+//! Writes a run from front to end: blocks as they fill, then the index, then the final header.
 
 use std::sync::Arc;
 
 use filemap_io::files::{remove, write};
+use filemap_io::header::crc32;
 use filemap_io::{File, StorageError};
 
 use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS, Format};
@@ -18,15 +18,15 @@ pub struct RunWriter<'a, F: Format> {
     file: Arc<dyn File>,
     info: RunInfo,
     salt: Salt,
-    /// Entries that are in no block yet.
+    /// Entries not encoded yet.
     entries: Vec<F::Entry>,
-    /// Blocks that are not written yet.
+    /// Blocks not written yet.
     buffer: Vec<u8>,
     index: Vec<u8>,
 }
 
 impl<'a, F: Format> RunWriter<'a, F> {
-    /// Begins the file of run `number`, or of the next one whose name is free.
+    /// Creates the file of run `number`, or of the next number whose name is free.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -41,7 +41,7 @@ impl<'a, F: Format> RunWriter<'a, F> {
         Ok(writer)
     }
 
-    /// Appends an entry, whose key comes after all before.
+    /// Appends an entry; keys must rise.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -79,7 +79,7 @@ impl<'a, F: Format> RunWriter<'a, F> {
         write(&*self.file, &self.name, bytes, at)
     }
 
-    /// Ends the file; `None`, and no file, if nothing was pushed.
+    /// Completes the file; `None`, and no file, if nothing was pushed.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -93,12 +93,12 @@ impl<'a, F: Format> RunWriter<'a, F> {
             return Ok(None);
         }
         self.write(&self.index, offset(self.info.blocks))?;
-        self.write(&header(self.home, &self.info, crc32fast::hash(&self.index)), 0)?;
+        self.write(&header(self.home, &self.info, crc32(&[&self.index])), 0)?;
         Ok(Some(Written { info: self.info, name: self.name, file: self.file }))
     }
 }
 
-/// A run that is written, and not synced yet: its owner must not name it before.
+/// A written run that is not synced: its owner must not name it yet.
 #[derive(Debug)]
 #[must_use = "a run that is not synced must not be named"]
 pub struct Written {
@@ -108,7 +108,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// What its owner is to know of it.
+    /// What its owner is to record.
     pub fn info(&self) -> RunInfo {
         self.info
     }

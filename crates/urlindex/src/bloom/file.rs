@@ -7,8 +7,7 @@
 
 use std::sync::Arc;
 
-use crc32fast::Hasher;
-use filemap_io::header::seal;
+use filemap_io::header::{crc32, seal};
 use filemap_io::layout::get;
 use filemap_io::{Access, Advice, Dir, File, StorageError};
 
@@ -141,7 +140,7 @@ fn header(design: &Design, id: [u8; 16], urls: u64) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
     BLOOM.begin(&mut bytes);
     BloomHeader::LAYOUT.put(&mut bytes, u8::from(design.shape.layout == Layout::Blocked));
-    BloomHeader::FAMILY.put(&mut bytes, design.family.code());
+    BloomHeader::FAMILY.put(&mut bytes, design.family as u8);
     BloomHeader::PROBES.put(&mut bytes, design.shape.probes as u16);
     BloomHeader::ID.put(&mut bytes, id);
     BloomHeader::BITS.put(&mut bytes, design.shape.bits);
@@ -156,7 +155,7 @@ fn decode_header(bytes: &[u8; SECTOR_BYTES], name: &str) -> Result<(Design, [u8;
     BLOOM.check(name, bytes)?;
     let code = BloomHeader::LAYOUT.get(bytes);
     let layout = if code == 1 { Layout::Blocked } else { Layout::Standard };
-    let family = HashFamily::ALL.into_iter().find(|family| family.code() == BloomHeader::FAMILY.get(bytes));
+    let family = HashFamily::ALL.into_iter().find(|family| *family as u8 == BloomHeader::FAMILY.get(bytes));
     let (bits, probes) = (BloomHeader::BITS.get(bytes), u32::from(BloomHeader::PROBES.get(bytes)));
     let forged = |what: &str| Error::corrupt(name, BloomHeader::LAYOUT.at as u64, what);
     let shape = Shape::new(layout, bits, probes).map_err(|_| forged("no filter has this shape"))?;
@@ -201,9 +200,5 @@ fn take_sector(words: &Words, number: usize, sector: &[u8; SECTOR_BYTES], id: [u
 }
 
 fn sector_crc(bytes: &[u8], number: usize, id: [u8; 16]) -> u32 {
-    let mut hasher = Hasher::new();
-    hasher.update(&id);
-    hasher.update(&(number as u64).to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
+    crc32(&[&id, &(number as u64).to_le_bytes(), bytes])
 }

@@ -10,7 +10,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Which function makes a filter's probes.
+/// Which function makes a filter's probes. The numbers are on disk.
 ///
 /// ```
 /// use urlindex::hash::bkdr;
@@ -22,17 +22,17 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub enum HashFamily {
     /// XXH3, 64 bits, with the filter's seed.
     #[default]
-    Xxh3,
+    Xxh3 = 0,
     /// BKDR with the factor 13131; steps by AP.
-    Bkdr,
+    Bkdr = 1,
     /// Arash Partow's; steps by DJB.
-    Ap,
+    Ap = 4,
     /// Bernstein's; steps by BKDR.
-    Djb,
+    Djb = 5,
     /// As [`HashFamily::Ap`] with a DJB that begins at 0: filters of old.
-    Ap0,
+    Ap0 = 2,
     /// As [`HashFamily::Djb`] with a DJB that begins at 0: filters of old.
-    Djb0,
+    Djb0 = 3,
 }
 
 impl HashFamily {
@@ -48,18 +48,6 @@ impl HashFamily {
             HashFamily::Djb => "djb",
             HashFamily::Ap0 => "ap0",
             HashFamily::Djb0 => "djb0",
-        }
-    }
-
-    /// The number that files have for it.
-    pub(super) fn code(self) -> u8 {
-        match self {
-            HashFamily::Xxh3 => 0,
-            HashFamily::Bkdr => 1,
-            HashFamily::Ap0 => 2,
-            HashFamily::Djb0 => 3,
-            HashFamily::Ap => 4,
-            HashFamily::Djb => 5,
         }
     }
 
@@ -132,7 +120,7 @@ mod tests {
     #[test]
     fn every_family_has_its_own_number() {
         for (code, family) in HashFamily::ALL.into_iter().enumerate() {
-            assert_eq!(usize::from(family.code()), code);
+            assert_eq!(family as usize, code);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! believed: the file `NAME.known`, which is only ever replaced as a whole. No file means no URL.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::ErrorKind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -105,19 +105,14 @@ impl Known {
         let name = beside::known(name);
         let file = match dir.open(&name, Access::Read) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Known::default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Known::default()),
             Err(error) => return Err(Error::io("open", &name)(error)),
         };
-        let len = file.len().map_err(Error::io("length", &name))?;
-        let longest = HEADER_BYTES + URLS_MAX * (2 + URL_BYTES_MAX) + 4;
-        if len > longest as u64 {
-            return Err(Error::corrupt(&name, len, "no list is that long"));
-        }
-        let mut bytes = vec![0; len as usize];
-        files::read_exact(&*file, &name, &mut bytes, 0)?;
+        let longest = HEADER_BYTES + URLS_MAX * (2 + URL_BYTES_MAX) + CRC_BYTES;
+        let bytes = files::read_whole(&*file, &name, longest as u64)?;
         let urls = decode(&bytes, &name, id)?;
-        let count = AtomicU64::new(urls.len() as u64);
-        Ok(Known { count, list: Mutex::new(List { urls, is_changed: false, file_bytes: len }) })
+        let (count, file_bytes) = (AtomicU64::new(urls.len() as u64), bytes.len() as u64);
+        Ok(Known { count, list: Mutex::new(List { urls, is_changed: false, file_bytes }) })
     }
 }
 

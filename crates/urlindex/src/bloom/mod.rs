@@ -24,14 +24,13 @@ mod options;
 pub(crate) mod shape;
 mod words;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use filemap_io::{Dir, Latch, Lock, guard};
 
 use crate::error::{Error, Result};
-use crate::files::{self, in_any_dir, place};
+use crate::files::{self, by_path};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use file::BloomFile;
 use hash::HashFamily;
@@ -94,23 +93,14 @@ impl BloomFilter {
         Ok(BloomFilter::with(design, words, 0, Known::default(), None))
     }
 
-    /// An empty filter in a new file, whose space it takes at once.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
-    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file
-    /// of that name.
-    pub fn create(path: impl AsRef<Path>, options: BloomOptions) -> Result<BloomFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        BloomFilter::create_in(dir, &name, options)
-    }
-
-    in_any_dir! {
-        /// As [`BloomFilter::create`], in any directory.
+    by_path! {
+        /// An empty filter in a new file, whose space it takes at once.
         ///
         /// # Errors
-        /// As there.
-        fn create_in(dir: Arc<dyn Dir>, name: &str, options: BloomOptions) -> Result<BloomFilter> {
+        /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
+        /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
+        /// file of that name.
+        fn create, create_in(dir, name, options: BloomOptions) -> Result<BloomFilter> {
             let design = options.design()?;
             let lock = files::lock(&*dir, name)?;
             if files::exists(&*dir, name)? {
@@ -124,23 +114,14 @@ impl BloomFilter {
         }
     }
 
-    /// Opens a filter: reads all of it, and checks it.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::Corrupt`] with the first bad sector's offset;
-    /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`];
-    /// [`crate::StorageError::Io`].
-    pub fn open(path: impl AsRef<Path>) -> Result<BloomFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        BloomFilter::open_in(dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`BloomFilter::open`], in any directory.
+    by_path! {
+        /// Opens a filter: reads all of it, and checks it.
         ///
         /// # Errors
-        /// As there.
-        fn open_in(dir: Arc<dyn Dir>, name: &str) -> Result<BloomFilter> {
+        /// [`crate::StorageError::Corrupt`] with the first bad sector's offset;
+        /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`];
+        /// [`crate::StorageError::Io`].
+        fn open, open_in(dir, name) -> Result<BloomFilter> {
             let lock = files::lock(&*dir, name)?;
             let (file, design, urls, words) = BloomFile::open(&*dir, name)?;
             let known = Known::read(&*dir, name, file.id())?;
@@ -149,24 +130,15 @@ impl BloomFilter {
         }
     }
 
-    /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock: another
-    /// process may be inserting. What is inserted into the copy stays in memory.
-    ///
-    /// # Errors
-    /// As [`BloomFilter::open`], but never [`crate::StorageError::Locked`].
-    pub fn load(path: impl AsRef<Path>) -> Result<BloomFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        BloomFilter::load_in(&*dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`BloomFilter::load`], in any directory.
+    by_path! {
+        /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock:
+        /// another process may be inserting. What is inserted into the copy stays in memory.
         ///
         /// # Errors
-        /// As there.
-        fn load_in(dir: &dyn Dir, name: &str) -> Result<BloomFilter> {
-            let (file, design, urls, words) = BloomFile::open_read_only(dir, name)?;
-            let known = Known::read(dir, name, file.id())?;
+        /// As [`BloomFilter::open`], but never [`crate::StorageError::Locked`].
+        fn load, load_in(dir, name) -> Result<BloomFilter> {
+            let (file, design, urls, words) = BloomFile::open_read_only(&*dir, name)?;
+            let known = Known::read(&*dir, name, file.id())?;
             Ok(BloomFilter::with(design, words, urls, known, None))
         }
     }
@@ -306,14 +278,7 @@ impl SeenSet for BloomFilter {
     }
 
     fn stats(&self) -> SeenStats {
-        SeenStats {
-            urls: self.len(),
-            inserted: self.len() - self.urls_before,
-            memory_bytes: self.memory_bytes(),
-            disk_bytes: self.disk_bytes(),
-            false_positive_rate: self.false_positive_rate(),
-            expected_loss: self.expected_loss(),
-        }
+        SeenStats::of(self, self.len() - self.urls_before)
     }
 }
 

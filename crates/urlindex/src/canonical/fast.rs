@@ -14,6 +14,8 @@
 //! that are not percent-encoded there, apart from escapes, which stay as they are. What follows a
 //! `#` is cut off, and cannot change what comes before it.
 
+use super::parts::marked;
+
 /// The part of `url` that is its canonical form without the fragment, if the bytes prove that.
 /// `None` says nothing.
 #[inline]
@@ -63,17 +65,8 @@ const CLASS: [u8; 256] = {
         }
         byte += 1;
     }
-    let both = b"-._~!$&()*+,;=:@/%";
-    let mut i = 0;
-    while i < both.len() {
-        class[both[i] as usize] |= PATH | QUERY;
-        i += 1;
-    }
-    class[b'?' as usize] |= QUERY;
-    class[b'.' as usize] |= DOT | HOST;
-    class[b'%' as usize] |= DOT;
-    class[b'-' as usize] |= HOST;
-    class
+    let class = marked(class, b"-._~!$&()*+,;=:@/%", PATH | QUERY);
+    marked(marked(marked(class, b"?", QUERY), b".%", DOT), b".-", HOST)
 };
 
 fn begins_dots(segment: &[u8]) -> bool {

@@ -29,6 +29,7 @@ pub use encoding_rs::{Encoding, UTF_8};
 pub use crawl::{CrawlRules, Explanation, Step};
 pub use exact::Exact;
 pub use host::{canonical_host, host};
+pub(crate) use parts::marked;
 pub use rewrite::url_of_surt;
 pub use rule::{Rule, RuleSet};
 pub use whatwg::Whatwg;

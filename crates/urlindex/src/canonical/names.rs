@@ -112,39 +112,23 @@ const LENGTH_MAX: usize = 31;
 /// For each first byte, the lengths of the names that begin with it: a bit each.
 const LENGTHS: [u32; 256] = {
     let mut lengths = [0; 256];
-    let mut i = 0;
-    while i < SESSION_NAMES.len() {
-        note_length(&mut lengths, SESSION_NAMES[i]);
-        i += 1;
-    }
-    i = 0;
-    while i < TRACKING_NAMES.len() {
-        note_length(&mut lengths, TRACKING_NAMES[i]);
-        i += 1;
-    }
-    i = 0;
-    while i < SHORT_NAMES.len() {
-        note_length(&mut lengths, SHORT_NAMES[i]);
-        i += 1;
-    }
-    let prefixes = [ASP_SESSION, UTM];
-    i = 0;
-    while i < prefixes.len() {
-        let mut len = prefixes[i].len();
-        while len <= LENGTH_MAX {
-            lengths[prefixes[i].as_bytes()[0].to_ascii_lowercase() as usize] |= 1 << len;
-            lengths[prefixes[i].as_bytes()[0].to_ascii_uppercase() as usize] |= 1 << len;
-            len += 1;
-        }
-        i += 1;
-    }
+    note_lengths(&mut lengths, &SESSION_NAMES, 0);
+    note_lengths(&mut lengths, &TRACKING_NAMES, 0);
+    note_lengths(&mut lengths, &SHORT_NAMES, 0);
+    note_lengths(&mut lengths, &[ASP_SESSION, UTM], u32::MAX);
     lengths
 };
 
-const fn note_length(lengths: &mut [u32; 256], name: &str) {
-    assert!(name.len() < LENGTH_MAX);
-    lengths[name.as_bytes()[0].to_ascii_lowercase() as usize] |= 1 << name.len();
-    lengths[name.as_bytes()[0].to_ascii_uppercase() as usize] |= 1 << name.len();
+/// Notes the lengths of these names, and for names that only begin so `longer` all above.
+const fn note_lengths(lengths: &mut [u32; 256], names: &[&str], longer: u32) {
+    let mut i = 0;
+    while i < names.len() {
+        let (first, len) = (names[i].as_bytes()[0], names[i].len());
+        assert!(len < LENGTH_MAX);
+        lengths[first.to_ascii_lowercase() as usize] |= (1 | longer) << len;
+        lengths[first.to_ascii_uppercase() as usize] |= (1 | longer) << len;
+        i += 1;
+    }
 }
 
 #[cfg(test)]

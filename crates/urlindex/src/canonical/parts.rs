@@ -23,7 +23,8 @@ pub(super) struct Parts<'a> {
     marks: u8,
 }
 
-/// There is a `%`, a character that RFC 3986 does not know, a `;` or `(`, an upper-case letter.
+/// There is a `%`; a character that RFC 3986 does not know; a `;`, or a `(` at the beginning of a
+/// segment of the path; an upper-case letter.
 pub(super) const PERCENT: u8 = 1;
 pub(super) const INVALID: u8 = 2;
 pub(super) const SESSION: u8 = 4;
@@ -36,23 +37,20 @@ pub(super) const EMPTY: u8 = 64;
 pub(super) const UNSORTED: u8 = 128;
 
 const MARKS: [u8; 256] = {
-    let mut marks = [0; 256];
-    let mut byte = b'A';
-    while byte <= b'Z' {
-        marks[byte as usize] = UPPER;
-        byte += 1;
-    }
-    let invalid = b"[]{}|\\^`";
+    let marks = marked([0; 256], b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", UPPER);
+    let marks = marked(marks, b"[]{}|\\^`", INVALID);
+    marked(marked(marks, b"%", PERCENT), b";", SESSION)
+};
+
+/// A table of bytes in which these have one more mark.
+pub(crate) const fn marked(mut table: [u8; 256], bytes: &[u8], mark: u8) -> [u8; 256] {
     let mut i = 0;
-    while i < invalid.len() {
-        marks[invalid[i] as usize] = INVALID;
+    while i < bytes.len() {
+        table[bytes[i] as usize] |= mark;
         i += 1;
     }
-    marks[b'%' as usize] = PERCENT;
-    marks[b';' as usize] = SESSION;
-    marks[b'(' as usize] = SESSION;
-    marks
-};
+    table
+}
 
 impl<'a> Parts<'a> {
     /// `None` if it is no `http` or `https` URL.
@@ -67,7 +65,7 @@ impl<'a> Parts<'a> {
             Some(colon) if host.as_bytes()[colon] == b':' => (&host[..colon], Some(&host[colon + 1..])),
             _ => (host, None),
         };
-        let marks = path_marks(path.as_bytes()) | query.map_or(0, |query| query_marks(query.as_bytes()));
+        let marks = path_marks(path.as_bytes()).1 | query.map_or(0, |query| query_marks(query.as_bytes()));
         let query = query.map(Cow::Borrowed);
         Some(Parts { scheme, user, host: host.into(), port, path: path.into(), query, fragment, marks })
     }
@@ -99,16 +97,25 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn path_marks(path: &[u8]) -> u8 {
-    let mut before = 0;
-    path.iter().fold(0, |marks, &byte| {
-        let is_second = byte == b'/' && before == b'/';
+/// The length of the path that a text begins with, and what occurs in it.
+#[inline]
+pub(super) fn path_marks(text: &[u8]) -> (usize, u8) {
+    let (mut marks, mut before) = (0, 0);
+    for (at, &byte) in text.iter().enumerate() {
+        marks |= match byte {
+            b'?' => return (at, marks),
+            b'/' if before == b'/' => SLASHES,
+            b'(' if before == b'/' => SESSION,
+            _ => MARKS[byte as usize],
+        };
         before = byte;
-        marks | MARKS[byte as usize] | if is_second { SLASHES } else { 0 }
-    })
+    }
+    (text.len(), marks)
 }
 
-fn query_marks(query: &[u8]) -> u8 {
+/// What occurs in a query.
+#[inline]
+pub(super) fn query_marks(query: &[u8]) -> u8 {
     let (mut marks, mut start, mut name_end) = (0, 0, None);
     let mut before: &[u8] = &[];
     for at in 0..=query.len() {

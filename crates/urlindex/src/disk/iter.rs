@@ -26,6 +26,7 @@ const MERGED_AT_ONCE: usize = 1 << 20;
 /// let all: Vec<_> = set.fingerprints().unwrap().collect::<Result<_, _>>().unwrap();
 /// assert_eq!(all, [set.fingerprint("http://example.com/")]);
 /// ```
+#[derive(Debug)]
 pub struct Fingerprints {
     source: Source<'static, Fixed>,
     bits: FingerprintBits,
@@ -33,18 +34,6 @@ pub struct Fingerprints {
     entries: Vec<u128>,
     at: usize,
     is_done: bool,
-}
-
-impl Fingerprints {
-    pub(super) fn of(source: Source<'static, Fixed>, bits: FingerprintBits) -> Fingerprints {
-        Fingerprints { source, bits, entries: Vec::new(), at: 0, is_done: false }
-    }
-}
-
-impl std::fmt::Debug for Fingerprints {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fingerprints").field("bits", &self.bits).finish_non_exhaustive()
-    }
 }
 
 impl Iterator for Fingerprints {
@@ -82,7 +71,8 @@ impl DiskUrlSet {
         let state = self.state()?;
         let mut sources = vec![Source::Owned(state.table.sorted().into_iter())];
         sources.extend(state.levels.iter().rev().map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
-        Ok(Fingerprints::of(Source::merged(sources, &self.bits.format()), self.bits))
+        let source = Source::merged(sources, &self.bits.format());
+        Ok(Fingerprints { source, bits: self.bits, entries: Vec::new(), at: 0, is_done: false })
     }
 
     /// Whether a URL has the same fingerprint in another set.

@@ -23,8 +23,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crc32fast::Hasher;
-use filemap_io::header::{Kind, is_sealed, seal};
+use filemap_io::header::{Kind, crc32, is_sealed, seal};
 use filemap_io::{Access, Advice, File};
 use filemap_runs::Traffic;
 use filemap_runs::fixed::Fixed;
@@ -344,12 +343,7 @@ impl Log {
     }
 
     fn checksum(&self, sector: u64, bytes: &[u8]) -> u32 {
-        let mut hasher = Hasher::new();
-        hasher.update(&self.id);
-        hasher.update(&self.number.to_le_bytes());
-        hasher.update(&sector.to_le_bytes());
-        hasher.update(&bytes[4..]);
-        hasher.finalize()
+        crc32(&[&self.id, &self.number.to_le_bytes(), &sector.to_le_bytes(), &bytes[4..]])
     }
 
     /// The sector of the entries in `last`.
@@ -409,14 +403,10 @@ fn unnoted_header(home: &Home, number: u64, version: u16) -> [u8; SECTOR_BYTES] 
 }
 
 fn note(id: &[u8; 16], number: u64, which: usize, durable: u64) -> [u8; NOTE_BYTES] {
-    let mut hasher = Hasher::new();
-    hasher.update(id);
-    hasher.update(&number.to_le_bytes());
-    hasher.update(&[which as u8]);
-    hasher.update(&durable.to_le_bytes());
+    let crc = crc32(&[id, &number.to_le_bytes(), &[which as u8], &durable.to_le_bytes()]);
     let mut bytes = [0; NOTE_BYTES];
     LogNote::SECTORS.put(&mut bytes, durable);
-    LogNote::CRC.put(&mut bytes, hasher.finalize());
+    LogNote::CRC.put(&mut bytes, crc);
     bytes
 }
 

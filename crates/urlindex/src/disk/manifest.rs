@@ -11,7 +11,7 @@ use filemap_runs::fixed::Fixed;
 
 use super::key::FingerprintBits;
 use crate::error::{Error, Result};
-use crate::files::{read_exact, replace_by};
+use crate::files::{read_whole, replace_by};
 use crate::format::{DISK, ManifestHeader, ManifestRun};
 
 const HEADER_BYTES: usize = ManifestHeader::BYTES;
@@ -27,21 +27,14 @@ const NUMBER_MAX: u64 = 1 << 60;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
     /// URLs: 24 bits are the host's.
-    Urls,
+    Urls = 0,
     /// Digests of bodies: their first bits.
-    Digests,
+    Digests = 1,
 }
 
 impl Keys {
-    fn code(self) -> u16 {
-        match self {
-            Keys::Urls => 0,
-            Keys::Digests => 1,
-        }
-    }
-
     fn of_code(code: u16) -> Option<Keys> {
-        [Keys::Urls, Keys::Digests].into_iter().find(|keys| keys.code() == code)
+        [Keys::Urls, Keys::Digests].into_iter().find(|keys| *keys as u16 == code)
     }
 }
 
@@ -107,20 +100,14 @@ impl Manifest {
     pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Manifest> {
         let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
         file.advise(Advice::DropCache, 0, 0);
-        let len = file.len().map_err(Error::io("length", name))?;
-        if len > BYTES_MAX {
-            return Err(Error::corrupt(name, BYTES_MAX, "no manifest is that long"));
-        }
-        let mut bytes = vec![0; len as usize];
-        read_exact(&*file, name, &mut bytes, 0)?;
-        Manifest::decode(&bytes, name)
+        Manifest::decode(&read_whole(&*file, name, BYTES_MAX)?, name)
     }
 
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.disk_bytes() as usize];
         DISK.begin(&mut bytes);
         ManifestHeader::BITS.put(&mut bytes, self.bits.bits() as u16);
-        ManifestHeader::KEYS.put(&mut bytes, self.keys.code());
+        ManifestHeader::KEYS.put(&mut bytes, self.keys as u16);
         ManifestHeader::ID.put(&mut bytes, self.id);
         ManifestHeader::SEED.put(&mut bytes, self.seed);
         ManifestHeader::MAX_AGE_MS.put(&mut bytes, self.max_age_ms);

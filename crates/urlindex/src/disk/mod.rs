@@ -72,14 +72,13 @@ mod strangers;
 mod table;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use filemap_io::{Dir, Latch, Lock, guard};
 
 use crate::error::{Error, Result};
-use crate::files::{self, in_any_dir, place};
+use crate::files::{self, by_path};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 
 use key::Home;
@@ -157,23 +156,14 @@ pub struct DiskStats {
 }
 
 impl DiskUrlSet {
-    /// An empty set in a new file, beside which it keeps others whose names begin with it.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
-    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file
-    /// of that name, or one with URLs of a set of that name whose manifest is gone.
-    pub fn create(path: impl AsRef<Path>, options: DiskOptions) -> Result<DiskUrlSet> {
-        let (dir, name) = place(path.as_ref())?;
-        DiskUrlSet::create_in(dir, &name, options)
-    }
-
-    in_any_dir! {
-        /// As [`DiskUrlSet::create`], in any directory.
+    by_path! {
+        /// An empty set in a new file, beside which it keeps others whose names begin with it.
         ///
         /// # Errors
-        /// As there.
-        fn create_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
+        /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a
+        /// file of that name, or one with URLs of a set of that name whose manifest is gone.
+        fn create, create_in(dir, name, options: DiskOptions) -> Result<DiskUrlSet> {
             DiskUrlSet::create_of(Keys::Urls, dir, name, options)
         }
     }
@@ -185,16 +175,16 @@ impl DiskUrlSet {
         if files::exists(&*dir, name)? {
             return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
         }
-        let (id, bits, seed) = (files::new_id(&*dir)?, options.bits, options.seed);
+        let (id, bits) = (files::new_id(&*dir)?, options.bits);
         let log_generation = match options.max_age_ms {
             0 => 0,
-            max_age_ms => options::generation((options.clock)(), max_age_ms),
+            max_age_ms => options::generation(options.clock.now_ms(), max_age_ms),
         };
         let manifest = Manifest {
             bits,
             keys,
             id,
-            seed,
+            seed: options.seed,
             max_age_ms: options.max_age_ms,
             next_number: 2,
             log_number: 1,
@@ -206,30 +196,21 @@ impl DiskUrlSet {
         };
         let home = Home::new(dir, name, id, bits.format());
         let state = State::create(home, manifest, &options)?;
-        Ok(DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock: Some(lock) })
+        Ok(DiskUrlSet::with(state, Some(lock)))
     }
 
-    /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what a
-    /// crash left of them. Of the options, those that were decided when it was made are not looked
-    /// at. The filters are made at the first test of one URL that is not found in memory, from the
-    /// runs: 1e8 URLs take a few seconds then.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::Corrupt`] with file and offset;
-    /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`];
-    /// [`crate::StorageError::InvalidOption`]; [`Error::Unsupported`] if it is a
-    /// [`crate::ContentSeen`]; [`crate::StorageError::Io`].
-    pub fn open(path: impl AsRef<Path>, options: DiskOptions) -> Result<DiskUrlSet> {
-        let (dir, name) = place(path.as_ref())?;
-        DiskUrlSet::open_in(dir, &name, options)
-    }
-
-    in_any_dir! {
-        /// As [`DiskUrlSet::open`], in any directory.
+    by_path! {
+        /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what
+        /// a crash left of them. Of the options, those that were decided when it was made are not
+        /// looked at. The filters are made at the first test of one URL that is not found in
+        /// memory, from the runs: 1e8 URLs take a few seconds then.
         ///
         /// # Errors
-        /// As there.
-        fn open_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        /// [`crate::StorageError::Corrupt`] with file and offset;
+        /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`];
+        /// [`crate::StorageError::InvalidOption`]; [`Error::Unsupported`] if it is a
+        /// [`crate::ContentSeen`]; [`crate::StorageError::Io`].
+        fn open, open_in(dir, name, options: DiskOptions) -> Result<DiskUrlSet> {
             DiskUrlSet::open_of(Keys::Urls, dir, name, options)
         }
     }
@@ -240,10 +221,14 @@ impl DiskUrlSet {
         let lock = files::lock(&*dir, name)?;
         let manifest = Manifest::read(&*dir, name)?;
         manifest.check_keys(keys, name)?;
-        let (id, bits, seed) = (manifest.id, manifest.bits, manifest.seed);
-        let home = Home::new(dir, name, id, bits.format());
+        let home = Home::new(dir, name, manifest.id, manifest.bits.format());
         let state = State::open(home, manifest, &options)?;
-        Ok(DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock: Some(lock) })
+        Ok(DiskUrlSet::with(state, Some(lock)))
+    }
+
+    fn with(state: State, lock: Option<Box<dyn Lock>>) -> DiskUrlSet {
+        let (bits, seed) = (state.manifest.bits, state.manifest.seed);
+        DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock }
     }
 
     /// # Errors
@@ -376,18 +361,8 @@ impl DiskUrlSet {
     pub fn disk_stats(&self) -> DiskStats {
         let state = guard(&self.state);
         let (block_reads, read_bytes, written_bytes) = state.home.traffic.counts();
-        let counters = state.counters;
-        DiskStats {
-            tests: counters.tests,
-            batch_tests: counters.batch_tests,
-            table_hits: counters.table_hits,
-            cache_hits: counters.cache_hits,
-            block_reads,
-            read_bytes,
-            written_bytes,
-            runs: state.levels.len() as u64,
-            ahead_ms: state.ahead_ms(),
-        }
+        let (runs, ahead_ms) = (state.levels.len() as u64, state.ahead_ms());
+        DiskStats { block_reads, read_bytes, written_bytes, runs, ahead_ms, ..state.counters }
     }
 
     pub(crate) fn check_and_insert_fingerprint(&self, fingerprint: u128) -> Result<Verdict> {
@@ -477,7 +452,7 @@ impl SeenSet for DiskUrlSet {
         let (false_positive_rate, expected_loss) = self.errors(&state);
         SeenStats {
             urls: state.urls,
-            inserted: state.counters.inserted,
+            inserted: state.inserted,
             memory_bytes: state.memory_bytes(),
             disk_bytes: state.disk_bytes(),
             false_positive_rate,

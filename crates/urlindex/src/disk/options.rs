@@ -32,7 +32,7 @@ const GENERATIONS: u64 = 8;
 ///
 /// let options = DiskOptions::new().memory_bytes(64 << 20).max_age(Duration::from_secs(30 * 24 * 3600));
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct DiskOptions {
     pub(super) memory_bytes: u64,
     pub(super) bits: FingerprintBits,
@@ -41,7 +41,22 @@ pub struct DiskOptions {
     pub(super) clock: Clock,
 }
 
-pub(super) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+/// What tells the time.
+#[derive(Clone)]
+pub(super) struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
+
+impl Clock {
+    /// Milliseconds since 1970; 0 for a time before.
+    pub(super) fn now_ms(&self) -> u64 {
+        (self.0)().max(0) as u64
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
 
 impl Default for DiskOptions {
     fn default() -> DiskOptions {
@@ -49,21 +64,12 @@ impl Default for DiskOptions {
     }
 }
 
-impl fmt::Debug for DiskOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiskOptions")
-            .field("memory_bytes", &self.memory_bytes)
-            .field("bits", &self.bits)
-            .finish_non_exhaustive()
-    }
-}
-
 impl DiskOptions {
     /// Fingerprints of 80 bits, 256 MiB of memory, nothing is forgotten.
     pub fn new() -> DiskOptions {
-        let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_millis() as u64);
+        let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_millis() as i64);
         let bits = FingerprintBits::Bits80;
-        DiskOptions { memory_bytes: 256 << 20, bits, seed: 0, max_age_ms: 0, clock: Arc::new(clock) }
+        DiskOptions { memory_bytes: 256 << 20, bits, seed: 0, max_age_ms: 0, clock: Clock(Arc::new(clock)) }
     }
 
     /// Memory for the table of recent additions (an eighth), the cache of popular URLs (three
@@ -100,7 +106,7 @@ impl DiskOptions {
     /// as much longer ([`crate::disk::DiskStats::ahead_ms`]).
     #[must_use]
     pub fn clock(self, now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> DiskOptions {
-        DiskOptions { clock: Arc::new(move || now_ms().max(0) as u64), ..self }
+        DiskOptions { clock: Clock(Arc::new(now_ms)), ..self }
     }
 
     pub(super) fn budget(&self) -> Result<Budget> {

@@ -22,8 +22,8 @@ use super::key::{Home, Squares, class, mixed};
 use super::log::Log;
 use super::manifest::{Manifest, RunEntry};
 use super::options::{Budget, Clock, DiskOptions, generation, is_expired, start_ms};
-use super::strangers;
 use super::table::Table;
+use super::{DiskStats, strangers};
 use crate::error::{Error, Result};
 use crate::files;
 
@@ -41,17 +41,8 @@ pub(super) struct Level {
     pub(super) filter: Option<Filter>,
 }
 
-/// How tests were answered, since the set was opened.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counters {
-    pub(super) tests: u64,
-    pub(super) batch_tests: u64,
-    pub(super) inserted: u64,
-    pub(super) table_hits: u64,
-    pub(super) cache_hits: u64,
-}
-
 /// See the module.
+#[derive(Debug)]
 pub(super) struct State {
     pub(super) home: Home,
     pub(super) manifest: Manifest,
@@ -63,16 +54,12 @@ pub(super) struct State {
     /// The oldest first.
     pub(super) levels: Vec<Level>,
     pub(super) urls: u64,
-    pub(super) counters: Counters,
+    pub(super) inserted: u64,
+    /// The counts of tests; `disk_stats` fills in the rest.
+    pub(super) counters: DiskStats,
     /// Whether all runs have the filters that there is room for: from the first test of one URL
     /// on. Batches have no use for them, and making them is a third of a batch's time.
     has_filters: bool,
-}
-
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("urls", &self.urls).field("manifest", &self.manifest).finish_non_exhaustive()
-    }
 }
 
 impl State {
@@ -134,8 +121,9 @@ impl State {
             table: table.unwrap_or_else(|| Table::new(bits, budget.table_bytes)),
             cache: Cache::new(bits, budget.cache_bytes),
             urls: manifest.urls,
-            counters: Counters::default(),
-            clock: Arc::clone(&options.clock),
+            inserted: 0,
+            counters: DiskStats::default(),
+            clock: options.clock.clone(),
             has_filters: false,
             home,
             manifest,
@@ -197,7 +185,7 @@ impl State {
         if is_tombstone {
             self.cache.remove(fingerprint);
         } else {
-            self.counters.inserted += 1;
+            self.inserted += 1;
         }
         self.count_one(is_tombstone);
         Ok(())
@@ -210,7 +198,7 @@ impl State {
         }
         self.urls += new.len() as u64;
         self.roll(new, self.manifest.log_generation).inspect_err(|_| self.urls -= new.len() as u64)?;
-        self.counters.inserted += new.len() as u64;
+        self.inserted += new.len() as u64;
         Ok(())
     }
 
@@ -367,7 +355,7 @@ impl State {
         if max_age_ms == 0 {
             return false;
         }
-        let now_ms = (self.clock)();
+        let now_ms = self.clock.now_ms();
         let oldest = self.levels.first().map(|level| level.entry.generation);
         generation(now_ms, max_age_ms) > self.manifest.log_generation
             || oldest.is_some_and(|oldest| is_expired(oldest, now_ms, max_age_ms))
@@ -377,14 +365,14 @@ impl State {
     pub(super) fn ahead_ms(&self) -> u64 {
         match self.manifest.max_age_ms {
             0 => 0,
-            max_age_ms => start_ms(self.manifest.log_generation, max_age_ms).saturating_sub((self.clock)()),
+            max_age_ms => start_ms(self.manifest.log_generation, max_age_ms).saturating_sub(self.clock.now_ms()),
         }
     }
 
     /// Begins a generation, if it is time for one, and drops the runs that are too old.
     pub(super) fn keep_time(&mut self) -> Result<()> {
         let max_age_ms = self.manifest.max_age_ms;
-        let now_ms = (self.clock)();
+        let now_ms = self.clock.now_ms();
         // A clock that goes back begins no generation.
         let current = generation(now_ms, max_age_ms).max(self.manifest.log_generation);
         let is_old = |level: &Level| is_expired(level.entry.generation, now_ms, max_age_ms);
@@ -415,7 +403,7 @@ impl State {
         if max_age_ms == 0 {
             return Ok(());
         }
-        let now_ms = (self.clock)();
+        let now_ms = self.clock.now_ms();
         let is_old = |generation: u64| is_expired(generation, now_ms, max_age_ms);
         let old = self.levels.iter().take_while(|level| is_old(level.entry.generation)).count();
         let is_table_old = self.table.len() > 0 && is_old(self.manifest.log_generation);

@@ -9,8 +9,7 @@
 //! and, in the place of entries, the number of URLs (8 bytes, under its checksum). The file is
 //! only ever replaced as a whole.
 
-use crc32fast::Hasher;
-use filemap_io::header::seal;
+use filemap_io::header::{crc32, seal};
 use filemap_io::layout::get;
 use filemap_io::{Access, Dir, File};
 
@@ -177,11 +176,7 @@ fn read_frame(file: &dyn File, name: &str, at: u64) -> Result<(Vec<u8>, bool)> {
 }
 
 fn frame_crc(at: u64, len: [u8; 4], bytes: &[u8]) -> u32 {
-    let mut hasher = Hasher::new();
-    hasher.update(&at.to_le_bytes());
-    hasher.update(&len);
-    hasher.update(bytes);
-    hasher.finalize()
+    crc32(&[&at.to_le_bytes(), &len, bytes])
 }
 
 fn header() -> [u8; HEADER_BYTES] {

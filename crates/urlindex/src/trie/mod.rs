@@ -37,7 +37,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use filemap_io::Dir;
 
 use crate::error::{Error, Result};
-use crate::files::{in_any_dir, place};
+use crate::files::{by_path, in_any_dir, place};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use tree::{KEY_BYTES_MAX, Tree};
 
@@ -114,23 +114,14 @@ impl UrlTrie {
         }
     }
 
-    /// The set that was written to a file.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::Corrupt`] with the offset of the bad frame;
-    /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Io`].
-    pub fn load(path: impl AsRef<Path>) -> Result<UrlTrie> {
-        let (dir, name) = place(path.as_ref())?;
-        UrlTrie::load_in(&*dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`UrlTrie::load`], in any directory.
+    by_path! {
+        /// The set that was written to a file.
         ///
         /// # Errors
-        /// As there.
-        fn load_in(dir: &dyn Dir, name: &str) -> Result<UrlTrie> {
-            let tree = file::load(dir, name, Tree::new, Tree::insert)?;
+        /// [`crate::StorageError::Corrupt`] with the offset of the bad frame;
+        /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Io`].
+        fn load, load_in(dir, name) -> Result<UrlTrie> {
+            let tree = file::load(&*dir, name, Tree::new, Tree::insert)?;
             Ok(UrlTrie { tree: RwLock::new(tree), ..UrlTrie::default() })
         }
     }
@@ -246,9 +237,7 @@ impl SeenSet for UrlTrie {
     }
 
     fn stats(&self) -> SeenStats {
-        let inserted = self.inserted.load(Ordering::Relaxed);
-        let tree = self.read();
-        SeenStats { urls: tree.len(), inserted, memory_bytes: tree.memory_bytes(), ..SeenStats::default() }
+        SeenStats::of(self, self.inserted.load(Ordering::Relaxed))
     }
 }
 

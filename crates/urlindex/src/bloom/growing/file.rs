@@ -1,8 +1,7 @@
 //! The file of a growing filter: a header and a part for each shard, each under its own checksum.
 //! The file is only ever replaced as a whole.
 
-use crc32fast::Hasher;
-use filemap_io::header::seal;
+use filemap_io::header::{crc32, seal};
 use filemap_io::{Access, Dir, File, guard};
 
 use super::layer::Layer;
@@ -119,11 +118,7 @@ fn layers(words: &[u64], design: &Design) -> Option<Vec<Layer>> {
 }
 
 fn part_crc(number: usize, words: u64, bytes: &[u8]) -> u32 {
-    let mut hasher = Hasher::new();
-    hasher.update(&(number as u64).to_le_bytes());
-    hasher.update(&words.to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
+    crc32(&[&(number as u64).to_le_bytes(), &words.to_le_bytes(), bytes])
 }
 
 fn header(design: &Design) -> [u8; GrowingHeader::BYTES] {

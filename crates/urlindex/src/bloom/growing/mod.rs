@@ -22,7 +22,6 @@ mod bucket;
 mod file;
 mod layer;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +29,7 @@ use filemap_io::{Dir, Latch, Lock, StorageError, guard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
-use crate::files::{self, in_any_dir, place};
+use crate::files::{self, by_path};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use layer::Layer;
 
@@ -130,22 +129,13 @@ impl GrowingFilter {
         Ok(GrowingFilter::with(Design::new(rate, seed)?, (0..SHARDS).map(|_| Vec::new()).collect(), None))
     }
 
-    /// An empty filter with a new file.
-    ///
-    /// # Errors
-    /// [`StorageError::InvalidOption`]; [`StorageError::Locked`]; [`StorageError::Io`], with
-    /// [`std::io::ErrorKind::AlreadyExists`] if there is a file of that name.
-    pub fn create(path: impl AsRef<Path>, rate: f64, seed: u64) -> Result<GrowingFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        GrowingFilter::create_in(dir, &name, rate, seed)
-    }
-
-    in_any_dir! {
-        /// As [`GrowingFilter::create`], in any directory.
+    by_path! {
+        /// An empty filter with a new file.
         ///
         /// # Errors
-        /// As there.
-        fn create_in(dir: Arc<dyn Dir>, name: &str, rate: f64, seed: u64) -> Result<GrowingFilter> {
+        /// [`StorageError::InvalidOption`]; [`StorageError::Locked`]; [`StorageError::Io`], with
+        /// [`std::io::ErrorKind::AlreadyExists`] if there is a file of that name.
+        fn create, create_in(dir, name, rate: f64, seed: u64) -> Result<GrowingFilter> {
             let design = Design::new(rate, seed)?;
             let lock = files::lock(&*dir, name)?;
             if files::exists(&*dir, name)? {
@@ -157,45 +147,27 @@ impl GrowingFilter {
         }
     }
 
-    /// Opens a filter: reads all of it, and checks it.
-    ///
-    /// # Errors
-    /// [`StorageError::Corrupt`] with the offset of the damaged part;
-    /// [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
-    pub fn open(path: impl AsRef<Path>) -> Result<GrowingFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        GrowingFilter::open_in(dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`GrowingFilter::open`], in any directory.
+    by_path! {
+        /// Opens a filter: reads all of it, and checks it.
         ///
         /// # Errors
-        /// As there.
-        fn open_in(dir: Arc<dyn Dir>, name: &str) -> Result<GrowingFilter> {
+        /// [`StorageError::Corrupt`] with the offset of the damaged part;
+        /// [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
+        fn open, open_in(dir, name) -> Result<GrowingFilter> {
             let lock = files::lock(&*dir, name)?;
             let file::Stored { design, shards, len } = file::read(&*dir, name)?;
             Ok(GrowingFilter::with(design, shards, None).stored(dir, name, lock, len))
         }
     }
 
-    /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock: another
-    /// process may be inserting. What is inserted into the copy stays in memory.
-    ///
-    /// # Errors
-    /// As [`GrowingFilter::open`], but never [`StorageError::Locked`].
-    pub fn load(path: impl AsRef<Path>) -> Result<GrowingFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        GrowingFilter::load_in(&*dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`GrowingFilter::load`], in any directory.
+    by_path! {
+        /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock:
+        /// another process may be inserting. What is inserted into the copy stays in memory.
         ///
         /// # Errors
-        /// As there.
-        fn load_in(dir: &dyn Dir, name: &str) -> Result<GrowingFilter> {
-            let file::Stored { design, shards, .. } = file::read(dir, name)?;
+        /// As [`GrowingFilter::open`], but never [`StorageError::Locked`].
+        fn load, load_in(dir, name) -> Result<GrowingFilter> {
+            let file::Stored { design, shards, .. } = file::read(&*dir, name)?;
             Ok(GrowingFilter::with(design, shards, None))
         }
     }
@@ -335,14 +307,7 @@ impl SeenSet for GrowingFilter {
     }
 
     fn stats(&self) -> SeenStats {
-        SeenStats {
-            urls: self.len(),
-            inserted: self.len() - self.urls_before,
-            memory_bytes: self.memory_bytes(),
-            disk_bytes: self.disk_bytes(),
-            false_positive_rate: self.false_positive_rate(),
-            expected_loss: self.expected_loss(),
-        }
+        SeenStats::of(self, self.len() - self.urls_before)
     }
 }
 
