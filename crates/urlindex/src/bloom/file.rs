@@ -1,9 +1,9 @@
 //! The file of a Bloom filter: a header sector, then sectors of 504 bytes of bits, each under its
 //! own checksum.
 //!
-//! A sector of 512 bytes reaches the device whole or not at all, so that sectors can be written in
-//! place: after a crash each is an older or a newer one, and both are sets of bits that were set.
-//! Nothing else needs to hold between them.
+//! The device writes a sector of 512 bytes whole or not at all, so sectors are written in place:
+//! after a crash each is an old or a new one, and both hold only bits that were set. No sector
+//! depends on another.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::format::{BLOOM, BloomHeader, BloomSector};
 
 const SECTOR_BYTES: usize = BloomSector::BYTES;
 const SECTOR_WORDS: usize = 63;
-/// Sectors that are written together.
+/// Sectors written together.
 const PART_SECTORS: usize = 64;
-/// Words of a part: what is noted as changed together.
+/// Words of a part, which is dirty as a whole.
 pub(super) const PART_WORDS: usize = PART_SECTORS * SECTOR_WORDS;
-/// How often a file is read that another process may be writing.
+/// Attempts to read a file that another process may be writing.
 const LOOKS: u32 = 5;
 
 /// The open file of a filter.
@@ -38,7 +38,7 @@ pub(super) struct BloomFile {
 }
 
 impl BloomFile {
-    /// The file of an empty filter, durable.
+    /// Creates the file of an empty filter, durably.
     pub(super) fn create(dir: &dyn Dir, name: &str, design: &Design, words: &Words) -> Result<BloomFile> {
         let id = files::new_id(dir)?;
         files::replace(dir, name, |file, new| {
@@ -51,18 +51,17 @@ impl BloomFile {
         Ok(BloomFile { name: name.to_owned(), file, id, len: file_len(words.len()) })
     }
 
-    /// Reads a whole filter: its file, what it is, how many URLs it has, its bits.
+    /// Reads a whole filter: file, design, number of URLs, bits.
     pub(super) fn open(dir: &dyn Dir, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
         let file = dir.open(name, Access::Write).map_err(Error::io("open", name))?;
-        // What the cache holds and the device does not (after a sync that failed) must not be
-        // taken for durable.
+        // After a failed sync the page cache may hold what the device does not: reread from the
+        // device.
         file.sync().map_err(Error::io("sync", name))?;
         file.advise(Advice::DropCache, 0, 0);
         BloomFile::read(file, name)
     }
 
-    /// As [`BloomFile::open`], to be read, while another process may write: again, if a sector was
-    /// met half written.
+    /// [`BloomFile::open`] read-only beside a writer: reads again if a sector was half written.
     pub(super) fn open_read_only(dir: &dyn Dir, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
         let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
         for _ in 1..LOOKS {
@@ -84,7 +83,7 @@ impl BloomFile {
             let what = format!("the file has {len} bytes, its header asks for {wanted}");
             return Err(Error::corrupt(name, len.min(wanted), what));
         }
-        // Only now is the size known to be no forgery that asks for all the memory there is.
+        // The length is right, so the header cannot ask for more memory than the file has.
         let words = Words::new(design.shape.bits, PART_WORDS);
         let mut buf = vec![0; PART_SECTORS * SECTOR_BYTES];
         for part in 0..words.len().div_ceil(PART_WORDS) {
@@ -98,7 +97,7 @@ impl BloomFile {
         Ok((BloomFile { name: name.to_owned(), file, id, len }, design, urls, words))
     }
 
-    /// Writes what has changed, and makes it durable.
+    /// Writes the dirty parts and makes them durable.
     pub(super) fn sync(&self, design: &Design, urls: u64, words: &Words) -> Result<()> {
         let dirty = words.take_dirty();
         if dirty.is_empty() {

@@ -1,16 +1,15 @@
 //! Hash functions of Bloom filters: XXH3, and BKDR, AP and DJB for filters of other programs.
 //!
-//! The old three are here because filters made with them exist, and to show what they cost: their
-//! values are held by golden tests, their false-positive rates on real URLs stand in docs/SEEN.md.
-//! They take bytes as C's signed `char` and give 31 bits.
+//! The classic three are here because filters made with them exist, and to show what they cost:
+//! golden tests hold their values, docs/SEEN.md has their false-positive rates on real URLs. They
+//! read bytes as C's signed `char` and give 31 bits.
 //!
-//! DJB begins at 5381, as its author has it. Filters that were made when it began at 0 here have
-//! families of their own ([`HashFamily::Djb0`], [`HashFamily::Ap0`]), so that their URLs keep
-//! their bits.
+//! DJB starts at 5381, as its author has it. Filters made when it started at 0 have families of
+//! their own ([`HashFamily::Djb0`], [`HashFamily::Ap0`]), so their URLs keep their bits.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Which function makes a filter's probes. The numbers are on disk.
+/// Hash functions of a filter's probes. The numbers are on disk.
 ///
 /// ```
 /// use urlindex::hash::bkdr;
@@ -23,15 +22,15 @@ pub enum HashFamily {
     /// XXH3, 64 bits, with the filter's seed.
     #[default]
     Xxh3 = 0,
-    /// BKDR with the factor 13131; steps by AP.
+    /// BKDR with factor 13131; steps by AP.
     Bkdr = 1,
     /// Arash Partow's; steps by DJB.
     Ap = 4,
     /// Bernstein's; steps by BKDR.
     Djb = 5,
-    /// As [`HashFamily::Ap`] with a DJB that begins at 0: filters of old.
+    /// [`HashFamily::Ap`] with a DJB that starts at 0: older filters.
     Ap0 = 2,
-    /// As [`HashFamily::Djb`] with a DJB that begins at 0: filters of old.
+    /// [`HashFamily::Djb`] with a DJB that starts at 0: older filters.
     Djb0 = 3,
 }
 
@@ -39,7 +38,7 @@ impl HashFamily {
     pub(super) const ALL: [HashFamily; 6] =
         [HashFamily::Xxh3, HashFamily::Bkdr, HashFamily::Ap0, HashFamily::Djb0, HashFamily::Ap, HashFamily::Djb];
 
-    /// The name by which people choose it: `xxh3`, `bkdr`, `ap`, `djb`, `ap0`, `djb0`.
+    /// Its name in command lines: `xxh3`, `bkdr`, `ap`, `djb`, `ap0`, `djb0`.
     pub fn name(self) -> &'static str {
         match self {
             HashFamily::Xxh3 => "xxh3",
@@ -51,7 +50,7 @@ impl HashFamily {
         }
     }
 
-    /// The filter's hash of a URL: 64 bits, or two values of 31 bits, the first in the low half.
+    /// A URL's hash: 64 bits, or two values of 31 bits, the first in the low half.
     #[inline]
     pub(super) fn hash(self, url: &[u8], seed: u64) -> u64 {
         let two = |first: u32, step: u32| u64::from(first) | u64::from(step) << 32;
@@ -74,12 +73,12 @@ fn signed(byte: u8) -> u32 {
     i32::from(byte as i8) as u32
 }
 
-/// The BKDR hash (Kernighan and Ritchie) with the factor 13131, 31 bits.
+/// The BKDR hash (Kernighan and Ritchie) with factor 13131, 31 bits.
 pub fn bkdr(url: &[u8]) -> u32 {
     url.iter().fold(0u32, |hash, &byte| hash.wrapping_mul(13131).wrapping_add(signed(byte))) & MASK
 }
 
-/// Arash Partow's hash, begun at 0, 31 bits.
+/// Arash Partow's hash, started at 0, 31 bits.
 pub fn ap(url: &[u8]) -> u32 {
     let step = |hash: u32, (i, &byte): (usize, &u8)| match i & 1 {
         0 => hash ^ ((hash << 7) ^ signed(byte) ^ (hash >> 3)),
@@ -88,12 +87,12 @@ pub fn ap(url: &[u8]) -> u32 {
     url.iter().enumerate().fold(0u32, step) & MASK
 }
 
-/// Daniel J. Bernstein's hash, begun at 5381, 31 bits.
+/// Daniel J. Bernstein's hash, started at 5381, 31 bits.
 pub fn djb(url: &[u8]) -> u32 {
     bernstein(url, 5381)
 }
 
-/// [`djb`], begun at 0.
+/// [`djb`], started at 0.
 pub fn djb0(url: &[u8]) -> u32 {
     bernstein(url, 0)
 }

@@ -1,7 +1,7 @@
-//! Known false positives of a Bloom filter: an exact list in a small file beside it.
+//! Known false positives of a Bloom filter: an exact list in the file `NAME.known` beside it.
 //!
-//! A filter cannot take a URL back, but a short list can say of which URLs it must not be
-//! believed: the file `NAME.known`, which is only ever replaced as a whole. No file means no URL.
+//! A filter cannot remove a URL, but a short list can overrule it. The file is only ever replaced
+//! as a whole; without a file the list is empty.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -16,16 +16,16 @@ use crate::error::{Error, Result};
 use crate::files::{self, beside};
 use crate::format::{KNOWN, KnownHeader};
 
-/// A list that is longer asks for another filter.
+/// A longer list calls for another filter.
 const URLS_MAX: usize = 1 << 16;
 const URL_BYTES_MAX: usize = u16::MAX as usize;
 const HEADER_BYTES: usize = KnownHeader::BYTES;
 const CRC_BYTES: usize = 4;
 
-/// See the module.
+/// The list of known false positives.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// How many there are: most filters have none, and need no lock to know.
+    /// Length of the list: most filters have none, and learn that without a lock.
     count: AtomicU64,
     list: Mutex<List>,
 }
@@ -60,12 +60,12 @@ impl Known {
         self.count.load(Ordering::Acquire)
     }
 
-    /// All of them.
+    /// All URLs on the list.
     pub(super) fn urls(&self) -> Vec<Box<[u8]>> {
         guard(&self.list).urls.iter().cloned().collect()
     }
 
-    /// Strikes a URL off; whether it was there. Of several callers one is told so.
+    /// Removes a URL; true to one caller only.
     pub(super) fn take(&self, url: &[u8]) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return false;
@@ -85,7 +85,7 @@ impl Known {
         guard(&self.list).file_bytes
     }
 
-    /// Writes the list if it has changed, durably.
+    /// Writes the list durably, if it has changed.
     pub(super) fn write(&self, dir: &dyn Dir, filter: &BloomFile) -> Result<()> {
         let (bytes, name) = {
             let mut list = guard(&self.list);

@@ -1,8 +1,8 @@
-//! The manifest: the file that bears the set's name and says which other files are alive.
+//! The manifest: the file with the set's name, which names the live files.
 //!
-//! It is replaced as a whole, after all that it names is durable, names included: so every crash
-//! leaves a manifest whose files are there. Files of the set that it does not name are what a
-//! crash left; they are removed when it is opened.
+//! It is replaced as a whole after all that it names is durable, names included: every crash
+//! leaves a manifest whose files are there. Other files of the set are left-overs, removed at the
+//! next opening.
 
 use filemap_io::header::seal;
 use filemap_io::{Access, Advice, Dir};
@@ -17,13 +17,13 @@ use crate::format::{DISK, ManifestHeader, ManifestRun};
 const HEADER_BYTES: usize = ManifestHeader::BYTES;
 const RUN_BYTES: usize = ManifestRun::BYTES;
 const CRC_BYTES: usize = 4;
-/// No set has so many runs that its manifest would be larger.
+/// No set has so many runs that its manifest is larger.
 const BYTES_MAX: u64 = 1 << 20;
-/// No set has as many blocks, or ever has as many files.
+/// No set has as many blocks, or ever gets as many files.
 const BLOCKS_MAX: u64 = 1 << 40;
 const NUMBER_MAX: u64 = 1 << 60;
 
-/// What the fingerprints of a set are of.
+/// What a set's fingerprints stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
     /// URLs: 24 bits are the host's.
@@ -38,13 +38,13 @@ impl Keys {
     }
 }
 
-/// A run, and what the set alone knows of it.
+/// A run, and what only the set records of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RunEntry {
     pub(super) info: RunInfo,
-    /// When its entries came (see [`super::options`]).
+    /// When its entries were inserted (see [`super::options`]).
     pub(super) generation: u64,
-    /// The sum of the squares of the numbers of URLs in each class: what collisions follow from.
+    /// Sum over classes of the squared number of URLs: determines collisions.
     pub(super) squares: f64,
 }
 
@@ -54,7 +54,7 @@ impl RunEntry {
     }
 }
 
-/// See the module.
+/// Contents of the manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Manifest {
     pub(super) bits: FingerprintBits,
@@ -67,7 +67,7 @@ pub(super) struct Manifest {
     pub(super) log_generation: u64,
     pub(super) urls: u64,
     pub(super) tombstones_ever: u64,
-    /// Of sets with one id, those with one branch give each number to one file only.
+    /// Sets with one id and one branch never give a number to two files.
     pub(super) branch: u64,
     /// The oldest first.
     pub(super) runs: Vec<RunEntry>,
@@ -75,7 +75,7 @@ pub(super) struct Manifest {
 
 impl Manifest {
     /// # Errors
-    /// `Unsupported` when the set holds other things than those.
+    /// `Unsupported` if the set's fingerprints stand for something else.
     pub(super) fn check_keys(&self, keys: Keys, name: &str) -> Result<()> {
         if self.keys == keys {
             return Ok(());
@@ -91,7 +91,7 @@ impl Manifest {
         (HEADER_BYTES + RUN_BYTES * self.runs.len() + CRC_BYTES) as u64
     }
 
-    /// Replaces the set's manifest by this one.
+    /// Replaces the set's manifest.
     pub(super) fn write(&self, dir: &dyn Dir, name: &str) -> Result<()> {
         replace_by(dir, name, &self.encode())
     }
@@ -158,7 +158,7 @@ impl Manifest {
             squares: ManifestRun::SQUARES.get(bytes),
         };
         let runs: Vec<RunEntry> = runs.map(run).collect();
-        // So that sizes and numbers can be computed with, without care.
+        // Later computations with sizes and numbers cannot overflow.
         if !runs.iter().all(RunEntry::is_possible) || runs.iter().map(|run| run.info.blocks).sum::<u64>() > BLOCKS_MAX {
             return corrupt(HEADER_BYTES, "no run has that many blocks, or as many entries in them");
         }

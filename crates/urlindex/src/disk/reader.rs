@@ -1,9 +1,9 @@
 //! Followers: a set opened read-only while another process may write it.
 //!
-//! No lock is taken and no file is changed. A writer replaces the manifest and then removes the
-//! files that the old one named, so a reader may look for a file that is gone. Then it begins
-//! again, from the manifest as it is by then: what is found twice under one manifest is damage.
-//! The log's last sector may be met half written: [`super::log`] reads it again.
+//! A follower takes no lock and changes no file. A writer replaces the manifest and then removes
+//! the files of the old one, so a follower may miss a file. Then it starts again from the new
+//! manifest; a fault found twice under one manifest is damage. A half-written last sector of the
+//! log is read again by [`super::log`].
 
 use std::sync::Arc;
 
@@ -16,15 +16,14 @@ use super::{DiskOptions, DiskUrlSet};
 use crate::error::{Error, Result};
 use crate::files::by_path;
 
-/// How often a set is looked at that a writer changes meanwhile.
+/// Attempts of an opening while a writer changes the set.
 const LOOKS: u32 = 32;
 
 impl DiskUrlSet {
     by_path! {
-        /// Opens a set to be read, without its lock: another process may be inserting. This has
-        /// what was synced by the time it was opened, and nothing that comes later; of a set with
-        /// a greatest age it answers as the time is when it is asked. Whatever would change it is
-        /// refused with [`Error::ReadOnly`].
+        /// Opens a set read-only, without its lock, as a follower: it has what was synced at the
+        /// opening and nothing later; with a maximum age, URLs expire by the time of a test. All
+        /// changes are refused with [`Error::ReadOnly`].
         ///
         /// # Errors
         /// As [`DiskUrlSet::open`], but never [`StorageError::Locked`].

@@ -1,5 +1,5 @@
 //! The file of a growing filter: a header and a part for each shard, each under its own checksum.
-//! The file is only ever replaced as a whole.
+//! It is only ever replaced as a whole.
 
 use filemap_io::header::{crc32, seal};
 use filemap_io::{Access, Dir, File, guard};
@@ -13,7 +13,7 @@ use crate::format::{GROWING, GrowingHeader, GrowingPart};
 const HEADER_BYTES: usize = GrowingHeader::BYTES;
 const PART_HEADER_BYTES: usize = GrowingPart::BYTES;
 
-/// Writes the filter; the file's length.
+/// Writes the filter; returns the file's length.
 pub(super) fn write(dir: &dyn Dir, name: &str, set: &GrowingFilter) -> Result<u64> {
     let mut at = 0;
     files::replace(dir, name, |file, new| {
@@ -28,12 +28,12 @@ pub(super) fn write(dir: &dyn Dir, name: &str, set: &GrowingFilter) -> Result<u6
     Ok(at)
 }
 
-/// A filter as it was read.
+/// A filter as read.
 pub(super) struct Stored {
     pub(super) design: Design,
-    /// The layers of each shard.
+    /// Layers of each shard.
     pub(super) shards: Vec<Vec<Layer>>,
-    /// The file's length in bytes.
+    /// Length of the file.
     pub(super) len: u64,
 }
 
@@ -90,7 +90,7 @@ fn read_part(file: &dyn File, name: &str, at: u64, len: u64, number: usize) -> R
     Ok(bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-/// `None` if the words are no layers of such a filter.
+/// `None` if the words are not layers of such a filter.
 fn layers(words: &[u64], design: &Design) -> Option<Vec<Layer>> {
     let (mut layers, mut rest): (Vec<Layer>, _) = (Vec::new(), words);
     while let Some((&[bits, count], after)) = rest.split_first_chunk::<2>() {
