@@ -1,7 +1,7 @@
-//! The canonicaliser that changes nothing: keys are the URLs' bytes as they came.
+//! The canonicaliser that changes nothing: keys are the URLs' bytes.
 //!
-//! For archives whose URLs must keep every difference, and for keys that are not URLs of the
-//! standard at all. It refuses only what no key may be: nothing, and a NUL byte.
+//! For archives that must keep every difference, and for keys that are no URLs of the standard. It
+//! refuses only an empty key and a NUL byte.
 
 use super::{Canonicalizer, UrlError};
 

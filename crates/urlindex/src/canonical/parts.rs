@@ -1,36 +1,36 @@
-//! A canonical `http` or `https` URL taken apart, without parsing it anew, and put together again.
+//! Splits a canonical `http` or `https` URL without parsing it again, and joins its parts.
 //!
-//! Invariant: a URL that no rule has touched is put together as it was.
+//! Invariant: a URL that no rule has changed is joined as it was.
 
 use std::borrow::Cow;
 
 use super::names;
 
-/// The parts of a URL that the parser has serialised. All is ASCII.
+/// Parts of a URL that the parser has serialised, all ASCII.
 #[derive(Clone, Debug)]
 pub(super) struct Parts<'a> {
     pub(super) scheme: &'a str,
     pub(super) user: Option<&'a str>,
     pub(super) host: Cow<'a, str>,
     pub(super) port: Option<&'a str>,
-    /// With the `/` at its beginning.
+    /// With its leading `/`.
     pub(super) path: Cow<'a, str>,
     /// Without the `?`.
     pub(super) query: Option<Cow<'a, str>>,
     /// Without the `#`.
     pub(super) fragment: Option<&'a str>,
-    /// What occurs in path and query, as they were.
+    /// Marks of path and query before any rule.
     marks: u8,
 }
 
-/// There is a `%`; a character that RFC 3986 does not know; a `;`, or a `(` at the beginning of a
-/// segment of the path; an upper-case letter.
+/// A `%`; a character outside RFC 3986; a `;`, or a path segment that begins with `(`; an
+/// upper-case letter.
 pub(super) const PERCENT: u8 = 1;
 pub(super) const INVALID: u8 = 2;
 pub(super) const SESSION: u8 = 4;
 pub(super) const UPPER: u8 = 8;
-/// The path has an empty segment that is not its last. A parameter has a name that may be one of a
-/// session or of tracking; one is empty, or holds nothing; they are not in order.
+/// An empty path segment before the last; a parameter that may be one of a session or of tracking;
+/// an empty parameter or value; unsorted parameters.
 pub(super) const SLASHES: u8 = 16;
 pub(super) const LISTED: u8 = 32;
 pub(super) const EMPTY: u8 = 64;
@@ -42,7 +42,7 @@ const MARKS: [u8; 256] = {
     marked(marked(marks, b"%", PERCENT), b";", SESSION)
 };
 
-/// A table of bytes in which these have one more mark.
+/// The table with one more mark for these bytes.
 pub(crate) const fn marked(mut table: [u8; 256], bytes: &[u8], mark: u8) -> [u8; 256] {
     let mut i = 0;
     while i < bytes.len() {
@@ -53,7 +53,7 @@ pub(crate) const fn marked(mut table: [u8; 256], bytes: &[u8], mark: u8) -> [u8;
 }
 
 impl<'a> Parts<'a> {
-    /// `None` if it is no `http` or `https` URL.
+    /// `None` for other schemes than `http` and `https`.
     pub(super) fn of(url: &'a str) -> Option<Parts<'a>> {
         let scheme = if url.starts_with("https:") { "https" } else { "http" };
         let rest = url.strip_prefix(scheme)?.strip_prefix("://")?;
@@ -70,8 +70,8 @@ impl<'a> Parts<'a> {
         Some(Parts { scheme, user, host: host.into(), port, path: path.into(), query, fragment, marks })
     }
 
-    /// Whether any of this occurs in the path or query as they were before any rule: one pass over
-    /// them saves most rules theirs. What a rule brings in is met in the next round.
+    /// Whether path or query had any of these marks before all rules: one pass over them saves
+    /// most rules theirs. What a rule introduces is found in the next round.
     pub(super) fn has(&self, marks: u8) -> bool {
         self.marks & marks != 0
     }
@@ -97,7 +97,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The length of the path that a text begins with, and what occurs in it.
+/// Length and marks of the path at the start of a text.
 #[inline]
 pub(super) fn path_marks(text: &[u8]) -> (usize, u8) {
     let (mut marks, mut before) = (0, 0);
@@ -113,7 +113,7 @@ pub(super) fn path_marks(text: &[u8]) -> (usize, u8) {
     (text.len(), marks)
 }
 
-/// What occurs in a query.
+/// Marks of a query.
 #[inline]
 pub(super) fn query_marks(query: &[u8]) -> u8 {
     let (mut marks, mut start, mut name_end) = (0, 0, None);
@@ -137,8 +137,7 @@ pub(super) fn query_marks(query: &[u8]) -> u8 {
     marks
 }
 
-/// At a mark of ASCII. (Searching texts for a character is slower than for a byte, and URLs are
-/// short.)
+/// Splits at an ASCII byte, which is faster than at a character.
 fn split(text: &str, mark: u8) -> (&str, Option<&str>) {
     match text.bytes().position(|byte| byte == mark) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),

@@ -1,20 +1,19 @@
-//! Which URLs no crawl rule would change, told by their bytes alone.
+//! Proves by bytes alone that no crawl rule would change a URL.
 //!
-//! Most links that a crawler meets are such, and going through all rules costs more than all else
-//! that is done with a URL. As [`super::fast`] this is a proof, not a guess: it says nothing of
-//! URLs that a rule may change, and a property test holds it against the rules themselves.
+//! Most links of a crawl pass, and running all rules would cost more than all else done with a
+//! URL. Like [`super::fast`] this says nothing of other URLs, and a property test compares it with
+//! the rules.
 //!
-//! It begins with what [`super::fast`] has proved: no user, no port, no fragment, a host without a
-//! dot at its end, no character that RFC 3986 does not know. What is left for the rules of the
-//! preset `crawl`: escapes must be whole, in upper case, and of characters that need one; the path
-//! has no `//`, no `;` and no segment that begins with `(`; the query's parameters are in order,
-//! none is empty or holds nothing, and none has a name that may be one of a session or of
-//! tracking.
+//! It starts from what [`super::fast`] proves: no user, port or fragment, no final dot of the
+//! host, no character outside RFC 3986. What is left for the rules of the preset `crawl`: escapes
+//! must be whole, upper-case, and needed; the path has no `//`, no `;` and no segment that begins
+//! with `(`; parameters are sorted, none is empty or has an empty value, and none may be one of a
+//! session or of tracking.
 
 use super::parts::{EMPTY, LISTED, PERCENT, SESSION, SLASHES, UNSORTED, path_marks, query_marks};
 use super::rule::{Rule, RuleSet};
 
-/// The rules that are known here.
+/// Rules that the proof covers.
 const KNOWN: RuleSet = RuleSet::CRAWL
     .with(Rule::SessionIds1)
     .with(Rule::EmptyParameters1)
@@ -23,8 +22,8 @@ const KNOWN: RuleSet = RuleSet::CRAWL
     .with(Rule::Query)
     .with(Rule::TrailingSlash);
 
-/// Whether none of these rules would change `url`, which [`super::fast::canonical_part`] has
-/// proved canonical as a whole.
+/// Whether none of these rules would change `url`, which is canonical by
+/// [`super::fast::canonical_part`].
 #[inline]
 pub(super) fn is_settled(url: &[u8], rules: RuleSet) -> bool {
     let start = host_start(url);
@@ -52,8 +51,7 @@ pub(super) fn is_settled(url: &[u8], rules: RuleSet) -> bool {
     marks & PERCENT == 0 || escapes_are_needed(&url[path..])
 }
 
-/// What the rule `surt` makes of a URL that is settled without it: the host in the order of
-/// domains, which changes nothing else.
+/// Applies rule `surt` to a URL that is settled without it: reverses the host and nothing else.
 pub(super) fn turned(url: &[u8]) -> Vec<u8> {
     let start = host_start(url);
     let path = start + url[start..].iter().position(|byte| *byte == b'/').unwrap_or(0);
@@ -75,7 +73,7 @@ fn host_start(url: &[u8]) -> usize {
     if url.starts_with(HTTPS) { HTTPS.len() } else { HTTPS.len() - 1 }
 }
 
-/// Whether each `%` begins an escape that no rule would write otherwise.
+/// Whether each `%` begins an escape that no rule would rewrite.
 fn escapes_are_needed(text: &[u8]) -> bool {
     let is_needed = |at: usize| {
         let Some([high, low]) = text[at + 1..].first_chunk::<2>() else { return false };
@@ -86,7 +84,7 @@ fn escapes_are_needed(text: &[u8]) -> bool {
     text.iter().enumerate().filter(|(_, byte)| **byte == b'%').all(|(at, _)| is_needed(at))
 }
 
-/// The value of a hexadecimal digit in upper case.
+/// Value of an upper-case hexadecimal digit.
 fn digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
