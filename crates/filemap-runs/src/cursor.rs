@@ -8,6 +8,24 @@ use crate::format::{BLOCK_BYTES, Format, PADDING_BYTES};
 use crate::run::Run;
 
 /// A position between two entries of a run.
+///
+/// ```
+/// use std::sync::Arc;
+/// use filemap_runs::Cursor;
+///
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// let run = Arc::new(Run::open(&home, written.info()).unwrap());
+/// let mut cursor = Cursor::first(run).unwrap();
+/// cursor.seek(500 << 64).unwrap();
+/// assert_eq!(cursor.forward().unwrap(), Some(&(500 << 64)));
+/// assert_eq!(cursor.back().unwrap(), Some(&(500 << 64)));
+/// ```
 #[derive(Debug)]
 pub struct Cursor<F: Format> {
     run: Arc<Run<F>>,

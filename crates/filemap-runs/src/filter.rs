@@ -16,6 +16,14 @@ const BITS_PER_KEY: u64 = 16;
 const BITS_PER_KEY_MIN: u64 = 2;
 
 /// A blocked Bloom filter in memory, that can be folded. See the module.
+///
+/// ```
+/// use filemap_runs::{Filter, Plan};
+///
+/// let mut filter = Filter::new(1000, Plan::of(1000));
+/// filter.insert(0x9e37_79b9_7f4a_7c15);
+/// assert!(filter.may_have(0x9e37_79b9_7f4a_7c15));
+/// ```
 #[derive(Debug)]
 pub struct Filter {
     lines: Vec<[u64; LINE_WORDS]>,
@@ -74,6 +82,14 @@ impl Filter {
 }
 
 /// The size of a filter.
+///
+/// ```
+/// use filemap_runs::Plan;
+///
+/// let plan = Plan::of(1000);
+/// let half = plan.folded().expect("large enough");
+/// assert!(half.memory_bytes() * 2 == plan.memory_bytes() && plan.bits_per_key() >= 16);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     lines: u64,

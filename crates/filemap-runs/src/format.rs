@@ -15,6 +15,17 @@ pub const CHUNK_BLOCKS: usize = 128;
 pub(crate) const READ_AHEAD_BYTES: u64 = 2 << 20;
 
 /// Result of a search in a block.
+///
+/// ```
+/// use filemap_runs::fixed::Fixed;
+/// use filemap_runs::{BLOCK_BYTES, Format, Found, PADDING_BYTES};
+///
+/// let (fixed, mut block) = (Fixed::new(80), [0; BLOCK_BYTES + PADDING_BYTES]);
+/// fixed.encode(&[1 << 64, 3 << 64], &mut block[..BLOCK_BYTES]);
+/// assert_eq!(fixed.find(&block, 3 << 64), Some(Found::Entry(3 << 64)));
+/// assert_eq!(fixed.find(&block, 2 << 64), Some(Found::Absent));
+/// assert_eq!(fixed.find(&block, 0), Some(Found::Before));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<E> {
     /// The key's entry.
@@ -29,6 +40,15 @@ pub enum Found<E> {
 ///
 /// The run writes and checks a block's first four bytes, its checksum. A format has the others,
 /// and may read [`crate::PADDING_BYTES`] behind them. It must not panic on any bytes.
+///
+/// ```
+/// use filemap_runs::Format;
+/// use filemap_runs::fixed::Fixed;
+///
+/// let fixed = Fixed::new(80);
+/// let tombstone = 7 << 64 | fixed.mark();
+/// assert!(fixed.is_tombstone(&tombstone) && fixed.compare(&tombstone, 7 << 64).is_eq());
+/// ```
 pub trait Format: Clone + Debug + Send + Sync + 'static {
     /// A key, whether it is a tombstone, and a value if any.
     type Entry: Clone + Debug + Send + Sync;

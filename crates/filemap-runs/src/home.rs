@@ -17,6 +17,16 @@ pub fn file_name(owner: &str, number: u64) -> String {
 pub type Created = (u64, String, Arc<dyn File>);
 
 /// What the runs of one owner share: directory, name, id, format, counters.
+///
+/// ```
+/// use filemap_runs::Home;
+/// use filemap_runs::fixed::Fixed;
+///
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// let (number, name, _file) = home.create(1, filemap_runs::file_name).unwrap();
+/// assert_eq!((number, &name[..]), (1, "numbers.000001.run"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Home<F> {
     /// Directory of the files.

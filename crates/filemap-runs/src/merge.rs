@@ -17,6 +17,17 @@ type Result<T> = std::result::Result<T, StorageError>;
 const AT_ONCE: usize = 4096;
 
 /// Entries in key order.
+///
+/// ```
+/// use filemap_runs::Source;
+/// use filemap_runs::fixed::Fixed;
+///
+/// let (newer, older) = ([2 << 64], [1 << 64, 2 << 64]);
+/// let mut merged = Source::merged(vec![Source::Memory(&newer), Source::Memory(&older)], &Fixed::new(80));
+/// let mut entries = Vec::new();
+/// merged.fill(&mut entries).unwrap();
+/// assert_eq!(entries, [1 << 64, 2 << 64]);
+/// ```
 #[derive(Debug)]
 pub enum Source<'a, F: Format> {
     /// Borrowed entries in memory.
@@ -126,6 +137,23 @@ impl<F: Format> Both<'_, F> {
 }
 
 /// Reads a run from front to end.
+///
+/// ```
+/// use std::sync::Arc;
+/// use filemap_runs::{RunReader, Source};
+///
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// let run = Arc::new(Run::open(&home, written.info()).unwrap());
+/// let mut entries = Vec::new();
+/// Source::Run(RunReader::new(run)).fill(&mut entries).unwrap();
+/// assert_eq!(entries[0], 1 << 64);
+/// ```
 #[derive(Debug)]
 pub struct RunReader<F: Format> {
     run: Arc<Run<F>>,

@@ -48,6 +48,17 @@ const COPY_BYTES: u64 = 1 << 20;
 pub(crate) type Salt = [u8; 24];
 
 /// What the owner records of a run.
+///
+/// ```
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// assert_eq!((written.info().number, written.info().entries()), (1, 1000));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunInfo {
     /// Number in the file's name.
@@ -115,6 +126,19 @@ pub(crate) fn offset(block: u64) -> u64 {
 }
 
 /// An open run.
+///
+/// ```
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// let run = Run::open(&home, written.info()).unwrap();
+/// assert_eq!(run.find(7 << 64).unwrap(), Some(7 << 64));
+/// assert_eq!(run.find(7).unwrap(), None);
+/// ```
 #[derive(Debug)]
 pub struct Run<F> {
     info: RunInfo,
@@ -136,7 +160,7 @@ impl<F: Format> Run<F> {
         let file = home.open(&name, Access::Read)?;
         let len = file.len().map_err(StorageError::io("length", &name))?;
         if len != info.disk_bytes() {
-            let what = format!("the file has {len} bytes, its set asks for {}", info.disk_bytes());
+            let what = format!("the file has {len} bytes, its set says {}", info.disk_bytes());
             return Err(StorageError::corrupt(&name, len.min(info.disk_bytes()), what));
         }
         let mut first = vec![0; RunHeader::BYTES];
@@ -145,7 +169,7 @@ impl<F: Format> Run<F> {
         let crc = RunHeader::INDEX_CRC.get(&first);
         if first != header(home, &info, crc) {
             let at = RunHeader::PARAMETER.at as u64;
-            return Err(StorageError::corrupt(&name, at, "this is another run than its set names"));
+            return Err(StorageError::corrupt(&name, at, "another run than the set names"));
         }
         let index_at = offset(info.blocks);
         let mut bytes = vec![0; 8 * info.blocks as usize];
@@ -276,7 +300,7 @@ impl<F: Format> Run<F> {
     /// The error of a block with a right checksum that cannot be decoded.
     #[cold]
     pub(crate) fn no_block(&self, number: u64) -> StorageError {
-        StorageError::corrupt(&self.name, offset(number), "this is no block of entries")
+        StorageError::corrupt(&self.name, offset(number), "not a block of entries")
     }
 
     /// Appends the entries of these blocks and reads ahead what follows. `last` is the entry

@@ -3,6 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// I/O counters shared by all files of an owner.
+///
+/// ```
+/// use filemap_runs::Traffic;
+///
+/// let traffic = Traffic::default();
+/// traffic.block_read(4096);
+/// traffic.written(512);
+/// assert_eq!(traffic.counts(), (1, 4096, 512));
+/// ```
 #[derive(Debug, Default)]
 pub struct Traffic {
     block_reads: AtomicU64,

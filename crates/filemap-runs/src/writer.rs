@@ -11,6 +11,18 @@ use crate::home::{Home, file_name};
 use crate::run::{CRC, RunInfo, Salt, checksum, header, offset};
 
 /// Writes a run.
+///
+/// ```
+/// use filemap_runs::fixed::Fixed;
+/// use filemap_runs::{Home, RunWriter};
+///
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// let mut writer = RunWriter::create(&home, 1).unwrap();
+/// (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// let written = writer.end().unwrap().expect("not empty");
+/// written.sync().unwrap();
+/// ```
 #[derive(Debug)]
 pub struct RunWriter<'a, F: Format> {
     home: &'a Home<F>,
@@ -99,6 +111,17 @@ impl<'a, F: Format> RunWriter<'a, F> {
 }
 
 /// A written run that is not synced: its owner must not name it yet.
+///
+/// ```
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// let written = writer.end().unwrap().expect("not empty");
+/// written.sync().unwrap();
+/// assert_eq!(written.info().live, 1000);
+/// ```
 #[derive(Debug)]
 #[must_use = "a run that is not synced must not be named"]
 pub struct Written {

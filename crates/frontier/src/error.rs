@@ -12,6 +12,14 @@ use filemap_io::StorageError;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What can go wrong with a frontier.
+///
+/// ```
+/// use frontier::{Error, Frontier, FrontierOptions, PageId};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let mut frontier = Frontier::create(folder.path(), FrontierOptions::new()).unwrap();
+/// assert!(matches!(frontier.release(PageId::new(0)), Err(Error::NotInFlight { page: 0 })));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

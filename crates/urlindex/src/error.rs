@@ -12,6 +12,16 @@ use filemap_io::StorageError;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What can go wrong with a seen set.
+///
+/// ```
+/// use urlindex::{DiskOptions, DiskUrlSet, Error, SeenSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// drop(DiskUrlSet::create(&path, DiskOptions::new()).unwrap());
+/// let reader = DiskUrlSet::open_read_only(&path, DiskOptions::new()).unwrap();
+/// assert!(matches!(reader.insert(b"http://example.com/"), Err(Error::ReadOnly { .. })));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,7 +30,7 @@ pub enum Error {
     #[error("{}{}", .0, remedy(.0))]
     Storage(#[from] StorageError),
     /// The set takes URLs of 1 to `max` bytes. Nothing was inserted.
-    #[error("a URL has 1 to {max} bytes here, this one has {len}")]
+    #[error("URL of {len} bytes: 1 to {max} are accepted")]
     UrlLength {
         /// The URL's length in bytes.
         len: usize,
@@ -28,7 +38,7 @@ pub enum Error {
         max: usize,
     },
     /// The file is not a seen set. Choose another file, or create a set.
-    #[error("{file} is no seen set: {what}")]
+    #[error("{file} is not a seen set: {what}")]
     NotASet {
         /// The file's name inside its directory.
         file: String,
@@ -36,7 +46,7 @@ pub enum Error {
         what: String,
     },
     /// The set is open read-only. Open it for writing.
-    #[error("{file} was opened to be read; open it for writing to change it")]
+    #[error("{file} is open read-only; open it for writing")]
     ReadOnly {
         /// The set's name.
         file: String,
@@ -52,7 +62,7 @@ pub enum Error {
         why: String,
     },
     /// This program does not know the canonicaliser of the set's URLs. Use a newer FileMap.
-    #[error("the URLs of {file} were made canonical by `{name}` version {version}, which this program does not know")]
+    #[error("this program does not know the canonicaliser `{name}` version {version} of the URLs of {file}")]
     UnknownCanonicalizer {
         /// The set's name.
         file: String,

@@ -75,7 +75,7 @@ pub(crate) fn parse_numbered(name: &str, file: &str) -> Option<(Numbered, u64)> 
 pub(crate) fn place(path: &Path) -> Result<(Arc<dyn Dir>, String)> {
     let name = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.is_empty());
     let Some(name) = name else {
-        return Err(Error::option("path", format!("{} names no file, or one whose name is no text", path.display())));
+        return Err(Error::option("path", format!("{} has no file name in UTF-8", path.display())));
     };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok((open_folder(parent)?, name.to_owned()))

@@ -113,6 +113,23 @@ impl BitWriter<'_> {
 }
 
 /// A block with a right checksum.
+///
+/// ```
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// let run = Run::open(&home, written.info()).unwrap();
+/// let mut bytes = [0; filemap_runs::BLOCK_BYTES + filemap_runs::PADDING_BYTES];
+/// run.read_block(0, &mut bytes[..filemap_runs::BLOCK_BYTES]).unwrap();
+/// let block = run.block(&bytes, 0).unwrap();
+/// let mut values = Vec::new();
+/// block.decode(&mut values);
+/// assert_eq!(values.len(), block.count());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
     /// The block and its padding.
@@ -206,6 +223,22 @@ impl<'a> Block<'a> {
 }
 
 /// State of ascending look-ups in a block.
+///
+/// ```
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// let run = Run::open(&home, written.info()).unwrap();
+/// let mut bytes = [0; filemap_runs::BLOCK_BYTES + filemap_runs::PADDING_BYTES];
+/// run.read_block(0, &mut bytes[..filemap_runs::BLOCK_BYTES]).unwrap();
+/// let mut lookup = run.block(&bytes, 0).unwrap().lookup();
+/// let shift = run.format().shift();
+/// assert_eq!(lookup.find((2 << 64) >> shift), Some(false));
+/// ```
 #[derive(Debug)]
 pub struct Lookup<'a> {
     block: Block<'a>,

@@ -19,6 +19,14 @@ pub use block::{Block, Lookup};
 pub(crate) const ROWS: &[Row] = block::BlockHeader::ROWS;
 
 /// Format of fingerprints of a fixed number of bits.
+///
+/// ```
+/// use filemap_runs::fixed::Fixed;
+///
+/// let fixed = Fixed::new(80);
+/// assert_eq!(fixed.mask().count_ones(), 80);
+/// assert_eq!(fixed.mark() & fixed.mask(), 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixed {
     bits: u32,

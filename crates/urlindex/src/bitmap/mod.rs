@@ -50,6 +50,15 @@ const TURNS: usize = 64;
 
 /// The MD5 bitmap, on a mapped file: a bit for the head of each URL's MD5. [`crate::BloomFilter`]
 /// errs far less in the same space.
+///
+/// ```
+/// use urlindex::{Md5Bitmap, SeenSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let bitmap = Md5Bitmap::create(folder.path().join("seen"), 16).unwrap();
+/// assert!(bitmap.insert(b"http://example.com/").unwrap());
+/// bitmap.close().unwrap();
+/// ```
 pub type Md5Bitmap = Bitmap<Md5Slots>;
 
 /// A Bloom filter of classic hash functions, on a mapped file of bare bits: slot s is bit s mod 8

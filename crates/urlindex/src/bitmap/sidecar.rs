@@ -57,7 +57,7 @@ impl Sidecar {
         let mut ones = 0;
         each_segment(self.shape.file_bytes(), file, name, |number, segment| {
             if self.state == State::Closed && self.checksums[number] != crc32fast::hash(segment) {
-                let what = "this segment of 8192 bytes is not what was written";
+                let what = "checksum mismatch in a segment of 8192 bytes";
                 return Err(Error::corrupt(name, (number * SEGMENT_BYTES) as u64, what));
             }
             let (words, rest) = segment.as_chunks::<8>();
@@ -122,17 +122,17 @@ impl Sidecar {
             bits => Shape::Md5 { bits },
         };
         if !shape.is_possible() {
-            return corrupt(SidecarHeader::BITS.at, "no bitmap has that many slots");
+            return corrupt(SidecarHeader::BITS.at, "impossible number of slots");
         }
         let state = match SidecarHeader::STATE.get(bytes) {
             1 => State::Open,
             2 => State::Closed,
-            _ => return corrupt(SidecarHeader::STATE.at, "the state is none"),
+            _ => return corrupt(SidecarHeader::STATE.at, "impossible state"),
         };
         let segments = if state == State::Closed { shape.file_bytes().div_ceil(SEGMENT_BYTES as u64) } else { 0 };
         let (checksums, rest) = bytes[FIXED_BYTES..].as_chunks::<4>();
         if checksums.len() as u64 != segments || !rest.is_empty() {
-            return corrupt(bytes.len(), "the file has another length than its checksums");
+            return corrupt(bytes.len(), "the file's length does not fit its checksums");
         }
         Ok(Sidecar {
             id: SidecarHeader::ID.get(bytes),

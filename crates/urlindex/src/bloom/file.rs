@@ -80,7 +80,7 @@ impl BloomFile {
         let len = file.len().map_err(Error::io("length", name))?;
         let wanted = file_len((design.shape.bits / 64) as usize);
         if len != wanted {
-            let what = format!("the file has {len} bytes, its header asks for {wanted}");
+            let what = format!("the file has {len} bytes, its header says {wanted}");
             return Err(Error::corrupt(name, len.min(wanted), what));
         }
         // The length is right, so the header cannot ask for more memory than the file has.
@@ -157,13 +157,13 @@ fn decode_header(bytes: &[u8; SECTOR_BYTES], name: &str) -> Result<(Design, [u8;
     let family = HashFamily::ALL.into_iter().find(|family| *family as u8 == BloomHeader::FAMILY.get(bytes));
     let (bits, probes) = (BloomHeader::BITS.get(bytes), u32::from(BloomHeader::PROBES.get(bytes)));
     let forged = |what: &str| Error::corrupt(name, BloomHeader::LAYOUT.at as u64, what);
-    let shape = Shape::new(layout, bits, probes).map_err(|_| forged("no filter has this shape"))?;
-    let family = family.ok_or_else(|| forged("no hash family has this number"))?;
+    let shape = Shape::new(layout, bits, probes).map_err(|_| forged("impossible shape"))?;
+    let family = family.ok_or_else(|| forged("impossible hash family"))?;
     let design =
         Design { shape, family, seed: BloomHeader::SEED.get(bytes), capacity: BloomHeader::CAPACITY.get(bytes) };
-    design.check().map_err(|_| forged("no filter has this shape with this hash family"))?;
+    design.check().map_err(|_| forged("impossible shape for this hash family"))?;
     if bits % LINE_BITS != 0 || code > 1 {
-        return Err(forged("no filter has this shape"));
+        return Err(forged("impossible shape"));
     }
     Ok((design, BloomHeader::ID.get(bytes), BloomHeader::URLS.get(bytes)))
 }
@@ -189,7 +189,7 @@ fn take_sector(words: &Words, number: usize, sector: &[u8; SECTOR_BYTES], id: [u
     let crc = BloomSector::CRC;
     if crc.get(sector) != sector_crc(&sector[..crc.at], number, id) {
         let offset = ((1 + number) * SECTOR_BYTES) as u64;
-        return Err(Error::corrupt(name, offset, "this sector of 512 bytes is not what was written"));
+        return Err(Error::corrupt(name, offset, "sector checksum mismatch"));
     }
     let first = number * SECTOR_WORDS;
     for i in 0..SECTOR_WORDS.min(words.len() - first) {

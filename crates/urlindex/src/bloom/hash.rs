@@ -12,9 +12,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Hash functions of a filter's probes. The numbers are on disk.
 ///
 /// ```
-/// use urlindex::hash::bkdr;
+/// use urlindex::hash::HashFamily;
+/// use urlindex::{BloomFilter, BloomOptions};
 ///
-/// assert_eq!(bkdr(b"http://example.com/"), bkdr(b"http://example.com/"));
+/// let filter = BloomFilter::in_memory(BloomOptions::classic(1_000).family(HashFamily::Bkdr)).unwrap();
+/// assert_eq!(filter.hashing(), (HashFamily::Bkdr, 0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

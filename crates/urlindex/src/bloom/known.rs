@@ -151,7 +151,7 @@ fn decode(bytes: &[u8], name: &str, id: [u8; 16]) -> Result<BTreeSet<Box<[u8]>>>
         rest = after;
     }
     if !rest.is_empty() || urls.len() as u64 != KnownHeader::URLS.get(held) {
-        return corrupt(KnownHeader::URLS.at, "there are other URLs than the header counts");
+        return corrupt(KnownHeader::URLS.at, "wrong count of URLs");
     }
     Ok(urls)
 }

@@ -43,6 +43,14 @@ pub struct CrawlRules {
 }
 
 /// What a canonicaliser did to a URL, step by step.
+///
+/// ```
+/// use urlindex::CrawlRules;
+///
+/// let explanation = CrawlRules::crawl().explain(b"http://example.com/");
+/// assert!(explanation.steps.is_empty());
+/// assert_eq!(explanation.key.unwrap(), b"http://example.com/");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The key, or the error.
@@ -52,6 +60,13 @@ pub struct Explanation {
 }
 
 /// A rule that changed a URL.
+///
+/// ```
+/// use urlindex::CrawlRules;
+///
+/// let steps = CrawlRules::crawl().explain(b"http://example.com/?utm_source=x").steps;
+/// assert_eq!((steps[0].rule, &steps[0].after[..]), ("tracking", "http://example.com/"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The rule's name; `whatwg` is parsing and serialising by the URL standard, `percent-bytes`

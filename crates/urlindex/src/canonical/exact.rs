@@ -6,6 +6,13 @@
 use super::{Canonicalizer, UrlError};
 
 /// Bytes as they are (`exact`, version 1).
+///
+/// ```
+/// use urlindex::{Canonicalizer, Exact};
+///
+/// assert_eq!(Exact.canonicalize(b"HTTP://Example.com").unwrap(), b"HTTP://Example.com");
+/// assert!(Exact.canonicalize(b"").is_err());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exact;
 

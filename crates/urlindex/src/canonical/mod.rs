@@ -35,6 +35,13 @@ pub use rule::{Rule, RuleSet};
 pub use whatwg::Whatwg;
 
 /// A function from URLs to keys.
+///
+/// ```
+/// use urlindex::{Canonicalizer, Whatwg};
+///
+/// let key = Whatwg.resolve(b"http://example.com/a/", b"../b#top").unwrap();
+/// assert_eq!((&key[..], Whatwg.name()), (&b"http://example.com/b"[..], "whatwg"));
+/// ```
 pub trait Canonicalizer: Debug + Send + Sync {
     /// Name in stores: lower-case ASCII.
     fn name(&self) -> &'static str;
@@ -80,6 +87,13 @@ pub trait Canonicalizer: Debug + Send + Sync {
 }
 
 /// Why bytes are no URL.
+///
+/// ```
+/// use urlindex::{Canonicalizer, UrlError, Whatwg};
+///
+/// assert_eq!(Whatwg.canonicalize(b""), Err(UrlError::Empty));
+/// assert!(matches!(Whatwg.canonicalize(b"/a"), Err(UrlError::Invalid { .. })));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {

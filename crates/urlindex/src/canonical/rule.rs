@@ -6,6 +6,13 @@
 use std::fmt;
 
 /// A named way in which URLs of one page differ. Rules apply to `http` and `https` URLs only.
+///
+/// ```
+/// use urlindex::canonical::Rule;
+///
+/// assert_eq!(Rule::named("www"), Some(Rule::Www));
+/// assert_eq!(Rule::Www.name(), "www");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]

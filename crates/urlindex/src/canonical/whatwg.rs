@@ -17,6 +17,13 @@ use encoding_rs::{EncoderResult, Encoding, UTF_8};
 use super::{Canonicalizer, UrlError, fast};
 
 /// WHATWG serialisation without the fragment (`whatwg`, version 1).
+///
+/// ```
+/// use urlindex::{Canonicalizer, Whatwg};
+///
+/// let key = Whatwg.canonicalize(b"HTTP://Example.com:80/a/../b#top").unwrap();
+/// assert_eq!(key, b"http://example.com/b");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Whatwg;
 

@@ -137,11 +137,7 @@ impl Log {
                 return Ok(());
             };
             if let Some(bad) = end.filter(|bad| *bad < durable) {
-                return Err(Error::corrupt(
-                    &log.name,
-                    (1 + bad) * SECTOR_BYTES as u64,
-                    "a sector's checksum is another",
-                ));
+                return Err(Error::corrupt(&log.name, (1 + bad) * SECTOR_BYTES as u64, "sector checksum mismatch"));
             }
             if end.is_some() || log.last.len() < ENTRIES && number > 0 {
                 end.get_or_insert(number);
@@ -153,7 +149,7 @@ impl Log {
         })?;
         let sectors = end.unwrap_or(whole);
         if let Some((noted, _)) = log.noted.filter(|(noted, _)| sectors < *noted) {
-            let what = format!("the log was cut off here, or is not whole: {noted} sectors of it were durable");
+            let what = format!("the log was cut off or damaged here: {noted} sectors of it were durable");
             return Err(Error::corrupt(&log.name, (1 + sectors) * SECTOR_BYTES as u64, what));
         }
         log.opened = whole;

@@ -138,14 +138,14 @@ impl Manifest {
         }
         DISK.check(name, bytes)?;
         let Some(bits) = FingerprintBits::of_bits(u32::from(ManifestHeader::BITS.get(bytes))) else {
-            return corrupt(ManifestHeader::BITS.at, "no fingerprint has that many bits");
+            return corrupt(ManifestHeader::BITS.at, "impossible number of fingerprint bits");
         };
         let Some(keys) = Keys::of_code(ManifestHeader::KEYS.get(bytes)) else {
-            return corrupt(ManifestHeader::KEYS.at, "no fingerprint is of such things");
+            return corrupt(ManifestHeader::KEYS.at, "impossible kind of keys");
         };
         let runs = bytes[HEADER_BYTES..bytes.len() - CRC_BYTES].chunks(RUN_BYTES);
         if runs.clone().any(|run| run.len() < RUN_BYTES) || runs.len() as u64 != ManifestHeader::RUNS.get(bytes) {
-            return corrupt(ManifestHeader::RUNS.at, "there are other runs than it counts");
+            return corrupt(ManifestHeader::RUNS.at, "wrong count of runs");
         }
         let run = |bytes: &[u8]| RunEntry {
             info: RunInfo {
@@ -160,11 +160,11 @@ impl Manifest {
         let runs: Vec<RunEntry> = runs.map(run).collect();
         // Later computations with sizes and numbers cannot overflow.
         if !runs.iter().all(RunEntry::is_possible) || runs.iter().map(|run| run.info.blocks).sum::<u64>() > BLOCKS_MAX {
-            return corrupt(HEADER_BYTES, "no run has that many blocks, or as many entries in them");
+            return corrupt(HEADER_BYTES, "impossible number of blocks or entries of a run");
         }
         let urls = ManifestHeader::URLS.get(bytes);
         if urls > runs.iter().map(|run| run.info.live).sum() {
-            return corrupt(ManifestHeader::URLS.at, "its runs have fewer URLs");
+            return corrupt(ManifestHeader::URLS.at, "more URLs than its runs have");
         }
         let (next_number, log_number) = (ManifestHeader::NEXT_NUMBER.get(bytes), ManifestHeader::LOG_NUMBER.get(bytes));
         if next_number > NUMBER_MAX

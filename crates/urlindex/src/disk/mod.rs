@@ -301,7 +301,7 @@ impl DiskUrlSet {
 
     fn answer(&self, batch: &mut UrlBatch, inserts: bool) -> Result<Answers> {
         if (batch.bits, batch.seed) != (self.bits, self.seed) {
-            return Err(Error::option("batch", "it was made for a set with other fingerprints"));
+            return Err(Error::option("batch", "made for a set with other fingerprints"));
         }
         let mut state = self.state()?;
         let looked_up = batch::look_up(&mut state, &mut batch.records);

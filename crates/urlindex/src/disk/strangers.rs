@@ -115,7 +115,7 @@ pub(super) fn make_room(home: &Home, copies: &[Arc<Run<Fixed>>]) -> Result<()> {
         {
             left.push(file.name);
         } else if is_of_a_set {
-            let there = io::Error::new(io::ErrorKind::AlreadyExists, "it holds URLs of a set whose manifest is gone");
+            let there = io::Error::new(io::ErrorKind::AlreadyExists, "it holds URLs of a set whose manifest is lost");
             return Err(Error::io("create", &file.name)(there));
         }
     }

@@ -13,6 +13,16 @@ use crate::trie::UrlTrie;
 const INSERTED_AT_ONCE: usize = 1 << 20;
 
 /// Result of a merge.
+///
+/// ```
+/// use urlindex::{NewSet, SeenSet, StoredSet, Whatwg};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let to = StoredSet::create(folder.path().join("to"), NewSet::Trie, &Whatwg).unwrap();
+/// let from = StoredSet::create(folder.path().join("from"), NewSet::Trie, &Whatwg).unwrap();
+/// from.insert(b"http://example.com/").unwrap();
+/// assert_eq!(to.merge(&from).unwrap().added, 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// Growth of the set's count ([`SeenSet::len`]); of a Bloom filter an estimate.

@@ -43,7 +43,7 @@ pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Option<Arc<dyn Canonical
     }
     let file = dir.open(&note, Access::Read).map_err(Error::io("open", &note))?;
     let bytes = files::read_whole(&*file, &note, BYTES_MAX)?;
-    let corrupt = || Error::corrupt(&note, 0, "this is no note of a canonicaliser");
+    let corrupt = || Error::corrupt(&note, 0, "not a note of a canonicaliser");
     let (rule, version) = parse(&bytes).ok_or_else(corrupt)?;
     match canonical::named(&rule, version) {
         Some(canonicalizer) => Ok(Some(canonicalizer)),

@@ -126,7 +126,7 @@ pub(super) fn load<T>(
     TRIE.check(name, &start)?;
     let (mut at, mut count) = (HEADER_BYTES as u64, 0u64);
     let (table, _) = read_frame(&*file, name, at)?;
-    let learnt = Learnt::of(&table).ok_or_else(|| Error::corrupt(name, at, "the frame holds no table of symbols"))?;
+    let learnt = Learnt::of(&table).ok_or_else(|| Error::corrupt(name, at, "not a table of symbols"))?;
     at += (FRAME_HEADER_BYTES + table.len()) as u64;
     let mut loaded = begin(&learnt);
     let mut before = Vec::new();
@@ -137,7 +137,7 @@ pub(super) fn load<T>(
         if is_last {
             let len = file.len().map_err(Error::io("length", name))?;
             return match () {
-                () if get::<u64>(&bytes, 0) != count => corrupt("there are other URLs than it counts"),
+                () if get::<u64>(&bytes, 0) != count => corrupt("wrong count of URLs"),
                 () if len != next => corrupt("bytes follow the last frame"),
                 () => Ok(loaded),
             };
@@ -145,7 +145,7 @@ pub(super) fn load<T>(
         let (mut rest, mut key) = (bytes.as_slice(), Vec::new());
         while !rest.is_empty() {
             if take_entry(&mut rest, &mut key, learnt.symbols.as_deref()).is_none() {
-                return corrupt("the frame does not consist of URLs");
+                return corrupt("not entries of URLs");
             }
             if key <= before || key.len() > KEY_BYTES_MAX || !insert(&mut loaded, &key) {
                 return corrupt("the URLs are not in order");
@@ -164,12 +164,12 @@ fn read_frame(file: &dyn File, name: &str, at: u64) -> Result<(Vec<u8>, bool)> {
     let len: [u8; 4] = get(&start, 0);
     let entries = TrieFrame::LEN.get(&start) as usize;
     if entries > FRAME_BYTES_MAX {
-        return Err(Error::corrupt(name, at, "no frame is that long"));
+        return Err(Error::corrupt(name, at, "the frame is too long"));
     }
     let mut bytes = vec![0; if entries == 0 { 8 } else { entries }];
     files::read_exact(file, name, &mut bytes, at + FRAME_HEADER_BYTES as u64)?;
     if TrieFrame::CRC.get(&start) != frame_crc(at, len, &bytes) {
-        return Err(Error::corrupt(name, at, "the frame's checksum is another"));
+        return Err(Error::corrupt(name, at, "frame checksum mismatch"));
     }
     Ok((bytes, entries == 0))
 }

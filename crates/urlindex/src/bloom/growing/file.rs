@@ -49,7 +49,7 @@ pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Stored> {
     for number in 0..SHARDS {
         let words = read_part(&*file, name, at, len, number)?;
         let layers = layers(&words, &design);
-        shards.push(layers.ok_or_else(|| Error::corrupt(name, at, "the part holds no layers of fingerprints"))?);
+        shards.push(layers.ok_or_else(|| Error::corrupt(name, at, "not layers of fingerprints"))?);
         at += (PART_HEADER_BYTES + 8 * words.len()) as u64;
     }
     if at != len {
@@ -85,7 +85,7 @@ fn read_part(file: &dyn File, name: &str, at: u64, len: u64, number: usize) -> R
     let mut bytes = vec![0; words as usize * 8];
     files::read_exact(file, name, &mut bytes, at + PART_HEADER_BYTES as u64)?;
     if GrowingPart::CRC.get(&start) != part_crc(number, words, &bytes) {
-        return Err(Error::corrupt(name, at, "the part's checksum is another"));
+        return Err(Error::corrupt(name, at, "part checksum mismatch"));
     }
     Ok(bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
@@ -133,5 +133,5 @@ fn header(design: &Design) -> [u8; GrowingHeader::BYTES] {
 fn decode_header(bytes: &[u8; GrowingHeader::BYTES], name: &str) -> Result<Design> {
     GROWING.check(name, bytes)?;
     let design = Design::new(GrowingHeader::RATE.get(bytes), GrowingHeader::SEED.get(bytes));
-    design.map_err(|_| Error::corrupt(name, 16, "no filter has this rate"))
+    design.map_err(|_| Error::corrupt(name, 16, "impossible rate"))
 }
