@@ -135,77 +135,45 @@ pub struct Done {
     pub over_length: u32,
 }
 
-/// Why a fetch failed.
-///
-/// ```
-/// use frontier::FailureKind;
-///
-/// assert_eq!(FailureKind::ServerStatus.name(), "server status");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FailureKind {
-    /// The host's name has no address.
-    Dns,
-    /// Connection failed.
-    Connect,
-    /// TLS failed.
-    Tls,
-    /// Timed out.
-    Timeout,
-    /// The connection broke, or the answer was not HTTP.
-    Protocol,
-    /// Forbidden by robots.txt.
-    Robots,
-    /// Must not be fetched: private address, scheme, scope.
-    Refused,
-    /// Over a limit: size, headers, redirects, expansion.
-    Limit,
-    /// Status 400 to 499.
-    ClientStatus,
-    /// Status 500 to 599.
-    ServerStatus,
-    /// The host asked for patience (429, 503).
-    Busy,
-    /// Anything else.
-    Other,
+filemap_io::named_enum! {
+    /// Why a fetch failed. Declared in the order of the codes on disk, which begin with 1.
+    ///
+    /// ```
+    /// use frontier::FailureKind;
+    ///
+    /// assert_eq!(FailureKind::ServerStatus.name(), "server status");
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum FailureKind {
+        /// The host's name has no address.
+        Dns => "dns",
+        /// Connection failed.
+        Connect => "connect",
+        /// TLS failed.
+        Tls => "tls",
+        /// Timed out.
+        Timeout => "timeout",
+        /// The connection broke, or the answer was not HTTP.
+        Protocol => "protocol",
+        /// Forbidden by robots.txt.
+        Robots => "robots",
+        /// Must not be fetched: private address, scheme, scope.
+        Refused => "refused",
+        /// Over a limit: size, headers, redirects, expansion.
+        Limit => "limit",
+        /// Status 400 to 499.
+        ClientStatus => "client status",
+        /// Status 500 to 599.
+        ServerStatus => "server status",
+        /// The host asked for patience (429, 503).
+        Busy => "busy",
+        /// Anything else.
+        Other => "other",
+    }
 }
 
 impl FailureKind {
-    /// All kinds, in the order of their codes on disk, which begin with 1.
-    pub const ALL: [FailureKind; 12] = [
-        FailureKind::Dns,
-        FailureKind::Connect,
-        FailureKind::Tls,
-        FailureKind::Timeout,
-        FailureKind::Protocol,
-        FailureKind::Robots,
-        FailureKind::Refused,
-        FailureKind::Limit,
-        FailureKind::ClientStatus,
-        FailureKind::ServerStatus,
-        FailureKind::Busy,
-        FailureKind::Other,
-    ];
-
-    /// Its name in messages and logs, in lower case.
-    pub fn name(self) -> &'static str {
-        match self {
-            FailureKind::Dns => "dns",
-            FailureKind::Connect => "connect",
-            FailureKind::Tls => "tls",
-            FailureKind::Timeout => "timeout",
-            FailureKind::Protocol => "protocol",
-            FailureKind::Robots => "robots",
-            FailureKind::Refused => "refused",
-            FailureKind::Limit => "limit",
-            FailureKind::ClientStatus => "client status",
-            FailureKind::ServerStatus => "server status",
-            FailureKind::Busy => "busy",
-            FailureKind::Other => "other",
-        }
-    }
-
     /// 1 to 15; 0 stands for none.
     pub(crate) fn code(self) -> u8 {
         FailureKind::ALL.iter().position(|kind| *kind == self).map_or(0, |at| at as u8 + 1)

@@ -126,44 +126,33 @@ impl Slots for Md5Slots {
     }
 }
 
-/// A classic hash function, whose value modulo the number of slots is one slot of a URL.
-///
-/// ```
-/// use urlindex::HashBitmap;
-/// use urlindex::hash::SlotHash;
-///
-/// # let folder = tempfile::tempdir().unwrap();
-/// let path = folder.path().join("seen");
-/// let filter = HashBitmap::create(&path, &[SlotHash::Djb], 1 << 20).unwrap();
-/// assert_eq!(filter.hashes(), [SlotHash::Djb]);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum SlotHash {
-    /// BKDR with factor 13131.
-    Bkdr = 1,
-    /// Arash Partow's.
-    Ap = 2,
-    /// Bernstein's, from 5381.
-    Djb = 4,
-    /// Bernstein's, from 0, as in some programs.
-    Djb0 = 8,
+filemap_io::named_enum! {
+    /// A classic hash function, whose value modulo the number of slots is one slot of a URL.
+    ///
+    /// ```
+    /// use urlindex::HashBitmap;
+    /// use urlindex::hash::SlotHash;
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("seen");
+    /// let filter = HashBitmap::create(&path, &[SlotHash::Djb], 1 << 20).unwrap();
+    /// assert_eq!(filter.hashes(), [SlotHash::Djb]);
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[non_exhaustive]
+    pub enum SlotHash {
+        /// BKDR with factor 13131.
+        Bkdr = 1 => "bkdr",
+        /// Arash Partow's.
+        Ap = 2 => "ap",
+        /// Bernstein's, from 5381.
+        Djb = 4 => "djb",
+        /// Bernstein's, from 0, as in some programs.
+        Djb0 = 8 => "djb0",
+    }
 }
 
 impl SlotHash {
-    /// All of them.
-    pub const ALL: [SlotHash; 4] = [SlotHash::Bkdr, SlotHash::Ap, SlotHash::Djb, SlotHash::Djb0];
-
-    /// Its name in command lines: `bkdr`, `ap`, `djb`, `djb0`.
-    pub fn name(self) -> &'static str {
-        match self {
-            SlotHash::Bkdr => "bkdr",
-            SlotHash::Ap => "ap",
-            SlotHash::Djb => "djb",
-            SlotHash::Djb0 => "djb0",
-        }
-    }
-
     /// The function of this name.
     pub fn named(name: &str) -> Option<SlotHash> {
         SlotHash::ALL.into_iter().find(|hash| hash.name() == name)

@@ -9,49 +9,36 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Hash functions of a filter's probes. The numbers are on disk.
-///
-/// ```
-/// use urlindex::hash::HashFamily;
-/// use urlindex::{BloomFilter, BloomOptions};
-///
-/// let filter = BloomFilter::in_memory(BloomOptions::classic(1_000).family(HashFamily::Bkdr)).unwrap();
-/// assert_eq!(filter.hashing(), (HashFamily::Bkdr, 0));
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HashFamily {
-    /// XXH3, 64 bits, with the filter's seed.
-    #[default]
-    Xxh3 = 0,
-    /// BKDR with factor 13131; steps by AP.
-    Bkdr = 1,
-    /// Arash Partow's; steps by DJB.
-    Ap = 4,
-    /// Bernstein's; steps by BKDR.
-    Djb = 5,
-    /// [`HashFamily::Ap`] with a DJB that starts at 0: older filters.
-    Ap0 = 2,
-    /// [`HashFamily::Djb`] with a DJB that starts at 0: older filters.
-    Djb0 = 3,
+filemap_io::named_enum! {
+    /// Hash functions of a filter's probes. The numbers are on disk.
+    ///
+    /// ```
+    /// use urlindex::hash::HashFamily;
+    /// use urlindex::{BloomFilter, BloomOptions};
+    ///
+    /// let filter = BloomFilter::in_memory(BloomOptions::classic(1_000).family(HashFamily::Bkdr)).unwrap();
+    /// assert_eq!(filter.hashing(), (HashFamily::Bkdr, 0));
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum HashFamily {
+        /// XXH3, 64 bits, with the filter's seed.
+        #[default]
+        Xxh3 = 0 => "xxh3",
+        /// BKDR with factor 13131; steps by AP.
+        Bkdr = 1 => "bkdr",
+        /// [`HashFamily::Ap`] with a DJB that starts at 0: older filters.
+        Ap0 = 2 => "ap0",
+        /// [`HashFamily::Djb`] with a DJB that starts at 0: older filters.
+        Djb0 = 3 => "djb0",
+        /// Arash Partow's; steps by DJB.
+        Ap = 4 => "ap",
+        /// Bernstein's; steps by BKDR.
+        Djb = 5 => "djb",
+    }
 }
 
 impl HashFamily {
-    pub(super) const ALL: [HashFamily; 6] =
-        [HashFamily::Xxh3, HashFamily::Bkdr, HashFamily::Ap0, HashFamily::Djb0, HashFamily::Ap, HashFamily::Djb];
-
-    /// Its name in command lines: `xxh3`, `bkdr`, `ap`, `djb`, `ap0`, `djb0`.
-    pub fn name(self) -> &'static str {
-        match self {
-            HashFamily::Xxh3 => "xxh3",
-            HashFamily::Bkdr => "bkdr",
-            HashFamily::Ap => "ap",
-            HashFamily::Djb => "djb",
-            HashFamily::Ap0 => "ap0",
-            HashFamily::Djb0 => "djb0",
-        }
-    }
-
     /// A URL's hash: 64 bits, or two values of 31 bits, the first in the low half.
     #[inline]
     pub(super) fn hash(self, url: &[u8], seed: u64) -> u64 {

@@ -224,26 +224,18 @@ fn without_session(segment: &str, is_session: fn(&str, &str) -> bool) -> Cow<'_,
     Cow::Owned(std::iter::once(first).chain(parts.filter(is_kept)).collect::<Vec<_>>().join(";"))
 }
 
-const INDEX_FILES: [&str; 14] = [
-    "index.html",
-    "index.htm",
-    "index.shtml",
-    "index.xhtml",
-    "index.php",
-    "index.php3",
-    "index.asp",
-    "index.aspx",
-    "index.jsp",
-    "index.cgi",
-    "default.asp",
-    "default.aspx",
-    "default.htm",
-    "default.html",
+/// Names of directory indexes, with their extensions.
+const INDEX_FILES: [(&str, &[&str]); 2] = [
+    ("index", &["html", "htm", "shtml", "xhtml", "php", "php3", "asp", "aspx", "jsp", "cgi"]),
+    ("default", &["asp", "aspx", "htm", "html"]),
 ];
 
 fn index_file(path: &str) -> Option<String> {
     let (directory, name) = path.rsplit_once('/')?;
-    INDEX_FILES.iter().any(|index| index.eq_ignore_ascii_case(name)).then(|| format!("{directory}/"))
+    let (name, extension) = name.split_once('.')?;
+    let is = |other: &&str| extension.eq_ignore_ascii_case(other);
+    let is_index = INDEX_FILES.iter().any(|(index, all)| index.eq_ignore_ascii_case(name) && all.iter().any(is));
+    is_index.then(|| format!("{directory}/"))
 }
 
 fn trailing_slash(path: &str) -> Option<String> {

@@ -5,126 +5,75 @@
 
 use std::fmt;
 
-/// A named way in which URLs of one page differ. Rules apply to `http` and `https` URLs only.
-///
-/// ```
-/// use urlindex::canonical::Rule;
-///
-/// assert_eq!(Rule::named("www"), Some(Rule::Www));
-/// assert_eq!(Rule::Www.name(), "www");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Rule {
-    /// Drops `:80` of `http` and `:443` of `https`.
-    DefaultPort = 0,
-    /// Drops `#...`, which never reaches a server.
-    Fragment = 1,
-    /// Drops `user:password@`.
-    UserInfo = 2,
-    /// Drops the final dot of a host: `example.com.`.
-    HostDot = 3,
-    /// Drops `www.`, `www2.` and so on, if two labels or more are left.
-    Www = 4,
-    /// Turns `https` into `http`.
-    Scheme = 5,
-    /// Upper-case escapes: `%2f` becomes `%2F`.
-    PercentCase = 6,
-    /// Decodes escaped letters, digits, `-`, `.`, `_` and `~`.
-    PercentUnreserved = 7,
-    /// Turns `//` in a path into `/`.
-    EmptySegments = 8,
-    /// Collapses one to four path segments repeated three times or more: `/a/b/a/b/a/b/` (a trap
-    /// of wrong relative links; a few real pages have such paths).
-    RepeatedSegments = 9,
-    /// [`Rule::SessionIds`] of `crawl` version 1: `session_id` with any value, and of ASP.NET's
-    /// forms only `(S(...))`.
-    SessionIds1 = 10,
-    /// Drops tracking parameters: `utm_...`, `gclid`, `fbclid` and others.
-    Tracking = 11,
-    /// [`Rule::EmptyParameters`] of `crawl` version 1: drops parameters without a name (`?=42`)
-    /// too.
-    EmptyParameters1 = 12,
-    /// Sorts parameters by name, stably.
-    SortedParameters = 13,
-    /// Drops the whole query.
-    Query = 14,
-    /// Drops file names of directory indexes: `index.html`, `default.asp` and others.
-    IndexFile = 15,
-    /// Drops the final slash of a path other than `/`.
-    TrailingSlash = 16,
-    /// Lower-cases path and query.
-    LowerCase = 17,
-    /// Reverses the host: `http://(com,example,www,)/`, so that keys sort by domain.
-    Surt = 18,
-    /// Encodes a `%` that begins no escape as `%25`, and characters that RFC 3986 allows in no URL
-    /// (`[]{}|\\^` and the backquote).
-    PercentInvalid = 19,
-    /// Drops session ids: `;jsessionid=...` and ASP.NET's `(S(...))`, `(X(1)S(...))` and `(24
-    /// letters)` in paths; parameters such as `PHPSESSID`, and `sid` or `session_id` with an id of
-    /// 32 hexadecimal digits or more.
-    SessionIds = 20,
-    /// Drops empty parameters, and a `=` or `?` with nothing behind it. A value without a name
-    /// (`?=42`) stays.
-    EmptyParameters = 21,
+filemap_io::named_enum! {
+    /// A named way in which URLs of one page differ, for `http` and `https` URLs. Declared in the
+    /// order in which rules are applied.
+    ///
+    /// ```
+    /// use urlindex::canonical::Rule;
+    ///
+    /// assert_eq!(Rule::named("www"), Some(Rule::Www));
+    /// assert_eq!(Rule::Www.name(), "www");
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    #[repr(u8)]
+    pub enum Rule {
+        /// Drops `:80` of `http` and `:443` of `https`.
+        DefaultPort = 0 => "default-port",
+        /// Drops `#...`, which never reaches a server.
+        Fragment = 1 => "fragment",
+        /// Drops `user:password@`.
+        UserInfo = 2 => "user-info",
+        /// Drops the final dot of a host: `example.com.`.
+        HostDot = 3 => "host-dot",
+        /// Drops `www.`, `www2.` and so on, if two labels or more are left.
+        Www = 4 => "www",
+        /// Turns `https` into `http`.
+        Scheme = 5 => "scheme",
+        /// Encodes a `%` that begins no escape as `%25`, and characters that RFC 3986 allows in no
+        /// URL (`[]{}|\\^` and the backquote).
+        PercentInvalid = 19 => "percent-invalid",
+        /// Upper-case escapes: `%2f` becomes `%2F`.
+        PercentCase = 6 => "percent-case",
+        /// Decodes escaped letters, digits, `-`, `.`, `_` and `~`.
+        PercentUnreserved = 7 => "percent-unreserved",
+        /// Turns `//` in a path into `/`.
+        EmptySegments = 8 => "empty-segments",
+        /// Collapses one to four path segments repeated three times or more: `/a/b/a/b/a/b/` (a
+        /// trap of wrong relative links; a few real pages have such paths).
+        RepeatedSegments = 9 => "repeated-segments",
+        /// [`Rule::SessionIds`] of `crawl` version 1: `session_id` with any value, and of
+        /// ASP.NET's forms only `(S(...))`.
+        SessionIds1 = 10 => "session-ids-1",
+        /// Drops session ids: `;jsessionid=...` and ASP.NET's `(S(...))`, `(X(1)S(...))` and `(24
+        /// letters)` in paths; parameters such as `PHPSESSID`, and `sid` or `session_id` with an
+        /// id of 32 hexadecimal digits or more.
+        SessionIds = 20 => "session-ids",
+        /// Drops tracking parameters: `utm_...`, `gclid`, `fbclid` and others.
+        Tracking = 11 => "tracking",
+        /// [`Rule::EmptyParameters`] of `crawl` version 1: drops parameters without a name
+        /// (`?=42`) too.
+        EmptyParameters1 = 12 => "empty-parameters-1",
+        /// Drops empty parameters, and a `=` or `?` with nothing behind it. A value without a name
+        /// (`?=42`) stays.
+        EmptyParameters = 21 => "empty-parameters",
+        /// Sorts parameters by name, stably.
+        SortedParameters = 13 => "sorted-parameters",
+        /// Drops the whole query.
+        Query = 14 => "query",
+        /// Drops file names of directory indexes: `index.html`, `default.asp` and others.
+        IndexFile = 15 => "index-file",
+        /// Drops the final slash of a path other than `/`.
+        TrailingSlash = 16 => "trailing-slash",
+        /// Lower-cases path and query.
+        LowerCase = 17 => "lower-case",
+        /// Reverses the host: `http://(com,example,www,)/`, so that keys sort by domain.
+        Surt = 18 => "surt",
+    }
 }
 
 impl Rule {
-    /// All rules in the order of application.
-    pub const ALL: [Rule; 22] = [
-        Rule::DefaultPort,
-        Rule::Fragment,
-        Rule::UserInfo,
-        Rule::HostDot,
-        Rule::Www,
-        Rule::Scheme,
-        Rule::PercentInvalid,
-        Rule::PercentCase,
-        Rule::PercentUnreserved,
-        Rule::EmptySegments,
-        Rule::RepeatedSegments,
-        Rule::SessionIds1,
-        Rule::SessionIds,
-        Rule::Tracking,
-        Rule::EmptyParameters1,
-        Rule::EmptyParameters,
-        Rule::SortedParameters,
-        Rule::Query,
-        Rule::IndexFile,
-        Rule::TrailingSlash,
-        Rule::LowerCase,
-        Rule::Surt,
-    ];
-
-    /// Its name in command lines.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rule::DefaultPort => "default-port",
-            Rule::Fragment => "fragment",
-            Rule::UserInfo => "user-info",
-            Rule::HostDot => "host-dot",
-            Rule::Www => "www",
-            Rule::Scheme => "scheme",
-            Rule::PercentCase => "percent-case",
-            Rule::PercentUnreserved => "percent-unreserved",
-            Rule::EmptySegments => "empty-segments",
-            Rule::RepeatedSegments => "repeated-segments",
-            Rule::SessionIds1 => "session-ids-1",
-            Rule::SessionIds => "session-ids",
-            Rule::Tracking => "tracking",
-            Rule::EmptyParameters1 => "empty-parameters-1",
-            Rule::EmptyParameters => "empty-parameters",
-            Rule::SortedParameters => "sorted-parameters",
-            Rule::Query => "query",
-            Rule::IndexFile => "index-file",
-            Rule::TrailingSlash => "trailing-slash",
-            Rule::LowerCase => "lower-case",
-            Rule::Surt => "surt",
-            Rule::PercentInvalid => "percent-invalid",
-        }
-    }
-
     /// The rule with a name.
     pub fn named(name: &str) -> Option<Rule> {
         Rule::ALL.into_iter().find(|rule| rule.name() == name)
