@@ -2,7 +2,6 @@
 //!
 //! * [`BloomFilter`]: for a known number of URLs; standard, or blocked (one cache miss a test).
 //! * [`GrowingFilter`](growing::GrowingFilter): for any number.
-
 //!
 //! `shape` has the arithmetic, `hash` the functions, `words` the bits, `file` the file, `known`
 //! the list of known false positives, `merge` the union of two filters.
