@@ -12,7 +12,7 @@ pub type Image = BTreeMap<String, Vec<u8>>;
 
 /// Little memory, short journals, pages that are fetched again, hosts that rest.
 pub fn options() -> FrontierOptions {
-    let recrawl = Recrawl { first_ms: 60_000, min_ms: 1_000, max_ms: 600_000 };
+    let recrawl = Recrawl::new().first_ms(60_000).min_ms(1_000).max_ms(600_000);
     FrontierOptions::new().delay_ms(500).connections(4).journal_bytes_min(4096).recrawl(Some(recrawl))
 }
 
@@ -34,7 +34,7 @@ fn make(disk: &SimDisk) -> Result<()> {
     frontier.seed(&[&url(0), &url(1)], 0)?;
     frontier.host_delay("h1.example", Some(100))?;
     for i in 0..120u32 {
-        let now_ms = u64::from(i) * 700;
+        let now_ms = i64::from(i) * 700;
         let Next::Fetch(assignment) = frontier.next(now_ms)? else { continue };
         let links: Vec<String> = (0..4).map(|link| url(i * 2 + link)).collect();
         let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();

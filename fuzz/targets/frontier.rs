@@ -216,7 +216,7 @@ fn live(operations: &[u8]) {
             9 => {
                 let host = format!("h{}.example", with % 7);
                 frontier.host_delay(&host, Some(u64::from(with) * 10)).expect("told");
-                frontier.host_hold(&host, now_ms + u64::from(with)).expect("told");
+                frontier.host_hold(host, now_ms + i64::from(with)).expect("told");
             }
             10 => {
                 frontier.commit().expect("committed");
@@ -227,7 +227,7 @@ fn live(operations: &[u8]) {
                 flying.clear();
                 continue;
             }
-            _ => now_ms += u64::from(with) * 40,
+            _ => now_ms += i64::from(with) * 40,
         }
         since.push(model);
     }

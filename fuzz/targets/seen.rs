@@ -118,11 +118,11 @@ fn used(kind: Kind, disk: &SimDisk, writes: bool) -> Result<()> {
             set.note_false_positive(&url(9))?;
             asked(&set, writes)
         }
-        Kind::Bloom | Kind::Blocked => asked(&BloomFilter::load_in(&*dir, NAME)?, writes),
+        Kind::Bloom | Kind::Blocked => asked(&BloomFilter::load_in(dir, NAME)?, writes),
         Kind::Growing if writes => asked(&GrowingFilter::open_in(dir, NAME)?, writes),
-        Kind::Growing => asked(&GrowingFilter::load_in(&*dir, NAME)?, writes),
+        Kind::Growing => asked(&GrowingFilter::load_in(dir, NAME)?, writes),
         Kind::Trie => {
-            let set = UrlTrie::load_in(&*dir, NAME)?;
+            let set = UrlTrie::load_in(disk.dir(), NAME)?;
             asked(&set, writes)?;
             assert_eq!(set.iter().count() as u64, set.len());
             set.save_in(&*dir, NAME).map(drop)

@@ -75,6 +75,14 @@ impl Kind {
     }
 }
 
+/// CRC-32 of parts that follow each other.
+#[inline]
+pub fn crc32(parts: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize()
+}
+
 /// Writes the checksum of all bytes but the last four into those.
 pub fn seal(header: &mut [u8]) {
     let (bytes, crc) = header.split_at_mut(header.len() - CRC_BYTES);

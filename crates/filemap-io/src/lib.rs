@@ -22,6 +22,7 @@ mod latch;
 pub mod layout;
 mod map;
 mod memory;
+mod named;
 mod os;
 mod seam;
 #[cfg(feature = "sim")]

@@ -1,4 +1,4 @@
-//! A cursor: goes through a run from any key on, forwards and backwards.
+//! A cursor over a run: from any key, forwards and backwards.
 
 use std::sync::Arc;
 
@@ -7,14 +7,32 @@ use filemap_io::StorageError;
 use crate::format::{BLOCK_BYTES, Format, PADDING_BYTES};
 use crate::run::Run;
 
-/// A place between two entries of a run.
+/// A position between two entries of a run.
+///
+/// ```
+/// use std::sync::Arc;
+/// use filemap_runs::Cursor;
+///
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// let run = Arc::new(Run::open(&home, written.info()).unwrap());
+/// let mut cursor = Cursor::first(run).unwrap();
+/// cursor.seek(500 << 64).unwrap();
+/// assert_eq!(cursor.forward().unwrap(), Some(&(500 << 64)));
+/// assert_eq!(cursor.back().unwrap(), Some(&(500 << 64)));
+/// ```
 #[derive(Debug)]
 pub struct Cursor<F: Format> {
     run: Arc<Run<F>>,
-    /// The block whose entries are loaded.
+    /// The loaded block.
     block: u64,
     entries: Vec<F::Entry>,
-    /// The entry behind the place.
+    /// Index of the entry after the position.
     at: usize,
 }
 
@@ -29,7 +47,7 @@ impl<F: Format> Cursor<F> {
         Ok(cursor)
     }
 
-    /// Behind the last entry.
+    /// After the last entry.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -41,7 +59,7 @@ impl<F: Format> Cursor<F> {
         Ok(cursor)
     }
 
-    /// Before the first entry whose key is not below this one.
+    /// Moves before the first entry whose key is not below `key`.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -50,7 +68,7 @@ impl<F: Format> Cursor<F> {
         let (format, head) = (run.format(), run.format().head(key));
         let mut block = run.index().partition_point(|first| *first <= head).saturating_sub(1) as u64;
         self.load(block)?;
-        // Blocks may begin with keys of the same 64 bits.
+        // Several blocks may begin with keys of the same 64 bits.
         while block > 0 && self.entries.first().is_some_and(|entry| format.compare(entry, key).is_gt()) {
             block -= 1;
             self.load(block)?;
@@ -59,7 +77,7 @@ impl<F: Format> Cursor<F> {
         Ok(())
     }
 
-    /// The next entry, behind which the place is then; `None` at the end.
+    /// Moves past the next entry and returns it; `None` at the end.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -74,7 +92,7 @@ impl<F: Format> Cursor<F> {
         Ok(self.entries.get(self.at - 1))
     }
 
-    /// The entry before, before which the place is then; `None` at the beginning.
+    /// Moves before the previous entry and returns it; `None` at the beginning.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -90,7 +108,7 @@ impl<F: Format> Cursor<F> {
         Ok(self.entries.get(self.at))
     }
 
-    /// Loads a block; the place is before its first entry. If it fails, the place is as it was.
+    /// Loads a block and moves before its first entry. After an error the position is unchanged.
     fn load(&mut self, block: u64) -> Result<(), StorageError> {
         let mut bytes = [0; BLOCK_BYTES + PADDING_BYTES];
         self.run.read_block(block, &mut bytes[..BLOCK_BYTES])?;

@@ -1,21 +1,29 @@
-//! The filter of a run: which keys need not be looked for in it.
+//! The Bloom filter of a run.
 //!
-//! A Bloom filter whose probes of a key fall into one line of 512 bits (Putze, Sanders, Singler
-//! 2007): one cache miss. It is filled by one thread, is never stored (a run is what it can be
-//! made from again), and can be *folded*: neighbouring lines become one by a bitwise or, which
-//! halves it exactly, since a key's line is its hash scaled to the number of lines. So all filters
-//! together stay within their memory however the set grows, without a run being read again.
+//! All probes of a key fall into one line of 512 bits (Putze, Sanders, Singler 2007): one cache
+//! miss. One thread fills it; it is never stored, since the run can rebuild it. It can be
+//! *folded*: a bitwise or makes one line of two neighbours, which is exact, since a key's line is
+//! its hash scaled to the number of lines. So all filters together stay within their memory as a
+//! set grows, without rereading a run.
 
 const LINE_WORDS: usize = 8;
 const LINE_BITS: u64 = 512;
-/// Probes of a key: the best number for 7 bits a key, good from 4 to 16.
+/// Probes of a key: best for 7 bits a key, good from 4 to 16.
 const PROBES: u32 = 5;
-/// Bits a key that a new filter has, if there is room: it errs twice in a thousand.
+/// Bits a key of a new filter, memory permitting: two false positives in a thousand.
 const BITS_PER_KEY: u64 = 16;
-/// With fewer bits a key it is not worth its memory.
+/// Below this a filter is not worth its memory.
 const BITS_PER_KEY_MIN: u64 = 2;
 
-/// See the module.
+/// A blocked Bloom filter in memory, that can be folded. See the module.
+///
+/// ```
+/// use filemap_runs::{Filter, Plan};
+///
+/// let mut filter = Filter::new(1000, Plan::of(1000));
+/// filter.insert(0x9e37_79b9_7f4a_7c15);
+/// assert!(filter.may_have(0x9e37_79b9_7f4a_7c15));
+/// ```
 #[derive(Debug)]
 pub struct Filter {
     lines: Vec<[u64; LINE_WORDS]>,
@@ -23,12 +31,12 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// An empty filter for so many keys.
+    /// An empty filter for `keys` keys.
     pub fn new(keys: u64, plan: Plan) -> Filter {
         Filter { lines: vec![[0; LINE_WORDS]; plan.lines as usize], keys }
     }
 
-    /// What it is like.
+    /// Its size.
     pub fn plan(&self) -> Plan {
         Plan { lines: self.lines.len() as u64, keys: self.keys }
     }
@@ -47,21 +55,21 @@ impl Filter {
         (line, masks)
     }
 
-    /// Adds a key by its hash, all of whose bits must be good.
+    /// Adds a key by its hash, whose bits must all be well mixed.
     #[inline]
     pub fn insert(&mut self, hash: u64) {
         let (line, masks) = self.place(hash);
         self.lines[line].iter_mut().zip(masks).for_each(|(word, mask)| *word |= mask);
     }
 
-    /// Whether a key of this hash may have been added.
+    /// Whether a key with this hash may have been added.
     #[inline]
     pub fn may_have(&self, hash: u64) -> bool {
         let (line, masks) = self.place(hash);
         self.lines[line].iter().zip(masks).fold(0, |missing, (word, mask)| missing | (mask & !word)) == 0
     }
 
-    /// Makes it what it would be if it had half of the lines.
+    /// Halves the lines: the filter is as if built at that size.
     pub fn fold(&mut self) {
         let half = self.lines.len() / 2;
         for line in 0..half {
@@ -74,6 +82,14 @@ impl Filter {
 }
 
 /// The size of a filter.
+///
+/// ```
+/// use filemap_runs::Plan;
+///
+/// let plan = Plan::of(1000);
+/// let half = plan.folded().expect("large enough");
+/// assert!(half.memory_bytes() * 2 == plan.memory_bytes() && plan.bits_per_key() >= 16);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     lines: u64,
@@ -81,24 +97,24 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The largest filter that is worth having for so many keys.
+    /// The largest useful filter for `keys` keys.
     pub fn of(keys: u64) -> Plan {
-        // A number of lines that can be halved until it is not worth having any more.
+        // A number of lines that can be halved down to the smallest useful filter.
         let lines = (keys * BITS_PER_KEY).div_ceil(LINE_BITS).next_multiple_of(BITS_PER_KEY / BITS_PER_KEY_MIN);
         Plan { lines, keys }
     }
 
-    /// Its bytes in memory.
+    /// Bytes of memory.
     pub fn memory_bytes(self) -> u64 {
         self.lines * LINE_BITS / 8
     }
 
-    /// Bits a key, rounded down; the fewer, the less there is to lose by another halving.
+    /// Bits a key, rounded down: the fewer, the less a fold costs.
     pub fn bits_per_key(self) -> u64 {
         self.lines * LINE_BITS / self.keys.max(1)
     }
 
-    /// After a fold; `None` if it is not worth having then.
+    /// The size after a fold; `None` if that is not worth having.
     pub fn folded(self) -> Option<Plan> {
         let half = Plan { lines: self.lines / 2, keys: self.keys };
         (self.lines.is_multiple_of(2) && half.bits_per_key() >= BITS_PER_KEY_MIN).then_some(half)

@@ -1,4 +1,4 @@
-//! What a run holds: how entries compare, and how they lie in a block.
+//! What a run holds: how entries compare, and how a block encodes them.
 
 use std::cmp::Ordering;
 use std::fmt::Debug;
@@ -7,62 +7,81 @@ use filemap_io::header::Kind;
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = 4096;
-/// Bytes behind a block in memory that a format may load, whatever they are.
+/// Bytes behind a block in memory that a format may read, whatever they hold.
 pub const PADDING_BYTES: usize = 16;
-/// Blocks that are read or written at once by whoever goes through them all.
+/// Blocks read or written at once in a full pass.
 pub const CHUNK_BLOCKS: usize = 128;
-/// What the system is told to read while what came before is looked at.
+/// Bytes to read ahead in a full pass.
 pub(crate) const READ_AHEAD_BYTES: u64 = 2 << 20;
 
-/// What a block says of a key.
+/// Result of a search in a block.
+///
+/// ```
+/// use filemap_runs::fixed::Fixed;
+/// use filemap_runs::{BLOCK_BYTES, Format, Found, PADDING_BYTES};
+///
+/// let (fixed, mut block) = (Fixed::new(80), [0; BLOCK_BYTES + PADDING_BYTES]);
+/// fixed.encode(&[1 << 64, 3 << 64], &mut block[..BLOCK_BYTES]);
+/// assert_eq!(fixed.find(&block, 3 << 64), Some(Found::Entry(3 << 64)));
+/// assert_eq!(fixed.find(&block, 2 << 64), Some(Found::Absent));
+/// assert_eq!(fixed.find(&block, 0), Some(Found::Before));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<E> {
-    /// Its entry.
+    /// The key's entry.
     Entry(E),
-    /// It is not in the block, which begins at or before it.
+    /// Not in the block, which begins at or before the key.
     Absent,
-    /// It is before the block's first entry.
+    /// The key is before the block's first entry.
     Before,
 }
 
 /// The entries of runs.
 ///
-/// A block's first four bytes are its checksum, which the run writes and checks: a format has the
-/// others, and [`crate::PADDING_BYTES`] behind them that it may load. Whatever the bytes are, it
-/// must not panic.
+/// The run writes and checks a block's first four bytes, its checksum. A format has the others,
+/// and may read [`crate::PADDING_BYTES`] behind them. It must not panic on any bytes.
+///
+/// ```
+/// use filemap_runs::Format;
+/// use filemap_runs::fixed::Fixed;
+///
+/// let fixed = Fixed::new(80);
+/// let tombstone = 7 << 64 | fixed.mark();
+/// assert!(fixed.is_tombstone(&tombstone) && fixed.compare(&tombstone, 7 << 64).is_eq());
+/// ```
 pub trait Format: Clone + Debug + Send + Sync + 'static {
-    /// A key, whether it is a tombstone, and a value if it has any.
+    /// A key, whether it is a tombstone, and a value if any.
     type Entry: Clone + Debug + Send + Sync;
     /// What entries are ordered by.
     type Key<'a>: Copy + Ord;
 
-    /// What the files begin with.
+    /// Kind of the files.
     const KIND: Kind;
-    /// Entries of a block at most.
+    /// Most entries of a block.
     const ENTRIES_MAX: usize;
 
-    /// What a run's header notes of the format: runs of another parameter are not opened.
+    /// Parameter in a run's header: runs with another one are not opened.
     fn parameter(&self) -> u32;
 
-    /// An entry's key.
+    /// The key of an entry.
     fn key<'a>(&self, entry: &'a Self::Entry) -> Self::Key<'a>;
 
-    /// How an entry's key compares with another.
+    /// Compares an entry's key with another key.
     fn compare(&self, entry: &Self::Entry, key: Self::Key<'_>) -> Ordering;
 
-    /// Whether an entry says that its key was removed.
+    /// Whether an entry is a tombstone.
     fn is_tombstone(&self, entry: &Self::Entry) -> bool;
 
-    /// The first 64 bits of a key, for the index: they order as keys do.
+    /// The first 64 bits of a key, for the index; they sort as keys do.
     fn head(&self, key: Self::Key<'_>) -> u64;
 
-    /// Writes as many of these entries (in order, no key twice, at most [`Format::ENTRIES_MAX`])
-    /// as a block takes, at least one, and says how many.
+    /// Encodes as many entries as fit a block, at least one, and returns their number. They are in
+    /// order, no key twice, at most [`Format::ENTRIES_MAX`].
     fn encode(&self, entries: &[Self::Entry], block: &mut [u8]) -> usize;
 
-    /// Appends a block's entries. Whether it is a block of entries.
+    /// Appends a block's entries. Returns false if it is no block of entries.
     fn decode(&self, block: &[u8], entries: &mut Vec<Self::Entry>) -> bool;
 
-    /// Looks a key up; `None` if this is no block of entries.
+    /// Searches a block for a key; `None` if it is no block of entries.
     fn find(&self, block: &[u8], key: Self::Key<'_>) -> Option<Found<Self::Entry>>;
 }

@@ -1,4 +1,4 @@
-//! What all runs of one owner share; the names of their files.
+//! What the runs of one owner share, and the names of their files.
 
 use std::io;
 use std::sync::Arc;
@@ -8,31 +8,41 @@ use filemap_io::{Access, Dir, File, StorageError};
 use crate::format::Format;
 use crate::traffic::Traffic;
 
-/// The file of a run.
+/// Name of a run's file.
 pub fn file_name(owner: &str, number: u64) -> String {
     format!("{owner}.{number:06}.run")
 }
 
-/// A new file: its number, its name.
+/// A new file: number, name, handle.
 pub type Created = (u64, String, Arc<dyn File>);
 
-/// What all runs of one owner share.
+/// What the runs of one owner share: directory, name, id, format, counters.
+///
+/// ```
+/// use filemap_runs::Home;
+/// use filemap_runs::fixed::Fixed;
+///
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// let (number, name, _file) = home.create(1, filemap_runs::file_name).unwrap();
+/// assert_eq!((number, &name[..]), (1, "numbers.000001.run"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Home<F> {
-    /// Where the files are.
+    /// Directory of the files.
     pub dir: Arc<dyn Dir>,
-    /// The owner's name, with which those of the files begin.
+    /// The owner's name, the prefix of file names.
     pub name: String,
-    /// The owner's id: random.
+    /// The owner's random id.
     pub id: [u8; 16],
-    /// What the runs hold.
+    /// Format of the entries.
     pub format: F,
-    /// What their files are asked for.
+    /// I/O counters.
     pub traffic: Arc<Traffic>,
 }
 
 impl<F: Format> Home<F> {
-    /// Of an owner of this name and id.
+    /// The home of an owner with this name and id.
     pub fn new(dir: Arc<dyn Dir>, name: &str, id: [u8; 16], format: F) -> Home<F> {
         Home { dir, name: name.to_owned(), id, format, traffic: Arc::default() }
     }
@@ -40,7 +50,7 @@ impl<F: Format> Home<F> {
     /// Opens a file that the owner names.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] if it is gone; [`StorageError::Io`].
+    /// [`StorageError::Corrupt`] if it is missing; [`StorageError::Io`].
     pub fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, StorageError> {
         self.dir.open(name, access).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StorageError::corrupt(name, 0, "the file is gone, and its set names it"),
@@ -48,7 +58,7 @@ impl<F: Format> Home<F> {
         })
     }
 
-    /// Makes the first file from this number on whose name is not taken; its number, its name.
+    /// Creates the first file, from `number` on, whose name is free.
     ///
     /// # Errors
     /// [`StorageError::Io`].

@@ -1,12 +1,12 @@
-//! Immutable sorted runs: files of entries in key order, as LSM trees are made of.
+//! Immutable sorted runs: files of entries in key order, the building blocks of LSM trees.
 //!
-//! A [`RunWriter`] writes a run once, from front to end; a [`Run`] finds keys in it by one read of
-//! a block of 4096 bytes. A [`Source`] merges runs and what is in memory into one order, in which
-//! the newest entry of a key counts; a [`Cursor`] goes through one run forwards and backwards. A
-//! [`Filter`] says without a read that a key is not in a run.
+//! A [`RunWriter`] writes a run from front to end; a [`Run`] finds a key by reading one block of
+//! 4096 bytes. A [`Source`] merges runs and memory in key order, where the newest entry of a key
+//! counts; a [`Cursor`] walks one run in both directions. A [`Filter`] tells without a read that a
+//! key is not in a run.
 //!
-//! How an entry is compared and written is a [`Format`]'s matter: keys and values may be of any
-//! length that fits a block. [`fixed`] has the one for fingerprints of fixed width.
+//! A [`Format`] compares and encodes entries: keys and values of any length that fits a block.
+//! [`fixed`] is the format of fingerprints of fixed width.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -32,9 +32,9 @@
 //! # filemap_io::remove_dir(&folder).ok();
 //! ```
 //!
-//! Invariants: a run is never changed; every byte of it is under a checksum that is seeded with
-//! its owner's id and its number; a run that is not synced is nobody's yet, and its file says from
-//! the first write on whose it will be.
+//! Invariants: a run never changes; every byte of it is under a checksum seeded with its owner's
+//! id and its number; its file names the owner from the first write on; an owner names a run only
+//! after syncing it.
 
 mod cursor;
 mod filter;
@@ -55,7 +55,7 @@ pub use run::{OWNER_BYTES, Run, RunInfo, first_header};
 pub use traffic::Traffic;
 pub use writer::{RunWriter, Written};
 
-/// The tables of a run's header and of a block of fixed width, for documents.
+/// Layouts of a run's header and of a fixed-width block, for documents.
 pub fn layouts() -> [&'static [filemap_io::layout::Row]; 2] {
     [run::RunHeader::ROWS, fixed::ROWS]
 }

@@ -1,9 +1,8 @@
-//! Merging: several sources of entries in order become one, in which the newest entry of a key
-//! counts.
+//! Merging: sorted sources become one, in which the newest entry of a key counts.
 //!
-//! Sources are merged two at a time, the newest first: sizes of runs are about geometric, so that
-//! most entries, which are the largest run's, pass one comparison. Entries go from one to the next
-//! by the hundred, and the loop that compares them has no branch to be mispredicted.
+//! Sources merge two at a time, the newest first. Sizes of runs are about geometric, so most
+//! entries, those of the largest run, take one comparison. Entries pass in hundreds, and the merge
+//! loop has no unpredictable branch.
 
 use std::sync::Arc;
 
@@ -14,23 +13,34 @@ use crate::run::Run;
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// Entries that pass at once, about.
+/// About how many entries pass at once.
 const AT_ONCE: usize = 4096;
 
-/// Entries in order.
+/// Entries in key order.
+///
+/// ```
+/// use filemap_runs::Source;
+/// use filemap_runs::fixed::Fixed;
+///
+/// let (newer, older) = ([2 << 64], [1 << 64, 2 << 64]);
+/// let mut merged = Source::merged(vec![Source::Memory(&newer), Source::Memory(&older)], &Fixed::new(80));
+/// let mut entries = Vec::new();
+/// merged.fill(&mut entries).unwrap();
+/// assert_eq!(entries, [1 << 64, 2 << 64]);
+/// ```
 #[derive(Debug)]
 pub enum Source<'a, F: Format> {
-    /// What is in memory.
+    /// Borrowed entries in memory.
     Memory(&'a [F::Entry]),
-    /// What is in memory, and belongs to it.
+    /// Owned entries in memory.
     Owned(std::vec::IntoIter<F::Entry>),
-    /// What is in a run.
+    /// Entries of a run.
     Run(RunReader<F>),
     /// Two sources, the newer first.
     Both(Box<Both<'a, F>>),
 }
 
-/// Two sources that become one.
+/// Two merged sources.
 #[derive(Debug)]
 pub struct Both<'a, F: Format> {
     newer: Side<'a, F>,
@@ -38,7 +48,7 @@ pub struct Both<'a, F: Format> {
     format: F,
 }
 
-/// A source and those of its entries that come next.
+/// A source and its next entries.
 #[derive(Debug)]
 struct Side<'a, F: Format> {
     source: Source<'a, F>,
@@ -47,7 +57,7 @@ struct Side<'a, F: Format> {
 }
 
 impl<F: Format> Side<'_, F> {
-    /// Gets more entries, if there is none left.
+    /// Fetches entries if none is left.
     fn refill(&mut self) -> Result<()> {
         if self.at == self.entries.len() {
             self.entries.clear();
@@ -68,7 +78,7 @@ impl<F: Format> Side<'_, F> {
 }
 
 impl<'a, F: Format> Source<'a, F> {
-    /// All of these as one, the newest first.
+    /// All sources merged; the newest comes first.
     pub fn merged(sources: Vec<Source<'a, F>>, format: &F) -> Source<'a, F> {
         let side = |source| Side { source, entries: Vec::new(), at: 0 };
         let both = |newer, older| {
@@ -77,7 +87,7 @@ impl<'a, F: Format> Source<'a, F> {
         sources.into_iter().reduce(both).unwrap_or(Source::Memory(&[]))
     }
 
-    /// Appends the next entries, some hundreds of them; none only at the end.
+    /// Appends the next entries, some hundreds; none only at the end.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -126,18 +136,35 @@ impl<F: Format> Both<'_, F> {
     }
 }
 
-/// Reads a run from its beginning.
+/// Reads a run from front to end.
+///
+/// ```
+/// use std::sync::Arc;
+/// use filemap_runs::{RunReader, Source};
+///
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// let run = Arc::new(Run::open(&home, written.info()).unwrap());
+/// let mut entries = Vec::new();
+/// Source::Run(RunReader::new(run)).fill(&mut entries).unwrap();
+/// assert_eq!(entries[0], 1 << 64);
+/// ```
 #[derive(Debug)]
 pub struct RunReader<F: Format> {
     run: Arc<Run<F>>,
     next_block: u64,
     buffer: Vec<u8>,
-    /// The last entry that it gave.
+    /// The last entry returned.
     last: Option<F::Entry>,
 }
 
 impl<F: Format> RunReader<F> {
-    /// From its first block on.
+    /// Starts at the first block.
     pub fn new(run: Arc<Run<F>>) -> RunReader<F> {
         RunReader { run, next_block: 0, buffer: Vec::new(), last: None }
     }

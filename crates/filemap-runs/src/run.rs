@@ -1,18 +1,16 @@
-//! A run: a header, blocks of 4096 bytes, and the index of the blocks (the first 64 bits of each
-//! one's first key).
+//! A run: a header, blocks of 4096 bytes, and the index (first 64 bits of each block's first key).
 //!
-//! The index is kept in memory, so that a look-up reads the one block that can have the key; more
-//! only where several blocks begin with keys of the same 64 bits.
+//! The index is in memory, so a look-up reads the one block that can hold the key, and more only
+//! where several blocks begin with the same 64 bits.
 //!
-//! A file begins with a header that counts no block, durably: from then on it can be told whose it
-//! is. It is written whole, synced, and only then named by its owner; it is never changed.
+//! A file begins with a durable header that counts no block and names the owner. The run is
+//! written whole and synced before its owner names it; then it never changes.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crc32fast::Hasher;
 use filemap_io::files::{read_exact, write};
-use filemap_io::header::seal;
+use filemap_io::header::{crc32, seal};
 use filemap_io::layout::{Field, Zeros};
 use filemap_io::{Access, Advice, File, StorageError, layout};
 
@@ -38,44 +36,54 @@ layout! {
     }
 }
 
-/// The checksum of a block.
+/// Checksum of a block.
 pub(crate) const CRC: Field<u32> = Field::new(0);
 
-/// The bytes of a header that say whose it is. They lie in one sector, so that they are there or
-/// not.
+/// Bytes of a header that name the owner. They lie in one sector, so they are there or not.
 pub const OWNER_BYTES: usize = RunHeader::BLOCKS.at;
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// What makes a run's checksums its own: the owner's id, the run's number.
+/// Seed of a run's checksums: owner's id, run's number.
 pub(crate) type Salt = [u8; 24];
 
-/// What the owner knows of a run.
+/// What the owner records of a run.
+///
+/// ```
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// assert_eq!((written.info().number, written.info().entries()), (1, 1000));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunInfo {
-    /// Names the file.
+    /// Number in the file's name.
     pub number: u64,
     /// Blocks.
     pub blocks: u64,
-    /// Entries that are no tombstones.
+    /// Entries that are not tombstones.
     pub live: u64,
     /// Tombstones.
     pub tombstones: u64,
 }
 
 impl RunInfo {
-    /// Entries in all.
+    /// All entries.
     pub fn entries(&self) -> u64 {
         self.live.saturating_add(self.tombstones)
     }
 
-    /// Whether a run can be like this.
+    /// Whether these numbers are possible.
     pub fn is_possible<F: Format>(&self) -> bool {
         let most = self.blocks.saturating_mul(F::ENTRIES_MAX as u64);
         (1..1 << 41).contains(&self.blocks) && (self.blocks..=most).contains(&self.entries())
     }
 
-    /// The file's length.
+    /// Length of the file.
     pub fn disk_bytes(&self) -> u64 {
         (1 + self.blocks) * BLOCK_BYTES as u64 + 8 * self.blocks
     }
@@ -88,7 +96,7 @@ impl RunInfo {
     }
 }
 
-/// The header with which the file of a run begins while it is written.
+/// The header of a run's file while it is being written.
 pub fn first_header<F: Format>(home: &Home<F>, number: u64) -> Vec<u8> {
     header(home, &RunInfo { number, ..RunInfo::default() }, 0)
 }
@@ -107,21 +115,30 @@ pub(crate) fn header<F: Format>(home: &Home<F>, info: &RunInfo, index_crc: u32) 
     bytes
 }
 
-/// A block's checksum.
+/// Checksum of a block.
 pub(crate) fn checksum(salt: &Salt, number: u64, bytes: &[u8]) -> u32 {
-    let mut hasher = Hasher::new();
-    hasher.update(salt);
-    hasher.update(&number.to_le_bytes());
-    hasher.update(&bytes[4..BLOCK_BYTES]);
-    hasher.finalize()
+    crc32(&[salt, &number.to_le_bytes(), &bytes[4..BLOCK_BYTES]])
 }
 
-/// Where a block lies in the file.
+/// Offset of a block.
 pub(crate) fn offset(block: u64) -> u64 {
     (1 + block) * BLOCK_BYTES as u64
 }
 
 /// An open run.
+///
+/// ```
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// let run = Run::open(&home, written.info()).unwrap();
+/// assert_eq!(run.find(7 << 64).unwrap(), Some(7 << 64));
+/// assert_eq!(run.find(7).unwrap(), None);
+/// ```
 #[derive(Debug)]
 pub struct Run<F> {
     info: RunInfo,
@@ -134,7 +151,7 @@ pub struct Run<F> {
 }
 
 impl<F: Format> Run<F> {
-    /// Opens the run that the owner knows, and reads its index.
+    /// Opens a run that the owner records, and reads its index.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::NewerFormat`]; [`StorageError::Io`].
@@ -143,7 +160,7 @@ impl<F: Format> Run<F> {
         let file = home.open(&name, Access::Read)?;
         let len = file.len().map_err(StorageError::io("length", &name))?;
         if len != info.disk_bytes() {
-            let what = format!("the file has {len} bytes, its set asks for {}", info.disk_bytes());
+            let what = format!("the file has {len} bytes, its set says {}", info.disk_bytes());
             return Err(StorageError::corrupt(&name, len.min(info.disk_bytes()), what));
         }
         let mut first = vec![0; RunHeader::BYTES];
@@ -152,13 +169,13 @@ impl<F: Format> Run<F> {
         let crc = RunHeader::INDEX_CRC.get(&first);
         if first != header(home, &info, crc) {
             let at = RunHeader::PARAMETER.at as u64;
-            return Err(StorageError::corrupt(&name, at, "this is another run than its set names"));
+            return Err(StorageError::corrupt(&name, at, "another run than the set names"));
         }
         let index_at = offset(info.blocks);
         let mut bytes = vec![0; 8 * info.blocks as usize];
         read_exact(&*file, &name, &mut bytes, index_at)?;
         home.traffic.read((first.len() + bytes.len()) as u64);
-        if crc32fast::hash(&bytes) != crc {
+        if crc32(&[&bytes]) != crc {
             return Err(StorageError::corrupt(&name, index_at, "index checksum does not match"));
         }
         let index: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
@@ -170,32 +187,32 @@ impl<F: Format> Run<F> {
         Ok(Run { info, salt, format: home.format.clone(), traffic, name, file, index })
     }
 
-    /// What the owner knows of it.
+    /// What the owner records of it.
     pub fn info(&self) -> RunInfo {
         self.info
     }
 
-    /// The file's name.
+    /// Name of the file.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it holds.
+    /// Format of its entries.
     pub fn format(&self) -> &F {
         &self.format
     }
 
-    /// Of each block the first 64 bits of its first key.
+    /// First 64 bits of each block's first key.
     pub fn index(&self) -> &[u64] {
         &self.index
     }
 
-    /// Memory that it takes.
+    /// Bytes of memory.
     pub fn memory_bytes(&self) -> u64 {
         (self.index.len() * 8) as u64
     }
 
-    /// The file's header, as it stands there.
+    /// The header as it is in the file.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -205,7 +222,7 @@ impl<F: Format> Run<F> {
         Ok(bytes)
     }
 
-    /// Copies the file, durably but for its name, to where another owner of this id keeps its own.
+    /// Copies the file, durably but for its name, to the home of an owner with the same id.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -218,7 +235,7 @@ impl<F: Format> Run<F> {
             read_exact(&*self.file, name, bytes, at)?;
             write(&*file, name, bytes, at)?;
             if at == 0 {
-                // Whose it is, whatever comes.
+                // First make its owner durable.
                 file.sync().map_err(StorageError::io("sync", name))?;
             }
             to.traffic.read(bytes.len() as u64);
@@ -227,7 +244,7 @@ impl<F: Format> Run<F> {
         file.sync().map_err(StorageError::io("sync", name))
     }
 
-    /// Finds a key's entry, a tombstone too. Reads a block.
+    /// Finds a key's entry, tombstones included. Reads one block.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -247,7 +264,7 @@ impl<F: Format> Run<F> {
         Ok(None)
     }
 
-    /// Reads one block, for one look-up.
+    /// Reads one block for a look-up.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -257,7 +274,7 @@ impl<F: Format> Run<F> {
         Ok(())
     }
 
-    /// Reads blocks one behind the other; what follows them is read ahead.
+    /// Reads consecutive blocks, and what follows them ahead.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -268,7 +285,7 @@ impl<F: Format> Run<F> {
         Ok(())
     }
 
-    /// Checks a block that was read.
+    /// Checks the checksum of a block.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`].
@@ -280,15 +297,15 @@ impl<F: Format> Run<F> {
         }
     }
 
-    /// What is wrong with a block whose checksum is right.
+    /// The error of a block with a right checksum that cannot be decoded.
     #[cold]
     pub(crate) fn no_block(&self, number: u64) -> StorageError {
-        StorageError::corrupt(&self.name, offset(number), "this is no block of entries")
+        StorageError::corrupt(&self.name, offset(number), "not a block of entries")
     }
 
-    /// Appends the entries of these blocks; what follows them is read ahead. `last` is the entry
-    /// before them, and the last of them then: entries that are not in order would not be found,
-    /// and make runs that cannot be written.
+    /// Appends the entries of these blocks and reads ahead what follows. `last` is the entry
+    /// before them, and then their last one: unsorted entries would not be found, and could not be
+    /// written to a run.
     pub(crate) fn entries(
         &self,
         blocks: Range<u64>,

@@ -1,9 +1,9 @@
-//! Writes a run from front to end: blocks as they fill, then the index, then the header that makes
-//! it whole.
+//! Writes a run from front to end: blocks as they fill, then the index, then the final header.
 
 use std::sync::Arc;
 
 use filemap_io::files::{remove, write};
+use filemap_io::header::crc32;
 use filemap_io::{File, StorageError};
 
 use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS, Format};
@@ -11,6 +11,18 @@ use crate::home::{Home, file_name};
 use crate::run::{CRC, RunInfo, Salt, checksum, header, offset};
 
 /// Writes a run.
+///
+/// ```
+/// use filemap_runs::fixed::Fixed;
+/// use filemap_runs::{Home, RunWriter};
+///
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// let mut writer = RunWriter::create(&home, 1).unwrap();
+/// (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// let written = writer.end().unwrap().expect("not empty");
+/// written.sync().unwrap();
+/// ```
 #[derive(Debug)]
 pub struct RunWriter<'a, F: Format> {
     home: &'a Home<F>,
@@ -18,15 +30,15 @@ pub struct RunWriter<'a, F: Format> {
     file: Arc<dyn File>,
     info: RunInfo,
     salt: Salt,
-    /// Entries that are in no block yet.
+    /// Entries not encoded yet.
     entries: Vec<F::Entry>,
-    /// Blocks that are not written yet.
+    /// Blocks not written yet.
     buffer: Vec<u8>,
     index: Vec<u8>,
 }
 
 impl<'a, F: Format> RunWriter<'a, F> {
-    /// Begins the file of run `number`, or of the next one whose name is free.
+    /// Creates the file of run `number`, or of the next number whose name is free.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -41,7 +53,7 @@ impl<'a, F: Format> RunWriter<'a, F> {
         Ok(writer)
     }
 
-    /// Appends an entry, whose key comes after all before.
+    /// Appends an entry; keys must rise.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -79,7 +91,7 @@ impl<'a, F: Format> RunWriter<'a, F> {
         write(&*self.file, &self.name, bytes, at)
     }
 
-    /// Ends the file; `None`, and no file, if nothing was pushed.
+    /// Completes the file; `None`, and no file, if nothing was pushed.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -93,12 +105,23 @@ impl<'a, F: Format> RunWriter<'a, F> {
             return Ok(None);
         }
         self.write(&self.index, offset(self.info.blocks))?;
-        self.write(&header(self.home, &self.info, crc32fast::hash(&self.index)), 0)?;
+        self.write(&header(self.home, &self.info, crc32(&[&self.index])), 0)?;
         Ok(Some(Written { info: self.info, name: self.name, file: self.file }))
     }
 }
 
-/// A run that is written, and not synced yet: its owner must not name it before.
+/// A written run that is not synced: its owner must not name it yet.
+///
+/// ```
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// let written = writer.end().unwrap().expect("not empty");
+/// written.sync().unwrap();
+/// assert_eq!(written.info().live, 1000);
+/// ```
 #[derive(Debug)]
 #[must_use = "a run that is not synced must not be named"]
 pub struct Written {
@@ -108,7 +131,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// What its owner is to know of it.
+    /// What its owner is to record.
     pub fn info(&self) -> RunInfo {
         self.info
     }

@@ -17,8 +17,7 @@ fn main() {
     let number = |at: usize, default: u64| args.get(at).map_or(default, |arg| arg.parse().expect("a number"));
     let path = Path::new(args.get(1).expect("a directory that is not there yet"));
     let (pages, hosts) = (number(2, 200_000), number(3, 1_000));
-    let recrawl =
-        (args.get(4).map(String::as_str) == Some("again")).then(|| Recrawl { first_ms: 60_000, ..Recrawl::new() });
+    let recrawl = (args.get(4).map(String::as_str) == Some("again")).then(|| Recrawl::new().first_ms(60_000));
     let virtual_visits = args.get(5).map_or(8, |arg| arg.parse().expect("a number"));
     let options = FrontierOptions::new().delay_ms(0).connections(8).recrawl(recrawl).virtual_visits(virtual_visits);
     let mut frontier = Frontier::create(path, options.clone()).expect("made");
@@ -29,7 +28,7 @@ fn main() {
     frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");
     let (began, mut fetches) = (Instant::now(), 0u64);
     while fetches < pages {
-        let Next::Fetch(assignment) = frontier.next(fetches).expect("answered") else { break };
+        let Next::Fetch(assignment) = frontier.next(fetches as i64).expect("answered") else { break };
         let mut links = Vec::with_capacity(10);
         for _ in 0..5 {
             links.push(url(rng.u64(..made)));
@@ -37,7 +36,7 @@ fn main() {
             made += 1;
         }
         let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
-        let fetched = Fetched { fetched_at_ms: fetches, links: &links, ..Fetched::default() };
+        let fetched = Fetched { fetched_at_ms: fetches as i64, links: &links, ..Fetched::default() };
         frontier.done(assignment.page, &fetched).expect("told");
         fetches += 1;
         if fetches.is_multiple_of(COMMIT_EVERY) {

@@ -76,14 +76,14 @@ fn crawl_on_disk(path: &Path, web: &mut Trapped<'_>, seeds: &[u32], refresh_shar
         true => format!("http://h{}.example/{page}", page / 1_000),
         false => format!("http://trap.example/{page}"),
     };
-    let recrawl = (refresh_share > 0.0).then_some(Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 });
+    let recrawl = (refresh_share > 0.0).then_some(Recrawl::new().first_ms(0).min_ms(0).max_ms(0));
     let options = FrontierOptions::new().delay_ms(0).refresh_share(refresh_share).recrawl(recrawl);
     let mut frontier = Frontier::create(path, options).expect("made");
     let seeds: Vec<String> = seeds.iter().map(|page| url(*page)).collect();
     frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");
     let (mut crawled, mut links) = (Crawled::default(), Vec::new());
     while crawled.fetches < FETCHES {
-        let now_ms = crawled.fetches * 2_000;
+        let now_ms = crawled.fetches as i64 * 2_000;
         let Next::Fetch(assignment) = frontier.next(now_ms).expect("answered") else { break };
         let page: u32 = assignment.url.rsplit('/').next().and_then(|page| page.parse().ok()).expect("a page");
         crawled.fetches += 1;

@@ -14,8 +14,8 @@ use crate::trust::Standing;
 use crate::view::{HostState, PageState, PageStatus, Stats};
 
 impl Frontier {
-    /// What is known of a URL; `None` if it was never discovered. One read from disk; O(pages that
-    /// wait).
+    /// State of a page; `None` if its URL was never discovered. One read from disk; O(waiting
+    /// pages).
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -47,11 +47,11 @@ impl Frontier {
             importance: state.ledger.importance(page),
             failed_attempts: marks.attempts(),
             last_failure: marks.failure(),
-            due_ms: due_s.map(|due_s| u64::from(due_s) * 1000),
+            due_ms: due_s.map(|due_s| i64::from(due_s) * 1000),
         }))
     }
 
-    /// How many pages are known: their numbers are those below.
+    /// Number of known pages; page numbers are below it.
     pub fn pages(&self) -> u32 {
         self.state.pages.len()
     }
@@ -67,8 +67,8 @@ impl Frontier {
         Ok(self.state.texts.read(page.number())?.1)
     }
 
-    /// The URLs of all pages from a number on, in the order of discovery: for a seen set that is
-    /// to be brought up to date. It ends after an error.
+    /// The URLs of all pages from a number on, in the order of discovery, e.g. to bring a seen set
+    /// up to date. Ends after an error.
     pub fn urls_from(&self, first: PageId) -> impl Iterator<Item = Result<(PageId, String)>> {
         let mut next = first.number();
         let mut group = Vec::new().into_iter();
@@ -95,7 +95,7 @@ impl Frontier {
         })
     }
 
-    /// The hosts that are known, in the order of discovery.
+    /// Known hosts, in the order of discovery.
     pub fn hosts(&self) -> impl Iterator<Item = HostState> {
         self.state.hosts.iter().map(|host| HostState {
             host: host.name.to_string(),
@@ -107,13 +107,11 @@ impl Frontier {
         })
     }
 
-    /// The pages of the greatest importance, the greatest first, with their importance; at most
-    /// `limit`.
+    /// The `limit` most important pages, best first, with their importance.
     ///
     /// O(pages · log limit), with 16 bytes of memory for each of the `limit`.
     pub fn by_importance(&self, limit: usize) -> Vec<(PageId, f64)> {
-        // Importances are not negative, and in the order of their bits; among equals the older
-        // page comes first.
+        // Importances are not negative, so their bits sort as they do; ties go to the older page.
         let mut best: BinaryHeap<Reverse<(u64, Reverse<u32>)>> = BinaryHeap::new();
         for page in 0..self.pages() {
             best.push(Reverse((self.state.ledger.importance(page).to_bits(), Reverse(page))));
@@ -125,13 +123,13 @@ impl Frontier {
         sorted.map(|Reverse((bits, Reverse(page)))| (PageId::new(page), f64::from_bits(bits))).collect()
     }
 
-    /// All credit there is, in units: that of all pages and the virtual page, added up. It is the
-    /// same number always. O(pages).
+    /// All credit, in units: the sum over all pages and the virtual page, which never changes.
+    /// O(pages).
     pub fn credit_units(&self) -> u128 {
         self.state.ledger.sum()
     }
 
-    /// Numbers. O(hosts).
+    /// Counts and sizes. O(hosts).
     pub fn stats(&self) -> Stats {
         let state = &self.state;
         let counted = |status: Status| state.pages.count(|one| one == status);
@@ -162,6 +160,6 @@ impl Frontier {
         self.state.memory_bytes() + self.other_memory_bytes()
     }
 
-    /// The longest URL that is taken, in bytes.
+    /// The longest URL accepted, in bytes.
     pub const URL_BYTES_MAX: usize = texts::URL_BYTES_MAX;
 }

@@ -10,8 +10,7 @@
 
 use std::fmt::Display;
 
-use crc32fast::Hasher;
-use filemap_io::header::Kind;
+use filemap_io::header::{Kind, crc32};
 use filemap_io::layout::get;
 use filemap_io::{File, files};
 
@@ -22,12 +21,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 const CRC_BYTES: usize = 4;
 
 fn checksum(id: &[u8; 16], number: u64, block: u64, bytes: &[u8]) -> u32 {
-    let mut hasher = Hasher::new();
-    hasher.update(id);
-    hasher.update(&number.to_le_bytes());
-    hasher.update(&block.to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
+    crc32(&[id, &number.to_le_bytes(), &block.to_le_bytes(), bytes])
 }
 
 fn offset(block: u64) -> u64 {
@@ -72,7 +66,7 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Writes what is left; the file's length.
+    /// Writes the last block; returns the file's length.
     pub(crate) fn finish(mut self) -> Result<u64> {
         let rest = self.buffer.len();
         if rest == CRC_BYTES {
@@ -90,7 +84,7 @@ pub(crate) struct BlockReader<'a> {
     id: [u8; 16],
     number: u64,
     len: u64,
-    /// The next block.
+    /// Number of the next block.
     block: u64,
     buffer: Vec<u8>,
     at: usize,
@@ -116,7 +110,7 @@ impl<'a> BlockReader<'a> {
         self.len
     }
 
-    /// Fills a buffer with what follows.
+    /// Fills a buffer with the next bytes.
     pub(crate) fn take_into(&mut self, mut to: &mut [u8]) -> Result<()> {
         while !to.is_empty() {
             if self.at == self.buffer.len() {
@@ -131,7 +125,7 @@ impl<'a> BlockReader<'a> {
         Ok(())
     }
 
-    /// What follows, of a fixed length.
+    /// The next `N` bytes.
     pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         self.take_into(&mut bytes)?;
@@ -152,21 +146,21 @@ impl<'a> BlockReader<'a> {
         files::read_exact(self.file, self.name, &mut self.buffer, start)?;
         let crc = get::<u32>(&self.buffer, 0);
         if crc != checksum(&self.id, self.number, self.block, &self.buffer[CRC_BYTES..]) {
-            return Err(Error::corrupt(self.name, start, "a block's checksum is another"));
+            return Err(Error::corrupt(self.name, start, "block checksum mismatch"));
         }
         (self.block, self.at) = (self.block + 1, CRC_BYTES);
         Ok(())
     }
 
-    /// An error at the place that was read last.
+    /// An error at the offset read last.
     pub(crate) fn bad(&self, what: impl Display) -> Error {
         Error::corrupt(self.name, offset(self.block.saturating_sub(1)) + self.at as u64, what)
     }
 
-    /// Refuses bytes that follow.
+    /// Refuses trailing bytes.
     pub(crate) fn finish(self) -> Result<()> {
         if self.at < self.buffer.len() || offset(self.block) < self.len {
-            return Err(self.bad("the file goes on behind its end"));
+            return Err(self.bad("bytes follow the last block"));
         }
         Ok(())
     }

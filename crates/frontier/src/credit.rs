@@ -1,34 +1,32 @@
 //! The ledger of credit: who holds how much, what a visit does, and the estimate of importance.
 //!
 //! *Adaptive on-line page importance computation* (Abiteboul, Preda, Cobena, WWW 2003). Credit is
-//! a whole number of units, of which there are [`TOTAL`]. A visit takes a page's credit, gives the
-//! tax to the *virtual page*, shares the rest among the page's links, and gives what a division
-//! leaves over to the virtual page too. A page without links gives all to it.
+//! a whole number of units, [`TOTAL`] in all. A visit takes a page's credit, gives the tax and the
+//! remainder of the division to the *virtual page*, and shares the rest among the page's links. A
+//! page without links gives all to the virtual page.
 //!
 //! Importance is (H + C) / (G + 1): the credit that a page has handed on and holds, by that of all
-//! pages. History counts within a window: a unit handed on when all credit was handed on W more
-//! times since (W is the window) counts for a half. That is one number a page, since weights grow
-//! instead of fading: what is added now counts 2^(G/W) times as much as in the beginning, and all
-//! is scaled down before it gets too large.
+//! pages. History has a window W: a unit counts for a half once all credit was handed on W more
+//! times. That takes one number a page, since weights grow instead of fading: what is added now
+//! counts 2^(G/W) times as much as at first, and all is scaled down before it gets too large.
 //!
-//! Invariant: the credit of all pages and of the virtual page is [`TOTAL`] together, always. The
-//! weights are computed by additions and multiplications only, so that a replay on any machine
-//! gives the same bits.
+//! Invariant: the credit of all pages and the virtual page sums to [`TOTAL`]. Weights are computed
+//! by additions and multiplications only, so a replay on any machine gives the same bits.
 
 use crate::grow::push;
 
-/// All credit there is. Its sums fit into 64 bits with room to spare.
+/// All credit. Sums fit 64 bits with room to spare.
 pub(crate) const TOTAL: u64 = 1 << 62;
 /// The virtual page is visited when it holds this part of all credit.
 const RENT_PART: u64 = 64;
-/// Between two visits of the virtual page come visits of at least this part of the pages.
+/// Visits between two visits of the virtual page: at least this part of the pages.
 const SWEEP_PART: u64 = 64;
-/// Before credit is given back, visits of at least this part of the pages.
+/// Visits before a refund: at least this part of the pages.
 const REFUND_SWEEP_PART: u64 = 512;
-/// Weights are scaled down when they reach this: 2^64.
+/// Weights are scaled down from here on: 2^64.
 pub(crate) const WEIGHT_MAX: f64 = 18_446_744_073_709_551_616.0;
 
-/// Steps of the logarithm of credit in each doubling.
+/// Classes of credit in each doubling, as a power of two.
 const STEPS_LOG2: u32 = 3;
 /// Classes of credit.
 pub(crate) const CLASSES: usize = 64 << STEPS_LOG2;
@@ -49,18 +47,18 @@ pub(crate) struct Ledger {
     pub(crate) totals: Totals,
 }
 
-/// What the ledger knows beside its pages.
+/// Totals of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Totals {
-    /// What the virtual page holds.
+    /// Credit of the virtual page.
     pub(crate) virtual_credit: u64,
     /// The tax, in parts of 2^32.
     pub(crate) tax: u32,
-    /// By how much a weight grows when all credit is handed on once: ln 2 by the window.
+    /// Growth of the weight when all credit is handed on once: ln 2 by the window.
     pub(crate) growth: f64,
-    /// What a unit counts that is handed on now.
+    /// Weight of a unit handed on now.
     pub(crate) weight: f64,
-    /// The sum of all history.
+    /// Sum of all history.
     pub(crate) weighted_turns: f64,
     /// How often all credit was handed on.
     pub(crate) turns: f64,
@@ -88,7 +86,7 @@ impl Ledger {
         Ledger { credit: Vec::new(), history: Vec::new(), totals }
     }
 
-    /// Adds a page that has this much: nothing, or what it had in a snapshot.
+    /// Adds a page with this credit and history: zero, or those of a snapshot.
     pub(crate) fn add(&mut self, credit: u64, history: f32) {
         push(&mut self.credit, credit);
         push(&mut self.history, history);
@@ -107,13 +105,13 @@ impl Ledger {
         self.history[page as usize]
     }
 
-    /// The credit of all pages and of the virtual page: [`TOTAL`].
+    /// Credit of all pages and the virtual page: [`TOTAL`].
     pub(crate) fn sum(&self) -> u128 {
         self.credit.iter().map(|credit| u128::from(*credit)).sum::<u128>() + u128::from(self.totals.virtual_credit)
     }
 
-    /// Visits a page: its credit goes to its links, each of which is named once, and to `lost`
-    /// more that nobody keeps. Tells of each page that gains something, and what it had before.
+    /// Visits a page: shares its credit among its links, each listed once, and `lost` more that
+    /// are not kept. Calls `gained` with each page that gains, and its credit before and after.
     #[inline]
     pub(crate) fn visit(&mut self, page: u32, links: &[u32], lost: u64, mut gained: impl FnMut(u32, u64, u64)) {
         let credit = std::mem::take(&mut self.credit[page as usize]);
@@ -135,7 +133,7 @@ impl Ledger {
         }
     }
 
-    /// Notes credit that a page hands on.
+    /// Adds credit that a page hands on to its history.
     #[inline]
     fn handed_on(&mut self, page: u32, credit: u64) {
         let part = credit as f64 * (1.0 / TOTAL as f64);
@@ -154,26 +152,26 @@ impl Ledger {
         self.totals.weighted_turns *= by;
     }
 
-    /// Takes all that a page holds for the virtual page, as from one without links.
+    /// Moves all credit of a page to the virtual page, as from a page without links.
     pub(crate) fn forfeit(&mut self, page: u32) {
         self.visit(page, &[], 0, |_, _, _| ());
     }
 
-    /// Whether the virtual page is to be visited: when it holds a sixty-fourth of everything. To
-    /// compare it with the largest page instead, as the textbook does, would bring the same credit
-    /// in ever smaller coins at the price of a sweep for each.
+    /// Whether to visit the virtual page: when it holds 1/64 of all credit. Comparing it with the
+    /// richest page, as the textbook does, would bring the same credit in ever smaller parts, each
+    /// at the price of a sweep.
     pub(crate) fn is_rent_due(&self) -> bool {
         let may_sweep = self.totals.visits_since_sweep >= self.len() as u64 / SWEEP_PART;
         self.totals.virtual_credit >= TOTAL / RENT_PART && may_sweep
     }
 
-    /// Whether enough was visited since the last sweep to pay for a refund.
+    /// Whether visits since the last sweep pay for a refund.
     pub(crate) fn may_refund(&self) -> bool {
         self.totals.visits_since_sweep >= self.len() as u64 / REFUND_SWEEP_PART
     }
 
-    /// Visits the virtual page: its credit is shared among the members, each of which is named
-    /// once. Tells of each what it gains.
+    /// Visits the virtual page: shares its credit among the members, each listed once. Calls
+    /// `gained` as [`Ledger::visit`] does.
     pub(crate) fn share_virtual(
         &mut self,
         members: impl Iterator<Item = u32> + Clone,
@@ -193,11 +191,10 @@ impl Ledger {
         }
     }
 
-    /// Gives back what others hold to the pages that wait for their first fetch (`is_queued`), in
-    /// proportion to what each has: pages that were fetched and are not fetched again soon have
-    /// kept nearly all of it, and divisions would leave nothing to the others in the end. Half of
-    /// what the fetched hold, and what the virtual page has, is taken; what is handed on so counts
-    /// in their history.
+    /// Refunds credit to pages waiting for their first fetch (`is_queued`), in proportion to what
+    /// each has. Fetched pages that are not refetched soon keep nearly all credit, and divisions
+    /// would leave nothing for the others. Takes half of what fetched pages hold, which counts in
+    /// their history, and all of the virtual page's.
     pub(crate) fn refund(&mut self, is_queued: impl Fn(u32) -> bool) {
         self.totals.visits_since_sweep = 0;
         let (mut held, mut queued) = (0, 0);
@@ -227,13 +224,12 @@ impl Ledger {
         }
     }
 
-    /// The estimate of a page's importance, (H + C) / (G + 1): all pages have 1 together, once any
-    /// page had any credit.
+    /// The importance of a page, (H + C) / (G + 1): all pages sum to 1, once any page had credit.
     pub(crate) fn importance(&self, page: u32) -> f64 {
         self.estimate(page, 1.0)
     }
 
-    /// The estimate, in which held credit counts by this part.
+    /// The estimate with held credit counted by this part.
     pub(crate) fn estimate(&self, page: u32, part: f64) -> f64 {
         let totals = &self.totals;
         let unit = part * totals.weight / TOTAL as f64;

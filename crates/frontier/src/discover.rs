@@ -8,7 +8,7 @@ use crate::outcome::Done;
 use crate::state::State;
 use crate::texts::URL_BYTES_MAX;
 
-/// Which links are known, which are new, and how many of the new are not entered.
+/// Returns counts of refused links, the known pages and the new URLs.
 pub(crate) fn sort_links<'a>(
     state: &State,
     options: &FrontierOptions,

@@ -1,53 +1,61 @@
-//! The error of the frontier: the storage error, and what only it knows.
+//! The error of the frontier: the storage error, and what only the frontier knows.
 //!
-//! Every variant says what failed and where; its doc comment says what the caller should do. That
-//! there is nothing to fetch is never an error: that is [`crate::Next`].
+//! Every variant says what failed and where; its doc comment says what to do. That there is
+//! nothing to fetch is no error: that is [`crate::Next`].
 
 use std::fmt::Display;
 use std::io;
 
 use filemap_io::StorageError;
 
-/// The result of everything that a frontier does.
+/// The result of a frontier's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What can go wrong with a frontier.
+///
+/// ```
+/// use frontier::{Error, Frontier, FrontierOptions, PageId};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let mut frontier = Frontier::create(folder.path(), FrontierOptions::new()).unwrap();
+/// assert!(matches!(frontier.release(PageId::new(0)), Err(Error::NotInFlight { page: 0 })));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The frontier's files. Damage cannot be mended: restore them from a copy, or make a new
-    /// frontier and seed it with the URLs that the page store holds.
+    /// The frontier's files. Damage cannot be repaired: restore them from a copy, or create a new
+    /// frontier and seed it with the URLs in the page store.
     #[error("{}{}", .0, remedy(.0))]
     Storage(#[from] StorageError),
-    /// There is a frontier already where one was to be made. Open it, or choose another directory.
-    #[error("{file} is there already; open that frontier, or make the new one elsewhere")]
+    /// The directory has a frontier already. Open it, or choose another directory.
+    #[error("{file} exists; open that frontier, or create the new one elsewhere")]
     Exists {
-        /// The file that shows it.
+        /// The file found.
         file: String,
     },
-    /// There is no frontier in the directory. Make one, or name another directory.
-    #[error("there is no {file}: make a frontier first, or name its directory")]
+    /// The directory has no frontier. Create one, or choose another directory.
+    #[error("{file} is missing: create a frontier first, or give its directory")]
     Missing {
-        /// The file that every frontier has.
+        /// The missing file.
         file: String,
     },
-    /// A URL has 1 to `max` bytes. Nothing was changed.
-    #[error("a URL has 1 to {max} bytes here, this one has {len}")]
+    /// A URL is empty or longer than `max` bytes. Nothing was changed.
+    #[error("URL of {len} bytes: 1 to {max} are accepted")]
     UrlLength {
         /// The URL's length in bytes.
         len: usize,
-        /// The longest that is taken.
+        /// The longest accepted.
         max: usize,
     },
-    /// The page is not in flight: it was not handed out, or its outcome was told already. Nothing
-    /// was changed.
-    #[error("page {page} is not in flight: tell the outcome of what `next` handed out, once")]
+    /// The page is not in flight: it was not handed out, or its outcome was reported already.
+    /// Nothing was changed.
+    #[error("page {page} is not in flight: report the outcome of each page from `next` once")]
     NotInFlight {
         /// The page's number.
         page: u32,
     },
-    /// There is no page of this number.
-    #[error("there is no page {page}: numbers are below the count of pages")]
+    /// No page has this number.
+    #[error("no page {page}: numbers are below the count of pages")]
     NoSuchPage {
         /// The number.
         page: u32,
@@ -67,12 +75,12 @@ impl Error {
         move |source| StorageError::io(op, file)(source).into()
     }
 
-    /// `file` is not what was written.
+    /// Damage to `file`.
     pub(crate) fn corrupt(file: &str, offset: u64, what: impl Display) -> Error {
         StorageError::corrupt(file, offset, what).into()
     }
 
-    /// An option makes no sense.
+    /// An invalid option.
     pub(crate) fn option(name: &'static str, why: impl Into<String>) -> Error {
         StorageError::option(name, why).into()
     }

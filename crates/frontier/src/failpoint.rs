@@ -1,10 +1,10 @@
-//! Failpoints: faults that the tests must catch. Compiled out elsewhere.
+//! Failpoints: planted faults that the tests must catch. Compiled out elsewhere.
 
 filemap_io::failpoints! {
     test;
-    /// A step that is left out or done in the wrong order.
+    /// A step left out or done in the wrong order.
     pub(crate) enum Mistake {
-        /// A commit writes the journal and does not sync it.
+        /// A commit does not sync the journal.
         JournalNotSynced,
         /// A snapshot gets its name before it is synced.
         SnapshotNotSynced,
@@ -12,9 +12,9 @@ filemap_io::failpoints! {
         UrlsNotSynced,
         /// A snapshot names lists of links that are not synced.
         LinksNotSynced,
-        /// The old journal is removed before the snapshot that replaces it is there.
+        /// The old journal is removed before its snapshot is there.
         JournalRemovedFirst,
-        /// The journal is told that a page is done, and not of its new links.
+        /// The journal omits the new links of a fetched page.
         LinksNotTold,
     }
 }

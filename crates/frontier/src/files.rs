@@ -1,5 +1,5 @@
-//! How a frontier names its files, the one place where names are built and parsed; and how it
-//! makes and replaces them.
+//! File names of a frontier, built and parsed only here; and how its files are created, opened and
+//! replaced.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::format::{header, read_header};
 
 /// The writer's lock.
 pub(crate) const LOCK: &str = "frontier.lock";
-/// The state at the beginning of a journal.
+/// State at the start of a journal.
 pub(crate) const SNAPSHOT: &str = "frontier.snapshot";
-/// The same, while it is written.
+/// The snapshot while it is written.
 const NEW_SNAPSHOT: &str = "frontier.snapshot.new";
 /// URL texts.
 pub(crate) const URLS: &str = "frontier.urls";
 
-/// The folder of a frontier.
+/// The directory of a frontier.
 ///
 /// # Errors
 /// `Io`.
@@ -29,12 +29,12 @@ pub(crate) fn folder(path: &Path) -> Result<Arc<dyn Dir>> {
     Ok(Arc::new(OsDir::open(path).map_err(Error::io("open", &path.display().to_string()))?))
 }
 
-/// The journal of a number.
+/// Name of a journal.
 pub(crate) fn journal(number: u64) -> String {
     format!("frontier.{number}.journal")
 }
 
-/// The file of links of a number.
+/// Name of a file of links.
 pub(crate) fn links(number: u64) -> String {
     format!("frontier.{number}.links")
 }
@@ -48,7 +48,7 @@ fn is_numbered(file: &str) -> bool {
     number.is_some_and(|number| file == journal(number) || file == links(number))
 }
 
-/// Replaces the snapshot. What a crash left of an earlier try is removed.
+/// Replaces the snapshot; removes what an interrupted replacement left.
 ///
 /// # Errors
 /// `Io`, of the call that failed: the old snapshot is still there then.
@@ -62,7 +62,7 @@ pub(crate) fn replace_snapshot(dir: &dyn Dir, write: impl FnOnce(&dyn File, &str
     Ok(new.commit()?)
 }
 
-/// Removes what a crash left of the snapshot being replaced.
+/// Removes what an interrupted replacement of the snapshot left.
 ///
 /// # Errors
 /// `Io`.
@@ -70,7 +70,7 @@ pub(crate) fn remove_unfinished(dir: &dyn Dir) -> Result<()> {
     Ok(remove(dir, NEW_SNAPSHOT)?)
 }
 
-/// Removes all journals and files of links but those that are named.
+/// Removes all journals and files of links but those named.
 ///
 /// # Errors
 /// `Io`.
@@ -83,7 +83,8 @@ pub(crate) fn remove_others(dir: &dyn Dir, kept: &[Option<&str>]) -> Result<()> 
     Ok(())
 }
 
-/// A new file with its header, durable but for its name; one of that name is removed.
+/// Creates a file with its header, durable but for its name; an older file of that name is
+/// removed.
 ///
 /// # Errors
 /// `Io`.
@@ -95,17 +96,17 @@ pub(crate) fn create(dir: &dyn Dir, name: &str, kind: Kind, id: [u8; 16], number
     Ok(file)
 }
 
-/// Opens a file that the snapshot names, to be written.
+/// Opens a file that the snapshot names, for writing.
 ///
 /// # Errors
-/// `Corrupt` if it is gone or another's; `NewerFormat`; `Io`.
+/// `Corrupt` if it is missing or another's; `NewerFormat`; `Io`.
 pub(crate) fn open(dir: &dyn Dir, name: &str, kind: Kind, id: [u8; 16], number: u64) -> Result<Arc<dyn File>> {
     let file = dir.open(name, Access::Write).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::corrupt(name, 0, "the file is gone"),
+        std::io::ErrorKind::NotFound => Error::corrupt(name, 0, "the file is missing"),
         _ => Error::io("open", name)(error),
     })?;
-    // What the cache holds and the device does not (after a sync that failed) must not be taken
-    // for durable.
+    // After a failed sync the page cache may hold what the device does not: reread from the
+    // device.
     file.sync().map_err(Error::io("sync", name))?;
     file.advise(Advice::DropCache, 0, 0);
     match read_header(&*file, name, kind)? == (id, number) {
@@ -114,7 +115,7 @@ pub(crate) fn open(dir: &dyn Dir, name: &str, kind: Kind, id: [u8; 16], number: 
     }
 }
 
-/// Cuts a file to the length that the snapshot names.
+/// Cuts a file to the length in the snapshot.
 ///
 /// # Errors
 /// `Corrupt` if it is shorter; `Io`.

@@ -1,6 +1,6 @@
-//! The bytes of a frontier's files: the fields of each record, declared once. docs/FRONTIER.md
-//! shows the same tables, and a test holds the two equal. What is in variable-length integers has
-//! its table in [`crate::record`].
+//! Bytes of a frontier's files: the fields of each record, declared once. docs/FRONTIER.md shows
+//! the same tables, held equal by a test. Records of variable-length integers have their table in
+//! [`crate::record`].
 //!
 //! Numbers are little-endian, reserved bytes zero.
 
@@ -8,9 +8,9 @@ use filemap_io::header::{Kind, seal};
 use filemap_io::layout::Zeros;
 use filemap_io::{File, StorageError, files, layout};
 
-/// The state at the beginning of a journal.
+/// State at the start of a journal.
 pub(crate) const SNAPSHOT: Kind = kind(*b"FMFSNAP1");
-/// What was told since.
+/// Events since the snapshot.
 pub(crate) const JOURNAL: Kind = kind(*b"FMFJRNL1");
 /// URL texts.
 pub(crate) const URLS: Kind = kind(*b"FMFURLS1");
@@ -21,11 +21,11 @@ const fn kind(magic: [u8; 8]) -> Kind {
     Kind { magic, version: 1, what: "such file of a frontier" }
 }
 
-/// Bytes of a header, whatever the file.
+/// Bytes of every file's header.
 pub(crate) const HEADER_BYTES: usize = FileHeader::BYTES;
 
 layout! {
-    /// What every file begins with.
+    /// Header of every file.
     pub(crate) struct FileHeader {
         0 MAGIC: [u8; 8] = "magic";
         8 READ_VERSION: u16 = "the version that a reader must know";
@@ -53,7 +53,7 @@ layout! {
 }
 
 layout! {
-    /// `frontier.N.journal`: what each batch begins with.
+    /// `frontier.N.journal`: header of each batch.
     pub(crate) struct BatchHeader {
         0 CRC: u32 = "CRC-32 of the frontier's id, the journal's number, the batch's offset (8 bytes each) and bytes 4 to 24 + n";
         4 MAGIC: [u8; 4] = "magic `FMFB`";
@@ -63,7 +63,7 @@ layout! {
 }
 
 layout! {
-    /// `frontier.urls`: what each URL begins with.
+    /// `frontier.urls`: header of each URL.
     pub(crate) struct UrlHeader {
         0 CRC: u32 = "CRC-32 of the frontier's id, the page's number (4 bytes) and all that follows";
         4 LEN: u16 = "n, the text's length: 1 to 65535; the text follows";
@@ -72,7 +72,7 @@ layout! {
 }
 
 layout! {
-    /// `frontier.N.links`: what each block begins with.
+    /// `frontier.N.links`: header of each block.
     pub(crate) struct BlockHeader {
         0 CRC: u32 = "CRC-32 of the frontier's id, the file's number, the block's offset (8 bytes each) and all that follows";
         4 LEN: u32 = "n, the length of the lists that follow";
@@ -89,7 +89,7 @@ pub(crate) fn header(kind: Kind, id: [u8; 16], number: u64) -> [u8; HEADER_BYTES
     bytes
 }
 
-/// The id and the number in a file's header.
+/// Id and number in a file's header.
 ///
 /// # Errors
 /// `Corrupt`, `NewerFormat`, `Io`.
@@ -99,7 +99,7 @@ pub(crate) fn read_header(file: &dyn File, name: &str, kind: Kind) -> Result<([u
     kind.check(name, &bytes)?;
     let (id, number) = (FileHeader::ID.get(&bytes), FileHeader::NUMBER.get(&bytes));
     if bytes != header(kind, id, number) {
-        return Err(StorageError::corrupt(name, 8, "the header is not one that is written"));
+        return Err(StorageError::corrupt(name, 8, "impossible header"));
     }
     Ok((id, number))
 }

@@ -2,17 +2,16 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `frontier.snapshot` | the state at the beginning of a journal ([`crate::snapshot`]); which journal that is |
-//! | `frontier.N.journal` | what was told since ([`crate::journal`]) |
+//! | `frontier.snapshot` | state at the start of a journal, and that journal's number ([`crate::snapshot`]) |
+//! | `frontier.N.journal` | events since the snapshot ([`crate::journal`]) |
 //! | `frontier.urls` | URL texts ([`crate::texts`]) |
 //! | `frontier.N.links` | lists of links ([`crate::links`]), unless there are no virtual visits |
 //! | `frontier.lock` | the writer's lock |
 //!
-//! Everything that is told changes memory at once and is durable after [`Frontier::commit`]. When
-//! the journal is longer than the last snapshot (and than an option), a commit replaces both: the
-//! URLs are synced, the next journal is made, the snapshot that names it takes the old one's
-//! place, and the old journal is removed. A crash between two of these leaves the old pair or the
-//! new one.
+//! An event changes memory at once and is durable after [`Frontier::commit`]. When the journal is
+//! longer than the last snapshot (and than an option), a commit replaces both: it syncs the URLs,
+//! creates the next journal, puts the snapshot that names it in the old one's place, and removes
+//! the old journal. A crash in between leaves the old pair or the new one.
 
 mod opening;
 
@@ -29,18 +28,19 @@ use crate::journal::Journal;
 use crate::options::FrontierOptions;
 use crate::outcome::{Assignment, Done, Failure, Fetched, Next, PageId};
 use crate::pages::Status;
+use crate::queue::Manners;
 use crate::record::Record;
 use crate::recrawl::{self, due_s, interval_ms};
 use crate::snapshot;
-use crate::state::{Manners, State};
+use crate::state::State;
 use crate::texts::URL_BYTES_MAX;
 
-/// No page has this number or a higher one.
+/// Page numbers are below this.
 const PAGES_MAX: usize = u32::MAX as usize - 1;
-/// Lists of links beyond two for each page that was fetched, before the older ones are left out.
+/// Lists of links beyond two for each fetched page before the file is rewritten.
 const LISTS_SLACK: u64 = 64;
 
-/// Which page next: see the crate's documentation.
+/// A crawler's frontier: see the crate's documentation.
 ///
 /// ```
 /// use frontier::{Fetched, Frontier, FrontierOptions, Next};
@@ -62,17 +62,16 @@ const LISTS_SLACK: u64 = 64;
 pub struct Frontier {
     dir: Arc<dyn Dir>,
     options: FrontierOptions,
-    manners: Manners,
     id: [u8; 16],
     pub(crate) state: State,
     journal: Journal,
     pub(crate) snapshot_bytes: u64,
-    /// What was handed out, with the depth of each.
+    /// Pages handed out, with the depth of each.
     in_flight: HashMap<u32, u16>,
-    /// How often a page was handed out by this handle: for the first time, and again.
+    /// Pages handed out by this handle: first fetches, refreshes.
     handed: [u64; 2],
     poison: Latch,
-    /// Whether nobody knows what was handed out last: the frontier was not closed.
+    /// Whether the frontier was not closed, so that the last fetches of hosts are unknown.
     must_rest: bool,
     _lock: Box<dyn Lock>,
 }
@@ -93,7 +92,6 @@ impl Frontier {
         Frontier {
             dir,
             options,
-            manners,
             id,
             state,
             journal,
@@ -106,14 +104,13 @@ impl Frontier {
         }
     }
 
-    /// Enters start pages; they share the virtual page's credit, which is all of it in the
-    /// beginning. Returns how many were new: those that were known become seeds too, and those
-    /// that were given up are queued again. To seed again with what is a seed already changes
-    /// nothing else.
+    /// Enters start pages, which share the virtual page's credit (at first all credit). Known
+    /// pages become seeds too, given-up ones are queued again; a page that is a seed already is
+    /// not changed. Returns how many were new.
     ///
     /// # Errors
     /// `UrlLength`, with nothing entered; `Full`, `Poisoned`, `Io`.
-    pub fn seed(&mut self, urls: &[impl AsRef<str>], now_ms: u64) -> Result<u64> {
+    pub fn seed(&mut self, urls: &[impl AsRef<str>], now_ms: i64) -> Result<u64> {
         self.poison.check()?;
         self.check_room(urls.len())?;
         let urls = urls.iter().map(AsRef::as_ref);
@@ -141,16 +138,17 @@ impl Frontier {
         Ok(count)
     }
 
-    /// What to fetch now. The page is in flight until its outcome is told.
+    /// The next page to fetch. It is in flight until [`Frontier::done`], [`Frontier::failed`] or
+    /// [`Frontier::release`].
     ///
     /// O(log of the hosts and of the host's pages), one read of a URL from disk.
     ///
     /// # Errors
     /// `Poisoned`, `Corrupt`, `Io`.
-    pub fn next(&mut self, now_ms: u64) -> Result<Next> {
+    pub fn next(&mut self, now_ms: i64) -> Result<Next> {
         self.poison.check()?;
         if self.journal.is_closed() {
-            // From here on the journal does not say any more that all is known.
+            // From here on the journal no longer ends with a clean close.
             self.journal.append(&Record::Opened);
             let committed = self.journal.commit();
             self.poison.note(committed)?;
@@ -159,8 +157,7 @@ impl Frontier {
         let all = (self.handed[0] + self.handed[1] + 1) as f64;
         let wants_refresh = (self.handed[1] as f64) < self.options.refresh_share * all;
         for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {
-            let (queue, mut view) = self.state.queues(self.manners);
-            let Some(page) = queue.take(kind, &mut view) else { continue };
+            let Some(page) = self.state.queues(|queue, view| queue.take(kind, view)).flatten() else { continue };
             match self.state.texts.read(page) {
                 Ok((depth, url)) => {
                     self.note_begin(page);
@@ -183,14 +180,14 @@ impl Frontier {
         })
     }
 
-    /// Tells that a page was fetched.
+    /// Records a fetch and enters the page's links.
     ///
     /// O(links), and as much again for each virtual visit; sometimes, amortised over many calls,
     /// O(pages).
     ///
     /// # Errors
-    /// `NotInFlight`, `Full`, `Poisoned`, `Corrupt` (of the file of links: the page is in flight
-    /// still), `Io`.
+    /// `NotInFlight`, `Full`, `Poisoned`, `Corrupt` (of the file of links: the page stays in
+    /// flight), `Io`.
     pub fn done(&mut self, page: PageId, fetched: &Fetched<'_>) -> Result<Done> {
         self.poison.check()?;
         let number = page.number();
@@ -215,11 +212,11 @@ impl Frontier {
         Ok(done)
     }
 
-    /// Tells that a fetch failed.
+    /// Records a failed fetch.
     ///
     /// # Errors
     /// `NotInFlight`, `Poisoned`, `Io`.
-    pub fn failed(&mut self, page: PageId, failure: &Failure, now_ms: u64) -> Result<()> {
+    pub fn failed(&mut self, page: PageId, failure: &Failure, now_ms: i64) -> Result<()> {
         self.poison.check()?;
         let number = page.number();
         self.in_flight.remove(&number).ok_or(Error::NotInFlight { page: number })?;
@@ -227,7 +224,7 @@ impl Frontier {
         let is_refresh = marks.status() == Status::Refreshing;
         let attempts = (marks.attempts() + 1).min(15);
         let is_last = attempts >= self.options.attempts_max;
-        // A page that was there may be there again.
+        // A page that was there once may come back.
         let waits_for_recrawl = is_refresh && self.options.recrawl.is_some();
         let is_gone = (failure.is_permanent && !waits_for_recrawl) || (is_last && !is_refresh);
         let backoff_ms = self.options.backoff_ms.saturating_mul(1 << (attempts - 1)).min(self.options.backoff_max_ms);
@@ -245,8 +242,7 @@ impl Frontier {
         Ok(())
     }
 
-    /// Gives a page back that was not fetched after all: it waits as before, and its host's delay
-    /// has run all the same.
+    /// Returns a page unfetched to its queue. Its host's delay runs all the same.
     ///
     /// # Errors
     /// `NotInFlight`.
@@ -263,19 +259,18 @@ impl Frontier {
             _ => Status::Ready,
         };
         self.state.pages.set_status(page, status);
-        let (queue, mut view) = self.state.queues(self.manners);
-        queue.put(page, &mut view);
+        self.state.queues(|queue, view| queue.put(page, view));
         self.landed(page, 0);
     }
 
-    /// Sets the delay between the begins of two fetches from a host (robots.txt's crawl-delay);
-    /// `None` for that of the options. It is kept.
+    /// Sets a host's delay between the starts of two fetches (robots.txt's crawl-delay); `None` is
+    /// that of the options. It is kept on disk.
     ///
     /// # Errors
     /// `UrlLength`, `Poisoned`, `Io`.
-    pub fn host_delay(&mut self, host: &str, delay_ms: Option<u64>) -> Result<()> {
+    pub fn host_delay(&mut self, host: impl AsRef<str>, delay_ms: Option<u64>) -> Result<()> {
         self.poison.check()?;
-        check_host(host)?;
+        let host = check_host(host.as_ref())?;
         let known = self.state.hosts.find(host).map(|number| self.state.hosts.get(number).delay_ms);
         if known.is_some_and(|known| known == delay_ms) {
             return Ok(());
@@ -283,17 +278,17 @@ impl Frontier {
         self.tell(&Record::Delay { host, delay_ms })
     }
 
-    /// Lets nothing be fetched from a host before a time (`Retry-After`). It is kept.
+    /// Holds a host back until a time (`Retry-After`). It is kept on disk.
     ///
     /// # Errors
     /// `UrlLength`, `Poisoned`, `Io`.
-    pub fn host_hold(&mut self, host: &str, until_ms: u64) -> Result<()> {
+    pub fn host_hold(&mut self, host: impl AsRef<str>, until_ms: i64) -> Result<()> {
         self.poison.check()?;
-        check_host(host)?;
-        self.tell(&Record::Hold { host, until_ms })
+        let host = check_host(host.as_ref())?;
+        self.tell(&Record::Hold { host, until_ms: until_ms.max(0) })
     }
 
-    /// Makes durable all that was told so far, in one step: after a crash it is there as a whole.
+    /// Makes all events so far durable, atomically: after a crash all of them are there or none.
     /// One sync for any number of pages; and a snapshot, of 32 bytes a page, when the journal has
     /// become longer than the last one.
     ///
@@ -325,8 +320,8 @@ impl Frontier {
         Ok(old_links.map_or(Ok(()), |name| remove(&*self.dir, &name))?)
     }
 
-    /// Makes the lists of links durable: in a new file when most of them are of pages that were
-    /// fetched again since. The old file's name, if there is one to be removed.
+    /// Makes the lists of links durable, in a new file when most of them are outdated. Returns the
+    /// name of the old file to remove.
     fn sync_links(&mut self) -> Result<Option<String>> {
         let (pages, fetched) = (self.state.pages.len(), self.state.pages.count(Status::is_fetched));
         let Some(links) = &mut self.state.links else { return Ok(None) };
@@ -340,34 +335,28 @@ impl Frontier {
         Ok(Some(old))
     }
 
-    /// Commits and closes, and notes durably that all is whole: damage to the end of the journal
-    /// is found then. A frontier that is only dropped is opened again as its last commit left it.
+    /// Commits, and marks the journal as complete, so that damage to its end is found at the next
+    /// opening. A frontier that is only dropped opens as its last commit left it.
     ///
     /// # Errors
     /// As [`Frontier::commit`].
     pub fn close(mut self) -> Result<()> {
         self.commit()?;
-        // Before any time was told nobody knows more than before.
+        // With no time given since the opening, the last fetches are still unknown.
         if self.must_rest { Ok(()) } else { self.journal.close() }
     }
 
-    /// Does what a record says, and writes it down.
+    /// Applies a record and appends it to the journal.
     fn tell(&mut self, record: &Record<'_>) -> Result<()> {
         self.state.prepare(record)?;
-        match record {
-            Record::Done { page, due_s, age, lost, known, depth, .. } if planted(Mistake::LinksNotTold) => {
-                let (known, new) = (known.clone(), Vec::new());
-                self.journal.append(&Record::Done {
-                    page: *page,
-                    due_s: *due_s,
-                    age: *age,
-                    lost: *lost,
-                    known,
-                    depth: *depth,
-                    new,
-                });
+        if planted(Mistake::LinksNotTold) {
+            let mut record = record.clone();
+            if let Record::Done { new, .. } = &mut record {
+                new.clear();
             }
-            _ => self.journal.append(record),
+            self.journal.append(&record);
+        } else {
+            self.journal.append(record);
         }
         let applied = self.state.apply(record);
         assert!(applied.is_ok(), "a record of our own cannot be applied: {applied:?}");
@@ -382,7 +371,7 @@ impl Frontier {
         Ok(())
     }
 
-    /// Writes down when the fetch of a page begins, if its host has a delay.
+    /// Records when the fetch of a page starts, if its host has a delay.
     fn note_begin(&mut self, page: u32) {
         let delay_ms = self.state.hosts.get(self.state.pages.host(page)).delay_ms;
         if delay_ms.unwrap_or(self.options.delay_ms) > 0 {
@@ -390,23 +379,21 @@ impl Frontier {
         }
     }
 
-    fn advance(&mut self, now_ms: u64) -> Result<()> {
-        let (queue, mut view) = self.state.queues(self.manners);
-        queue.advance(now_ms, &mut view);
+    fn advance(&mut self, now_ms: i64) -> Result<()> {
+        self.state.queues(|queue, view| queue.advance(now_ms, view));
         if self.must_rest {
             self.must_rest = false;
-            self.tell(&Record::Rested { at_ms: now_ms })?;
+            self.tell(&Record::Rested { at_ms: self.state.queue.clock_ms() })?;
         }
         Ok(())
     }
 
-    fn landed(&mut self, page: u32, now_ms: u64) {
+    fn landed(&mut self, page: u32, now_ms: i64) {
         let host = self.state.pages.host(page);
-        let (queue, mut view) = self.state.queues(self.manners);
-        queue.landed(host, now_ms, &mut view);
+        self.state.queues(|queue, view| queue.landed(host, now_ms, view));
     }
 
-    /// Writes a record down without doing what it says.
+    /// Appends a record without applying it.
     #[cfg(test)]
     pub(crate) fn forge(&mut self, record: &Record<'_>) {
         self.journal.append(record);
@@ -429,9 +416,9 @@ impl Frontier {
     }
 }
 
-fn check_host(host: &str) -> Result<()> {
+fn check_host(host: &str) -> Result<&str> {
     match host.len() {
-        0..=URL_BYTES_MAX => Ok(()),
+        0..=URL_BYTES_MAX => Ok(host),
         len => Err(Error::UrlLength { len, max: URL_BYTES_MAX }),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BinaryHeap;
 
-/// Appends to a column. It is copied when it is full, about nine times an element in all.
+/// Appends to a column. Growth copies each element about nine times in all.
 #[inline]
 pub(crate) fn push<T>(column: &mut Vec<T>, value: T) {
     if column.len() == column.capacity() {
@@ -12,7 +12,7 @@ pub(crate) fn push<T>(column: &mut Vec<T>, value: T) {
     column.push(value);
 }
 
-/// Adds to a heap, which grows alike.
+/// Pushes onto a heap that grows alike.
 #[inline]
 pub(crate) fn push_heap<T: Ord>(heap: &mut BinaryHeap<T>, value: T) {
     if heap.len() == heap.capacity() {

@@ -1,10 +1,10 @@
-//! The hosts: their names, how politely they are asked, and which of their pages are ready.
+//! Hosts: names, politeness, and their queues of ready pages.
 //!
-//! A host has two queues of pages, never fetched and due again, each a heap by place
-//! ([`crate::place`]). As in [`crate::buckets`] an entry is never moved: a page whose place
-//! changes gets another one, and an entry that is not true any more is dropped when it comes up.
+//! A host has two queues, first fetches and refreshes, each a heap by place ([`crate::place`]).
+//! Entries never move: a page whose place changes gets another entry, and an outdated entry is
+//! dropped when it comes up.
 //!
-//! Invariant: each page in the status `Ready` or `Due` has an entry with its place in its host's
+//! Invariant: each page with status `Ready` or `Due` has an entry under its place in its host's
 //! queue of that kind.
 
 use std::collections::{BinaryHeap, HashMap};
@@ -15,11 +15,11 @@ use crate::grow::{push, push_heap};
 use crate::pages::Pages;
 use crate::place::place;
 
-/// Entries of a queue beyond five for each four pages in it, before it is swept.
+/// Entries of a queue beyond five for each four pages before it is swept.
 const SLACK: usize = 64;
 
-/// A page in a queue: its place in the high half, and in the low half what lets older pages come
-/// first among equals.
+/// An entry of a queue: place in the high half, complement of the page in the low one, so that
+/// ties go to the older page.
 fn entry(place: u16, page: u32) -> u64 {
     u64::from(place) << 32 | u64::from(!page)
 }
@@ -32,22 +32,22 @@ fn of_entry(entry: u64) -> (u16, u32) {
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) name: Arc<str>,
-    /// Pages of it that are known.
+    /// Its known pages.
     pub(crate) pages: u32,
-    /// Between the begins of two fetches, if it has a delay of its own.
+    /// Its own delay between the starts of two fetches.
     pub(crate) delay_ms: Option<u64>,
-    /// Nothing is fetched before this.
-    pub(crate) hold_until_ms: u64,
-    /// When the last fetch began, as far as that is known.
-    pub(crate) began_ms: Option<u64>,
+    /// No fetch starts before this.
+    pub(crate) hold_until_ms: i64,
+    /// When the last known fetch started.
+    pub(crate) began_ms: Option<i64>,
     pub(crate) in_flight: u32,
     queues: [BinaryHeap<u64>; 2],
-    /// Pages in each.
+    /// Pages in each queue.
     ready: [u32; 2],
-    /// The place under which the host stands among the open ones, by kind.
+    /// Its places among the open hosts, by kind.
     pub(crate) offered: [Option<u16>; 2],
-    /// The time of its entry among those that wait.
-    pub(crate) wakes_ms: Option<u64>,
+    /// Time of its entry among the sleeping hosts.
+    pub(crate) wakes_ms: Option<i64>,
 }
 
 impl Host {
@@ -66,17 +66,17 @@ impl Host {
         }
     }
 
-    /// Nothing is fetched from it before this time.
-    pub(crate) fn next_at_ms(&self, delay_ms: u64) -> u64 {
+    /// No fetch starts before this time.
+    pub(crate) fn next_at_ms(&self, delay_ms: u64) -> i64 {
         let delay_ms = self.delay_ms.unwrap_or(delay_ms);
-        self.hold_until_ms.max(self.began_ms.map_or(0, |began| began.saturating_add(delay_ms)))
+        self.hold_until_ms.max(self.began_ms.map_or(0, |began| began.saturating_add_unsigned(delay_ms)))
     }
 
     pub(crate) fn ready(&self) -> u32 {
         self.ready[0] + self.ready[1]
     }
 
-    /// The place of the best page of a kind.
+    /// Place of the best page of a kind.
     pub(crate) fn top(&mut self, kind: usize, pages: &Pages, ledger: &Ledger) -> Option<u16> {
         while let Some((at, page)) = self.queues[kind].peek().map(|top| of_entry(*top)) {
             if is_true(kind, at, page, pages, ledger) {
@@ -87,20 +87,20 @@ impl Host {
         None
     }
 
-    /// Takes the best page of a kind; [`Host::top`] was just asked.
+    /// Takes the best page of a kind, right after [`Host::top`].
     pub(crate) fn take(&mut self, kind: usize) -> Option<u32> {
         let (_, page) = of_entry(self.queues[kind].pop()?);
         self.ready[kind] -= 1;
         Some(page)
     }
 
-    /// Puts a page into a queue.
+    /// Queues a page.
     pub(crate) fn put(&mut self, kind: usize, page: u32, pages: &Pages, ledger: &Ledger) {
         self.ready[kind] += 1;
         push_heap(&mut self.queues[kind], entry(place_of(page, pages, ledger), page));
     }
 
-    /// Gives a page in a queue another entry: its place has changed.
+    /// Gives a queued page another entry, after its place has changed.
     pub(crate) fn put_again(&mut self, kind: usize, page: u32, pages: &Pages, ledger: &Ledger) {
         push_heap(&mut self.queues[kind], entry(place_of(page, pages, ledger), page));
         let ready = self.ready[kind] as usize;
@@ -114,7 +114,7 @@ impl Host {
         }
     }
 
-    /// Empties the queues, before they are filled anew.
+    /// Empties the queues.
     pub(crate) fn clear(&mut self) {
         self.queues = [BinaryHeap::new(), BinaryHeap::new()];
         (self.ready, self.offered, self.wakes_ms) = ([0; 2], [None; 2], None);
@@ -138,9 +138,9 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// The host of a URL, as far as politeness goes; empty if it has none.
+    /// The host of a URL, for politeness; empty if it has none.
     pub(crate) fn name_of(url: &str) -> &str {
-        // The host is a part of the URL between ASCII bytes, so it is text too.
+        // Cut from text at ASCII bytes, so it is text.
         urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("")
     }
 
@@ -148,7 +148,7 @@ impl Hosts {
         self.numbers.get(name).copied()
     }
 
-    /// The number of a host, which is added if it is not known.
+    /// The number of a host, added if unknown.
     pub(crate) fn enter(&mut self, name: &str) -> u32 {
         if let Some(number) = self.find(name) {
             return number;

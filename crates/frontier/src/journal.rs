@@ -1,14 +1,14 @@
 //! The journal: records since the last snapshot, in batches.
 //!
-//! A commit is a batch and a sync. No sector is written twice, so that a batch that was durable
-//! stays as it is. Recovery takes batches up to the first that is not whole: what follows was
-//! never synced, unless a later batch says that this one was durable; then it is rot, and an
-//! error. A journal that is closed ends with an empty batch that says so of all.
+//! A commit is a batch and a sync. No sector is written twice, so a durable batch stays as it is.
+//! Recovery reads batches up to the first incomplete one: what follows was never synced, unless a
+//! later batch says that this one was durable; then it is damage. A closed journal ends with an
+//! empty batch that says that all is durable.
 
 use std::sync::Arc;
 
-use crc32fast::Hasher;
 use filemap_io::files::read_exact;
+use filemap_io::header::crc32;
 use filemap_io::{Dir, File};
 
 use crate::error::{Error, Result};
@@ -20,10 +20,10 @@ use crate::record::Record;
 const BATCH_MAGIC: [u8; 4] = *b"FMFB";
 const BATCH_HEAD_BYTES: u64 = BatchHeader::BYTES as u64;
 const SECTOR_BYTES: u64 = 512;
-/// Records wait for a commit, or for so many bytes of them.
+/// Buffered bytes of records that are written before a commit.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// What is wrong with a record, if anything is.
+/// Why a record cannot be applied.
 pub(crate) type Applied = std::result::Result<(), String>;
 
 /// An open journal.
@@ -33,18 +33,18 @@ pub(crate) struct Journal {
     file: Arc<dyn File>,
     id: [u8; 16],
     number: u64,
-    /// Where the next batch goes.
+    /// Offset of the next batch.
     end: u64,
-    /// The length that is durable.
+    /// Durable length.
     durable: u64,
-    /// Whether it was closed, and nothing is durable that was told since.
+    /// Whether it was closed and has no durable record since.
     is_closed: bool,
-    /// Records that are not written yet, behind the room for the batch's head.
+    /// Records not written yet, behind room for the batch's header.
     buffer: Vec<u8>,
 }
 
 impl Journal {
-    /// A new journal, durable but for its name.
+    /// Creates a journal, durable but for its name.
     pub(crate) fn create(dir: &dyn Dir, id: [u8; 16], number: u64) -> Result<Journal> {
         let name = files::journal(number);
         let file = files::create(dir, &name, JOURNAL, id, number)?;
@@ -56,8 +56,8 @@ impl Journal {
         Journal { name, file, id, number, end: start, durable: start, is_closed: false, buffer: empty_buffer() }
     }
 
-    /// Opens a journal, and gives `replay` its records in the order in which they came; it says
-    /// what is wrong with one. What a crash left behind them is cut off.
+    /// Opens a journal and passes its records to `replay` in order. What a crash left behind them
+    /// is cut off.
     ///
     /// # Errors
     /// `Corrupt`, `NewerFormat`, `Io`, and what `replay` returns.
@@ -77,7 +77,7 @@ impl Journal {
             while !rest.is_empty() {
                 let at = journal.end + BATCH_HEAD_BYTES + (payload.len() - rest.len()) as u64;
                 let bad = |what: &str| Error::corrupt(&journal.name, at, what);
-                let record = Record::decode(&mut rest).ok_or_else(|| bad("this is no record"))?;
+                let record = Record::decode(&mut rest).ok_or_else(|| bad("not a record"))?;
                 replay(record)?.map_err(|what| bad(&what))?;
             }
             journal.end += batch_bytes(payload.len() as u64);
@@ -89,8 +89,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The records of the batch at an offset, and what was durable before it; `None` if there is
-    /// no whole one.
+    /// Records of the batch at an offset, and the length durable before it; `None` if it is
+    /// incomplete.
     fn batch(&self, offset: u64, len: u64) -> Result<Option<(Vec<u8>, u64)>> {
         if offset + BATCH_HEAD_BYTES > len {
             return Ok(None);
@@ -107,26 +107,26 @@ impl Journal {
         Ok(is_whole.then(|| (payload, BatchHeader::DURABLE.get(&head))))
     }
 
-    /// Looks through what follows the last whole batch for one that says that more was durable.
+    /// Searches what follows the last complete batch for a batch that says that more was durable.
     fn check_rest(&self, len: u64) -> Result<()> {
         let mut at = self.end + SECTOR_BYTES;
         while at < len {
             if let Some((_, durable)) = self.batch(at, len)?
                 && durable > self.end
             {
-                return Err(Error::corrupt(&self.name, self.end, "a batch that was durable is not what was written"));
+                return Err(Error::corrupt(&self.name, self.end, "checksum mismatch in a durable batch"));
             }
             at += SECTOR_BYTES;
         }
         Ok(())
     }
 
-    /// Adds a record, which is durable after the next commit.
+    /// Adds a record, durable after the next commit.
     pub(crate) fn append(&mut self, record: &Record<'_>) {
         record.encode(&mut self.buffer);
     }
 
-    /// Writes what waits in memory, if that is much.
+    /// Writes the buffer if it is full.
     pub(crate) fn flush_if_full(&mut self) -> Result<()> {
         if self.buffer.len() >= BUFFER_BYTES { self.write() } else { Ok(()) }
     }
@@ -165,14 +165,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Commits, and notes that all is durable: so that rot in the last batch is told from a crash.
+    /// Commits, and marks all as durable, so that damage to the last batch is told from a crash.
     pub(crate) fn close(&mut self) -> Result<()> {
         self.commit()?;
         self.write()?;
         self.sync()
     }
 
-    /// Whether it was closed before it was opened, and nothing is durable that was told since.
+    /// Whether it was closed before this opening and has no durable record since.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -185,7 +185,7 @@ impl Journal {
         self.number
     }
 
-    /// Bytes of the file, with those that wait.
+    /// Bytes of the file, buffer included.
     pub(crate) fn bytes(&self) -> u64 {
         self.end + self.buffer.len() as u64 - BATCH_HEAD_BYTES
     }
@@ -195,13 +195,7 @@ impl Journal {
     }
 
     fn checksum(&self, offset: u64, head: &[u8], payload: &[u8]) -> u32 {
-        let mut hasher = Hasher::new();
-        hasher.update(&self.id);
-        hasher.update(&self.number.to_le_bytes());
-        hasher.update(&offset.to_le_bytes());
-        hasher.update(head);
-        hasher.update(payload);
-        hasher.finalize()
+        crc32(&[&self.id, &self.number.to_le_bytes(), &offset.to_le_bytes(), head, payload])
     }
 }
 
@@ -209,7 +203,7 @@ fn empty_buffer() -> Vec<u8> {
     vec![0; BATCH_HEAD_BYTES as usize]
 }
 
-/// What a batch takes in the file.
+/// Bytes of a batch in the file.
 fn batch_bytes(payload_bytes: u64) -> u64 {
     (BATCH_HEAD_BYTES + payload_bytes).next_multiple_of(SECTOR_BYTES)
 }

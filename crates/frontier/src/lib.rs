@@ -1,16 +1,19 @@
-//! Which page next: the frontier of a crawler.
+//! The frontier of a crawler: which page next.
 //!
-//! Pages have *credit* (on-line page importance, OPIC). N start pages share all of it; the page
-//! with the most is fetched next, a tax goes to a virtual page, and the rest is shared by the
-//! page's links. So what much credit flows to is fetched first, and a trap that feeds only on
-//! itself starves. The sum of credit is a whole number and never changes.
+//! Pages have *credit* (on-line page importance computation, OPIC). Seeds share all of it; the
+//! page with the most is fetched next, a tax goes to a virtual page, and the page's links share
+//! the rest. So pages to which much credit flows come first, and a trap that feeds only on itself
+//! starves. The sum of credit is a whole number and never changes.
 //!
-//! A [`Frontier`] keeps that on disk, with queues for each host, politeness, budgets, retries and
-//! recrawls. It knows neither HTTP nor a store of pages: a crawler asks [`Frontier::next`],
-//! fetches, and tells [`Frontier::done`] or [`Frontier::failed`].
+//! A [`Frontier`] keeps that on disk, with a queue for each host, politeness, budgets, retries and
+//! recrawls. It knows neither HTTP nor a store of pages: a crawler calls [`Frontier::next`],
+//! fetches, and reports with [`Frontier::done`] or [`Frontier::failed`].
 //!
-//! Invariants: no URL is queued twice; what was committed is there after any crash; nothing that
-//! is done is handed out again before it is due; credit sums exactly.
+//! Times are `i64` milliseconds since 1970; times before that count as 1970. URLs are UTF-8 text,
+//! as the files hold them and as HTTP needs them; canonical URLs are ASCII anyway.
+//!
+//! Invariants: no URL is queued twice; what was committed survives any crash; no fetched page is
+//! handed out again before it is due; credit sums exactly.
 
 mod asked;
 mod blocks;

@@ -1,22 +1,21 @@
-//! The file of links: what each fetched page leads to, in the order in which pages were fetched,
-//! for visits without a fetch.
+//! The file of links: the links of each fetched page, in the order of fetches, for visits without
+//! a fetch.
 //!
-//! A list is numbers in LEB128: the page, how many of its links are not kept, how many are, and
-//! those, each as the difference to the one before. A block is full when it has an eighth of what
-//! lies before it, 256 bytes at least and 64 KiB at most.
+//! A list is LEB128 numbers: page, links not kept, links kept, and these, each as the difference
+//! to the one before. A block is full at an eighth of what lies before it, at least 256 bytes and
+//! at most 64 KiB.
 //!
-//! The file is read in a circle, list by list: that takes no memory a page, and no read is out of
-//! order. A page that was fetched again has another list further on; [`Links::rewritten`] leaves
-//! the older ones out. What lies behind the length that the last snapshot names is made again from
-//! the journal when a frontier is opened, as with URLs.
+//! The file is read in a circle, list by list, which takes no memory per page and no random read.
+//! A page fetched again has another list further on; [`Links::rewritten`] drops the older ones. As
+//! with URLs, an opening rebuilds what lies past the length in the last snapshot from the journal.
 //!
-//! Invariant: where blocks end and where the circle stands follow from the lists that were added
-//! and from the calls of [`Links::prepare`] alone, so that a replay takes the same lists.
+//! Invariant: block ends and the place in the circle follow from the lists added and the calls of
+//! [`Links::prepare`] alone, so a replay takes the same lists.
 
 use std::sync::Arc;
 
-use crc32fast::Hasher;
 use filemap_io::files::read_exact;
+use filemap_io::header::crc32;
 use filemap_io::{Dir, File, varint};
 
 use crate::error::{Error, Result};
@@ -41,14 +40,14 @@ pub(crate) struct Place {
     pub(crate) lists: u64,
     /// The block whose lists are taken now.
     pub(crate) block: u64,
-    /// The place in it, in numbers.
+    /// Place in that block, in numbers.
     pub(crate) at: u64,
 }
 
 /// A list, borrowed.
 pub(crate) struct List<'a> {
     pub(crate) page: u32,
-    /// Links that are not kept.
+    /// Links not kept.
     pub(crate) lost: u32,
     pub(crate) links: &'a [u32],
 }
@@ -61,16 +60,16 @@ pub(crate) struct Links {
     id: [u8; 16],
     place: Place,
     written_bytes: u64,
-    /// Blocks behind those that are written.
+    /// Blocks not written yet.
     pending: Vec<u8>,
-    /// Lists of the block that is being filled.
+    /// Lists of the block being filled.
     open: Vec<u8>,
     /// The block at `place.block`: its end, and its numbers (page, lost, count, links).
     loaded: Option<(u64, Vec<u32>)>,
 }
 
 impl Links {
-    /// A new file, durable but for its name.
+    /// Creates the file, durable but for its name.
     pub(crate) fn create(dir: &dyn Dir, id: [u8; 16], number: u64) -> Result<Links> {
         let name = files::links(number);
         let file = files::create(dir, &name, LINKS, id, number)?;
@@ -78,20 +77,11 @@ impl Links {
     }
 
     fn with(file: Arc<dyn File>, id: [u8; 16], place: Place) -> Links {
-        let (pending, open) = (Vec::new(), Vec::new());
-        Links {
-            name: files::links(place.number),
-            file,
-            id,
-            written_bytes: place.bytes,
-            place,
-            pending,
-            open,
-            loaded: None,
-        }
+        let (name, pending, open) = (files::links(place.number), Vec::new(), Vec::new());
+        Links { name, file, id, written_bytes: place.bytes, place, pending, open, loaded: None }
     }
 
-    /// Opens the file as a snapshot knows it. What lies behind is cut off.
+    /// Opens the file as a snapshot describes it, and cuts off what follows.
     pub(crate) fn open(dir: &dyn Dir, id: [u8; 16], place: Place) -> Result<Links> {
         let name = files::links(place.number);
         let file = files::open(dir, &name, LINKS, id, place.number)?;
@@ -99,8 +89,7 @@ impl Links {
         Ok(Links::with(file, id, place))
     }
 
-    /// Adds the list of a page that was fetched; its links rise. Nothing is written before
-    /// [`Links::flush`].
+    /// Adds the list of a fetched page; links rise. Nothing is written before [`Links::flush`].
     pub(crate) fn append(&mut self, page: u32, lost: u32, links: &[u32]) {
         varint::put(&mut self.open, u64::from(page));
         varint::put(&mut self.open, u64::from(lost));
@@ -112,7 +101,7 @@ impl Links {
         }
     }
 
-    /// Ends the block that is being filled.
+    /// Ends the block being filled.
     fn seal(&mut self) {
         if self.open.is_empty() {
             return;
@@ -125,7 +114,7 @@ impl Links {
         self.place.bytes = self.written_bytes + self.pending.len() as u64;
     }
 
-    /// Writes the blocks that wait in memory.
+    /// Writes the finished blocks.
     pub(crate) fn flush(&mut self) -> Result<()> {
         if !self.pending.is_empty() {
             self.file.write_at(&self.pending, self.written_bytes).map_err(Error::io("write", &self.name))?;
@@ -135,7 +124,7 @@ impl Links {
         Ok(())
     }
 
-    /// Ends the last block, and makes all durable.
+    /// Ends the last block and makes all durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.seal();
         self.flush()?;
@@ -145,8 +134,8 @@ impl Links {
         self.file.sync().map_err(Error::io("sync", &self.name))
     }
 
-    /// Makes sure that the lists to be taken next are in memory; `pages` is how many pages are
-    /// known. One read for hundreds of lists.
+    /// Loads the block of the next lists; `pages` is the number of known pages. One read for
+    /// hundreds of lists.
     ///
     /// # Errors
     /// `Corrupt`, `Io`: nothing has changed then.
@@ -173,7 +162,7 @@ impl Links {
         }
     }
 
-    /// The next list of those that are in memory.
+    /// The next loaded list.
     pub(crate) fn take(&mut self) -> Option<List<'_>> {
         let (_, numbers) = self.loaded.as_ref()?;
         let [page, lost, count, rest @ ..] = numbers.get(self.place.at as usize..)? else { return None };
@@ -182,11 +171,11 @@ impl Links {
         Some(List { page: *page, lost: *lost, links })
     }
 
-    /// The end and the numbers of the block at an offset.
+    /// End and numbers of the block at an offset.
     fn load(&self, offset: u64, pages: u32) -> Result<(u64, Vec<u32>)> {
         let bad = |what: &str| Error::corrupt(&self.name, offset, what);
         let left = self.place.bytes.checked_sub(offset + BLOCK_HEAD_BYTES);
-        let left = left.ok_or_else(|| bad("no block begins here"))?;
+        let left = left.ok_or_else(|| bad("no block starts here"))?;
         let mut head = [0; BLOCK_HEAD_BYTES as usize];
         self.read(&mut head, offset)?;
         let len = u64::from(BlockHeader::LEN.get(&head));
@@ -196,20 +185,19 @@ impl Links {
         let mut lists = vec![0; len as usize];
         self.read(&mut lists, offset + BLOCK_HEAD_BYTES)?;
         if BlockHeader::CRC.get(&head) != self.checksum(offset, &head[4..], &lists) {
-            return Err(bad("a block's checksum is another"));
+            return Err(bad("block checksum mismatch"));
         }
-        let numbers = decode(&lists, pages).ok_or_else(|| bad("these are no lists of links"))?;
+        let numbers = decode(&lists, pages).ok_or_else(|| bad("not lists of links"))?;
         Ok((offset + BLOCK_HEAD_BYTES + len, numbers))
     }
 
-    /// Reads bytes from the file, or from what waits to be written to it: blocks are written as a
-    /// whole.
+    /// Reads from the file or from the unwritten blocks; blocks are written as a whole.
     fn read(&self, to: &mut [u8], offset: u64) -> Result<()> {
         match offset.checked_sub(self.written_bytes) {
             None => Ok(read_exact(&*self.file, &self.name, to, offset)?),
             Some(from) => {
                 let waiting = self.pending.get(from as usize..).and_then(|rest| rest.get(..to.len()));
-                let waiting = waiting.ok_or_else(|| Error::corrupt(&self.name, offset, "no block begins here"))?;
+                let waiting = waiting.ok_or_else(|| Error::corrupt(&self.name, offset, "no block starts here"))?;
                 to.copy_from_slice(waiting);
                 Ok(())
             }
@@ -217,13 +205,7 @@ impl Links {
     }
 
     fn checksum(&self, offset: u64, len: &[u8], lists: &[u8]) -> u32 {
-        let mut hasher = Hasher::new();
-        hasher.update(&self.id);
-        hasher.update(&self.place.number.to_le_bytes());
-        hasher.update(&offset.to_le_bytes());
-        hasher.update(len);
-        hasher.update(lists);
-        hasher.finalize()
+        crc32(&[&self.id, &self.place.number.to_le_bytes(), &offset.to_le_bytes(), len, lists])
     }
 
     /// Writes the latest list of each page to the next file, durable but for its name. O(links), 1
@@ -235,7 +217,7 @@ impl Links {
         let mut failed = Ok(());
         self.each(pages, |page, lost, links| {
             let newer = &mut newer[page as usize];
-            // Of a page with hundreds of lists more than one may stay, until the next time.
+            // A page with hundreds of lists may keep more than one until the next time.
             if *newer == 1 || *newer == u8::MAX {
                 next.append(page, lost, links);
                 if failed.is_ok() {
@@ -272,7 +254,7 @@ impl Links {
         &self.name
     }
 
-    /// Bytes of the file, with those that wait.
+    /// Bytes of the file, buffer included.
     pub(crate) fn bytes(&self) -> u64 {
         self.place.bytes + self.open.len() as u64
     }
@@ -283,7 +265,7 @@ impl Links {
     }
 }
 
-/// The numbers of some lists, if they are lists of pages below `pages`.
+/// Numbers of encoded lists, if they are lists of pages below `pages`.
 fn decode(lists: &[u8], pages: u32) -> Option<Vec<u32>> {
     let mut from = Bytes { rest: lists };
     let mut numbers = Vec::new();

@@ -1,12 +1,12 @@
-//! Options: credit, budget split, politeness, budgets, retries, recrawls.
+//! Options: credit, refreshes, politeness, budgets, retries, recrawls.
 //!
-//! What decides how credit flows (tax, rent, window, virtual visits) is written down when a
-//! frontier is made, since its journal is replayed by the same rules; `open` takes it from there.
-//! All else may be another each time a frontier is opened.
+//! What decides the flow of credit (tax, rent, window, virtual visits) is stored at creation,
+//! since a replay needs the same rules; `open` reads it from there. All other options may differ
+//! at each opening.
 
 use crate::error::{Error, Result};
 
-/// Among whom the virtual page shares its credit when it is visited.
+/// Who shares the virtual page's credit when it is visited.
 ///
 /// ```
 /// use frontier::{FrontierOptions, Rent};
@@ -17,41 +17,63 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rent {
-    /// Pages that two pages of good standing lead to, fetched or not, and seeds. Of good standing
-    /// is what gets rent itself, or what such a page leads to: a trap that hangs on one page gets
-    /// none, however densely its pages lead to each other.
+    /// Seeds, and pages to which two pages of good standing link, fetched or not. A page is of
+    /// good standing if it gets rent itself or such a page links to it: a trap that hangs on one
+    /// page gets none, however densely linked.
     #[default]
     Endorsed,
-    /// Pages that were fetched, and seeds. A trap's pages that nobody fetched get nothing.
+    /// Seeds and fetched pages: unfetched pages of a trap get nothing.
     Crawled,
-    /// All pages that are known, as the textbook has it: a trap collects rent for every link that
-    /// it invents.
+    /// All known pages, as in the textbook: a trap collects rent for every link that it invents.
     Known,
 }
 
-/// When a page that was fetched is fetched again.
+impl Rent {
+    /// By code on disk.
+    pub(crate) const CODES: [Rent; 3] = [Rent::Crawled, Rent::Known, Rent::Endorsed];
+}
+
+/// Builder methods that set the field of their name.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $field:ident: $type:ty;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $field(self, $field: $type) -> Self {
+            Self { $field, ..self }
+        }
+    )*};
+}
+
+/// When a fetched page is fetched again.
 ///
 /// ```
 /// use frontier::{FrontierOptions, Recrawl};
 ///
-/// let weekly = Recrawl { max_ms: 7 * 24 * 3_600_000, ..Recrawl::new() };
+/// let weekly = Recrawl::new().max_ms(7 * 24 * 3_600_000);
 /// let options = FrontierOptions::new().recrawl(Some(weekly));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recrawl {
-    /// The age at which a page is fetched for the second time.
-    pub first_ms: u64,
-    /// No page is due at a lower age than this, however often it changes. 0: a page is due again
-    /// at once.
-    pub min_ms: u64,
-    /// Every page is due at this age, however seldom it changes.
-    pub max_ms: u64,
+    pub(crate) first_ms: u64,
+    pub(crate) min_ms: u64,
+    pub(crate) max_ms: u64,
 }
 
 impl Recrawl {
     /// First after a day, then between an hour and thirty days.
     pub fn new() -> Recrawl {
         Recrawl { first_ms: 24 * 3_600_000, min_ms: 3_600_000, max_ms: 30 * 24 * 3_600_000 }
+    }
+
+    setters! {
+        /// Age of a page at its second fetch.
+        first_ms: u64;
+
+        /// Least age at a refresh, however often the page changes; 0: due again at once.
+        min_ms: u64;
+
+        /// Greatest age at a refresh, however seldom the page changes.
+        max_ms: u64;
     }
 }
 
@@ -61,10 +83,10 @@ impl Default for Recrawl {
     }
 }
 
-/// The most virtual visits a fetch.
+/// Most virtual visits a fetch.
 pub(crate) const VIRTUAL_VISITS_MAX: u8 = 64;
 
-/// What a [`crate::Frontier`] is to be like.
+/// How a [`crate::Frontier`] is created or opened.
 ///
 /// ```
 /// use frontier::FrontierOptions;
@@ -96,10 +118,9 @@ impl Default for FrontierOptions {
 }
 
 impl FrontierOptions {
-    /// Tax 10%, rent among endorsed pages and seeds, a window of 32; eight virtual visits a fetch;
-    /// a fifth of the fetches for refreshes; one connection and one request a second to a host; no
-    /// budgets; five attempts, a minute and then twice as long between them, up to a day; no
-    /// recrawl.
+    /// Tax 10%, rent for endorsed pages, window 32, eight virtual visits a fetch; a fifth of the
+    /// fetches for refreshes; one connection and one request a second to a host; no budgets; five
+    /// attempts with waits from a minute, doubled up to a day; no recrawl.
     pub fn new() -> FrontierOptions {
         FrontierOptions {
             tax: 0.10,
@@ -119,95 +140,62 @@ impl FrontierOptions {
         }
     }
 
-    /// The part of a visited page's credit that goes to the virtual page: 0.01 to 0.99. Decided
-    /// when the frontier is made.
-    #[must_use]
-    pub fn tax(self, tax: f64) -> FrontierOptions {
-        FrontierOptions { tax, ..self }
+    setters! {
+        /// Part of a visited page's credit that goes to the virtual page: 0.01 to 0.99. Fixed at
+        /// creation.
+        tax: f64;
+
+        /// Who gets the virtual page's credit. Fixed at creation.
+        rent: Rent;
+
+        /// Half-life of history, in units of total credit circulated: at least 0.1, infinity for
+        /// all time. Fixed at creation.
+        window: f64;
+
+        /// Fetched pages visited again without a fetch, at most, with each fetch: their credit
+        /// goes to the links that they had, as at a refresh. 0 to 64; 0 keeps no links (some 2
+        /// bytes each on disk), and leaves most credit useless in a crawl that fetches each page
+        /// once. Fixed at creation.
+        virtual_visits: u8;
+
+        /// Part of all fetches that goes to refreshes while some are due and new pages wait: 0 to
+        /// 1.
+        refresh_share: f64;
+
+        /// Delay between the starts of two fetches from one host, unless
+        /// [`crate::Frontier::host_delay`] sets another.
+        delay_ms: u64;
+
+        /// Fetches from one host in flight at once; at least 1.
+        connections: u16;
+
+        /// Most links from a seed to a page: deeper pages are not entered. Seeds have depth 0.
+        depth_max: u16;
+
+        /// Most pages of one host; seeds are always entered.
+        pages_per_host_max: u32;
+
+        /// Failed attempts in a row, 1 to 15, after which a page is given up (one that was fetched
+        /// before waits until its next recrawl instead).
+        attempts_max: u8;
     }
 
-    /// Who gets the virtual page's credit. Decided when the frontier is made.
-    #[must_use]
-    pub fn rent(self, rent: Rent) -> FrontierOptions {
-        FrontierOptions { rent, ..self }
-    }
-
-    /// The time window of the importance estimate, in times that all credit is handed on (at least
-    /// 0.1, and infinity for all time): what was seen so long ago counts for a half. Decided when
-    /// the frontier is made.
-    #[must_use]
-    pub fn window(self, window: f64) -> FrontierOptions {
-        FrontierOptions { window, ..self }
-    }
-
-    /// How many pages that were fetched before are visited without a fetch, at the most, when one
-    /// is fetched: their credit goes to the links that they had, as a refresh would have it. 0 to
-    /// 64; 0 keeps no links (which take some 2 bytes each on disk), and leaves most credit where
-    /// it is of no use in a crawl that fetches each page once. Decided when the frontier is made.
-    #[must_use]
-    pub fn virtual_visits(self, virtual_visits: u8) -> FrontierOptions {
-        FrontierOptions { virtual_visits, ..self }
-    }
-
-    /// The part of all fetches that goes to pages fetched before, while some are due and new ones
-    /// wait: 0 to 1.
-    #[must_use]
-    pub fn refresh_share(self, refresh_share: f64) -> FrontierOptions {
-        FrontierOptions { refresh_share, ..self }
-    }
-
-    /// Between the begins of two fetches from one host, unless [`crate::Frontier::host_delay`]
-    /// says another.
-    #[must_use]
-    pub fn delay_ms(self, delay_ms: u64) -> FrontierOptions {
-        FrontierOptions { delay_ms, ..self }
-    }
-
-    /// Fetches from one host that may be in flight at once; at least 1.
-    #[must_use]
-    pub fn connections(self, connections: u16) -> FrontierOptions {
-        FrontierOptions { connections, ..self }
-    }
-
-    /// Links from seeds to a page, at most: deeper pages are not entered. Seeds have depth 0.
-    #[must_use]
-    pub fn depth_max(self, depth_max: u16) -> FrontierOptions {
-        FrontierOptions { depth_max, ..self }
-    }
-
-    /// Pages of one host that are entered, at most; seeds always are.
-    #[must_use]
-    pub fn pages_per_host_max(self, pages_per_host_max: u32) -> FrontierOptions {
-        FrontierOptions { pages_per_host_max, ..self }
-    }
-
-    /// Attempts in a row, 1 to 15, after which a page that fails is given up (one that was fetched
-    /// before waits until its next recrawl instead).
-    #[must_use]
-    pub fn attempts_max(self, attempts_max: u8) -> FrontierOptions {
-        FrontierOptions { attempts_max, ..self }
-    }
-
-    /// The wait after the first failure, doubled with each further one up to `max_ms`.
+    /// Wait after the first failure, doubled with each further one up to `max_ms`.
     #[must_use]
     pub fn backoff_ms(self, backoff_ms: u64, max_ms: u64) -> FrontierOptions {
         FrontierOptions { backoff_ms, backoff_max_ms: max_ms, ..self }
     }
 
-    /// When pages are fetched again: `None` for never.
-    #[must_use]
-    pub fn recrawl(self, recrawl: Option<Recrawl>) -> FrontierOptions {
-        FrontierOptions { recrawl, ..self }
+    setters! {
+        /// When pages are fetched again: `None` for never.
+        recrawl: Option<Recrawl>;
+
+        /// A snapshot replaces the journal when it is longer than this and than the last snapshot:
+        /// at least 4 KiB.
+        journal_bytes_min: u64;
     }
 
-    /// The journal is replaced by a snapshot when it is longer than this and than the last
-    /// snapshot: at least 4 KiB.
-    #[must_use]
-    pub fn journal_bytes_min(self, journal_bytes_min: u64) -> FrontierOptions {
-        FrontierOptions { journal_bytes_min, ..self }
-    }
-
-    /// Refuses values that make no sense.
+    /// Checks the ranges of all options.
     ///
     /// # Errors
     /// `InvalidOption`.

@@ -1,11 +1,10 @@
 //! Assignments, outcomes and failures: what a crawler gets and reports.
 //!
-//! Plain data. URLs are canonical texts: the frontier compares them byte by byte and makes none
-//! canonical. Times are milliseconds since any fixed moment, the same for all calls (the Unix
-//! epoch for a real crawl).
+//! Plain data. URLs are canonical UTF-8 text, compared byte by byte; the frontier canonicalises
+//! nothing. Times are milliseconds since 1970.
 
-/// A page that the frontier knows, by its place in the order of discovery: 0 is the first. Numbers
-/// are dense and never change.
+/// A known page, by its place in the order of discovery from 0. Numbers are dense and never
+/// change.
 ///
 /// ```
 /// use frontier::PageId;
@@ -16,12 +15,12 @@
 pub struct PageId(u32);
 
 impl PageId {
-    /// The page of this number.
+    /// The page with a number.
     pub fn new(number: u32) -> PageId {
         PageId(number)
     }
 
-    /// Its number.
+    /// The page's number.
     pub fn number(self) -> u32 {
         self.0
     }
@@ -43,20 +42,20 @@ impl PageId {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Fetch this page, and tell the outcome.
+    /// Fetch this page and report the outcome.
     Fetch(Assignment),
-    /// No page may be fetched before this time, unless an outcome or a seed comes sooner.
+    /// No page may be fetched before a time, unless an outcome or a seed comes sooner.
     Wait {
         /// When to ask again.
-        until_ms: u64,
+        until_ms: i64,
     },
-    /// Whatever comes next depends on the outcomes of what is in flight.
+    /// What comes next depends on pages in flight.
     InFlight,
-    /// Nothing waits and nothing is in flight: the crawl is done.
+    /// Nothing is queued or in flight: the crawl is done.
     Empty,
 }
 
-/// A page to be fetched.
+/// A page to fetch.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions, Next};
@@ -75,18 +74,17 @@ pub enum Next {
 pub struct Assignment {
     /// The page.
     pub page: PageId,
-    /// Its URL, as it was discovered.
+    /// Its URL, as discovered.
     pub url: String,
-    /// Links from a seed, when it was discovered.
+    /// Links from a seed at its discovery.
     pub depth: u16,
-    /// Attempts in a row that failed before this one.
+    /// Failed attempts in a row before this one.
     pub failed_attempts: u8,
-    /// Whether it was fetched before: then ask with the validators that the page store has of it.
+    /// Whether it was fetched before: then send the validators that the page store has.
     pub is_refresh: bool,
 }
 
-/// A page that was fetched, or found unchanged, or found to lead elsewhere (a redirect is a page
-/// with one link).
+/// A page that was fetched, unchanged or not, or that redirects (a page with one link).
 ///
 /// ```
 /// use frontier::Fetched;
@@ -97,16 +95,13 @@ pub struct Assignment {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fetched<'a> {
-    /// When.
-    pub fetched_at_ms: u64,
-    /// The canonical URLs of its links that are in scope. Repeated ones count once, one to itself
-    /// not at all.
+    /// Time of the fetch.
+    pub fetched_at_ms: i64,
+    /// Canonical URLs of its links in scope. Repeated ones count once, links to itself not at all.
     pub links: &'a [&'a str],
-    /// Whether it is another than when it was fetched before; `None` if that is not known. It sets
-    /// the age of the next recrawl.
+    /// Whether it has changed since its last fetch, if known. Sets the age of the next recrawl.
     pub changed: Option<bool>,
-    /// Whether its body was seen under another URL: its links are not followed then, and `links`
-    /// is taken as empty.
+    /// Whether its body was seen under another URL: `links` is ignored then.
     pub is_duplicate: bool,
 }
 
@@ -126,93 +121,60 @@ pub struct Fetched<'a> {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Pages that were not known and are now. Their numbers follow each other, beginning with
-    /// [`Done::first_new`].
+    /// New pages, numbered from [`Done::first_new`] on.
     pub new_links: u32,
-    /// The first of the new pages; the next page's number if there are none.
+    /// The first new page, or the next page to be if there are none.
     pub first_new: u32,
     /// Links to pages known before.
     pub known_links: u32,
-    /// New links that were not entered: too deep.
+    /// New links refused: too deep.
     pub over_depth: u32,
-    /// New links that were not entered: their host has its number of pages.
+    /// New links refused: their host has its maximum of pages.
     pub over_host_budget: u32,
-    /// New links that were not entered: too long a URL, or an empty one.
+    /// New links refused: URL empty or too long.
     pub over_length: u32,
 }
 
-/// Why a fetch failed, as far as the frontier and those who ask it care.
-///
-/// ```
-/// use frontier::FailureKind;
-///
-/// assert_eq!(FailureKind::ServerStatus.name(), "server status");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FailureKind {
-    /// Its host's name has no address.
-    Dns,
-    /// No connection.
-    Connect,
-    /// No TLS.
-    Tls,
-    /// It took too long.
-    Timeout,
-    /// The connection broke, or what came was no HTTP.
-    Protocol,
-    /// robots.txt forbids it.
-    Robots,
-    /// It is not to be fetched: a private address, a scheme, a scope.
-    Refused,
-    /// A limit was met: of size, headers, redirects, expansion.
-    Limit,
-    /// A status of 400 to 499.
-    ClientStatus,
-    /// A status of 500 to 599.
-    ServerStatus,
-    /// The host asked for patience (429, 503).
-    Busy,
-    /// Anything else.
-    Other,
+filemap_io::named_enum! {
+    /// Why a fetch failed. Declared in the order of the codes on disk, which begin with 1.
+    ///
+    /// ```
+    /// use frontier::FailureKind;
+    ///
+    /// assert_eq!(FailureKind::ServerStatus.name(), "server status");
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum FailureKind {
+        /// The host's name has no address.
+        Dns => "dns",
+        /// Connection failed.
+        Connect => "connect",
+        /// TLS failed.
+        Tls => "tls",
+        /// Timed out.
+        Timeout => "timeout",
+        /// The connection broke, or the answer was not HTTP.
+        Protocol => "protocol",
+        /// Forbidden by robots.txt.
+        Robots => "robots",
+        /// Must not be fetched: private address, scheme, scope.
+        Refused => "refused",
+        /// Over a limit: size, headers, redirects, expansion.
+        Limit => "limit",
+        /// Status 400 to 499.
+        ClientStatus => "client status",
+        /// Status 500 to 599.
+        ServerStatus => "server status",
+        /// The host asked for patience (429, 503).
+        Busy => "busy",
+        /// Anything else.
+        Other => "other",
+    }
 }
 
 impl FailureKind {
-    /// All of them, in the order of their codes on disk, which begin with 1.
-    pub const ALL: [FailureKind; 12] = [
-        FailureKind::Dns,
-        FailureKind::Connect,
-        FailureKind::Tls,
-        FailureKind::Timeout,
-        FailureKind::Protocol,
-        FailureKind::Robots,
-        FailureKind::Refused,
-        FailureKind::Limit,
-        FailureKind::ClientStatus,
-        FailureKind::ServerStatus,
-        FailureKind::Busy,
-        FailureKind::Other,
-    ];
-
-    /// Its name in messages and logs: lower case.
-    pub fn name(self) -> &'static str {
-        match self {
-            FailureKind::Dns => "dns",
-            FailureKind::Connect => "connect",
-            FailureKind::Tls => "tls",
-            FailureKind::Timeout => "timeout",
-            FailureKind::Protocol => "protocol",
-            FailureKind::Robots => "robots",
-            FailureKind::Refused => "refused",
-            FailureKind::Limit => "limit",
-            FailureKind::ClientStatus => "client status",
-            FailureKind::ServerStatus => "server status",
-            FailureKind::Busy => "busy",
-            FailureKind::Other => "other",
-        }
-    }
-
-    /// 1 to 15; 0 is for none.
+    /// 1 to 15; 0 stands for none.
     pub(crate) fn code(self) -> u8 {
         FailureKind::ALL.iter().position(|kind| *kind == self).map_or(0, |at| at as u8 + 1)
     }
@@ -222,7 +184,7 @@ impl FailureKind {
     }
 }
 
-/// A fetch that failed.
+/// A failed fetch.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions, Next, Failure, FailureKind};
@@ -238,11 +200,11 @@ impl FailureKind {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
-    /// Why.
+    /// The reason.
     pub kind: FailureKind,
-    /// Not before so long: `Retry-After`. The longer of it and the backoff counts.
+    /// Shortest wait (`Retry-After`). The longer of it and the backoff counts.
     pub retry_after_ms: Option<u64>,
-    /// Whether it is of no use to try again: the page is given up at once, or, if it was fetched
-    /// before and pages are fetched again, waits for its next recrawl.
+    /// Whether a retry is useless: the page is given up at once or, if it was fetched before and
+    /// pages are recrawled, waits for its next recrawl.
     pub is_permanent: bool,
 }

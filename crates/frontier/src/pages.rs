@@ -1,9 +1,9 @@
-//! The page table: for each page a fingerprint of its URL, its host and where it stands; and the
-//! index that finds a page by its fingerprint.
+//! The page table: fingerprint, host and marks of each page; and the index from fingerprint to
+//! page.
 //!
-//! A fingerprint is 64 bits of the URL's XXH3 hash with the frontier's own seed. Of a hundred
-//! million URLs 0.0003 are, in expectation, taken for another and never fetched; of a billion
-//! 0.03. The page table takes 14 bytes a page and the index 5 to 6, the ledger 12.
+//! A fingerprint is 64 bits of the URL's XXH3 hash with the frontier's own seed. The expected
+//! number of URLs mistaken for another, and never fetched, is 0.0003 among a hundred million and
+//! 0.03 among a billion. Memory a page: table 14 bytes, index 5 to 6, ledger 12.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -11,21 +11,21 @@ use crate::grow::push;
 use crate::outcome::FailureKind;
 use crate::trust::Trust;
 
-/// Where a page stands. The numbers are on disk.
+/// Status of a page. The numbers are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Status {
-    /// Never fetched, in its host's queue.
+    /// Never fetched; queued.
     Ready = 0,
-    /// Never fetched, failed, waits for its time.
+    /// Never fetched; failed, waits for a retry.
     Waiting = 1,
-    /// Never fetched, in flight.
+    /// Never fetched; in flight.
     InFlight = 2,
-    /// Fetched; waits for its time, or for nothing.
+    /// Fetched; waits for its recrawl, if any.
     Fetched = 3,
-    /// Fetched, in its host's queue.
+    /// Fetched; queued for its recrawl.
     Due = 4,
-    /// Fetched, in flight again.
+    /// Fetched; in flight again.
     Refreshing = 5,
     /// Given up.
     Gone = 6,
@@ -42,7 +42,7 @@ impl Status {
         Status::Gone,
     ];
 
-    /// Whether it waits for its first fetch, or is in it.
+    /// Whether its first fetch is still to come or in flight.
     pub(crate) fn is_new(self) -> bool {
         matches!(self, Status::Ready | Status::Waiting | Status::InFlight)
     }
@@ -51,7 +51,7 @@ impl Status {
         matches!(self, Status::Fetched | Status::Due | Status::Refreshing)
     }
 
-    /// The queue of its host that it is in: 0 for pages never fetched, 1 for refreshes.
+    /// Its queue: 0 for first fetches, 1 for refreshes.
     pub(crate) fn queue(self) -> Option<usize> {
         match self {
             Status::Ready => Some(0),
@@ -61,18 +61,17 @@ impl Status {
     }
 }
 
-/// What is known of a page in 16 bits: status (3), seed (1), attempts (4), failure (4), age of
-/// recrawl (4).
+/// Status (3 bits), seed (1), failed attempts (4), last failure (4) and recrawl step (4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marks(pub(crate) u16);
 
 impl Marks {
-    /// A page that was just discovered.
+    /// Marks of a newly discovered page.
     pub(crate) fn new(is_seed: bool, age: u8) -> Marks {
         Marks(u16::from(is_seed) << 3 | u16::from(age & 15) << 12)
     }
 
-    /// Marks from disk, unless no page has such.
+    /// Marks from disk, if they are possible.
     pub(crate) fn checked(bits: u16) -> Option<Marks> {
         (usize::from(bits & 7) < Status::ALL.len()).then_some(Marks(bits))
     }
@@ -93,7 +92,7 @@ impl Marks {
         FailureKind::of_code((self.0 >> 8 & 15) as u8)
     }
 
-    /// The step of the age at which it is fetched again.
+    /// The step of the recrawl interval.
     pub(crate) fn age(self) -> u8 {
         (self.0 >> 12) as u8
     }
@@ -123,10 +122,10 @@ pub(crate) struct Pages {
     fingerprints: Vec<u64>,
     hosts: Vec<u32>,
     marks: Vec<Marks>,
-    /// Page numbers by fingerprint, [`EMPTY`] where there is none: linear probing from the
-    /// fingerprint's place in proportion.
+    /// Page numbers by fingerprint, [`EMPTY`] where there is none; linear probing from the slot in
+    /// proportion to the fingerprint.
     slots: Vec<u32>,
-    /// What is said for each.
+    /// Standing of each page.
     pub(crate) trust: Trust,
     /// Pages by status.
     counts: [u32; Status::ALL.len()],
@@ -136,7 +135,7 @@ const EMPTY: u32 = u32::MAX;
 const SLOTS_MIN: usize = 64;
 
 impl Pages {
-    /// A table whose fingerprints have this seed, with room for some pages.
+    /// An empty table with this seed of fingerprints, and room for some pages.
     pub(crate) fn new(seed: u64, pages: usize) -> Pages {
         Pages {
             seed,
@@ -165,7 +164,7 @@ impl Pages {
         ((u128::from(fingerprint) * self.slots.len() as u128) >> 64) as usize
     }
 
-    /// The page of a fingerprint.
+    /// The page with a fingerprint.
     pub(crate) fn find(&self, fingerprint: u64) -> Option<u32> {
         let mut at = self.place(fingerprint);
         loop {
@@ -177,7 +176,7 @@ impl Pages {
         }
     }
 
-    /// Adds a page whose fingerprint is not there; its number.
+    /// Adds a page with a new fingerprint; returns its number.
     pub(crate) fn add(&mut self, fingerprint: u64, host: u32, marks: Marks) -> u32 {
         let page = self.len();
         push(&mut self.fingerprints, fingerprint);
@@ -185,7 +184,7 @@ impl Pages {
         push(&mut self.marks, marks);
         self.trust.add();
         self.counts[marks.status() as usize] += 1;
-        // At most five sixths are filled.
+        // Load factor: at most five sixths.
         if self.marks.len() * 6 > self.slots.len() * 5 {
             self.grow();
         } else {
@@ -204,7 +203,7 @@ impl Pages {
 
     fn grow(&mut self) {
         let len = self.slots.len() + self.slots.len() / 4;
-        // The old ones go first: both together would be the frontier's peak of memory.
+        // Free the old slots first: both at once would be the frontier's peak of memory.
         self.slots = Vec::new();
         self.slots = vec![EMPTY; len];
         (0..self.len()).for_each(|page| self.enter(page));
@@ -236,7 +235,7 @@ impl Pages {
         self.set(page, self.marks(page).with_status(status));
     }
 
-    /// How many pages have one of these.
+    /// Pages with one of these statuses.
     pub(crate) fn count(&self, is_counted: impl Fn(Status) -> bool) -> u32 {
         Status::ALL.iter().filter(|status| is_counted(**status)).map(|status| self.counts[*status as usize]).sum()
     }

@@ -1,9 +1,8 @@
-//! The order in which pages wait: by credit, and those that nobody vouches for behind all others.
+//! The order of queued pages: by credit, pages without a voucher behind all others.
 //!
-//! A trap can be worth more credit than most of the web, as when a hub leads to it, but no page of
-//! good standing leads to what lies deeper in it than the second level ([`crate::trust`]). So
-//! pages without a word for them wait until no other is left: they come last, and in the end they
-//! come.
+//! A trap can hold more credit than most of the web, e.g. when a hub links to it, but no page of
+//! good standing links to anything below its second level ([`crate::trust`]). So pages without a
+//! voucher come last, when no other page is left.
 
 use crate::credit::{CLASSES, class};
 use crate::trust::Standing;

@@ -1,13 +1,13 @@
-//! Queues: open hosts, hosts that wait for their time, pages that wait for theirs.
+//! Queues: open hosts, sleeping hosts, waiting pages.
 //!
-//! An *open* host has a page that is ready, a free connection and no delay left. Open hosts stand
-//! in two heaps, one for pages never fetched and one for refreshes, by the place of their best
-//! page. Hosts that wait stand in a heap by time, and so do pages that failed or whose recrawl is
-//! to come. Entries are never moved; one that is not true any more is dropped when it comes up.
+//! An *open* host has a ready page, a free connection and no delay left. Two heaps hold the open
+//! hosts by the place of their best page: one for first fetches, one for refreshes. Sleeping hosts
+//! are in a heap by time, as are pages that failed or wait for a recrawl. Entries never move; an
+//! outdated entry is dropped when it comes up.
 //!
-//! Invariants: an open host is among the open ones of each kind of which it has pages, under its
-//! place; a host that has pages and a free connection, but must wait, is among those that wait; a
-//! page that waits has one entry.
+//! Invariants: an open host has an entry with its place in the heap of each kind of which it has
+//! pages; a host with pages and a free connection that must wait has an entry among the sleeping
+//! ones; a waiting page has one entry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,41 +17,47 @@ use crate::grow::push_heap;
 use crate::hosts::Hosts;
 use crate::pages::{Pages, Status};
 
-/// Entries of a heap beyond four for each host, before it is swept.
+/// Entries of a heap beyond four for each host before it is swept.
 const SLACK: usize = 256;
 
-/// What the queues see of the rest.
+/// The rest of the state, as the queues use it.
 pub(crate) struct View<'a> {
     pub(crate) pages: &'a mut Pages,
     pub(crate) hosts: &'a mut Hosts,
     pub(crate) ledger: &'a Ledger,
+    pub(crate) manners: Manners,
+}
+
+/// Politeness towards every host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manners {
     pub(crate) delay_ms: u64,
     pub(crate) connections: u16,
 }
 
-/// Whose turn it is.
+/// The queues of all hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// The latest time that was told.
-    clock_ms: u64,
-    /// Open hosts by kind: place, and number.
+    /// The latest time given.
+    clock_ms: i64,
+    /// Open hosts by kind: place in the high half, complement of the number in the low one.
     open: [BinaryHeap<u64>; 2],
-    /// Hosts by the time at which they may be asked.
-    sleeping: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Pages by the second in which they are due, in the high half.
+    /// Hosts by the time at which they open.
+    sleeping: BinaryHeap<Reverse<(i64, u32)>>,
+    /// Pages by the second in which they are due, which is the high half.
     timers: BinaryHeap<Reverse<u64>>,
 }
 
 impl Queue {
-    /// A page waits for a time, in seconds.
+    /// Makes a page wait until a second.
     pub(crate) fn wait(&mut self, page: u32, due_s: u32) {
         push_heap(&mut self.timers, Reverse(u64::from(due_s) << 32 | u64::from(page)));
     }
 
-    /// Time goes on: pages whose time has come are ready, hosts that have waited are open.
-    pub(crate) fn advance(&mut self, now_ms: u64, view: &mut View<'_>) {
+    /// Moves the clock on: due pages become ready, hosts whose delay is over open.
+    pub(crate) fn advance(&mut self, now_ms: i64, view: &mut View<'_>) {
         self.clock_ms = self.clock_ms.max(now_ms);
-        let now_s = self.clock_ms / 1000;
+        let now_s = (self.clock_ms / 1000) as u64;
         while let Some(Reverse(timer)) = self.timers.peek().copied().filter(|Reverse(timer)| timer >> 32 <= now_s) {
             self.timers.pop();
             let page = timer as u32;
@@ -71,12 +77,12 @@ impl Queue {
         }
     }
 
-    /// The latest time that was told.
-    pub(crate) fn clock_ms(&self) -> u64 {
+    /// The latest time given.
+    pub(crate) fn clock_ms(&self) -> i64 {
         self.clock_ms
     }
 
-    /// A page is ready now, by its status.
+    /// Queues a page that is ready by its status.
     pub(crate) fn put(&mut self, page: u32, view: &mut View<'_>) {
         let Some(kind) = view.pages.status(page).queue() else { return };
         let host = view.pages.host(page);
@@ -84,7 +90,7 @@ impl Queue {
         self.offer(host, view);
     }
 
-    /// The place of a page has changed.
+    /// Gives a queued page an entry under its new place.
     pub(crate) fn raised(&mut self, page: u32, view: &mut View<'_>) {
         let Some(kind) = view.pages.status(page).queue() else { return };
         let host = view.pages.host(page);
@@ -92,13 +98,13 @@ impl Queue {
         self.offer(host, view);
     }
 
-    /// Puts a host where it belongs, if anything about it has changed.
+    /// Enters a host where it belongs after a change.
     pub(crate) fn offer(&mut self, number: u32, view: &mut View<'_>) {
         let host = view.hosts.get_mut(number);
-        if host.in_flight >= u32::from(view.connections) || host.ready() == 0 {
+        if host.in_flight >= u32::from(view.manners.connections) || host.ready() == 0 {
             return;
         }
-        let next_at_ms = host.next_at_ms(view.delay_ms);
+        let next_at_ms = host.next_at_ms(view.manners.delay_ms);
         if next_at_ms > self.clock_ms {
             if host.wakes_ms.is_none_or(|wakes| next_at_ms < wakes) {
                 host.wakes_ms = Some(next_at_ms);
@@ -110,7 +116,7 @@ impl Queue {
             let top = host.top(kind, view.pages, view.ledger);
             if let Some(place) = top.filter(|place| host.offered[kind] != Some(*place)) {
                 host.offered[kind] = Some(place);
-                // Among equals the older host comes first.
+                // Ties go to the older host.
                 self.open[kind].push(u64::from(place) << 32 | u64::from(!number));
             }
         }
@@ -129,7 +135,7 @@ impl Queue {
         }
     }
 
-    /// Takes the best page of a kind from the open host that has it: it is in flight then.
+    /// Takes the best page of a kind among open hosts; it is in flight then.
     pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Option<u32> {
         while let Some(top) = self.open[kind].pop() {
             let (place, number) = ((top >> 32) as u16, !(top as u32));
@@ -138,8 +144,8 @@ impl Queue {
                 continue;
             }
             host.offered[kind] = None;
-            let is_open =
-                host.in_flight < u32::from(view.connections) && host.next_at_ms(view.delay_ms) <= self.clock_ms;
+            let is_open = host.in_flight < u32::from(view.manners.connections)
+                && host.next_at_ms(view.manners.delay_ms) <= self.clock_ms;
             if !is_open || host.top(kind, view.pages, view.ledger) != Some(place) {
                 self.offer(number, view);
                 continue;
@@ -154,15 +160,15 @@ impl Queue {
         None
     }
 
-    /// A fetch from a host has ended.
-    pub(crate) fn landed(&mut self, host: u32, now_ms: u64, view: &mut View<'_>) {
+    /// Ends a fetch from a host.
+    pub(crate) fn landed(&mut self, host: u32, now_ms: i64, view: &mut View<'_>) {
         self.clock_ms = self.clock_ms.max(now_ms);
         view.hosts.get_mut(host).in_flight -= 1;
         self.offer(host, view);
     }
 
-    /// The first time at which anything becomes ready by itself.
-    pub(crate) fn wakes_ms(&mut self, hosts: &Hosts) -> Option<u64> {
+    /// The first time at which a host opens or a page is due.
+    pub(crate) fn wakes_ms(&mut self, hosts: &Hosts) -> Option<i64> {
         while let Some(Reverse((at, host))) = self.sleeping.peek().copied() {
             if hosts.get(host).wakes_ms == Some(at) {
                 break;
@@ -170,16 +176,16 @@ impl Queue {
             self.sleeping.pop();
         }
         let host = self.sleeping.peek().map(|Reverse((at, _))| *at);
-        let page = self.timers.peek().map(|Reverse(timer)| (timer >> 32) * 1000);
+        let page = self.timers.peek().map(|Reverse(timer)| (timer >> 32) as i64 * 1000);
         host.into_iter().chain(page).min()
     }
 
-    /// When each page that waits is due, in seconds.
+    /// The second in which each waiting page is due.
     pub(crate) fn timers(&self) -> impl Iterator<Item = (u32, u32)> {
         self.timers.iter().map(|Reverse(timer)| (*timer as u32, (timer >> 32) as u32))
     }
 
-    /// Fills the queues of hosts anew: the place of any page may have changed.
+    /// Rebuilds the queues of all hosts, after places have changed.
     pub(crate) fn rebuild(&mut self, view: &mut View<'_>) {
         self.open = [BinaryHeap::new(), BinaryHeap::new()];
         self.sleeping.clear();

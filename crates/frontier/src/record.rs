@@ -1,4 +1,4 @@
-//! Records of the journal, one for each event. Encode beside decode.
+//! Journal records, one for each event. Encode beside decode.
 //!
 //! A record is a tag of one byte and fields. Numbers are variable-length ([`filemap_io::varint`]).
 //! A text is its length and its bytes, UTF-8. A list is its length and its elements; page numbers
@@ -10,30 +10,30 @@
 //! | 2 | done | page, due, age, links lost, list of known pages, depth of new ones, list of new URLs |
 //! | 3 | failed | page, failure's code, attempts, due, 1 if the page is given up |
 //! | 4 | delay | host, 0 or 1 + milliseconds |
-//! | 5 | hold | host, milliseconds |
-//! | 6 | began | page that was handed out, milliseconds |
+//! | 5 | hold | host, time |
+//! | 6 | began | page handed out, time |
 //! | 7 | opened | none: pages are handed out again after the frontier was closed |
-//! | 8 | rested | milliseconds, when every host began to rest: what was handed out last is not known |
+//! | 8 | rested | time at which every host began to rest: the last fetches are not known |
 //!
-//! *Due* is in seconds, 0 for never; *age* the step of the age at which a page is fetched again. A
-//! journal is replayed by the code that wrote it down, so a record holds what was decided, not
-//! what it was decided by.
+//! *Due* is in seconds, 0 for never; *age* the step of the recrawl interval; a *time* in
+//! milliseconds, below 2^63. A record holds decisions, not what led to them, so a replay does not
+//! depend on options.
 
 use filemap_io::varint;
 
 use crate::outcome::FailureKind;
 
-/// One thing that was told.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
     Seeds { known: Vec<u32>, new: Vec<&'a str> },
     Done { page: u32, due_s: u32, age: u8, lost: u32, known: Vec<u32>, depth: u16, new: Vec<&'a str> },
     Failed { page: u32, code: u8, attempts: u8, due_s: u32, is_gone: bool },
     Delay { host: &'a str, delay_ms: Option<u64> },
-    Hold { host: &'a str, until_ms: u64 },
-    Began { page: u32, at_ms: u64 },
+    Hold { host: &'a str, until_ms: i64 },
+    Began { page: u32, at_ms: i64 },
     Opened,
-    Rested { at_ms: u64 },
+    Rested { at_ms: i64 },
 }
 
 fn put_text(to: &mut Vec<u8>, text: &str) {
@@ -41,7 +41,7 @@ fn put_text(to: &mut Vec<u8>, text: &str) {
     to.extend_from_slice(text.as_bytes());
 }
 
-/// Appends page numbers that rise.
+/// Appends page numbers, which rise.
 pub(crate) fn put_pages(to: &mut Vec<u8>, pages: &[u32]) {
     varint::put(to, pages.len() as u64);
     let mut last = 0;
@@ -85,22 +85,22 @@ impl<'a> Record<'a> {
             Record::Hold { host, until_ms } => {
                 to.push(5);
                 put_text(to, host);
-                varint::put(to, *until_ms);
+                varint::put(to, *until_ms as u64);
             }
             Record::Began { page, at_ms } => {
                 to.push(6);
                 varint::put(to, u64::from(*page));
-                varint::put(to, *at_ms);
+                varint::put(to, *at_ms as u64);
             }
             Record::Opened => to.push(7),
             Record::Rested { at_ms } => {
                 to.push(8);
-                varint::put(to, *at_ms);
+                varint::put(to, *at_ms as u64);
             }
         }
     }
 
-    /// The first record of some bytes, which are what is left of it: `None` if they are none.
+    /// Takes the first record off `bytes`; `None` if there is none.
     pub(crate) fn decode(bytes: &mut &'a [u8]) -> Option<Record<'a>> {
         let mut from = Bytes { rest: bytes };
         let record = match from.byte()? {
@@ -122,10 +122,10 @@ impl<'a> Record<'a> {
                 is_gone: from.small().filter(|gone| *gone < 2)? == 1,
             },
             4 => Record::Delay { host: from.text()?, delay_ms: from.number()?.checked_sub(1) },
-            5 => Record::Hold { host: from.text()?, until_ms: from.number()? },
-            6 => Record::Began { page: from.small()?, at_ms: from.number()? },
+            5 => Record::Hold { host: from.text()?, until_ms: from.time()? },
+            6 => Record::Began { page: from.small()?, at_ms: from.time()? },
             7 => Record::Opened,
-            8 => Record::Rested { at_ms: from.number()? },
+            8 => Record::Rested { at_ms: from.time()? },
             _ => return None,
         };
         *bytes = from.rest;
@@ -133,7 +133,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What is left of some bytes to decode.
+/// Bytes left to decode.
 pub(crate) struct Bytes<'a> {
     pub(crate) rest: &'a [u8],
 }
@@ -149,12 +149,16 @@ impl<'a> Bytes<'a> {
         varint::take(&mut self.rest)
     }
 
+    /// A time, which is never negative.
+    fn time(&mut self) -> Option<i64> {
+        i64::try_from(self.number()?).ok()
+    }
+
     pub(crate) fn small(&mut self) -> Option<u32> {
         u32::try_from(self.number()?).ok()
     }
 
-    /// A length of things that take a byte each at least, so that no list is longer than the bytes
-    /// that are there.
+    /// The length of a list whose elements take at least a byte each: no more than the bytes left.
     fn length(&mut self) -> Option<usize> {
         usize::try_from(self.number()?).ok().filter(|len| *len <= self.rest.len())
     }
@@ -171,7 +175,7 @@ impl<'a> Bytes<'a> {
         let mut last = 0u32;
         let mut pages = Vec::new();
         for at in 0..len {
-            // Each is named once.
+            // No page is listed twice.
             let gap = self.small().filter(|gap| at == 0 || *gap > 0)?;
             last = last.checked_add(gap)?;
             pages.push(last);
@@ -205,7 +209,7 @@ mod tests {
             Record::Failed { page: 1 << 30, code: 12, attempts: 5, due_s: 9, is_gone: true },
             Record::Delay { host: "a.example", delay_ms: None },
             Record::Delay { host: "", delay_ms: Some(0) },
-            Record::Hold { host: "a.example", until_ms: u64::MAX },
+            Record::Hold { host: "a.example", until_ms: i64::MAX },
             Record::Began { page: 300, at_ms: 1_700_000_000_000 },
             Record::Opened,
             Record::Rested { at_ms: 1 },

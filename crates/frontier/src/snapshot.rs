@@ -1,5 +1,5 @@
-//! The snapshot: the whole state at the beginning of a journal. It is a frontier's first file, and
-//! says which the others are.
+//! The snapshot: the whole state at the start of a journal. A frontier's main file: it names the
+//! others.
 //!
 //! The contents of its blocks ([`crate::blocks`]), numbers little-endian; the header's number is
 //! the journal's:
@@ -10,13 +10,13 @@
 //! | 8, 8 | bytes of the file of URLs; seed of the fingerprints |
 //! | 8, 8 | rent (0: crawled pages and seeds, 1: all, 2: endorsed pages and seeds); tax in parts of 2^32 |
 //! | 8 each | virtual page's credit; growth, weight, weighted turns, turns (floating point); visits since the last sweep |
-//! | 8 each | fetches, refreshes, failures told |
+//! | 8 each | fetches, refreshes, failures |
 //! | 8 each | virtual visits a fetch; of the file of links (zeros if there is none): number, length, lists, block and place in it of the next list |
-//! | 2 + n + 8 + 8 + 8 each | hosts: length of the name, name, 0 or 1 + delay in ms, hold until ms, 0 or 1 + when the last fetch began |
+//! | 2 + n + 8 + 8 + 8 each | hosts: length of the name, name, 0 or 1 + delay in ms, hold until ms, 0 or 1 + start of the last fetch in ms |
 //! | 32 each | pages |
-//! | 8 for each 16 pages | where groups of URLs begin |
+//! | 8 for each 16 pages | offsets of groups of URLs |
 //!
-//! A page in flight is written as one that waits for its turn.
+//! A page in flight is written as a queued one.
 
 use filemap_io::layout::is_reserved_zero;
 use filemap_io::{Access, Dir};
@@ -31,20 +31,17 @@ use crate::links::{Links, Place};
 use crate::options::{Rent, VIRTUAL_VISITS_MAX};
 use crate::pages::{Marks, Pages, Status};
 use crate::state::{State, Told};
-use crate::texts::Texts;
+use crate::texts::{GROUP, Texts};
 
 const PAGE_BYTES: usize = PageRecord::BYTES;
-/// Above all history, of a page and in sum; 32-bit numbers go further.
+/// Above any history, of a page and in sum; 32-bit floats go further.
 const HISTORY_MAX: f64 = 1e36;
-/// Above the growth of a weight, ln 2 by the least window.
+/// Above any growth of the weight: ln 2 by the least window.
 const GROWTH_MAX: f64 = 8.0;
 /// Above any count.
 const COUNT_MAX: u64 = 1 << 60;
-/// Pages of a group of URLs.
-const GROUP: u32 = 16;
 
-/// Replaces the snapshot by the state as it is, at the beginning of the journal `number`; its
-/// length.
+/// Replaces the snapshot by this state, at the start of the journal `number`; returns its length.
 ///
 /// # Errors
 /// `Io`: the old snapshot is still there then.
@@ -58,7 +55,7 @@ pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State) -> 
             blocks.put(host.name.as_bytes())?;
             blocks.put(&host.delay_ms.map_or(0, |delay| delay.saturating_add(1)).to_le_bytes())?;
             blocks.put(&host.hold_until_ms.to_le_bytes())?;
-            blocks.put(&host.began_ms.map_or(0, |began| began.saturating_add(1)).to_le_bytes())?;
+            blocks.put(&host.began_ms.map_or(0, |began| began as u64 + 1).to_le_bytes())?;
         }
         let mut due_s = vec![0; state.pages.len() as usize];
         state.queue.timers().for_each(|(page, due)| due_s[page as usize] = due);
@@ -80,11 +77,7 @@ fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
     let numbers = [
         state.texts.bytes(),
         state.pages.seed(),
-        match state.rent {
-            Rent::Crawled => 0,
-            Rent::Known => 1,
-            Rent::Endorsed => 2,
-        },
+        Rent::CODES.iter().position(|rent| *rent == state.rent).unwrap_or_default() as u64,
         u64::from(totals.tax),
         totals.virtual_credit,
         totals.growth.to_bits(),
@@ -123,7 +116,7 @@ fn page_bytes(state: &State, page: u32, due_s: u32) -> [u8; PAGE_BYTES] {
     bytes
 }
 
-/// What a snapshot holds.
+/// Contents of a snapshot.
 pub(crate) struct Snapshot {
     pub(crate) id: [u8; 16],
     pub(crate) journal: u64,
@@ -131,7 +124,7 @@ pub(crate) struct Snapshot {
     pub(crate) bytes: u64,
 }
 
-/// Reads the snapshot, and opens the file of URLs as it says.
+/// Reads the snapshot and opens the files of URLs and links that it names.
 ///
 /// # Errors
 /// `Missing`, `Corrupt`, `NewerFormat`, `Io`.
@@ -144,19 +137,15 @@ pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
     let (id, journal, bytes) = (blocks.id(), blocks.number(), blocks.len());
     let (pages, hosts) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
     if u64::from(pages) * PAGE_BYTES as u64 + u64::from(hosts) * 26 > bytes || pages == u32::MAX {
-        return Err(blocks.bad("there are more pages or hosts than there is room for"));
+        return Err(blocks.bad("more pages or hosts than the file has room for"));
     }
     let (texts_bytes, seed) = (blocks.take_u64()?, blocks.take_u64()?);
-    let rent = match blocks.take_u64()? {
-        0 => Rent::Crawled,
-        1 => Rent::Known,
-        2 => Rent::Endorsed,
-        _ => return Err(blocks.bad("there is no such rent")),
-    };
+    let rent = Rent::CODES.get(blocks.take_u64()? as usize).copied();
+    let rent = rent.ok_or_else(|| blocks.bad("no rent has this code"))?;
     let totals = read_totals(&mut blocks)?;
     let told = Told { fetches: blocks.take_u64()?, refreshes: blocks.take_u64()?, failures: blocks.take_u64()? };
     if told.fetches.max(told.refreshes).max(told.failures).max(journal) > COUNT_MAX {
-        return Err(blocks.bad("nobody has fetched so much"));
+        return Err(blocks.bad("impossible count of fetches"));
     }
     let (virtual_visits, place) = read_place(&mut blocks)?;
     let mut hosts = read_hosts(&mut blocks, hosts)?;
@@ -180,7 +169,7 @@ pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
 }
 
 fn read_totals(blocks: &mut BlockReader<'_>) -> Result<Totals> {
-    let tax = u32::try_from(blocks.take_u64()?).map_err(|_| blocks.bad("there is no such tax"))?;
+    let tax = u32::try_from(blocks.take_u64()?).map_err(|_| blocks.bad("impossible tax"))?;
     let virtual_credit = blocks.take_u64()?;
     let mut floats = [0.0; 4];
     for float in &mut floats {
@@ -191,7 +180,7 @@ fn read_totals(blocks: &mut BlockReader<'_>) -> Result<Totals> {
     let is_sane = |float: &f64| (0.0..HISTORY_MAX).contains(float);
     let is_weight = (0.5..2.0 * GROWTH_MAX * WEIGHT_MAX).contains(&weight) && growth < GROWTH_MAX;
     if !floats.iter().all(is_sane) || !is_weight || virtual_credit > TOTAL || visits_since_sweep > COUNT_MAX {
-        return Err(blocks.bad("the sums of credit are no such sums"));
+        return Err(blocks.bad("impossible totals of credit"));
     }
     Ok(Totals { virtual_credit, tax, growth, weight, weighted_turns, turns, visits_since_sweep })
 }
@@ -199,7 +188,7 @@ fn read_totals(blocks: &mut BlockReader<'_>) -> Result<Totals> {
 /// Virtual visits a fetch, and the place in the file of links.
 fn read_place(blocks: &mut BlockReader<'_>) -> Result<(u8, Place)> {
     let visits = u8::try_from(blocks.take_u64()?).ok().filter(|visits| *visits <= VIRTUAL_VISITS_MAX);
-    let visits = visits.ok_or_else(|| blocks.bad("there are no such virtual visits"))?;
+    let visits = visits.ok_or_else(|| blocks.bad("impossible number of virtual visits"))?;
     let mut numbers = [0; 5];
     for number in &mut numbers {
         *number = blocks.take_u64()?;
@@ -212,7 +201,7 @@ fn read_place(blocks: &mut BlockReader<'_>) -> Result<(u8, Place)> {
     if visits > 0 && is_file || visits == 0 && numbers == [0; 5] {
         return Ok((visits, Place { number, bytes, lists, block, at }));
     }
-    Err(blocks.bad("there is no such place in the file of links"))
+    Err(blocks.bad("impossible place in the file of links"))
 }
 
 fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
@@ -220,19 +209,23 @@ fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
     for number in 0..count {
         let mut name = vec![0; usize::from(u16::from_le_bytes(blocks.take()?))];
         blocks.take_into(&mut name)?;
-        let name = String::from_utf8(name).map_err(|_| blocks.bad("a host's name is no text"))?;
+        let name = String::from_utf8(name).map_err(|_| blocks.bad("host name is not UTF-8"))?;
         if hosts.enter(&name) != number {
-            return Err(blocks.bad("a host is there twice"));
+            return Err(blocks.bad("duplicate host"));
         }
         let host = hosts.get_mut(number);
         host.delay_ms = blocks.take_u64()?.checked_sub(1);
-        host.hold_until_ms = blocks.take_u64()?;
-        host.began_ms = blocks.take_u64()?.checked_sub(1);
+        let (hold_until_ms, began_ms) = (blocks.take_u64()?, blocks.take_u64()?.checked_sub(1));
+        let times = (i64::try_from(hold_until_ms), began_ms.map(i64::try_from).transpose());
+        let (Ok(hold_until_ms), Ok(began_ms)) = times else {
+            return Err(blocks.bad("time of a host out of range"));
+        };
+        (host.hold_until_ms, host.began_ms) = (hold_until_ms, began_ms);
     }
     Ok(hosts)
 }
 
-/// Reads a page; the second in which it is due.
+/// Reads a page; returns the second in which it is due.
 fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts, ledger: &mut Ledger) -> Result<u32> {
     let bytes: [u8; PAGE_BYTES] = blocks.take()?;
     let fingerprint = PageRecord::FINGERPRINT.get(&bytes);
@@ -242,20 +235,20 @@ fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts,
     let marks = marks
         .filter(|marks| matches!(marks.status(), Status::Ready | Status::Waiting | Status::Fetched | Status::Gone));
     let (Some(marks), true) = (marks, is_reserved_zero(PageRecord::ROWS, &bytes)) else {
-        return Err(blocks.bad("there are no such marks"));
+        return Err(blocks.bad("impossible marks of a page"));
     };
     if host >= hosts.len() || credit > TOTAL || !(0.0..HISTORY_MAX as f32).contains(&history) {
-        return Err(blocks.bad("there is no such host, credit or history"));
+        return Err(blocks.bad("impossible host, credit or history of a page"));
     }
     if pages.find(fingerprint).is_some() {
-        return Err(blocks.bad("a fingerprint is there twice"));
+        return Err(blocks.bad("duplicate fingerprint"));
     }
     hosts.get_mut(host).pages += 1;
     ledger.add(credit, history);
     let page = pages.add(fingerprint, host, marks);
     match pages.trust.set_mark(page, PageRecord::STANDING.get(&bytes)) {
         true => Ok(due_s),
-        false => Err(blocks.bad("there is no such standing")),
+        false => Err(blocks.bad("impossible standing of a page")),
     }
 }
 
@@ -265,7 +258,7 @@ fn read_groups(blocks: &mut BlockReader<'_>, count: u32, texts_bytes: u64) -> Re
     for _ in 0..count {
         let group = blocks.take_u64()?;
         if group < last || group >= texts_bytes {
-            return Err(blocks.bad("URLs do not lie in their file one behind the other"));
+            return Err(blocks.bad("offsets of URL groups are not in order"));
         }
         groups.push(group);
         last = group;

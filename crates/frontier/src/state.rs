@@ -1,9 +1,9 @@
-//! The frontier in memory, and what each record of the journal does to it: the same code when it
-//! is told and when it is replayed.
+//! The frontier in memory, and what each journal record does to it. Live events and replay run the
+//! same code.
 //!
-//! Invariants: whatever a record does follows from the record and the state alone, not from the
-//! options, the queues or the clock; so a replay leads to the same pages, credit and history, bit
-//! by bit. Queues exist only in a state that is live.
+//! Invariants: what a record does follows from record and state alone, not from options, queues or
+//! clock, so a replay yields the same pages, credit and history, bit by bit. Only a live state has
+//! queues.
 
 use crate::credit::{Ledger, TOTAL, class};
 use crate::error::Error;
@@ -13,32 +13,24 @@ use crate::links::Links;
 use crate::options::Rent;
 use crate::outcome::FailureKind;
 use crate::pages::{Marks, Pages, Status};
-use crate::queue::{Queue, View};
+use crate::queue::{Manners, Queue, View};
 use crate::record::Record;
 use crate::texts::{Texts, URL_BYTES_MAX};
 use crate::trust::Standing;
 
-/// The step of the age that a page begins with: as long as the first recrawl's.
+/// Recrawl step of a new page: that of the first recrawl.
 pub(crate) const FIRST_AGE: u8 = 8;
-/// Pages that wait for their first fetch are given credit back when they hold less than this part
-/// of all.
+/// Pages waiting for their first fetch get credit back when they hold less than this part of all.
 const REFUND_PART: u64 = 1024;
-/// Lists of links that are looked at for each virtual visit, at the most.
+/// Lists of links examined for each virtual visit, at most.
 const LOOKS_PER_VISIT: usize = 8;
 
-/// What was told since the frontier was made.
+/// Events since the frontier was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) fetches: u64,
     pub(crate) refreshes: u64,
     pub(crate) failures: u64,
-}
-
-/// How the queues of a live state behave.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Manners {
-    pub(crate) delay_ms: u64,
-    pub(crate) connections: u16,
 }
 
 /// The frontier in memory.
@@ -56,14 +48,14 @@ pub(crate) struct State {
     pub(crate) queue: Queue,
     /// `None` while the journal is replayed.
     pub(crate) manners: Option<Manners>,
-    /// During a replay: the second in which each page is due, 0 for never.
+    /// During replay: the second in which each page is due, 0 for never.
     pub(crate) due_s: Vec<u32>,
-    /// What pages hold that wait for their first fetch.
+    /// Credit of pages waiting for their first fetch.
     pub(crate) queued_credit: u64,
 }
 
 impl State {
-    /// A state to be replayed upon: a new one, or one out of a snapshot.
+    /// A state to replay into: a new one, or that of a snapshot.
     pub(crate) fn new(rent: Rent, pages: Pages, hosts: Hosts, ledger: Ledger, texts: Texts) -> State {
         let mut state = State {
             rent,
@@ -88,19 +80,15 @@ impl State {
         self.queued_credit = new.map(|page| self.ledger.credit(page)).sum();
     }
 
-    /// The queues, and what they see.
-    pub(crate) fn queues(&mut self, manners: Manners) -> (&mut Queue, View<'_>) {
-        let view = View {
-            pages: &mut self.pages,
-            hosts: &mut self.hosts,
-            ledger: &self.ledger,
-            delay_ms: manners.delay_ms,
-            connections: manners.connections,
-        };
-        (&mut self.queue, view)
+    /// Runs `act` on the queues; `None` while the journal is replayed.
+    #[inline]
+    pub(crate) fn queues<T>(&mut self, act: impl FnOnce(&mut Queue, &mut View<'_>) -> T) -> Option<T> {
+        let manners = self.manners?;
+        let mut view = View { pages: &mut self.pages, hosts: &mut self.hosts, ledger: &self.ledger, manners };
+        Some(act(&mut self.queue, &mut view))
     }
 
-    /// Does what a record says.
+    /// Applies a record.
     ///
     /// # Errors
     /// What is wrong with a record that no frontier in this state has written.
@@ -121,13 +109,13 @@ impl State {
             Record::Delay { host, delay_ms } => {
                 let number = self.hosts.enter(host);
                 self.hosts.get_mut(number).delay_ms = *delay_ms;
-                self.offer(number);
+                self.queues(|queue, view| queue.offer(number, view));
                 Ok(())
             }
             Record::Hold { host, until_ms } => {
                 let number = self.hosts.enter(host);
                 self.hosts.get_mut(number).hold_until_ms = *until_ms;
-                self.offer(number);
+                self.queues(|queue, view| queue.offer(number, view));
                 Ok(())
             }
             Record::Began { page, at_ms } => {
@@ -144,25 +132,18 @@ impl State {
         }
     }
 
-    fn offer(&mut self, host: u32) {
-        if let Some(manners) = self.manners {
-            let (queue, mut view) = self.queues(manners);
-            queue.offer(host, &mut view);
-        }
-    }
-
     fn check_pages(&self, pages: &[u32]) -> Applied {
         match pages.iter().find(|page| **page >= self.pages.len()) {
-            Some(page) => Err(format!("there is no page {page}")),
+            Some(page) => Err(format!("page {page} does not exist")),
             None => Ok(()),
         }
     }
 
-    /// Enters a URL that is not known, without credit; its page.
+    /// Enters an unknown URL, without credit; returns its page.
     fn enter(&mut self, url: &str, depth: u16, is_seed: bool) -> Result<u32, String> {
         let fingerprint = self.pages.fingerprint(url);
         if url.is_empty() || url.len() > URL_BYTES_MAX || self.pages.find(fingerprint).is_some() {
-            return Err("a new URL is known, empty or too long".into());
+            return Err("new URL is known, empty or too long".into());
         }
         let host = self.hosts.enter(Hosts::name_of(url));
         self.hosts.get_mut(host).pages += 1;
@@ -174,7 +155,7 @@ impl State {
         Ok(self.pages.add(fingerprint, host, Marks::new(is_seed, FIRST_AGE)))
     }
 
-    /// Seeds share what the virtual page holds.
+    /// Makes pages seeds, which share the virtual page's credit.
     fn seeds(&mut self, known: &[u32], new: &[&str]) -> Applied {
         self.check_pages(known)?;
         let first_new = self.pages.len();
@@ -199,13 +180,10 @@ impl State {
         Ok(())
     }
 
-    /// Queues a page that was given up as if it were new. It holds no credit yet.
+    /// Queues a given-up page as if it were new. It has no credit yet.
     fn revive(&mut self, page: u32) {
         self.pages.set(page, self.pages.marks(page).with_status(Status::Ready).with_failure(0, None));
-        if let Some(manners) = self.manners {
-            let (queue, mut view) = self.queues(manners);
-            queue.put(page, &mut view);
-        }
+        self.queues(|queue, view| queue.put(page, view));
     }
 
     fn done(&mut self, page: u32, age: u8, lost: u32, known: &[u32], depth: u16, new: &[&str]) -> Applied {
@@ -239,9 +217,8 @@ impl State {
         Ok(())
     }
 
-    /// Visits pages that were fetched before, without a fetch: those of the next lists of links
-    /// that hold at least a third, nearly, of what each would have if fetched pages had all credit
-    /// alike.
+    /// Visits fetched pages again without a fetch: those of the next lists of links whose credit
+    /// is at least 0.3 of an equal share of all credit among fetched pages.
     fn visit_again(&mut self, gains: &mut Gains) {
         let State { links, ledger, pages, virtual_visits, .. } = self;
         let Some(lists) = links else { return };
@@ -264,7 +241,7 @@ impl State {
         }
     }
 
-    /// Makes ready what the next record needs from the file of links.
+    /// Loads what the next record needs of the file of links.
     ///
     /// # Errors
     /// `Corrupt`, `Io`: nothing has changed then.
@@ -275,7 +252,7 @@ impl State {
         }
     }
 
-    /// Writes what waits in memory, if that is much.
+    /// Writes full buffers.
     ///
     /// # Errors
     /// `Io`.
@@ -303,7 +280,7 @@ impl State {
         }
     }
 
-    /// A page that does not wait for its queue waits for a time.
+    /// Makes a page wait until a second, if it is not queued.
     fn wait(&mut self, page: u32, due_s: u32) {
         if self.manners.is_none() {
             self.due_s[page as usize] = due_s;
@@ -312,7 +289,7 @@ impl State {
         }
     }
 
-    /// Visits the virtual page and gives credit back, when that is due.
+    /// Visits the virtual page and refunds credit, when due.
     fn settle(&mut self) {
         if self.ledger.is_rent_due() {
             let rent = self.rent;
@@ -340,28 +317,25 @@ impl State {
         }
     }
 
-    /// Puts everything where it belongs, if there are queues.
+    /// Rebuilds the queues, if there are any.
     fn requeue(&mut self) {
-        if let Some(manners) = self.manners {
-            let (queue, mut view) = self.queues(manners);
-            queue.rebuild(&mut view);
-        }
+        self.queues(Queue::rebuild);
     }
 
-    /// Puts pages where they belong whose place has changed, and those that are new.
+    /// Queues new pages, and pages whose place has changed.
     fn take_gains(&mut self, mut gains: Gains) {
         gains.raised.sort_unstable();
         gains.raised.dedup();
         self.queued_credit += gains.queued_credit;
-        let Some(manners) = self.manners else { return };
         let known = self.pages.len();
-        let (queue, mut view) = self.queues(manners);
-        gains.raised.iter().for_each(|page| queue.raised(*page, &mut view));
-        (gains.first_new..known).for_each(|page| queue.put(page, &mut view));
+        self.queues(|queue, view| {
+            gains.raised.iter().for_each(|page| queue.raised(*page, view));
+            (gains.first_new..known).for_each(|page| queue.put(page, view));
+        });
     }
 
-    /// Ends the replay: from here on there are queues. Pages that were fetched are due at once if
-    /// they have no time and `recrawls` says that they are fetched again.
+    /// Ends the replay: builds the queues. With `recrawls`, fetched pages without a time are due
+    /// at once.
     pub(crate) fn go_live(&mut self, manners: Manners, recrawls: bool) {
         for (page, due_s) in std::mem::take(&mut self.due_s).into_iter().enumerate() {
             let page = page as u32;
@@ -372,14 +346,13 @@ impl State {
             }
         }
         self.manners = Some(manners);
-        let (queue, mut view) = self.queues(manners);
-        queue.rebuild(&mut view);
+        self.requeue();
     }
 
-    /// Refuses credit that does not add up.
+    /// Checks the sum of credit.
     ///
     /// # Errors
-    /// What it adds up to.
+    /// The wrong sum.
     pub(crate) fn check_sum(&self) -> Applied {
         match self.ledger.sum() {
             sum if sum == u128::from(TOTAL) => Ok(()),
@@ -397,9 +370,9 @@ impl State {
     }
 }
 
-/// What a visit gives to whom, as far as the queues care.
+/// Effects of visits on the queues.
 struct Gains {
-    /// Pages from this on are new: they have no entries yet.
+    /// Pages from this number on are new: they have no entries yet.
     first_new: u32,
     queued_credit: u64,
     raised: Vec<u32>,
@@ -420,7 +393,7 @@ impl Gains {
         }
     }
 
-    /// A page has another place, if it waits.
+    /// Notes that a page's place has changed.
     fn raised(&mut self, page: u32) {
         if page < self.first_new {
             self.raised.push(page);

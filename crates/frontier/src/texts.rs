@@ -1,13 +1,13 @@
 //! The file of URLs: each page's text and depth, in the order of discovery.
 //!
-//! Memory has the place of every sixteenth record. What lies behind the length that the last
-//! snapshot names is made again from the journal when a frontier is opened, so a sync is needed
-//! only before a snapshot; what lies before it never changes.
+//! Memory holds the offset of every sixteenth record. An opening rebuilds records past the length
+//! in the last snapshot from the journal, so only a snapshot needs a sync; records before that
+//! length never change.
 
 use std::sync::Arc;
 
-use crc32fast::Hasher;
 use filemap_io::files::read_exact;
+use filemap_io::header::crc32;
 use filemap_io::{Dir, File};
 
 use crate::error::{Error, Result};
@@ -19,9 +19,9 @@ use crate::grow::push;
 /// The longest URL, in bytes.
 pub(crate) const URL_BYTES_MAX: usize = u16::MAX as usize;
 const RECORD_HEAD_BYTES: usize = UrlHeader::BYTES;
-/// Records of a group, whose first one's place is in memory.
-const GROUP: u32 = 16;
-/// Records wait in memory for a commit, or for so many bytes of them.
+/// Records of a group, whose first offset is in memory.
+pub(crate) const GROUP: u32 = 16;
+/// Buffered bytes of records that are written before a commit.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// The open file of URLs.
@@ -30,29 +30,28 @@ pub(crate) struct Texts {
     file: Arc<dyn File>,
     id: [u8; 16],
     pages: u32,
-    /// Where each group begins.
+    /// Offset of each group.
     groups: Vec<u64>,
     written_bytes: u64,
-    /// Records behind those that are written.
+    /// Records not written yet.
     buffer: Vec<u8>,
 }
 
 impl Texts {
-    /// A new file, durable but for its name.
+    /// Creates the file, durable but for its name.
     pub(crate) fn create(dir: &dyn Dir, id: [u8; 16]) -> Result<Texts> {
         let file = files::create(dir, URLS, format::URLS, id, 0)?;
         Ok(Texts { file, id, pages: 0, groups: Vec::new(), written_bytes: HEADER_BYTES as u64, buffer: Vec::new() })
     }
 
-    /// Opens the file as a snapshot knows it: so many pages, groups and bytes. What lies behind is
-    /// cut off.
+    /// Opens the file as a snapshot describes it, and cuts off what follows.
     pub(crate) fn open(dir: &dyn Dir, id: [u8; 16], pages: u32, groups: Vec<u64>, bytes: u64) -> Result<Texts> {
         let file = files::open(dir, URLS, format::URLS, id, 0)?;
         files::cut(&*file, URLS, bytes)?;
         Ok(Texts { file, id, pages, groups, written_bytes: bytes, buffer: Vec::new() })
     }
 
-    /// Adds the next page. Nothing is written before [`Texts::flush`].
+    /// Appends the next page's record to the buffer.
     pub(crate) fn append(&mut self, depth: u16, text: &str) {
         if self.pages.is_multiple_of(GROUP) {
             let start = self.bytes();
@@ -68,12 +67,12 @@ impl Texts {
         self.pages += 1;
     }
 
-    /// Writes what waits in memory, if that is much.
+    /// Writes the buffer if it is full.
     pub(crate) fn flush_if_full(&mut self) -> Result<()> {
         if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what waits in memory.
+    /// Writes the buffer.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.file.write_at(&self.buffer, self.written_bytes).map_err(Error::io("write", URLS))?;
         self.written_bytes = self.bytes();
@@ -90,7 +89,7 @@ impl Texts {
         self.file.sync().map_err(Error::io("sync", URLS))
     }
 
-    /// Bytes of the file, with those that wait.
+    /// Bytes of the file, buffer included.
     pub(crate) fn bytes(&self) -> u64 {
         self.written_bytes + self.buffer.len() as u64
     }
@@ -99,7 +98,7 @@ impl Texts {
         &self.groups
     }
 
-    /// A page's depth and text. The page is there.
+    /// Depth and text of a known page.
     pub(crate) fn read(&self, page: u32) -> Result<(u16, String)> {
         let mut found = None;
         self.read_group(page / GROUP, |number, depth, text| {
@@ -108,11 +107,11 @@ impl Texts {
             }
         })?;
         found.ok_or_else(|| {
-            Error::corrupt(URLS, self.groups[(page / GROUP) as usize], format!("page {page} is not there"))
+            Error::corrupt(URLS, self.groups[(page / GROUP) as usize], format!("page {page} is missing"))
         })
     }
 
-    /// The texts of a group of sixteen pages: that in which a page lies.
+    /// The texts of the group of sixteen pages that a page is in.
     pub(crate) fn group_of(&self, page: u32) -> Result<Vec<(u32, String)>> {
         let mut group = Vec::new();
         self.read_group(page / GROUP, |number, _, text| group.push((number, text.to_owned())))?;
@@ -123,7 +122,7 @@ impl Texts {
         let start = self.groups[group as usize];
         let end = self.groups.get(group as usize + 1).copied().unwrap_or(self.bytes());
         let longest = u64::from(GROUP) * (RECORD_HEAD_BYTES + URL_BYTES_MAX) as u64;
-        let bad = |offset: u64| Error::corrupt(URLS, offset, "a record is not what was written");
+        let bad = |offset: u64| Error::corrupt(URLS, offset, "damaged record of a URL");
         if !(HEADER_BYTES as u64..=self.bytes()).contains(&end) || start > end || end - start > longest {
             return Err(bad(start));
         }
@@ -157,12 +156,7 @@ impl Texts {
     }
 
     fn checksum(&self, page: u32, head: &[u8], text: &[u8]) -> u32 {
-        let mut hasher = Hasher::new();
-        hasher.update(&self.id);
-        hasher.update(&page.to_le_bytes());
-        hasher.update(head);
-        hasher.update(text);
-        hasher.finalize()
+        crc32(&[&self.id, &page.to_le_bytes(), head, text])
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {

@@ -1,36 +1,35 @@
-//! Whose word counts: which pages have a second opinion. Only those get rent, so that a trap that
-//! feeds on itself gets none.
+//! Endorsement: which pages two others vouch for. Only those get rent, so a trap that feeds on
+//! itself gets none.
 //!
-//! A page is *endorsed* when it is a seed, or when two pages of good standing lead to it. Of good
-//! standing is a page that is endorsed itself, or to which an endorsed one leads (it is *near*). A
-//! page's word is taken once, at the first of its visits at which it is of good standing; what an
-//! endorsed page leads to is near from its next visit on.
+//! A page is *endorsed* if it is a seed or two pages of good standing link to it. A page is of
+//! good standing if it is endorsed or an endorsed page links to it (it is *near*). A page vouches
+//! once, at its first visit in good standing; the targets of an endorsed page become near at its
+//! visits.
 //!
-//! So whatever hangs on one page of the rest is never endorsed, however densely its pages lead to
-//! each other: its root is near, what the root leads to has one word for it, and what those lead
-//! to has none.
+//! So nothing that hangs on one page of the rest is ever endorsed, however densely linked: its
+//! root is near, the root's targets have one voucher, and theirs have none.
 //!
 //! Invariant: half a byte a page; standing only rises.
 
-/// What is said for a page, in the order in which it rises. The numbers are on disk.
+/// Standing, in rising order. The numbers are on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Standing {
-    /// Nothing.
+    /// No voucher.
     #[default]
     None = 0,
-    /// A page that is near leads to it.
+    /// A near page links to it.
     Named = 1,
-    /// An endorsed page leads to it.
+    /// An endorsed page links to it.
     Near = 2,
-    /// Two pages of good standing lead to it, or it is a seed.
+    /// Two pages of good standing link to it, or it is a seed.
     Endorsed = 3,
 }
 
 impl Standing {
     const ALL: [Standing; 4] = [Standing::None, Standing::Named, Standing::Near, Standing::Endorsed];
 
-    /// The standing of a page after one of this standing has put in a word for it.
+    /// The standing after a page with standing `referrer` has vouched.
     fn after(self, referrer: Standing) -> Standing {
         match (referrer, self) {
             (Standing::None | Standing::Named, own) => own,
@@ -44,7 +43,7 @@ impl Standing {
 /// The standing of all pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
-    /// Two pages a byte: standing (2 bits), and whether the page has given its word.
+    /// Two pages a byte: standing (2 bits), and whether the page has vouched.
     bits: Vec<u8>,
     len: u32,
 }
@@ -53,7 +52,7 @@ const STANDING: u8 = 3;
 const HAS_SPOKEN: u8 = 4;
 
 impl Trust {
-    /// Adds a page of which nothing is said.
+    /// Adds a page without a voucher.
     pub(crate) fn add(&mut self) {
         if self.len.is_multiple_of(2) {
             crate::grow::push(&mut self.bits, 0);
@@ -61,13 +60,13 @@ impl Trust {
         self.len += 1;
     }
 
-    /// All that is kept of a page, as it is on disk.
+    /// A page's bits as on disk.
     #[inline]
     pub(crate) fn mark(&self, page: u32) -> u8 {
         self.bits[page as usize / 2] >> (page % 2 * 4) & (STANDING | HAS_SPOKEN)
     }
 
-    /// Sets a page's mark from disk; `false` if there is no such mark.
+    /// Sets a page's bits from disk; `false` if they are impossible.
     pub(crate) fn set_mark(&mut self, page: u32, mark: u8) -> bool {
         let (byte, shift) = (&mut self.bits[page as usize / 2], page % 2 * 4);
         *byte = *byte & !(7 << shift) | (mark & 7) << shift;
@@ -83,8 +82,8 @@ impl Trust {
         self.set_mark(page, self.mark(page) & HAS_SPOKEN | standing as u8);
     }
 
-    /// A page is visited: it puts in a word for its links, if it may. Tells of each that has the
-    /// first word for it now.
+    /// Lets a visited page vouch for its links, if it may. Calls `vouched` for each that gets its
+    /// first voucher.
     #[inline]
     pub(crate) fn told(&mut self, page: u32, links: &[u32], mut vouched: impl FnMut(u32)) {
         let (mark, referrer) = (self.mark(page), self.get(page));

@@ -1,10 +1,8 @@
-//! Read-only views: the state of a page, of a host, totals.
-//!
-//! Plain data, made when it is asked for.
+//! Read-only views: the state of a page, of a host, totals. Plain data, built on request.
 
 use crate::outcome::{FailureKind, PageId};
 
-/// Where a page stands.
+/// Status of a page.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions, PageStatus};
@@ -19,21 +17,21 @@ use crate::outcome::{FailureKind, PageId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageStatus {
-    /// It was discovered and waits for its first fetch.
+    /// Waits for its first fetch.
     Queued,
-    /// It failed and waits to be tried again.
+    /// Failed; waits for a retry.
     Retrying,
-    /// It was handed out, and nothing was told of it yet.
+    /// Handed out; no outcome yet.
     InFlight,
-    /// It was fetched, and waits for its next recrawl, if there is to be one.
+    /// Fetched; waits for its recrawl, if any.
     Fetched,
-    /// It was fetched, and its recrawl is due.
+    /// Fetched; its recrawl is due.
     Due,
-    /// It was given up.
+    /// Given up.
     Gone,
 }
 
-/// What is known of a page.
+/// State of a page.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions};
@@ -50,30 +48,30 @@ pub enum PageStatus {
 pub struct PageState {
     /// The page.
     pub page: PageId,
-    /// Where it stands.
+    /// Its status.
     pub status: PageStatus,
     /// Whether it is a seed.
     pub is_seed: bool,
-    /// Whether a page of good standing leads to it ([`crate::Rent::Endorsed`]), or it is a seed.
-    /// If not, it waits for all others of its kind.
+    /// Whether it is a seed or a page of good standing links to it ([`crate::Rent::Endorsed`]). If
+    /// not, it waits for all others of its kind.
     pub is_vouched_for: bool,
-    /// Links from a seed, when it was discovered.
+    /// Links from a seed at its discovery.
     pub depth: u16,
     /// Its host.
     pub host: String,
-    /// The part of all credit that it holds now.
+    /// Its part of all credit now.
     pub credit: f64,
-    /// The estimate of its importance; all pages have 1 together.
+    /// Its estimated importance; all pages sum to 1.
     pub importance: f64,
-    /// Attempts in a row that failed.
+    /// Failed attempts in a row.
     pub failed_attempts: u8,
-    /// Why the last of them failed.
+    /// Reason of the last one.
     pub last_failure: Option<FailureKind>,
-    /// When it may be fetched next: `None` if at any time, or never.
-    pub due_ms: Option<u64>,
+    /// Earliest time of its next fetch: `None` if at any time, or never.
+    pub due_ms: Option<i64>,
 }
 
-/// What is known of a host.
+/// State of a host.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions};
@@ -87,21 +85,21 @@ pub struct PageState {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostState {
-    /// Its name as it stands in URLs, without port; empty for URLs that have none.
+    /// Its name as in URLs, without port; empty for URLs without a host.
     pub host: String,
-    /// Pages of it that are known.
+    /// Its known pages.
     pub pages: u32,
-    /// Pages of it that may be fetched as soon as the host may.
+    /// Its pages that may be fetched as soon as the host may.
     pub ready: u32,
     /// Fetches in flight.
     pub in_flight: u32,
-    /// Nothing is fetched from it before this time.
-    pub next_at_ms: u64,
-    /// Between the begins of two fetches.
+    /// No fetch starts before this time.
+    pub next_at_ms: i64,
+    /// Delay between the starts of two fetches.
     pub delay_ms: u64,
 }
 
-/// Numbers about a frontier.
+/// Counts and sizes of a frontier.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions};
@@ -115,31 +113,31 @@ pub struct HostState {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// Pages that are known.
+    /// Known pages.
     pub pages: u32,
-    /// Pages that wait for their first fetch, retries among them.
+    /// Pages waiting for their first fetch, retries included.
     pub queued: u32,
     /// Pages whose recrawl is due.
     pub due: u32,
-    /// Pages that were handed out and not told of yet.
+    /// Pages in flight.
     pub in_flight: u32,
-    /// Pages that were fetched at least once.
+    /// Pages fetched at least once.
     pub fetched: u32,
-    /// Pages that were given up.
+    /// Pages given up.
     pub gone: u32,
-    /// Hosts that are known.
+    /// Known hosts.
     pub hosts: u32,
-    /// Fetches that were told as done since the frontier was made.
+    /// Fetches since the frontier was created.
     pub fetches: u64,
-    /// Those of them that were refreshes.
+    /// Refreshes among them.
     pub refreshes: u64,
-    /// Failures that were told.
+    /// Failed fetches.
     pub failures: u64,
-    /// The part of all credit that the virtual page holds now.
+    /// The virtual page's part of all credit now.
     pub virtual_credit: f64,
     /// How often all credit was handed on.
     pub turns: f64,
-    /// Memory that the frontier holds.
+    /// Memory of the frontier.
     pub memory_bytes: u64,
     /// Bytes of its files.
     pub disk_bytes: u64,

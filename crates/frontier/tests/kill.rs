@@ -20,10 +20,10 @@ const FOLDER: &str = "FRONTIER_KILL_FOLDER";
 const CALL: &str = "FRONTIER_KILL_CALL";
 const STOPPED: &str = "stopped in the middle";
 const DONE: &str = "done";
-const FETCHES: u64 = 700;
+const FETCHES: i64 = 700;
 
 fn options() -> FrontierOptions {
-    let recrawl = Recrawl { first_ms: 400_000, min_ms: 1, max_ms: 400_000 };
+    let recrawl = Recrawl::new().first_ms(400_000).min_ms(1).max_ms(400_000);
     FrontierOptions::new().delay_ms(1_000).connections(9).journal_bytes_min(4096).recrawl(Some(recrawl))
 }
 

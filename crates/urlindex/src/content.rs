@@ -1,35 +1,31 @@
-//! `ContentSeen`: has this body been met before, under whatever URL? The exact set on disk over
+//! `ContentSeen`: was this page body met before, under whatever URL? An exact set on disk of
 //! digests of bodies.
 //!
-//! Keys are the first 80 bits (or 64) of a digest of 128: the same that the page store keeps with
-//! each version, so that its pages can be asked about without their bodies being read. All bits of
-//! a digest are alike, so the chance of an error follows from the number of bodies alone, and not
-//! from any class, as it does for URLs.
+//! Keys are the first 80 (or 64) bits of a 128-bit digest, the one that the page store keeps with
+//! each version, so pages can be tested without reading their bodies. All bits of a digest are
+//! alike, so the error follows from the number of bodies alone, not from host classes as for URLs.
 //!
-//! Invariant: a set of digests is never opened as one of URLs, nor the other way round: the
-//! manifest says which it is.
+//! Invariant: the manifest tells sets of digests from sets of URLs, and neither opens as the
+//! other.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use filemap_io::Dir;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::disk::{Answers, DiskOptions, DiskStats, DiskUrlSet, Keys, UrlBatch};
 use crate::error::Result;
-use crate::files::{in_any_dir, place};
+use crate::files::by_path;
 use crate::seen::{SeenSet, SeenStats, Verdict};
 
 /// An exact set of page bodies on disk: the content-seen test.
 ///
-/// Asked for by body ([`SeenSet`]: the bytes are a body, not a URL) or by digest. It costs per
-/// body what a [`DiskUrlSet`] costs per URL, and survives a crash as that does.
+/// Tests bodies ([`SeenSet`]: the bytes are a body, not a URL) or digests. Cost per body and crash
+/// safety are those of a [`DiskUrlSet`].
 ///
-/// Of n bodies with 80 bits, n^2 / 2^81 are called seen although they are new, in expectation:
-/// 4e-7 of a billion; with 64 bits 0.027. That holds for bodies that nobody chose. XXH3 is no
-/// cryptographic hash: who writes pages can make two bodies of one digest, of which the second is
-/// called seen, and loses nothing but his own page. Where that matters, insert the first 16 bytes
-/// of a cryptographic digest instead.
+/// The expected number of new bodies called seen among n is n^2 / 2^81 with 80 bits (4e-7 of a
+/// billion), 0.027 of a billion with 64. That holds for bodies that nobody chose. XXH3 is not
+/// cryptographic: an author can make two bodies of one digest, and loses only his own second page.
+/// Where that matters, insert the first 16 bytes of a cryptographic digest.
 ///
 /// ```
 /// use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
@@ -47,46 +43,28 @@ pub struct ContentSeen {
 }
 
 impl ContentSeen {
-    /// An empty set in a new file, beside which it keeps others whose names begin with it. The
-    /// options' seed is not used: a digest is what it is.
-    ///
-    /// # Errors
-    /// As [`DiskUrlSet::create`].
-    pub fn create(path: impl AsRef<Path>, options: DiskOptions) -> Result<ContentSeen> {
-        let (dir, name) = place(path.as_ref())?;
-        ContentSeen::create_in(dir, &name, options)
-    }
-
-    in_any_dir! {
-        /// As [`ContentSeen::create`], in any directory.
+    by_path! {
+        /// Creates an empty set in a new file; its other files have names that begin with it. The
+        /// seed of the options is not used.
         ///
         /// # Errors
-        /// As there.
-        fn create_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<ContentSeen> {
+        /// As [`DiskUrlSet::create`].
+        fn create, create_in(dir, name, options: DiskOptions) -> Result<ContentSeen> {
             Ok(ContentSeen { set: DiskUrlSet::create_of(Keys::Digests, dir, name, options.seed(0))? })
         }
     }
 
-    /// Opens a set.
-    ///
-    /// # Errors
-    /// As [`DiskUrlSet::open`]; [`crate::Error::Unsupported`] if it is a set of URLs.
-    pub fn open(path: impl AsRef<Path>, options: DiskOptions) -> Result<ContentSeen> {
-        let (dir, name) = place(path.as_ref())?;
-        ContentSeen::open_in(dir, &name, options)
-    }
-
-    in_any_dir! {
-        /// As [`ContentSeen::open`], in any directory.
+    by_path! {
+        /// Opens a set.
         ///
         /// # Errors
-        /// As there.
-        fn open_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<ContentSeen> {
+        /// As [`DiskUrlSet::open`]; [`crate::Error::Unsupported`] if it is a set of URLs.
+        fn open, open_in(dir, name, options: DiskOptions) -> Result<ContentSeen> {
             Ok(ContentSeen { set: DiskUrlSet::open_of(Keys::Digests, dir, name, options)? })
         }
     }
 
-    /// A body's digest: XXH3-128, its highest byte first, as the page store keeps it.
+    /// A body's digest: XXH3-128, highest byte first, as in the page store.
     pub fn digest(body: &[u8]) -> [u8; 16] {
         xxh3_128(body).to_be_bytes()
     }
@@ -95,7 +73,7 @@ impl ContentSeen {
         u128::from_be_bytes(*digest) & self.set.fingerprint_bits().mask()
     }
 
-    /// [`SeenSet::check_and_insert`] of the body that has this digest.
+    /// [`SeenSet::check_and_insert`] by digest.
     ///
     /// # Errors
     /// As there.
@@ -103,7 +81,7 @@ impl ContentSeen {
         self.set.check_and_insert_fingerprint(self.fingerprint(digest))
     }
 
-    /// [`SeenSet::contains`] of the body that has this digest.
+    /// [`SeenSet::contains`] by digest.
     ///
     /// # Errors
     /// As there.
@@ -136,7 +114,8 @@ impl ContentSeen {
         Ok(batch)
     }
 
-    /// Forgets a body: it is new again. Whether it was there. Durable after [`SeenSet::sync`].
+    /// Forgets a body, so that it is new again. Returns whether it was there. Durable after
+    /// [`SeenSet::sync`].
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
@@ -160,12 +139,12 @@ impl ContentSeen {
         self.set.merge_from(&other.set)
     }
 
-    /// How tests were answered and what they cost.
+    /// Counts of tests and their cost.
     pub fn disk_stats(&self) -> DiskStats {
         self.set.disk_stats()
     }
 
-    /// The chance that two digests have the same bits.
+    /// Probability that two digests share these bits.
     fn chance(&self) -> f64 {
         (-f64::from(self.set.fingerprint_bits().bits())).exp2()
     }
@@ -185,7 +164,7 @@ impl SeenSet for ContentSeen {
         self.contains_digest(&ContentSeen::digest(body))
     }
 
-    /// As [`ContentSeen::check_and_insert_digests`]: there are no verdicts after an error.
+    /// As [`ContentSeen::check_and_insert_digests`]: no verdicts after an error.
     fn check_and_insert_batch(&self, bodies: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
         verdicts.clear();
         verdicts.extend(self.check_and_insert_digests(&digests(bodies))?.iter());
@@ -215,7 +194,7 @@ impl SeenSet for ContentSeen {
         self.len() as f64 * self.chance()
     }
 
-    /// Of the bodies that the set holds: those that came and are forgotten do not count.
+    /// Of the bodies in the set; forgotten ones do not count.
     fn expected_loss(&self) -> f64 {
         let bodies = self.len() as f64;
         bodies * (bodies - 1.0).max(0.0) / 2.0 * self.chance()
@@ -226,8 +205,7 @@ impl SeenSet for ContentSeen {
     }
 
     fn stats(&self) -> SeenStats {
-        let stats = self.set.stats();
-        SeenStats { false_positive_rate: self.false_positive_rate(), expected_loss: self.expected_loss(), ..stats }
+        SeenStats::of(self, self.set.stats().inserted)
     }
 }
 

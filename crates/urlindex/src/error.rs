@@ -1,59 +1,68 @@
 //! The error of the seen sets: the storage error, and what only they know.
 //!
-//! Every variant says what failed and where; its doc comment says what the caller should do. That
-//! a URL was not seen is never an error: that is [`crate::Verdict::New`].
+//! Every variant says what failed and where; its doc comment says what to do. That a URL was not
+//! seen is no error: that is [`crate::Verdict::New`].
 
 use std::fmt::Display;
 use std::io;
 
 use filemap_io::StorageError;
 
-/// The result of everything that a seen set does.
+/// The result of a seen set's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What can go wrong with a seen set.
+///
+/// ```
+/// use urlindex::{DiskOptions, DiskUrlSet, Error, SeenSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("seen");
+/// drop(DiskUrlSet::create(&path, DiskOptions::new()).unwrap());
+/// let reader = DiskUrlSet::open_read_only(&path, DiskOptions::new()).unwrap();
+/// assert!(matches!(reader.insert(b"http://example.com/"), Err(Error::ReadOnly { .. })));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The set's files. Damage cannot be mended: restore the set from a copy, or make it anew from
-    /// the URLs that the page store holds.
+    /// The set's files. Damage cannot be repaired: restore the set from a copy, or fill a new one
+    /// with the URLs in the page store.
     #[error("{}{}", .0, remedy(.0))]
     Storage(#[from] StorageError),
-    /// This kind of set takes URLs of 1 to `max` bytes. Nothing was inserted.
-    #[error("a URL has 1 to {max} bytes here, this one has {len}")]
+    /// The set takes URLs of 1 to `max` bytes. Nothing was inserted.
+    #[error("URL of {len} bytes: 1 to {max} are accepted")]
     UrlLength {
         /// The URL's length in bytes.
         len: usize,
-        /// The longest that is taken.
+        /// The longest accepted.
         max: usize,
     },
-    /// The file is none of a seen set. Name another one, or make one.
-    #[error("{file} is no seen set: {what}")]
+    /// The file is not a seen set. Choose another file, or create a set.
+    #[error("{file} is not a seen set: {what}")]
     NotASet {
         /// The file's name inside its directory.
         file: String,
-        /// How that was told.
+        /// The reason.
         what: String,
     },
-    /// The set is open to be read. Open it for writing.
-    #[error("{file} was opened to be read; open it for writing to change it")]
+    /// The set is open read-only. Open it for writing.
+    #[error("{file} is open read-only; open it for writing")]
     ReadOnly {
         /// The set's name.
         file: String,
     },
-    /// No set of this kind, or of this shape, can do that. Nothing was changed.
+    /// The kind or shape of the set does not support the operation. Nothing was changed.
     #[error("{file} cannot {op}: {why}")]
     Unsupported {
         /// The set's name.
         file: String,
-        /// What was asked for, such as `forget a URL`.
+        /// The operation, such as `forget a URL`.
         op: &'static str,
-        /// Why it cannot, and what can be done instead.
+        /// The reason, and what to do instead.
         why: String,
     },
-    /// The URLs in the set were made canonical by a rule that this program does not know. Use a
-    /// newer FileMap.
-    #[error("the URLs of {file} were made canonical by `{name}` version {version}, which this program does not know")]
+    /// This program does not know the canonicaliser of the set's URLs. Use a newer FileMap.
+    #[error("this program does not know the canonicaliser `{name}` version {version} of the URLs of {file}")]
     UnknownCanonicalizer {
         /// The set's name.
         file: String,
@@ -77,12 +86,12 @@ impl Error {
         move |source| StorageError::io(op, file)(source).into()
     }
 
-    /// `file` is not what was written.
+    /// Damage to `file`.
     pub(crate) fn corrupt(file: &str, offset: u64, what: impl Display) -> Error {
         StorageError::corrupt(file, offset, what).into()
     }
 
-    /// An option makes no sense.
+    /// An invalid option.
     pub(crate) fn option(name: &'static str, why: impl Into<String>) -> Error {
         StorageError::option(name, why).into()
     }

@@ -1,6 +1,6 @@
-//! How seen sets name and replace their files: the one place where names are built and parsed.
+//! File names of seen sets, built and parsed only here; and how files are replaced.
 //!
-//! Invariant: no name is taken for a set's that the set would not give.
+//! Invariant: no file counts as a set's whose name the set would not give.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use filemap_io::{Dir, File, Lock, OsDir};
 
 use crate::error::{Error, Result};
 
-/// What may stand beside the file of a set.
+/// Files beside the main file of a set.
 pub(crate) mod beside {
-    /// Rules by which its URLs were made canonical.
+    /// The canonicaliser of its URLs.
     pub(crate) fn canon(name: &str) -> String {
         format!("{name}.canon")
     }
@@ -25,12 +25,12 @@ pub(crate) mod beside {
         format!("{name}.known")
     }
 
-    /// Writer's lock.
+    /// The writer's lock.
     pub(crate) fn lock(name: &str) -> String {
         format!("{name}.lock")
     }
 
-    /// A log of a set on disk.
+    /// Log of a set on disk.
     pub(crate) fn log(name: &str, number: u64) -> String {
         format!("{name}.{number:06}.log")
     }
@@ -40,12 +40,12 @@ pub(crate) mod beside {
         format!("{name}.meta")
     }
 
-    /// Room on the disk for the next file.
+    /// Space reserved on disk for the next file.
     pub(crate) fn room(name: &str) -> String {
         format!("{name}.room")
     }
 
-    /// A run of a set on disk.
+    /// Run of a set on disk.
     pub(crate) use filemap_runs::file_name as run;
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Numbered {
     Log,
 }
 
-/// Which run or log of the set `name` a file is; `None` if the set gives no file that name.
+/// Kind and number of a run or log of the set `name`; `None` for any other file.
 pub(crate) fn parse_numbered(name: &str, file: &str) -> Option<(Numbered, u64)> {
     let (digits, kind) = file.strip_prefix(name)?.strip_prefix('.')?.split_once('.')?;
     let number = digits.parse().ok()?;
@@ -68,20 +68,20 @@ pub(crate) fn parse_numbered(name: &str, file: &str) -> Option<(Numbered, u64)> 
     (exact == file).then_some((kind, number))
 }
 
-/// The folder and the name of a set's file.
+/// Directory and name of a set's file.
 ///
 /// # Errors
 /// `InvalidOption` if the path names no file; `Io`.
 pub(crate) fn place(path: &Path) -> Result<(Arc<dyn Dir>, String)> {
     let name = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.is_empty());
     let Some(name) = name else {
-        return Err(Error::option("path", format!("{} names no file, or one whose name is no text", path.display())));
+        return Err(Error::option("path", format!("{} has no file name in UTF-8", path.display())));
     };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok((open_folder(parent)?, name.to_owned()))
 }
 
-/// A folder that is there.
+/// Opens an existing directory.
 ///
 /// # Errors
 /// `Io`.
@@ -90,7 +90,26 @@ pub(crate) fn open_folder(path: &Path) -> Result<Arc<dyn Dir>> {
     Ok(Arc::new(dir))
 }
 
-/// Functions over any directory: public for simulations only, who else has paths.
+/// Defines a function by the path of a set's file, and the same over any directory, which is
+/// public with feature `sim` only.
+macro_rules! by_path {
+    ($($(#[$meta:meta])* fn $name:ident, $in_dir:ident($dir:ident, $file:ident $(, $arg:ident: $type:ty)*)
+        -> $result:ty $body:block)*) => {$(
+        $(#[$meta])*
+        pub fn $name(path: impl AsRef<std::path::Path> $(, $arg: $type)*) -> $result {
+            let (dir, name) = crate::files::place(path.as_ref())?;
+            Self::$in_dir(dir, &name $(, $arg)*)
+        }
+
+        crate::files::in_any_dir! {
+            #[doc = concat!("As `", stringify!($name), "`, in any directory.\n\n# Errors\nAs there.")]
+            fn $in_dir($dir: std::sync::Arc<dyn filemap_io::Dir>, $file: &str $(, $arg: $type)*) -> $result $body
+        }
+    )*};
+}
+pub(crate) use by_path;
+
+/// Defines functions over any directory: public with feature `sim` only.
 macro_rules! in_any_dir {
     ($($(#[$meta:meta])* fn $name:ident($($args:tt)*) -> $result:ty $body:block)*) => {$(
         #[cfg(feature = "sim")]
@@ -103,7 +122,7 @@ macro_rules! in_any_dir {
 }
 pub(crate) use in_any_dir;
 
-/// The writer's lock of the set `name`.
+/// Takes the writer's lock of the set `name`.
 ///
 /// # Errors
 /// `Locked` if another handle has it.
@@ -111,21 +130,35 @@ pub(crate) fn lock(dir: &dyn Dir, name: &str) -> Result<Box<dyn Lock>> {
     Ok(files::lock(dir, &beside::lock(name), name)?)
 }
 
-/// Replaces a whole file. Until it is durable it is `NAME.DIGITS.new`, of 32 random hexadecimal
-/// digits: a name that nobody else's file has. What a crash left under such names is removed.
+/// All bytes of a file. A file over `most` bytes is damaged, and no memory is taken for it.
+///
+/// # Errors
+/// `Corrupt`; `Io`.
+pub(crate) fn read_whole(file: &dyn File, name: &str, most: u64) -> Result<Vec<u8>> {
+    let len = file.len().map_err(Error::io("length", name))?;
+    if len > most {
+        return Err(Error::corrupt(name, most, format!("{len} bytes, at most {most} are possible")));
+    }
+    let mut bytes = vec![0; len as usize];
+    read_exact(file, name, &mut bytes, 0)?;
+    Ok(bytes)
+}
+
+/// Replaces a whole file. Until it is durable its name is `NAME.DIGITS.new`, with 32 random
+/// hexadecimal digits, a name that no other file has. Removes what interrupted replacements left.
 ///
 /// # Errors
 /// `Io`, of the call that failed: the old file is still there then.
 pub(crate) fn replace(dir: &dyn Dir, name: &str, write: impl FnOnce(&dyn File, &str) -> Result<()>) -> Result<()> {
     for file in dir.list().unwrap_or_default().iter().filter(|file| is_unfinished(name, file)) {
-        // What cannot be removed is removed by the next one.
+        // The next replacement tries again.
         let _ = dir.remove(file);
     }
     let new = format!("{name}.{:032x}.new", u128::from_be_bytes(new_id(dir)?));
     files::replace(dir, name, &new, |file| write(file, &new))
 }
 
-/// [`replace`] by these bytes.
+/// Replaces a file by these bytes.
 ///
 /// # Errors
 /// As [`replace`].
@@ -138,7 +171,7 @@ fn is_unfinished(name: &str, file: &str) -> bool {
     digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
 }
 
-/// A random number that is not 0.
+/// A random number other than 0.
 ///
 /// # Errors
 /// `Io`.

@@ -1,5 +1,5 @@
-//! The bytes of every file of a seen set but a run: the fields of each record, declared once.
-//! docs/SEEN.md shows the same tables, and a test holds the two equal.
+//! Bytes of a seen set's files but runs: the fields of each record, declared once. docs/SEEN.md
+//! shows the same tables, held equal by a test.
 //!
 //! Numbers are little-endian, reserved bytes zero.
 
@@ -7,19 +7,19 @@ use filemap_io::header::Kind;
 use filemap_io::layout;
 use filemap_io::layout::Zeros;
 
-/// The file of a Bloom filter.
+/// File of a Bloom filter.
 pub(crate) const BLOOM: Kind = Kind { magic: *b"FMBLOOM1", version: 1, what: "Bloom filter" };
-/// The file of a growing filter.
+/// File of a growing filter.
 pub(crate) const GROWING: Kind = Kind { magic: *b"FMGROWF2", version: 1, what: "growing filter" };
-/// The list of known false positives.
+/// List of known false positives.
 pub(crate) const KNOWN: Kind = Kind { magic: *b"FMKNOWN1", version: 1, what: "list of known false positives" };
-/// The sidecar of a bitmap.
+/// Sidecar of a bitmap.
 pub(crate) const SIDECAR: Kind = Kind { magic: *b"FMMD5MAP", version: 1, what: "sidecar of a bitmap" };
-/// The file of a trie.
+/// File of a trie.
 pub(crate) const TRIE: Kind = Kind { magic: *b"FMTRIE02", version: 1, what: "URL trie" };
-/// The manifest of a set on disk.
+/// Manifest of a set on disk.
 pub(crate) const DISK: Kind = Kind { magic: *b"FMDSET01", version: 1, what: "set of URLs on disk" };
-/// The log of a set on disk.
+/// Log of a set on disk.
 pub(crate) const LOG: Kind = Kind { magic: *b"FMDLOG01", version: 2, what: "log of a set" };
 
 layout! {
@@ -43,7 +43,7 @@ layout! {
 }
 
 layout! {
-    /// `SET` of kind `bloom`: each sector behind the header, of number i.
+    /// `SET` of kind `bloom`: sector i after the header.
     pub(crate) struct BloomSector {
         0 WORDS: [u8; 504] = "words 63 i to 63 i + 62 of the bits; zeros behind the last";
         504 RESERVED: Zeros<4> = "reserved, zero";
@@ -66,9 +66,9 @@ layout! {
 }
 
 layout! {
-    /// `SET` of kind `growing`: what each part begins with. Words of 8 bytes follow: for each
-    /// layer, the oldest first, the bits of its fingerprints, the number of its buckets, and their
-    /// words (an empty bucket is a word of 0).
+    /// `SET` of kind `growing`: header of each part. Words of 8 bytes follow: for each layer, the
+    /// oldest first, the bits of its fingerprints, the number of its buckets, and their words (an
+    /// empty bucket is a word of 0).
     pub(crate) struct GrowingPart {
         0 WORDS: u64 = "words that follow";
         8 CRC: u32 = "CRC-32 of the part's number (8 bytes), the field before and the words";
@@ -117,7 +117,7 @@ layout! {
 }
 
 layout! {
-    /// `SET` of kind `trie`: what each frame begins with.
+    /// `SET` of kind `trie`: header of each frame.
     pub(crate) struct TrieFrame {
         0 LEN: u32 = "bytes that follow; 0: the last frame, with the number of URLs (8 bytes)";
         4 CRC: u32 = "CRC-32 of the frame's offset (8 bytes), the field before and the bytes";

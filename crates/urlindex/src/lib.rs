@@ -1,18 +1,17 @@
-//! URLs as keys, and the question whether one was met before.
+//! Canonical URLs as keys, and seen sets: was this URL met before?
 //!
-//! **One canonical form per page.** A [`Canonicalizer`] turns a URL, as it stood in a link or a
-//! WARC record, into the bytes under which a store keeps the page. It has a name and a version,
-//! and both are stored with the data: the same name and version give the same bytes for ever, and
-//! a rule that changes gets a new version.
+//! **One canonical form per page.** A [`Canonicalizer`] turns a URL from a link or a WARC record
+//! into the key under which a store keeps the page. Stores record its name and version, which
+//! stand for the same bytes for ever; a rule that changes gets a new version.
 //!
 //! * [`Whatwg`] (`whatwg`): the serialisation of the WHATWG URL standard without the fragment; two
-//!   URLs that a browser would request alike become one key.
+//!   URLs that a browser requests alike become one key.
 //! * [`CrawlRules`] (`crawl`, `surt`, `rules`): that, and named rules that can be switched
 //!   ([`canonical::Rule`], [`canonical::RuleSet`]).
 //! * [`Exact`] (`exact`): the bytes as they are.
 //!
-//! [`canonical::named`] finds one again by what a store says it was written with, and [`host`]
-//! reads the host out of a key, for listings by host.
+//! [`canonical::named`] finds a canonicaliser by name and version, and [`host`] reads the host out
+//! of a key, for listings by host.
 //!
 //! ```
 //! use urlindex::{Canonicalizer, Whatwg, host};
@@ -22,26 +21,26 @@
 //! assert_eq!(host(&key), Some(&b"example.com"[..]));
 //! ```
 //!
-//! **Seen sets.** A [`SeenSet`] says of a URL whether it is [new](Verdict) or was seen, and what
-//! that answer is worth. There is a family of them; docs/SEEN.md says which to choose.
+//! **Seen sets.** A [`SeenSet`] tells whether a URL is [new](Verdict) or seen, and how sure that
+//! is. docs/SEEN.md says which set to choose.
 //!
-//! | set | errs | bytes per URL | kept |
+//! | set | false positives | bytes per URL | kept |
 //! |---|---|---|---|
-//! | [`Md5Bitmap`] | as its slots fill | 2^n / 8 in all | in a mapped file of bare words |
-//! | [`HashBitmap`] | as its slots fill, by k functions of old | chosen | in a mapped file of bare bits |
-//! | [`BloomFilter`] | at the rate that is chosen, for a number of URLs that is known | 1.2 to 5 | in memory, or a file written by `sync` |
-//! | [`GrowingFilter`] | at the rate that is chosen, for any number | 1.5 to 6 | in memory, or a file written by `sync` |
-//! | [`DiskUrlSet`] | as two hashes of 80 bits fall together | 0 to 16 in memory, 6.7 to 8 on disk | on disk |
-//! | [`UrlTrie`] | never | what differs from its neighbours | in memory; saved and loaded |
+//! | [`Md5Bitmap`] | more as slots fill | 2^n / 8 in all | in a mapped file of bare words |
+//! | [`HashBitmap`] | more as slots fill, with k classic hash functions | chosen | in a mapped file of bare bits |
+//! | [`BloomFilter`] | chosen rate, for a known number of URLs | 1.2 to 5 | in memory, or a file written by `sync` |
+//! | [`GrowingFilter`] | chosen rate, for any number | 1.5 to 6 | in memory, or a file written by `sync` |
+//! | [`DiskUrlSet`] | collisions of 80-bit hashes | 0 to 16 in memory, 6.7 to 8 on disk | on disk |
+//! | [`UrlTrie`] | none | what differs from its neighbours | in memory; saved and loaded |
 //!
-//! [`ContentSeen`] asks the same of page bodies: whether one was met before, under whatever URL.
+//! [`ContentSeen`] does the same for page bodies, whatever their URL.
 //!
-//! A [`StoredSet`] is one of them by the path of its file, whatever its kind; it remembers the
-//! canonicaliser of its URLs.
+//! A [`StoredSet`] is a set of any kind, given by its path; it records the canonicaliser of its
+//! URLs.
 //!
-//! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL to keep other records
-//! beside a page), and canonicalising a canonical URL changes nothing; no set calls a URL new that
-//! was inserted, and nothing that was synced is forgotten, whatever happens to the machine.
+//! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL for other records of
+//! a page), and canonicalising a canonical URL changes nothing; no set calls an inserted URL new,
+//! and what was synced survives any crash.
 
 mod bitmap;
 mod bloom;
@@ -55,7 +54,7 @@ mod seen;
 mod stored;
 mod trie;
 
-/// The hash functions of filters, and the slots and layouts that they lead to.
+/// Hash functions of filters, their slots and layouts.
 pub mod hash {
     pub use crate::bitmap::{SlotHash, md5_slot};
     pub use crate::bloom::hash::{HashFamily, ap, bkdr, djb, djb0};

@@ -1,17 +1,16 @@
 //! The trait `SeenSet`, its verdicts and statistics.
 //!
-//! The trait is object-safe, so that a crawl chooses its set at run time. Every set says by itself
-//! how often it errs and what it costs; none errs in the other direction: a URL that was inserted
-//! is never called new.
+//! The trait is object-safe, so that a crawl chooses its set at run time. Every set reports its
+//! error rate and its cost; none errs the other way: an inserted URL is never called new.
 //!
-//! A set takes the bytes that it is given. Two spellings of one URL are two URLs to it:
-//! canonicalise first ([`crate::Canonicalizer`]).
+//! Sets compare bytes. Two spellings of one URL are two URLs: canonicalise first
+//! ([`crate::Canonicalizer`]).
 
 use std::fmt::Debug;
 
 use crate::error::Result;
 
-/// What a set knows of a URL.
+/// A set's answer for a URL.
 ///
 /// ```
 /// use urlindex::Verdict;
@@ -20,12 +19,11 @@ use crate::error::Result;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// It was never inserted. This is certain.
+    /// Never inserted. Certain.
     New,
-    /// It was inserted. This is certain (or as good as: see the set's
-    /// [`SeenSet::false_positive_rate`]).
+    /// Inserted. Certain, or as good as certain: see [`SeenSet::false_positive_rate`].
     Seen,
-    /// It was inserted, or others that look like it were.
+    /// Inserted, or a false positive.
     ProbablySeen,
 }
 
@@ -36,7 +34,7 @@ impl Verdict {
     }
 }
 
-/// What a set has done since it was opened, and what it holds.
+/// Counts, sizes and error rates of a set.
 ///
 /// ```
 /// use urlindex::{SeenSet, UrlTrie};
@@ -50,23 +48,36 @@ impl Verdict {
 pub struct SeenStats {
     /// URLs in the set, as [`SeenSet::len`] counts them.
     pub urls: u64,
-    /// Inserts since it was opened that were answered with `New`.
+    /// New URLs inserted since it was opened.
     pub inserted: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// Bytes of files.
     pub disk_bytes: u64,
-    /// The chance that a URL that was never inserted is called seen, now.
+    /// Probability that a URL that was never inserted is called seen, now.
     pub false_positive_rate: f64,
-    /// How many URLs were, in expectation, called seen so far although they were new.
+    /// Expected number of new URLs called seen so far.
     pub expected_loss: f64,
 }
 
-/// A set of URLs that have been met.
+impl SeenStats {
+    /// The statistics of a set, from its other methods.
+    pub(crate) fn of(set: &dyn SeenSet, inserted: u64) -> SeenStats {
+        SeenStats {
+            urls: set.len(),
+            inserted,
+            memory_bytes: set.memory_bytes(),
+            disk_bytes: set.disk_bytes(),
+            false_positive_rate: set.false_positive_rate(),
+            expected_loss: set.expected_loss(),
+        }
+    }
+}
+
+/// A set of seen URLs.
 ///
-/// Any number of threads may call any method at once. Of several inserts of one URL, however they
-/// run together, exactly one is told [`Verdict::New`]; a filter may tell none so, which is its
-/// error and counted in its rate.
+/// Any number of threads may call any method at once. Of concurrent inserts of one URL exactly one
+/// returns [`Verdict::New`]; in a filter possibly none, which its error rate counts.
 ///
 /// ```
 /// use urlindex::{GrowingFilter, SeenSet, UrlTrie};
@@ -78,23 +89,22 @@ pub struct SeenStats {
 /// }
 /// ```
 pub trait SeenSet: Debug + Send + Sync {
-    /// Inserts `url`, and says whether it was there before.
+    /// Inserts `url`, and returns whether it was there before.
     ///
     /// # Errors
     /// [`crate::StorageError::Poisoned`] after a failed write; [`crate::Error::UrlLength`] and
     /// [`crate::StorageError::Full`] where the set has such a limit; [`crate::StorageError::Io`]
-    /// and [`crate::StorageError::Corrupt`] if it has to look at its files.
+    /// and [`crate::StorageError::Corrupt`] if it reads its files.
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict>;
 
-    /// Whether `url` was inserted. Nothing is changed.
+    /// Whether `url` was inserted. Changes nothing.
     ///
     /// # Errors
-    /// [`crate::StorageError::Io`] and [`crate::StorageError::Corrupt`] if the set has to look at
-    /// its files.
+    /// [`crate::StorageError::Io`] and [`crate::StorageError::Corrupt`] if it reads its files.
     fn contains(&self, url: &[u8]) -> Result<Verdict>;
 
-    /// Inserts `url`. `true`: it is certainly new, and of all callers only this one is told so.
-    /// `false`: it was there, or in a filter looks so.
+    /// Inserts `url`. Returns true if it is certainly new, to one caller only; false if it was
+    /// there, or in a filter may have been.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
@@ -103,8 +113,8 @@ pub trait SeenSet: Debug + Send + Sync {
     }
 
     /// [`SeenSet::check_and_insert`] of each URL, in order: a URL that occurs twice is new once.
-    /// The verdicts replace what `verdicts` holds. After an error it holds those of the URLs
-    /// before the one that failed.
+    /// The verdicts replace the contents of `verdicts`; after an error they are those of the URLs
+    /// before the failed one.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
@@ -117,7 +127,8 @@ pub trait SeenSet: Debug + Send + Sync {
         Ok(())
     }
 
-    /// [`SeenSet::contains`] of each URL, in order. The verdicts replace what `verdicts` holds.
+    /// [`SeenSet::contains`] of each URL, in order. The verdicts replace the contents of
+    /// `verdicts`.
     ///
     /// # Errors
     /// As [`SeenSet::contains`].
@@ -130,38 +141,35 @@ pub trait SeenSet: Debug + Send + Sync {
         Ok(())
     }
 
-    /// How many URLs are in the set: the inserts that were told `New`. A filter cannot know how
-    /// many it swallowed.
+    /// URLs in the set: inserts that returned `New`. A filter does not count its false positives.
     fn len(&self) -> u64;
 
-    /// Whether nothing was inserted yet.
+    /// Whether the set is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory that the set takes, mapped files included.
+    /// Bytes of memory, mapped files included.
     fn memory_bytes(&self) -> u64;
 
     /// Bytes of its files; 0 for a set in memory.
     fn disk_bytes(&self) -> u64;
 
-    /// The chance that a URL that was never inserted is called seen, estimated for what the set
-    /// holds now. 0 if the set keeps texts. A filter counts its bits for the answer: not for every
-    /// URL.
+    /// Probability that a URL that was never inserted is called seen, estimated for the current
+    /// contents. 0 if the set keeps texts. A filter counts its bits: do not ask for every URL.
     fn false_positive_rate(&self) -> f64;
 
-    /// How many URLs were, in expectation, called seen although they were new, since the set was
-    /// made.
+    /// Expected number of new URLs called seen since the set was created.
     fn expected_loss(&self) -> f64;
 
-    /// Makes all inserts that have returned durable. Nothing, for a set in memory.
+    /// Makes all finished inserts durable. Does nothing for a set in memory.
     ///
     /// # Errors
-    /// [`crate::StorageError::Io`]; the set takes no more URLs then, since nobody knows what the
-    /// device has.
+    /// [`crate::StorageError::Io`]; the set takes no more URLs then, since the state of the device
+    /// is unknown.
     fn sync(&self) -> Result<()>;
 
-    /// All figures at once.
+    /// All statistics at once.
     fn stats(&self) -> SeenStats;
 }
 

@@ -2,7 +2,7 @@
 
 /// `filemap-io`.
 pub const IO: &[&[&str]] = &[
-    &["error", "failpoint", "guard", "layout", "memory", "seam", "varint"],
+    &["error", "failpoint", "guard", "layout", "memory", "named", "seam", "varint"],
     &["header", "latch", "map", "sim"],
     &["files", "os"],
 ];

@@ -11,7 +11,6 @@
 
 mod bodies;
 mod cli;
-mod clock;
 mod crawl;
 mod failure;
 mod fetch;

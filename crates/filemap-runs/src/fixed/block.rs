@@ -1,10 +1,10 @@
-//! A block of a run: some hundred entries in order, in 4096 bytes under one checksum.
+//! A block: some hundred fixed-width entries in order, in 4096 bytes under one checksum.
 //!
-//! Elias and Fano's way (1971): of n values over a range u the high bits are written in unary, the
-//! low log2(u / n) bits side by side, which takes 2 + log2(u / n) bits a value however the values
-//! lie. Golomb-Rice coded gaps would take as much (1.5 + log2) and would have to be read from the
-//! front: here a look-up counts zeros in about 20 words and compares one or two low parts, so that
-//! a batch that meets 20 entries of a block does not pay for the other 600.
+//! Elias-Fano code (1971): of n values over a range u the high bits are in unary, the low log2(u /
+//! n) bits side by side: 2 + log2(u / n) bits a value however the values lie. Golomb-Rice gaps
+//! would take about as much (1.5 + log2) but must be read from the front. Here a look-up counts
+//! zeros in about 20 words and compares one or two low parts, so a batch that needs 20 entries of
+//! a block does not pay for the other 600.
 
 use filemap_io::layout;
 use filemap_io::layout::{Zeros, get};
@@ -25,21 +25,20 @@ layout! {
     }
 }
 
-/// Values in a block at most.
+/// Most values of a block.
 pub const VALUES_MAX: usize = 1024;
 const HEADER_BYTES: usize = BlockHeader::PARTS.at;
-/// Words of the high parts at most.
+/// Most words of high parts.
 const WORDS_MAX: usize = (BLOCK_BYTES - HEADER_BYTES) / 8;
 const LOW_BITS_MAX: u32 = 100;
 
-/// The bits of a low part, the words of the high parts, and the bytes of a block of the first
-/// `count` of these entries.
+/// For a block of the first `count` entries: bits of a low part, words of high parts, bytes.
 fn shape(entries: &[u128], count: usize, shift: u32) -> (u32, usize, usize) {
     let span = (entries[count - 1] >> shift) - base_of(entries, shift);
-    // At least 1, so that a tombstone differs from what it stands for in its low part only.
+    // At least 1, so that a tombstone differs from its fingerprint in the low part only.
     let low = (span / count as u128).checked_ilog2().unwrap_or(0).max(1);
-    // Not more than 4 * count, since 2^low is more than half of span / count; 3 for the lower
-    // bound of `low`.
+    // At most 4 * count, since 2^low is more than half of span / count; 3 for the lower bound of
+    // `low`.
     let words = ((span >> low) as usize + count).div_ceil(64);
     (low, words, HEADER_BYTES + 8 * words + (count * low as usize).div_ceil(8))
 }
@@ -48,17 +47,16 @@ fn base_of(entries: &[u128], shift: u32) -> u128 {
     entries[0] >> shift & !1
 }
 
-/// Writes as many of these entries, shifted to values, as a block takes, and says how many; all
-/// but the checksum.
+/// Encodes as many entries, shifted to values, as fit a block, and returns their number. The
+/// checksum is left out.
 ///
 /// # Panics
-/// If there are none.
+/// With no entries.
 pub fn encode(entries: &[u128], shift: u32, block: &mut [u8]) -> usize {
     // `fits` values do, `not` do not.
     let (mut fits, mut not) = (1, entries.len() + 1);
     while fits + 1 < not {
-        // Most blocks of a run hold about as many: but where the density changes, halving finds
-        // it.
+        // Most blocks of a run hold about as many; halving finds it where the density changes.
         let middle = fits.midpoint(not);
         if shape(entries, middle, shift).2 <= BLOCK_BYTES { fits = middle } else { not = middle }
     }
@@ -87,7 +85,7 @@ pub fn encode(entries: &[u128], shift: u32, block: &mut [u8]) -> usize {
     fits
 }
 
-/// Writes bits one after the other, in whole words.
+/// Writes bits in whole words.
 struct BitWriter<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -114,10 +112,27 @@ impl BitWriter<'_> {
     }
 }
 
-/// A block that was read and whose checksum is right.
+/// A block with a right checksum.
+///
+/// ```
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// let run = Run::open(&home, written.info()).unwrap();
+/// let mut bytes = [0; filemap_runs::BLOCK_BYTES + filemap_runs::PADDING_BYTES];
+/// run.read_block(0, &mut bytes[..filemap_runs::BLOCK_BYTES]).unwrap();
+/// let block = run.block(&bytes, 0).unwrap();
+/// let mut values = Vec::new();
+/// block.decode(&mut values);
+/// assert_eq!(values.len(), block.count());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
-    /// The block and what pads it.
+    /// The block and its padding.
     bytes: &'a [u8],
     count: usize,
     low: u32,
@@ -126,7 +141,7 @@ pub struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Looks at a block, and the padding behind it: `None` if no encoder writes such a one.
+    /// Checks a block with its padding: `None` if no encoder writes it.
     pub fn of(bytes: &'a [u8]) -> Option<Block<'a>> {
         let count = usize::from(BlockHeader::COUNT.get(bytes));
         let low = u32::from(BlockHeader::LOW_BITS.get(bytes));
@@ -147,7 +162,7 @@ impl<'a> Block<'a> {
         get::<u64>(self.bytes, HEADER_BYTES + 8 * number)
     }
 
-    /// The low part of a value.
+    /// Low part of a value.
     #[inline]
     fn low(&self, number: usize) -> u128 {
         let at = number * self.low as usize;
@@ -155,12 +170,12 @@ impl<'a> Block<'a> {
         held >> (at % 8) & ((1 << self.low) - 1)
     }
 
-    /// How many values it has.
+    /// Number of values.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many ones of the high parts stand side by side from here on.
+    /// Length of the run of ones in the high parts from here on.
     #[inline]
     fn ones_from(&self, start: usize) -> usize {
         let mut at = start;
@@ -207,19 +222,35 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Where the look-ups in a block have come to.
+/// State of ascending look-ups in a block.
+///
+/// ```
+/// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// # let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
+/// # let mut writer = RunWriter::create(&home, 1).unwrap();
+/// # (1..=1000u128).for_each(|i| writer.push(i << 64).unwrap());
+/// # let written = writer.end().unwrap().expect("not empty");
+/// # written.sync().unwrap();
+/// let run = Run::open(&home, written.info()).unwrap();
+/// let mut bytes = [0; filemap_runs::BLOCK_BYTES + filemap_runs::PADDING_BYTES];
+/// run.read_block(0, &mut bytes[..filemap_runs::BLOCK_BYTES]).unwrap();
+/// let mut lookup = run.block(&bytes, 0).unwrap().lookup();
+/// let shift = run.format().shift();
+/// assert_eq!(lookup.find((2 << 64) >> shift), Some(false));
+/// ```
 #[derive(Debug)]
 pub struct Lookup<'a> {
     block: Block<'a>,
     word: usize,
-    /// Zeros of the high parts before each word, and in all: counted once, since counting is slow
-    /// where the processor's instruction for it may not be used.
+    /// Zeros of the high parts before each word, and in all. Counted once: counting is slow
+    /// without the processor's instruction.
     zeros: [u16; WORDS_MAX + 1],
 }
 
 impl Lookup<'_> {
-    /// Whether a value is there, given without the mark of a tombstone: `Some(true)` if it is a
-    /// tombstone. Values must ascend from call to call.
+    /// Searches a value, given without the tombstone mark; `Some(true)` if it is a tombstone.
+    /// Values must ascend from call to call.
     #[inline]
     pub fn find(&mut self, value: u128) -> Option<bool> {
         let block = self.block;
@@ -238,8 +269,8 @@ impl Lookup<'_> {
             left => 64 * self.word + select(!block.word(self.word), left as u64) + 1,
         };
         let low = relative & ((1 << block.low) - 1);
-        // A host's URLs lie so close together, and so far from the next host's, that they often
-        // have one high part.
+        // URLs of a host lie so close together, and so far from the next host's, that they often
+        // share a high part.
         let (mut first, mut rest) = (start - high, block.ones_from(start));
         while rest > 0 {
             let half = rest / 2;
@@ -260,7 +291,7 @@ impl Lookup<'_> {
 /// Ones in every byte.
 const BYTES: u64 = 0x0101_0101_0101_0101;
 
-/// For each byte, the places of its ones.
+/// Positions of the ones of each byte.
 const ONES: [[u8; 8]; 256] = {
     let mut all = [[0; 8]; 256];
     let mut byte = 0;
@@ -278,14 +309,14 @@ const ONES: [[u8; 8]; 256] = {
     all
 };
 
-/// The place of the `rank`th 1 of a word, which has so many; ranks begin at 1. Broadword selection
-/// (Vigna 2008): sums of bytes, side by side, say which byte it is in.
+/// Position of the `rank`th 1 of a word, counted from 1; the word has that many. Broadword
+/// selection (Vigna 2008): sums of bytes, side by side, tell its byte.
 #[inline]
 fn select(word: u64, rank: u64) -> usize {
     let pairs = word - (word >> 1 & (0x55 * BYTES));
     let nibbles = (pairs & (0x33 * BYTES)) + (pairs >> 2 & (0x33 * BYTES));
     let sums = ((nibbles + (nibbles >> 4)) & (0x0f * BYTES)).wrapping_mul(BYTES);
-    // The first byte up to which there are `rank` ones.
+    // The first byte with `rank` ones up to it.
     let reached = ((sums | (0x80 * BYTES)) - rank * BYTES) & (0x80 * BYTES);
     let start = reached.trailing_zeros() as usize & 56;
     let before = (sums << 8) >> start & 0xff;

@@ -1,7 +1,7 @@
-//! Entries of fixed width: fingerprints, each with the mark of a tombstone, and no value.
+//! Entries of fixed width: fingerprints with a tombstone mark, without values.
 //!
-//! An entry is a `u128`. Its highest bits are the fingerprint, the next one is the mark; the rest
-//! is 0. A *value* is an entry shifted so that the mark is its lowest bit: what blocks hold.
+//! An entry is a `u128`: the fingerprint in the highest bits, then the mark, then zeros. A *value*
+//! is an entry shifted so that the mark is its lowest bit: what blocks hold.
 
 mod block;
 
@@ -15,17 +15,25 @@ use crate::run::Run;
 
 pub use block::{Block, Lookup};
 
-/// The fields of a block, for documents.
+/// Fields of a block, for documents.
 pub(crate) const ROWS: &[Row] = block::BlockHeader::ROWS;
 
-/// Fingerprints of so many bits.
+/// Format of fingerprints of a fixed number of bits.
+///
+/// ```
+/// use filemap_runs::fixed::Fixed;
+///
+/// let fixed = Fixed::new(80);
+/// assert_eq!(fixed.mask().count_ones(), 80);
+/// assert_eq!(fixed.mark() & fixed.mask(), 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixed {
     bits: u32,
 }
 
 impl Fixed {
-    /// Of 28 to 100 bits; others are taken for the nearest of these.
+    /// Fingerprints of 28 to 100 bits; other widths are clamped.
     pub const fn new(bits: u32) -> Fixed {
         let most = if bits > 100 { 100 } else { bits };
         Fixed { bits: if most < 28 { 28 } else { most } }
@@ -37,19 +45,19 @@ impl Fixed {
         self.bits
     }
 
-    /// By how much an entry is shifted to become a value.
+    /// Shift from an entry to a value.
     #[inline]
     pub const fn shift(self) -> u32 {
         127 - self.bits
     }
 
-    /// The mark of a tombstone.
+    /// The tombstone mark.
     #[inline]
     pub const fn mark(self) -> u128 {
         1 << self.shift()
     }
 
-    /// The bits of a fingerprint.
+    /// Mask of the fingerprint.
     #[inline]
     pub const fn mask(self) -> u128 {
         !(u128::MAX >> self.bits)
@@ -95,7 +103,7 @@ impl Format for Fixed {
         let (Some(block), start, shift) = (Block::of(block), entries.len(), self.shift()) else { return false };
         block.decode(entries);
         let values = &mut entries[start..];
-        // Longer ones would lose their highest bits.
+        // Longer values would lose their highest bits.
         let all = values.iter().fold(0, |all, value| all | value);
         values.iter_mut().for_each(|value| *value <<= shift);
         all.leading_zeros() >= shift
@@ -114,7 +122,7 @@ impl Format for Fixed {
 }
 
 impl Run<Fixed> {
-    /// The block that these bytes are, for look-ups in order.
+    /// Decodes a block for look-ups in order.
     ///
     /// # Errors
     /// [`filemap_io::StorageError::Corrupt`].

@@ -1,4 +1,4 @@
-//! How a frontier is made and opened: the order in which its files are written, read, and rid of
+//! Creating and opening a frontier: the order in which files are written and read, and removal of
 //! what a crash left.
 
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::state::State;
 use crate::texts::Texts;
 
 impl Frontier {
-    /// Makes a frontier in a directory, which is created if it is absent.
+    /// Creates a frontier in a directory, which is created if absent.
     ///
     /// # Errors
     /// `Exists`, `InvalidOption`, `Locked`, `Io`.
@@ -32,9 +32,9 @@ impl Frontier {
         Frontier::made(files::folder(path)?, options)
     }
 
-    /// Opens the frontier in a directory: it is as the last commit left it, and what was in flight
-    /// is handed out again. If it was not closed, nobody knows which hosts were asked last: each
-    /// rests for one delay from the first time that is told.
+    /// Opens the frontier in a directory as the last commit left it; pages in flight are queued
+    /// again. If it was not closed, the last fetches of hosts are unknown: each host rests for one
+    /// delay from the first time given.
     ///
     /// Reads 32 bytes a page and the journal.
     ///
@@ -44,7 +44,7 @@ impl Frontier {
         Frontier::opened(files::folder(path.as_ref())?, options)
     }
 
-    /// As [`Frontier::create`], in any directory: for simulations.
+    /// [`Frontier::create`] in any directory, for simulations.
     ///
     /// # Errors
     /// As there.
@@ -61,7 +61,7 @@ impl Frontier {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io("open", files::SNAPSHOT)(error)),
         }
-        // What a creation that was cut short has left.
+        // Left by an interrupted creation.
         files::remove_others(&*dir, &[])?;
         let (id, seed) = (new_id(&*dir)?, new_id(&*dir)?);
         let seed = get(&seed, 0);
@@ -79,7 +79,7 @@ impl Frontier {
         Ok(Frontier::with(dir, options, id, state, journal, snapshot_bytes, lock))
     }
 
-    /// As [`Frontier::open`], in any directory: for simulations.
+    /// [`Frontier::open`] in any directory, for simulations.
     ///
     /// # Errors
     /// As there.
@@ -91,8 +91,7 @@ impl Frontier {
     fn opened(dir: Arc<dyn Dir>, options: FrontierOptions) -> Result<Frontier> {
         options.check()?;
         let lock = lock(&*dir, LOCK, LOCK)?;
-        // The snapshot may have got its name only in memory, by a handle that could not sync the
-        // directory.
+        // A handle that could not sync the directory may have renamed the snapshot in memory only.
         dir.sync().map_err(Error::io("sync of the directory", files::SNAPSHOT))?;
         let mut found = snapshot::read(&*dir)?;
         let state = &mut found.state;

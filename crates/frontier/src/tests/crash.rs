@@ -117,7 +117,7 @@ impl Told {
 }
 
 /// One call on a frontier; what is known after it.
-fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_ms: u64) -> Result<()> {
+fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_ms: i64) -> Result<()> {
     let url = |rng: &mut fastrand::Rng| format!("http://h{}.example/{}", rng.u8(..5), rng.u32(..400));
     let enter = |known: &mut Known, url: &str| {
         if !known.urls.iter().any(|one| one == url) {
@@ -175,7 +175,7 @@ fn live(seed: u64) -> Judged<u64> {
         broken.0 =
             judged.err().map(|what| format!("seed {seed}, call {}, {level:?} {loss:?}: {what}", snapshot.calls()));
     })));
-    for step in 0..300u64 {
+    for step in 0..300i64 {
         let mut known = told.lock().expect("one thread").last();
         act(&mut frontier, &mut rng, &mut known, step * 10_000).expect("told");
         known.credit = credit_of(&frontier);
@@ -233,7 +233,7 @@ fn planted_mistakes_are_found() {
 /// that a crash changes no unit of credit.
 #[test]
 fn lists_of_links_are_rewritten_and_every_crash_leaves_the_credit_that_was_there() {
-    let recrawl = Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 };
+    let recrawl = Recrawl::new().first_ms(0).min_ms(0).max_ms(0);
     let options = small().recrawl(Some(recrawl));
     let disk = SimDisk::new(7);
     let mut rng = fastrand::Rng::with_seed(7);
@@ -261,7 +261,7 @@ fn lists_of_links_are_rewritten_and_every_crash_leaves_the_credit_that_was_there
             Err(error) => Err(format!("call {}: {error}", snapshot.calls())),
         };
     })));
-    for step in 0..1_500u64 {
+    for step in 0..1_500i64 {
         let assignment = fetch(&mut frontier, step * 2_000);
         let links: Vec<String> = (0..rng.u8(..6)).map(|_| url(rng.u32(..60))).collect();
         let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
@@ -286,7 +286,7 @@ fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<bool> {
     let mut told = Told { since: vec![Known::default()] };
     disk.fail(Some(DiskFailure { at: disk.calls() + at, fault, only_syncs: false, forever }));
     let mut is_poisoned = false;
-    for step in 0..120u64 {
+    for step in 0..120i64 {
         let mut known = told.last();
         // A read that fails harms nothing.
         if act(&mut frontier, &mut rng, &mut known, step * 10_000).is_ok() {

@@ -22,7 +22,7 @@ fn made(options: FrontierOptions) -> (SimDisk, Frontier) {
 }
 
 #[track_caller]
-fn fetch(frontier: &mut Frontier, now_ms: u64) -> Assignment {
+fn fetch(frontier: &mut Frontier, now_ms: i64) -> Assignment {
     match frontier.next(now_ms).expect("answered") {
         Next::Fetch(assignment) => assignment,
         other => panic!("nothing to fetch: {other:?}"),
@@ -30,7 +30,7 @@ fn fetch(frontier: &mut Frontier, now_ms: u64) -> Assignment {
 }
 
 #[track_caller]
-fn done(frontier: &mut Frontier, page: PageId, now_ms: u64, links: &[&str]) -> Done {
+fn done(frontier: &mut Frontier, page: PageId, now_ms: i64, links: &[&str]) -> Done {
     let fetched = Fetched { fetched_at_ms: now_ms, links, ..Fetched::default() };
     frontier.done(page, &fetched).expect("told")
 }
@@ -99,14 +99,14 @@ fn an_outcome_is_told_once_of_what_was_handed_out() {
 #[test]
 fn a_journal_is_replaced_by_a_snapshot_again_and_again_and_stays_short() {
     let (disk, mut frontier) =
-        made(options().journal_bytes_min(4096).recrawl(Some(Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 })));
+        made(options().journal_bytes_min(4096).recrawl(Some(Recrawl::new().first_ms(0).min_ms(0).max_ms(0))));
     frontier.seed(&["http://a.example/0"], 0).expect("seeded");
     let mut journals = std::collections::BTreeSet::new();
     for i in 0..3_000u32 {
-        let assignment = fetch(&mut frontier, 2_000 * u64::from(i));
+        let assignment = fetch(&mut frontier, 2_000 * i64::from(i));
         let links = [format!("http://h{}.example/{i}", i % 50), "http://a.example/0".to_owned()];
         let known = i % 3 > 0;
-        done(&mut frontier, assignment.page, 2_000 * u64::from(i), &[&links[usize::from(known)]]);
+        done(&mut frontier, assignment.page, 2_000 * i64::from(i), &[&links[usize::from(known)]]);
         frontier.commit().expect("committed");
         journals.extend(disk.names().into_iter().filter(|name| name.ends_with(".journal")));
         assert!(frontier.stats().journal_bytes <= frontier.snapshot_bytes.max(4096) + 1024);
@@ -123,10 +123,10 @@ fn a_journal_is_replaced_by_a_snapshot_again_and_again_and_stays_short() {
 
 #[test]
 fn a_replay_leads_to_the_same_credit_and_importance_as_what_was_told() {
-    let (disk, mut frontier) = made(options().recrawl(Some(Recrawl { first_ms: 1, min_ms: 1, max_ms: 9_000 })));
+    let (disk, mut frontier) = made(options().recrawl(Some(Recrawl::new().first_ms(1).min_ms(1).max_ms(9_000))));
     let mut rng = fastrand::Rng::with_seed(5);
     frontier.seed(&["http://a.example/0", "http://b.example/1"], 0).expect("seeded");
-    for step in 0..2_000u64 {
+    for step in 0..2_000i64 {
         let Next::Fetch(assignment) = frontier.next(step * 100).expect("answered") else { continue };
         if rng.u8(..10) == 0 {
             let is_permanent = rng.u8(..4) == 0;

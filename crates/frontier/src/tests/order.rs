@@ -114,11 +114,11 @@ fn the_links_of_a_duplicate_are_not_followed() {
 
 #[test]
 fn refreshes_get_their_share_while_new_pages_wait_and_all_when_none_do() {
-    let recrawl = Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 };
+    let recrawl = Recrawl::new().first_ms(0).min_ms(0).max_ms(0);
     let (_disk, mut frontier) = made(options().refresh_share(0.25).recrawl(Some(recrawl)));
     frontier.seed(&["http://a.example/"], 0).expect("seeded");
     let (mut refreshes, mut fetches) = (0, 0);
-    for i in 0..400u64 {
+    for i in 0..400i64 {
         let assignment = fetch(&mut frontier, 2_000 * i);
         let links: Vec<String> = (0..5).map(|link| format!("http://a.example/{i}/{link}")).collect();
         let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
@@ -151,7 +151,7 @@ fn a_crawl_that_fetches_each_page_once_never_runs_out_of_credit() {
 
 #[test]
 fn credit_that_flows_to_a_page_given_up_goes_to_the_virtual_page() {
-    let (_disk, mut frontier) = made(options().recrawl(Some(Recrawl { first_ms: 0, min_ms: 0, max_ms: 0 })));
+    let (_disk, mut frontier) = made(options().recrawl(Some(Recrawl::new().first_ms(0).min_ms(0).max_ms(0))));
     frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
     let a = fetch(&mut frontier, 0);
     let gone = Failure { is_permanent: true, ..failure(FailureKind::ClientStatus) };

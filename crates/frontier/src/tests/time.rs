@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn wait(frontier: &mut Frontier, now_ms: u64) -> u64 {
+fn wait(frontier: &mut Frontier, now_ms: i64) -> i64 {
     match frontier.next(now_ms).expect("answered") {
         Next::Wait { until_ms } => until_ms,
         other => panic!("{other:?}"),
@@ -124,11 +124,11 @@ fn a_host_that_asks_for_patience_is_given_it() {
 
 #[test]
 fn a_page_that_changes_is_fetched_again_sooner_and_one_that_does_not_later() {
-    let recrawl = Recrawl { first_ms: 8_000, min_ms: 3_000, max_ms: 20_000 };
+    let recrawl = Recrawl::new().first_ms(8_000).min_ms(3_000).max_ms(20_000);
     let (disk, mut frontier) = made(options().recrawl(Some(recrawl)));
     frontier.seed(&["http://a.example/"], 0).expect("seeded");
     let mut now_ms = 0;
-    let told = |changed, frontier: &mut Frontier, now_ms: &mut u64| {
+    let told = |changed, frontier: &mut Frontier, now_ms: &mut i64| {
         let assignment = fetch(frontier, *now_ms);
         let fetched = Fetched { fetched_at_ms: *now_ms, changed, ..Fetched::default() };
         frontier.done(assignment.page, &fetched).expect("told");
@@ -158,7 +158,7 @@ fn a_page_that_changes_is_fetched_again_sooner_and_one_that_does_not_later() {
 
 #[test]
 fn a_refresh_that_fails_again_and_again_waits_for_its_next_recrawl() {
-    let recrawl = Recrawl { first_ms: 100_000, min_ms: 1_000, max_ms: 100_000 };
+    let recrawl = Recrawl::new().first_ms(100_000).min_ms(1_000).max_ms(100_000);
     let (_disk, mut frontier) = made(options().recrawl(Some(recrawl)).attempts_max(2).backoff_ms(1_000, 1_000));
     frontier.seed(&["http://a.example/"], 0).expect("seeded");
     let page = fetch(&mut frontier, 0).page;
@@ -173,7 +173,7 @@ fn a_refresh_that_fails_again_and_again_waits_for_its_next_recrawl() {
 
 #[test]
 fn a_page_that_was_there_and_is_missing_is_looked_for_again() {
-    let recrawl = Recrawl { first_ms: 100_000, min_ms: 1_000, max_ms: 100_000 };
+    let recrawl = Recrawl::new().first_ms(100_000).min_ms(1_000).max_ms(100_000);
     let (_disk, mut frontier) = made(options().recrawl(Some(recrawl)));
     frontier.seed(&["http://a.example/"], 0).expect("seeded");
     let page = fetch(&mut frontier, 0).page;
@@ -187,6 +187,29 @@ fn a_page_that_was_there_and_is_missing_is_looked_for_again() {
     assert!(fetch(&mut frontier, 200_000).is_refresh);
 }
 
+#[test]
+fn times_before_1970_count_as_1970() {
+    let (disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/"], -5_000).expect("seeded");
+    frontier.host_hold("a.example", i64::MIN).expect("told");
+    let first = fetch(&mut frontier, i64::MIN);
+    frontier.failed(first.page, &failure(FailureKind::Timeout), -1).expect("told");
+    frontier.close().expect("closed");
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!(state_of(&frontier, "http://a.example/").due_ms, Some(60_000));
+    assert_eq!(fetch(&mut frontier, 60_000).failed_attempts, 1);
+}
+
+#[test]
+fn a_hold_until_the_end_of_time_is_kept() {
+    let (disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    frontier.host_hold("a.example", i64::MAX).expect("told");
+    frontier.close().expect("closed");
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!(wait(&mut frontier, 1 << 40), i64::MAX);
+}
+
 /// A crawl by a crawler that does things in any order; every page is fetched in the end, and no
 /// host is ever asked impolitely.
 fn any_crawl(seed: u64) -> usize {
@@ -198,7 +221,7 @@ fn any_crawl(seed: u64) -> usize {
     let url = |page: u32| format!("http://h{}.example/{page}", page % 7);
     let seeds: Vec<String> = (0..3).map(url).collect();
     frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");
-    let (mut now_ms, mut began) = (0u64, std::collections::HashMap::<String, u64>::new());
+    let (mut now_ms, mut began) = (0i64, std::collections::HashMap::<String, i64>::new());
     let mut in_flight: Vec<Assignment> = Vec::new();
     let mut fetched = std::collections::BTreeSet::new();
     loop {
@@ -218,18 +241,18 @@ fn any_crawl(seed: u64) -> usize {
             let host = host_of(&assignment);
             assert!(in_flight.iter().filter(|one| host_of(one) == host).count() < usize::from(connections));
             if let Some(before) = began.insert(host, now_ms) {
-                assert!(now_ms >= before + delay_ms, "{before} {now_ms}");
+                assert!(now_ms >= before.saturating_add_unsigned(delay_ms), "{before} {now_ms}");
             }
             in_flight.push(assignment);
         }
         if ends_one && !in_flight.is_empty() {
             let assignment = in_flight.swap_remove(rng.usize(..in_flight.len()));
-            now_ms += rng.u64(..900);
+            now_ms += rng.u64(..900) as i64;
             match rng.u8(..12) {
                 0 => frontier.failed(assignment.page, &failure(FailureKind::Timeout), now_ms).expect("told"),
                 1 => frontier.release(assignment.page).expect("given back"),
                 2 => {
-                    frontier.host_hold(&host_of(&assignment), now_ms + rng.u64(..3_000)).expect("told");
+                    frontier.host_hold(host_of(&assignment), now_ms + rng.u64(..3_000) as i64).expect("told");
                     frontier.release(assignment.page).expect("given back");
                 }
                 _ => {
@@ -312,12 +335,16 @@ fn no_host_is_asked_too_early_after_any_end() {
         let seeds: Vec<String> = (0..5).map(url).collect();
         frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");
         frontier.commit().expect("committed");
-        let (mut now_ms, mut began) = (0, std::collections::HashMap::<String, u64>::new());
+        let (mut now_ms, mut began) = (0, std::collections::HashMap::<String, i64>::new());
         for _ in 0..300 {
-            now_ms += rng.u64(..400);
+            now_ms += rng.u64(..400) as i64;
             if let Next::Fetch(assignment) = frontier.next(now_ms).expect("answered") {
                 if let Some(before) = began.insert(host_of(&assignment), now_ms) {
-                    assert!(now_ms >= before + delay_ms, "seed {seed}: {} at {before} and {now_ms}", assignment.url);
+                    assert!(
+                        now_ms >= before.saturating_add_unsigned(delay_ms),
+                        "seed {seed}: {} at {before} and {now_ms}",
+                        assignment.url
+                    );
                 }
                 asked += 1;
                 let links: Vec<String> = (0..4).map(|_| url(rng.u32(..500))).collect();

@@ -1,24 +1,23 @@
-//! Bitmaps: a bit for each slot; a URL's slot is the head of its MD5, or one for each of some old
-//! hash functions.
+//! Bitmaps: a bit for each slot. A URL's slot is the head of its MD5, or there is one for each of
+//! some classic hash functions.
 //!
 //! By MD5: the lowest n bits of the digest as a little-endian number (n = 28: 32 MiB).
 //!
-//! The file holds the words in order, little-endian, and nothing else, so that other programs can
-//! read it. It is mapped: an insert is in the file when it returns (a killed process loses
-//! nothing), and durable after [`SeenSet::sync`](crate::SeenSet::sync). All else is in [`sidecar`].
+//! The file holds the words in order, little-endian, and nothing else, for other programs to read.
+//! It is mapped: an insert is in the file when it returns (a killed process loses nothing), and
+//! durable after [`SeenSet::sync`](crate::SeenSet::sync). All else is in [`sidecar`].
 //!
-//! [`HashBitmap`] has a slot for each of its functions ([`slots`]): the Bloom filter that C programs
-//! write, as bare bits that they go on reading.
+//! [`HashBitmap`] has a slot for each of its functions ([`slots`]): the Bloom filter that C
+//! programs write, as bare bits that they can still read.
 //!
-//! Invariants: bits are only ever set; a word is changed only after the sidecar says, durably,
-//! that the file is open, so that the checksums of a closed file are never those of another state.
-//! A URL of which a crash left only some of its bits is new, unless others have the rest.
+//! Invariants: bits are only ever set; a word changes only after the sidecar says durably that the
+//! file is open, so checksums of a closed file are never those of another state. A URL with only
+//! some of its bits after a crash is new, unless other URLs set the rest.
 
 mod kinds;
 mod sidecar;
 mod slots;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -28,14 +27,14 @@ use md5::{Digest, Md5};
 
 use crate::bloom::shape::standard_loss;
 use crate::error::{Error, Result};
-use crate::files::{self, beside, in_any_dir, place};
+use crate::files::{self, beside, by_path};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use sidecar::{Sidecar, State};
 use slots::{HashSlots, Md5Slots, Shape, Slots};
 
 pub use slots::SlotHash;
 
-/// Whether the bitmap of this name, which has a sidecar, is a [`HashBitmap`].
+/// Whether a bitmap with a sidecar is a [`HashBitmap`].
 ///
 /// # Errors
 /// As [`Bitmap::open`].
@@ -43,19 +42,27 @@ pub(crate) fn is_hashed(dir: &dyn Dir, name: &str) -> Result<bool> {
     Ok(matches!(Sidecar::read(dir, name)?.shape, Shape::Hashes { .. }))
 }
 
-/// URLs of a batch whose words are fetched together: the processor waits for memory once, not for
-/// each.
+/// URLs of a batch whose words are fetched together: one wait for memory instead of one each.
 const FETCHED_TOGETHER: usize = 32;
 
-/// Locks that concurrent inserts of several bits take turns on.
+/// Locks for concurrent inserts of several bits.
 const TURNS: usize = 64;
 
-/// The MD5 bitmap, on a mapped file. See the module for what it is; [`crate::BloomFilter`] errs
-/// far less in the same space.
+/// The MD5 bitmap, on a mapped file: a bit for the head of each URL's MD5. [`crate::BloomFilter`]
+/// errs far less in the same space.
+///
+/// ```
+/// use urlindex::{Md5Bitmap, SeenSet};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let bitmap = Md5Bitmap::create(folder.path().join("seen"), 16).unwrap();
+/// assert!(bitmap.insert(b"http://example.com/").unwrap());
+/// bitmap.close().unwrap();
+/// ```
 pub type Md5Bitmap = Bitmap<Md5Slots>;
 
-/// A Bloom filter of some functions of old, on a mapped file of bare bits: the bit of a slot is
-/// bit slot mod 8 of byte slot / 8.
+/// A Bloom filter of classic hash functions, on a mapped file of bare bits: slot s is bit s mod 8
+/// of byte s / 8.
 ///
 /// ```
 /// use urlindex::hash::SlotHash;
@@ -68,8 +75,7 @@ pub type Md5Bitmap = Bitmap<Md5Slots>;
 /// ```
 pub type HashBitmap = Bitmap<HashSlots>;
 
-/// A mapped file of bits, by one of the two ways to choose a URL's. See [`Md5Bitmap`] and
-/// [`HashBitmap`].
+/// A mapped file of bits. See [`Md5Bitmap`] and [`HashBitmap`].
 #[derive(Debug)]
 pub struct Bitmap<S> {
     slots: S,
@@ -79,22 +85,21 @@ pub struct Bitmap<S> {
     file: Arc<dyn File>,
     map: Arc<dyn Map>,
     ones: AtomicU64,
-    /// Of them, those that were there when it was opened.
+    /// Ones at the opening.
     ones_before: u64,
     /// Whether the sidecar says that the file is open.
     is_open: AtomicBool,
     opening: Mutex<()>,
     turns: [Mutex<()>; TURNS],
     poison: Latch,
-    /// None: it is open to be read.
+    /// None: read-only.
     lock: Option<Box<dyn Lock>>,
 }
 
-/// How often a bitmap is looked at again that another process changes while it is opened to be
-/// read.
+/// Attempts of a read-only opening while another process changes the bitmap.
 const LOOKS: u32 = 5;
 
-/// Where `url` has its bit in a bitmap of 2^`bits` slots.
+/// The slot of `url` in a bitmap of 2^`bits` slots.
 ///
 /// ```
 /// assert_eq!(urlindex::hash::md5_slot(b"http://www.ouc.edu.cn/", 32), 1_073_542_761);
@@ -126,52 +131,32 @@ impl<S: Slots> Bitmap<S> {
         Bitmap::with(dir, name, sidecar, Some(lock))
     }
 
-    /// Opens a bitmap. One that was closed is checked against its checksums, which reads all of
-    /// it.
-    ///
-    /// # Errors
-    /// [`StorageError::Corrupt`] with the first bad segment's offset;
-    /// [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Bitmap<S>> {
-        let (dir, name) = place(path.as_ref())?;
-        Bitmap::open_in(dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`Bitmap::open`], in any directory.
+    by_path! {
+        /// Opens a bitmap. A closed one is read whole and checked against its checksums.
         ///
         /// # Errors
-        /// As there.
-        fn open_in(dir: Arc<dyn Dir>, name: &str) -> Result<Bitmap<S>> {
+        /// [`StorageError::Corrupt`] with the first bad segment's offset;
+        /// [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
+        fn open, open_in(dir, name) -> Result<Bitmap<S>> {
             let lock = files::lock(&*dir, name)?;
             let sidecar = Sidecar::read(&*dir, name)?;
             Bitmap::with(dir, name, sidecar, Some(lock))
         }
     }
 
-    /// Opens a bitmap to be read, without its lock: another process may be inserting, and what it
-    /// inserts is seen here at once (but not counted). Inserts are refused with
-    /// [`Error::ReadOnly`].
-    ///
-    /// # Errors
-    /// [`StorageError::Corrupt`], [`StorageError::NewerFormat`] and [`StorageError::Io`] as
-    /// [`Bitmap::open`].
-    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Bitmap<S>> {
-        let (dir, name) = place(path.as_ref())?;
-        Bitmap::open_read_only_in(dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`Bitmap::open_read_only`], in any directory.
+    by_path! {
+        /// Opens a bitmap read-only, without its lock. Inserts of another process are seen at
+        /// once, but not counted. Inserts here are refused with [`Error::ReadOnly`].
         ///
         /// # Errors
-        /// As there.
-        fn open_read_only_in(dir: Arc<dyn Dir>, name: &str) -> Result<Bitmap<S>> {
+        /// [`StorageError::Corrupt`], [`StorageError::NewerFormat`] and [`StorageError::Io`] as
+        /// [`Bitmap::open`].
+        fn open_read_only, open_read_only_in(dir, name) -> Result<Bitmap<S>> {
             for _ in 1..LOOKS {
                 let sidecar = Sidecar::read(&*dir, name)?;
                 let was_closed = sidecar.state == State::Closed;
                 match Bitmap::with(Arc::clone(&dir), name, sidecar, None) {
-                    // A writer has begun between our looks at the two files, or ended.
+                    // A writer started or ended between the reads of the two files.
                     Err(Error::Storage(StorageError::Corrupt { .. })) if was_closed => {}
                     opened => return opened,
                 }
@@ -206,12 +191,13 @@ impl<S: Slots> Bitmap<S> {
             return Err(Error::corrupt(name, len.min(wanted), what));
         }
         if sidecar.state == State::Open && lock.is_some() {
-            // A sync that failed may have left bytes in the cache that the device does not have.
+            // After a failed sync the page cache may hold what the device does not.
             file.sync().map_err(Error::io("sync", name))?;
             file.advise(Advice::DropCache, 0, 0);
         }
         let ones = sidecar.check(&*file, name)?;
-        // The last word may reach past the file's end, in its last page; no slot is there.
+        // The last word may reach past the end of the file, within its last page; no slot is
+        // there.
         let mapped = wanted.next_multiple_of(8) as usize;
         let map = match lock {
             Some(_) => file.map_writable(0, mapped),
@@ -245,9 +231,9 @@ impl<S: Slots> Bitmap<S> {
         Ok(self.poison.check()?)
     }
 
-    /// Syncs, and notes the checksums of all segments, so that damage is found when the bitmap is
-    /// opened again. A bitmap that is only dropped, or whose process is killed, loses nothing, but
-    /// is not checked.
+    /// Syncs, and records the checksums of all segments, so that damage is found at the next
+    /// opening. A bitmap that is only dropped, or whose process is killed, loses nothing, but is
+    /// not checked.
     ///
     /// # Errors
     /// [`StorageError::Io`]; [`StorageError::Poisoned`].
@@ -265,30 +251,29 @@ impl<S: Slots> Bitmap<S> {
         })
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     pub fn slots(&self) -> u64 {
         self.slots.slots()
     }
 
-    /// The rate that theory gives this bitmap once `urls` URLs were inserted: (1 - e^(-k urls /
-    /// slots))^k, where each has k bits.
+    /// The theoretical rate with `urls` URLs of k bits each: (1 - e^(-k urls / slots))^k.
     pub fn theoretical_rate(&self, urls: u64) -> f64 {
         let k = self.slots.probes() as f64;
         (-(-k * urls as f64 / self.slots() as f64).exp_m1()).powf(k)
     }
 
-    /// About how many URLs have set so many bits.
+    /// Estimated URLs behind this number of ones.
     fn urls_of(&self, ones: u64) -> f64 {
         let (slots, k) = (self.slots() as f64, self.slots.probes() as f64);
         -slots / k * (-(ones as f64) / slots).ln_1p()
     }
 
-    /// How many URLs these bits count as: of one bit each, those that set one.
+    /// URLs counted for this number of ones: with one bit each, those that set a bit.
     fn count_of(&self, ones: u64) -> u64 {
         if self.slots.probes() == 1 { ones } else { self.urls_of(ones.min(self.slots() - 1)).round() as u64 }
     }
 
-    /// Whether a URL has the same slot in `other`.
+    /// Whether a URL has the same slots in `other`.
     ///
     /// # Errors
     /// `Unsupported`.
@@ -304,8 +289,7 @@ impl<S: Slots> Bitmap<S> {
         Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
     }
 
-    /// Sets every bit that `other` has: all its URLs are seen here from now on. How many bits were
-    /// not set before.
+    /// Sets every bit of `other`, so all its URLs are seen here. Returns how many bits were new.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if `other` has another number of slots; [`Error::ReadOnly`];
@@ -329,8 +313,8 @@ impl<S: Slots> Bitmap<S> {
         Ok(added)
     }
 
-    /// The word of a URL's bit, and the bit in it. Words of 32 bits in order are, on a
-    /// little-endian machine, words of 64 in order.
+    /// Word and bit of a slot. On a little-endian machine words of 32 bits in order are words of
+    /// 64 in order.
     #[inline]
     fn place(&self, url: &[u8], probe: usize) -> (usize, u64) {
         let slot = self.slots.slot(url, probe);
@@ -342,8 +326,8 @@ impl<S: Slots> Bitmap<S> {
         self.map.words()[word].load(Ordering::Acquire) & bit != 0
     }
 
-    /// Sets the bits of a URL, and says whether all were set. Of several bits an insert takes its
-    /// turn, so that one alone sets the last of them.
+    /// Sets all bits of a URL; `New` if any was unset. Inserts of several bits take turns, so that
+    /// only one sets the last bit.
     #[inline]
     fn set_all(&self, places: &[(usize, u64)]) -> Result<Verdict> {
         let &[place] = places else {
@@ -362,11 +346,11 @@ impl<S: Slots> Bitmap<S> {
         self.set(place)
     }
 
-    /// Sets a bit, and says whether it was set.
+    /// Sets a bit; `New` if it was unset.
     #[inline]
     fn set(&self, (word, bit): (usize, u64)) -> Result<Verdict> {
         let word = &self.map.words()[word];
-        // Looked at first: a store would take the cache line, and dirty the page.
+        // Read first: a store would take the cache line and dirty the page.
         if word.load(Ordering::Relaxed) & bit != 0 {
             return Ok(Verdict::ProbablySeen);
         }
@@ -380,8 +364,7 @@ impl<S: Slots> Bitmap<S> {
         Ok(Verdict::New)
     }
 
-    /// The places of some URLs, those of each together, whose words are on their way when it
-    /// returns.
+    /// The places of some URLs, in order. Their words are being fetched when it returns.
     fn fetch(&self, urls: &[&[u8]], places: &mut Vec<(usize, u64)>) -> u64 {
         places.clear();
         let probes = self.slots.probes();
@@ -392,8 +375,7 @@ impl<S: Slots> Bitmap<S> {
         places.iter().fold(0, |all, place| all | words[place.0].load(Ordering::Relaxed))
     }
 
-    /// Says in the sidecar that the file is open, before the first bit that is set since it was
-    /// closed.
+    /// Marks the file as open in the sidecar, before the first bit set since it was closed.
     #[cold]
     fn mark_open(&self) -> Result<()> {
         let _turn = guard(&self.opening);
@@ -449,7 +431,7 @@ impl<S: Slots> SeenSet for Bitmap<S> {
         Ok(())
     }
 
-    /// Of several bits a URL it is estimated from the bits that are set.
+    /// With several bits a URL, estimated from the ones.
     fn len(&self) -> u64 {
         self.count_of(self.ones.load(Ordering::Relaxed))
     }
@@ -467,7 +449,7 @@ impl<S: Slots> SeenSet for Bitmap<S> {
         share.powi(self.slots.probes() as i32)
     }
 
-    /// From the bits that are set: n URLs of one bit set m (1 - e^(-n/m)) of m.
+    /// From the ones: n URLs of one bit set m (1 - e^(-n/m)) of m.
     fn expected_loss(&self) -> f64 {
         let ones = self.ones.load(Ordering::Relaxed);
         let (urls, probes) = (self.urls_of(ones), self.slots.probes());
@@ -486,14 +468,7 @@ impl<S: Slots> SeenSet for Bitmap<S> {
     }
 
     fn stats(&self) -> SeenStats {
-        SeenStats {
-            urls: self.len(),
-            inserted: self.len().saturating_sub(self.count_of(self.ones_before)),
-            memory_bytes: self.memory_bytes(),
-            disk_bytes: self.disk_bytes(),
-            false_positive_rate: self.false_positive_rate(),
-            expected_loss: self.expected_loss(),
-        }
+        SeenStats::of(self, self.len().saturating_sub(self.count_of(self.ones_before)))
     }
 }
 

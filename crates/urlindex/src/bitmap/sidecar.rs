@@ -1,11 +1,10 @@
-//! The sidecar of a bitmap: id, size, state and checksums, since the bitmap's file holds bare
+//! The sidecar of a bitmap: id, size, state and checksums, since the bitmap's own file is bare
 //! bits.
 //!
-//! The file is only ever replaced as a whole. While it says *open* the words may be in any state
-//! that inserts can make, so there is nothing to hold them against; once it says *closed* they
-//! must be those of the checksums.
+//! It is only ever replaced as a whole. While the state is *open*, inserts may change the words,
+//! so there is nothing to check; once it is *closed*, they must match the checksums.
 
-use crc32fast::Hasher;
+use filemap_io::header::crc32;
 use filemap_io::{Access, Dir, File};
 
 use super::slots::Shape;
@@ -14,7 +13,7 @@ use crate::files::beside::meta;
 use crate::files::{self, replace_by};
 use crate::format::{SIDECAR, SidecarHeader};
 
-/// Bytes of the bitmap under one checksum: the original's segment of 2,048 words.
+/// Bytes of the bitmap under one checksum: a segment of 2,048 words of 32 bits.
 pub(super) const SEGMENT_BYTES: usize = 2048 * 4;
 /// Bytes of the sidecar before the checksums.
 pub(super) const FIXED_BYTES: usize = SidecarHeader::BYTES;
@@ -40,7 +39,7 @@ impl Sidecar {
         Sidecar { id, shape, state, ones: 0, checksums: Vec::new() }
     }
 
-    /// The sidecar of the same bitmap, closed: reads all its words.
+    /// The closed sidecar of this bitmap: reads all its words.
     pub(super) fn closed(&self, ones: u64, file: &dyn File, name: &str) -> Result<Sidecar> {
         let mut checksums = Vec::new();
         each_segment(self.shape.file_bytes(), file, name, |_, segment| {
@@ -50,15 +49,15 @@ impl Sidecar {
         Ok(Sidecar { state: State::Closed, ones, checksums, ..self.clone() })
     }
 
-    /// Holds the words against what this says of them, and counts those bits that are set.
+    /// Checks the words, and counts the ones.
     ///
     /// # Errors
-    /// `Corrupt` with the place of the first segment that is not what was closed; `Io`.
+    /// `Corrupt` with the offset of the first bad segment; `Io`.
     pub(super) fn check(&self, file: &dyn File, name: &str) -> Result<u64> {
         let mut ones = 0;
         each_segment(self.shape.file_bytes(), file, name, |number, segment| {
             if self.state == State::Closed && self.checksums[number] != crc32fast::hash(segment) {
-                let what = "this segment of 8192 bytes is not what was written";
+                let what = "checksum mismatch in a segment of 8192 bytes";
                 return Err(Error::corrupt(name, (number * SEGMENT_BYTES) as u64, what));
             }
             let (words, rest) = segment.as_chunks::<8>();
@@ -79,13 +78,8 @@ impl Sidecar {
     pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Sidecar> {
         let name = meta(name);
         let file = dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
-        let len = file.len().map_err(Error::io("length", &name))?;
         // The largest bitmap has 2^20 segments.
-        if len > FIXED_BYTES as u64 + (4 << 20) {
-            return Err(Error::corrupt(&name, len, "no sidecar is that long"));
-        }
-        let mut bytes = vec![0; len as usize];
-        files::read_exact(&*file, &name, &mut bytes, 0)?;
+        let bytes = files::read_whole(&*file, &name, FIXED_BYTES as u64 + (4 << 20))?;
         Sidecar::decode(&bytes, &name)
     }
 
@@ -128,17 +122,17 @@ impl Sidecar {
             bits => Shape::Md5 { bits },
         };
         if !shape.is_possible() {
-            return corrupt(SidecarHeader::BITS.at, "no bitmap has that many slots");
+            return corrupt(SidecarHeader::BITS.at, "impossible number of slots");
         }
         let state = match SidecarHeader::STATE.get(bytes) {
             1 => State::Open,
             2 => State::Closed,
-            _ => return corrupt(SidecarHeader::STATE.at, "the state is none"),
+            _ => return corrupt(SidecarHeader::STATE.at, "impossible state"),
         };
         let segments = if state == State::Closed { shape.file_bytes().div_ceil(SEGMENT_BYTES as u64) } else { 0 };
         let (checksums, rest) = bytes[FIXED_BYTES..].as_chunks::<4>();
         if checksums.len() as u64 != segments || !rest.is_empty() {
-            return corrupt(bytes.len(), "the file has another length than its checksums");
+            return corrupt(bytes.len(), "the file's length does not fit its checksums");
         }
         Ok(Sidecar {
             id: SidecarHeader::ID.get(bytes),
@@ -151,10 +145,7 @@ impl Sidecar {
 }
 
 fn checksum(bytes: &[u8]) -> u32 {
-    let mut hasher = Hasher::new();
-    hasher.update(&bytes[..SidecarHeader::CRC.at]);
-    hasher.update(&bytes[FIXED_BYTES..]);
-    hasher.finalize()
+    crc32(&[&bytes[..SidecarHeader::CRC.at], &bytes[FIXED_BYTES..]])
 }
 
 fn each_segment(

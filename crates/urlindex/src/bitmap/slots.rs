@@ -1,4 +1,5 @@
-//! Which bits of a bitmap are a URL's: one, by its MD5, or one for each of some functions of old.
+//! Slots of a URL in a bitmap: the head of its MD5, or one for each of some classic hash
+//! functions.
 
 use filemap_io::layout::get;
 use md5::{Digest, Md5};
@@ -6,15 +7,15 @@ use md5::{Digest, Md5};
 use crate::bloom::hash::{ap, bkdr, djb, djb0};
 use crate::error::{Error, Result};
 
-/// The least and greatest n of an MD5 bitmap of 2^n slots.
+/// Range of n of an MD5 bitmap of 2^n slots.
 pub(super) const BITS: std::ops::RangeInclusive<u32> = 16..=36;
-/// The functions of old give 31 bits.
+/// The classic functions give 31 bits.
 const HASHED_SLOTS_MAX: u64 = 1 << 31;
-/// Bytes that a program's file may have behind its last slot: `char bits[SLOTS / 8 + 1]`, or whole
+/// Bytes that other programs may leave behind the last slot: `char bits[SLOTS / 8 + 1]`, or whole
 /// words.
 const SPARE_BYTES: u64 = 8;
 
-/// What a bitmap is, as its sidecar says it.
+/// Shape of a bitmap, as in its sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// 2^`bits` slots.
@@ -22,13 +23,13 @@ pub enum Shape {
         /// 16 to 36.
         bits: u32,
     },
-    /// Slots of some functions, a bit for each in `functions`.
+    /// Slots of some functions.
     Hashes {
-        /// The sum of their bits.
+        /// A bit for each function.
         functions: u8,
-        /// How many slots there are.
+        /// Number of slots.
         slots: u64,
-        /// How long the file is.
+        /// Length of the file.
         file_bytes: u64,
     },
 }
@@ -67,21 +68,21 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// Where a URL has its bits. Sealed: the two kinds of bitmaps are all there are.
+/// How a URL's bits are chosen. Sealed: there are two kinds of bitmaps.
 pub trait Slots: std::fmt::Debug + Send + Sync + Sized {
     /// The shape of a bitmap.
     fn shape(&self) -> Shape;
-    /// Those of a bitmap of this shape; `None` if it is of the other kind.
+    /// The slots of a shape; `None` for the other kind.
     fn of(shape: Shape) -> Option<Self>;
-    /// How many bits a URL has at most.
+    /// Most bits of a URL.
     fn probes(&self) -> usize;
-    /// How many slots there are.
+    /// Number of slots.
     fn slots(&self) -> u64;
-    /// The slot of one of its bits.
+    /// The slot of one of a URL's bits.
     fn slot(&self, url: &[u8], probe: usize) -> u64;
 }
 
-/// The head of a URL's MD5.
+/// Slots by the head of a URL's MD5.
 #[derive(Debug)]
 pub struct Md5Slots {
     pub(super) bits: u32,
@@ -125,44 +126,33 @@ impl Slots for Md5Slots {
     }
 }
 
-/// A function of old that gives a URL one of its slots: its value modulo their number.
-///
-/// ```
-/// use urlindex::HashBitmap;
-/// use urlindex::hash::SlotHash;
-///
-/// # let folder = tempfile::tempdir().unwrap();
-/// let path = folder.path().join("seen");
-/// let filter = HashBitmap::create(&path, &[SlotHash::Djb], 1 << 20).unwrap();
-/// assert_eq!(filter.hashes(), [SlotHash::Djb]);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum SlotHash {
-    /// BKDR with the factor 13131.
-    Bkdr = 1,
-    /// Arash Partow's.
-    Ap = 2,
-    /// Bernstein's, from 5381.
-    Djb = 4,
-    /// Bernstein's, from 0, as some programs have it.
-    Djb0 = 8,
+filemap_io::named_enum! {
+    /// A classic hash function, whose value modulo the number of slots is one slot of a URL.
+    ///
+    /// ```
+    /// use urlindex::HashBitmap;
+    /// use urlindex::hash::SlotHash;
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("seen");
+    /// let filter = HashBitmap::create(&path, &[SlotHash::Djb], 1 << 20).unwrap();
+    /// assert_eq!(filter.hashes(), [SlotHash::Djb]);
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[non_exhaustive]
+    pub enum SlotHash {
+        /// BKDR with factor 13131.
+        Bkdr = 1 => "bkdr",
+        /// Arash Partow's.
+        Ap = 2 => "ap",
+        /// Bernstein's, from 5381.
+        Djb = 4 => "djb",
+        /// Bernstein's, from 0, as in some programs.
+        Djb0 = 8 => "djb0",
+    }
 }
 
 impl SlotHash {
-    /// All of them.
-    pub const ALL: [SlotHash; 4] = [SlotHash::Bkdr, SlotHash::Ap, SlotHash::Djb, SlotHash::Djb0];
-
-    /// The name by which people choose it: `bkdr`, `ap`, `djb`, `djb0`.
-    pub fn name(self) -> &'static str {
-        match self {
-            SlotHash::Bkdr => "bkdr",
-            SlotHash::Ap => "ap",
-            SlotHash::Djb => "djb",
-            SlotHash::Djb0 => "djb0",
-        }
-    }
-
     /// The function of this name.
     pub fn named(name: &str) -> Option<SlotHash> {
         SlotHash::ALL.into_iter().find(|hash| hash.name() == name)
@@ -178,7 +168,7 @@ impl SlotHash {
     }
 }
 
-/// A slot for each of some functions.
+/// Slots by several functions.
 #[derive(Debug)]
 pub struct HashSlots {
     pub(super) hashes: Vec<SlotHash>,
@@ -199,7 +189,7 @@ impl HashSlots {
     }
 
     /// # Errors
-    /// `InvalidOption` if a file of so many bytes has not so many slots.
+    /// `InvalidOption` if the file's length does not fit the number of slots.
     pub(super) fn of_file(hashes: &[SlotHash], slots: Option<u64>, file_bytes: u64) -> Result<HashSlots> {
         let slots = slots.unwrap_or(file_bytes.saturating_mul(8));
         let hashed = HashSlots::new(hashes, slots)?;

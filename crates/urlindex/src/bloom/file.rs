@@ -1,14 +1,13 @@
 //! The file of a Bloom filter: a header sector, then sectors of 504 bytes of bits, each under its
 //! own checksum.
 //!
-//! A sector of 512 bytes reaches the device whole or not at all, so that sectors can be written in
-//! place: after a crash each is an older or a newer one, and both are sets of bits that were set.
-//! Nothing else needs to hold between them.
+//! The device writes a sector of 512 bytes whole or not at all, so sectors are written in place:
+//! after a crash each is an old or a new one, and both hold only bits that were set. No sector
+//! depends on another.
 
 use std::sync::Arc;
 
-use crc32fast::Hasher;
-use filemap_io::header::seal;
+use filemap_io::header::{crc32, seal};
 use filemap_io::layout::get;
 use filemap_io::{Access, Advice, Dir, File, StorageError};
 
@@ -22,11 +21,11 @@ use crate::format::{BLOOM, BloomHeader, BloomSector};
 
 const SECTOR_BYTES: usize = BloomSector::BYTES;
 const SECTOR_WORDS: usize = 63;
-/// Sectors that are written together.
+/// Sectors written together.
 const PART_SECTORS: usize = 64;
-/// Words of a part: what is noted as changed together.
+/// Words of a part, which is dirty as a whole.
 pub(super) const PART_WORDS: usize = PART_SECTORS * SECTOR_WORDS;
-/// How often a file is read that another process may be writing.
+/// Attempts to read a file that another process may be writing.
 const LOOKS: u32 = 5;
 
 /// The open file of a filter.
@@ -39,7 +38,7 @@ pub(super) struct BloomFile {
 }
 
 impl BloomFile {
-    /// The file of an empty filter, durable.
+    /// Creates the file of an empty filter, durably.
     pub(super) fn create(dir: &dyn Dir, name: &str, design: &Design, words: &Words) -> Result<BloomFile> {
         let id = files::new_id(dir)?;
         files::replace(dir, name, |file, new| {
@@ -52,18 +51,17 @@ impl BloomFile {
         Ok(BloomFile { name: name.to_owned(), file, id, len: file_len(words.len()) })
     }
 
-    /// Reads a whole filter: its file, what it is, how many URLs it has, its bits.
+    /// Reads a whole filter: file, design, number of URLs, bits.
     pub(super) fn open(dir: &dyn Dir, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
         let file = dir.open(name, Access::Write).map_err(Error::io("open", name))?;
-        // What the cache holds and the device does not (after a sync that failed) must not be
-        // taken for durable.
+        // After a failed sync the page cache may hold what the device does not: reread from the
+        // device.
         file.sync().map_err(Error::io("sync", name))?;
         file.advise(Advice::DropCache, 0, 0);
         BloomFile::read(file, name)
     }
 
-    /// As [`BloomFile::open`], to be read, while another process may write: again, if a sector was
-    /// met half written.
+    /// [`BloomFile::open`] read-only beside a writer: reads again if a sector was half written.
     pub(super) fn open_read_only(dir: &dyn Dir, name: &str) -> Result<(BloomFile, Design, u64, Words)> {
         let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
         for _ in 1..LOOKS {
@@ -82,10 +80,10 @@ impl BloomFile {
         let len = file.len().map_err(Error::io("length", name))?;
         let wanted = file_len((design.shape.bits / 64) as usize);
         if len != wanted {
-            let what = format!("the file has {len} bytes, its header asks for {wanted}");
+            let what = format!("the file has {len} bytes, its header says {wanted}");
             return Err(Error::corrupt(name, len.min(wanted), what));
         }
-        // Only now is the size known to be no forgery that asks for all the memory there is.
+        // The length is right, so the header cannot ask for more memory than the file has.
         let words = Words::new(design.shape.bits, PART_WORDS);
         let mut buf = vec![0; PART_SECTORS * SECTOR_BYTES];
         for part in 0..words.len().div_ceil(PART_WORDS) {
@@ -99,7 +97,7 @@ impl BloomFile {
         Ok((BloomFile { name: name.to_owned(), file, id, len }, design, urls, words))
     }
 
-    /// Writes what has changed, and makes it durable.
+    /// Writes the dirty parts and makes them durable.
     pub(super) fn sync(&self, design: &Design, urls: u64, words: &Words) -> Result<()> {
         let dirty = words.take_dirty();
         if dirty.is_empty() {
@@ -141,7 +139,7 @@ fn header(design: &Design, id: [u8; 16], urls: u64) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
     BLOOM.begin(&mut bytes);
     BloomHeader::LAYOUT.put(&mut bytes, u8::from(design.shape.layout == Layout::Blocked));
-    BloomHeader::FAMILY.put(&mut bytes, design.family.code());
+    BloomHeader::FAMILY.put(&mut bytes, design.family as u8);
     BloomHeader::PROBES.put(&mut bytes, design.shape.probes as u16);
     BloomHeader::ID.put(&mut bytes, id);
     BloomHeader::BITS.put(&mut bytes, design.shape.bits);
@@ -156,16 +154,16 @@ fn decode_header(bytes: &[u8; SECTOR_BYTES], name: &str) -> Result<(Design, [u8;
     BLOOM.check(name, bytes)?;
     let code = BloomHeader::LAYOUT.get(bytes);
     let layout = if code == 1 { Layout::Blocked } else { Layout::Standard };
-    let family = HashFamily::ALL.into_iter().find(|family| family.code() == BloomHeader::FAMILY.get(bytes));
+    let family = HashFamily::ALL.into_iter().find(|family| *family as u8 == BloomHeader::FAMILY.get(bytes));
     let (bits, probes) = (BloomHeader::BITS.get(bytes), u32::from(BloomHeader::PROBES.get(bytes)));
     let forged = |what: &str| Error::corrupt(name, BloomHeader::LAYOUT.at as u64, what);
-    let shape = Shape::new(layout, bits, probes).map_err(|_| forged("no filter has this shape"))?;
-    let family = family.ok_or_else(|| forged("no hash family has this number"))?;
+    let shape = Shape::new(layout, bits, probes).map_err(|_| forged("impossible shape"))?;
+    let family = family.ok_or_else(|| forged("impossible hash family"))?;
     let design =
         Design { shape, family, seed: BloomHeader::SEED.get(bytes), capacity: BloomHeader::CAPACITY.get(bytes) };
-    design.check().map_err(|_| forged("no filter has this shape with this hash family"))?;
+    design.check().map_err(|_| forged("impossible shape for this hash family"))?;
     if bits % LINE_BITS != 0 || code > 1 {
-        return Err(forged("no filter has this shape"));
+        return Err(forged("impossible shape"));
     }
     Ok((design, BloomHeader::ID.get(bytes), BloomHeader::URLS.get(bytes)))
 }
@@ -191,7 +189,7 @@ fn take_sector(words: &Words, number: usize, sector: &[u8; SECTOR_BYTES], id: [u
     let crc = BloomSector::CRC;
     if crc.get(sector) != sector_crc(&sector[..crc.at], number, id) {
         let offset = ((1 + number) * SECTOR_BYTES) as u64;
-        return Err(Error::corrupt(name, offset, "this sector of 512 bytes is not what was written"));
+        return Err(Error::corrupt(name, offset, "sector checksum mismatch"));
     }
     let first = number * SECTOR_WORDS;
     for i in 0..SECTOR_WORDS.min(words.len() - first) {
@@ -201,9 +199,5 @@ fn take_sector(words: &Words, number: usize, sector: &[u8; SECTOR_BYTES], id: [u
 }
 
 fn sector_crc(bytes: &[u8], number: usize, id: [u8; 16]) -> u32 {
-    let mut hasher = Hasher::new();
-    hasher.update(&id);
-    hasher.update(&(number as u64).to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
+    crc32(&[&id, &(number as u64).to_le_bytes(), bytes])
 }

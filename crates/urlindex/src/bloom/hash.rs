@@ -1,69 +1,45 @@
 //! Hash functions of Bloom filters: XXH3, and BKDR, AP and DJB for filters of other programs.
 //!
-//! The old three are here because filters made with them exist, and to show what they cost: their
-//! values are held by golden tests, their false-positive rates on real URLs stand in docs/SEEN.md.
-//! They take bytes as C's signed `char` and give 31 bits.
+//! The classic three are here because filters made with them exist, and to show what they cost:
+//! golden tests hold their values, docs/SEEN.md has their false-positive rates on real URLs. They
+//! read bytes as C's signed `char` and give 31 bits.
 //!
-//! DJB begins at 5381, as its author has it. Filters that were made when it began at 0 here have
-//! families of their own ([`HashFamily::Djb0`], [`HashFamily::Ap0`]), so that their URLs keep
-//! their bits.
+//! DJB starts at 5381, as its author has it. Filters made when it started at 0 have families of
+//! their own ([`HashFamily::Djb0`], [`HashFamily::Ap0`]), so their URLs keep their bits.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Which function makes a filter's probes.
-///
-/// ```
-/// use urlindex::hash::bkdr;
-///
-/// assert_eq!(bkdr(b"http://example.com/"), bkdr(b"http://example.com/"));
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HashFamily {
-    /// XXH3, 64 bits, with the filter's seed.
-    #[default]
-    Xxh3,
-    /// BKDR with the factor 13131; steps by AP.
-    Bkdr,
-    /// Arash Partow's; steps by DJB.
-    Ap,
-    /// Bernstein's; steps by BKDR.
-    Djb,
-    /// As [`HashFamily::Ap`] with a DJB that begins at 0: filters of old.
-    Ap0,
-    /// As [`HashFamily::Djb`] with a DJB that begins at 0: filters of old.
-    Djb0,
+filemap_io::named_enum! {
+    /// Hash functions of a filter's probes. The numbers are on disk.
+    ///
+    /// ```
+    /// use urlindex::hash::HashFamily;
+    /// use urlindex::{BloomFilter, BloomOptions};
+    ///
+    /// let filter = BloomFilter::in_memory(BloomOptions::classic(1_000).family(HashFamily::Bkdr)).unwrap();
+    /// assert_eq!(filter.hashing(), (HashFamily::Bkdr, 0));
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum HashFamily {
+        /// XXH3, 64 bits, with the filter's seed.
+        #[default]
+        Xxh3 = 0 => "xxh3",
+        /// BKDR with factor 13131; steps by AP.
+        Bkdr = 1 => "bkdr",
+        /// [`HashFamily::Ap`] with a DJB that starts at 0: older filters.
+        Ap0 = 2 => "ap0",
+        /// [`HashFamily::Djb`] with a DJB that starts at 0: older filters.
+        Djb0 = 3 => "djb0",
+        /// Arash Partow's; steps by DJB.
+        Ap = 4 => "ap",
+        /// Bernstein's; steps by BKDR.
+        Djb = 5 => "djb",
+    }
 }
 
 impl HashFamily {
-    pub(super) const ALL: [HashFamily; 6] =
-        [HashFamily::Xxh3, HashFamily::Bkdr, HashFamily::Ap0, HashFamily::Djb0, HashFamily::Ap, HashFamily::Djb];
-
-    /// The name by which people choose it: `xxh3`, `bkdr`, `ap`, `djb`, `ap0`, `djb0`.
-    pub fn name(self) -> &'static str {
-        match self {
-            HashFamily::Xxh3 => "xxh3",
-            HashFamily::Bkdr => "bkdr",
-            HashFamily::Ap => "ap",
-            HashFamily::Djb => "djb",
-            HashFamily::Ap0 => "ap0",
-            HashFamily::Djb0 => "djb0",
-        }
-    }
-
-    /// The number that files have for it.
-    pub(super) fn code(self) -> u8 {
-        match self {
-            HashFamily::Xxh3 => 0,
-            HashFamily::Bkdr => 1,
-            HashFamily::Ap0 => 2,
-            HashFamily::Djb0 => 3,
-            HashFamily::Ap => 4,
-            HashFamily::Djb => 5,
-        }
-    }
-
-    /// The filter's hash of a URL: 64 bits, or two values of 31 bits, the first in the low half.
+    /// A URL's hash: 64 bits, or two values of 31 bits, the first in the low half.
     #[inline]
     pub(super) fn hash(self, url: &[u8], seed: u64) -> u64 {
         let two = |first: u32, step: u32| u64::from(first) | u64::from(step) << 32;
@@ -86,12 +62,12 @@ fn signed(byte: u8) -> u32 {
     i32::from(byte as i8) as u32
 }
 
-/// The BKDR hash (Kernighan and Ritchie) with the factor 13131, 31 bits.
+/// The BKDR hash (Kernighan and Ritchie) with factor 13131, 31 bits.
 pub fn bkdr(url: &[u8]) -> u32 {
     url.iter().fold(0u32, |hash, &byte| hash.wrapping_mul(13131).wrapping_add(signed(byte))) & MASK
 }
 
-/// Arash Partow's hash, begun at 0, 31 bits.
+/// Arash Partow's hash, started at 0, 31 bits.
 pub fn ap(url: &[u8]) -> u32 {
     let step = |hash: u32, (i, &byte): (usize, &u8)| match i & 1 {
         0 => hash ^ ((hash << 7) ^ signed(byte) ^ (hash >> 3)),
@@ -100,12 +76,12 @@ pub fn ap(url: &[u8]) -> u32 {
     url.iter().enumerate().fold(0u32, step) & MASK
 }
 
-/// Daniel J. Bernstein's hash, begun at 5381, 31 bits.
+/// Daniel J. Bernstein's hash, started at 5381, 31 bits.
 pub fn djb(url: &[u8]) -> u32 {
     bernstein(url, 5381)
 }
 
-/// [`djb`], begun at 0.
+/// [`djb`], started at 0.
 pub fn djb0(url: &[u8]) -> u32 {
     bernstein(url, 0)
 }
@@ -132,7 +108,7 @@ mod tests {
     #[test]
     fn every_family_has_its_own_number() {
         for (code, family) in HashFamily::ALL.into_iter().enumerate() {
-            assert_eq!(usize::from(family.code()), code);
+            assert_eq!(family as usize, code);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Known false positives of a Bloom filter: an exact list in a small file beside it.
+//! Known false positives of a Bloom filter: an exact list in the file `NAME.known` beside it.
 //!
-//! A filter cannot take a URL back, but a short list can say of which URLs it must not be
-//! believed: the file `NAME.known`, which is only ever replaced as a whole. No file means no URL.
+//! A filter cannot remove a URL, but a short list can overrule it. The file is only ever replaced
+//! as a whole; without a file the list is empty.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::ErrorKind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,16 +16,16 @@ use crate::error::{Error, Result};
 use crate::files::{self, beside};
 use crate::format::{KNOWN, KnownHeader};
 
-/// A list that is longer asks for another filter.
+/// A longer list calls for another filter.
 const URLS_MAX: usize = 1 << 16;
 const URL_BYTES_MAX: usize = u16::MAX as usize;
 const HEADER_BYTES: usize = KnownHeader::BYTES;
 const CRC_BYTES: usize = 4;
 
-/// See the module.
+/// The list of known false positives.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// How many there are: most filters have none, and need no lock to know.
+    /// Length of the list: most filters have none, and learn that without a lock.
     count: AtomicU64,
     list: Mutex<List>,
 }
@@ -60,12 +60,12 @@ impl Known {
         self.count.load(Ordering::Acquire)
     }
 
-    /// All of them.
+    /// All URLs on the list.
     pub(super) fn urls(&self) -> Vec<Box<[u8]>> {
         guard(&self.list).urls.iter().cloned().collect()
     }
 
-    /// Strikes a URL off; whether it was there. Of several callers one is told so.
+    /// Removes a URL; true to one caller only.
     pub(super) fn take(&self, url: &[u8]) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return false;
@@ -85,7 +85,7 @@ impl Known {
         guard(&self.list).file_bytes
     }
 
-    /// Writes the list if it has changed, durably.
+    /// Writes the list durably, if it has changed.
     pub(super) fn write(&self, dir: &dyn Dir, filter: &BloomFile) -> Result<()> {
         let (bytes, name) = {
             let mut list = guard(&self.list);
@@ -105,19 +105,14 @@ impl Known {
         let name = beside::known(name);
         let file = match dir.open(&name, Access::Read) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Known::default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Known::default()),
             Err(error) => return Err(Error::io("open", &name)(error)),
         };
-        let len = file.len().map_err(Error::io("length", &name))?;
-        let longest = HEADER_BYTES + URLS_MAX * (2 + URL_BYTES_MAX) + 4;
-        if len > longest as u64 {
-            return Err(Error::corrupt(&name, len, "no list is that long"));
-        }
-        let mut bytes = vec![0; len as usize];
-        files::read_exact(&*file, &name, &mut bytes, 0)?;
+        let longest = HEADER_BYTES + URLS_MAX * (2 + URL_BYTES_MAX) + CRC_BYTES;
+        let bytes = files::read_whole(&*file, &name, longest as u64)?;
         let urls = decode(&bytes, &name, id)?;
-        let count = AtomicU64::new(urls.len() as u64);
-        Ok(Known { count, list: Mutex::new(List { urls, is_changed: false, file_bytes: len }) })
+        let (count, file_bytes) = (AtomicU64::new(urls.len() as u64), bytes.len() as u64);
+        Ok(Known { count, list: Mutex::new(List { urls, is_changed: false, file_bytes }) })
     }
 }
 
@@ -156,7 +151,7 @@ fn decode(bytes: &[u8], name: &str, id: [u8; 16]) -> Result<BTreeSet<Box<[u8]>>>
         rest = after;
     }
     if !rest.is_empty() || urls.len() as u64 != KnownHeader::URLS.get(held) {
-        return corrupt(KnownHeader::URLS.at, "there are other URLs than the header counts");
+        return corrupt(KnownHeader::URLS.at, "wrong count of URLs");
     }
     Ok(urls)
 }

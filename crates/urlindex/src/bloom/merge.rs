@@ -1,8 +1,7 @@
 //! Merges Bloom filters: the union of bits is the filter of the union of URLs.
 //!
-//! That holds only where a URL has the same bits in both: of equal size, layout, probes, hash
-//! functions and seed. The lists of known false positives need care: a URL that one filter is
-//! known to be wrong about may be in the other.
+//! That requires equal bits for a URL: equal size, layout, probes, hash functions and seed. A
+//! known false positive of one filter may have been inserted into the other.
 
 use std::sync::atomic::Ordering;
 
@@ -11,9 +10,8 @@ use crate::error::{Error, Result};
 use crate::seen::SeenSet;
 
 impl BloomFilter {
-    /// Sets every bit that `other` has: all its URLs are seen here from now on. How many URLs that
-    /// are cannot be known: [`SeenSet::len`] is estimated from the bits then, between the larger
-    /// of the two and their sum.
+    /// Sets every bit of `other`, so all its URLs are seen here. [`SeenSet::len`] is then an
+    /// estimate from the bits, between the larger of the two counts and their sum.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if a URL has other bits in `other`; [`crate::StorageError::Full`] if

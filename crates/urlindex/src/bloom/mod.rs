@@ -1,18 +1,15 @@
-//! Bloom filters: sets that err in one direction only, at a rate that is chosen, in a few bits a
-//! URL.
+//! Bloom filters: sets with false positives at a chosen rate, in a few bits a URL.
 //!
-//! * [`BloomFilter`]: for a number of URLs that is known beforehand; standard, or blocked (one
-//!   cache miss a test).
-//! * [`GrowingFilter`](growing::GrowingFilter): for one that is not.
-
+//! * [`BloomFilter`]: for a known number of URLs; standard, or blocked (one cache miss a test).
+//! * [`GrowingFilter`](growing::GrowingFilter): for any number.
 //!
 //! `shape` has the arithmetic, `hash` the functions, `words` the bits, `file` the file, `known`
-//! the list of URLs that a filter is known to be wrong about, `merge` the union of two filters.
+//! the list of known false positives, `merge` the union of two filters.
 //!
-//! Invariants: bits are only ever set, in memory first, and written by `sync`; a URL whose bits
-//! are only partly in the file is not seen after a crash, unless others have the rest. Of
-//! concurrent inserts of one URL exactly one sets its bits: they take turns on a lock that its
-//! hash chooses.
+//! Invariants: bits are only ever set, first in memory, then in the file by `sync`; a URL with
+//! only some of its bits in the file is not seen after a crash, unless other URLs set the rest. Of
+//! concurrent inserts of one URL exactly one sets its bits: they take turns on a lock chosen by
+//! its hash.
 
 mod file;
 pub(crate) mod growing;
@@ -24,14 +21,13 @@ mod options;
 pub(crate) mod shape;
 mod words;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use filemap_io::{Dir, Latch, Lock, guard};
 
 use crate::error::{Error, Result};
-use crate::files::{self, in_any_dir, place};
+use crate::files::{self, by_path};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use file::BloomFile;
 use hash::HashFamily;
@@ -42,13 +38,13 @@ use words::{Probes, Words};
 
 pub use options::BloomOptions;
 
-/// Locks that concurrent inserts take turns on.
+/// Locks for concurrent inserts.
 const TURNS: usize = 1024;
 
 /// A Bloom filter, in memory or with a file.
 ///
-/// With a file, an insert is durable after [`SeenSet::sync`], which writes the parts of the file
-/// that have changed in place; until then it is in memory, and a killed process forgets it.
+/// With a file, an insert is durable after [`SeenSet::sync`], which writes the changed parts of
+/// the file in place; until then a killed process forgets it.
 ///
 /// ```
 /// use urlindex::{BloomFilter, BloomOptions, SeenSet};
@@ -67,14 +63,14 @@ pub struct BloomFilter {
     words: Words,
     turns: Vec<Mutex<()>>,
     urls: AtomicU64,
-    /// Of them, those that were there when it was opened.
+    /// URLs at the opening.
     urls_before: u64,
     known: Known,
     poison: Latch,
     store: Option<Store>,
 }
 
-/// The files of a filter that has any.
+/// The files of a filter.
 #[derive(Debug)]
 struct Store {
     dir: Arc<dyn Dir>,
@@ -94,23 +90,14 @@ impl BloomFilter {
         Ok(BloomFilter::with(design, words, 0, Known::default(), None))
     }
 
-    /// An empty filter in a new file, whose space it takes at once.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
-    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file
-    /// of that name.
-    pub fn create(path: impl AsRef<Path>, options: BloomOptions) -> Result<BloomFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        BloomFilter::create_in(dir, &name, options)
-    }
-
-    in_any_dir! {
-        /// As [`BloomFilter::create`], in any directory.
+    by_path! {
+        /// Creates an empty filter in a new file of full size.
         ///
         /// # Errors
-        /// As there.
-        fn create_in(dir: Arc<dyn Dir>, name: &str, options: BloomOptions) -> Result<BloomFilter> {
+        /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
+        /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if the file
+        /// exists.
+        fn create, create_in(dir, name, options: BloomOptions) -> Result<BloomFilter> {
             let design = options.design()?;
             let lock = files::lock(&*dir, name)?;
             if files::exists(&*dir, name)? {
@@ -124,23 +111,14 @@ impl BloomFilter {
         }
     }
 
-    /// Opens a filter: reads all of it, and checks it.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::Corrupt`] with the first bad sector's offset;
-    /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`];
-    /// [`crate::StorageError::Io`].
-    pub fn open(path: impl AsRef<Path>) -> Result<BloomFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        BloomFilter::open_in(dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`BloomFilter::open`], in any directory.
+    by_path! {
+        /// Opens a filter: reads and checks all of it.
         ///
         /// # Errors
-        /// As there.
-        fn open_in(dir: Arc<dyn Dir>, name: &str) -> Result<BloomFilter> {
+        /// [`crate::StorageError::Corrupt`] with the first bad sector's offset;
+        /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`];
+        /// [`crate::StorageError::Io`].
+        fn open, open_in(dir, name) -> Result<BloomFilter> {
             let lock = files::lock(&*dir, name)?;
             let (file, design, urls, words) = BloomFile::open(&*dir, name)?;
             let known = Known::read(&*dir, name, file.id())?;
@@ -149,24 +127,15 @@ impl BloomFilter {
         }
     }
 
-    /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock: another
-    /// process may be inserting. What is inserted into the copy stays in memory.
-    ///
-    /// # Errors
-    /// As [`BloomFilter::open`], but never [`crate::StorageError::Locked`].
-    pub fn load(path: impl AsRef<Path>) -> Result<BloomFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        BloomFilter::load_in(&*dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`BloomFilter::load`], in any directory.
+    by_path! {
+        /// Loads a filter as its last sync left it into memory, without a lock: another process
+        /// may be inserting. Inserts into the copy stay in memory.
         ///
         /// # Errors
-        /// As there.
-        fn load_in(dir: &dyn Dir, name: &str) -> Result<BloomFilter> {
-            let (file, design, urls, words) = BloomFile::open_read_only(dir, name)?;
-            let known = Known::read(dir, name, file.id())?;
+        /// As [`BloomFilter::open`], but never [`crate::StorageError::Locked`].
+        fn load, load_in(dir, name) -> Result<BloomFilter> {
+            let (file, design, urls, words) = BloomFile::open_read_only(&*dir, name)?;
+            let known = Known::read(&*dir, name, file.id())?;
             Ok(BloomFilter::with(design, words, urls, known, None))
         }
     }
@@ -184,7 +153,7 @@ impl BloomFilter {
         }
     }
 
-    /// How many URLs the filter is meant for. It takes more, at a higher rate.
+    /// URLs that the filter is made for. It takes more, at a higher rate.
     pub fn capacity(&self) -> u64 {
         self.design.capacity
     }
@@ -199,27 +168,26 @@ impl BloomFilter {
         self.design.shape.layout
     }
 
-    /// The hash functions, and their seed.
+    /// Hash functions and seed.
     pub fn hashing(&self) -> (HashFamily, u64) {
         (self.design.family, self.design.seed)
     }
 
-    /// How many URLs are on the list of known false positives.
+    /// URLs on the list of known false positives.
     pub fn known_false_positives(&self) -> u64 {
         self.known.len()
     }
 
-    /// The rate that theory gives a filter of this shape that holds `urls` URLs.
+    /// The theoretical rate with `urls` URLs.
     pub fn theoretical_rate(&self, urls: u64) -> f64 {
         self.design.shape.rate(urls as f64)
     }
 
-    /// Remembers that the filter is wrong about `url`: it is called new from now on, until it is
-    /// inserted. The list is exact, and kept in a file beside the filter's; it is for the few URLs
-    /// that matter, at most 65,536.
+    /// Lists `url` as a known false positive: it is new until it is inserted. The list is exact,
+    /// in a file beside the filter's, and has room for 65,536 URLs.
     ///
-    /// Returns whether that was so: a URL that the filter calls new is not noted. Give only URLs
-    /// that you know were never inserted: one that was would be forgotten.
+    /// Returns false, and lists nothing, if the filter calls the URL new. Give only URLs that were
+    /// never inserted: an inserted one would be forgotten.
     ///
     /// # Errors
     /// [`crate::StorageError::Full`]; [`Error::UrlLength`] over 65,535 bytes;
@@ -264,7 +232,7 @@ impl SeenSet for BloomFilter {
                 return Ok(self.count_new());
             }
         }
-        // All its bits are set: it was inserted, or it looks so.
+        // All its bits are set: inserted, or a false positive.
         Ok(if self.known.take(url) { self.count_new() } else { Verdict::ProbablySeen })
     }
 
@@ -285,7 +253,7 @@ impl SeenSet for BloomFilter {
         self.store.as_ref().map_or(0, |store| store.file.len() + self.known.disk_bytes())
     }
 
-    /// From the bits that are set, not from theory: a poor hash shows. Reads the whole filter.
+    /// From the bits, not from theory, so a poor hash shows. Reads the whole filter.
     fn false_positive_rate(&self) -> f64 {
         self.words.rate(&self.design.shape)
     }
@@ -294,8 +262,7 @@ impl SeenSet for BloomFilter {
         self.design.shape.loss(self.len() as f64)
     }
 
-    /// Of the count of URLs the same is true as of the URLs: those inserted after the last sync
-    /// may or may not be in it after a crash.
+    /// After a crash the count of URLs, like the URLs, may miss inserts since the last sync.
     fn sync(&self) -> Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
         let _turn = guard(&store.syncing);
@@ -306,14 +273,7 @@ impl SeenSet for BloomFilter {
     }
 
     fn stats(&self) -> SeenStats {
-        SeenStats {
-            urls: self.len(),
-            inserted: self.len() - self.urls_before,
-            memory_bytes: self.memory_bytes(),
-            disk_bytes: self.disk_bytes(),
-            false_positive_rate: self.false_positive_rate(),
-            expected_loss: self.expected_loss(),
-        }
+        SeenStats::of(self, self.len() - self.urls_before)
     }
 }
 

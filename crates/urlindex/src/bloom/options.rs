@@ -1,14 +1,14 @@
-//! How a Bloom filter is made: its size, its layout, its hash functions.
+//! Options of a Bloom filter: size, layout, hash functions.
 
 use crate::error::{Error, Result};
 
 use super::hash::HashFamily;
 use super::shape::{Layout, Shape};
 
-/// The old hash functions give 31 bits.
+/// The classic hash functions give 31 bits.
 const NARROW_BITS_MAX: u64 = 1 << 31;
 
-/// What a new filter is to be like.
+/// How a new filter is created.
 ///
 /// ```
 /// use urlindex::{BloomFilter, BloomOptions, SeenSet, Verdict};
@@ -34,39 +34,38 @@ enum Size {
 }
 
 impl BloomOptions {
-    /// A filter that errs at most at `rate` (1e-9 to 0.5) once it holds `capacity` URLs.
+    /// A filter with at most this `rate` (1e-9 to 0.5) at `capacity` URLs.
     pub fn new(capacity: u64, rate: f64) -> BloomOptions {
         let size = Size::Rate(rate);
         BloomOptions { capacity, size, layout: Layout::Standard, family: HashFamily::Xxh3, seed: 0 }
     }
 
-    /// The classic: 16 bits a URL and 8 functions, which errs at 5.7e-4 when it is full.
+    /// 16 bits a URL and 8 functions: a rate of 5.7e-4 when full.
     pub fn classic(capacity: u64) -> BloomOptions {
         BloomOptions::with_bits(capacity, capacity.saturating_mul(16), 8)
     }
 
-    /// A filter of so many bits (rounded up to a multiple of 512) and probes (1 to 32), meant for
+    /// A filter of `bits` bits (rounded up to a multiple of 512) and `probes` probes (1 to 32) for
     /// `capacity` URLs.
     pub fn with_bits(capacity: u64, bits: u64, probes: u32) -> BloomOptions {
         BloomOptions { size: Size::Bits { bits, probes }, ..BloomOptions::new(capacity, 0.5) }
     }
 
-    /// All probes of a URL in one cache line: one cache miss a test. The filter gets the more bits
-    /// that this takes.
+    /// All probes of a URL in one cache line: one cache miss a test, for some more bits.
     #[must_use]
     pub fn blocked(self) -> BloomOptions {
         BloomOptions { layout: Layout::Blocked, ..self }
     }
 
-    /// Other hash functions than the default. The old ones go with the standard layout and at most
-    /// 2^31 bits.
+    /// Other hash functions than the default. The classic ones need the standard layout and at
+    /// most 2^31 bits.
     #[must_use]
     pub fn family(self, family: HashFamily) -> BloomOptions {
         BloomOptions { family, ..self }
     }
 
-    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one: or they can
-    /// choose URLs that fall together.
+    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one, or they can
+    /// choose URLs that collide.
     #[must_use]
     pub fn seed(self, seed: u64) -> BloomOptions {
         BloomOptions { seed, ..self }
@@ -85,19 +84,19 @@ impl BloomOptions {
     }
 }
 
-/// All that decides which bits are a URL's.
+/// All that determines a URL's bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Design {
     pub(super) shape: Shape,
     pub(super) family: HashFamily,
     pub(super) seed: u64,
-    /// How many URLs the filter is meant for.
+    /// URLs that the filter is made for.
     pub(super) capacity: u64,
 }
 
 impl Design {
     /// # Errors
-    /// `InvalidOption` if the parts do not go together.
+    /// `InvalidOption` if the parts do not fit together.
     pub(super) fn check(&self) -> Result<()> {
         if self.family == HashFamily::Xxh3 {
             return Ok(());

@@ -1,20 +1,20 @@
-//! How many bits, how many probes, and which rate follows: the arithmetic of Bloom filters.
+//! Arithmetic of Bloom filters: bits, probes and rate.
 //!
-//! A filter of m bits and k probes that holds n keys calls a new key seen with the chance (1 -
-//! e^(-kn/m))^k (Bloom 1970). In the blocked layout all k probes of a key fall into one line of
-//! 512 bits, and lines hold different numbers of keys, so the rate is the mean over a Poisson
-//! distribution (Putze, Sanders, Singler 2007) and a filter needs some more bits for it.
+//! A filter of m bits and k probes with n keys has a rate of (1 - e^(-kn/m))^k (Bloom 1970). In
+//! the blocked layout all probes of a key fall into one line of 512 bits, and lines hold different
+//! numbers of keys: the rate is the mean over a Poisson distribution (Putze, Sanders, Singler
+//! 2007), and a filter needs some more bits.
 
 use crate::error::{Error, Result};
 
 /// Bits of a cache line.
 pub(super) const LINE_BITS: u64 = 512;
-/// No filter makes more probes: 32 are enough for a rate of 2^-32.
+/// Most probes: 32 give a rate of 2^-32.
 pub(super) const PROBES_MAX: u32 = 32;
 /// 512 GiB.
 const BITS_MAX: u64 = 1 << 42;
 
-/// Where the probes of a key may fall.
+/// Where the probes of a key fall.
 ///
 /// ```
 /// use urlindex::BloomOptions;
@@ -28,12 +28,12 @@ pub enum Layout {
     /// Anywhere: the fewest bits, a cache miss for each probe.
     #[default]
     Standard,
-    /// All in one cache line: one cache miss a test, for some more bits.
+    /// In one cache line: one cache miss a test, for some more bits.
     Blocked,
 }
 
 impl Layout {
-    /// The name by which people choose it: `standard`, `blocked`.
+    /// Its name in command lines: `standard`, `blocked`.
     pub fn name(self) -> &'static str {
         match self {
             Layout::Standard => "standard",
@@ -51,7 +51,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The smallest filter of this layout that errs at most at `rate` when it holds `keys`.
+    /// The smallest filter of this layout with at most `rate` at `keys` keys.
     pub(super) fn for_rate(layout: Layout, keys: u64, rate: f64) -> Result<Shape> {
         if keys == 0 {
             return Err(Error::option("capacity", "0; give the number of URLs that are to come"));
@@ -68,11 +68,11 @@ impl Shape {
         };
         let smallest = (1..=PROBES_MAX).map(candidate).min_by(|a, b| a.0.total_cmp(&b.0));
         let (bits, probes) = smallest.unwrap_or((f64::INFINITY, 1));
-        // A float past the integers' end becomes their greatest, which `new` refuses.
+        // A float beyond the integers saturates, and `new` refuses it.
         Shape::new(layout, bits.ceil() as u64, probes)
     }
 
-    /// A filter of so many bits, rounded up to whole lines.
+    /// A filter of `bits` bits, rounded up to whole lines.
     pub(super) fn new(layout: Layout, bits: u64, probes: u32) -> Result<Shape> {
         if bits == 0 || bits > BITS_MAX {
             return Err(Error::option("bits", format!("{bits} is not 1 to 2^42")));
@@ -83,7 +83,7 @@ impl Shape {
         Ok(Shape { layout, bits: bits.next_multiple_of(LINE_BITS), probes })
     }
 
-    /// The rate at `keys`, by theory.
+    /// Theoretical rate at `keys` keys.
     pub(super) fn rate(&self, keys: f64) -> f64 {
         match self.layout {
             Layout::Standard => fill(keys * f64::from(self.probes) / self.bits as f64).powi(self.probes as i32),
@@ -91,8 +91,8 @@ impl Shape {
         }
     }
 
-    /// How many of `keys` keys were called seen when they came, in expectation: the rate, summed
-    /// up (Simpson's rule).
+    /// Expected false positives while `keys` keys were inserted: the integral of the rate
+    /// (Simpson's rule).
     pub(super) fn loss(&self, keys: f64) -> f64 {
         const STEPS: u32 = 64;
         let weight = |i: u32| match i {
@@ -105,13 +105,12 @@ impl Shape {
     }
 }
 
-/// How many of `keys` keys were called seen when they came, in a filter of so many bits and
-/// probes.
+/// Expected false positives while `keys` keys were inserted into a standard filter.
 pub(crate) fn standard_loss(bits: u64, probes: u32, keys: f64) -> f64 {
     Shape { layout: Layout::Standard, bits, probes }.loss(keys)
 }
 
-/// Of many bits, the share that is set when each is set `load` times in the mean.
+/// Share of bits set when each is set `load` times on average.
 fn fill(load: f64) -> f64 {
     -(-load).exp_m1()
 }
@@ -122,7 +121,7 @@ fn standard_bits(keys: u64, rate: f64, probes: u32) -> f64 {
 }
 
 fn blocked_bits(keys: u64, rate: f64, probes: u32) -> f64 {
-    // The load of a line, in keys, at which the rate is met: it rises with the load.
+    // The load of a line, in keys, at which the rate is reached; the rate rises with the load.
     let (mut low, mut high) = (0.0, 2048.0);
     for _ in 0..50 {
         let middle = (low + high) / 2.0;
@@ -131,10 +130,10 @@ fn blocked_bits(keys: u64, rate: f64, probes: u32) -> f64 {
     keys as f64 * LINE_BITS as f64 / low
 }
 
-/// With more keys in a line not one of its bits is left, as far as a float can tell.
+/// Beyond this load every bit is set, within a float's precision.
 const LOAD_MAX: f64 = 65_536.0;
 
-/// The rate when a line holds `load` keys in the mean.
+/// Rate at a mean of `load` keys a line.
 fn blocked_rate(load: f64, probes: u32) -> f64 {
     if load <= 0.0 {
         return 0.0;
@@ -144,7 +143,7 @@ fn blocked_rate(load: f64, probes: u32) -> f64 {
     }
     let spread = 12.0 * load.sqrt() + 20.0;
     let (from, to) = ((load - spread).max(0.0) as u64, (load + spread) as u64);
-    // The Poisson weights by logarithms, since e^-load may be too small for a float.
+    // Poisson weights by logarithms: e^-load may be too small for a float.
     let mut log_weight = -load + (1..=from).map(|i| (load / i as f64).ln()).sum::<f64>();
     let mut rate = 0.0;
     for keys in from..=to {
@@ -154,8 +153,8 @@ fn blocked_rate(load: f64, probes: u32) -> f64 {
     rate
 }
 
-/// The rate of one line that holds `keys` keys: the mean of (set / 512)^k, to the second order in
-/// the spread of `set`.
+/// Rate of a line with `keys` keys: the mean of (set / 512)^k, to the second order in the spread
+/// of `set`.
 fn line_rate(keys: f64, probes: u32) -> f64 {
     let (bits, k) = (LINE_BITS as f64, f64::from(probes));
     let throws = keys * k;
@@ -165,7 +164,7 @@ fn line_rate(keys: f64, probes: u32) -> f64 {
     if mean <= 0.0 {
         return 0.0;
     }
-    // The variance of the share of set bits (occupancy of 512 urns).
+    // Variance of the share of set bits (occupancy of 512 urns).
     let variance = ((empty - both_empty) / bits + both_empty - empty * empty).max(0.0);
     mean.powf(k) * (1.0 + k * (k - 1.0) / 2.0 * variance / (mean * mean))
 }

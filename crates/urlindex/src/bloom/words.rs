@@ -1,8 +1,7 @@
-//! The bits of a filter in memory: cache lines of atomic words, with dirty parts tracked.
+//! The bits of a filter in memory: cache lines of atomic words, with dirty parts.
 //!
-//! Invariant: a bit is set before its part is noted as dirty, and a sync takes the note back
-//! before it reads the part; both are sequentially consistent, so that a bit that a sync missed is
-//! noted for the next.
+//! Invariant: a bit is set before its part is marked dirty, and a sync clears the mark before it
+//! reads the part, all sequentially consistent: a bit that a sync missed is marked for the next.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -15,7 +14,7 @@ pub(super) const LINE_WORDS: usize = (LINE_BITS / 64) as usize;
 #[repr(align(64))]
 struct Line([AtomicU64; LINE_WORDS]);
 
-/// See the module.
+/// Bits of a filter, as atomic words.
 #[derive(Debug)]
 pub(super) struct Words {
     lines: Vec<Line>,
@@ -25,7 +24,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// No bits are set, and nothing is dirty.
+    /// All bits unset, nothing dirty.
     pub(super) fn new(bits: u64, words_per_part: usize) -> Words {
         let lines = (bits / LINE_BITS) as usize;
         let parts = (lines * LINE_WORDS).div_ceil(words_per_part);
@@ -49,23 +48,23 @@ impl Words {
         &self.lines[at / LINE_WORDS].0[at % LINE_WORDS]
     }
 
-    /// A word, for the file.
+    /// Reads a word, for the file.
     pub(super) fn load(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::SeqCst)
     }
 
-    /// Gives a word its value from the file.
+    /// Sets a word from the file.
     pub(super) fn store(&self, at: usize, value: u64) {
         self.word(at).store(value, Ordering::SeqCst);
     }
 
-    /// The parts that are dirty, which are not from now on: their numbers.
+    /// Numbers of the dirty parts, which are clean from now on.
     pub(super) fn take_dirty(&self) -> Vec<usize> {
         let dirty = self.dirty.iter().enumerate();
         dirty.filter(|(_, note)| note.swap(false, Ordering::SeqCst)).map(|(number, _)| number).collect()
     }
 
-    /// Sets bits of a word; whether any was not set before.
+    /// Sets bits of a word; true if any was unset.
     #[inline]
     fn set(&self, at: usize, mask: u64) -> bool {
         let word = self.word(at);
@@ -82,8 +81,8 @@ impl Words {
 
     /// Whether all bits of a key are set.
     ///
-    /// `LOOK_AT_ALL` reads all words before it decides: worth it if they are to be set next, since
-    /// the processor fetches them together then, but one after the other when it sets them.
+    /// `LOOK_AT_ALL` reads all words before deciding, which pays before an insert: the processor
+    /// fetches them together, instead of one after the other.
     #[inline]
     pub(super) fn has<const LOOK_AT_ALL: bool>(&self, probes: &Probes) -> bool {
         match probes {
@@ -106,7 +105,7 @@ impl Words {
         }
     }
 
-    /// Sets all bits of a key; whether any was not set before.
+    /// Sets all bits of a key; true if any was unset.
     #[inline]
     pub(super) fn insert(&self, probes: &Probes) -> bool {
         match probes {
@@ -120,7 +119,7 @@ impl Words {
         }
     }
 
-    /// Sets every bit that another filter of the same shape has.
+    /// Sets every bit of a filter of the same shape.
     pub(super) fn merge(&self, other: &Words) {
         for at in 0..self.len().min(other.len()) {
             let theirs = other.load(at);
@@ -130,18 +129,16 @@ impl Words {
         }
     }
 
-    /// About how many keys have set these bits: what each line holds, by its empty bits (Swamidass
-    /// and Baldi 2007).
+    /// Estimated keys, from the empty bits of each line (Swamidass and Baldi 2007).
     pub(super) fn keys(&self, shape: &Shape) -> f64 {
         let (bits, k) = (LINE_BITS as f64, f64::from(shape.probes));
-        // A line without an empty bit holds more than can be told: as many as would leave half a
-        // bit empty.
+        // A full line counts as if half a bit were empty.
         let of_line = |empty: u32| -(f64::from(empty).max(0.5) / bits).ln() * bits / k;
         let empty = |line: &Line| line.0.iter().map(|word| word.load(Ordering::Relaxed).count_zeros()).sum::<u32>();
         self.lines.iter().map(|line| of_line(empty(line))).sum()
     }
 
-    /// The chance that `probes` bits drawn anew are all set: from the bits themselves.
+    /// Probability that `probes` random bits are all set, from the bits themselves.
     pub(super) fn rate(&self, shape: &Shape) -> f64 {
         let ones = |line: &Line| line.0.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum::<u32>();
         let (lines, k) = (self.lines.len() as f64, shape.probes as i32);
@@ -160,14 +157,14 @@ impl Words {
 
 /// The bits of one key.
 pub(super) enum Probes {
-    /// In one line: a mask for each of its words.
+    /// In one line: a mask for each word.
     Line { line: usize, masks: [u64; LINE_WORDS] },
     /// Anywhere.
     Anywhere(Bits),
 }
 
 impl Probes {
-    /// Of a 64-bit hash.
+    /// Probes of a 64-bit hash.
     #[inline]
     pub(super) fn of_hash(shape: &Shape, hash: u64) -> Probes {
         match shape.layout {
@@ -182,7 +179,7 @@ impl Probes {
         }
     }
 
-    /// Of two hashes of 31 bits, the first in the low half: first + i * step.
+    /// Probes of two 31-bit hashes, the first in the low half: first + i * step.
     #[inline]
     pub(super) fn of_pair(shape: &Shape, pair: u64) -> Probes {
         let (at, step) = (pair & 0xffff_ffff, pair >> 32);
@@ -190,7 +187,7 @@ impl Probes {
     }
 }
 
-/// Each probe is nine bits of the hash, mixed again when they are used up.
+/// Each probe takes nine bits of the hash, which is mixed again when used up.
 #[inline]
 fn line_masks(hash: u64, probes: u32) -> [u64; LINE_WORDS] {
     let mut masks = [0; LINE_WORDS];
@@ -200,7 +197,7 @@ fn line_masks(hash: u64, probes: u32) -> [u64; LINE_WORDS] {
             stream = stream.wrapping_add(0x9e37_79b9_7f4a_7c15);
             (source, left) = (mixed(stream), 7);
         }
-        // The mixed word's high bits are its best.
+        // The high bits are mixed best.
         masks[(source >> 61) as usize] |= 1 << (source >> 55 & 63);
         source <<= 9;
         left -= 1;
@@ -208,13 +205,13 @@ fn line_masks(hash: u64, probes: u32) -> [u64; LINE_WORDS] {
     masks
 }
 
-/// Spreads a hash over 0..bound.
+/// Scales a hash to 0..bound.
 #[inline]
 fn scaled(hash: u64, bound: u64) -> u64 {
     ((u128::from(hash) * u128::from(bound)) >> 64) as u64
 }
 
-/// The finaliser of SplitMix64 (Stafford's variant 13).
+/// Finaliser of SplitMix64 (Stafford's variant 13).
 #[inline]
 fn mixed(hash: u64) -> u64 {
     let z = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -222,8 +219,8 @@ fn mixed(hash: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Bit numbers by double hashing (Kirsch and Mitzenmacher 2006); the wide kind turns its hash
-/// between steps, so that keys that share two probes do not share all.
+/// Bit numbers by double hashing (Kirsch and Mitzenmacher 2006). The wide kind rotates its hash
+/// between steps, so keys that share two probes need not share all.
 #[derive(Clone)]
 pub(super) struct Bits {
     left: u32,

@@ -1,10 +1,10 @@
-//! The canonicaliser of crawls: the URL standard, then named rules that can be switched; and why a
-//! URL became what it did.
+//! The canonicaliser of crawls: the URL standard, then named rules that can be switched; and an
+//! explanation of each step.
 //!
-//! The rules run in order, again and again until none changes anything; whatever they make is
-//! parsed again unless its bytes prove that that would change nothing. So an answer is its own
-//! canonical form, whichever rules are on. Of most URLs their bytes prove that no rule would
-//! change them either ([`settled`]); then none is tried.
+//! The rules run in order until none changes anything; their output is parsed again unless its
+//! bytes prove that parsing changes nothing. So an answer is its own canonical form, whichever
+//! rules are on. For most URLs the bytes also prove that no rule applies ([`settled`]); then none
+//! runs.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,12 @@ use super::parts::Parts;
 use super::rule::{Rule, RuleSet};
 use super::{Canonicalizer, UrlError, fast, rewrite, settled, whatwg};
 
-/// The step of a URL that is not UTF-8: each byte over 7F is percent-encoded as it stands.
+/// Step of a URL that is not UTF-8: percent-encodes each byte over 7F as it stands.
 const PERCENT_BYTES: &str = "percent-bytes";
-/// The step of a link of a page: the path is written in UTF-8, the query in the page's encoding.
+/// Step of a page's link: path in UTF-8, query in the page's encoding.
 const PAGE_ENCODING: &str = "page-encoding";
 
-/// Rounds of rules after which a URL is given up. Each round makes it shorter or sorts it: real
-/// ones take one or two.
+/// Most rounds of rules. Each shortens or sorts the URL: real ones take one or two.
 const ROUNDS_MAX: usize = 64;
 
 /// The URL standard and a set of rules.
@@ -43,20 +42,35 @@ pub struct CrawlRules {
     dropped: Vec<String>,
 }
 
-/// What a canonicaliser did to one URL, step by step.
+/// What a canonicaliser did to a URL, step by step.
+///
+/// ```
+/// use urlindex::CrawlRules;
+///
+/// let explanation = CrawlRules::crawl().explain(b"http://example.com/");
+/// assert!(explanation.steps.is_empty());
+/// assert_eq!(explanation.key.unwrap(), b"http://example.com/");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The key, or why there is none.
+    /// The key, or the error.
     pub key: Result<Vec<u8>, UrlError>,
-    /// What changed it, in order; empty if nothing did.
+    /// Changes in order; empty if there were none.
     pub steps: Vec<Step>,
 }
 
-/// One rule that changed a URL.
+/// A rule that changed a URL.
+///
+/// ```
+/// use urlindex::CrawlRules;
+///
+/// let steps = CrawlRules::crawl().explain(b"http://example.com/?utm_source=x").steps;
+/// assert_eq!((steps[0].rule, &steps[0].after[..]), ("tracking", "http://example.com/"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The rule's name; `whatwg` is the URL standard's own parsing and writing, `percent-bytes`
-    /// and `page-encoding` are the two ways of bytes that are not UTF-8.
+    /// The rule's name; `whatwg` is parsing and serialising by the URL standard, `percent-bytes`
+    /// and `page-encoding` handle bytes that are not UTF-8.
     pub rule: &'static str,
     /// The URL before.
     pub before: String,
@@ -65,7 +79,7 @@ pub struct Step {
 }
 
 impl CrawlRules {
-    /// A canonicaliser of these rules.
+    /// A canonicaliser with these rules.
     pub fn new(rules: RuleSet) -> CrawlRules {
         CrawlRules { rules, dropped: Vec::new() }
     }
@@ -85,29 +99,28 @@ impl CrawlRules {
         CrawlRules::new(RuleSet::SURT)
     }
 
-    /// Query parameters of these names go too, as those of [`Rule::Tracking`], which it switches
-    /// on. Such a canonicaliser has the name `custom`, which no store can find again.
+    /// Drops query parameters of these names too, and switches on [`Rule::Tracking`]. Such a
+    /// canonicaliser is named `custom`, and no store can find it by name.
     #[must_use]
     pub fn dropping(self, names: impl IntoIterator<Item = String>) -> CrawlRules {
         let dropped = self.dropped.into_iter().chain(names).collect();
         CrawlRules { rules: self.rules.with(Rule::Tracking), dropped }
     }
 
-    /// The rules that are on.
+    /// Rules switched on.
     pub fn rules(&self) -> RuleSet {
         self.rules
     }
 
-    /// What would become of `url`, and which rules would make it so: the answer to why a URL was
-    /// taken for another.
+    /// The key of `url`, and each rule that changed it: tells why a URL was taken for another.
     pub fn explain(&self, url: &[u8]) -> Explanation {
         let mut steps = Vec::new();
         let key = self.run(url, &mut Notes(Some(&mut steps)));
         Explanation { key: key.map(Cow::into_owned), steps }
     }
 
-    /// As [`CrawlRules::explain`], of a link as it stands in a page of this encoding: on the page
-    /// `base`, or by itself. Its first step is called `page-encoding`.
+    /// [`CrawlRules::explain`] of a link in a page of this encoding, relative to the page `base`
+    /// or absolute. Its first step is `page-encoding`.
     pub fn explain_in_page(&self, base: Option<&[u8]>, link: &[u8], encoding: &'static Encoding) -> Explanation {
         let (text, _) = encoding.decode_without_bom_handling(link);
         let joined = match base {
@@ -122,7 +135,7 @@ impl CrawlRules {
         Explanation { key, steps }
     }
 
-    /// The key of a URL, if its bytes prove what it is.
+    /// The key of a URL, if its bytes prove it.
     pub(super) fn proved<'a>(&self, url: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         if !self.rules.has(Rule::Fragment) || !self.dropped.is_empty() {
             return None;
@@ -135,10 +148,10 @@ impl CrawlRules {
         turns.then(|| Cow::Owned(settled::turned(part)))
     }
 
-    /// The rules, one after the other. Who wants the steps gets all of them, and no proofs.
+    /// Runs the rules. With notes, records every step and uses no proofs.
     fn run<'a>(&self, url: &'a [u8], notes: &mut Notes<'_>) -> Result<Cow<'a, [u8]>, UrlError> {
         let mut text = match fast::canonical_part(url).and_then(|part| std::str::from_utf8(part).ok()) {
-            // With a fragment that stays the parser has to see to it.
+            // A fragment that stays must be parsed.
             Some(part) if self.rules.has(Rule::Fragment) => {
                 if part.len() < url.len() {
                     notes.add(Rule::Fragment.name(), &String::from_utf8_lossy(url), part);
@@ -172,7 +185,7 @@ impl CrawlRules {
         Err(UrlError::Invalid { why: "the crawl rules do not come to an end".to_owned() })
     }
 
-    /// All rules once: the new text, if any changed it.
+    /// Runs all rules once: the new text, if any rule changed it.
     fn round(&self, text: &str, notes: &mut Notes<'_>) -> Option<String> {
         let Some(mut parts) = Parts::of(text) else { return self.other_scheme(text, notes) };
         let mut is_changed = false;
@@ -190,17 +203,16 @@ impl CrawlRules {
         is_changed.then(|| parts.text())
     }
 
-    /// Of URLs of other schemes only the fragment goes.
+    /// URLs of other schemes only lose their fragment.
     fn other_scheme(&self, text: &str, notes: &mut Notes<'_>) -> Option<String> {
         let at = text.find('#').filter(|_| self.rules.has(Rule::Fragment))?;
-        // What stands before the fragment of an opaque path may need to be written otherwise
-        // without it.
+        // Without its fragment an opaque path may need another serialisation.
         notes.add(Rule::Fragment.name(), text, &text[..at]);
         Some(text[..at].to_owned())
     }
 }
 
-/// The steps of an explanation, if one is wanted.
+/// The steps of an explanation, if wanted.
 struct Notes<'a>(Option<&'a mut Vec<Step>>);
 
 impl Notes<'_> {
@@ -218,8 +230,7 @@ fn into_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// The parser drops default ports by itself; here that is a rule, so what was written comes back
-/// for it.
+/// Puts back a default port that the parser dropped: here a rule does that.
 fn with_written_port(parsed: String, written: &str) -> String {
     let rest = written.trim_start_matches(|c: char| c <= ' ').split_once(':').map_or("", |(_, rest)| rest);
     let rest = rest.trim_start_matches(['/', '\\']);
@@ -237,8 +248,8 @@ fn with_port<'a>(mut parts: Parts<'a>, port: &'a str) -> String {
 }
 
 impl Canonicalizer for CrawlRules {
-    /// The preset's name; `rules`, whose version is the rules' bits; or `custom`, with parameters
-    /// of one's own.
+    /// The preset's name; `rules`, with the rules' bits as version; or `custom`, with added
+    /// parameters.
     fn name(&self) -> &'static str {
         match self.rules {
             _ if !self.dropped.is_empty() => "custom",

@@ -1,11 +1,18 @@
-//! The canonicaliser that changes nothing: keys are the URLs' bytes as they came.
+//! The canonicaliser that changes nothing: keys are the URLs' bytes.
 //!
-//! For archives whose URLs must keep every difference, and for keys that are not URLs of the
-//! standard at all. It refuses only what no key may be: nothing, and a NUL byte.
+//! For archives that must keep every difference, and for keys that are no URLs of the standard. It
+//! refuses only an empty key and a NUL byte.
 
 use super::{Canonicalizer, UrlError};
 
 /// Bytes as they are (`exact`, version 1).
+///
+/// ```
+/// use urlindex::{Canonicalizer, Exact};
+///
+/// assert_eq!(Exact.canonicalize(b"HTTP://Example.com").unwrap(), b"HTTP://Example.com");
+/// assert!(Exact.canonicalize(b"").is_err());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exact;
 

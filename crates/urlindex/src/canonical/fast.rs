@@ -1,21 +1,21 @@
-//! Which URLs are canonical already, told by their bytes alone: the parser would give the same
-//! text back.
+//! Proves by bytes alone that a URL is canonical: the parser would return the same text.
 //!
-//! Most links that a crawler meets are such. The check knows `http` and `https` URLs of a plain
-//! host name and plain characters, and says nothing of any other: it is a proof, not a guess, and
-//! a property test holds it against the parser.
+//! Most links of a crawl pass. The check knows `http` and `https` URLs with a plain host and plain
+//! characters, and says nothing of others; a property test compares it with the parser.
 //!
-//! Why it holds, by the URL standard: the scheme is in lower case and ends in `//`; the host has
-//! only lower-case letters, digits, hyphens and dots, no empty label, no label that begins with
-//! `xn--` (punycode would be checked) and a last label that begins with a letter (so it is no IPv4
+//! Proof, by the URL standard: the scheme is lower case, followed by `//`; the host has only
+//! lower-case letters, digits, hyphens and dots, no empty label, no label that begins with `xn--`
+//! (punycode would be checked) and a last label that begins with a letter (so it is no IPv4
 //! address), hence is its own ASCII form; a `/` follows, so there is no port, and no `@` came
-//! before it (hosts turned around by the rule `surt` are told too); no segment of the path begins
-//! with `.` or `%2e` (so there is nothing to resolve); and the path and query have only characters
-//! that are not percent-encoded there, apart from escapes, which stay as they are. What follows a
-//! `#` is cut off, and cannot change what comes before it.
+//! before it (hosts reversed by rule `surt` pass too); no path segment begins with `.` or `%2e`
+//! (nothing to resolve); path and query have only characters that are not percent-encoded there,
+//! apart from escapes, which stay. What follows a `#` is cut off, and cannot change what comes
+//! before.
 
-/// The part of `url` that is its canonical form without the fragment, if the bytes prove that.
-/// `None` says nothing.
+use super::parts::marked;
+
+/// The part of `url` that is its canonical form without the fragment, if the bytes prove that;
+/// `None` proves nothing.
 #[inline]
 pub(super) fn canonical_part(url: &[u8]) -> Option<&[u8]> {
     let start = match url {
@@ -31,7 +31,7 @@ pub(super) fn canonical_part(url: &[u8]) -> Option<&[u8]> {
         if class & (PATH << in_query) == 0 {
             match byte {
                 b'?' => in_query = 1,
-                // Any text may follow, but text it must be.
+                // Any ASCII text may follow.
                 b'#' => return url[path + i..].is_ascii().then(|| &url[..path + i]),
                 _ => return None,
             }
@@ -44,7 +44,7 @@ pub(super) fn canonical_part(url: &[u8]) -> Option<&[u8]> {
     Some(url)
 }
 
-/// May stand in a path, in a query, may begin a dot segment, may stand in a host.
+/// Allowed in a path; in a query; may begin a dot segment; allowed in a host.
 const PATH: u8 = 1;
 const QUERY: u8 = 2;
 const DOT: u8 = 4;
@@ -63,24 +63,15 @@ const CLASS: [u8; 256] = {
         }
         byte += 1;
     }
-    let both = b"-._~!$&()*+,;=:@/%";
-    let mut i = 0;
-    while i < both.len() {
-        class[both[i] as usize] |= PATH | QUERY;
-        i += 1;
-    }
-    class[b'?' as usize] |= QUERY;
-    class[b'.' as usize] |= DOT | HOST;
-    class[b'%' as usize] |= DOT;
-    class[b'-' as usize] |= HOST;
-    class
+    let class = marked(class, b"-._~!$&()*+,;=:@/%", PATH | QUERY);
+    marked(marked(marked(class, b"?", QUERY), b".%", DOT), b".-", HOST)
 };
 
 fn begins_dots(segment: &[u8]) -> bool {
     segment[0] == b'.' || matches!(segment, [b'%', b'2', b'e' | b'E', ..])
 }
 
-/// The length of the host that `rest` begins with, if it is plain and a `/` follows.
+/// Length of the plain host at the start of `rest`, if a `/` follows.
 #[inline]
 fn plain_host(rest: &[u8]) -> Option<usize> {
     if rest.first() == Some(&b'(') {
@@ -102,8 +93,8 @@ fn plain_host(rest: &[u8]) -> Option<usize> {
     None
 }
 
-/// A host in the order of domains, `(com,example,)` or `(1.2.3.4)`: to the parser it is a name
-/// like others, none of whose labels is a number or punycode.
+/// A reversed host, `(com,example,)` or `(1.2.3.4)`: to the parser a name like others, without a
+/// label that is a number or punycode.
 fn turned_host(rest: &[u8]) -> Option<usize> {
     let end = rest.iter().position(|&byte| byte == b'/')?;
     let inner = rest[1..end].strip_suffix(b")")?;

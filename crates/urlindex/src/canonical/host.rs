@@ -1,12 +1,11 @@
-//! The host inside a key, read without parsing the rest.
+//! The host in a key, found without parsing.
 //!
-//! Listings by host look at every key of a store, so this is a scan over bytes: past `://`, up to
-//! the end of the authority, without user and port. On a canonical URL of the WHATWG kind the
-//! answer is the canonical host; on any other bytes it is whatever stands at that place, or
-//! nothing.
+//! Listings by host examine every key, so this scans bytes: past `://` to the end of the
+//! authority, without user and port. For a canonical WHATWG URL the result is the canonical host;
+//! for other bytes it is whatever stands there, or nothing.
 
-/// The host of the URL `key`; `None` if it has no authority (`mailto:`, `data:`) or an empty host
-/// (`file:///x`).
+/// The host of the URL `key`; `None` without an authority (`mailto:`, `data:`) or with an empty
+/// host (`file:///x`).
 ///
 /// An IPv6 address keeps its brackets.
 pub fn host(key: &[u8]) -> Option<&[u8]> {
@@ -27,8 +26,8 @@ pub fn host(key: &[u8]) -> Option<&[u8]> {
     Some(&with_port[..end]).filter(|host| !host.is_empty())
 }
 
-/// A host as a person writes it in the form that canonical URLs use: lower case, international
-/// names in punycode, addresses in their shortest form. `None` if it is no host.
+/// A typed host in the form of canonical URLs: lower case, international names in punycode,
+/// addresses in their shortest form. `None` if it is no host.
 pub fn canonical_host(text: &str) -> Option<String> {
     url::Host::parse(text).ok().map(|host| host.to_string())
 }

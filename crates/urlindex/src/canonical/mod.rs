@@ -1,12 +1,12 @@
-//! What a canonicaliser is, how one is found by name, and how a URL can fail.
+//! Canonicalisers, how they are found by name, and errors of URLs.
 //!
-//! `whatwg` and `exact` are what stores use by themselves; `crawl` adds named rules (`rule`),
-//! applied by `rewrite` and `parameters` to the `parts` of a URL. `fast` proves by bytes alone
-//! that a URL is canonical, `settled` that no rule would change it.
+//! Stores use `whatwg` and `exact` by default; `crawl` adds named rules (`rule`), which `rewrite`
+//! and `parameters` apply to the `parts` of a URL. `fast` proves by bytes alone that a URL is
+//! canonical, `settled` that no rule would change it.
 //!
-//! The trait is object-safe and small: a name, a version, one function. Name and version are a
-//! promise about bytes on disk: whoever changes what a canonicaliser answers gives it a new
-//! version and keeps the old one findable.
+//! The trait is object-safe and small: name, version, one function. Name and version are a promise
+//! about bytes on disk: a changed canonicaliser gets a new version, and the old one can still be
+//! found.
 
 mod crawl;
 mod exact;
@@ -29,27 +29,34 @@ pub use encoding_rs::{Encoding, UTF_8};
 pub use crawl::{CrawlRules, Explanation, Step};
 pub use exact::Exact;
 pub use host::{canonical_host, host};
+pub(crate) use parts::marked;
 pub use rewrite::url_of_surt;
 pub use rule::{Rule, RuleSet};
 pub use whatwg::Whatwg;
 
-/// One rule by which URLs become keys.
+/// A function from URLs to keys.
+///
+/// ```
+/// use urlindex::{Canonicalizer, Whatwg};
+///
+/// let key = Whatwg.resolve(b"http://example.com/a/", b"../b#top").unwrap();
+/// assert_eq!((&key[..], Whatwg.name()), (&b"http://example.com/b"[..], "whatwg"));
+/// ```
 pub trait Canonicalizer: Debug + Send + Sync {
-    /// The name under which stores remember this rule: lower-case ASCII.
+    /// Name in stores: lower-case ASCII.
     fn name(&self) -> &'static str;
 
-    /// The version of this rule; the same name and version answer the same bytes for ever.
+    /// Version: name and version stand for the same bytes for ever.
     fn version(&self) -> u32;
 
-    /// The key of `url`: never empty, free of NUL bytes, and its own canonical form.
+    /// The key of `url`: not empty, free of NUL bytes, its own canonical form.
     ///
     /// # Errors
     ///
     /// [`UrlError`] if `url` is no URL by this rule; nothing is guessed.
     fn canonicalize(&self, url: &[u8]) -> Result<Vec<u8>, UrlError>;
 
-    /// The same without a copy, where the key stands in `url` itself: most links of a crawl are
-    /// canonical already.
+    /// The key without a copy, if it is part of `url`: most links of a crawl are canonical.
     ///
     /// # Errors
     ///
@@ -58,18 +65,18 @@ pub trait Canonicalizer: Debug + Send + Sync {
         self.canonicalize(url).map(Cow::Owned)
     }
 
-    /// The key of the URL that `link` names on the page `base`: links are resolved by the URL
-    /// standard, whatever the rule.
+    /// The key of `link` on the page `base`; every canonicaliser resolves links by the URL
+    /// standard.
     ///
     /// # Errors
     ///
-    /// [`UrlError`] if `base` is no absolute URL, or `link` names none there.
+    /// [`UrlError`] if `base` is no absolute URL, or `link` no URL there.
     fn resolve(&self, base: &[u8], link: &[u8]) -> Result<Vec<u8>, UrlError> {
         self.canonicalize(whatwg::join(base, link, encoding_rs::UTF_8)?.as_bytes())
     }
 
-    /// As [`Canonicalizer::resolve`], of the text of a link in a page of this encoding, in which
-    /// the URL standard has the query written; the path is written in UTF-8.
+    /// [`Canonicalizer::resolve`] of a link in a page of this encoding, in which the URL standard
+    /// encodes the query; the path is UTF-8.
     ///
     /// # Errors
     ///
@@ -80,19 +87,26 @@ pub trait Canonicalizer: Debug + Send + Sync {
 }
 
 /// Why bytes are no URL.
+///
+/// ```
+/// use urlindex::{Canonicalizer, UrlError, Whatwg};
+///
+/// assert_eq!(Whatwg.canonicalize(b""), Err(UrlError::Empty));
+/// assert!(matches!(Whatwg.canonicalize(b"/a"), Err(UrlError::Invalid { .. })));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// There is nothing. Give an absolute URL.
+    /// The URL is empty. Give an absolute URL.
     #[error("the URL is empty")]
     Empty,
     /// The URL holds a NUL byte, which no canonical URL may. Percent-encode it as `%00`.
     #[error("the URL holds a NUL byte at {at}: percent-encode it")]
     Nul {
-        /// Where the byte stands.
+        /// Position of the byte.
         at: usize,
     },
-    /// The URL standard does not parse it. Give an absolute URL, scheme included.
+    /// The parser of the URL standard refuses it. Give an absolute URL, scheme included.
     #[error("not an absolute URL: {why}")]
     Invalid {
         /// The parser's reason.
@@ -100,12 +114,11 @@ pub enum UrlError {
     },
 }
 
-/// The canonicaliser that a store says it was written with; `None` if this build does not know
-/// that name and version.
+/// The canonicaliser of this name and version; `None` if this build does not know it.
 pub fn named(name: &str, version: u32) -> Option<Arc<dyn Canonicalizer>> {
     if name == "rules" {
         let rules = CrawlRules::new(RuleSet::from_bits(version)?);
-        // A preset goes by its own name only.
+        // A preset has its own name only.
         return (rules.name() == "rules").then(|| Arc::new(rules) as Arc<dyn Canonicalizer>);
     }
     let presets = [RuleSet::CRAWL, RuleSet::SURT, RuleSet::CRAWL_1, RuleSet::SURT_1];

@@ -1,8 +1,8 @@
-//! Names of parameters that carry sessions or say where a visitor came from.
+//! Names of query parameters that carry sessions or tracking.
 //!
-//! The lists hold names that are in wide use and mean one thing; a short name such as `sid` counts
-//! only with a value that looks like an id. Lists are part of the presets: a change of them is a
-//! change of the canonicaliser's version.
+//! Listed names are in wide use and mean one thing; a short name such as `sid` counts only with a
+//! value that looks like an id. Lists are part of the presets: changing one changes the
+//! canonicaliser's version.
 
 /// In lower case, sorted.
 const SESSION_NAMES: [&str; 11] = [
@@ -51,23 +51,22 @@ const TRACKING_NAMES: [&str; 29] = [
     "yclid",
 ];
 
-/// Names that count only with a value that looks like an id: sites number talks and lessons with
-/// them, too.
+/// Count only with a value that looks like an id: sites number talks and lessons with them too.
 const SHORT_NAMES: [&str; 3] = ["s", "sid", SESSION_ID];
 /// Counted with any value in version 1.
 const SESSION_ID: &str = "session_id";
-/// Names that begin so.
+/// Prefixes of names.
 const ASP_SESSION: &str = "aspsessionid";
 const UTM: &str = "utm_";
 
-/// Digits that make the value of a short name an id.
+/// Least hexadecimal digits of an id.
 const ID_DIGITS: usize = 32;
 
 pub(super) fn is_session(name: &str, value: &str) -> bool {
     is_possible(name.as_bytes()) && is_listed_session(name, value)
 }
 
-/// As [`is_session`] was in version 1.
+/// [`is_session`] of version 1.
 pub(super) fn is_session_1(name: &str, value: &str) -> bool {
     name.eq_ignore_ascii_case(SESSION_ID) || is_session(name, value)
 }
@@ -93,58 +92,42 @@ fn is_listed_tracking(name: &str) -> bool {
 /// Whether a parameter of this name may be one of a session or of tracking.
 #[inline]
 pub(super) fn may_be_dropped(name: &[u8]) -> bool {
-    // Whatever value a short name has, it is not looked at here.
+    // Values of short names are not examined here.
     let is_short = |name: &str| SHORT_NAMES.iter().any(|short| short.eq_ignore_ascii_case(name));
     let is_listed = |name| is_listed_session(name, "") || is_listed_tracking(name) || is_short(name);
     is_possible(name) && std::str::from_utf8(name).is_ok_and(is_listed)
 }
 
-/// Whether any name in the lists has that first byte and that length: in a few instructions,
-/// nearly all others are told.
+/// Whether any listed name has this first byte and this length: rules out nearly all names in a
+/// few instructions.
 #[inline]
 fn is_possible(name: &[u8]) -> bool {
     name.first().is_some_and(|first| LENGTHS[usize::from(*first)] >> name.len().min(LENGTH_MAX) & 1 == 1)
 }
 
-/// Names that are longer count as one of this length: some have any length.
+/// Longer names count as this long: some are prefixes.
 const LENGTH_MAX: usize = 31;
 
-/// For each first byte, the lengths of the names that begin with it: a bit each.
+/// For each first byte, a bit for each length of the names that begin with it.
 const LENGTHS: [u32; 256] = {
     let mut lengths = [0; 256];
-    let mut i = 0;
-    while i < SESSION_NAMES.len() {
-        note_length(&mut lengths, SESSION_NAMES[i]);
-        i += 1;
-    }
-    i = 0;
-    while i < TRACKING_NAMES.len() {
-        note_length(&mut lengths, TRACKING_NAMES[i]);
-        i += 1;
-    }
-    i = 0;
-    while i < SHORT_NAMES.len() {
-        note_length(&mut lengths, SHORT_NAMES[i]);
-        i += 1;
-    }
-    let prefixes = [ASP_SESSION, UTM];
-    i = 0;
-    while i < prefixes.len() {
-        let mut len = prefixes[i].len();
-        while len <= LENGTH_MAX {
-            lengths[prefixes[i].as_bytes()[0].to_ascii_lowercase() as usize] |= 1 << len;
-            lengths[prefixes[i].as_bytes()[0].to_ascii_uppercase() as usize] |= 1 << len;
-            len += 1;
-        }
-        i += 1;
-    }
+    note_lengths(&mut lengths, &SESSION_NAMES, 0);
+    note_lengths(&mut lengths, &TRACKING_NAMES, 0);
+    note_lengths(&mut lengths, &SHORT_NAMES, 0);
+    note_lengths(&mut lengths, &[ASP_SESSION, UTM], u32::MAX);
     lengths
 };
 
-const fn note_length(lengths: &mut [u32; 256], name: &str) {
-    assert!(name.len() < LENGTH_MAX);
-    lengths[name.as_bytes()[0].to_ascii_lowercase() as usize] |= 1 << name.len();
-    lengths[name.as_bytes()[0].to_ascii_uppercase() as usize] |= 1 << name.len();
+/// Sets the bits of these lengths; for prefixes `longer` adds all above.
+const fn note_lengths(lengths: &mut [u32; 256], names: &[&str], longer: u32) {
+    let mut i = 0;
+    while i < names.len() {
+        let (first, len) = (names[i].as_bytes()[0], names[i].len());
+        assert!(len < LENGTH_MAX);
+        lengths[first.to_ascii_lowercase() as usize] |= (1 | longer) << len;
+        lengths[first.to_ascii_uppercase() as usize] |= (1 | longer) << len;
+        i += 1;
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The parameters of a query: how they are dropped and sorted.
+//! Drops and sorts the parameters of a query.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ fn name_and_value(parameter: &str) -> (&str, &str) {
     parameter.split_once('=').unwrap_or((parameter, ""))
 }
 
-/// Keeps the parameters of which `is_kept(name, value)`; a query of which none is left goes.
+/// Keeps the parameters with `is_kept(name, value)`; drops a query that has none left.
 pub(super) fn keep(parts: &mut Parts<'_>, is_kept: impl Fn(&str, &str) -> bool) -> bool {
     let Some(query) = &parts.query else { return false };
     let is_kept = |parameter: &&str| {
@@ -23,7 +23,7 @@ pub(super) fn keep(parts: &mut Parts<'_>, is_kept: impl Fn(&str, &str) -> bool) 
     true
 }
 
-/// Drops parameters that `is_nothing`, and the `=` of those after which nothing comes.
+/// Drops parameters that `is_nothing`, and a final `=` of others.
 pub(super) fn drop_empty(parts: &mut Parts<'_>, is_nothing: fn(&str) -> bool) -> bool {
     let Some(query) = &parts.query else { return false };
     if query.split('&').all(|parameter| !is_nothing(parameter) && value_is_fine(parameter)) {
@@ -42,12 +42,12 @@ pub(super) fn is_nothing(parameter: &str) -> bool {
     matches!(parameter, "" | "=")
 }
 
-/// As [`is_nothing`] was in version 1.
+/// [`is_nothing`] of version 1.
 pub(super) fn is_nameless(parameter: &str) -> bool {
     parameter.is_empty() || parameter.starts_with('=')
 }
 
-/// Not `name=`; a second `=` belongs to a value.
+/// Not `name=`; a second `=` belongs to the value.
 fn value_is_fine(parameter: &str) -> bool {
     parameter.find('=').is_none_or(|mark| mark + 1 < parameter.len())
 }
@@ -59,7 +59,7 @@ fn name<'a>(parameter: &(&'a [u8], usize)) -> &'a [u8] {
 
 pub(super) fn sort(parts: &mut Parts<'_>) -> bool {
     let Some(query) = &parts.query else { return false };
-    // Each with the length of its name.
+    // Parameters with the length of their names.
     let mut sorted: Vec<(&[u8], usize)> = Vec::with_capacity(8);
     for parameter in query.as_bytes().split(|byte| *byte == b'&') {
         let name = parameter.iter().position(|byte| *byte == b'=').unwrap_or(parameter.len());
@@ -75,7 +75,7 @@ pub(super) fn sort(parts: &mut Parts<'_>) -> bool {
         new.push(b'&');
     }
     new.pop();
-    // All is ASCII, and cut at ASCII.
+    // ASCII, cut at ASCII.
     let Ok(new) = String::from_utf8(new) else { return false };
     parts.query = Some(Cow::Owned(new));
     true

@@ -1,61 +1,59 @@
-//! A canonical `http` or `https` URL taken apart, without parsing it anew, and put together again.
+//! Splits a canonical `http` or `https` URL without parsing it again, and joins its parts.
 //!
-//! Invariant: a URL that no rule has touched is put together as it was.
+//! Invariant: a URL that no rule has changed is joined as it was.
 
 use std::borrow::Cow;
 
 use super::names;
 
-/// The parts of a URL that the parser has serialised. All is ASCII.
+/// Parts of a URL that the parser has serialised, all ASCII.
 #[derive(Clone, Debug)]
 pub(super) struct Parts<'a> {
     pub(super) scheme: &'a str,
     pub(super) user: Option<&'a str>,
     pub(super) host: Cow<'a, str>,
     pub(super) port: Option<&'a str>,
-    /// With the `/` at its beginning.
+    /// With its leading `/`.
     pub(super) path: Cow<'a, str>,
     /// Without the `?`.
     pub(super) query: Option<Cow<'a, str>>,
     /// Without the `#`.
     pub(super) fragment: Option<&'a str>,
-    /// What occurs in path and query, as they were.
+    /// Marks of path and query before any rule.
     marks: u8,
 }
 
-/// There is a `%`, a character that RFC 3986 does not know, a `;` or `(`, an upper-case letter.
+/// A `%`; a character outside RFC 3986; a `;`, or a path segment that begins with `(`; an
+/// upper-case letter.
 pub(super) const PERCENT: u8 = 1;
 pub(super) const INVALID: u8 = 2;
 pub(super) const SESSION: u8 = 4;
 pub(super) const UPPER: u8 = 8;
-/// The path has an empty segment that is not its last. A parameter has a name that may be one of a
-/// session or of tracking; one is empty, or holds nothing; they are not in order.
+/// An empty path segment before the last; a parameter that may be one of a session or of tracking;
+/// an empty parameter or value; unsorted parameters.
 pub(super) const SLASHES: u8 = 16;
 pub(super) const LISTED: u8 = 32;
 pub(super) const EMPTY: u8 = 64;
 pub(super) const UNSORTED: u8 = 128;
 
 const MARKS: [u8; 256] = {
-    let mut marks = [0; 256];
-    let mut byte = b'A';
-    while byte <= b'Z' {
-        marks[byte as usize] = UPPER;
-        byte += 1;
-    }
-    let invalid = b"[]{}|\\^`";
-    let mut i = 0;
-    while i < invalid.len() {
-        marks[invalid[i] as usize] = INVALID;
-        i += 1;
-    }
-    marks[b'%' as usize] = PERCENT;
-    marks[b';' as usize] = SESSION;
-    marks[b'(' as usize] = SESSION;
-    marks
+    let marks = marked([0; 256], b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", UPPER);
+    let marks = marked(marks, b"[]{}|\\^`", INVALID);
+    marked(marked(marks, b"%", PERCENT), b";", SESSION)
 };
 
+/// The table with one more mark for these bytes.
+pub(crate) const fn marked(mut table: [u8; 256], bytes: &[u8], mark: u8) -> [u8; 256] {
+    let mut i = 0;
+    while i < bytes.len() {
+        table[bytes[i] as usize] |= mark;
+        i += 1;
+    }
+    table
+}
+
 impl<'a> Parts<'a> {
-    /// `None` if it is no `http` or `https` URL.
+    /// `None` for other schemes than `http` and `https`.
     pub(super) fn of(url: &'a str) -> Option<Parts<'a>> {
         let scheme = if url.starts_with("https:") { "https" } else { "http" };
         let rest = url.strip_prefix(scheme)?.strip_prefix("://")?;
@@ -67,13 +65,13 @@ impl<'a> Parts<'a> {
             Some(colon) if host.as_bytes()[colon] == b':' => (&host[..colon], Some(&host[colon + 1..])),
             _ => (host, None),
         };
-        let marks = path_marks(path.as_bytes()) | query.map_or(0, |query| query_marks(query.as_bytes()));
+        let marks = path_marks(path.as_bytes()).1 | query.map_or(0, |query| query_marks(query.as_bytes()));
         let query = query.map(Cow::Borrowed);
         Some(Parts { scheme, user, host: host.into(), port, path: path.into(), query, fragment, marks })
     }
 
-    /// Whether any of this occurs in the path or query as they were before any rule: one pass over
-    /// them saves most rules theirs. What a rule brings in is met in the next round.
+    /// Whether path or query had any of these marks before all rules: one pass over them saves
+    /// most rules theirs. What a rule introduces is found in the next round.
     pub(super) fn has(&self, marks: u8) -> bool {
         self.marks & marks != 0
     }
@@ -99,16 +97,25 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn path_marks(path: &[u8]) -> u8 {
-    let mut before = 0;
-    path.iter().fold(0, |marks, &byte| {
-        let is_second = byte == b'/' && before == b'/';
+/// Length and marks of the path at the start of a text.
+#[inline]
+pub(super) fn path_marks(text: &[u8]) -> (usize, u8) {
+    let (mut marks, mut before) = (0, 0);
+    for (at, &byte) in text.iter().enumerate() {
+        marks |= match byte {
+            b'?' => return (at, marks),
+            b'/' if before == b'/' => SLASHES,
+            b'(' if before == b'/' => SESSION,
+            _ => MARKS[byte as usize],
+        };
         before = byte;
-        marks | MARKS[byte as usize] | if is_second { SLASHES } else { 0 }
-    })
+    }
+    (text.len(), marks)
 }
 
-fn query_marks(query: &[u8]) -> u8 {
+/// Marks of a query.
+#[inline]
+pub(super) fn query_marks(query: &[u8]) -> u8 {
     let (mut marks, mut start, mut name_end) = (0, 0, None);
     let mut before: &[u8] = &[];
     for at in 0..=query.len() {
@@ -130,8 +137,7 @@ fn query_marks(query: &[u8]) -> u8 {
     marks
 }
 
-/// At a mark of ASCII. (Searching texts for a character is slower than for a byte, and URLs are
-/// short.)
+/// Splits at an ASCII byte, which is faster than at a character.
 fn split(text: &str, mark: u8) -> (&str, Option<&str>) {
     match text.bytes().position(|byte| byte == mark) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),

@@ -1,8 +1,7 @@
-//! What each rule does to the parts of a URL. One function a rule; each says whether it changed
-//! anything.
+//! The crawl rules: one function each, which returns whether it changed anything.
 //!
-//! A rule allocates only what it changes. Applying one twice is applying it once, alone; together
-//! they are applied until none changes anything (see `crawl`).
+//! A rule allocates only what it changes. Each is idempotent; together they run until none changes
+//! anything (see `crawl`).
 
 use std::borrow::Cow;
 
@@ -10,8 +9,8 @@ use super::parts::{EMPTY, INVALID, LISTED, PERCENT, Parts, SESSION, SLASHES, UNS
 use super::rule::Rule;
 use super::{names, parameters};
 
-/// Applies one rule; whether it changed anything. What a rule before it brought in may wait for
-/// the next round.
+/// Applies a rule; true if it changed anything. What an earlier rule introduced may wait for the
+/// next round.
 pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bool {
     match rule {
         Rule::DefaultPort => {
@@ -24,7 +23,7 @@ pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bo
         Rule::Www => www(parts),
         Rule::Scheme => {
             let is_https = parts.scheme == "https";
-            // The default port of one scheme is not that of the other.
+            // Each scheme has its own default port.
             let is_plain = is_https && parts.port.is_none();
             if is_plain {
                 parts.scheme = "http";
@@ -79,7 +78,7 @@ fn www(parts: &mut Parts<'_>) -> bool {
     })
 }
 
-/// The places of whole escapes: the `%` and two hexadecimal digits.
+/// Whole escapes: position of the `%`, and its two hexadecimal digits.
 fn escapes(text: &str) -> impl Iterator<Item = (usize, [u8; 2])> {
     let bytes = text.as_bytes();
     let is_hex = |pair: &[u8; 2]| pair.iter().all(u8::is_ascii_hexdigit);
@@ -144,7 +143,7 @@ fn empty_segments(path: &str) -> Option<String> {
     Some(new)
 }
 
-/// Segments that may repeat together, and how often they must.
+/// Longest repeated run of segments, and least repetitions.
 const RUN_SEGMENTS_MAX: usize = 4;
 const RUN_TIMES: usize = 3;
 
@@ -163,7 +162,7 @@ fn repeated_segments(path: &str) -> Option<String> {
     (kept.len() < segments.len()).then(|| format!("/{}", kept.join("/")))
 }
 
-/// Drops `;jsessionid=...` of each segment, segments that hold nothing but an id, and parameters.
+/// Drops `;jsessionid=...` of segments, segments that are an id, and session parameters.
 fn sessions(parts: &mut Parts<'_>, is_id: fn(&str) -> bool, is_session: fn(&str, &str) -> bool) -> bool {
     let in_path = parts.has(SESSION) && put(&mut parts.path, |path| path_sessions(path, is_id, is_session));
     parts.has(LISTED) && parameters::keep(parts, |name, value| !is_session(name, value)) || in_path
@@ -177,14 +176,13 @@ fn path_sessions(path: &str, is_id: fn(&str) -> bool, is_session: fn(&str, &str)
     (new != path).then_some(new)
 }
 
-/// Bytes of the ids of ASP.NET: 120 bits in letters and digits.
+/// Length of an ASP.NET id: 120 bits in letters and digits.
 const ASP_ID_BYTES: usize = 24;
-/// Bytes of the shortest ticket (`A(...)`, `F(...)`) that is taken for one.
+/// Length of the shortest ticket (`A(...)`, `F(...)`).
 const ASP_TICKET_BYTES: usize = 20;
 
 /// Whether a segment is a cookieless session of ASP.NET: `(24 letters and digits)` of version 1,
-/// `(S(...))` of later ones, with tickets (`A`, `F`) and the mark that the browser was tried
-/// (`X(1)`) in any order.
+/// `(S(...))` of later ones, with tickets (`A`, `F`) and the browser test (`X(1)`) in any order.
 fn is_cookieless(segment: &str) -> bool {
     let Some(inner) = segment.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return false };
     let is_lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -204,7 +202,7 @@ fn is_cookieless(segment: &str) -> bool {
     rest.is_empty() && has_id
 }
 
-/// As [`is_cookieless`] was in version 1.
+/// [`is_cookieless`] of version 1.
 fn is_cookieless_1(segment: &str) -> bool {
     let inner = segment.strip_prefix('(').and_then(|rest| rest.strip_suffix("))"));
     inner.is_some_and(|inner| {
@@ -226,26 +224,18 @@ fn without_session(segment: &str, is_session: fn(&str, &str) -> bool) -> Cow<'_,
     Cow::Owned(std::iter::once(first).chain(parts.filter(is_kept)).collect::<Vec<_>>().join(";"))
 }
 
-const INDEX_FILES: [&str; 14] = [
-    "index.html",
-    "index.htm",
-    "index.shtml",
-    "index.xhtml",
-    "index.php",
-    "index.php3",
-    "index.asp",
-    "index.aspx",
-    "index.jsp",
-    "index.cgi",
-    "default.asp",
-    "default.aspx",
-    "default.htm",
-    "default.html",
+/// Names of directory indexes, with their extensions.
+const INDEX_FILES: [(&str, &[&str]); 2] = [
+    ("index", &["html", "htm", "shtml", "xhtml", "php", "php3", "asp", "aspx", "jsp", "cgi"]),
+    ("default", &["asp", "aspx", "htm", "html"]),
 ];
 
 fn index_file(path: &str) -> Option<String> {
     let (directory, name) = path.rsplit_once('/')?;
-    INDEX_FILES.iter().any(|index| index.eq_ignore_ascii_case(name)).then(|| format!("{directory}/"))
+    let (name, extension) = name.split_once('.')?;
+    let is = |other: &&str| extension.eq_ignore_ascii_case(other);
+    let is_index = INDEX_FILES.iter().any(|(index, all)| index.eq_ignore_ascii_case(name) && all.iter().any(is));
+    is_index.then(|| format!("{directory}/"))
 }
 
 fn trailing_slash(path: &str) -> Option<String> {
@@ -253,7 +243,7 @@ fn trailing_slash(path: &str) -> Option<String> {
     (kept.len() < path.len() && path.len() > 1).then(|| if kept.is_empty() { "/".to_owned() } else { kept.to_owned() })
 }
 
-/// Escapes keep their case: `PercentCase` has it.
+/// Escapes keep their case: that is `PercentCase`.
 fn lower_case(text: &str) -> Option<String> {
     let mut new = text.to_ascii_lowercase();
     for (at, pair) in escapes(text) {
@@ -276,8 +266,8 @@ fn surt(parts: &mut Parts<'_>) -> bool {
     })
 }
 
-/// The URL that a key in the order of domains stands for: `http://(com,example,www,)/x` is
-/// `http://www.example.com/x`. Other bytes stay as they are.
+/// The URL of a key with a reversed host: `http://(com,example,www,)/x` is
+/// `http://www.example.com/x`. Other bytes are returned unchanged.
 pub fn url_of_surt(key: &[u8]) -> Cow<'_, [u8]> {
     let turned = std::str::from_utf8(key).ok().and_then(|text| {
         let mut parts = Parts::of(text)?;

@@ -1,20 +1,19 @@
-//! Which URLs no crawl rule would change, told by their bytes alone.
+//! Proves by bytes alone that no crawl rule would change a URL.
 //!
-//! Most links that a crawler meets are such, and going through all rules costs more than all else
-//! that is done with a URL. As [`super::fast`] this is a proof, not a guess: it says nothing of
-//! URLs that a rule may change, and a property test holds it against the rules themselves.
+//! Most links of a crawl pass, and running all rules would cost more than all else done with a
+//! URL. Like [`super::fast`] this says nothing of other URLs, and a property test compares it with
+//! the rules.
 //!
-//! It begins with what [`super::fast`] has proved: no user, no port, no fragment, a host without a
-//! dot at its end, no character that RFC 3986 does not know. What is left for the rules of the
-//! preset `crawl`: escapes must be whole, in upper case, and of characters that need one; the path
-//! has no `//`, no `;` and no segment that begins with `(`; the query's parameters are in order,
-//! none is empty or holds nothing, and none has a name that may be one of a session or of
-//! tracking.
+//! It starts from what [`super::fast`] proves: no user, port or fragment, no final dot of the
+//! host, no character outside RFC 3986. What is left for the rules of the preset `crawl`: escapes
+//! must be whole, upper-case, and needed; the path has no `//`, no `;` and no segment that begins
+//! with `(`; parameters are sorted, none is empty or has an empty value, and none may be one of a
+//! session or of tracking.
 
-use super::names;
+use super::parts::{EMPTY, LISTED, PERCENT, SESSION, SLASHES, UNSORTED, path_marks, query_marks};
 use super::rule::{Rule, RuleSet};
 
-/// The rules that are known here.
+/// Rules that the proof covers.
 const KNOWN: RuleSet = RuleSet::CRAWL
     .with(Rule::SessionIds1)
     .with(Rule::EmptyParameters1)
@@ -23,8 +22,8 @@ const KNOWN: RuleSet = RuleSet::CRAWL
     .with(Rule::Query)
     .with(Rule::TrailingSlash);
 
-/// Whether none of these rules would change `url`, which [`super::fast::canonical_part`] has
-/// proved canonical as a whole.
+/// Whether none of these rules would change `url`, which is canonical by
+/// [`super::fast::canonical_part`].
 #[inline]
 pub(super) fn is_settled(url: &[u8], rules: RuleSet) -> bool {
     let start = host_start(url);
@@ -37,22 +36,22 @@ pub(super) fn is_settled(url: &[u8], rules: RuleSet) -> bool {
     {
         return false;
     }
-    let Some((query, mut marks)) = path_end(&url[path..]) else { return false };
-    let end = path + query;
-    if rules.has(Rule::TrailingSlash) && query > 1 && url[end - 1] == b'/' {
+    let (len, mut marks) = path_marks(&url[path..]);
+    let end = path + len;
+    if marks & (SESSION | SLASHES) != 0 || rules.has(Rule::TrailingSlash) && len > 1 && url[end - 1] == b'/' {
         return false;
     }
     if end < url.len() {
-        match parameters_marks(&url[end + 1..]) {
-            Some(more) if !rules.has(Rule::Query) => marks |= more,
-            _ => return false,
+        let query = query_marks(&url[end + 1..]);
+        if rules.has(Rule::Query) || query & (LISTED | EMPTY | UNSORTED) != 0 {
+            return false;
         }
+        marks |= query;
     }
     marks & PERCENT == 0 || escapes_are_needed(&url[path..])
 }
 
-/// What the rule `surt` makes of a URL that is settled without it: the host in the order of
-/// domains, which changes nothing else.
+/// Applies rule `surt` to a URL that is settled without it: reverses the host and nothing else.
 pub(super) fn turned(url: &[u8]) -> Vec<u8> {
     let start = host_start(url);
     let path = start + url[start..].iter().position(|byte| *byte == b'/').unwrap_or(0);
@@ -74,74 +73,7 @@ fn host_start(url: &[u8]) -> usize {
     if url.starts_with(HTTPS) { HTTPS.len() } else { HTTPS.len() - 1 }
 }
 
-/// There is a `%`; the byte ends a path; it begins, after a `/`, what a rule may change; it may be
-/// changed anywhere in a path.
-const PERCENT: u8 = 1;
-const ENDS: u8 = 2;
-const AFTER_SLASH: u8 = 4;
-const NEVER: u8 = 8;
-/// It ends a parameter, or its name.
-const AND: u8 = 16;
-const EQUALS: u8 = 32;
-
-const MARKS: [u8; 256] = {
-    let mut marks = [0; 256];
-    marks[b'%' as usize] = PERCENT;
-    marks[b'?' as usize] = ENDS;
-    marks[b'/' as usize] = AFTER_SLASH;
-    marks[b'(' as usize] = AFTER_SLASH;
-    marks[b';' as usize] = NEVER;
-    marks[b'&' as usize] = AND;
-    marks[b'=' as usize] = EQUALS;
-    marks
-};
-
-/// The length of the path that `rest` begins with, and what occurs in it; `None` if a rule may
-/// change it.
-#[inline]
-fn path_end(rest: &[u8]) -> Option<(usize, u8)> {
-    let (mut all, mut after_slash) = (0, 0);
-    for (i, &byte) in rest.iter().enumerate() {
-        let marks = MARKS[byte as usize];
-        if marks & (ENDS | NEVER | after_slash) != 0 {
-            return (marks & ENDS != 0).then_some((i, all));
-        }
-        all |= marks;
-        after_slash = if byte == b'/' { AFTER_SLASH } else { 0 };
-    }
-    Some((rest.len(), all))
-}
-
-/// What occurs in a query; `None` if a rule may change it.
-#[inline]
-fn parameters_marks(query: &[u8]) -> Option<u8> {
-    let (mut all, mut start, mut before): (u8, usize, &[u8]) = (0, 0, &[]);
-    loop {
-        let (mut end, mut name_end) = (query.len(), None);
-        for (i, &byte) in query.iter().enumerate().skip(start) {
-            let marks = MARKS[byte as usize];
-            if marks & (AND | EQUALS) != 0 {
-                if marks & AND != 0 {
-                    end = i;
-                    break;
-                }
-                name_end.get_or_insert(i);
-            }
-            all |= marks;
-        }
-        let name = &query[start..name_end.unwrap_or(end)];
-        let is_fine = !name.is_empty() && name_end.is_none_or(|at| at + 1 < end) && before <= name;
-        if !is_fine || names::may_be_dropped(name) {
-            return None;
-        }
-        if end == query.len() {
-            return Some(all);
-        }
-        (before, start) = (name, end + 1);
-    }
-}
-
-/// Whether each `%` begins an escape that no rule would write otherwise.
+/// Whether each `%` begins an escape that no rule would rewrite.
 fn escapes_are_needed(text: &[u8]) -> bool {
     let is_needed = |at: usize| {
         let Some([high, low]) = text[at + 1..].first_chunk::<2>() else { return false };
@@ -152,7 +84,7 @@ fn escapes_are_needed(text: &[u8]) -> bool {
     text.iter().enumerate().filter(|(_, byte)| **byte == b'%').all(|(at, _)| is_needed(at))
 }
 
-/// The value of a hexadecimal digit in upper case.
+/// Value of an upper-case hexadecimal digit.
 fn digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -1,13 +1,12 @@
-//! The canonicaliser by the WHATWG URL standard: what a browser would put on the wire, and no
-//! fragment.
+//! The canonicaliser by the WHATWG URL standard: what a browser sends, without the fragment.
 //!
-//! A link of a page is written as the standard says: its path in UTF-8, its query in the page's
-//! encoding. A URL from anywhere else that is not UTF-8 has no page to ask: each of its bytes over
-//! 7F is percent-encoded as it stands, which is what its server got and gave.
+//! A page's link is encoded as the standard says: path in UTF-8, query in the page's encoding.
+//! Another URL that is not UTF-8 has no page: each byte over 7F is percent-encoded as it stands,
+//! which is what its server received.
 //!
-//! Parsing and serialisation are the `url` crate's, where [`fast`] cannot tell that they would
-//! change nothing. The fragment goes because it never reaches a server. A URL that does not parse
-//! is an error, not a key: a store must not hold two spellings of one page because one was broken.
+//! The `url` crate parses and serialises where [`fast`] cannot prove that this changes nothing.
+//! The fragment never reaches a server. A URL that does not parse is an error: a store must not
+//! hold two spellings of one page because one was broken.
 //!
 //! Invariant: the answer is ASCII without NUL, and canonicalising it again gives the same bytes.
 
@@ -18,6 +17,13 @@ use encoding_rs::{EncoderResult, Encoding, UTF_8};
 use super::{Canonicalizer, UrlError, fast};
 
 /// WHATWG serialisation without the fragment (`whatwg`, version 1).
+///
+/// ```
+/// use urlindex::{Canonicalizer, Whatwg};
+///
+/// let key = Whatwg.canonicalize(b"HTTP://Example.com:80/a/../b#top").unwrap();
+/// assert_eq!(key, b"http://example.com/b");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Whatwg;
 
@@ -44,7 +50,7 @@ impl Canonicalizer for Whatwg {
     }
 }
 
-/// The URL as text: itself, or if it is not UTF-8 with each byte over 7F percent-encoded.
+/// The URL as text; if it is not UTF-8, each byte over 7F is percent-encoded.
 pub(super) fn text(url: &[u8]) -> Result<Cow<'_, str>, UrlError> {
     if url.is_empty() {
         return Err(UrlError::Empty);
@@ -68,7 +74,7 @@ pub(super) fn parse(url: &str) -> Result<String, UrlError> {
     url::Url::parse(url).map(String::from).map_err(invalid)
 }
 
-/// What `link` names on the page `base`, which has this encoding.
+/// The URL of `link` on the page `base`, which has this encoding.
 pub(super) fn join(base: &[u8], link: &[u8], encoding: &'static Encoding) -> Result<String, UrlError> {
     let base = url::Url::parse(&text(base)?).map_err(invalid)?;
     let link = if link.is_empty() { Cow::Borrowed("") } else { text(link)? };
@@ -79,15 +85,15 @@ pub(super) fn join(base: &[u8], link: &[u8], encoding: &'static Encoding) -> Res
     parse_in(Some(&base), &link, encoding)
 }
 
-/// What `link` names on the page `base`, or by itself; its query is written in this encoding.
+/// The URL of `link` on the page `base`, or by itself, with the query in this encoding.
 pub(super) fn parse_in(base: Option<&url::Url>, link: &str, encoding: &'static Encoding) -> Result<String, UrlError> {
     let in_page: &dyn Fn(&str) -> Cow<'_, [u8]> = &|query| Cow::Owned(in_encoding(query, encoding));
     let other = Some(in_page).filter(|_| encoding.output_encoding() != UTF_8);
     url::Url::options().base_url(base).encoding_override(other).parse(link).map(String::from).map_err(invalid)
 }
 
-/// A query in this encoding; a character that it does not have is written as the standard says, as
-/// the escapes of `&#NUMBER;`.
+/// Encodes a query; unmappable characters become, as the standard says, the escapes of
+/// `&#NUMBER;`.
 fn in_encoding(query: &str, encoding: &'static Encoding) -> Vec<u8> {
     let mut encoder = encoding.new_encoder();
     let (mut bytes, mut rest) = (Vec::new(), query);
@@ -103,8 +109,8 @@ fn in_encoding(query: &str, encoding: &'static Encoding) -> Vec<u8> {
     }
 }
 
-/// A link that begins with more than two slashes names a host all the same; the parser, as it is
-/// today, knows that only of absolute URLs.
+/// A link that begins with more than two slashes still names a host; the parser knows that of
+/// absolute URLs only.
 fn with_two_slashes(link: &str) -> Cow<'_, str> {
     let is_ignored = |c: char| c <= ' ';
     let is_slash = |c: char| matches!(c, '/' | '\\' | '\t' | '\n' | '\r');

@@ -1,10 +1,9 @@
-//! Batches: many URLs at once, answered in the order in which they came after one pass through the
-//! runs.
+//! Batches: many URLs at once, answered in order of arrival after one pass through the runs.
 //!
-//! A batch keeps 16 bytes a URL: its fingerprint and its place of arrival, in one number of 128
-//! bits. Sorted, they stand as the runs do, so that each run is read once from front to end (only
-//! the blocks that are needed, if they are few), and what is new is in the order in which a run is
-//! written. That is what makes a billion URLs cheap: no test has a seek of its own.
+//! A batch keeps 16 bytes a URL: fingerprint and place of arrival in one number of 128 bits.
+//! Sorted, they have the order of the runs, so each run is read once from front to end (only the
+//! needed blocks, if few), and new URLs are in the order of a new run. That makes a billion URLs
+//! cheap: no test has a seek of its own.
 
 use std::cmp::Ordering;
 use std::panic::resume_unwind;
@@ -20,21 +19,19 @@ use super::state::{Level, State};
 use crate::error::Result;
 use crate::seen::Verdict;
 
-/// A record says that it is not the first of its URL.
+/// Mark of a record that is not the first of its URL.
 const AGAIN: u128 = 1 << 34;
-/// URLs of a batch: their places have 32 bits.
+/// Most URLs of a batch: places have 32 bits.
 const URLS_MAX: usize = u32::MAX as usize;
-/// With fewer records than one in so many blocks, filters and single reads are cheaper than a
-/// pass.
+/// Blocks a record from which on filters and single reads are cheaper than a pass.
 const BLOCKS_PER_RECORD: u64 = 8;
-/// With fewer records than one in so many slots, the table is asked for each of them.
+/// Slots a record from which on single searches of the table are cheaper than a pass.
 const SLOTS_PER_RECORD: usize = 32;
-/// Threads that look up a batch, and how many records each has at least: a thread is 20 us.
+/// Most threads of a batch, and least records of each: starting a thread takes 20 us.
 const THREADS_MAX: usize = 8;
 const RECORDS_PER_THREAD: usize = 1 << 16;
 
-/// URLs that are to be tested together. Made by [`crate::DiskUrlSet::batch`], for this set and
-/// those like it.
+/// URLs to test together. Made by [`crate::DiskUrlSet::batch`], for that set and those like it.
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet};
@@ -75,28 +72,28 @@ impl UrlBatch {
         Ok(())
     }
 
-    /// How many URLs it has.
+    /// Number of URLs.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Makes room for so many URLs in all, exactly: it grows by doubling otherwise.
+    /// Reserves memory for exactly this many URLs in all; it grows by doubling otherwise.
     pub fn reserve(&mut self, urls: usize) {
         self.records.reserve_exact(urls.saturating_sub(self.records.len()));
     }
 
-    /// Takes all URLs out; the memory stays.
+    /// Removes all URLs; keeps the memory.
     pub fn clear(&mut self) {
         self.records.clear();
     }
 }
 
-/// The answers to a batch: a bit each, in the order in which its URLs came.
+/// The answers to a batch: a bit each, in order of arrival.
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet};
@@ -122,35 +119,35 @@ impl Answers {
         Answers { new: vec![0; len.div_ceil(64)], len }
     }
 
-    /// How many there are.
+    /// Number of answers.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The answer to the URL that came as number `number`, from 0; `None` past the last.
+    /// The answer to the URL that arrived as `number`, from 0; `None` past the last.
     pub fn get(&self, number: usize) -> Option<Verdict> {
         let is_new = (number < self.len).then(|| self.new[number / 64] >> (number % 64) & 1 == 1)?;
         Some(if is_new { Verdict::New } else { Verdict::Seen })
     }
 
-    /// All of them, in order.
+    /// All answers, in order.
     pub fn iter(&self) -> impl Iterator<Item = Verdict> + '_ {
         (0..self.len).filter_map(|number| self.get(number))
     }
 
-    /// How many were new.
+    /// Number of new URLs.
     pub fn new_count(&self) -> u64 {
         self.new.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 }
 
-/// Looks a batch's records up and sorts them on the way: each URL's first record says then whether
-/// it is in the set.
+/// Sorts a batch's records and looks them up: each URL's first record then says whether it is in
+/// the set.
 pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
     state.counters.batch_tests += records.len() as u64;
     sort(records);
@@ -170,8 +167,8 @@ pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
     in_parts(records, part, threads - 1, |part| look_up_in_runs(levels, mask, part))
 }
 
-/// Gives `work` the records part by part, on this thread and so many helpers; what a helper would
-/// do that the system refuses, this thread does.
+/// Runs `work` on all parts of the records, on this thread and up to `helpers` more. If the system
+/// refuses a thread, the others take its parts.
 fn in_parts(
     records: &mut [u128],
     part: usize,
@@ -195,8 +192,7 @@ fn in_parts(
     })
 }
 
-/// How many threads look so many records up: they are in order, so each has its own part of every
-/// run.
+/// Threads for this many records: they are in order, so each has its part of every run.
 fn threads(records: usize) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     processors.min(THREADS_MAX).min(records / RECORDS_PER_THREAD).max(1)
@@ -223,7 +219,7 @@ fn look_up_in_runs(levels: &[Level], mask: u128, records: &mut [u128]) -> Result
 fn look_up_in_table(state: &mut State, records: &mut [u128]) {
     let decide = |is_tombstone: bool| if is_tombstone { DECIDED } else { DECIDED | SEEN };
     let bits = state.manifest.bits;
-    // Going through a large table costs more than asking it for a few.
+    // A pass through a large table costs more than a few searches.
     if (state.table.len() / 4).max(state.table.capacity() / SLOTS_PER_RECORD) > records.len() {
         for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
             *record |= state.table.ask(*record & bits.mask()).map_or(0, decide);
@@ -245,8 +241,8 @@ fn look_up_in_table(state: &mut State, records: &mut [u128]) {
     }
 }
 
-/// The answers to records that were looked up. If URLs are to be inserted, a second one of a URL
-/// is seen, and the new ones' fingerprints are moved to the beginning; how many they are.
+/// The answers to looked-up records. With `inserts`, repeated URLs are seen, and fingerprints of
+/// new URLs move to the front; also returns their number.
 pub(super) fn answers(bits: FingerprintBits, records: &mut [u128], inserts: bool) -> (Answers, usize) {
     let mut answers = Answers::of(records.len());
     let (mut new, mut first_is_new) = (0, false);
@@ -261,7 +257,7 @@ pub(super) fn answers(bits: FingerprintBits, records: &mut [u128], inserts: bool
             answers.new[place / 64] |= 1 << (place % 64);
         }
         if inserts && is_first && first_is_new {
-            // Behind the record that is being read, always.
+            // Always behind the record being read.
             records[new] = record & bits.mask();
             new += 1;
         }

@@ -1,37 +1,36 @@
-//! The cache of popular URLs: fingerprints that are in the set and were asked for, 8 bytes each.
+//! The cache of popular URLs: fingerprints in the set that were asked for, 8 bytes each.
 //!
-//! CLOCK (Corbato 1968) within sets of up to 15 ways: each entry has a mark that a hit sets; who
-//! is to make room is the first without the mark, and if all have it, all lose it. The set's
-//! number takes the place of bits of the fingerprint (Cleary's quotienting 1984), so that an entry
-//! of 8 bytes is still the whole fingerprint: the cache never errs.
+//! CLOCK (Corbato 1968) within sets of up to 15 ways: a hit marks an entry; the first unmarked
+//! entry is evicted, and if all are marked, all marks are cleared. The set's number stands for
+//! bits of the fingerprint (Cleary's quotienting 1984), so an entry of 8 bytes is the whole
+//! fingerprint, and the cache never errs.
 //!
-//! What was found in a run comes here, and what was asked for again while it was in the table. New
-//! URLs, most of which are never met again, do not wash that out: they come only while there is
-//! room, and go first.
+//! Entries are fingerprints found in a run, and those asked for again while in the table. New
+//! URLs, most of which never come again, enter only free places and are evicted first.
 
 use super::key::FingerprintBits;
 
-/// Fewer sets would leave too many bits of a fingerprint of 80 for an entry: 62 and two marks.
+/// With fewer sets an entry could not hold a fingerprint of 80 bits: it has 62 bits and two marks.
 const SETS_LOG2_MIN: u32 = 18;
-/// Ways aimed at; there are up to twice as many less one.
+/// Target of ways; there are up to twice as many less one.
 const WAYS: u64 = 8;
 const TAKEN: u64 = 1 << 63;
 const ASKED: u64 = 1 << 62;
 
-/// See the module.
+/// The cache of popular URLs.
 #[derive(Debug)]
 pub(super) struct Cache {
-    /// By how much a fingerprint is shifted to end at the lowest bit.
+    /// Shift that moves a fingerprint to the lowest bits.
     shift: u32,
     sets_log2: u32,
     ways: usize,
     entries: Vec<u64>,
-    /// Where the search for one to replace begins: it moves on with each.
+    /// Start of the next search for an entry to evict.
     hand: usize,
 }
 
 impl Cache {
-    /// A cache of at most so many bytes; under 2 MiB there is none.
+    /// A cache of at most this many bytes; none under 2 MiB.
     pub(super) fn new(bits: FingerprintBits, bytes: u64) -> Cache {
         let entries = bytes / 8;
         let sets_log2 = (entries / WAYS).checked_ilog2().unwrap_or(0).clamp(SETS_LOG2_MIN, 32);
@@ -43,7 +42,7 @@ impl Cache {
         (self.entries.len() * 8) as u64
     }
 
-    /// The fingerprint's set, and what stands for it there.
+    /// A fingerprint's set, and its entry there.
     #[inline]
     fn place(&mut self, fingerprint: u128) -> (&mut [u64], u64) {
         let whole = fingerprint >> self.shift;
@@ -51,7 +50,7 @@ impl Cache {
         (&mut self.entries[set * self.ways..(set + 1) * self.ways], (whole >> self.sets_log2) as u64 | TAKEN)
     }
 
-    /// Whether a fingerprint is here. It counts as asked for.
+    /// Whether a fingerprint is cached; marks it as asked for.
     #[inline]
     pub(super) fn ask(&mut self, fingerprint: u128) -> bool {
         let (set, wanted) = self.place(fingerprint);
@@ -64,7 +63,7 @@ impl Cache {
         }
     }
 
-    /// Puts a fingerprint in that is not here.
+    /// Adds a fingerprint that is not cached.
     pub(super) fn put(&mut self, fingerprint: u128) {
         if self.ways == 0 {
             return;
@@ -81,7 +80,7 @@ impl Cache {
         set[way] = entry;
     }
 
-    /// Puts a fingerprint in that is not here, if nothing has to go for it.
+    /// Adds a fingerprint that is not cached, without eviction.
     pub(super) fn put_if_free(&mut self, fingerprint: u128) {
         let (set, entry) = self.place(fingerprint);
         if let Some(free) = set.iter_mut().find(|entry| **entry == 0) {
@@ -89,7 +88,7 @@ impl Cache {
         }
     }
 
-    /// Takes a fingerprint out, if it is here.
+    /// Removes a fingerprint.
     pub(super) fn remove(&mut self, fingerprint: u128) {
         let (set, wanted) = self.place(fingerprint);
         if let Some(entry) = set.iter_mut().find(|entry| **entry & !ASKED == wanted) {
@@ -97,7 +96,7 @@ impl Cache {
         }
     }
 
-    /// Forgets everything.
+    /// Removes everything.
     pub(super) fn clear(&mut self) {
         self.entries.fill(0);
     }

@@ -1,18 +1,18 @@
-//! Failpoints: faults that the tests must catch. Compiled out elsewhere.
+//! Failpoints: planted faults that the tests must catch. Compiled out elsewhere.
 
 filemap_io::failpoints! {
     test;
-    /// A step that is left out or done in the wrong order.
+    /// A step left out or done in the wrong order.
     pub(crate) enum Mistake {
-        /// A run is named by the manifest before it is synced.
+        /// The manifest names a run before it is synced.
         RunNotSynced,
-        /// New files are named by the manifest before their names are durable.
+        /// The manifest names new files before their names are durable.
         NamesNotSynced,
-        /// The old log is removed before the manifest no longer names it.
+        /// The old log is removed while the manifest names it.
         LogRemovedFirst,
-        /// A sync writes the log and does not sync it.
+        /// A sync does not sync the log.
         LogNotSynced,
-        /// A log is said to be durable before it is synced.
+        /// A log is noted as durable before it is synced.
         LogNotedFirst,
         /// Opening trusts a manifest whose name may not be durable.
         OpenNotSynced,

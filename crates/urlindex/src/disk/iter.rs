@@ -1,4 +1,4 @@
-//! Iterates over all fingerprints of a set, in order, beside inserts.
+//! Iterates over all fingerprints of a set in order, beside inserts.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use super::batch::UrlBatch;
 use super::key::{Fingerprint, FingerprintBits};
 use crate::error::{Error, Result};
 
-/// URLs of another set that are merged at once. They come in order, so that each batch meets its
-/// own part of the runs.
+/// URLs of another set merged at once. They are in order, so each batch needs its own part of the
+/// runs.
 const MERGED_AT_ONCE: usize = 1 << 20;
 
-/// The fingerprints that a set held at one moment, in order: see [`DiskUrlSet::fingerprints`].
+/// All fingerprints of a set at one moment, in order: see [`DiskUrlSet::fingerprints`].
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet, SeenSet};
@@ -26,25 +26,14 @@ const MERGED_AT_ONCE: usize = 1 << 20;
 /// let all: Vec<_> = set.fingerprints().unwrap().collect::<Result<_, _>>().unwrap();
 /// assert_eq!(all, [set.fingerprint("http://example.com/")]);
 /// ```
+#[derive(Debug)]
 pub struct Fingerprints {
     source: Source<'static, Fixed>,
     bits: FingerprintBits,
-    /// What the source gave last, and how much of it was taken.
+    /// Last entries of the source, and how many of them were taken.
     entries: Vec<u128>,
     at: usize,
     is_done: bool,
-}
-
-impl Fingerprints {
-    pub(super) fn of(source: Source<'static, Fixed>, bits: FingerprintBits) -> Fingerprints {
-        Fingerprints { source, bits, entries: Vec::new(), at: 0, is_done: false }
-    }
-}
-
-impl std::fmt::Debug for Fingerprints {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fingerprints").field("bits", &self.bits).finish_non_exhaustive()
-    }
 }
 
 impl Iterator for Fingerprints {
@@ -72,9 +61,8 @@ impl Iterator for Fingerprints {
 }
 
 impl DiskUrlSet {
-    /// All fingerprints that the set holds now, in order. Inserts may go on meanwhile and do not
-    /// show. Reads all runs; takes a megabyte of memory for each, and a copy of the table. After
-    /// an error it ends.
+    /// All fingerprints now, in order. Concurrent inserts do not show. Reads all runs; takes a
+    /// megabyte of memory for each, and a copy of the table. Ends after an error.
     ///
     /// # Errors
     /// [`crate::StorageError::Corrupt`]; [`crate::StorageError::Io`].
@@ -82,20 +70,21 @@ impl DiskUrlSet {
         let state = self.state()?;
         let mut sources = vec![Source::Owned(state.table.sorted().into_iter())];
         sources.extend(state.levels.iter().rev().map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
-        Ok(Fingerprints::of(Source::merged(sources, &self.bits.format()), self.bits))
+        let source = Source::merged(sources, &self.bits.format());
+        Ok(Fingerprints { source, bits: self.bits, entries: Vec::new(), at: 0, is_done: false })
     }
 
-    /// Whether a URL has the same fingerprint in another set.
+    /// Whether fingerprints of URLs are the same in another set.
     pub(crate) fn is_alike(&self, other: &DiskUrlSet) -> bool {
         (self.bits, self.seed) == (other.bits, other.seed)
     }
 
-    /// Inserts all that another set holds; how many of them were new here. Reads both sets once.
+    /// Inserts all of another set; returns how many were new. Reads both sets once.
     ///
     /// # Errors
-    /// [`crate::StorageError::InvalidOption`] if the other's fingerprints are others: another
-    /// length, another seed. Otherwise as [`DiskUrlSet::check_and_insert_all`], and those of
-    /// reading the other; what was inserted before stays.
+    /// [`crate::StorageError::InvalidOption`] if the other's fingerprints have another length or
+    /// seed. Otherwise as [`DiskUrlSet::check_and_insert_all`], and those of reading the other;
+    /// what was inserted before stays.
     pub fn merge_from(&self, other: &DiskUrlSet) -> Result<u64> {
         if !self.is_alike(other) {
             return Err(Error::option("other", "its fingerprints have another length, or another seed"));

@@ -1,19 +1,21 @@
-//! Fingerprints: what the set keeps of a URL, and how its parts lie in 128 bits.
+//! Fingerprints of URLs, and their layout in 128 bits.
 //!
 //! | bits, from the highest | meaning |
 //! |---|---|
-//! | 24 | class: of the host's XXH3 hash (of the whole text's, where it has no host, as a digest has none) |
+//! | 24 | class: of the host's XXH3 hash (of the whole text's, if it has no host, as a digest) |
 //! | 56, or 40 | of the whole URL's XXH3 hash (128-bit variant, its low half) |
-//! | 1 | whether this is a tombstone: the URL was forgotten |
-//! | the rest | 0 on disk; a batch keeps the place of arrival there, the table and others their marks |
+//! | 1 | tombstone: the URL was forgotten |
+//! | the rest | 0 on disk; place of arrival in a batch, marks in the table and elsewhere |
 //!
-//! One host's URLs lie together in the order of fingerprints: a crawl asks for them together, and
-//! they share blocks.
+//! URLs of a host are adjacent in the order of fingerprints: a crawl tests them together, and they
+//! share blocks.
 
 use std::fmt;
 
 use filemap_runs::fixed::Fixed;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
+
+use crate::canonical::{self, marked};
 
 /// What the files of a set share.
 pub(super) type Home = filemap_runs::Home<Fixed>;
@@ -21,13 +23,12 @@ pub(super) type Home = filemap_runs::Home<Fixed>;
 /// Bits of the host's class.
 pub(super) const CLASS_BITS: u32 = 24;
 
-/// A record of a batch has its place of arrival below this mark, which says that its answer is
-/// known.
+/// Mark of a batch's record whose answer is known. Its place of arrival is below.
 pub(super) const DECIDED: u128 = 1 << 32;
-/// The answer, of a record that is decided: the URL is in the set.
+/// Mark of a decided record: the URL is in the set.
 pub(super) const SEEN: u128 = 1 << 33;
 
-/// How long fingerprints are, and so how often two URLs have the same.
+/// Length of fingerprints, which determines the rate of collisions.
 ///
 /// ```
 /// use urlindex::disk::FingerprintBits;
@@ -47,7 +48,7 @@ pub enum FingerprintBits {
 }
 
 impl FingerprintBits {
-    /// How many they are.
+    /// Number of bits.
     pub fn bits(self) -> u32 {
         match self {
             FingerprintBits::Bits64 => 64,
@@ -55,11 +56,10 @@ impl FingerprintBits {
         }
     }
 
-    /// How many URLs are, in expectation, called seen though they are new, once `urls` have come
-    /// of hosts that have `urls_per_host` each. Those of one host differ only in the bits of the
-    /// URL, so that large hosts lose most.
+    /// Expected number of new URLs called seen among `urls` URLs of hosts with `urls_per_host`
+    /// each. URLs of a host differ only in the bits of URL, so large hosts lose most.
     pub fn expected_loss(self, urls: f64, urls_per_host: f64) -> f64 {
-        // Hosts share their classes by chance.
+        // Hosts share classes by chance.
         let urls_per_class = urls_per_host + urls / f64::from(1u32 << CLASS_BITS);
         urls * urls_per_class.min(urls) / 2.0 * (-f64::from(self.url_bits())).exp2()
     }
@@ -68,24 +68,24 @@ impl FingerprintBits {
         [FingerprintBits::Bits64, FingerprintBits::Bits80].into_iter().find(|known| known.bits() == bits)
     }
 
-    /// Bits of the URL beside those of its host's class.
+    /// Bits of the URL.
     pub(super) fn url_bits(self) -> u32 {
         self.bits() - CLASS_BITS
     }
 
-    /// As runs hold them.
+    /// Format of the runs.
     #[inline]
     pub(super) fn format(self) -> Fixed {
         Fixed::new(self.bits())
     }
 
-    /// The mark of a URL that was forgotten.
+    /// The tombstone mark.
     #[inline]
     pub(super) fn tombstone(self) -> u128 {
         self.format().mark()
     }
 
-    /// The bits of a fingerprint.
+    /// Mask of a fingerprint.
     #[inline]
     pub(crate) fn mask(self) -> u128 {
         self.format().mask()
@@ -104,31 +104,17 @@ impl FingerprintBits {
     }
 }
 
-/// What ends a plain host: 1; what makes it one that is not plain: 2.
-const KINDS: [u8; 256] = {
-    let mut kinds = [0; 256];
-    let (ends, others) = (b"/?#\\", b"@:[");
-    let mut i = 0;
-    while i < 4 {
-        kinds[ends[i] as usize] = 1;
-        i += 1;
-    }
-    i = 0;
-    while i < 3 {
-        kinds[others[i] as usize] = 2;
-        i += 1;
-    }
-    kinds
-};
+/// 1: ends a plain host; 2: the host is not plain.
+const KINDS: [u8; 256] = marked(marked([0; 256], b"/?#\\", 1), b"@:[", 2);
 
-/// As [`crate::host`], in less time for what nearly all URLs are like.
+/// [`crate::host`], faster for nearly all URLs.
 #[inline]
 fn host_of(url: &[u8]) -> Option<&[u8]> {
     let rest = url.strip_prefix(b"https://").or_else(|| url.strip_prefix(b"http://"));
-    let Some(rest) = rest else { return crate::canonical::host(url) };
+    let Some(rest) = rest else { return canonical::host(url) };
     match rest.iter().position(|byte| KINDS[usize::from(*byte)] != 0) {
         Some(end) if end > 0 && KINDS[usize::from(rest[end])] == 1 => Some(&rest[..end]),
-        _ => crate::canonical::host(url),
+        _ => canonical::host(url),
     }
 }
 
@@ -138,11 +124,11 @@ pub(super) fn class(entry: u128) -> u32 {
     (entry >> (128 - CLASS_BITS)) as u32
 }
 
-/// The sum of the squares of the numbers of URLs in each class, of entries in order.
+/// Sum over classes of the squared number of URLs, of entries in order.
 #[derive(Default)]
 pub(super) struct Squares {
     sum: f64,
-    /// The class of the last URL, and how many of it there are.
+    /// Class of the last URL, and its number of URLs.
     class: (u32, u64),
 }
 
@@ -164,19 +150,18 @@ impl Squares {
     }
 }
 
-/// A hash of an entry's fingerprint whose bits are all good: those of the fingerprint itself are
-/// not, if all URLs are of one host.
+/// A well-mixed hash of an entry's fingerprint: its own bits are not, if all URLs are of one host.
 #[inline]
 pub(super) fn mixed(fingerprint: u128) -> u64 {
-    // The finaliser of SplitMix64 (Stafford's variant 13); the class only turns it.
+    // Finaliser of SplitMix64 (Stafford's variant 13); the class only rotates it.
     let z = (fingerprint >> 40) as u64 ^ (fingerprint >> 104) as u64;
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// What a [`crate::DiskUrlSet`] keeps of a URL. In the order of fingerprints one host's URLs lie
-/// together.
+/// A URL's fingerprint in a [`crate::DiskUrlSet`]. URLs of a host are adjacent in the order of
+/// fingerprints.
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet};
@@ -193,13 +178,13 @@ pub(super) fn mixed(fingerprint: u128) -> u64 {
 pub struct Fingerprint(pub(super) u128);
 
 impl Fingerprint {
-    /// Its bits, the first in the highest; those that it has not are 0.
+    /// Its bits from the highest; missing ones are 0.
     pub fn to_u128(self) -> u128 {
         self.0
     }
 }
 
-/// Twenty hexadecimal digits; the last four are 0 if it has 64 bits.
+/// Twenty hexadecimal digits; the last four are 0 with 64 bits.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:020x}", self.0 >> 48)
@@ -259,7 +244,7 @@ mod tests {
             "http://a\\b",
         ];
         for url in urls {
-            assert_eq!(host_of(url.as_bytes()), crate::canonical::host(url.as_bytes()), "{url}");
+            assert_eq!(host_of(url.as_bytes()), canonical::host(url.as_bytes()), "{url}");
         }
     }
 

@@ -1,30 +1,28 @@
 //! The write-ahead log of the memtable: a sync writes its end, not a run.
 //!
-//! A sector of 512 bytes reaches the device whole or not at all, so the last one is written
-//! again when it has more entries, and is either sector after a crash.
+//! The device writes a sector of 512 bytes whole or not at all, so the last one is rewritten when
+//! it gets more entries, and is an old or a new one after a crash.
 //!
-//! Recovery takes sectors up to the first that is not whole (or not full): what follows was never
-//! synced, unless a later sector says that this one was durable; then it is rot, and an error. A
-//! log that is closed ends with an empty sector that says so of all.
+//! Recovery reads sectors up to the first that is damaged (or not full): what follows was never
+//! synced, unless a later sector says that this one was durable; then it is an error. A closed log
+//! ends with an empty sector that says that all is durable.
 //!
-//! A log that was cut looks like one that a crash left; so its head notes how many sectors were
-//! durable: after each sync, which the next one or the close makes durable. A crash leaves the
-//! note at or below the truth, and a log that has fewer whole sectors was cut, or rots. There are
-//! two of them, so that one is whole though the other was being written when the device failed or
-//! was full. A log of version 1 has none, and is as good as it was, until the next roll begins
-//! another.
+//! A log that was cut off looks like one after a crash, so the header notes the number of durable
+//! sectors after each sync; the note is durable with the next sync or the close. After a crash the
+//! note is at or below the truth: a log with fewer good sectors was cut off or damaged. Of its two
+//! copies one is good even if the other was being written when the device failed or was full. A
+//! log of version 1 has no note, until the next roll starts another.
 //!
-//! Who reads beside a writer may get half of what it is writing over the last sector, whose
-//! entries were synced long ago. So such a reader reads a sector that is not whole again, until it
-//! is or stays as it is; and one that was not full again, if others follow. A sector that is noted
-//! as durable must come to be whole: it is read again for longer.
+//! A follower may read a half-written last sector, whose older entries were synced long ago. So it
+//! rereads a damaged sector until it is good or unchanged, and a sector that was not full if
+//! others follow. It rereads a sector noted as durable for longer, since that one must become
+//! good.
 
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crc32fast::Hasher;
-use filemap_io::header::{Kind, is_sealed, seal};
+use filemap_io::header::{Kind, crc32, is_sealed, seal};
 use filemap_io::{Access, Advice, File};
 use filemap_runs::Traffic;
 use filemap_runs::fixed::Fixed;
@@ -35,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::files::{self, beside};
 use crate::format::{LOG, LogHeader, LogNote, LogSector};
 
-/// The version without a note of what is durable.
+/// The version without notes of durable sectors.
 const UNNOTED: u16 = 1;
 const NOTES_AT: [usize; 2] = [LogHeader::NOTE_0.at, LogHeader::NOTE_1.at];
 const NOTE_BYTES: usize = LogNote::BYTES;
@@ -43,14 +41,14 @@ const SECTOR_BYTES: usize = LogSector::BYTES;
 const ENTRIES_AT: usize = LogSector::ENTRIES.at;
 const ENTRY_BYTES: usize = 11;
 const ENTRIES: usize = (SECTOR_BYTES - ENTRIES_AT) / ENTRY_BYTES;
-/// Full sectors wait for a sync, or for so many bytes of them.
+/// Buffered bytes of full sectors that are written before a sync.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes read at once by recovery.
 const READ_BYTES: usize = 256 << 10;
-/// How long a writer may take for a sector that it has begun to write, before it is read again.
+/// Wait for a writer to finish a sector, before it is read again.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How often a sector that stays as it is is read again: one that a crash may have left so, and
-/// one that was durable.
+/// Rereads of an unchanged damaged sector: of one that a crash may have left, and of a durable
+/// one.
 const PATIENCE: u32 = 1;
 const PATIENCE_DURABLE: u32 = 100;
 
@@ -63,24 +61,24 @@ pub(super) struct Log {
     number: u64,
     format: Fixed,
     traffic: Arc<Traffic>,
-    /// Full sectors that are not written yet; the first has the number `written`.
+    /// Full sectors not written yet; the first has the number `written`.
     buffer: Vec<u8>,
     written: u64,
     /// Entries of the sector after those.
     last: Vec<u128>,
-    /// Sectors that were durable at the last sync.
+    /// Durable sectors at the last sync.
     durable: u64,
-    /// What the head notes of that, and which of its notes does; none in a log of version 1.
+    /// Durable sectors noted in the header, and which copy has it; none in a log of version 1.
     noted: Option<(u64, usize)>,
-    /// Whether anything came since.
+    /// Whether there are entries since.
     is_changed: bool,
-    /// Sectors that the file had when it was opened: one that was closed has a mark behind what it
-    /// tells.
+    /// Sectors of the file when opened; a closed log has a mark after its last sector.
     opened: u64,
 }
 
 impl Log {
-    /// A new log of this number, or of the next one whose name is free, durable but for its name.
+    /// Creates the log of this number, or of the next whose name is free, durable but for its
+    /// name.
     pub(super) fn create(home: &Home, number: u64) -> Result<Log> {
         let (number, name, file) = home.create(number, beside::log)?;
         file.write_at(&header(home, number), 0).map_err(Error::io("write", &name))?;
@@ -107,14 +105,14 @@ impl Log {
         }
     }
 
-    /// Opens a log, and gives `replay` what it holds in the order in which it came. One that is
-    /// opened to be written loses what a crash left behind that.
+    /// Opens a log and passes its entries to `replay` in order. Opened for writing, it loses what
+    /// a crash left behind them.
     pub(super) fn open(home: &Home, number: u64, access: Access, mut replay: impl FnMut(u128)) -> Result<Log> {
         let name = beside::log(&home.name, number);
         let file = home.open(&name, access)?;
         if access != Access::Read {
-            // What the cache holds and the device does not (after a sync that failed) must not be
-            // taken for durable.
+            // After a failed sync the page cache may hold what the device does not: reread from
+            // the device.
             file.sync().map_err(Error::io("sync", &name))?;
             file.advise(Advice::DropCache, 0, 0);
         }
@@ -122,7 +120,7 @@ impl Log {
         log.noted = log.check_header(home)?;
         let len = log.file.len().map_err(Error::io("length", &log.name))?;
         let whole = len / SECTOR_BYTES as u64 - 1;
-        // The first sector that is not whole, or comes after one that is not full.
+        // The first sector that is damaged, or follows one that is not full.
         let mut end = None;
         log.sectors(whole, |log, number, sector| {
             let mut decoded = log.decode(number, sector);
@@ -139,11 +137,7 @@ impl Log {
                 return Ok(());
             };
             if let Some(bad) = end.filter(|bad| *bad < durable) {
-                return Err(Error::corrupt(
-                    &log.name,
-                    (1 + bad) * SECTOR_BYTES as u64,
-                    "a sector's checksum is another",
-                ));
+                return Err(Error::corrupt(&log.name, (1 + bad) * SECTOR_BYTES as u64, "sector checksum mismatch"));
             }
             if end.is_some() || log.last.len() < ENTRIES && number > 0 {
                 end.get_or_insert(number);
@@ -155,7 +149,7 @@ impl Log {
         })?;
         let sectors = end.unwrap_or(whole);
         if let Some((noted, _)) = log.noted.filter(|(noted, _)| sectors < *noted) {
-            let what = format!("the log was cut off here, or is not whole: {noted} sectors of it were durable");
+            let what = format!("the log was cut off or damaged here: {noted} sectors of it were durable");
             return Err(Error::corrupt(&log.name, (1 + sectors) * SECTOR_BYTES as u64, what));
         }
         log.opened = whole;
@@ -172,8 +166,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Reads a sector that was not whole until it is, or the same bytes come twice, or so often
-    /// that it never will be.
+    /// Rereads a damaged sector until it is good, or unchanged often enough.
     fn settled(&self, number: u64, before: &[u8]) -> Result<Option<(u64, Vec<u128>)>> {
         let mut before = before.to_vec();
         let is_durable = self.noted.is_some_and(|(noted, _)| number < noted);
@@ -192,7 +185,8 @@ impl Log {
         }
     }
 
-    /// Replays what has come to the sector before, which was not full and which others follow.
+    /// Replays entries added meanwhile to the sector before, which was not full though others
+    /// follow.
     fn take_up(&mut self, number: u64, replay: &mut impl FnMut(u128)) -> Result<()> {
         let Some((_, entries)) = self.settled(number, &[])? else { return Ok(()) };
         if let Some(new) = entries.strip_prefix(&self.last[..]) {
@@ -217,7 +211,7 @@ impl Log {
         Ok(())
     }
 
-    /// Checks the header; what it notes as durable.
+    /// Checks the header; returns its note of durable sectors.
     fn check_header(&self, home: &Home) -> Result<Option<(u64, usize)>> {
         let mut bytes = [0; SECTOR_BYTES];
         files::read_exact(&*self.file, &self.name, &mut bytes, 0)?;
@@ -246,7 +240,7 @@ impl Log {
         noted.map(Some).ok_or_else(lost)
     }
 
-    /// Adds an entry, which is durable after the next sync.
+    /// Adds an entry, durable after the next sync.
     pub(super) fn append(&mut self, entry: u128) -> Result<()> {
         self.is_changed = true;
         self.last.push(entry);
@@ -261,7 +255,7 @@ impl Log {
         Ok(())
     }
 
-    /// The number of the sector that `last` will be.
+    /// Number of the sector that `last` will be.
     fn next_number(&self) -> u64 {
         self.written + (self.buffer.len() / SECTOR_BYTES) as u64
     }
@@ -278,7 +272,7 @@ impl Log {
         self.file.write_at(bytes, (1 + sector) * SECTOR_BYTES as u64).map_err(Error::io("write", &self.name))
     }
 
-    /// Makes everything durable that was added.
+    /// Makes all entries durable.
     pub(super) fn sync(&mut self) -> Result<()> {
         if !self.is_changed {
             return Ok(());
@@ -299,8 +293,7 @@ impl Log {
         self.note(sectors)
     }
 
-    /// Has the head note that so many sectors are durable, which they are; it becomes so itself
-    /// with the next sync.
+    /// Notes durable sectors in the header. The note is durable with the next sync.
     fn note(&mut self, sectors: u64) -> Result<()> {
         let Some((_, which)) = self.noted.filter(|(noted, _)| *noted < sectors) else { return Ok(()) };
         let other = 1 - which;
@@ -311,13 +304,13 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs, and notes that all is durable: so that rot in the last sectors is told from a crash.
+    /// Syncs, and marks all as durable, so that damage to the last sectors is told from a crash.
     pub(super) fn close(&mut self) -> Result<()> {
         self.sync()?;
         if self.durable == 0 {
             return Ok(());
         }
-        // Of a log that was opened and not changed, what a crash left unsaid.
+        // A crash may have lost the note of an unchanged log.
         self.note(self.durable)?;
         let entries = std::mem::take(&mut self.last);
         let mark = self.encode(self.durable);
@@ -344,23 +337,18 @@ impl Log {
     }
 
     fn checksum(&self, sector: u64, bytes: &[u8]) -> u32 {
-        let mut hasher = Hasher::new();
-        hasher.update(&self.id);
-        hasher.update(&self.number.to_le_bytes());
-        hasher.update(&sector.to_le_bytes());
-        hasher.update(&bytes[4..]);
-        hasher.finalize()
+        crc32(&[&self.id, &self.number.to_le_bytes(), &sector.to_le_bytes(), &bytes[4..]])
     }
 
-    /// The sector of the entries in `last`.
+    /// Encodes the sector of the entries in `last`.
     fn encode(&self, number: u64) -> [u8; SECTOR_BYTES] {
         let mut bytes = [0; SECTOR_BYTES];
         LogSector::COUNT.put(&mut bytes, self.last.len() as u16);
         LogSector::DURABLE.put(&mut bytes, self.durable);
         for (entry, place) in self.last.iter().zip(bytes[ENTRIES_AT..].as_chunks_mut::<ENTRY_BYTES>().0) {
             place[..10].copy_from_slice(&entry.to_be_bytes()[..10]);
-            // In 64 bits the mark of a tombstone lies among those ten bytes: the byte behind them
-            // says it for both.
+            // With 64 bits the tombstone mark is among those ten bytes: the byte behind them says
+            // it for both widths.
             place[8..10].iter_mut().for_each(|byte| *byte &= if self.format.bits() == 64 { 0 } else { 0xff });
             place[10] = u8::from(entry & self.format.mark() != 0);
         }
@@ -369,7 +357,7 @@ impl Log {
         bytes
     }
 
-    /// How many sectors were durable, and the entries; `None` if it is not whole.
+    /// Durable sectors and entries in a sector; `None` if it is damaged.
     fn decode(&self, number: u64, bytes: &[u8]) -> Option<(u64, Vec<u128>)> {
         if LogSector::CRC.get(bytes) != self.checksum(number, bytes) {
             return None;
@@ -389,7 +377,7 @@ impl Log {
     }
 }
 
-/// The header of a log that nothing has come to.
+/// Header of an empty log.
 pub(super) fn header(home: &Home, number: u64) -> [u8; SECTOR_BYTES] {
     let mut bytes = unnoted_header(home, number, LOG.version);
     for (which, at) in NOTES_AT.into_iter().enumerate() {
@@ -409,14 +397,10 @@ fn unnoted_header(home: &Home, number: u64, version: u16) -> [u8; SECTOR_BYTES] 
 }
 
 fn note(id: &[u8; 16], number: u64, which: usize, durable: u64) -> [u8; NOTE_BYTES] {
-    let mut hasher = Hasher::new();
-    hasher.update(id);
-    hasher.update(&number.to_le_bytes());
-    hasher.update(&[which as u8]);
-    hasher.update(&durable.to_le_bytes());
+    let crc = crc32(&[id, &number.to_le_bytes(), &[which as u8], &durable.to_le_bytes()]);
     let mut bytes = [0; NOTE_BYTES];
     LogNote::SECTORS.put(&mut bytes, durable);
-    LogNote::CRC.put(&mut bytes, hasher.finalize());
+    LogNote::CRC.put(&mut bytes, crc);
     bytes
 }
 

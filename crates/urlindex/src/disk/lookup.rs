@@ -1,4 +1,4 @@
-//! Looks the records of a batch up in a run, block by block.
+//! Looks up the records of a batch in a run, block by block.
 
 use std::ops::Range;
 
@@ -8,18 +8,17 @@ use filemap_runs::{BLOCK_BYTES, CHUNK_BLOCKS, PADDING_BYTES, Run};
 use super::key::{DECIDED, SEEN};
 use crate::error::Result;
 
-/// A block that has at most so many values for each record is decoded and gone through; in others
-/// records are looked for.
+/// Values a record up to which a block is decoded; in others, records are searched.
 const VALUES_PER_RECORD: usize = 5;
 
-/// Marks those of `records` (in order, as a batch has them) that are in the run and not decided
-/// yet. Blocks are read one after the other, and only those that a record can be in.
+/// Marks the undecided `records` (in a batch's order) that are in the run. Reads blocks in order,
+/// and only those that a record can be in.
 pub(super) fn find_all(run: &Run<Fixed>, records: &mut [u128]) -> Result<()> {
     let mut buffer = vec![0; CHUNK_BLOCKS * BLOCK_BYTES + PADDING_BYTES];
     let (mut start, index) = (0, run.index());
     for first in (0..index.len()).step_by(CHUNK_BLOCKS) {
         let end = (first + CHUNK_BLOCKS).min(index.len());
-        // What is before the chunk's first block is nowhere, or was looked for already.
+        // Records before the chunk's first block are absent, or already searched.
         start += while_below(&records[start..], index[first]);
         let chunk = &mut records[start..];
         let len = if end == index.len() { chunk.len() } else { upto(chunk, index[end]) };
@@ -32,7 +31,7 @@ pub(super) fn find_all(run: &Run<Fixed>, records: &mut [u128]) -> Result<()> {
 
 fn find_in_chunk(run: &Run<Fixed>, blocks: Range<usize>, records: &mut [u128], buffer: &mut [u8]) -> Result<()> {
     let (index, format) = (run.index(), *run.format());
-    // Where records are few, the blocks between them are not worth reading.
+    // With few records, skip the blocks between them.
     let reads_all = records.len() * 8 >= blocks.len();
     if reads_all {
         run.read_blocks(blocks.start as u64..blocks.end as u64, &mut buffer[..blocks.len() * BLOCK_BYTES])?;
@@ -68,8 +67,7 @@ fn find_in_chunk(run: &Run<Fixed>, blocks: Range<usize>, records: &mut [u128], b
     Ok(())
 }
 
-/// Marks the records that are among these values: both in order, and without a branch to be
-/// mispredicted.
+/// Marks the records among these values, both in order, without an unpredictable branch.
 fn mark(format: Fixed, records: &mut [u128], values: &[u128]) {
     let (mask, shift) = (format.mask(), format.shift());
     let (mut i, mut j) = (0, 0);
@@ -84,17 +82,17 @@ fn mark(format: Fixed, records: &mut [u128], values: &[u128]) {
     }
 }
 
-/// How many of these records are below this entry of the index.
+/// Number of records below an index entry.
 fn while_below(records: &[u128], first: u64) -> usize {
     partition(records, |high| high < first)
 }
 
-/// How many of these records are not above this entry of the index.
+/// Number of records not above an index entry.
 fn upto(records: &[u128], first: u64) -> usize {
     partition(records, |high| high <= first)
 }
 
-/// As `partition_point`, on the highest 64 bits; where it is, is often near.
+/// `partition_point` on the highest 64 bits, by doubling steps: the point is often near.
 fn partition(records: &[u128], is_before: impl Fn(u64) -> bool) -> usize {
     let is_before = |record: &u128| is_before((record >> 64) as u64);
     let mut step = 1;

@@ -1,8 +1,8 @@
-//! The manifest: the file that bears the set's name and says which other files are alive.
+//! The manifest: the file with the set's name, which names the live files.
 //!
-//! It is replaced as a whole, after all that it names is durable, names included: so every crash
-//! leaves a manifest whose files are there. Files of the set that it does not name are what a
-//! crash left; they are removed when it is opened.
+//! It is replaced as a whole after all that it names is durable, names included: every crash
+//! leaves a manifest whose files are there. Other files of the set are left-overs, removed at the
+//! next opening.
 
 use filemap_io::header::seal;
 use filemap_io::{Access, Advice, Dir};
@@ -11,47 +11,40 @@ use filemap_runs::fixed::Fixed;
 
 use super::key::FingerprintBits;
 use crate::error::{Error, Result};
-use crate::files::{read_exact, replace_by};
+use crate::files::{read_whole, replace_by};
 use crate::format::{DISK, ManifestHeader, ManifestRun};
 
 const HEADER_BYTES: usize = ManifestHeader::BYTES;
 const RUN_BYTES: usize = ManifestRun::BYTES;
 const CRC_BYTES: usize = 4;
-/// No set has so many runs that its manifest would be larger.
+/// No set has so many runs that its manifest is larger.
 const BYTES_MAX: u64 = 1 << 20;
-/// No set has as many blocks, or ever has as many files.
+/// No set has as many blocks, or ever gets as many files.
 const BLOCKS_MAX: u64 = 1 << 40;
 const NUMBER_MAX: u64 = 1 << 60;
 
-/// What the fingerprints of a set are of.
+/// What a set's fingerprints stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
     /// URLs: 24 bits are the host's.
-    Urls,
+    Urls = 0,
     /// Digests of bodies: their first bits.
-    Digests,
+    Digests = 1,
 }
 
 impl Keys {
-    fn code(self) -> u16 {
-        match self {
-            Keys::Urls => 0,
-            Keys::Digests => 1,
-        }
-    }
-
     fn of_code(code: u16) -> Option<Keys> {
-        [Keys::Urls, Keys::Digests].into_iter().find(|keys| keys.code() == code)
+        [Keys::Urls, Keys::Digests].into_iter().find(|keys| *keys as u16 == code)
     }
 }
 
-/// A run, and what the set alone knows of it.
+/// A run, and what only the set records of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RunEntry {
     pub(super) info: RunInfo,
-    /// When its entries came (see [`super::options`]).
+    /// When its entries were inserted (see [`super::options`]).
     pub(super) generation: u64,
-    /// The sum of the squares of the numbers of URLs in each class: what collisions follow from.
+    /// Sum over classes of the squared number of URLs: determines collisions.
     pub(super) squares: f64,
 }
 
@@ -61,7 +54,7 @@ impl RunEntry {
     }
 }
 
-/// See the module.
+/// Contents of the manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Manifest {
     pub(super) bits: FingerprintBits,
@@ -74,7 +67,7 @@ pub(super) struct Manifest {
     pub(super) log_generation: u64,
     pub(super) urls: u64,
     pub(super) tombstones_ever: u64,
-    /// Of sets with one id, those with one branch give each number to one file only.
+    /// Sets with one id and one branch never give a number to two files.
     pub(super) branch: u64,
     /// The oldest first.
     pub(super) runs: Vec<RunEntry>,
@@ -82,7 +75,7 @@ pub(super) struct Manifest {
 
 impl Manifest {
     /// # Errors
-    /// `Unsupported` when the set holds other things than those.
+    /// `Unsupported` if the set's fingerprints stand for something else.
     pub(super) fn check_keys(&self, keys: Keys, name: &str) -> Result<()> {
         if self.keys == keys {
             return Ok(());
@@ -98,7 +91,7 @@ impl Manifest {
         (HEADER_BYTES + RUN_BYTES * self.runs.len() + CRC_BYTES) as u64
     }
 
-    /// Replaces the set's manifest by this one.
+    /// Replaces the set's manifest.
     pub(super) fn write(&self, dir: &dyn Dir, name: &str) -> Result<()> {
         replace_by(dir, name, &self.encode())
     }
@@ -107,20 +100,14 @@ impl Manifest {
     pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Manifest> {
         let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
         file.advise(Advice::DropCache, 0, 0);
-        let len = file.len().map_err(Error::io("length", name))?;
-        if len > BYTES_MAX {
-            return Err(Error::corrupt(name, BYTES_MAX, "no manifest is that long"));
-        }
-        let mut bytes = vec![0; len as usize];
-        read_exact(&*file, name, &mut bytes, 0)?;
-        Manifest::decode(&bytes, name)
+        Manifest::decode(&read_whole(&*file, name, BYTES_MAX)?, name)
     }
 
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.disk_bytes() as usize];
         DISK.begin(&mut bytes);
         ManifestHeader::BITS.put(&mut bytes, self.bits.bits() as u16);
-        ManifestHeader::KEYS.put(&mut bytes, self.keys.code());
+        ManifestHeader::KEYS.put(&mut bytes, self.keys as u16);
         ManifestHeader::ID.put(&mut bytes, self.id);
         ManifestHeader::SEED.put(&mut bytes, self.seed);
         ManifestHeader::MAX_AGE_MS.put(&mut bytes, self.max_age_ms);
@@ -151,14 +138,14 @@ impl Manifest {
         }
         DISK.check(name, bytes)?;
         let Some(bits) = FingerprintBits::of_bits(u32::from(ManifestHeader::BITS.get(bytes))) else {
-            return corrupt(ManifestHeader::BITS.at, "no fingerprint has that many bits");
+            return corrupt(ManifestHeader::BITS.at, "impossible number of fingerprint bits");
         };
         let Some(keys) = Keys::of_code(ManifestHeader::KEYS.get(bytes)) else {
-            return corrupt(ManifestHeader::KEYS.at, "no fingerprint is of such things");
+            return corrupt(ManifestHeader::KEYS.at, "impossible kind of keys");
         };
         let runs = bytes[HEADER_BYTES..bytes.len() - CRC_BYTES].chunks(RUN_BYTES);
         if runs.clone().any(|run| run.len() < RUN_BYTES) || runs.len() as u64 != ManifestHeader::RUNS.get(bytes) {
-            return corrupt(ManifestHeader::RUNS.at, "there are other runs than it counts");
+            return corrupt(ManifestHeader::RUNS.at, "wrong count of runs");
         }
         let run = |bytes: &[u8]| RunEntry {
             info: RunInfo {
@@ -171,13 +158,13 @@ impl Manifest {
             squares: ManifestRun::SQUARES.get(bytes),
         };
         let runs: Vec<RunEntry> = runs.map(run).collect();
-        // So that sizes and numbers can be computed with, without care.
+        // Later computations with sizes and numbers cannot overflow.
         if !runs.iter().all(RunEntry::is_possible) || runs.iter().map(|run| run.info.blocks).sum::<u64>() > BLOCKS_MAX {
-            return corrupt(HEADER_BYTES, "no run has that many blocks, or as many entries in them");
+            return corrupt(HEADER_BYTES, "impossible number of blocks or entries of a run");
         }
         let urls = ManifestHeader::URLS.get(bytes);
         if urls > runs.iter().map(|run| run.info.live).sum() {
-            return corrupt(ManifestHeader::URLS.at, "its runs have fewer URLs");
+            return corrupt(ManifestHeader::URLS.at, "more URLs than its runs have");
         }
         let (next_number, log_number) = (ManifestHeader::NEXT_NUMBER.get(bytes), ManifestHeader::LOG_NUMBER.get(bytes));
         if next_number > NUMBER_MAX

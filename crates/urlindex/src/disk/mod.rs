@@ -1,59 +1,58 @@
 //! `DiskUrlSet`: an exact set of a billion URLs in bounded memory.
 //!
-//! A URL is kept as a fingerprint of 80 bits (`key`). Where a test finds it, in this order:
+//! A URL is kept as a fingerprint of 80 bits (`key`). A test searches, in this order:
 //!
-//! 1. in the `table` of what was added lately, whose trace on disk is the `log`;
-//! 2. in the `cache` of popular URLs;
-//! 3. in one of a few sorted [runs](filemap_runs), of which the filters say where it is not: one
-//!    read of a block of 4096 bytes.
+//! 1. the `table` of recent inserts (the memtable), logged on disk in the `log`;
+//! 2. the `cache` of popular URLs;
+//! 3. a few sorted [runs](filemap_runs), where Bloom filters save most reads: one read of a block
+//!    of 4096 bytes.
 //!
-//! A full table is merged into a run; `state` has the order of things, in which no crash loses
-//! anything, and the `manifest` says which files are alive. Batches go through the runs from front
-//! to end.
+//! A full table is merged into a run; `state` has the crash-safe order of writes, and the
+//! `manifest` names the live files. Batches pass through the runs from front to end.
 //!
 //! # What it costs at N = 1e9, in 1 GiB
 //!
-//! *Disk*: a fingerprint of 81 bits (one says whether it was forgotten) among 1e9 takes 2 + 81 -
-//! 29.9 bits: 6.64 bytes, 6.75 with blocks' headers, slack and index; fewer URLs lie less dense
-//! (7.6 bytes at 1e6). While the largest run is merged, its old files stand beside the new one:
-//! twice that for a time.
+//! *Disk*: a fingerprint of 81 bits (one marks tombstones) among 1e9 takes 2 + 81 - 29.9 bits:
+//! 6.64 bytes, 6.75 with block headers, slack and index; fewer URLs are less dense (7.6 bytes at
+//! 1e6). A merge of the largest run takes twice that for a time.
 //!
-//! *Memory*: the batch, 16 bytes a URL: 30 M URLs take 480 MB. The index of blocks: 8 bytes for
-//! each 615 URLs, 13 MB. What `memory_bytes` says for table, cache and filters: 128 MB do for
-//! batches, which need none of the three. A filter for a billion URLs would take more than the
-//! gigabyte, and a batch would have no use for it.
+//! *Memory*: the batch, 16 bytes a URL: 480 MB for 30 M URLs. The index of blocks: 8 bytes for
+//! each 615 URLs, 13 MB. `memory_bytes` for table, cache and filters: 128 MB do for batches, which
+//! need none of the three. A filter for a billion URLs would take more than the gigabyte, and no
+//! batch would use it.
 //!
 //! *Time and I/O of a test in batches of B*: every batch reads every run, 6.7 n / B bytes a test
-//! while the set holds n; over the whole run, n is N / 2 in the mean: 112 bytes at B = 30 M, 224
-//! in the last batch. An entry is written when it comes, and again about log2(N / B) / 2 = 2.5
-//! times as runs are merged, 13 bytes for reading and writing each: 40 bytes. The sum is under 300
-//! bytes a test at the end, sequential. Of processor time: hash 30 ns, sort 45 ns, a look-up in
-//! each of log2(N / B) / 2 runs at 20 ns (Elias and Fano's code is searched, not decoded), merges
-//! 2.5 times 15 ns. All runs being read, not decoded, is what keeps the tests of a large set as
-//! fast as those of a small one: checksums and copies of 224 bytes are 40 ns.
+//! at n URLs; n is N / 2 on average: 112 bytes at B = 30 M, 224 in the last batch. An entry is
+//! written when it comes, and again about log2(N / B) / 2 = 2.5 times in merges, 13 bytes for
+//! reading and writing each: 40 bytes. The sum is under 300 sequential bytes a test at the end.
+//! Processor time: hash 30 ns, sort 45 ns, a look-up in each of log2(N / B) / 2 runs at 20 ns
+//! (Elias-Fano code is searched, not decoded), merges 2.5 times 15 ns. Since runs are searched,
+//! not decoded, tests of a large set are as fast as those of a small one: checksums and copies of
+//! 224 bytes take 40 ns.
 //!
-//! *One at a time at 1e8*: a new URL is told by the filters (16 bits a URL and run: two errors in
-//! a thousand tests of a run), a popular one by the cache; the rest costs one read.
+//! *One at a time at 1e8*: filters answer for new URLs (16 bits a URL and run: two false positives
+//! in a thousand tests of a run), the cache for popular ones; the rest costs one read.
 //!
-//! # How sure the answers are
+//! # Error rate
 //!
-//! Two URLs collide if their 56 (40) bits of URL and 24 of host are alike: of 1e9 URLs of many
-//! hosts 4e-7 are lost, of a single host 7. So the chances are computed from the number of URLs in
-//! each host's class, never from N alone.
+//! Two URLs collide if their 56 (40) bits of URL and 24 of host are equal: of 1e9 URLs of many
+//! hosts 4e-7 are lost, of a single host 7. So rates are computed from the number of URLs in each
+//! host class, not from N alone.
 //!
 //! # Threads
 //!
-//! One lock: tests of one URL take turns, and wait while a batch is looked up or a table is
-//! merged. That keeps the exactly-one-`New` rule plain; a crawler's threads collect their links
-//! and test them together. A large batch is looked up by several threads, each of which has a part
-//! of the records and so a part of every run.
+//! One lock: tests of single URLs take turns, and wait during a batch or a merge. That makes
+//! exactly one insert return `New`; a crawler's threads collect their links and test them
+//! together. Several threads look up a large batch, each its part of the records and so a part of
+//! every run.
 //!
 //! # What was tried
 //!
-//! Searching every block is slow for a batch as dense as the run (47 ns a lookup): such blocks are
-//! decoded. Counting ones is slow without the processor's instruction, which needs `unsafe`: zeros
-//! are counted once a block. URLs of a host share their high parts, so those are searched by
-//! halving. Making filters for batches took a third of their time: the first single test does.
+//! Searching every block is slow for a batch as dense as the run (47 ns a look-up): such blocks
+//! are decoded. Counting ones is slow without the processor's instruction, which needs `unsafe`:
+//! zeros are counted once a block. URLs of a host share their high parts, which are searched by
+//! halving. Building filters for batches took a third of their time: the first single test does
+//! it.
 
 mod batch;
 mod cache;
@@ -72,14 +71,13 @@ mod strangers;
 mod table;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use filemap_io::{Dir, Latch, Lock, guard};
 
 use crate::error::{Error, Result};
-use crate::files::{self, in_any_dir, place};
+use crate::files::{self, by_path};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 
 use key::Home;
@@ -116,11 +114,11 @@ pub struct DiskUrlSet {
     poison: Latch,
     bits: FingerprintBits,
     seed: u64,
-    /// None: it is open to be read.
+    /// None: read-only.
     lock: Option<Box<dyn Lock>>,
 }
 
-/// How a set's tests were answered and what they cost, since it was opened.
+/// Counts of tests and their cost since a set was opened.
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet, SeenSet};
@@ -138,63 +136,54 @@ pub struct DiskStats {
     pub tests: u64,
     /// Tests in batches.
     pub batch_tests: u64,
-    /// Of the tests of one URL, those that found it in the table of recent additions.
+    /// Single tests answered by the table of recent inserts.
     pub table_hits: u64,
-    /// Of the tests of one URL, those that found it in the cache of popular ones.
+    /// Single tests answered by the cache of popular URLs.
     pub cache_hits: u64,
     /// Reads of a block for one URL.
     pub block_reads: u64,
-    /// Bytes read, all reads together.
+    /// Bytes read in all.
     pub read_bytes: u64,
-    /// Bytes written, all writes together.
+    /// Bytes written in all.
     pub written_bytes: u64,
-    /// Runs that the set consists of.
+    /// Runs of the set.
     pub runs: u64,
-    /// Of a set with a greatest age: by how many ms what is inserted now is dated too late,
-    /// because the clock was ahead once. That much later it is forgotten. If it is too much, merge
-    /// the set into a new one ([`DiskUrlSet::merge_from`]), in which all is as young as that.
+    /// With a maximum age: milliseconds by which inserts are dated too late, and forgotten later,
+    /// because the clock was ahead once. To correct it, merge the set into a new one
+    /// ([`DiskUrlSet::merge_from`]), which dates all URLs as of then.
     pub ahead_ms: u64,
 }
 
 impl DiskUrlSet {
-    /// An empty set in a new file, beside which it keeps others whose names begin with it.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
-    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file
-    /// of that name, or one with URLs of a set of that name whose manifest is gone.
-    pub fn create(path: impl AsRef<Path>, options: DiskOptions) -> Result<DiskUrlSet> {
-        let (dir, name) = place(path.as_ref())?;
-        DiskUrlSet::create_in(dir, &name, options)
-    }
-
-    in_any_dir! {
-        /// As [`DiskUrlSet::create`], in any directory.
+    by_path! {
+        /// Creates an empty set in a new file; its other files have names that begin with it.
         ///
         /// # Errors
-        /// As there.
-        fn create_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
+        /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if the file
+        /// exists, or URLs of a set of that name whose manifest is lost.
+        fn create, create_in(dir, name, options: DiskOptions) -> Result<DiskUrlSet> {
             DiskUrlSet::create_of(Keys::Urls, dir, name, options)
         }
     }
 
-    /// As [`DiskUrlSet::create`], of URLs or of digests.
+    /// [`DiskUrlSet::create`] for URLs or digests.
     pub(crate) fn create_of(keys: Keys, dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
         options.budget()?;
         let lock = files::lock(&*dir, name)?;
         if files::exists(&*dir, name)? {
             return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
         }
-        let (id, bits, seed) = (files::new_id(&*dir)?, options.bits, options.seed);
+        let (id, bits) = (files::new_id(&*dir)?, options.bits);
         let log_generation = match options.max_age_ms {
             0 => 0,
-            max_age_ms => options::generation((options.clock)(), max_age_ms),
+            max_age_ms => options::generation(options.clock.now_ms(), max_age_ms),
         };
         let manifest = Manifest {
             bits,
             keys,
             id,
-            seed,
+            seed: options.seed,
             max_age_ms: options.max_age_ms,
             next_number: 2,
             log_number: 1,
@@ -206,44 +195,38 @@ impl DiskUrlSet {
         };
         let home = Home::new(dir, name, id, bits.format());
         let state = State::create(home, manifest, &options)?;
-        Ok(DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock: Some(lock) })
+        Ok(DiskUrlSet::with(state, Some(lock)))
     }
 
-    /// Opens a set: reads its manifest, the indexes of its runs and its log, and removes what a
-    /// crash left of them. Of the options, those that were decided when it was made are not looked
-    /// at. The filters are made at the first test of one URL that is not found in memory, from the
-    /// runs: 1e8 URLs take a few seconds then.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::Corrupt`] with file and offset;
-    /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`];
-    /// [`crate::StorageError::InvalidOption`]; [`Error::Unsupported`] if it is a
-    /// [`crate::ContentSeen`]; [`crate::StorageError::Io`].
-    pub fn open(path: impl AsRef<Path>, options: DiskOptions) -> Result<DiskUrlSet> {
-        let (dir, name) = place(path.as_ref())?;
-        DiskUrlSet::open_in(dir, &name, options)
-    }
-
-    in_any_dir! {
-        /// As [`DiskUrlSet::open`], in any directory.
+    by_path! {
+        /// Opens a set: reads manifest, indexes of runs and log, and removes what a crash left.
+        /// Options fixed at creation are ignored. Filters are built from the runs at the first
+        /// test of one URL that memory does not answer: a few seconds for 1e8 URLs.
         ///
         /// # Errors
-        /// As there.
-        fn open_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        /// [`crate::StorageError::Corrupt`] with file and offset;
+        /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Locked`];
+        /// [`crate::StorageError::InvalidOption`]; [`Error::Unsupported`] if it is a
+        /// [`crate::ContentSeen`]; [`crate::StorageError::Io`].
+        fn open, open_in(dir, name, options: DiskOptions) -> Result<DiskUrlSet> {
             DiskUrlSet::open_of(Keys::Urls, dir, name, options)
         }
     }
 
-    /// As [`DiskUrlSet::open`], of URLs or of digests.
+    /// [`DiskUrlSet::open`] for URLs or digests.
     pub(crate) fn open_of(keys: Keys, dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
         options.budget()?;
         let lock = files::lock(&*dir, name)?;
         let manifest = Manifest::read(&*dir, name)?;
         manifest.check_keys(keys, name)?;
-        let (id, bits, seed) = (manifest.id, manifest.bits, manifest.seed);
-        let home = Home::new(dir, name, id, bits.format());
+        let home = Home::new(dir, name, manifest.id, manifest.bits.format());
         let state = State::open(home, manifest, &options)?;
-        Ok(DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock: Some(lock) })
+        Ok(DiskUrlSet::with(state, Some(lock)))
+    }
+
+    fn with(state: State, lock: Option<Box<dyn Lock>>) -> DiskUrlSet {
+        let (bits, seed) = (state.manifest.bits, state.manifest.seed);
+        DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock }
     }
 
     /// # Errors
@@ -255,71 +238,70 @@ impl DiskUrlSet {
         Ok(self.poison.check()?)
     }
 
-    /// The state, as old as it should be: without the URLs that are too old.
+    /// The state without expired URLs.
     fn state(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = guard(&self.state);
         if self.lock.is_none() {
             state.leave_out_old()?;
             return Ok(state);
         }
-        // A set that takes no more URLs keeps those that it has.
+        // A poisoned set keeps its URLs.
         if state.is_time() && self.poison.check().is_ok() {
             self.poison.guard(|| state.keep_time())?;
         }
         Ok(state)
     }
 
-    /// What the set keeps of a URL.
+    /// The fingerprint of a URL.
     pub fn fingerprint(&self, url: impl AsRef<[u8]>) -> Fingerprint {
         Fingerprint(self.bits.of(url.as_ref(), self.seed))
     }
 
-    /// How long its fingerprints are.
+    /// Length of its fingerprints.
     pub fn fingerprint_bits(&self) -> FingerprintBits {
         self.bits
     }
 
-    /// The seed that it was made with.
+    /// The seed of its hash.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The age at which it forgets; none if it never does.
+    /// The age at which it forgets URLs, if any.
     pub fn max_age(&self) -> Option<Duration> {
         let max_age_ms = guard(&self.state).manifest.max_age_ms;
         (max_age_ms > 0).then(|| Duration::from_millis(max_age_ms))
     }
 
-    /// An empty batch for this set. It takes 16 bytes of memory a URL, beside what the set takes:
-    /// its size is the caller's to choose, and the larger, the fewer bytes are read for a URL.
+    /// An empty batch for this set. It takes 16 bytes of memory a URL beside the set's own; the
+    /// larger a batch, the fewer bytes are read for a URL.
     pub fn batch(&self) -> UrlBatch {
         UrlBatch { bits: self.bits, seed: self.seed, records: Vec::new() }
     }
 
-    /// [`SeenSet::check_and_insert`] of all URLs of a batch, in the order in which they came; the
-    /// batch is empty then. If many of them are new (half a table) they are durable at once.
+    /// [`SeenSet::check_and_insert`] of all URLs of a batch, in order of arrival; empties the
+    /// batch. If many are new (half a table) they are durable at once.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`]; some of the URLs may be inserted then.
-    /// [`crate::StorageError::InvalidOption`] if the batch was made for a set with other
-    /// fingerprints.
+    /// [`crate::StorageError::InvalidOption`] if the batch was made for other fingerprints.
     pub fn check_and_insert_all(&self, batch: &mut UrlBatch) -> Result<Answers> {
         self.check_writable()?;
         self.answer(batch, true)
     }
 
-    /// [`SeenSet::contains`] of all URLs of a batch; the batch is empty then.
+    /// [`SeenSet::contains`] of all URLs of a batch; empties the batch.
     ///
     /// # Errors
     /// As [`SeenSet::contains`]; [`crate::StorageError::InvalidOption`] if the batch was made for
-    /// a set with other fingerprints.
+    /// other fingerprints.
     pub fn contains_all(&self, batch: &mut UrlBatch) -> Result<Answers> {
         self.answer(batch, false)
     }
 
     fn answer(&self, batch: &mut UrlBatch, inserts: bool) -> Result<Answers> {
         if (batch.bits, batch.seed) != (self.bits, self.seed) {
-            return Err(Error::option("batch", "it was made for a set with other fingerprints"));
+            return Err(Error::option("batch", "made for a set with other fingerprints"));
         }
         let mut state = self.state()?;
         let looked_up = batch::look_up(&mut state, &mut batch.records);
@@ -332,7 +314,8 @@ impl DiskUrlSet {
         done.map(|()| answers)
     }
 
-    /// Forgets a URL: it is new again. Whether it was there. Durable after [`SeenSet::sync`].
+    /// Forgets a URL, so that it is new again. Returns whether it was there. Durable after
+    /// [`SeenSet::sync`].
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
@@ -350,8 +333,8 @@ impl DiskUrlSet {
         Ok(was_there)
     }
 
-    /// [`DiskUrlSet::forget`] of many URLs, in order, looked up as a batch: of each whether it was
-    /// there, which of one that comes twice only the first can have been.
+    /// [`DiskUrlSet::forget`] of many URLs, in order, looked up as a batch. Returns for each
+    /// whether it was there; of a repeated URL only the first can have been.
     ///
     /// # Errors
     /// As [`DiskUrlSet::forget`]; some of them may be forgotten then.
@@ -372,22 +355,12 @@ impl DiskUrlSet {
         Ok(were_there)
     }
 
-    /// How tests were answered and what they cost.
+    /// Counts of tests and their cost.
     pub fn disk_stats(&self) -> DiskStats {
         let state = guard(&self.state);
         let (block_reads, read_bytes, written_bytes) = state.home.traffic.counts();
-        let counters = state.counters;
-        DiskStats {
-            tests: counters.tests,
-            batch_tests: counters.batch_tests,
-            table_hits: counters.table_hits,
-            cache_hits: counters.cache_hits,
-            block_reads,
-            read_bytes,
-            written_bytes,
-            runs: state.levels.len() as u64,
-            ahead_ms: state.ahead_ms(),
-        }
+        let (runs, ahead_ms) = (state.levels.len() as u64, state.ahead_ms());
+        DiskStats { block_reads, read_bytes, written_bytes, runs, ahead_ms, ..state.counters }
     }
 
     pub(crate) fn check_and_insert_fingerprint(&self, fingerprint: u128) -> Result<Verdict> {
@@ -404,9 +377,9 @@ impl DiskUrlSet {
         Ok(if self.state()?.test(fingerprint)? { Verdict::Seen } else { Verdict::New })
     }
 
-    /// The rate of errors and the loss. Goes through the table.
+    /// Error rate and expected loss. Goes through the table.
     fn errors(&self, state: &State) -> (f64, f64) {
-        // That two URLs of one class have the same bits of URL.
+        // Probability that two URLs of one class share the bits of URL.
         let chance = (-f64::from(self.bits.url_bits())).exp2();
         let squares = state.squares();
         (squares / (state.urls.max(1) as f64) * chance, squares / 2.0 * chance)
@@ -422,7 +395,7 @@ impl SeenSet for DiskUrlSet {
         self.contains_fingerprint(self.bits.of(url, self.seed))
     }
 
-    /// As [`DiskUrlSet::check_and_insert_all`]: there are no verdicts after an error.
+    /// As [`DiskUrlSet::check_and_insert_all`]: no verdicts after an error.
     fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
         verdicts.clear();
         let mut batch = self.batch();
@@ -453,13 +426,12 @@ impl SeenSet for DiskUrlSet {
         guard(&self.state).disk_bytes()
     }
 
-    /// For a URL whose host is like those of the URLs in the set: see the module.
+    /// For a URL of a host like those in the set: see the module.
     fn false_positive_rate(&self) -> f64 {
         self.errors(&guard(&self.state)).0
     }
 
-    /// Of the URLs that the set holds: those that came and are forgotten do not count. An upper
-    /// bound, and close.
+    /// Of the URLs in the set; forgotten ones do not count. A close upper bound.
     fn expected_loss(&self) -> f64 {
         self.errors(&guard(&self.state)).1
     }
@@ -477,7 +449,7 @@ impl SeenSet for DiskUrlSet {
         let (false_positive_rate, expected_loss) = self.errors(&state);
         SeenStats {
             urls: state.urls,
-            inserted: state.counters.inserted,
+            inserted: state.inserted,
             memory_bytes: state.memory_bytes(),
             disk_bytes: state.disk_bytes(),
             false_positive_rate,
@@ -487,7 +459,7 @@ impl SeenSet for DiskUrlSet {
 }
 
 impl Drop for DiskUrlSet {
-    /// Makes all inserts durable, if it can: who must know calls [`SeenSet::sync`].
+    /// Makes all inserts durable if possible; call [`SeenSet::sync`] to be sure.
     fn drop(&mut self) {
         if self.lock.is_none() {
             return;

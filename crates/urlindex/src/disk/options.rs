@@ -1,13 +1,12 @@
-//! Options of a set on disk: fingerprints, memory, greatest age.
+//! Options of a set on disk: fingerprints, memory, maximum age.
 //!
-//! Age goes by generations of an eighth of the greatest age: entries of one generation are never
-//! merged with those of another, and a whole run is dropped at once. So a URL is called new again
-//! between 1 and 9/8 of that age after it was inserted, and forgetting a generation costs the
-//! removal of a file.
+//! Age goes by generations of an eighth of the maximum: entries of different generations are never
+//! merged, and a whole run is dropped at once. So a URL is new again between 1 and 9/8 of the
+//! maximum age after its insert, and expiry costs the removal of a file.
 //!
-//! Generations never go back. If the clock was ahead once, what comes after that is dated as late
-//! as what came then, and nothing of it is forgotten before the clock has come so far: too late
-//! rather than too early. [`crate::disk::DiskStats::ahead_ms`] tells it.
+//! Generations never go back. After the clock was ahead once, inserts are dated as late as those
+//! then, and expire only when the clock has caught up: too late rather than too early.
+//! [`crate::disk::DiskStats::ahead_ms`] tells by how much.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,15 +15,14 @@ use std::time::{Duration, SystemTime};
 use super::key::FingerprintBits;
 use crate::error::{Error, Result};
 
-/// The least memory that makes sense.
+/// Least memory.
 const MEMORY_BYTES_MIN: u64 = 64 << 10;
-/// Generations in the greatest age.
+/// Generations within the maximum age.
 const GENERATIONS: u64 = 8;
 
-/// What a [`crate::DiskUrlSet`] is to be like.
+/// How a [`crate::DiskUrlSet`] is created or opened.
 ///
-/// The memory and the clock may be others each time a set is opened; what else there is, is
-/// decided when it is made.
+/// Memory and clock may differ at each opening; the rest is fixed at creation.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,7 +30,7 @@ const GENERATIONS: u64 = 8;
 ///
 /// let options = DiskOptions::new().memory_bytes(64 << 20).max_age(Duration::from_secs(30 * 24 * 3600));
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct DiskOptions {
     pub(super) memory_bytes: u64,
     pub(super) bits: FingerprintBits,
@@ -41,7 +39,22 @@ pub struct DiskOptions {
     pub(super) clock: Clock,
 }
 
-pub(super) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+/// The source of time.
+#[derive(Clone)]
+pub(super) struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
+
+impl Clock {
+    /// Milliseconds since 1970; 0 for a time before.
+    pub(super) fn now_ms(&self) -> u64 {
+        (self.0)().max(0) as u64
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
 
 impl Default for DiskOptions {
     fn default() -> DiskOptions {
@@ -49,27 +62,17 @@ impl Default for DiskOptions {
     }
 }
 
-impl fmt::Debug for DiskOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiskOptions")
-            .field("memory_bytes", &self.memory_bytes)
-            .field("bits", &self.bits)
-            .finish_non_exhaustive()
-    }
-}
-
 impl DiskOptions {
-    /// Fingerprints of 80 bits, 256 MiB of memory, nothing is forgotten.
+    /// Fingerprints of 80 bits, 256 MiB of memory, no maximum age.
     pub fn new() -> DiskOptions {
-        let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_millis() as u64);
+        let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_millis() as i64);
         let bits = FingerprintBits::Bits80;
-        DiskOptions { memory_bytes: 256 << 20, bits, seed: 0, max_age_ms: 0, clock: Arc::new(clock) }
+        DiskOptions { memory_bytes: 256 << 20, bits, seed: 0, max_age_ms: 0, clock: Clock(Arc::new(clock)) }
     }
 
-    /// Memory for the table of recent additions (an eighth), the cache of popular URLs (three
-    /// eighths; none below 6 MiB in all) and the filters (a half); at least 64 KiB. Beside it
-    /// stand the index of blocks (13 MB for a billion URLs), buffers of some MB while runs are
-    /// merged, and 16 bytes for each URL of a batch.
+    /// Memory for the table of recent inserts (1/8), the cache of popular URLs (3/8; none below 6
+    /// MiB in all) and the filters (1/2); at least 64 KiB. Not included: the index of blocks (13
+    /// MB for a billion URLs), some MB of buffers in merges, 16 bytes for each URL of a batch.
     #[must_use]
     pub fn memory_bytes(self, memory_bytes: u64) -> DiskOptions {
         DiskOptions { memory_bytes, ..self }
@@ -81,26 +84,26 @@ impl DiskOptions {
         DiskOptions { bits, ..self }
     }
 
-    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one: or they can
-    /// choose URLs that fall together. Only sets of one seed can be merged.
+    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one, or they can
+    /// choose URLs that collide. Only sets of one seed can be merged.
     #[must_use]
     pub fn seed(self, seed: u64) -> DiskOptions {
         DiskOptions { seed, ..self }
     }
 
-    /// Forget each URL at this age or up to an eighth of it later (at least 8 ms, by whole
-    /// milliseconds). Testing a URL does not make it younger.
+    /// Forget each URL at this age or up to an eighth of it later (at least 8 ms, in whole
+    /// milliseconds). Testing a URL does not renew it.
     #[must_use]
     pub fn max_age(self, age: Duration) -> DiskOptions {
         DiskOptions { max_age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(GENERATIONS), ..self }
     }
 
-    /// What tells the time, in ms since any moment that stays the same while the set exists; the
-    /// system's clock by default. A clock that goes back makes nothing older or younger; one that
-    /// was far ahead keeps URLs for as much longer ([`crate::disk::DiskStats::ahead_ms`]).
+    /// Clock, in milliseconds since 1970 (times before count as 1970); the system's by default. A
+    /// clock that goes back makes nothing older or younger; one that was far ahead keeps URLs for
+    /// as much longer ([`crate::disk::DiskStats::ahead_ms`]).
     #[must_use]
-    pub fn clock(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> DiskOptions {
-        DiskOptions { clock: Arc::new(now_ms), ..self }
+    pub fn clock(self, now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> DiskOptions {
+        DiskOptions { clock: Clock(Arc::new(now_ms)), ..self }
     }
 
     pub(super) fn budget(&self) -> Result<Budget> {
@@ -115,7 +118,7 @@ impl DiskOptions {
     }
 }
 
-/// Who gets how much of the memory.
+/// Parts of the memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     pub(super) table_bytes: u64,
@@ -123,17 +126,17 @@ pub(super) struct Budget {
     pub(super) filter_bytes: u64,
 }
 
-/// The generation of what comes at this time.
+/// The generation of a time.
 pub(super) fn generation(now_ms: u64, max_age_ms: u64) -> u64 {
     now_ms / (max_age_ms / GENERATIONS).max(1)
 }
 
-/// When a generation begins.
+/// Start of a generation.
 pub(super) fn start_ms(generation: u64, max_age_ms: u64) -> u64 {
     generation.saturating_mul((max_age_ms / GENERATIONS).max(1))
 }
 
-/// Whether all of a generation is older than the greatest age.
+/// Whether all of a generation is older than the maximum age.
 pub(super) fn is_expired(generation: u64, now_ms: u64, max_age_ms: u64) -> bool {
     start_ms(generation.saturating_add(1), max_age_ms).saturating_add(max_age_ms) <= now_ms
 }

@@ -1,44 +1,33 @@
 //! Followers: a set opened read-only while another process may write it.
 //!
-//! No lock is taken and no file is changed. A writer replaces the manifest and then removes the
-//! files that the old one named, so a reader may look for a file that is gone. Then it begins
-//! again, from the manifest as it is by then: what is found twice under one manifest is damage.
-//! The log's last sector may be met half written: [`super::log`] reads it again.
+//! A follower takes no lock and changes no file. A writer replaces the manifest and then removes
+//! the files of the old one, so a follower may miss a file. Then it starts again from the new
+//! manifest; a fault found twice under one manifest is damage. A half-written last sector of the
+//! log is read again by [`super::log`].
 
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use filemap_io::{Access, Dir, Latch, StorageError};
+use filemap_io::{Access, Dir, StorageError};
 
 use super::key::Home;
 use super::manifest::{Keys, Manifest};
 use super::state::State;
 use super::{DiskOptions, DiskUrlSet};
 use crate::error::{Error, Result};
-use crate::files::{in_any_dir, place};
+use crate::files::by_path;
 
-/// How often a set is looked at that a writer changes meanwhile.
+/// Attempts of an opening while a writer changes the set.
 const LOOKS: u32 = 32;
 
 impl DiskUrlSet {
-    /// Opens a set to be read, without its lock: another process may be inserting. This has what
-    /// was synced by the time it was opened, and nothing that comes later; of a set with a
-    /// greatest age it answers as the time is when it is asked. Whatever would change it is
-    /// refused with [`Error::ReadOnly`].
-    ///
-    /// # Errors
-    /// As [`DiskUrlSet::open`], but never [`StorageError::Locked`].
-    pub fn open_read_only(path: impl AsRef<Path>, options: DiskOptions) -> Result<DiskUrlSet> {
-        let (dir, name) = place(path.as_ref())?;
-        DiskUrlSet::open_read_only_in(dir, &name, options)
-    }
-
-    in_any_dir! {
-        /// As [`DiskUrlSet::open_read_only`], in any directory.
+    by_path! {
+        /// Opens a set read-only, without its lock, as a follower: it has what was synced at the
+        /// opening and nothing later; with a maximum age, URLs expire by the time of a test. All
+        /// changes are refused with [`Error::ReadOnly`].
         ///
         /// # Errors
-        /// As there.
-        fn open_read_only_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
+        /// As [`DiskUrlSet::open`], but never [`StorageError::Locked`].
+        fn open_read_only, open_read_only_in(dir, name, options: DiskOptions) -> Result<DiskUrlSet> {
             let mut before = None;
             for _ in 1..LOOKS {
                 let manifest = Manifest::read(&*dir, name)?;
@@ -55,10 +44,9 @@ impl DiskUrlSet {
 
     fn load(dir: &Arc<dyn Dir>, name: &str, manifest: &Manifest, options: &DiskOptions) -> Result<DiskUrlSet> {
         manifest.check_keys(Keys::Urls, name)?;
-        let (id, bits, seed) = (manifest.id, manifest.bits, manifest.seed);
-        let home = Home::new(Arc::clone(dir), name, id, bits.format());
+        let home = Home::new(Arc::clone(dir), name, manifest.id, manifest.bits.format());
         let mut state = State::load(home, manifest.clone(), options, Access::Read)?;
         state.leave_out_old()?;
-        Ok(DiskUrlSet { state: Mutex::new(state), poison: Latch::default(), bits, seed, lock: None })
+        Ok(DiskUrlSet::with(state, None))
     }
 }

@@ -1,9 +1,8 @@
 //! Snapshots: a copy of a set by hard links to its runs.
 //!
-//! Runs never change, so a hard link is enough where the file system has them, and a copy where it
-//! has not. The manifest comes last: a snapshot that was interrupted is no set, and may be made
-//! again, over what it left of runs that the set still has. Other runs that are there are not
-//! removed: they may be all that is left of a set.
+//! Runs never change, so hard links do where the file system has them, copies elsewhere. The
+//! manifest comes last: an interrupted snapshot is no set, and can be taken again over runs that
+//! the set still has. Other runs found there stay: they may be all that is left of a set.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,20 +18,20 @@ use crate::error::{Error, Result};
 use crate::files::{self, in_any_dir, open_folder};
 
 impl DiskUrlSet {
-    /// Makes a set of the same name in another folder that holds what this one holds now; both go
-    /// their own ways then. The table is written to a run first, and tests wait meanwhile.
+    /// Creates a set of the same name in another directory with the contents of this one; the two
+    /// are independent then. Writes the table to a run first; tests wait.
     ///
     /// # Errors
-    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if there is a file
-    /// of that name, or one with URLs of a set whose manifest is gone (remove it, if a snapshot
-    /// that was interrupted left it); [`crate::StorageError::Locked`] there;
-    /// [`crate::StorageError::Poisoned`]; [`Error::ReadOnly`].
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if the file exists,
+    /// or URLs of a set whose manifest is lost (remove them if an interrupted snapshot left them);
+    /// [`crate::StorageError::Locked`] there; [`crate::StorageError::Poisoned`];
+    /// [`Error::ReadOnly`].
     pub fn snapshot(&self, folder: impl AsRef<Path>) -> Result<()> {
         self.snapshot_in(&open_folder(folder.as_ref())?)
     }
 
     in_any_dir! {
-        /// As [`DiskUrlSet::snapshot`], in any directory.
+        /// [`DiskUrlSet::snapshot`] in any directory.
         ///
         /// # Errors
         /// As there.
@@ -57,7 +56,7 @@ impl DiskUrlSet {
                 }
             }
             let log_number = Log::create(&home, state.manifest.next_number)?.number();
-            // Both give the numbers to come to files of their own.
+            // From here on both give the same numbers to different files.
             let branch = files::new_number(&**to)?;
             let manifest = Manifest { next_number: log_number + 1, log_number, branch, ..state.manifest.clone() };
             to.sync().map_err(Error::io("sync of the directory", &name))?;

@@ -1,16 +1,16 @@
 //! In-place radix sort of records by their high bits.
 //!
-//! American flag sort (McIlroy, Bostic, McIlroy 1993), digits of eleven bits from the highest on,
-//! until a part fits the processor's cache, where the standard library's sort is as fast. Tens of
-//! millions of records take two passes over memory instead of twenty-five.
+//! American flag sort (McIlroy, Bostic, McIlroy 1993) with digits of eleven bits from the highest
+//! on, until a part fits the processor's cache, where the standard library's sort is as fast. Tens
+//! of millions of records take two passes over memory instead of twenty-five.
 
 /// Bits of a digit.
 const DIGIT_BITS: u32 = 11;
 const DIGITS: usize = 1 << DIGIT_BITS;
-/// Parts of so many records are sorted by comparing: 256 KiB.
+/// Parts up to this many records, 256 KiB, are sorted by comparison.
 const SMALL: usize = 16 << 10;
 
-/// Sorts records, all of whose bits count.
+/// Sorts records by all bits.
 pub(super) fn sort(records: &mut [u128]) {
     part(records, 128 - DIGIT_BITS);
 }

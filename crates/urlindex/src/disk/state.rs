@@ -1,14 +1,12 @@
 //! The state of a set on disk: memtable, cache, filters, runs; how a URL passes through them.
 //!
-//! A roll turns the table (and what a large batch brings) into a run, merged with those runs at
-//! the young end that are no larger than what is merged already: so each run is larger than all
-//! younger ones together, N URLs lie in at most log2 of N over the table's size runs, and an entry
-//! is written again about half as often as that.
+//! A roll writes the table (and a large batch) to a run, merged with those youngest runs that are
+//! no larger than what is merged so far: each run is larger than all younger ones together, N URLs
+//! lie in at most log2(N / table size) runs, and an entry is rewritten about half as often.
 //!
-//! The order of a roll, in which no crash loses anything: the run is written and synced, a new log
-//! too; the directory is synced, so that both have their names; the manifest is replaced by one
-//! that names them; only then are the files removed that it no longer names. Memory follows the
-//! manifest: if anything fails before, it is as it was.
+//! Crash-safe order of a roll: write and sync the run and a new log; sync the directory; replace
+//! the manifest by one that names them; only then remove the files that it no longer names. Memory
+//! follows the manifest: after an earlier failure it is unchanged.
 
 use std::sync::Arc;
 
@@ -22,36 +20,26 @@ use super::key::{Home, Squares, class, mixed};
 use super::log::Log;
 use super::manifest::{Manifest, RunEntry};
 use super::options::{Budget, Clock, DiskOptions, generation, is_expired, start_ms};
-use super::strangers;
 use super::table::Table;
+use super::{DiskStats, strangers};
 use crate::error::{Error, Result};
 use crate::files;
 
-/// A log is as long as its table, unless URLs are inserted and forgotten in turn: then it is
-/// rolled at so many times that.
+/// Longest log, in table sizes: inserting and forgetting in turn makes it longer than its table.
 const LOG_ENTRIES_PER_SLOT: u64 = 4;
 const LOG_ENTRY_BYTES: u64 = 12;
 
-/// A run and what keeps tests from reading it.
+/// A run and its filter.
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) run: Arc<Run<Fixed>>,
-    /// What the manifest says of it.
+    /// Its entry in the manifest.
     pub(super) entry: RunEntry,
     pub(super) filter: Option<Filter>,
 }
 
-/// How tests were answered, since the set was opened.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counters {
-    pub(super) tests: u64,
-    pub(super) batch_tests: u64,
-    pub(super) inserted: u64,
-    pub(super) table_hits: u64,
-    pub(super) cache_hits: u64,
-}
-
-/// See the module.
+/// The state of a set on disk.
+#[derive(Debug)]
 pub(super) struct State {
     pub(super) home: Home,
     pub(super) manifest: Manifest,
@@ -63,16 +51,12 @@ pub(super) struct State {
     /// The oldest first.
     pub(super) levels: Vec<Level>,
     pub(super) urls: u64,
-    pub(super) counters: Counters,
-    /// Whether all runs have the filters that there is room for: from the first test of one URL
-    /// on. Batches have no use for them, and making them is a third of a batch's time.
+    pub(super) inserted: u64,
+    /// Counts of tests; `disk_stats` adds the rest.
+    pub(super) counters: DiskStats,
+    /// Whether the runs have filters, as memory permits: from the first test of one URL on.
+    /// Batches have no use for them, and building them takes a third of a batch's time.
     has_filters: bool,
-}
-
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("urls", &self.urls).field("manifest", &self.manifest).finish_non_exhaustive()
-    }
 }
 
 impl State {
@@ -87,10 +71,10 @@ impl State {
         Ok(State::with(home, manifest, budget, options, log, Vec::new(), None))
     }
 
-    /// The set that the manifest describes.
+    /// The set of a manifest, after removal of what a crash left.
     pub(super) fn open(home: Home, manifest: Manifest, options: &DiskOptions) -> Result<State> {
-        // It may have been renamed by a process whose sync of the directory failed: what an older
-        // one names must stay till then.
+        // A process that could not sync the directory may have renamed the manifest: files of the
+        // older one must stay until it is durable.
         if !planted(Mistake::OpenNotSynced) {
             home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
         }
@@ -98,7 +82,7 @@ impl State {
         State::load(home, manifest, options, Access::Write)
     }
 
-    /// The set that the manifest describes, as it lies there.
+    /// The set of a manifest.
     pub(super) fn load(home: Home, manifest: Manifest, options: &DiskOptions, access: Access) -> Result<State> {
         let budget = options.budget()?;
         let open = |entry: &RunEntry| {
@@ -108,7 +92,7 @@ impl State {
         let levels = manifest.runs.iter().map(open).collect::<Result<Vec<Level>>>()?;
         let mut entries = Vec::new();
         let log = Log::open(&home, manifest.log_number, access, |entry| entries.push(entry))?;
-        // The log may have been written with more memory; who only reads adds nothing to it.
+        // The log may have been written with more memory; a reader adds nothing to it.
         let table_bytes = if access == Access::Read { 0 } else { budget.table_bytes };
         let table = Table::new(manifest.bits, table_bytes.max(Table::bytes_for(entries.len())));
         let mut state = State::with(home, manifest, budget, options, log, levels, Some(table));
@@ -134,8 +118,9 @@ impl State {
             table: table.unwrap_or_else(|| Table::new(bits, budget.table_bytes)),
             cache: Cache::new(bits, budget.cache_bytes),
             urls: manifest.urls,
-            counters: Counters::default(),
-            clock: Arc::clone(&options.clock),
+            inserted: 0,
+            counters: DiskStats::default(),
+            clock: options.clock.clone(),
             has_filters: false,
             home,
             manifest,
@@ -169,7 +154,7 @@ impl State {
         self.find(fingerprint)
     }
 
-    /// Whether a fingerprint that is not in the table is in the runs.
+    /// Searches the runs for a fingerprint that is not in the table.
     pub(super) fn find(&mut self, fingerprint: u128) -> Result<bool> {
         for level in self.levels.iter().rev() {
             if level.filter.as_ref().is_some_and(|filter| !filter.may_have(mixed(fingerprint))) {
@@ -186,7 +171,7 @@ impl State {
         Ok(false)
     }
 
-    /// Adds a fingerprint that is not in the set, or the tombstone of one that is.
+    /// Adds a new fingerprint, or the tombstone of one in the set.
     pub(super) fn add(&mut self, fingerprint: u128, is_tombstone: bool) -> Result<()> {
         let log_bytes_max = LOG_ENTRIES_PER_SLOT * LOG_ENTRY_BYTES * self.table.capacity() as u64 + (64 << 10);
         if self.table.len() == self.table.capacity() || self.log.disk_bytes() > log_bytes_max {
@@ -197,25 +182,25 @@ impl State {
         if is_tombstone {
             self.cache.remove(fingerprint);
         } else {
-            self.counters.inserted += 1;
+            self.inserted += 1;
         }
         self.count_one(is_tombstone);
         Ok(())
     }
 
-    /// Adds fingerprints in order that are not in the set.
+    /// Adds new fingerprints in order.
     pub(super) fn add_all(&mut self, new: &[u128]) -> Result<()> {
         if new.len() < self.table.capacity() / 2 {
             return new.iter().try_for_each(|fingerprint| self.add(*fingerprint, false));
         }
         self.urls += new.len() as u64;
         self.roll(new, self.manifest.log_generation).inspect_err(|_| self.urls -= new.len() as u64)?;
-        self.counters.inserted += new.len() as u64;
+        self.inserted += new.len() as u64;
         Ok(())
     }
 
-    /// Writes what the table holds, and `new`, which is in order, to a run; begins a new log. See
-    /// the module.
+    /// Writes the table and `new`, which is in order, to a run, and starts a new log. See the
+    /// module.
     pub(super) fn roll(&mut self, new: &[u128], next_generation: u64) -> Result<()> {
         let recent = self.table.sorted();
         let first = self.first_to_merge((recent.len() + new.len()) as u64);
@@ -248,7 +233,7 @@ impl State {
         self.table.reset(self.budget.table_bytes);
         let merged = self.levels.split_off(first);
         self.levels.extend(level);
-        // What cannot be removed now is removed when the set is opened again.
+        // The next opening tries again.
         let _ = files::remove(&*self.home.dir, old_log.name());
         for level in merged {
             let _ = files::remove(&*self.home.dir, level.run.name());
@@ -256,7 +241,7 @@ impl State {
         Ok(())
     }
 
-    /// The first of the runs that so many new entries are to be merged with.
+    /// The first run to merge with this many new entries.
     fn first_to_merge(&self, mut entries: u64) -> usize {
         let mut first = self.levels.len();
         while let Some(level) = first.checked_sub(1).map(|before| &self.levels[before])
@@ -283,7 +268,7 @@ impl State {
         if entries == 0 {
             return Ok(None);
         }
-        // Their filters make room for the new one; if this fails, look-ups read.
+        // Free their filters for the new one; if this fails, look-ups read.
         self.levels[first..].iter_mut().for_each(|level| level.filter = None);
         let mut filter = if self.has_filters { self.new_filter(entries) } else { None };
         let mut sources = vec![Source::Memory(new), Source::Memory(recent)];
@@ -294,7 +279,7 @@ impl State {
         let mut writer = RunWriter::create(&self.home, number)?;
         let mut squares = Squares::default();
         for_each_part(&mut source, |entries| {
-            // Under the oldest run there is nothing that a tombstone could hide.
+            // Below the oldest run a tombstone hides nothing.
             if first == 0 {
                 entries.retain(|entry| entry & bits.tombstone() == 0);
             }
@@ -315,8 +300,8 @@ impl State {
         Ok(Some((RunEntry { info, generation, squares: squares.sum() }, filter)))
     }
 
-    /// An empty filter for a run of so many entries, if there is room for one; the others are
-    /// folded to make it.
+    /// An empty filter for a run of this many entries, if memory permits; the others are folded to
+    /// make room.
     fn new_filter(&mut self, entries: u64) -> Option<Filter> {
         let mut new = Some(Plan::of(entries));
         loop {
@@ -341,8 +326,7 @@ impl State {
         }
     }
 
-    /// Makes the filters of the runs that were there before the first test of one URL, by reading
-    /// them.
+    /// Builds filters of existing runs at the first test of one URL, by reading them.
     fn make_filters(&mut self) -> Result<()> {
         if self.has_filters {
             return Ok(());
@@ -361,34 +345,34 @@ impl State {
         Ok(())
     }
 
-    /// Whether it is time for [`State::keep_time`].
+    /// Whether [`State::keep_time`] is due.
     pub(super) fn is_time(&self) -> bool {
         let max_age_ms = self.manifest.max_age_ms;
         if max_age_ms == 0 {
             return false;
         }
-        let now_ms = (self.clock)();
+        let now_ms = self.clock.now_ms();
         let oldest = self.levels.first().map(|level| level.entry.generation);
         generation(now_ms, max_age_ms) > self.manifest.log_generation
             || oldest.is_some_and(|oldest| is_expired(oldest, now_ms, max_age_ms))
     }
 
-    /// How far what comes now is dated ahead of the clock.
+    /// How far inserts are dated ahead of the clock.
     pub(super) fn ahead_ms(&self) -> u64 {
         match self.manifest.max_age_ms {
             0 => 0,
-            max_age_ms => start_ms(self.manifest.log_generation, max_age_ms).saturating_sub((self.clock)()),
+            max_age_ms => start_ms(self.manifest.log_generation, max_age_ms).saturating_sub(self.clock.now_ms()),
         }
     }
 
-    /// Begins a generation, if it is time for one, and drops the runs that are too old.
+    /// Starts a generation if due, and drops expired runs.
     pub(super) fn keep_time(&mut self) -> Result<()> {
         let max_age_ms = self.manifest.max_age_ms;
-        let now_ms = (self.clock)();
-        // A clock that goes back begins no generation.
+        let now_ms = self.clock.now_ms();
+        // A clock that goes back starts no generation.
         let current = generation(now_ms, max_age_ms).max(self.manifest.log_generation);
         let is_old = |level: &Level| is_expired(level.entry.generation, now_ms, max_age_ms);
-        // The table first: its tombstones may be those of URLs that are about to be dropped.
+        // Roll first: the table's tombstones may be those of URLs about to be dropped.
         if current > self.manifest.log_generation || self.table.len() > 0 {
             self.roll(&[], current)?;
         }
@@ -409,13 +393,13 @@ impl State {
         Ok(())
     }
 
-    /// Leaves out what is too old, in memory only: [`State::keep_time`] of who only reads.
+    /// [`State::keep_time`] of a reader: leaves out expired URLs in memory only.
     pub(super) fn leave_out_old(&mut self) -> Result<()> {
         let max_age_ms = self.manifest.max_age_ms;
         if max_age_ms == 0 {
             return Ok(());
         }
-        let now_ms = (self.clock)();
+        let now_ms = self.clock.now_ms();
         let is_old = |generation: u64| is_expired(generation, now_ms, max_age_ms);
         let old = self.levels.iter().take_while(|level| is_old(level.entry.generation)).count();
         let is_table_old = self.table.len() > 0 && is_old(self.manifest.log_generation);
@@ -431,8 +415,8 @@ impl State {
         Ok(())
     }
 
-    /// How many URLs the table and the runs from `first` on hold. If any URL was ever forgotten,
-    /// they are read for it.
+    /// URLs in the table and the runs from `first` on. If any URL was ever forgotten, this reads
+    /// them.
     fn count(&self, first: usize) -> Result<u64> {
         let levels = &self.levels[first..];
         if self.manifest.tombstones_ever == 0 {
@@ -448,8 +432,8 @@ impl State {
         Ok(urls)
     }
 
-    /// An upper bound of the sum of the squares of the numbers of URLs in each class, close if all
-    /// runs are of like URLs (Cauchy and Schwarz).
+    /// An upper bound of the sum over classes of the squared number of URLs, close if all runs
+    /// hold similar URLs (Cauchy-Schwarz).
     pub(super) fn squares(&self) -> f64 {
         let mut in_table = 0.0;
         for urls in self.table.sorted().chunk_by(|a, b| class(*a) == class(*b)) {
@@ -472,7 +456,7 @@ impl State {
     }
 }
 
-/// Gives `work` all that a source has, part by part.
+/// Runs `work` on all entries of a source, part by part.
 fn for_each_part(source: &mut Source<'_, Fixed>, mut work: impl FnMut(&mut Vec<u128>) -> Result<()>) -> Result<()> {
     let mut entries = Vec::new();
     loop {

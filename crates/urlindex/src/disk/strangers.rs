@@ -1,14 +1,13 @@
-//! Recovery of unnamed files: runs and logs of the set's name that no manifest names. Ours are
-//! removed, others stay.
+//! Unnamed files: runs and logs with the set's name that no manifest names. Our own are removed,
+//! others stay.
 //!
 //! A name proves nothing: `crawl.20240501.log` may be any program's. A file is the set's if its
-//! first bytes say so: its kind, the set's id (16 random bytes), its number. Every run and log has
-//! them durably before anything else is written to it; a creation that was cut short leaves no
-//! more than a piece of such a header.
+//! first bytes have the kind, the set's random id and its number. Every run and log has them
+//! durably before anything else; an interrupted creation leaves at most a piece of such a header.
 //!
-//! Invariants: a file is removed only if it is this set's or such a piece; where a set is made,
-//! only if it holds no URL, or holds what is about to be put there. Files that stay are in
-//! nobody's way: a number whose name is taken is passed over ([`Home::create`]).
+//! Invariants: a file is removed only if it is this set's or such a piece; where a set is created,
+//! only if it holds no URL, or a copy of what is about to be put there. Files that stay do no
+//! harm: numbers whose names are taken are skipped ([`Home::create`]).
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use super::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::files::{self, Numbered, parse_numbered};
 
-/// A file that bears such a name.
+/// A file with such a name.
 struct Candidate {
     name: String,
     kind: Numbered,
@@ -38,7 +37,7 @@ impl Candidate {
         Ok(names.into_iter().filter_map(of).collect())
     }
 
-    /// The header with which this set begins such a file.
+    /// The header that this set would give it.
     fn header(&self, home: &Home) -> Vec<u8> {
         match self.kind {
             Numbered::Run => first_header(home, self.number),
@@ -46,8 +45,8 @@ impl Candidate {
         }
     }
 
-    /// The file's first bytes, as many as a header has, and whether there are more; `None` if it
-    /// is no file that may be read.
+    /// The file's first bytes, up to the length of a header, and whether there are more; `None` if
+    /// it may not be read.
     fn start(&self, home: &Home, header_bytes: usize) -> Result<Option<(Vec<u8>, bool)>> {
         let file = match home.dir.open(&self.name, Access::Read) {
             Ok(file) => file,
@@ -62,14 +61,14 @@ impl Candidate {
     }
 }
 
-/// How a link, a folder, another user's file and one that is gone by now are refused.
+/// Errors of a link, a directory, another user's file, and a file that is gone by now.
 fn is_no_file(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
     matches!(kind, InvalidInput | NotFound | PermissionDenied)
 }
 
-/// Removes what a crash left of the set that this manifest describes. A roll gives at most two
-/// numbers, so nothing beyond them can be its.
+/// Removes what a crash left of the set of this manifest. A roll gives at most two numbers: files
+/// beyond them are not its own.
 pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
     for file in Candidate::all(home)? {
         let is_alive = match file.kind {
@@ -90,19 +89,18 @@ pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file's first bytes say the same kind, set and number as this header: of whichever
-/// version.
+/// Whether a file starts with the kind, set and number of this header, in any version.
 fn is_of_same_owner(start: &[u8], header: &[u8]) -> bool {
     let same = |range: std::ops::Range<usize>| start[range.clone()] == header[range];
     start.len() >= OWNER_BYTES && same(0..8) && same(12..OWNER_BYTES)
 }
 
-/// Looks whether a set may be made here of copies of these runs, and removes what a making that
-/// was cut short left.
+/// Checks whether a set of copies of these runs may be created here, and removes what an
+/// interrupted creation left.
 ///
 /// # Errors
 /// `Io`, of the kind [`io::ErrorKind::AlreadyExists`], if there is a file with URLs of a set whose
-/// manifest is gone: nothing was removed then.
+/// manifest is lost: nothing was removed then.
 pub(super) fn make_room(home: &Home, copies: &[Arc<Run<Fixed>>]) -> Result<()> {
     let mut left = Vec::new();
     for file in Candidate::all(home)? {
@@ -117,7 +115,7 @@ pub(super) fn make_room(home: &Home, copies: &[Arc<Run<Fixed>>]) -> Result<()> {
         {
             left.push(file.name);
         } else if is_of_a_set {
-            let there = io::Error::new(io::ErrorKind::AlreadyExists, "it holds URLs of a set whose manifest is gone");
+            let there = io::Error::new(io::ErrorKind::AlreadyExists, "it holds URLs of a set whose manifest is lost");
             return Err(Error::io("create", &file.name)(there));
         }
     }

@@ -1,32 +1,31 @@
-//! The memtable: fingerprints that are in no run yet, in a hash table of bounded size.
+//! The memtable: fingerprints not in a run yet, in a hash table of bounded size.
 //!
-//! An entry keeps two marks in bits that a fingerprint has not: that the slot is taken, and that
-//! the URL was asked for again since it came. Those go to the cache when the table is written to a
-//! run: the URL is popular.
+//! An entry has two marks in bits outside a fingerprint: the slot is taken; the URL was asked for
+//! again since its insert. Such popular URLs go to the cache when the table is written to a run.
 
 use super::key::{FingerprintBits, mixed};
 
 const TAKEN: u128 = 1;
 const ASKED: u128 = 2;
 
-/// See the module.
+/// The memtable.
 #[derive(Debug)]
 pub(super) struct Table {
     bits: FingerprintBits,
-    /// A power of two of them; linear probing.
+    /// A power of two slots; linear probing.
     slots: Vec<u128>,
     len: usize,
 }
 
 impl Table {
-    /// A table that takes at most so many bytes, its entries in order beside it included.
+    /// A table of at most this many bytes, its sorted copy included.
     pub(super) fn new(bits: FingerprintBits, bytes: u64) -> Table {
         // Three quarters of the slots are used, and copied when the table is written.
         let slots = (bytes as usize / size_of::<u128>() * 4 / 7).max(16);
         Table { bits, slots: vec![0; 1 << slots.ilog2()], len: 0 }
     }
 
-    /// Bytes of a table that takes so many entries.
+    /// Bytes of a table for this many entries.
     pub(super) fn bytes_for(entries: usize) -> u64 {
         let slots = (entries * 4 / 3 + 2).next_power_of_two() as u64;
         slots * 7 / 4 * size_of::<u128>() as u64 + 64
@@ -36,7 +35,7 @@ impl Table {
         self.len
     }
 
-    /// How many entries it takes.
+    /// Most entries.
     pub(super) fn capacity(&self) -> usize {
         self.slots.len() / 4 * 3
     }
@@ -55,7 +54,7 @@ impl Table {
         slot
     }
 
-    /// Whether a fingerprint is here: `Some(true)` if it is a tombstone. It counts as asked for.
+    /// Searches a fingerprint and marks it as asked for; `Some(true)` if it is a tombstone.
     #[inline]
     pub(super) fn ask(&mut self, fingerprint: u128) -> Option<bool> {
         let slot = self.slot(fingerprint);
@@ -67,7 +66,7 @@ impl Table {
         Some(*entry & self.bits.tombstone() != 0)
     }
 
-    /// Puts a fingerprint in, as a tombstone or not, whatever it was.
+    /// Sets a fingerprint, or its tombstone.
     ///
     /// # Panics
     /// If the table is full: its owner writes it before.
@@ -80,13 +79,13 @@ impl Table {
         self.slots[slot] = fingerprint | TAKEN | if is_tombstone { self.bits.tombstone() } else { 0 };
     }
 
-    /// All entries without their marks, in no order.
+    /// All entries without marks, unordered.
     fn entries(&self) -> impl Iterator<Item = u128> + '_ {
         let kept = self.bits.mask() | self.bits.tombstone();
         self.slots.iter().filter(|entry| **entry != 0).map(move |entry| entry & kept)
     }
 
-    /// All entries without their marks, in order.
+    /// All entries without marks, in order.
     pub(super) fn sorted(&self) -> Vec<u128> {
         let mut entries = Vec::with_capacity(self.len);
         entries.extend(self.entries());
@@ -94,13 +93,13 @@ impl Table {
         entries
     }
 
-    /// The fingerprints of URLs, not of tombstones, and whether they were asked for again.
+    /// Fingerprints that are not tombstones, and whether they were asked for again.
     pub(super) fn urls(&self) -> impl Iterator<Item = (u128, bool)> + '_ {
         let is_url = |entry: &&u128| **entry != 0 && **entry & self.bits.tombstone() == 0;
         self.slots.iter().filter(is_url).map(|entry| (entry & self.bits.mask(), entry & ASKED != 0))
     }
 
-    /// Forgets everything, and is a table of at most so many bytes then.
+    /// Empties the table, and resizes it to at most this many bytes.
     pub(super) fn reset(&mut self, bytes: u64) {
         let slots = self.slots.len();
         self.slots.fill(0);

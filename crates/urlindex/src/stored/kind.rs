@@ -1,7 +1,7 @@
 //! The kind of a stored set, told by its files.
 //!
-//! The file of a bitmap is bare words, in which anybody can have any bits set by his URLs, a magic
-//! too: so its sidecar is looked for first.
+//! A bitmap's file is bare words, in which anyone's URLs can set any bits, even a magic: so its
+//! sidecar is looked for first.
 
 use filemap_io::{Access, Dir};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::files::{self, beside};
 use crate::format::{BLOOM, DISK, GROWING, TRIE};
 
-/// The kinds of seen sets that have files.
+/// Kinds of seen sets in files.
 ///
 /// ```
 /// use urlindex::SetKind;
@@ -36,7 +36,7 @@ pub enum SetKind {
     Disk,
 }
 
-/// What a new set is to be.
+/// How to create a set.
 ///
 /// ```
 /// use urlindex::{BloomOptions, NewSet, SetKind, StoredSet, Whatwg};
@@ -77,8 +77,7 @@ pub enum NewSet {
 }
 
 impl SetKind {
-    /// The name by which people choose it: `md5-bitmap`, `hash-bitmap`, `bloom`, `growing`,
-    /// `trie`, `disk`.
+    /// Its name in command lines: `md5-bitmap`, `hash-bitmap`, `bloom`, `growing`, `trie`, `disk`.
     pub fn name(self) -> &'static str {
         match self {
             SetKind::Md5Bitmap => "md5-bitmap",
@@ -91,8 +90,8 @@ impl SetKind {
     }
 
     /// # Errors
-    /// `Io` if there is no such file; `Corrupt` if there is nothing of a set in it but a note
-    /// beside it, or a bitmap's sidecar is damaged; `NewerFormat`; `NotASet`.
+    /// `Io` if the file is absent; `Corrupt` if it is no set but has a note beside it, or the
+    /// sidecar of a bitmap is damaged; `NewerFormat`; `NotASet`.
     pub(super) fn of_files(dir: &dyn Dir, name: &str) -> Result<SetKind> {
         let sidecar = beside::meta(name);
         let known = SetKind::of_magic(dir, name)?;
@@ -115,8 +114,8 @@ impl SetKind {
         })
     }
 
-    /// The kind whose magic a file begins with, which a bitmap's may do by chance or by somebody's
-    /// URLs.
+    /// The kind whose magic a file begins with. A bitmap may begin with one by chance or by
+    /// somebody's URLs.
     ///
     /// # Errors
     /// `Io`.

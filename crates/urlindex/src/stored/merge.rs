@@ -1,7 +1,7 @@
 //! Merges one stored set into another, where their kinds allow it.
 //!
-//! Bits and fingerprints go into those of the same meaning; texts, which a trie has, go into any
-//! set. Nothing else can be done honestly.
+//! Bits and fingerprints merge with those of the same meaning; texts, which a trie has, go into
+//! any set. No other merge is correct.
 
 use super::{AnySet, StoredSet};
 use crate::disk::DiskUrlSet;
@@ -9,18 +9,28 @@ use crate::error::{Error, Result};
 use crate::seen::SeenSet;
 use crate::trie::UrlTrie;
 
-/// Texts that a set on disk is given at once.
+/// Texts inserted into a set on disk at once.
 const INSERTED_AT_ONCE: usize = 1 << 20;
 
-/// What came of a merge.
+/// Result of a merge.
+///
+/// ```
+/// use urlindex::{NewSet, SeenSet, StoredSet, Whatwg};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let to = StoredSet::create(folder.path().join("to"), NewSet::Trie, &Whatwg).unwrap();
+/// let from = StoredSet::create(folder.path().join("from"), NewSet::Trie, &Whatwg).unwrap();
+/// from.insert(b"http://example.com/").unwrap();
+/// assert_eq!(to.merge(&from).unwrap().added, 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// By how many URLs the set counts more ([`SeenSet::len`]); of a Bloom filter an estimate.
+    /// Growth of the set's count ([`SeenSet::len`]); of a Bloom filter an estimate.
     pub added: u64,
 }
 
 impl StoredSet {
-    /// Whether [`StoredSet::merge`] can take up a set like this one. Changes nothing.
+    /// Whether [`StoredSet::merge`] accepts a set. Changes nothing.
     ///
     /// # Errors
     /// [`Error::Unsupported`], with the reason.
@@ -53,16 +63,15 @@ impl StoredSet {
         Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
     }
 
-    /// Takes up all URLs of another set: they are seen here from now on. A bitmap takes a bitmap
-    /// of as many slots (and the same functions), a Bloom filter one of the same shape and seed, a
-    /// set on disk one with fingerprints of the same length and seed (as if its URLs came now,
-    /// where there is a greatest age), and every set a trie. Both must have URLs that were made
-    /// canonical by one rule, which is for the caller to check ([`StoredSet::canonicalizer`]).
-    /// Durable after [`SeenSet::sync`].
+    /// Inserts all URLs of another set. A bitmap accepts a bitmap with as many slots (and the same
+    /// functions), a Bloom filter one of the same shape and seed, a set on disk one with
+    /// fingerprints of the same length and seed (with a maximum age, as if inserted now), and
+    /// every set a trie. The caller checks that both have the same canonicaliser
+    /// ([`StoredSet::canonicalizer`]). Durable after [`SeenSet::sync`].
     ///
     /// # Errors
     /// [`Error::Unsupported`], with the reason; and as [`SeenSet::check_and_insert`]. What was
-    /// taken up before an error stays.
+    /// inserted before an error stays.
     pub fn merge(&self, from: &StoredSet) -> Result<Merged> {
         self.check_writable()?;
         self.check_mergeable(from)?;

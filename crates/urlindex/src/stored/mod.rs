@@ -1,18 +1,14 @@
-//! `StoredSet`: a seen set by the path of its file, whatever its kind: made, opened, asked,
-//! merged, closed.
+//! `StoredSet`: a seen set of any kind, given by the path of its file.
 //!
-//! For programs that are given a path and do not know what lies there. [`kind`] tells that by the
-//! files, never by a word of the caller's; [`note`] remembers by which rule the URLs in the set
-//! were made canonical, since two rules in one set would make it call URLs new that it has.
+//! [`kind`] tells the kind by the files, never by the caller's word; [`note`] records the
+//! canonicaliser of the set's URLs, since with two of them a set would call URLs new that it has.
 //!
-//! The files of a set `NAME`: `NAME` itself; `NAME.canon`, the note; `NAME.lock`; of a bitmap
-//! `NAME.meta`; of a Bloom filter `NAME.known`, if it has such a list; of a set on disk its runs
-//! and its log, `NAME.000001.run` and so on; of a trie and a growing filter `NAME.room`
-//! ([`room`]).
+//! Files of a set `NAME`: `NAME` itself; `NAME.canon`, the note; `NAME.lock`; `NAME.meta` of a
+//! bitmap; `NAME.known` of a Bloom filter with known false positives; runs and log of a set on
+//! disk, `NAME.000001.run` and so on; `NAME.room` of a trie or growing filter ([`room`]).
 //!
-//! Invariants: nothing is made where something is; a set that is open to be read changes no file
-//! and takes no lock; a trie, which is in memory, is in its file after [`SeenSet::sync`] as the
-//! others are.
+//! Invariants: no file is overwritten by a new set; a read-only set changes no file and takes no
+//! lock; a trie, which is in memory, is in its file after [`SeenSet::sync`] like all others.
 
 mod kind;
 mod merge;
@@ -32,14 +28,14 @@ use crate::bloom::growing::GrowingFilter;
 use crate::canonical::Canonicalizer;
 use crate::disk::{DiskOptions, DiskUrlSet};
 use crate::error::{Error, Result};
-use crate::files::{self, beside, place};
+use crate::files::{self, beside, by_path, place};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use crate::trie::UrlTrie;
 
 pub use kind::{NewSet, SetKind};
 pub use merge::Merged;
 
-/// A set of one of the kinds, for what only that kind can tell.
+/// A set by its kind, for what only that kind offers.
 ///
 /// ```
 /// use urlindex::{AnySet, NewSet, SeenSet, StoredSet, Whatwg};
@@ -57,11 +53,11 @@ pub use merge::Merged;
 pub enum AnySet {
     /// The MD5 bitmap.
     Md5Bitmap(Md5Bitmap),
-    /// The filter of functions of old.
+    /// The filter of classic hash functions.
     HashBitmap(HashBitmap),
     /// A Bloom filter.
     Bloom(BloomFilter),
-    /// A filter that grows.
+    /// The growing filter.
     Growing(GrowingFilter),
     /// The exact set of texts.
     Trie(UrlTrie),
@@ -90,78 +86,70 @@ pub struct StoredSet {
     name: String,
     set: AnySet,
     is_read_only: bool,
-    /// Of a trie: its changes that its file has.
+    /// Of a trie: changes already in its file.
     saved: AtomicU64,
     saving: Mutex<()>,
     poison: Latch,
     room: Option<room::Room>,
-    /// Of a trie: the others hold their own.
+    /// Of a trie; other kinds hold their own.
     _lock: Option<Box<dyn Lock>>,
 }
 
 impl StoredSet {
-    /// Makes an empty set of URLs that `canonicalizer` made canonical, in new files beside each
-    /// other.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::Io`] with [`std::io::ErrorKind::AlreadyExists`] if any of its files
-    /// is there; [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
-    /// [`crate::StorageError::Io`].
-    pub fn create(path: impl AsRef<Path>, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
-        let (dir, name) = place(path.as_ref())?;
-        StoredSet::create_in(dir, &name, new, canonicalizer)
+    by_path! {
+        /// Creates an empty set of URLs of `canonicalizer`, in new files.
+        ///
+        /// # Errors
+        /// [`crate::StorageError::Io`] with [`std::io::ErrorKind::AlreadyExists`] if any of its
+        /// files is there; [`crate::StorageError::InvalidOption`];
+        /// [`crate::StorageError::Locked`]; [`crate::StorageError::Io`].
+        fn create, create_in(dir, name, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
+            note::check(canonicalizer)?;
+            for file in files_of(name) {
+                check_absent(&*dir, &file)?;
+            }
+            let (to, mut lock) = (Arc::clone(&dir), None);
+            let set = match new {
+                NewSet::Md5Bitmap { bits } => AnySet::Md5Bitmap(Md5Bitmap::create_in(to, name, bits)?),
+                NewSet::HashBitmap { hashes, slots } => {
+                    AnySet::HashBitmap(HashBitmap::create_in(to, name, &hashes, slots)?)
+                }
+                NewSet::Bloom(options) => AnySet::Bloom(BloomFilter::create_in(to, name, options)?),
+                NewSet::Growing { rate, seed } => AnySet::Growing(GrowingFilter::create_in(to, name, rate, seed)?),
+                NewSet::Trie => {
+                    lock = Some(files::lock(&*dir, name)?);
+                    check_absent(&*dir, name)?;
+                    let trie = UrlTrie::new();
+                    trie.save_in(&*dir, name)?;
+                    AnySet::Trie(trie)
+                }
+                NewSet::Disk(options) => AnySet::Disk(Box::new(DiskUrlSet::create_in(to, name, options)?)),
+            };
+            let set = StoredSet::with(dir, name, set, lock, false);
+            if let Err(error) = set.take_room() {
+                [name.to_owned(), beside::room(name)].iter().for_each(|file| drop(set.dir.remove(file)));
+                return Err(error);
+            }
+            set.note_canonicalizer(canonicalizer)?;
+            Ok(set)
+        }
     }
 
-    fn create_in(dir: Arc<dyn Dir>, name: &str, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
-        note::check(canonicalizer)?;
-        for file in files_of(name) {
-            check_absent(&*dir, &file)?;
-        }
-        let (set, lock) = match new {
-            NewSet::Md5Bitmap { bits } => {
-                (AnySet::Md5Bitmap(Md5Bitmap::create_in(Arc::clone(&dir), name, bits)?), None)
-            }
-            NewSet::HashBitmap { hashes, slots } => {
-                (AnySet::HashBitmap(HashBitmap::create_in(Arc::clone(&dir), name, &hashes, slots)?), None)
-            }
-            NewSet::Bloom(options) => (AnySet::Bloom(BloomFilter::create_in(Arc::clone(&dir), name, options)?), None),
-            NewSet::Growing { rate, seed } => {
-                (AnySet::Growing(GrowingFilter::create_in(Arc::clone(&dir), name, rate, seed)?), None)
-            }
-            NewSet::Trie => {
-                let lock = files::lock(&*dir, name)?;
-                check_absent(&*dir, name)?;
-                let trie = UrlTrie::new();
-                trie.save_in(&*dir, name)?;
-                (AnySet::Trie(trie), Some(lock))
-            }
-            NewSet::Disk(options) => (on_disk(DiskUrlSet::create_in(Arc::clone(&dir), name, options)?), None),
-        };
-        let set = StoredSet::with(dir, name, set, lock, false);
-        if let Err(error) = set.take_room() {
-            [name.to_owned(), beside::room(name)].iter().for_each(|file| drop(set.dir.remove(file)));
-            return Err(error);
-        }
-        set.note_canonicalizer(canonicalizer)?;
-        Ok(set)
-    }
-
-    /// Takes up a file of bare words of an MD5 bitmap that another program made, or whose sidecar
-    /// is lost, whose URLs were made canonical as `canonicalizer` does it: it gets its sidecar and
-    /// its note.
+    /// Adopts a file of bare words of an MD5 bitmap that another program made, or whose sidecar is
+    /// lost; its URLs are those of `canonicalizer`. Writes its sidecar and its note.
     ///
     /// # Errors
     /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB;
     /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if it has a
     /// sidecar; [`crate::StorageError::Locked`]; [`Error::Unsupported`] if it begins as a set of
-    /// another kind; [`crate::StorageError::InvalidOption`] if it has a note of another rule, or
-    /// no program could find the rule again by its name. Nothing was changed then.
+    /// another kind; [`crate::StorageError::InvalidOption`] if it has the note of another
+    /// canonicaliser, or this one cannot be found by its name. Nothing was changed then.
     pub fn adopt(path: impl AsRef<Path>, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
         StoredSet::take_up(path, canonicalizer, |dir, name| Ok(AnySet::Md5Bitmap(Md5Bitmap::adopt_in(dir, name)?)))
     }
 
-    /// As [`StoredSet::adopt`], of a file of bits that another program made with some functions of
-    /// old.
+    /// [`StoredSet::adopt`] of a file of bits that another program made with classic hash
+    /// functions.
     ///
     /// # Errors
     /// As [`StoredSet::adopt`], and [`crate::StorageError::InvalidOption`] if its length does not
@@ -202,43 +190,41 @@ impl StoredSet {
         Ok(set)
     }
 
-    /// Opens a set to change it.
+    /// Opens a set for writing.
     ///
     /// # Errors
     /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::NotFound`] if it is absent: nothing
-    /// is made then; [`Error::NotASet`]; [`crate::StorageError::Locked`];
+    /// is created then; [`Error::NotASet`]; [`crate::StorageError::Locked`];
     /// [`crate::StorageError::Corrupt`]; [`crate::StorageError::NewerFormat`].
     pub fn open(path: impl AsRef<Path>) -> Result<StoredSet> {
         StoredSet::open_with(path, DiskOptions::new())
     }
 
-    /// As [`StoredSet::open`]; a set on disk gets the memory and the clock of these options. Other
-    /// kinds take what they take.
-    ///
-    /// # Errors
-    /// As [`StoredSet::open`]; [`crate::StorageError::InvalidOption`].
-    pub fn open_with(path: impl AsRef<Path>, options: DiskOptions) -> Result<StoredSet> {
-        let (dir, name) = place(path.as_ref())?;
-        StoredSet::open_in(dir, &name, options)
+    by_path! {
+        /// [`StoredSet::open`] with memory and clock for a set on disk. Other kinds ignore the
+        /// options.
+        ///
+        /// # Errors
+        /// As [`StoredSet::open`]; [`crate::StorageError::InvalidOption`].
+        fn open_with, open_in(dir, name, options: DiskOptions) -> Result<StoredSet> {
+            let (from, mut lock) = (Arc::clone(&dir), None);
+            let set = match SetKind::of_files(&*dir, name)? {
+                SetKind::Md5Bitmap => AnySet::Md5Bitmap(Md5Bitmap::open_in(from, name)?),
+                SetKind::HashBitmap => AnySet::HashBitmap(HashBitmap::open_in(from, name)?),
+                SetKind::Bloom => AnySet::Bloom(BloomFilter::open_in(from, name)?),
+                SetKind::Growing => AnySet::Growing(GrowingFilter::open_in(from, name)?),
+                SetKind::Trie => {
+                    lock = Some(files::lock(&*dir, name)?);
+                    AnySet::Trie(UrlTrie::load_in(from, name)?)
+                }
+                SetKind::Disk => AnySet::Disk(Box::new(DiskUrlSet::open_in(from, name, options)?)),
+            };
+            Ok(StoredSet::with(dir, name, set, lock, false))
+        }
     }
 
-    fn open_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<StoredSet> {
-        let (set, lock) = match SetKind::of_files(&*dir, name)? {
-            SetKind::Md5Bitmap => (AnySet::Md5Bitmap(Md5Bitmap::open_in(Arc::clone(&dir), name)?), None),
-            SetKind::HashBitmap => (AnySet::HashBitmap(HashBitmap::open_in(Arc::clone(&dir), name)?), None),
-            SetKind::Bloom => (AnySet::Bloom(BloomFilter::open_in(Arc::clone(&dir), name)?), None),
-            SetKind::Growing => (AnySet::Growing(GrowingFilter::open_in(Arc::clone(&dir), name)?), None),
-            SetKind::Trie => {
-                let lock = files::lock(&*dir, name)?;
-                (AnySet::Trie(UrlTrie::load_in(&*dir, name)?), Some(lock))
-            }
-            SetKind::Disk => (on_disk(DiskUrlSet::open_in(Arc::clone(&dir), name, options)?), None),
-        };
-        Ok(StoredSet::with(dir, name, set, lock, false))
-    }
-
-    /// Opens a set to be read, without a lock: while another process has it open for writing, this
-    /// has what was last synced (a bitmap: what was inserted).
+    /// Opens a set read-only, without a lock: beside a writer it has what was last synced (a
+    /// bitmap: what was inserted).
     ///
     /// # Errors
     /// As [`StoredSet::open`], but never [`crate::StorageError::Locked`].
@@ -246,26 +232,23 @@ impl StoredSet {
         StoredSet::open_read_only_with(path, DiskOptions::new())
     }
 
-    /// As [`StoredSet::open_read_only`]; a set on disk gets the memory and the clock of these
-    /// options.
-    ///
-    /// # Errors
-    /// As [`StoredSet::open_read_only`]; [`crate::StorageError::InvalidOption`].
-    pub fn open_read_only_with(path: impl AsRef<Path>, options: DiskOptions) -> Result<StoredSet> {
-        let (dir, name) = place(path.as_ref())?;
-        StoredSet::read_in(dir, &name, options)
-    }
-
-    fn read_in(dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<StoredSet> {
-        let set = match SetKind::of_files(&*dir, name)? {
-            SetKind::Md5Bitmap => AnySet::Md5Bitmap(Md5Bitmap::open_read_only_in(Arc::clone(&dir), name)?),
-            SetKind::HashBitmap => AnySet::HashBitmap(HashBitmap::open_read_only_in(Arc::clone(&dir), name)?),
-            SetKind::Bloom => AnySet::Bloom(BloomFilter::load_in(&*dir, name)?),
-            SetKind::Growing => AnySet::Growing(GrowingFilter::load_in(&*dir, name)?),
-            SetKind::Trie => AnySet::Trie(UrlTrie::load_in(&*dir, name)?),
-            SetKind::Disk => on_disk(DiskUrlSet::open_read_only_in(Arc::clone(&dir), name, options)?),
-        };
-        Ok(StoredSet::with(dir, name, set, None, true))
+    by_path! {
+        /// [`StoredSet::open_read_only`] with memory and clock for a set on disk.
+        ///
+        /// # Errors
+        /// As [`StoredSet::open_read_only`]; [`crate::StorageError::InvalidOption`].
+        fn open_read_only_with, read_in(dir, name, options: DiskOptions) -> Result<StoredSet> {
+            let from = Arc::clone(&dir);
+            let set = match SetKind::of_files(&*dir, name)? {
+                SetKind::Md5Bitmap => AnySet::Md5Bitmap(Md5Bitmap::open_read_only_in(from, name)?),
+                SetKind::HashBitmap => AnySet::HashBitmap(HashBitmap::open_read_only_in(from, name)?),
+                SetKind::Bloom => AnySet::Bloom(BloomFilter::load_in(from, name)?),
+                SetKind::Growing => AnySet::Growing(GrowingFilter::load_in(from, name)?),
+                SetKind::Trie => AnySet::Trie(UrlTrie::load_in(from, name)?),
+                SetKind::Disk => AnySet::Disk(Box::new(DiskUrlSet::open_read_only_in(from, name, options)?)),
+            };
+            Ok(StoredSet::with(dir, name, set, None, true))
+        }
     }
 
     fn with(dir: Arc<dyn Dir>, name: &str, set: AnySet, lock: Option<Box<dyn Lock>>, is_read_only: bool) -> StoredSet {
@@ -275,7 +258,7 @@ impl StoredSet {
         StoredSet { dir, name, set, is_read_only, saved, saving, poison, room, _lock: lock }
     }
 
-    /// Which kind of set this is.
+    /// The kind of this set.
     pub fn kind(&self) -> SetKind {
         match &self.set {
             AnySet::Md5Bitmap(_) => SetKind::Md5Bitmap,
@@ -287,13 +270,13 @@ impl StoredSet {
         }
     }
 
-    /// The set as what it is. Insert through the [`StoredSet`] only, which knows whether it is
-    /// open to be read.
+    /// The set by its kind. Insert through the [`StoredSet`] only: it knows whether it is
+    /// read-only.
     pub fn any(&self) -> &AnySet {
         &self.set
     }
 
-    /// By which rule the URLs in the set were made canonical; `None` if there is no note of it.
+    /// The canonicaliser of the set's URLs; `None` without a note.
     ///
     /// # Errors
     /// [`Error::UnknownCanonicalizer`]; [`crate::StorageError::Corrupt`];
@@ -302,21 +285,21 @@ impl StoredSet {
         note::read(&*self.dir, &self.name)
     }
 
-    /// Notes, durably, by which rule the URLs in the set were made canonical.
+    /// Records the canonicaliser of the set's URLs, durably.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`crate::StorageError::Io`]; [`crate::StorageError::InvalidOption`] if
-    /// no program could find the rule again by its name.
+    /// it cannot be found by its name.
     pub fn note_canonicalizer(&self, canonicalizer: &dyn Canonicalizer) -> Result<()> {
         self.check_writable()?;
         note::write(&*self.dir, &self.name, canonicalizer)
     }
 
-    /// Takes URLs back, in order: they are new from now on, until they are inserted. Of each,
-    /// whether it was seen before; of one that comes twice only the first can have been. A trie
-    /// drops their texts, which builds it anew ([`UrlTrie::retain`]); a Bloom filter puts them on
-    /// its list of known false positives, which has at most 65,536 URLs; a set on disk remembers
-    /// that they are gone until they reach its oldest run. Durable after [`SeenSet::sync`].
+    /// Forgets URLs, in order: they are new until inserted again. Returns for each whether it was
+    /// seen; of a repeated URL only the first can have been. A trie is rebuilt without them
+    /// ([`UrlTrie::retain`]); a Bloom filter lists them as known false positives, at most 65,536;
+    /// a set on disk keeps tombstones until they reach its oldest run. Durable after
+    /// [`SeenSet::sync`].
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the kind cannot; [`crate::StorageError::Full`];
@@ -348,7 +331,7 @@ impl StoredSet {
         Err(Error::Unsupported { file: self.name.clone(), op: "forget a URL", why })
     }
 
-    /// Syncs, and closes the set so that damage to it is found when it is opened again.
+    /// Syncs and closes the set, so that damage to it is found at the next opening.
     ///
     /// # Errors
     /// [`crate::StorageError::Io`]; [`crate::StorageError::Poisoned`].
@@ -374,8 +357,8 @@ impl StoredSet {
         if self.saved.load(Ordering::SeqCst) == changes {
             return Ok(());
         }
-        // Inserts that come meanwhile may be in the file or not: then there are more changes, and
-        // it is written again.
+        // Concurrent inserts may miss the file: then there are more changes, and it is written
+        // again.
         self.poison.guard(|| self.write_into_room(|| trie.save_in(&*self.dir, &self.name).map(drop)))?;
         self.saved.store(changes, Ordering::SeqCst);
         Ok(())
@@ -383,7 +366,7 @@ impl StoredSet {
 }
 
 impl AnySet {
-    /// The set by its trait.
+    /// The set as a [`SeenSet`].
     pub fn seen(&self) -> &dyn SeenSet {
         match self {
             AnySet::Md5Bitmap(set) => set,
@@ -426,13 +409,13 @@ impl SeenSet for StoredSet {
         self.set.seen().memory_bytes()
     }
 
-    /// The lengths of all its files; those that cannot be looked at are left out.
+    /// Lengths of all its files; unreadable ones are left out.
     fn disk_bytes(&self) -> u64 {
         let files = files_of(&self.name);
         let len = |file: &String| self.dir.open(file, Access::Read).and_then(|file| file.len());
         let found: u64 = files.iter().chain([&beside::room(&self.name)]).filter_map(|file| len(file).ok()).sum();
         match &self.set {
-            // Its manifest is among both.
+            // Both sums count the manifest.
             AnySet::Disk(set) => (found + set.disk_bytes()).saturating_sub(len(&self.name).unwrap_or(0)),
             _ => found,
         }
@@ -446,7 +429,7 @@ impl SeenSet for StoredSet {
         self.set.seen().expected_loss()
     }
 
-    /// A trie is written anew as a whole, if it has changed.
+    /// Rewrites a trie as a whole, if it has changed.
     fn sync(&self) -> Result<()> {
         match &self.set {
             _ if self.is_read_only => Ok(()),
@@ -461,11 +444,7 @@ impl SeenSet for StoredSet {
     }
 }
 
-fn on_disk(set: DiskUrlSet) -> AnySet {
-    AnySet::Disk(Box::new(set))
-}
-
-/// All files that a set of this name may have, but its lock.
+/// All files that a set may have, but its lock.
 fn files_of(name: &str) -> [String; 4] {
     [name.to_owned(), beside::meta(name), beside::known(name), beside::canon(name)]
 }

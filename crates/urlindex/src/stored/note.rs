@@ -1,4 +1,4 @@
-//! The canonicaliser of a set's URLs, noted in `NAME.canon`.
+//! The canonicaliser of a set's URLs, recorded in `NAME.canon`.
 //!
 //! One line of text: `FMCANON1`, the canonicaliser's name, its version, and the CRC-32 of all
 //! before the last space in hexadecimal digits. The file is only ever replaced as a whole.
@@ -15,7 +15,7 @@ const MAGIC: &str = "FMCANON1";
 const BYTES_MAX: u64 = 256;
 
 /// # Errors
-/// `InvalidOption` if the rule could not be found again.
+/// `InvalidOption` if the canonicaliser cannot be found by its name.
 pub(super) fn check(canonicalizer: &dyn Canonicalizer) -> Result<()> {
     let (rule, version) = (canonicalizer.name(), canonicalizer.version());
     match canonical::named(rule, version) {
@@ -42,10 +42,8 @@ pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Option<Arc<dyn Canonical
         return Ok(None);
     }
     let file = dir.open(&note, Access::Read).map_err(Error::io("open", &note))?;
-    let len = file.len().map_err(Error::io("length", &note))?.min(BYTES_MAX);
-    let mut bytes = vec![0; len as usize];
-    files::read_exact(&*file, &note, &mut bytes, 0)?;
-    let corrupt = || Error::corrupt(&note, 0, "this is no note of a canonicaliser");
+    let bytes = files::read_whole(&*file, &note, BYTES_MAX)?;
+    let corrupt = || Error::corrupt(&note, 0, "not a note of a canonicaliser");
     let (rule, version) = parse(&bytes).ok_or_else(corrupt)?;
     match canonical::named(&rule, version) {
         Some(canonicalizer) => Ok(Some(canonicalizer)),

@@ -1,12 +1,12 @@
-//! Room on the disk for a set whose file is only ever written anew as a whole (a trie, a growing
-//! filter): `NAME.room`, a file of zeros.
+//! Reserved disk space (`NAME.room`, a file of zeros) for a set whose file is always rewritten as
+//! a whole: a trie or a growing filter.
 //!
-//! Such a set needs room for its next file beside the last one. It is taken when the set is made,
-//! and more of it before the set grows into it: so a full disk is said while all that was inserted
-//! can still be saved, and not when it is too late.
+//! Such a set needs space for its next file beside the last one. It is reserved at creation, and
+//! more before the set grows into it: so a full disk is reported while all inserts so far can
+//! still be saved.
 //!
-//! Invariants: what is in memory fits into the room and what it takes; the room is given up only
-//! to be written into, and taken again after that.
+//! Invariants: what is in memory fits the reserved space; the space is released only to be written
+//! into, and then reserved again.
 
 use std::io;
 use std::sync::Mutex;
@@ -18,23 +18,23 @@ use super::{AnySet, StoredSet};
 use crate::error::{Error, Result};
 use crate::files::{self, beside};
 
-/// What a URL takes in a file at most, but for its text.
+/// Most bytes of a URL in a file, beside its text.
 const ENTRY_BYTES: u64 = 64;
-/// Room is taken in such steps.
+/// Step in which space is reserved.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// The room of a set.
+/// The reserved space of a set.
 #[derive(Debug)]
 pub(super) struct Room {
     file: String,
-    /// Bytes that are taken.
+    /// Reserved bytes.
     held: Mutex<u64>,
-    /// What may be inserted before it is looked at again, in bytes.
+    /// Bytes of inserts before the next check.
     left: AtomicU64,
 }
 
 impl Room {
-    /// The room of a set of this kind, if its kind needs any; none is taken yet.
+    /// The space of a set, if its kind needs any; nothing is reserved yet.
     pub(super) fn of(set: &AnySet, dir: &dyn Dir, name: &str) -> Option<Room> {
         let is_whole = matches!(set, AnySet::Trie(_) | AnySet::Growing(_));
         is_whole.then(|| {
@@ -44,7 +44,7 @@ impl Room {
         })
     }
 
-    /// Takes room for a file of so many bytes.
+    /// Reserves space for a file of so many bytes.
     fn hold(&self, dir: &dyn Dir, bytes: u64) -> Result<u64> {
         let mut held = guard(&self.held);
         let wanted = bytes.next_multiple_of(STEP_BYTES);
@@ -71,7 +71,7 @@ impl Room {
         file.sync().map_err(Error::io("sync", &self.file))
     }
 
-    /// Gives the room up, for what is to be written now.
+    /// Releases the space for the file to be written now.
     fn give_up(&self, dir: &dyn Dir) {
         let mut held = guard(&self.held);
         let _ = dir.remove(&self.file);
@@ -81,7 +81,7 @@ impl Room {
 }
 
 impl StoredSet {
-    /// Takes room for the set as it is, when it is made.
+    /// Reserves space for the set as it is.
     ///
     /// # Errors
     /// `Io`, of the kind [`io::ErrorKind::StorageFull`].
@@ -90,7 +90,7 @@ impl StoredSet {
         room.hold(&*self.dir, self.set.seen().memory_bytes()).map(drop)
     }
 
-    /// Takes room for these URLs, before they are inserted.
+    /// Reserves space for these URLs, before they are inserted.
     ///
     /// # Errors
     /// `Full` if the disk has none. What was inserted before can be saved.
@@ -98,8 +98,8 @@ impl StoredSet {
     pub(super) fn make_room(&self, urls: &[&[u8]]) -> Result<()> {
         let Some(room) = &self.room else { return Ok(()) };
         let cost = urls.iter().map(|url| url.len() as u64 + ENTRY_BYTES).sum::<u64>();
-        // Two at once may both take the last of it: each next one looks again, and ENTRY_BYTES are
-        // many.
+        // Two threads may both take the last bytes: the next insert checks again, and ENTRY_BYTES
+        // is generous.
         match room.left.load(Ordering::Relaxed).checked_sub(cost) {
             Some(left) => {
                 room.left.store(left, Ordering::Relaxed);
@@ -130,12 +130,12 @@ impl StoredSet {
         }
     }
 
-    /// Writes the set's file anew by `write`, into the room that was kept for it.
+    /// Runs `write`, which rewrites the set's file, in the reserved space.
     pub(super) fn write_into_room(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
         let Some(room) = &self.room else { return write() };
         room.give_up(&*self.dir);
         write()?;
-        // If there is none any more, the next insert says so.
+        // If there is none left, the next insert says so.
         let _ = self.take_room();
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Where the blocks of a trie lie: slabs of memory, given out in units of a cache line.
+//! Memory of a trie's blocks: slabs, allocated in units of a cache line.
 //!
-//! A block is named by its address, which says where it begins and how long it is, so that who
-//! knows the address needs no table on the way to the bytes, and can fetch all of them at once;
-//! who moves a block tells the one block that leads to it. Places that were left are used again by
-//! blocks of the same size, and blocks of all sizes are always growing, so that few stay empty.
+//! A block's address has its start and its length, so no table stands between address and bytes,
+//! and all lines can be fetched at once; one other block holds the address, and is updated when a
+//! block moves. Freed places are reused by blocks of the same size, and blocks of all sizes keep
+//! growing, so few stay free.
 
 use std::hint::black_box;
 
@@ -11,17 +11,17 @@ use filemap_io::LargeMemory;
 
 /// A cache line.
 const UNIT_BYTES: usize = 64;
-/// Of two megabytes: a large page.
+/// Two megabytes: a large page.
 const SLAB_UNITS: usize = 1 << 15;
 const SLAB_BYTES: usize = SLAB_UNITS * UNIT_BYTES;
 
 /// The longest block, in bytes.
 pub(super) const BLOCK_BYTES_MAX: usize = SLAB_BYTES;
 
-/// Where a block is.
+/// Address of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Address {
-    /// The number of its first unit, over all slabs.
+    /// Number of its first unit over all slabs.
     at: u32,
     units: u32,
 }
@@ -40,27 +40,27 @@ impl Address {
     }
 }
 
-/// So many lines of a block are read in advance: about what is in flight at once.
+/// Most lines prefetched of a block: about what can be in flight.
 const LINES_MAX: usize = 48;
 
-/// See the module.
+/// The slabs and their free places.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     slabs: Vec<LargeMemory>,
-    /// Units given out of the last slab.
+    /// Units used in the last slab.
     used: usize,
-    /// Left places, by their units.
+    /// Free places by size in units.
     free: Vec<Vec<u32>>,
 }
 
 impl Arena {
-    /// A new block of at least so many bytes, which are those that some other one has left.
+    /// Allocates a block of at least this many bytes, with arbitrary contents.
     pub(super) fn add(&mut self, bytes: usize) -> Address {
         let units = units(bytes);
         Address { at: self.allocate(units), units: units as u32 }
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     pub(super) fn remove(&mut self, Address { at, units }: Address) {
         self.release(at, units as usize);
     }
@@ -77,8 +77,8 @@ impl Arena {
         &mut self.slabs[slab][offset..][..units as usize * UNIT_BYTES]
     }
 
-    /// Reads a byte of each cache line of a block, all at once: as long as one alone would take,
-    /// if none is in a cache. Nothing waits for what is read.
+    /// Reads a byte of each cache line, all at once, in the time of one cache miss. Nothing waits
+    /// for the values.
     #[inline]
     pub(super) fn touch(&self, address: Address) {
         let lines = self.bytes(address).as_chunks::<UNIT_BYTES>().0.iter().take(LINES_MAX);

@@ -1,19 +1,17 @@
-//! How the edges of a trie are written: as they are, or in the codes of a table of
-//! [`symbols`](super::symbols).
+//! Codes of a trie's edges: raw, or by a table of [`symbols`](super::symbols).
 //!
-//! A block names the code that it is written with by its number ([`CodeId`]). The codes of a trie
-//! stay as long as it does, as old blocks are written in old ones; only the newest is written
-//! with.
+//! A block names its code by number ([`CodeId`]). Old blocks keep old codes, so a trie keeps them
+//! all; only the newest encodes.
 
 use std::sync::Arc;
 
 use super::key::{Comparison, Key, common};
 use super::symbols::Symbols;
 
-/// The number of a code among those of its trie; 0 is [`Code::Raw`].
+/// Number of a code within its trie; 0 is [`Code::Raw`].
 pub(super) type CodeId = u8;
 
-/// See the module.
+/// A code of edges.
 #[derive(Debug)]
 pub(super) enum Code {
     Raw,
@@ -21,7 +19,7 @@ pub(super) enum Code {
 }
 
 impl Code {
-    /// Compares an edge with what a key has from a place on, decoding no more of it than is alike.
+    /// Compares an edge with a key from a position on, decoding only the common part.
     #[inline]
     pub(super) fn compare(&self, edge: &[u8], key: &Key<'_>, at: usize) -> Comparison {
         match self {
@@ -49,7 +47,7 @@ impl Code {
         }
     }
 
-    /// How long the edge of a text would be.
+    /// Length of a text's edge.
     pub(super) fn written_bytes(&self, text: &[u8]) -> usize {
         let mut edge = Vec::new();
         self.encode(text, &mut edge);

@@ -1,16 +1,14 @@
-//! The file of a trie: its URLs in order, each as what it does not share with the one before, in
-//! frames that each have a checksum.
+//! The file of a trie: its URLs in order, each without the prefix shared with the one before, in
+//! frames with checksums.
 //!
-//! In the first frame its bytes are the number of URLs with which the trie makes its next table (8
-//! bytes) and its table of symbols: for each its length (1 byte) and its text; there may be none.
-//! Then come frames of entries: how many bytes a URL shares with the one before (in the first
-//! entry of a frame none), the length of the rest as it is written (each one byte, or 255 and four
-//! bytes), and the rest, in codes of the table if there is one. The last frame has a length of 0
-//! and, in the place of entries, the number of URLs (8 bytes, under its checksum). The file is
-//! only ever replaced as a whole.
+//! The first frame has the number of URLs at which the trie trains its next table (8 bytes) and
+//! its table of symbols, possibly empty: for each its length (1 byte) and its text. Frames of
+//! entries follow: the length of the shared prefix (0 in a frame's first entry), the length of the
+//! rest as encoded (each one byte, or 255 and four bytes), and the rest, in codes of the table if
+//! there is one. The last frame has a length of 0 and, in the place of entries, the number of URLs
+//! (8 bytes, under its checksum). The file is only ever replaced as a whole.
 
-use crc32fast::Hasher;
-use filemap_io::header::seal;
+use filemap_io::header::{crc32, seal};
 use filemap_io::layout::get;
 use filemap_io::{Access, Dir, File};
 
@@ -23,15 +21,15 @@ use crate::format::{TRIE, TrieFrame, TrieHeader};
 
 const HEADER_BYTES: usize = TrieHeader::BYTES;
 const FRAME_HEADER_BYTES: usize = TrieFrame::BYTES;
-/// A frame is ended once it is longer.
+/// A longer frame is ended.
 const FRAME_BYTES: usize = 256 << 10;
 /// A byte of a URL takes up to two.
 const FRAME_BYTES_MAX: usize = FRAME_BYTES + 2 * KEY_BYTES_MAX + 16;
 const _: () = assert!(8 + symbols::CODES_MAX * (1 + symbols::SYMBOL_BYTES_MAX) <= FRAME_BYTES_MAX);
-/// A length that does not fit one byte.
+/// Marks a length over one byte.
 const WIDE: u8 = 255;
 
-/// Writes URLs that come in order; how many they were.
+/// Writes sorted URLs; returns their number.
 pub(super) fn save(dir: &dyn Dir, name: &str, learnt: &Learnt, urls: impl Iterator<Item = Vec<u8>>) -> Result<u64> {
     let mut count = 0u64;
     files::replace(dir, name, |file, new| {
@@ -64,7 +62,7 @@ pub(super) fn save(dir: &dyn Dir, name: &str, learnt: &Learnt, urls: impl Iterat
     Ok(count)
 }
 
-/// A length is a byte, or 255 and four.
+/// Appends a length: a byte, or 255 and four.
 fn push_length(bytes: &mut Vec<u8>, length: usize) {
     match u8::try_from(length).ok().filter(|length| *length != WIDE) {
         Some(length) => bytes.push(length),
@@ -87,7 +85,7 @@ fn length(bytes: &mut &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(*length) as usize)
 }
 
-/// Takes an entry off the bytes, and makes the key before it the entry's. `None` if these are no
+/// Takes an entry off the bytes and turns the previous key into its key. `None` if these are no
 /// entry's bytes.
 fn take_entry(bytes: &mut &[u8], key: &mut Vec<u8>, symbols: Option<&Symbols>) -> Option<()> {
     let shared = length(bytes)?;
@@ -114,8 +112,8 @@ fn write_frame(write: &impl Fn(&[u8], u64) -> Result<()>, at: u64, bytes: &[u8],
     Ok(at + frame.len() as u64)
 }
 
-/// Reads a file: gives `begin` what it begins with, and `insert`, to which that leads, all URLs;
-/// it says whether one is new.
+/// Reads a file: passes its beginning to `begin`, and all URLs to `insert`, which returns whether
+/// a URL is new.
 pub(super) fn load<T>(
     dir: &dyn Dir,
     name: &str,
@@ -128,7 +126,7 @@ pub(super) fn load<T>(
     TRIE.check(name, &start)?;
     let (mut at, mut count) = (HEADER_BYTES as u64, 0u64);
     let (table, _) = read_frame(&*file, name, at)?;
-    let learnt = Learnt::of(&table).ok_or_else(|| Error::corrupt(name, at, "the frame holds no table of symbols"))?;
+    let learnt = Learnt::of(&table).ok_or_else(|| Error::corrupt(name, at, "not a table of symbols"))?;
     at += (FRAME_HEADER_BYTES + table.len()) as u64;
     let mut loaded = begin(&learnt);
     let mut before = Vec::new();
@@ -139,7 +137,7 @@ pub(super) fn load<T>(
         if is_last {
             let len = file.len().map_err(Error::io("length", name))?;
             return match () {
-                () if get::<u64>(&bytes, 0) != count => corrupt("there are other URLs than it counts"),
+                () if get::<u64>(&bytes, 0) != count => corrupt("wrong count of URLs"),
                 () if len != next => corrupt("bytes follow the last frame"),
                 () => Ok(loaded),
             };
@@ -147,7 +145,7 @@ pub(super) fn load<T>(
         let (mut rest, mut key) = (bytes.as_slice(), Vec::new());
         while !rest.is_empty() {
             if take_entry(&mut rest, &mut key, learnt.symbols.as_deref()).is_none() {
-                return corrupt("the frame does not consist of URLs");
+                return corrupt("not entries of URLs");
             }
             if key <= before || key.len() > KEY_BYTES_MAX || !insert(&mut loaded, &key) {
                 return corrupt("the URLs are not in order");
@@ -159,29 +157,25 @@ pub(super) fn load<T>(
     }
 }
 
-/// The bytes of the frame at `at`, and whether it is the last.
+/// Bytes of the frame at `at`, and whether it is the last.
 fn read_frame(file: &dyn File, name: &str, at: u64) -> Result<(Vec<u8>, bool)> {
     let mut start = [0; FRAME_HEADER_BYTES];
     files::read_exact(file, name, &mut start, at)?;
     let len: [u8; 4] = get(&start, 0);
     let entries = TrieFrame::LEN.get(&start) as usize;
     if entries > FRAME_BYTES_MAX {
-        return Err(Error::corrupt(name, at, "no frame is that long"));
+        return Err(Error::corrupt(name, at, "the frame is too long"));
     }
     let mut bytes = vec![0; if entries == 0 { 8 } else { entries }];
     files::read_exact(file, name, &mut bytes, at + FRAME_HEADER_BYTES as u64)?;
     if TrieFrame::CRC.get(&start) != frame_crc(at, len, &bytes) {
-        return Err(Error::corrupt(name, at, "the frame's checksum is another"));
+        return Err(Error::corrupt(name, at, "frame checksum mismatch"));
     }
     Ok((bytes, entries == 0))
 }
 
 fn frame_crc(at: u64, len: [u8; 4], bytes: &[u8]) -> u32 {
-    let mut hasher = Hasher::new();
-    hasher.update(&at.to_le_bytes());
-    hasher.update(&len);
-    hasher.update(bytes);
-    hasher.finalize()
+    crc32(&[&at.to_le_bytes(), &len, bytes])
 }
 
 fn header() -> [u8; HEADER_BYTES] {

@@ -1,18 +1,16 @@
-//! A block above the leaves: the shortest texts that tell the blocks below apart, in order, and
-//! the addresses of those.
+//! An inner block: the shortest separators of the blocks below, in order, and their addresses.
 //!
-//! All keys that belong here begin with the bytes that the texts around the block, in the block
-//! above, begin with. The block does not have these. The next eight bytes of each text, its
-//! *head*, stand as a number, so that a search counts which are not greater than the key's and
-//! looks at texts only if some have the same head.
+//! All keys of the block share a prefix, given by the separators around it in the block above and
+//! not stored here. The next eight bytes of each separator, its *head*, are a number: a search
+//! counts heads not greater than the key's, and compares texts only among equal heads.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
-//! | 0 | 2 | the number of entries |
-//! | 2 | 2 | bytes that all keys begin with, and are not here |
-//! | 8 | 16 each | the head, zeros after a shorter text, and the address |
-//! | | 4 each | where the text ends, from the end of all these numbers on |
-//! | | | the texts, heads and all |
+//! | 0 | 2 | number of entries |
+//! | 2 | 2 | length of the shared prefix |
+//! | 8 | 16 each | head, padded with zeros, and address |
+//! | | 4 each | end of the text, from the end of these numbers on |
+//! | | | texts, heads included |
 
 use super::arena::Address;
 use super::key::common;
@@ -22,18 +20,18 @@ const HEADER_BYTES: usize = 8;
 const LINK_BYTES: usize = HEAD_BYTES + Address::BYTES;
 const ENTRY_BYTES: usize = LINK_BYTES + 4;
 
-/// A block as it is read.
+/// A decoded inner block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inner<'a> {
     pub(super) len: usize,
-    /// How many bytes all keys that belong here begin with.
+    /// Length of the shared prefix.
     pub(super) prefix_len: usize,
     links: &'a [[u8; LINK_BYTES]],
     ends: &'a [[u8; 4]],
     texts: &'a [u8],
 }
 
-/// A text without what all begin with, and where it leads.
+/// A separator without the shared prefix, and an address.
 pub(super) type Entry<'a> = (&'a [u8], Address);
 
 impl<'a> Inner<'a> {
@@ -47,7 +45,7 @@ impl<'a> Inner<'a> {
         Inner { len, prefix_len, links: links.as_chunks().0, ends: ends.as_chunks().0, texts }
     }
 
-    /// So many of its bytes are used.
+    /// Bytes in use.
     pub(super) fn used_bytes(&self) -> usize {
         HEADER_BYTES + self.len * ENTRY_BYTES + self.len.checked_sub(1).map_or(0, |last| self.end(last))
     }
@@ -57,7 +55,7 @@ impl<'a> Inner<'a> {
         u32::from_le_bytes(self.ends[number]) as usize
     }
 
-    /// The text of an entry, without what all begin with.
+    /// A separator without the shared prefix.
     #[inline]
     fn text(&self, number: usize) -> &'a [u8] {
         let start = number.checked_sub(1).map_or(0, |before| self.end(before));
@@ -70,18 +68,18 @@ impl<'a> Inner<'a> {
         Address::of([a, b, c, d, e, f, g, h])
     }
 
-    /// The number of the entry whose block a key belongs to: the last one that is not greater.
+    /// Number of the entry whose block a key belongs to: the last that is not greater.
     #[inline]
     pub(super) fn find(&self, key: &Key<'_>) -> usize {
         let head = key.head(self.prefix_len);
-        // All of them, so that nothing must be foreseen and all are fetched at once.
+        // Count all heads: no branch to predict, and all are fetched at once.
         let count = self.links.iter().filter(|link| head_of(link) <= head).count();
         let last = count.saturating_sub(1);
         if head_of(&self.links[last]) == head { self.find_among(key, head, count) } else { last }
     }
 
-    /// The same, where the first `end` entries have no greater head, and the last of those the
-    /// same.
+    /// The search among equal heads: the first `end` entries have no greater head, and the last of
+    /// those the same.
     fn find_among(&self, key: &Key<'_>, head: u64, end: usize) -> usize {
         let start = self.links[..end].partition_point(|link| head_of(link) < head);
         let (rest, mut at, mut len) = (&key.text[self.prefix_len..], start, end - start);
@@ -95,7 +93,7 @@ impl<'a> Inner<'a> {
         at.saturating_sub(1)
     }
 
-    /// The whole text of one entry. `like` is any key that belongs here.
+    /// A whole separator. `like` is any key of this block.
     pub(super) fn whole_text(&self, number: usize, like: &[u8]) -> Vec<u8> {
         [&like[..self.prefix_len], self.text(number)].concat()
     }
@@ -107,14 +105,14 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Makes a block lead elsewhere.
+/// Changes an entry's address.
 pub(super) fn set_child(bytes: &mut [u8], number: usize, child: Address) {
     let at = HEADER_BYTES + number * LINK_BYTES + HEAD_BYTES;
     bytes[at..at + Address::BYTES].copy_from_slice(&child.to_bytes());
 }
 
-/// A block of these entries, whose keys begin with `prefix_len` bytes alike; all texts begin with
-/// `gone` bytes that it does not get.
+/// Encodes a block of these entries, whose keys share `prefix_len` bytes; the first `gone` bytes
+/// of their texts are left out.
 pub(super) fn written(entries: &[Entry<'_>], prefix_len: usize, gone: usize) -> Vec<u8> {
     let texts = || entries.iter().map(|(text, _)| &text[gone..]);
     let texts_len: usize = texts().map(<[u8]>::len).sum();
@@ -135,9 +133,8 @@ pub(super) fn written(entries: &[Entry<'_>], prefix_len: usize, gone: usize) -> 
     bytes
 }
 
-/// Where entries that are too many are to be cut: where texts share least with the one before, so
-/// that the parts have more in common and heads tell more. Near the middle, by number and not by
-/// bytes, so that no half is of few long ones.
+/// Where to cut entries: where neighbours share least, so that parts have more in common and heads
+/// tell more. Near the middle by number, not by bytes, so that no half has few long ones.
 pub(super) fn cutting_place(entries: &[Entry<'_>]) -> usize {
     let (near, half) = (entries.len() * 3 / 8, entries.len() / 2);
     let rank = |at: &usize| (common(entries[at - 1].0, entries[*at].0), at.abs_diff(half));

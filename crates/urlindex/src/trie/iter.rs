@@ -1,5 +1,4 @@
-//! Walks through a trie in order, a leaf at a time, so that inserts need not wait for the end of
-//! it.
+//! Iterates over a trie in order, a leaf at a time, so that inserts need not wait.
 
 use super::UrlTrie;
 
@@ -16,12 +15,12 @@ use super::UrlTrie;
 pub struct UrlTrieIter<'a> {
     trie: &'a UrlTrie,
     prefix: Vec<u8>,
-    /// The last URL that was taken from the trie, or where to begin.
+    /// The last URL returned, or where to start.
     last: Vec<u8>,
     has_begun: bool,
-    /// Whether a URL past the prefix was met.
+    /// Whether a URL past the prefix was found.
     is_over: bool,
-    /// The rest of one leaf, in reverse.
+    /// The rest of a leaf, in reverse.
     pending: Vec<Vec<u8>>,
 }
 

@@ -1,15 +1,13 @@
-//! A key as it is sought: its text with zeros after it, so that sixteen bytes can be taken from
-//! any place of it.
+//! A search key: its text padded with zeros, so that sixteen bytes can be read at any position.
 
-/// Texts up to this long need no memory of their own.
+/// Longest text that needs no allocation.
 const SHORT_BYTES: usize = 240;
 const PADDING_BYTES: usize = 16;
 
-/// Bytes of a text that are compared as one number.
+/// Bytes of a text compared as one number.
 pub(super) const HEAD_BYTES: usize = 8;
 
-/// The first eight bytes of a text as a number, in the order of their texts; zeros after a shorter
-/// one.
+/// The first eight bytes of a text, padded with zeros, as a number that sorts as texts do.
 #[inline]
 pub(super) fn head(text: &[u8]) -> u64 {
     let mut head = [0; HEAD_BYTES];
@@ -18,7 +16,7 @@ pub(super) fn head(text: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// See the module.
+/// A text with zeros behind it.
 #[derive(Debug)]
 pub(super) struct Key<'a> {
     pub(super) text: &'a [u8],
@@ -42,38 +40,38 @@ impl<'a> Key<'a> {
         self.text.len()
     }
 
-    /// The byte at a place, if the text goes on there.
+    /// The byte at a position, if any.
     #[inline]
     pub(super) fn get(&self, at: usize) -> Option<u8> {
         self.text.get(at).copied()
     }
 
-    /// The text from a place on and the zeros after it.
+    /// The text and the zeros behind it.
     #[inline]
     pub(super) fn padded(&self) -> &[u8] {
         if self.text.len() <= SHORT_BYTES { &self.short } else { &self.long }
     }
 
-    /// [`head`] of the text from a place on.
+    /// [`head`] of the text from a position on.
     #[inline]
     pub(super) fn head(&self, at: usize) -> u64 {
         self.padded()[at..].first_chunk().map_or(0, |head| u64::from_be_bytes(*head))
     }
 }
 
-/// How an edge compares with a text.
+/// Result of comparing an edge with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Comparison {
-    /// How many bytes both begin with.
+    /// Length of the common prefix.
     pub(super) common: usize,
-    /// The edge's byte after those; `None` if it has no more.
+    /// The edge's next byte, if any.
     pub(super) next: Option<u8>,
 }
 
-/// How many bytes two texts begin with alike.
+/// Length of the common prefix of two texts.
 #[inline]
 pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
-    // Eight at a time: the beginnings of two URLs are long.
+    // Eight bytes at a time: common prefixes of URLs are long.
     let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
     for (i, (a, b)) in a_words.iter().zip(b_words).enumerate() {
         let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);

@@ -1,59 +1,57 @@
-//! A leaf: a piece of the trie, its keys in the order in which they came, each written as an edge
-//! that leaves the path of an earlier one.
+//! A leaf: a piece of the trie, its keys in the order of inserts, each as an edge that leaves the
+//! path of an earlier one.
 //!
-//! The first key is written as it is. Each later one leaves the trie of those before it at one
-//! place: somewhere on the edge of one of them, its *parent*, after so many bytes that it has
-//! *shared* with it, with a byte by which it differs, its *head*, and what follows is its *edge*,
-//! in the leaf's [`Code`]. (A key that ends on the edge of another has no head and no edge.) So a
-//! new key is put at the end: nothing is moved, and nothing that is there written anew. That is a
-//! path-decomposed trie (Kanda, Fujii, Tomabechi, Takeda: Dynamic path-decomposed tries, JEA
-//! 2020), one for each leaf, in which the parent is a number of seven bits and no hash table is
-//! needed.
+//! The first key is stored whole. Each later one leaves the trie of those before it at one place:
+//! on the edge of one of them, its *parent*, after the bytes *shared* with it, with a differing
+//! byte, its *head*; what follows is its *edge*, in the leaf's [`Code`]. (A key that ends on
+//! another's edge has neither head nor edge.) So a new key is appended, and nothing moves or is
+//! rewritten. That is a path-decomposed trie (Kanda, Fujii, Tomabechi, Takeda: Dynamic
+//! path-decomposed tries, JEA 2020) for each leaf, in which the parent is a number of seven bits
+//! and no hash table is needed.
 //!
-//! A search compares the edge of the entry where it is with the key, which tells how many bytes
-//! they share, and looks for the entry that leaves this one there with the key's next byte: there
-//! is at most one, and it stands further back. So a search goes over the records once.
+//! A search compares the current entry's edge with the key, which gives the shared length, and
+//! looks for the entry that leaves there with the key's next byte: there is at most one, and it is
+//! further back. So a search passes the records once.
 //!
-//! All keys that belong in a leaf begin with the bytes that the texts around it, in the blocks
-//! above, begin with. The leaf does not have these. What entries share is counted from there on.
+//! All keys of a leaf share a prefix, given by the separators around it in the blocks above and
+//! not stored here. `shared` counts from its end.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
-//! | 0 | 1 | the number of the code |
-//! | 1 | 1 | the number of entries, up to 127; 128 more in a wide leaf |
-//! | 2 | 2 | bytes that all keys begin with, and are not here |
+//! | 0 | 1 | number of the code |
+//! | 1 | 1 | number of entries, up to 127; plus 128 in a wide leaf |
+//! | 2 | 2 | length of the shared prefix |
 //! | 4 | 4 | bytes of all edges |
-//! | 8 | 4 or 8 each | the records, in a wide leaf of 8 bytes |
+//! | 8 | 4 or 8 each | records, of 8 bytes in a wide leaf |
 //!
-//! A record is the parent's number (7 bits, 127 of those that have none), whether it has no head
-//! (1), the head (8), what it shares (8, or 16) and the length of its edge (8, or 32). Leaves are
-//! wide that have an entry which does not fit. The edges stand at the leaf's end, the first one
-//! last.
+//! A record has the parent's number (7 bits, 127 for none), whether there is no head (1), the head
+//! (8), the shared length (8, or 16) and the edge's length (8, or 32). A leaf with an entry that
+//! does not fit is wide. Edges are at the leaf's end, the first one last.
 
 use super::code::{Code, CodeId};
 use super::key::{Comparison, Key};
 
 const HEADER_BYTES: usize = 8;
-/// The parent of entries that have none.
+/// The parent of entries without one.
 pub(super) const ROOT: usize = 127;
-/// A leaf never has more entries.
+/// Most entries of a leaf.
 pub(super) const ENTRIES_MAX: usize = 127;
 const WIDE: u8 = 128;
 const NARROW_BYTES: usize = 4;
 const WIDE_BYTES: usize = 8;
-/// Above the parent's number: the key ends there.
+/// Flag above the parent's number: the key ends there.
 const EMPTY: u64 = 1 << 7;
 const HEAD_SHIFT: u32 = 8;
 const SHARED_SHIFT: u32 = 16;
 const LEN_SHIFT: u32 = 32;
-/// Where the length stands in a record of four bytes.
+/// Bit position of the length in a record of four bytes.
 const NARROW_LEN_SHIFT: u32 = 24;
 
-/// One entry, but for its edge.
+/// An entry without its edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) parent: usize,
-    /// How many bytes it has of its parent, of those that are in the leaf.
+    /// Bytes shared with its parent, after the leaf's prefix.
     pub(super) shared: usize,
     pub(super) head: Option<u8>,
     pub(super) edge_len: usize,
@@ -76,7 +74,7 @@ impl Entry {
     }
 }
 
-/// What tells an entry from all others.
+/// The bits that identify an entry.
 #[inline]
 fn place(parent: usize, shared: usize, head: Option<u8>) -> u64 {
     let head = head.map_or(EMPTY, |head| u64::from(head) << HEAD_SHIFT);
@@ -96,19 +94,19 @@ fn narrowed(wide: u64) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) parent: usize,
-    /// How many bytes the key shares with what is there.
+    /// Bytes that the key shares with what is there.
     pub(super) shared: usize,
     pub(super) is_found: bool,
 }
 
-/// A leaf as it is read.
+/// A decoded leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaf<'a> {
     bytes: &'a [u8],
     pub(super) code: CodeId,
     is_wide: bool,
     pub(super) len: usize,
-    /// How many bytes all keys that belong here begin with.
+    /// Length of the prefix of all keys that belong here.
     pub(super) prefix_len: usize,
     edges_len: usize,
 }
@@ -123,12 +121,12 @@ impl<'a> Leaf<'a> {
         Leaf { bytes, code, is_wide: len & WIDE != 0, len: usize::from(len & !WIDE), prefix_len, edges_len }
     }
 
-    /// So many of its bytes are used.
+    /// Bytes in use.
     pub(super) fn used_bytes(&self) -> usize {
         HEADER_BYTES + self.len * record_bytes(self.is_wide) + self.edges_len
     }
 
-    /// Whether there is room for one more entry.
+    /// Whether one more entry fits.
     #[inline]
     pub(super) fn has_room_for(&self, entry: &Entry) -> bool {
         (self.is_wide || !entry.is_wide())
@@ -144,7 +142,7 @@ impl<'a> Leaf<'a> {
         }
     }
 
-    /// All entries with their edges as they are written.
+    /// All entries with their encoded edges.
     pub(super) fn entries(&self) -> impl Iterator<Item = (Entry, &'a [u8])> {
         let (leaf, mut end) = (*self, self.bytes.len());
         (0..self.len).map(move |number| {
@@ -154,7 +152,7 @@ impl<'a> Leaf<'a> {
         })
     }
 
-    /// Finds a key, which belongs here.
+    /// Searches a key that belongs here.
     #[inline]
     pub(super) fn find(&self, code: &Code, key: &Key<'_>) -> Place {
         let records = &self.bytes[HEADER_BYTES..];
@@ -196,12 +194,12 @@ impl<'a> Leaf<'a> {
         }
     }
 
-    /// So many bytes an entry takes, edge and all.
+    /// Bytes of an entry, edge included.
     pub(super) fn entry_bytes(&self, entry: &Entry) -> usize {
         record_bytes(self.is_wide) + entry.edge_len
     }
 
-    /// All keys, by the numbers of their entries. `like` is any key that belongs here.
+    /// All keys in the order of their entries. `like` is any key that belongs here.
     pub(super) fn keys(&self, code: &Code, like: &[u8]) -> Vec<Vec<u8>> {
         let mut keys: Vec<Vec<u8>> = Vec::with_capacity(self.len);
         for (entry, edge) in self.entries() {
@@ -232,8 +230,7 @@ impl<'a> Leaf<'a> {
         key
     }
 
-    /// Writes those entries to `part` that are in it, as a leaf whose keys all begin with
-    /// `prefix_len` bytes alike.
+    /// Writes the entries in `is_in` to `part`, a leaf whose keys share `prefix_len` bytes.
     pub(super) fn part(
         &self,
         is_in: &[bool],
@@ -250,13 +247,13 @@ impl<'a> Leaf<'a> {
             numbers[number] = part.leaf().len;
             if numbers[entry.parent] != ROOT || (entry.parent == ROOT && gone == 0) {
                 entry.shared -= gone;
-                // Where the leaf begins nobody has a parent.
+                // An entry at the start of the leaf has no parent.
                 entry.parent = if entry.shared == 0 { ROOT } else { numbers[entry.parent] };
                 part.push(&entry, written);
                 continue;
             }
-            // Its path was that of an entry which is not here; now it is its own, from where it
-            // leaves the others on.
+            // The entry of its path is not here: give it a path of its own from where it leaves
+            // the others.
             let key = self.key(number, code, like);
             let place = part.leaf().find(code, &Key::new(&key));
             let is_same = place.shared == self.prefix_len + entry.shared && entry.parent != ROOT;
@@ -269,7 +266,7 @@ impl<'a> Leaf<'a> {
         }
     }
 
-    /// Writes all entries to `draft`, in another code.
+    /// Writes all entries to `draft` in another code.
     pub(super) fn rewritten(&self, old: &Code, (id, new): (CodeId, &Code), draft: &mut Draft) {
         draft.clear(id, self.prefix_len);
         let (mut text, mut edge) = (Vec::new(), Vec::new());
@@ -282,7 +279,7 @@ impl<'a> Leaf<'a> {
         }
     }
 
-    /// Writes it to a place that is long enough.
+    /// Copies it to a place that is long enough.
     pub(super) fn copy_to(&self, bytes: &mut [u8]) {
         let (front, back) = (HEADER_BYTES + self.len * record_bytes(self.is_wide), self.edges_len);
         bytes[..front].copy_from_slice(&self.bytes[..front]);
@@ -299,7 +296,7 @@ impl Place {
     }
 }
 
-/// Puts one more entry into a leaf that has room for it.
+/// Appends an entry to a leaf with room for it.
 pub(super) fn push(bytes: &mut [u8], entry: &Entry, edge: &[u8]) {
     let Leaf { is_wide, len, edges_len, .. } = Leaf::of(bytes);
     let (packed, at) = (entry.packed(), HEADER_BYTES + len * record_bytes(is_wide));
@@ -314,7 +311,7 @@ pub(super) fn push(bytes: &mut [u8], entry: &Entry, edge: &[u8]) {
     bytes[4..HEADER_BYTES].copy_from_slice(&((edges_len + edge.len()) as u32).to_le_bytes());
 }
 
-/// A leaf that is being written, and grows as it must.
+/// A growing leaf under construction.
 #[derive(Debug)]
 pub(super) struct Draft {
     bytes: Vec<u8>,
@@ -341,7 +338,7 @@ impl Draft {
         self.bytes[2..4].copy_from_slice(&(prefix_len as u16).to_le_bytes());
     }
 
-    /// A leaf as it is.
+    /// Copies a leaf.
     pub(super) fn copy(&mut self, leaf: &Leaf<'_>) {
         self.bytes.resize(self.bytes.len().max(leaf.bytes.len()), 0);
         leaf.copy_to(&mut self.bytes);
@@ -367,7 +364,7 @@ impl Draft {
         push(&mut self.bytes, entry, edge);
     }
 
-    /// Gives memory back that a long leaf took.
+    /// Frees the memory of a long leaf.
     pub(super) fn shrink(&mut self) {
         if self.memory_bytes() > 64 << 10 {
             *self = Draft::new();
@@ -379,10 +376,10 @@ fn record_bytes(is_wide: bool) -> usize {
     if is_wide { WIDE_BYTES } else { NARROW_BYTES }
 }
 
-/// An entry that was looked for.
+/// An entry found by a search.
 struct Found {
     number: usize,
-    /// Bytes of the edges that were passed over.
+    /// Bytes of the edges passed.
     passed_bytes: usize,
     edge_len: usize,
 }
@@ -394,7 +391,7 @@ fn find_narrow(records: &[[u8; NARROW_BYTES]], from: usize, wanted: u32) -> Opti
     let (blocks, rest) = records[from..].as_chunks::<TOGETHER>();
     for (nth, block) in blocks.iter().enumerate() {
         let words = block.map(u32::from_le_bytes);
-        // All at once, without a branch for each: the compiler makes vectors of it.
+        // Branch-free over eight records, so that the compiler vectorises it.
         let is_here = words.map(|word| (word ^ wanted) << (32 - NARROW_LEN_SHIFT) == 0);
         if is_here.iter().fold(false, |any, is_here| any | is_here) {
             let at = is_here.iter().position(|is_here| *is_here).unwrap_or_default();

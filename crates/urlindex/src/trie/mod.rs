@@ -1,22 +1,19 @@
-//! `UrlTrie`: an exact set of URL texts in memory that shares prefixes, and so holds them in
-//! order.
+//! `UrlTrie`: an exact set of URL texts in memory, with shared prefixes and in order.
 //!
-//! The generalised list keeps URLs as a trie of equal nodes, one for each letter, grown while
-//! crawling. This is that idea with path compression and no pointer per letter: the trie is cut
-//! into [leaves](leaf) of a kilobyte or two, in which each URL is written as the edge by which it
-//! leaves the paths of those that came before it, at the end, so that an insert moves nothing;
-//! blocks lie in an [`arena`], and a [`tree`] of [inner] blocks leads to the leaf to which a URL
-//! belongs. Edges are written in the [`code`]s of a table of [`symbols`], in about half of their
-//! bytes; the table is made ([`training`]) of the trie's own edges, and anew each time that it has
-//! grown by eight; the insert to which that falls waits for it, and all others with it.
+//! A trie with path compression, cut into [leaves](leaf) of a kilobyte or two. A leaf stores each
+//! URL as the edge by which it leaves the paths of earlier ones, appended at the end, so an insert
+//! moves nothing. Blocks lie in an [`arena`], and a [`tree`] of [inner] blocks leads to a URL's
+//! leaf. Edges are encoded in the [`code`]s of a table of [`symbols`], in about half of their
+//! bytes; the table is trained ([`training`]) on the trie's own edges, and again at each growth by
+//! eight; that insert waits for it, and all others with it.
 //!
-//! What a test costs is memory that is in no cache: some lines of inner blocks and those of one
-//! leaf, which are fetched all at once. In batches those of eight URLs are fetched at once.
+//! The cost of a test is memory outside the caches: some lines of inner blocks and those of one
+//! leaf, all fetched at once; in batches those of eight URLs.
 //!
-//! A prefix of a URL that is there is not there itself (the original calls it seen).
+//! A prefix of an inserted URL is not itself in the set.
 //!
-//! The set is in memory only: [`UrlTrie::save`] writes a [`file`](mod@file) of it,
-//! [`UrlTrie::load`] reads one.
+//! The set is in memory only: [`UrlTrie::save`] writes a [`file`](mod@file), [`UrlTrie::load`]
+//! reads one.
 
 mod arena;
 mod code;
@@ -37,16 +34,16 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use filemap_io::Dir;
 
 use crate::error::{Error, Result};
-use crate::files::{in_any_dir, place};
+use crate::files::{by_path, in_any_dir, place};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use tree::{KEY_BYTES_MAX, Tree};
 
 pub use iter::UrlTrieIter;
 
-/// So many URLs of a batch are tested while others wait.
+/// URLs of a batch tested under one lock.
 const BATCH: usize = 256;
 
-/// An exact set of URLs in memory. See the module.
+/// An exact set of URLs in memory, in order. See the module.
 ///
 /// ```
 /// use urlindex::{SeenSet, UrlTrie, Verdict};
@@ -62,7 +59,7 @@ const BATCH: usize = 256;
 pub struct UrlTrie {
     tree: RwLock<Tree>,
     inserted: AtomicU64,
-    /// URLs that came or went since it was made or loaded.
+    /// URLs inserted or removed since it was created or loaded.
     changes: AtomicU64,
 }
 
@@ -72,20 +69,19 @@ impl UrlTrie {
         UrlTrie::default()
     }
 
-    /// All URLs, in the order of their bytes. Inserts may go on meanwhile: what is there from
-    /// beginning to end comes once.
+    /// All URLs in the order of their bytes. Beside concurrent inserts, URLs present throughout
+    /// come once.
     pub fn iter(&self) -> UrlTrieIter<'_> {
         UrlTrieIter::new(self, Vec::new())
     }
 
-    /// The URLs that begin with `prefix`, in order.
+    /// URLs that begin with `prefix`, in order.
     pub fn prefix(&self, prefix: &[u8]) -> UrlTrieIter<'_> {
         UrlTrieIter::new(self, prefix.to_vec())
     }
 
-    /// The `http` and `https` URLs of a host, whatever their ports; those with a user before the
-    /// host are not found. For canonical URLs give the host in canonical form
-    /// ([`crate::canonical::canonical_host`]).
+    /// The `http` and `https` URLs of a host, with any port; URLs with a user are not found. For
+    /// canonical URLs give the canonical host ([`crate::canonical::canonical_host`]).
     pub fn host(&self, host: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
         let wanted = host.to_vec();
         let of_scheme = |scheme: &[u8]| self.prefix(&[scheme, host].concat());
@@ -93,8 +89,7 @@ impl UrlTrie {
         candidates.filter(move |url| crate::canonical::host(url) == Some(wanted.as_slice()))
     }
 
-    /// Writes the set to a file, which is the old one or the new one whatever happens. Returns how
-    /// many URLs it has.
+    /// Writes the set to a file, atomically. Returns the number of URLs.
     ///
     /// # Errors
     /// [`crate::StorageError::Io`].
@@ -104,7 +99,7 @@ impl UrlTrie {
     }
 
     in_any_dir! {
-        /// As [`UrlTrie::save`], in any directory.
+        /// [`UrlTrie::save`] in any directory.
         ///
         /// # Errors
         /// As there.
@@ -114,29 +109,20 @@ impl UrlTrie {
         }
     }
 
-    /// The set that was written to a file.
-    ///
-    /// # Errors
-    /// [`crate::StorageError::Corrupt`] with the offset of the bad frame;
-    /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Io`].
-    pub fn load(path: impl AsRef<Path>) -> Result<UrlTrie> {
-        let (dir, name) = place(path.as_ref())?;
-        UrlTrie::load_in(&*dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`UrlTrie::load`], in any directory.
+    by_path! {
+        /// Loads a saved set.
         ///
         /// # Errors
-        /// As there.
-        fn load_in(dir: &dyn Dir, name: &str) -> Result<UrlTrie> {
-            let tree = file::load(dir, name, Tree::new, Tree::insert)?;
+        /// [`crate::StorageError::Corrupt`] with the offset of the bad frame;
+        /// [`crate::StorageError::NewerFormat`]; [`crate::StorageError::Io`].
+        fn load, load_in(dir, name) -> Result<UrlTrie> {
+            let tree = file::load(&*dir, name, Tree::new, Tree::insert)?;
             Ok(UrlTrie { tree: RwLock::new(tree), ..UrlTrie::default() })
         }
     }
 
-    /// Keeps only the URLs of which `keep` is true; how many were dropped. Builds the trie anew,
-    /// which takes a walk through it and the memory of both; inserts wait meanwhile.
+    /// Keeps only the URLs for which `keep` returns true; returns how many were dropped. Rebuilds
+    /// the trie, which takes a pass over it and the memory of both; inserts wait.
     pub fn retain(&self, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
         let mut tree = self.write();
         let (mut kept, mut some, mut last) = (Tree::new(&tree.learnt()), Vec::new(), Vec::new());
@@ -156,7 +142,7 @@ impl UrlTrie {
         dropped
     }
 
-    /// How many URLs came or went since it was made or loaded.
+    /// URLs inserted or removed since it was created or loaded.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
@@ -192,8 +178,7 @@ impl SeenSet for UrlTrie {
         Ok(if self.read().contains(url) { Verdict::Seen } else { Verdict::New })
     }
 
-    /// As one at a time, but that others wait for 256 at once, and that the memory of several is
-    /// fetched at once.
+    /// Holds the lock for 256 URLs at once, and fetches the memory of several together.
     fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
         verdicts.clear();
         verdicts.reserve(urls.len());
@@ -210,7 +195,7 @@ impl SeenSet for UrlTrie {
         bad.map_or(Ok(()), |bad| UrlTrie::check_length(urls[bad]))
     }
 
-    /// As one at a time, but that the memory of several is fetched at once.
+    /// Fetches the memory of several URLs together.
     fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
         verdicts.clear();
         verdicts.reserve(urls.len());
@@ -246,9 +231,7 @@ impl SeenSet for UrlTrie {
     }
 
     fn stats(&self) -> SeenStats {
-        let inserted = self.inserted.load(Ordering::Relaxed);
-        let tree = self.read();
-        SeenStats { urls: tree.len(), inserted, memory_bytes: tree.memory_bytes(), ..SeenStats::default() }
+        SeenStats::of(self, self.inserted.load(Ordering::Relaxed))
     }
 }
 

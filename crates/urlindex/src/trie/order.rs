@@ -1,24 +1,23 @@
-//! The order of the keys in a leaf, which stand there as they came, and where a leaf that is too
-//! long is cut.
+//! The order of a leaf's keys, which are stored as they came, and where to cut a full leaf.
 //!
-//! The order follows from the shape: what leaves the path of an entry early with a lesser byte
-//! comes before what leaves it later, and that before the entry itself; what leaves it with a
-//! greater byte comes after it, the later the earlier it leaves. No keys are compared.
+//! The order follows from the shape, without comparing keys: children that leave an entry's path
+//! with a lesser byte come before it, those that leave early before those that leave late;
+//! children with a greater byte come after it, in the reverse order.
 
 use super::code::Code;
 use super::leaf::{Entry, Leaf, ROOT};
 
-/// A leaf is cut where at least this part of its bytes is on either side.
+/// A cut leaves at least this part of the bytes on either side.
 const NEAR: (usize, usize) = (3, 8);
 
-/// The numbers of the entries in the order of their keys, each with how many bytes its key shares
-/// with the one before, of those that are in the leaf.
+/// Entry numbers in the order of their keys, each with the bytes that its key shares with the one
+/// before, not counting the leaf's prefix.
 pub(super) fn order(leaf: &Leaf<'_>, code: &Code) -> Vec<(usize, usize)> {
     let entries: Vec<(Entry, &[u8])> = leaf.entries().collect();
     let (mut texts, mut spans) = (Vec::new(), vec![None; leaf.len]);
     let mut ranked = Vec::with_capacity(leaf.len);
     for (number, (entry, _)) in entries.iter().enumerate() {
-        // What the parent has where this entry leaves it; of parents the edges are decoded, once.
+        // The parent's byte where this entry leaves it; each parent's edge is decoded once.
         let byte = entries.get(entry.parent).and_then(|(parent, edge)| {
             let span = spans[entry.parent].get_or_insert_with(|| {
                 let start = texts.len();
@@ -33,9 +32,8 @@ pub(super) fn order(leaf: &Leaf<'_>, code: &Code) -> Vec<(usize, usize)> {
     in_order(&ranked, |number| entries[number].0.shared)
 }
 
-/// The place in the order of its keys to cut it before; never the first. Near the middle, by
-/// bytes, and where keys share least: that makes short separators, and leaves whose keys have more
-/// in common.
+/// Where to cut the order, never before the first key: near the middle by bytes, where neighbours
+/// share least, for short separators and leaves with more in common.
 pub(super) fn cutting_place(leaf: &Leaf<'_>, order: &[(usize, usize)]) -> usize {
     let bytes: Vec<usize> = leaf.entries().map(|(entry, _)| leaf.entry_bytes(&entry)).collect();
     let (mut before, all) = (0usize, bytes.iter().sum::<usize>());
@@ -48,13 +46,12 @@ pub(super) fn cutting_place(leaf: &Leaf<'_>, order: &[(usize, usize)]) -> usize 
         }
         before += bytes[*number];
     }
-    // There is none if one is longer than all others.
+    // None if one key is longer than all others.
     best.map_or_else(|| middle(order, &bytes), |(.., at)| at)
 }
 
-/// Where a child's keys stand among those of its parent: before the parent itself, the less they
-/// share with it the earlier; or after it, the less the later. `byte` is the parent's where the
-/// child leaves it; `None` if it is over there.
+/// Rank of a child among those of its parent: before the parent, by rising `shared`; or after it,
+/// by falling. `byte` is the parent's where the child leaves; `None` at its end.
 fn rank(entry: &Entry, byte: Option<u8>) -> u32 {
     let head = entry.head.map_or(0, |head| u32::from(head) + 1);
     let is_before = byte.map_or(entry.parent == ROOT, |byte| head <= u32::from(byte));
@@ -67,7 +64,7 @@ fn rank(entry: &Entry, byte: Option<u8>) -> u32 {
 
 const PARENT_RANK: u32 = 1 << 31;
 
-/// The place in an order about which there are as many bytes before as after; never the first.
+/// The point of an order with as many bytes before as after; never the first.
 fn middle(order: &[(usize, usize)], bytes: &[usize]) -> usize {
     let (mut before, all) = (0, bytes.iter().sum::<usize>());
     let is_before_half = |(number, _): &&(usize, usize)| {
@@ -77,17 +74,17 @@ fn middle(order: &[(usize, usize)], bytes: &[usize]) -> usize {
     order.iter().take_while(is_before_half).count().clamp(1, order.len() - 1)
 }
 
-/// What is still to do on a walk.
+/// A step of the walk.
 enum Step {
-    /// The keys on the edges from this one on, and what they share with all that come before.
+    /// The keys from this edge on, and the most that they share with earlier ones.
     Into(usize, usize),
     Itself(usize),
-    /// All that come now share no more than this with what was before.
+    /// Later keys share at most this with earlier ones.
     OutOf(usize),
 }
 
-/// Walks through entries that are given in the order of their parents, and under each in that of
-/// their ranks. Gives their numbers, and what each shares with the one before.
+/// Walks entries sorted by parent and rank. Returns their numbers in key order, and what each
+/// shares with the one before.
 fn in_order(ranked: &[u64], shared_of: impl Fn(usize) -> usize) -> Vec<(usize, usize)> {
     let children = |parent: usize| {
         let start = ranked.partition_point(|child| (child >> 40) < parent as u64);

@@ -1,13 +1,12 @@
-//! A static table of symbols: pieces of text of up to 15 bytes that stand often in the edges of a
-//! trie, each with a code of its own.
+//! A static symbol table: texts of up to 15 bytes that are frequent in the edges of a trie, each
+//! with a code.
 //!
-//! This is FSST (Boncz, Neumann, Leis, VLDB 2020), with codes of two lengths: the 192 commonest
-//! symbols have a code of one byte, up to 16,384 others one of two. So the words of URLs have
-//! codes too, not their syllables only. Every byte is a symbol, so that any text can be written
-//! and there is no escape. A text is written greedily, by the longest symbol that fits.
+//! FSST (Boncz, Neumann, Leis, VLDB 2020) with codes of two lengths: one byte for the 192 most
+//! frequent symbols, two for up to 16,384 others, so that words of URLs have codes too. Every byte
+//! is a symbol, so any text can be encoded without escapes. Encoding is greedy, by the longest
+//! symbol.
 //!
-//! Invariants: every single byte is a symbol; no symbol is there twice; a symbol's code is its
-//! number.
+//! Invariants: every byte is a symbol; symbols are distinct; a symbol's code is its number.
 
 use std::cmp::Reverse;
 use std::hint::select_unpredictable;
@@ -19,15 +18,15 @@ use super::key::{Comparison, Key};
 pub(super) const SHORT_CODES: usize = 192;
 /// All codes.
 pub(super) const CODES_MAX: usize = SHORT_CODES + (256 - SHORT_CODES) * 256;
-/// The longest symbol.
+/// Length of the longest symbol.
 pub(super) const SYMBOL_BYTES_MAX: usize = 15;
-/// Where a symbol's length stands above its text, in bits.
+/// Bit position of a symbol's length above its text.
 const LEN_SHIFT: u32 = 120;
 
 /// A text of 1 to 15 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Symbol {
-    /// Its bytes, the first one lowest; 0 above them.
+    /// Its bytes, the first one lowest, zeros above.
     pub(super) text: u128,
     pub(super) len: u8,
 }
@@ -37,14 +36,14 @@ impl Symbol {
         Symbol { text: u128::from(byte), len: 1 }
     }
 
-    /// Both, one after the other; `None` if that is too long.
+    /// The concatenation; `None` if too long.
     pub(super) fn joined(self, other: Symbol) -> Option<Symbol> {
         let len = self.len + other.len;
         let is_short = usize::from(len) <= SYMBOL_BYTES_MAX;
         is_short.then(|| Symbol { text: self.text | other.text << (8 * self.len), len })
     }
 
-    /// The symbol of these bytes; `None` if there are too many or none.
+    /// The symbol of these bytes; `None` if empty or too long.
     pub(super) fn of(bytes: &[u8]) -> Option<Symbol> {
         let is_one = (1..=SYMBOL_BYTES_MAX).contains(&bytes.len());
         is_one.then(|| Symbol { text: head(bytes), len: bytes.len() as u8 })
@@ -55,31 +54,30 @@ impl Symbol {
     }
 }
 
-/// See the module.
+/// Symbols by code, and the search for encoding.
 #[derive(Debug)]
 pub(super) struct Symbols {
-    /// The length of each in the highest byte, so that there is one place to look, its text below,
-    /// the first byte lowest.
+    /// Length in the highest byte, text below with its first byte lowest: one memory access.
     texts: Vec<u128>,
     finder: Finder,
 }
 
 impl Symbols {
-    /// A table of these symbols, the commonest first; `None` if a byte has none, one is there
-    /// twice, or there are too many.
+    /// A table of these symbols, the most frequent first; `None` if a byte is missing, a symbol is
+    /// repeated, or there are too many.
     pub(super) fn new(symbols: &[Symbol]) -> Option<Symbols> {
         let finder = Finder::new(symbols)?;
         let texts = symbols.iter().map(packed).collect();
         Some(Symbols { texts, finder })
     }
 
-    /// The symbols, in the order of their codes.
+    /// The symbols in the order of their codes.
     pub(super) fn iter(&self) -> impl Iterator<Item = Symbol> + '_ {
         let text_mask = (1 << LEN_SHIFT) - 1;
         self.texts.iter().map(move |text| Symbol { text: text & text_mask, len: (text >> LEN_SHIFT) as u8 })
     }
 
-    /// Takes the first code of an edge: the symbol and what follows.
+    /// Takes the first code off an edge: symbol, length and rest.
     #[inline]
     fn first<'a>(&self, edge: &'a [u8]) -> Option<(u128, usize, &'a [u8])> {
         let (number, rest) = first_code(edge)?;
@@ -93,7 +91,7 @@ impl Symbols {
         let len_left = key.len() - at;
         while let Some((symbol, len, rest)) = self.first(edge) {
             let differing = symbol ^ head(&padded[common..]);
-            // The length differs from whatever the key has there, or the symbol ends before it.
+            // The length byte differs from the key's, or the symbol ends before it.
             let alike = (differing.trailing_zeros() as usize / 8).min(len_left - common);
             if alike < len {
                 return Comparison { common: common + alike, next: Some((symbol >> (8 * alike)) as u8) };
@@ -111,7 +109,7 @@ impl Symbols {
         }
     }
 
-    /// As [`Symbols::decode`], of bytes that may be no edge: `None` then.
+    /// [`Symbols::decode`] of untrusted bytes: `None` if they are no edge.
     pub(super) fn try_decode(&self, mut edge: &[u8], text: &mut Vec<u8>) -> Option<()> {
         while !edge.is_empty() {
             let (number, rest) = first_code(edge)?;
@@ -126,7 +124,7 @@ impl Symbols {
         self.parse(text, |number| push_code(edge, number));
     }
 
-    /// Calls `each` with the numbers of the symbols that a text is written with.
+    /// Calls `each` with the symbol numbers that encode a text.
     #[inline]
     pub(super) fn parse(&self, text: &[u8], mut each: impl FnMut(u16)) {
         let (key, mut at) = (Key::new(text), 0);
@@ -155,13 +153,13 @@ fn head(text: &[u8]) -> u128 {
     }
 }
 
-/// Takes the first code off: the symbol's number and what follows.
+/// Takes the first code off: symbol number and rest.
 #[inline]
 fn first_code(edge: &[u8]) -> Option<(usize, &[u8])> {
     let code = usize::from(*edge.first()?);
     let low = edge.get(1).map_or(0, |low| usize::from(*low));
     let is_long = code >= SHORT_CODES;
-    // Which of them it is nobody can foresee: so both, and no branch.
+    // The branch is unpredictable: compute both and select.
     let long = (code << 8 | low).wrapping_sub(255 * SHORT_CODES);
     let number = select_unpredictable(is_long, long, code);
     Some((number, edge.get(1 + usize::from(is_long)..)?))
@@ -174,25 +172,23 @@ fn push_code(edge: &mut Vec<u8>, number: u16) {
     }
 }
 
-/// Finds the longest symbol that a text begins with.
+/// Finds the longest symbol at the start of a text.
 ///
-/// Symbols of three bytes and more stand in buckets, by a hash of their first three, the longest
-/// first: the first one that the text begins with is it. For shorter ones there is a table of all
-/// pairs of bytes.
+/// Symbols of three bytes and more are in buckets by a hash of their first three, the longest
+/// first, so the first match wins. Shorter ones are in a table of all pairs of bytes.
 #[derive(Debug)]
 struct Finder {
-    /// Buckets one after the other; the length in the highest byte, the text below, the first byte
-    /// lowest.
+    /// All buckets; length in the highest byte, text below with its first byte lowest.
     long: Vec<u128>,
     numbers: Vec<u16>,
-    /// Where each bucket begins, and behind those how many symbols there are.
+    /// Start of each bucket, and the end of the last.
     starts: Box<[u16]>,
-    /// The symbol of each two bytes, of the first one if there is none of both.
+    /// The symbol of each pair of bytes, or of its first byte.
     pairs: Box<[u16]>,
     bytes: [u16; 256],
 }
 
-/// Beside the number of a symbol in [`Finder::pairs`]: it has both bytes.
+/// Flag in [`Finder::pairs`]: the symbol has both bytes.
 const BOTH: u16 = 1 << 15;
 const _: () = assert!(CODES_MAX <= BOTH as usize);
 const LONG_BYTES: u8 = 3;
@@ -200,7 +196,7 @@ const BUCKETS_BITS: u32 = 14;
 const BUCKETS: usize = 1 << BUCKETS_BITS;
 
 impl Finder {
-    /// `None` if a byte is no symbol, one is there twice or there are too many.
+    /// `None` if a byte is no symbol, a symbol is repeated or there are too many.
     fn new(symbols: &[Symbol]) -> Option<Finder> {
         let mut sorted = symbols.to_vec();
         sorted.sort_unstable();
@@ -230,7 +226,7 @@ impl Finder {
         Some(Finder { long, numbers, starts, pairs: pairs.into(), bytes })
     }
 
-    /// Its number and its length, which is no greater than the text's.
+    /// Number and length of the longest symbol, no longer than the text.
     #[inline]
     fn longest(&self, sought: u128, len_max: usize) -> (u16, usize) {
         let bucket = bucket_of(sought);
@@ -254,10 +250,10 @@ impl Finder {
     }
 }
 
-/// Where a byte or two have no symbol yet.
+/// No symbol yet.
 const NONE: u16 = u16::MAX;
 
-/// The bucket of a symbol or text with its first byte lowest.
+/// Bucket of a symbol or text with its first byte lowest.
 #[inline]
 fn bucket_of(text: u128) -> usize {
     // The high bits of a product depend on all bits.
@@ -270,12 +266,12 @@ fn packed(symbol: &Symbol) -> u128 {
     symbol.text | u128::from(symbol.len) << LEN_SHIFT
 }
 
-/// What a file begins with: how its URLs are written, and what its trie has learnt.
+/// Beginning of a file: the table, and when to train the next.
 #[derive(Debug)]
 pub(super) struct Learnt {
-    /// The table that edges are written with; `None` if they are not.
+    /// Table of the edges; `None` if they are raw.
     pub(super) symbols: Option<Arc<Symbols>>,
-    /// How many URLs there are when another table is made.
+    /// Number of URLs at which the next table is trained.
     pub(super) train_at: u64,
 }
 

@@ -118,7 +118,7 @@ fn a_trie_is_loaded_as_it_was_saved() {
     for urls in [0, 1, 50_000] {
         let trie = filled(urls);
         assert_eq!(trie.save_in(&*disk.dir(), "trie").expect("saved"), urls);
-        let loaded = UrlTrie::load_in(&*disk.dir(), "trie").expect("loaded");
+        let loaded = UrlTrie::load_in(disk.dir(), "trie").expect("loaded");
         assert_eq!(loaded.len(), urls);
         assert!(loaded.iter().eq(trie.iter()));
         assert!(loaded.memory_bytes() <= trie.memory_bytes());
@@ -134,7 +134,7 @@ fn a_crash_while_saving_leaves_the_old_file_or_the_new() {
     disk.observe(Some(Box::new(move |snapshot| {
         for seed in 0..40 {
             let crashed = snapshot.crash(Level::Adversarial, Loss::ALL[seed as usize % 4], seed);
-            let loaded = UrlTrie::load_in(&*crashed.dir(), "trie").expect("whole");
+            let loaded = UrlTrie::load_in(crashed.dir(), "trie").expect("whole");
             lens.lock().expect("one thread").insert(loaded.len());
         }
     })));
@@ -152,7 +152,7 @@ fn any_flipped_byte_of_the_file_is_found() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x20;
         disk.set_bytes("trie", &damaged);
-        match UrlTrie::load_in(&*disk.dir(), "trie") {
+        match UrlTrie::load_in(disk.dir(), "trie") {
             Err(Error::Storage(StorageError::Corrupt { file, offset, .. })) => {
                 assert!(file == "trie" && offset <= whole.len() as u64, "byte {at}")
             }
@@ -162,7 +162,7 @@ fn any_flipped_byte_of_the_file_is_found() {
     for len in 0..whole.len() {
         disk.set_bytes("trie", &whole[..len]);
         assert!(
-            matches!(UrlTrie::load_in(&*disk.dir(), "trie"), Err(Error::Storage(StorageError::Corrupt { .. }))),
+            matches!(UrlTrie::load_in(disk.dir(), "trie"), Err(Error::Storage(StorageError::Corrupt { .. }))),
             "{len} bytes"
         );
     }
@@ -192,7 +192,7 @@ proptest! {
         }
         let disk = SimDisk::new(1);
         trie.save_in(&*disk.dir(), "trie").expect("saved");
-        prop_assert!(UrlTrie::load_in(&*disk.dir(), "trie").expect("loaded").iter().eq(expected.into_iter()));
+        prop_assert!(UrlTrie::load_in(disk.dir(), "trie").expect("loaded").iter().eq(expected.into_iter()));
     }
 }
 
@@ -270,7 +270,7 @@ fn any_operations_on_hard_texts_do_what_they_do_to_an_ordered_set() {
                 model.retain(|text| text.len() % 3 > 0);
                 let disk = SimDisk::new(1);
                 trie.save_in(&*disk.dir(), "trie").expect("saved");
-                trie = UrlTrie::load_in(&*disk.dir(), "trie").expect("loaded");
+                trie = UrlTrie::load_in(disk.dir(), "trie").expect("loaded");
             }
         }
         assert_eq!(trie.len(), model.len() as u64);

@@ -1,19 +1,19 @@
-//! How a table of symbols is made of a sample of edges: from the single bytes up, joining what
-//! stands side by side often.
+//! Trains a symbol table on a sample of edges: starts from single bytes and joins frequent
+//! neighbours.
 //!
-//! The sample is written with the table so far; symbols and pairs of neighbours are counted; those
-//! that would stand for the most bytes make the next table (FSST's algorithm). Nothing in it is
-//! random, so a trie grows alike each time.
+//! Each round encodes the sample with the current table and counts symbols and pairs of
+//! neighbours; those that cover the most bytes form the next table (FSST's algorithm). Nothing is
+//! random, so a trie always grows alike.
 
 use super::symbols::{CODES_MAX, Symbol, Symbols};
 
-/// Symbols grow to twice their length with each round at best, but the best ones are found later.
+/// Symbols at best double in length each round; the best ones are found late.
 const ROUNDS: usize = 7;
-/// What occurs less often in the sample is chance.
+/// Rarer symbols are chance.
 const COUNT_MIN: u64 = 4;
 
-/// A table of up to `symbols_max` symbols (and the single bytes) for texts such as these. `None`
-/// if they give none.
+/// A table of up to `symbols_max` symbols beside the single bytes, for texts like these; `None` if
+/// they give none.
 pub(super) fn train(sample: &[Vec<u8>], symbols_max: usize) -> Option<Symbols> {
     let mut symbols = Symbols::new(&(0..=255).map(Symbol::byte).collect::<Vec<_>>())?;
     for round in 0..ROUNDS {
@@ -35,8 +35,7 @@ pub(super) fn train(sample: &[Vec<u8>], symbols_max: usize) -> Option<Symbols> {
     Some(symbols)
 }
 
-/// How often each symbol stands in the sample, and all pairs that stand side by side (none, if
-/// they are not wanted).
+/// Count of each symbol in the sample, and all neighbouring pairs (none in the last round).
 fn count(symbols: &Symbols, sample: &[Vec<u8>], is_last: bool) -> (Vec<u64>, Vec<u32>) {
     let (mut counts, mut pairs, mut numbers) = (vec![0; symbols.iter().count()], Vec::new(), Vec::new());
     for text in sample {
@@ -50,11 +49,11 @@ fn count(symbols: &Symbols, sample: &[Vec<u8>], is_last: bool) -> (Vec<u64>, Vec
     (counts, pairs)
 }
 
-/// The symbols that stand for the most bytes, and all single bytes; the commonest first, as these
-/// get the short codes.
+/// The symbols that cover the most bytes, and all single bytes; the most frequent first, which get
+/// the short codes.
 fn best(mut found: Vec<(Symbol, u64)>, symbols_max: usize) -> Vec<Symbol> {
     found.sort_unstable();
-    // A symbol may have been put together in several ways.
+    // A symbol may be joined in several ways.
     let mut merged: Vec<(Symbol, u64)> = Vec::with_capacity(found.len());
     for (symbol, count) in found {
         match merged.last_mut().filter(|last| last.0 == symbol) {

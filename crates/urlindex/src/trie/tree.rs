@@ -1,14 +1,13 @@
-//! The trie as a tree of blocks: how a key is found, inserted, and how a block that is too long is
-//! cut.
+//! The trie as a tree of blocks: search, insert, and cutting of full blocks.
 //!
-//! [Leaves](super::leaf) hold keys; the [blocks above](super::inner) hold the shortest texts that
-//! tell leaves apart, and lead to them. Leaves are written in the newest [`Code`] when something
-//! is put into them, the blocks above raw: they are few, and every search reads some.
+//! [Leaves](super::leaf) hold keys; [inner blocks](super::inner) hold the shortest separators of
+//! leaves, and lead to them. An insert rewrites its leaf in the newest [`Code`]; inner blocks are
+//! raw: they are few, and every search reads some.
 //!
 //! Invariants: the keys of a block lie between its own separator and the next one in the block
 //! above; all leaves have the same depth; no block is empty, but the root of an empty trie; the
-//! first entry of an inner block is its own separator (of those in the leftmost path, the empty
-//! text); every block but the root has one place that leads to it.
+//! first entry of an inner block is its own separator (the empty text along the leftmost path);
+//! every block but the root has one reference.
 
 use std::sync::Arc;
 
@@ -21,45 +20,44 @@ use super::leaf::{self, Draft, ENTRIES_MAX, Leaf};
 use super::symbols::Learnt;
 use super::{order, training};
 
-/// Leaves longer than this are cut. Longer ones take fewer bytes, shorter ones less time.
+/// Longer leaves are cut. Longer ones take fewer bytes, shorter ones less time.
 const LEAF_BYTES: usize = 2048;
-/// A leaf that moves has so much room to grow, so that few inserts move one.
+/// Free bytes of a leaf that moves, so that few inserts move one.
 const ROOM_BYTES: usize = 96;
-/// Blocks above the leaves longer than this are cut.
+/// Longer inner blocks are cut.
 const INNER_BYTES: usize = 4096;
-/// So many inner blocks above a leaf are enough for more keys than memory holds.
+/// Most inner blocks above a leaf: enough for more keys than memory holds.
 const DEPTH_MAX: usize = 24;
 
-/// An inner block with fewer entries is not cut, however long they are: else URLs that are as long
-/// as a block, which anyone can make, would give inner blocks of one entry, and a tree of any
-/// depth.
+/// Inner blocks with fewer entries are not cut, however long: otherwise URLs as long as a block,
+/// which anyone can make, would give inner blocks of one entry and a tree of any depth.
 const INNER_ENTRIES_MIN: usize = 8;
 
-/// The longest key: as many as an inner block must have fit it, and two in a leaf, where a byte
+/// Longest key: an inner block must hold its least number of entries, and a leaf two, where a byte
 /// may take two.
 pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 const _: () = assert!(INNER_BYTES + (INNER_ENTRIES_MIN + 1) * (KEY_BYTES_MAX + 32) < BLOCK_BYTES_MAX);
 const _: () = assert!(LEAF_BYTES + ROOM_BYTES + 4 * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
 
-/// Of so many keys the leaves are fetched at once.
+/// Keys whose leaves are fetched together.
 const GROUP: usize = 8;
 
-/// With so many keys the first table of symbols is made, and with so many times as many each other
-/// one: what a crawl finds changes.
+/// Keys at which the first symbol table is trained, and growth until each next one: what a crawl
+/// finds changes.
 const TRAIN_KEYS: u64 = 1 << 14;
 const TRAIN_GROWTH: u64 = 8;
-/// A table has one symbol more for so many keys: it takes up to a hundred bytes for each.
+/// Keys for each symbol of a table: a symbol takes up to a hundred bytes.
 const KEYS_PER_SYMBOL: u64 = 64;
-/// With more symbols edges are shorter, but the table leaves the processor's cache.
+/// More symbols shorten edges, but the table no longer fits the processor's cache.
 const SYMBOLS_MAX: usize = 8000;
-/// A table that does not make edges this much shorter is not worth writing all leaves anew.
+/// A table must shorten edges this much to be worth rewriting all leaves.
 const GAIN: (usize, usize) = (96, 100);
-/// Bytes of edges that a table is made of.
+/// Bytes of edges in a training sample.
 const SAMPLE_BYTES: usize = 1 << 20;
-/// No more tables than a block can name.
+/// Most tables: a block names one in a byte.
 const CODES_MAX: usize = CodeId::MAX as usize;
 
-/// See the module.
+/// The blocks, codes and counts of a trie.
 #[derive(Debug)]
 pub(super) struct Tree {
     arena: Arena,
@@ -69,11 +67,11 @@ pub(super) struct Tree {
     keys: u64,
     /// The newest last.
     codes: Vec<Code>,
-    /// How many keys there are when the next table is made.
+    /// Number of keys at which the next table is trained.
     train_at: u64,
-    /// How often a leaf was cut.
+    /// Number of leaves cut.
     cuts: u64,
-    /// An edge, a leaf and a part of it that are being written.
+    /// Scratch space: an edge, a leaf and a part of it.
     edge: Vec<u8>,
     draft: Draft,
     part: Draft,
@@ -85,23 +83,23 @@ impl Default for Tree {
     }
 }
 
-/// An inner block on the way to a leaf, and the number of its entry that leads on.
+/// An inner block on the path to a leaf, and the number of its entry that leads on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     at: Address,
     number: usize,
 }
 
-/// Inner blocks that lead to a leaf, the root first.
+/// The path of inner blocks to a leaf, the root first.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     steps: [Step; DEPTH_MAX],
-    /// It is the way as long as no more leaves were cut.
+    /// Valid as long as no more leaves are cut.
     cuts: u64,
 }
 
 impl Tree {
-    /// An empty tree, whose keys are like those of another one.
+    /// An empty tree for keys like those of another one.
     pub(super) fn new(learnt: &Learnt) -> Tree {
         let mut codes = vec![Code::Raw];
         codes.extend(learnt.symbols.iter().map(|symbols| Code::Symbols(Arc::clone(symbols))));
@@ -123,7 +121,7 @@ impl Tree {
         self.arena.memory_bytes() + codes + (scratch + size_of::<Tree>()) as u64
     }
 
-    /// What it takes to make a tree for keys like these.
+    /// What a tree for keys like these needs.
     pub(super) fn learnt(&self) -> Learnt {
         let symbols = match self.codes.last() {
             Some(Code::Symbols(symbols)) => Some(Arc::clone(symbols)),
@@ -180,7 +178,7 @@ impl Tree {
         &self.codes[usize::from(leaf.code)]
     }
 
-    /// The way to the leaf in which a key belongs, which is touched.
+    /// The path to a key's leaf, which is prefetched.
     #[inline]
     fn way_to(&self, key: &Key<'_>) -> Way {
         let (mut steps, mut at) = ([Step::default(); DEPTH_MAX], self.root);
@@ -193,20 +191,20 @@ impl Tree {
         Way { steps, cuts: self.cuts }
     }
 
-    /// The block to which a way leads.
+    /// The block at the end of a path.
     #[inline]
     fn after(&self, way: &[Step]) -> Address {
         way.last().map_or(self.root, |Step { at, number }| self.inner(*at).child(*number))
     }
 
-    /// Whether it was not there.
+    /// Inserts a key; true if it is new.
     pub(super) fn insert(&mut self, text: &[u8]) -> bool {
         let key = Key::new(text);
         let way = self.way_to(&key);
         self.insert_at(&way, &key)
     }
 
-    /// Calls `each` with whether each text was not there, in order.
+    /// Inserts texts in order, and calls `each` with whether each is new.
     pub(super) fn insert_all(&mut self, texts: &[&[u8]], mut each: impl FnMut(bool)) {
         let (groups, rest) = texts.as_chunks::<GROUP>();
         for group in groups {
@@ -259,7 +257,7 @@ impl Tree {
         true
     }
 
-    /// Writes a leaf anew in another code; where it is then.
+    /// Rewrites a leaf in another code; returns its new address.
     fn rewrite(&mut self, way: &[Step], at: Address, id: CodeId) -> Address {
         let leaf = Leaf::of(self.arena.bytes(at));
         let (old, new) = (&self.codes[usize::from(leaf.code)], &self.codes[usize::from(id)]);
@@ -267,7 +265,7 @@ impl Tree {
         self.replace(way, at)
     }
 
-    /// Puts the draft in the place of a leaf; where it is then.
+    /// Replaces a leaf by the draft; returns its address.
     fn replace(&mut self, way: &[Step], old: Address) -> Address {
         self.arena.remove(old);
         let at = add_leaf(&mut self.arena, &self.draft.leaf());
@@ -275,7 +273,7 @@ impl Tree {
         at
     }
 
-    /// Makes what leads to the block after a way lead to this one.
+    /// Sets the reference at the end of a path.
     fn lead_to(&mut self, way: &[Step], child: Address) {
         match way.last() {
             Some(Step { at, number }) => inner::set_child(self.arena.bytes_mut(*at), *number, child),
@@ -283,9 +281,9 @@ impl Tree {
         }
     }
 
-    /// Cuts the draft, which is a leaf that is too long, and puts the parts in its place: in
-    /// halves, or before its last key if that has just come, so that keys that come in order leave
-    /// full leaves behind. `like` is any key of this leaf.
+    /// Cuts the draft, a full leaf, and replaces the leaf by the parts: halves, or all but its
+    /// last key if that one is new, so that keys in order leave full leaves behind. `like` is any
+    /// key of this leaf.
     fn split(&mut self, way: &[Step], old: Address, like: &[u8]) {
         self.cuts += 1;
         let leaf = self.draft.leaf();
@@ -295,7 +293,7 @@ impl Tree {
         let cut = if is_in_order { leaf.len - 1 } else { order::cutting_place(&leaf, &order) };
         let (first, shared) = order[cut];
         let mut separator = leaf.key(first, code.1, like);
-        // As short as can be.
+        // As short as possible.
         separator.truncate(leaf.prefix_len + shared + 1);
         let (from, to) = self.fences(way, like);
         let mut is_right = [false; ENTRIES_MAX];
@@ -309,8 +307,8 @@ impl Tree {
         self.add_separator(way, separator, right, like);
     }
 
-    /// Puts an entry into the last block of a way, behind the one that the way takes; cuts that
-    /// block if it is too long then, which puts an entry into the block above.
+    /// Adds an entry to the last block of a path, after the path's own; cuts that block if full,
+    /// which adds an entry to the block above.
     fn add_separator(&mut self, way: &[Step], separator: Vec<u8>, child: Address, like: &[u8]) {
         let Some((&Step { at, number }, above)) = way.split_last() else {
             let entries = [(&[][..], self.root), (&separator[..], child)];
@@ -344,8 +342,8 @@ impl Tree {
         self.add_separator(above, middle, right, like);
     }
 
-    /// The texts between which the keys of the block lie that a way leads to: from the first on,
-    /// and less than the other, if there is one. `like` is any such key.
+    /// Separators around the block at the end of a path: its keys are at or above the first, and
+    /// below the second, if any. `like` is any such key.
     fn fences(&self, way: &[Step], like: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
         let (mut from, mut to) = (Vec::new(), None);
         for &Step { at, number } in way {
@@ -358,7 +356,7 @@ impl Tree {
         (from, to)
     }
 
-    /// Makes another table of symbols, of the edges that there are now.
+    /// Trains another symbol table on the present edges.
     fn train(&mut self) {
         self.train_at = if self.codes.len() < CODES_MAX { self.keys.saturating_mul(TRAIN_GROWTH) } else { u64::MAX };
         // Whole leaves, from all over the trie.
@@ -386,8 +384,8 @@ impl Tree {
         }
     }
 
-    /// The keys of one leaf that come after `from` (or at it, if `is_inclusive`), in order: the
-    /// first leaf that has any. Nothing is put out if there are none.
+    /// The keys of the first leaf that has any after `from` (or at it, if `is_inclusive`), in
+    /// order. Leaves `out` empty if there are none.
     pub(super) fn some_after(&self, from: &[u8], is_inclusive: bool, out: &mut Vec<Vec<u8>>) {
         let mut like = from.to_vec();
         loop {

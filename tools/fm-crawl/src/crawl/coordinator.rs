@@ -22,7 +22,6 @@ use super::log::Log;
 use super::parts::Crawl;
 use super::tally::Tally;
 use super::visit::{self, Told, Visit};
-use crate::clock::unsigned;
 use crate::failure::{Failure, Reason, of_frontier};
 use crate::seen::Seen;
 use crate::sequence::SequenceNote;
@@ -102,7 +101,7 @@ enum Supply {
     /// More than there are connections.
     Plenty,
     /// Nothing before this time.
-    Until(u64),
+    Until(i64),
     /// It depends on what is in flight or uncommitted.
     InFlight,
     /// Nothing.
@@ -194,7 +193,7 @@ impl<'a> Coordinator<'a> {
     fn wait(&mut self, supply: &Supply) -> Result<(), fm_cli::Failure> {
         let mut patience = LOOK_UP;
         if let Supply::Until(until_ms) = supply {
-            patience = patience.min(Duration::from_millis(until_ms.saturating_sub(unsigned(now_ms())).max(1)));
+            patience = patience.min(Duration::from_millis(until_ms.saturating_sub(now_ms()).max(1) as u64));
         }
         if self.uncommitted > 0 {
             patience = patience.min(COMMIT_AFTER.saturating_sub(self.since.elapsed()).max(Duration::from_millis(1)));
@@ -211,7 +210,7 @@ impl<'a> Coordinator<'a> {
     fn hand_out(&mut self, room: u64) -> Result<Supply, fm_cli::Failure> {
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(self.crawl.settings.connections);
         while self.in_flight < room && self.in_flight + self.uncommitted < self.window() {
-            match self.state.frontier.next(unsigned(now_ms())).map_err(of_frontier)? {
+            match self.state.frontier.next(now_ms()).map_err(of_frontier)? {
                 Next::Fetch(assignment) => self.begin(assignment)?,
                 Next::Wait { until_ms } => return Ok(Supply::Until(until_ms)),
                 Next::InFlight => return Ok(Supply::InFlight),
@@ -248,7 +247,7 @@ impl<'a> Coordinator<'a> {
             is_permanent: failure.reason.is_permanent(),
         };
         self.count_uncommitted();
-        self.state.frontier.failed(page, &told, unsigned(now_ms())).map_err(of_frontier)
+        self.state.frontier.failed(page, &told, now_ms()).map_err(of_frontier)
     }
 
     fn count_uncommitted(&mut self) {
@@ -267,7 +266,7 @@ impl<'a> Coordinator<'a> {
             self.state.frontier.host_delay(host, Some(delay.max(own).as_millis() as u64)).map_err(of_frontier)?;
         }
         if let Some(hold) = visit.hold {
-            let until_ms = unsigned(now_ms()).saturating_add(hold.as_millis() as u64);
+            let until_ms = now_ms().saturating_add_unsigned(hold.as_millis() as u64);
             self.state.frontier.host_hold(host, until_ms).map_err(of_frontier)?;
         }
         self.tally.visit(&visit);
@@ -277,7 +276,7 @@ impl<'a> Coordinator<'a> {
                 self.failing.remove(host);
                 let links: Vec<&str> = fetched.links.iter().map(String::as_str).collect();
                 let told = frontier::Fetched {
-                    fetched_at_ms: unsigned(fetched.at_ms),
+                    fetched_at_ms: fetched.at_ms,
                     links: &links,
                     changed: fetched.changed,
                     is_duplicate: fetched.is_duplicate,

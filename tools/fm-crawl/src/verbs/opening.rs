@@ -149,7 +149,8 @@ fn lost(folder: &Folder, failure: Failure) -> Failure {
 
 fn frontier_options(settings: &Settings) -> FrontierOptions {
     let ms = |duration: Duration| duration.as_millis() as u64;
-    let recrawl = settings.recrawl.map(|age| Recrawl { first_ms: ms(age), min_ms: ms(age) / 16, max_ms: ms(age) * 16 });
+    let recrawl =
+        settings.recrawl.map(|age| Recrawl::new().first_ms(ms(age)).min_ms(ms(age) / 16).max_ms(ms(age) * 16));
     FrontierOptions::new()
         .delay_ms(settings.delay_ms())
         .connections(settings.host_connections)

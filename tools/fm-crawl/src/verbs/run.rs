@@ -18,7 +18,6 @@ use serde_json::json;
 use super::opening::{self, Begun};
 use super::print;
 use crate::bodies::Bodies;
-use crate::clock::unsigned;
 use crate::crawl::{Coordinator, Crawl, End, Log, State, Tally, Watch};
 use crate::failure::of_frontier;
 use crate::fetch::address::{Override, Resolver};
@@ -174,7 +173,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let scope = Scope::new(settings.scope, settings.seeds.iter().map(String::as_str));
     let mut frontier = opening::frontier(&folder, &settings)?;
     let seeds: Vec<&str> = settings.seeds.iter().map(String::as_str).collect();
-    frontier.seed(&seeds, unsigned(now_ms())).map_err(of_frontier)?;
+    frontier.seed(&seeds, now_ms()).map_err(of_frontier)?;
     frontier.commit().map_err(of_frontier)?;
     let seen = Seen::open(&folder.join("seen"), &**pages.canonicalizer(), &frontier)?;
     let bodies = Bodies::open(folder.path())?;

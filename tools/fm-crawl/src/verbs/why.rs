@@ -110,7 +110,7 @@ fn state(state: PageState) -> Value {
         "importance": state.importance,
         "failed_attempts": state.failed_attempts,
         "last_failure": state.last_failure.map(failure::kind_name),
-        "due": state.due_ms.and_then(|ms| i64::try_from(ms).ok()).map(filemap::date::format),
+        "due": state.due_ms.map(filemap::date::format),
     })
 }
 

@@ -1,18 +1,17 @@
-//! A bucket of a growing filter: sorted remainders of hashes in little more than the bits that
-//! information theory asks for.
+//! A bucket of a growing filter: sorted remainders of hashes, close to the information-theoretic
+//! minimum.
 //!
-//! Elias and Fano's way (1971): the high bits of the remainders, of which there are 2^q values,
-//! are written in unary (for each value a 1 for each remainder that has it, then a 0), the low
-//! bits side by side. A look-up finds a 0 by counting and compares the one or two low parts that
-//! follow it.
+//! Elias-Fano code (1971): the high bits of the remainders, with 2^q values, are in unary (for
+//! each value a 1 for each of its remainders, then a 0), the low bits side by side. A look-up
+//! finds a 0 by counting and compares the one or two low parts that follow.
 //!
-//! Bits of a bucket, from the lowest of the first word: 16 the number n of remainders; n + 2^q the
-//! high parts; n times the low part. All buckets of one depth have remainders of the same width,
+//! Bits of a bucket, from the lowest of the first word: 16 for the number n of remainders; n + 2^q
+//! for the high parts; n times the low part. Buckets of one depth have remainders of one width,
 //! which the caller knows.
 
 /// Bits of the count.
 const COUNT_BITS: usize = 16;
-/// High bits, if the remainder has so many.
+/// High bits, if the remainder has that many.
 const HIGH_BITS: u32 = 11;
 
 /// The widths of a bucket's parts.
@@ -28,7 +27,7 @@ impl Widths {
         Widths { high_values: 1 << high, low: width - high }
     }
 
-    /// Where the low parts begin.
+    /// Start of the low parts.
     fn lows(self, count: usize) -> usize {
         COUNT_BITS + count + self.high_values
     }
@@ -38,18 +37,18 @@ impl Widths {
     }
 }
 
-/// How many remainders a bucket has.
+/// Number of remainders.
 pub(super) fn count(bucket: &[u64]) -> usize {
     bucket.first().map_or(0, |word| (word & 0xffff) as usize)
 }
 
-/// How many words a bucket has that begins with this one.
+/// Words of the bucket that begins with this word.
 pub(super) fn words(first: u64, width: u32) -> usize {
     Widths::of(width).words((first & 0xffff) as usize)
 }
 
-/// Where a remainder stands, or would stand: its bit among the high parts, its number, and whether
-/// it is there.
+/// Position of a remainder, or where it would be: its bit among the high parts, its number, and
+/// whether it is there.
 fn find(bucket: &[u64], width: u32, remainder: u64) -> (usize, usize, bool) {
     let widths = Widths::of(width);
     let (high, low) = ((remainder >> widths.low) as usize, remainder & mask(widths.low));
@@ -70,7 +69,7 @@ pub(super) fn contains(bucket: &[u64], width: u32, remainder: u64) -> bool {
     count(bucket) > 0 && find(bucket, width, remainder).2
 }
 
-/// The bucket with one remainder more; `None` if it is there.
+/// The bucket with one more remainder; `None` if it is there already.
 pub(super) fn with(bucket: &[u64], width: u32, remainder: u64) -> Option<Box<[u64]>> {
     if bucket.is_empty() {
         return Some(encode(&[remainder], width));
@@ -92,7 +91,7 @@ pub(super) fn with(bucket: &[u64], width: u32, remainder: u64) -> Option<Box<[u6
     Some(new)
 }
 
-/// Remainders in order, as a bucket.
+/// Encodes sorted remainders.
 pub(super) fn encode(remainders: &[u64], width: u32) -> Box<[u64]> {
     let widths = Widths::of(width);
     let mut bucket = vec![0; widths.words(remainders.len())].into_boxed_slice();
@@ -106,7 +105,7 @@ pub(super) fn encode(remainders: &[u64], width: u32) -> Box<[u64]> {
     bucket
 }
 
-/// The remainders of a bucket, in order; `None` if these are no bucket's words.
+/// The sorted remainders; `None` if these words are not a bucket.
 pub(super) fn decode(bucket: &[u64], width: u32) -> Option<Vec<u64>> {
     let (widths, count) = (Widths::of(width), count(bucket));
     if bucket.len() != widths.words(count) {
@@ -131,12 +130,12 @@ fn mask(width: u32) -> u64 {
     if width == 0 { 0 } else { u64::MAX >> (64 - width) }
 }
 
-/// The bit after so many zeros of the high parts.
+/// The bit after the given number of zeros in the high parts.
 fn after_zeros(bucket: &[u64], zeros: usize) -> usize {
     if zeros == 0 {
         return COUNT_BITS;
     }
-    // The count is not among the zeros.
+    // Zeros of the count do not count.
     let mut left = zeros;
     let mut word = !bucket[0] & !0xffff;
     let mut number = 0;
@@ -151,7 +150,7 @@ fn after_zeros(bucket: &[u64], zeros: usize) -> usize {
     }
 }
 
-/// The place of the `rank`th 1 of a word, which has so many; ranks begin at 1.
+/// Position of the `rank`th 1 of a word, counted from 1; the word has that many.
 fn select(word: u64, rank: usize) -> usize {
     let (mut at, mut left) = (0, rank as u32);
     for half in [32, 16, 8, 4, 2, 1] {
@@ -164,7 +163,7 @@ fn select(word: u64, rank: usize) -> usize {
     at as usize
 }
 
-/// Up to 64 bits at a place.
+/// Reads up to 64 bits.
 fn bits(words: &[u64], at: usize, width: u32) -> u64 {
     let (word, shift) = (at / 64, at as u32 % 64);
     if width == 0 {
@@ -175,7 +174,7 @@ fn bits(words: &[u64], at: usize, width: u32) -> u64 {
     (low | high) & mask(width)
 }
 
-/// Sets bits that are 0.
+/// Sets bits that are all 0.
 fn put(words: &mut [u64], at: usize, width: u32, value: u64) {
     let (word, shift) = (at / 64, at as u32 % 64);
     if width == 0 {
@@ -187,9 +186,9 @@ fn put(words: &mut [u64], at: usize, width: u32, value: u64) {
     }
 }
 
-/// Copies bits to a place where all are 0.
+/// Copies bits to a place that is all 0.
 fn copy(from: &[u64], from_at: usize, to: &mut [u64], to_at: usize, len: usize) {
-    // Whole words of the target, but for its first and its last.
+    // Whole words of the target, but for its first and last.
     let head = to_at.next_multiple_of(64).min(to_at + len) - to_at;
     put(to, to_at, head as u32, bits(from, from_at, head as u32));
     let whole = (len - head) / 64;

@@ -1,8 +1,7 @@
 //! The file of a growing filter: a header and a part for each shard, each under its own checksum.
-//! The file is only ever replaced as a whole.
+//! It is only ever replaced as a whole.
 
-use crc32fast::Hasher;
-use filemap_io::header::seal;
+use filemap_io::header::{crc32, seal};
 use filemap_io::{Access, Dir, File, guard};
 
 use super::layer::Layer;
@@ -14,7 +13,7 @@ use crate::format::{GROWING, GrowingHeader, GrowingPart};
 const HEADER_BYTES: usize = GrowingHeader::BYTES;
 const PART_HEADER_BYTES: usize = GrowingPart::BYTES;
 
-/// Writes the filter; the file's length.
+/// Writes the filter; returns the file's length.
 pub(super) fn write(dir: &dyn Dir, name: &str, set: &GrowingFilter) -> Result<u64> {
     let mut at = 0;
     files::replace(dir, name, |file, new| {
@@ -29,12 +28,12 @@ pub(super) fn write(dir: &dyn Dir, name: &str, set: &GrowingFilter) -> Result<u6
     Ok(at)
 }
 
-/// A filter as it was read.
+/// A filter as read.
 pub(super) struct Stored {
     pub(super) design: Design,
-    /// The layers of each shard.
+    /// Layers of each shard.
     pub(super) shards: Vec<Vec<Layer>>,
-    /// The file's length in bytes.
+    /// Length of the file.
     pub(super) len: u64,
 }
 
@@ -50,7 +49,7 @@ pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Stored> {
     for number in 0..SHARDS {
         let words = read_part(&*file, name, at, len, number)?;
         let layers = layers(&words, &design);
-        shards.push(layers.ok_or_else(|| Error::corrupt(name, at, "the part holds no layers of fingerprints"))?);
+        shards.push(layers.ok_or_else(|| Error::corrupt(name, at, "not layers of fingerprints"))?);
         at += (PART_HEADER_BYTES + 8 * words.len()) as u64;
     }
     if at != len {
@@ -86,12 +85,12 @@ fn read_part(file: &dyn File, name: &str, at: u64, len: u64, number: usize) -> R
     let mut bytes = vec![0; words as usize * 8];
     files::read_exact(file, name, &mut bytes, at + PART_HEADER_BYTES as u64)?;
     if GrowingPart::CRC.get(&start) != part_crc(number, words, &bytes) {
-        return Err(Error::corrupt(name, at, "the part's checksum is another"));
+        return Err(Error::corrupt(name, at, "part checksum mismatch"));
     }
     Ok(bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-/// `None` if the words are no layers of such a filter.
+/// `None` if the words are not layers of such a filter.
 fn layers(words: &[u64], design: &Design) -> Option<Vec<Layer>> {
     let (mut layers, mut rest): (Vec<Layer>, _) = (Vec::new(), words);
     while let Some((&[bits, count], after)) = rest.split_first_chunk::<2>() {
@@ -119,11 +118,7 @@ fn layers(words: &[u64], design: &Design) -> Option<Vec<Layer>> {
 }
 
 fn part_crc(number: usize, words: u64, bytes: &[u8]) -> u32 {
-    let mut hasher = Hasher::new();
-    hasher.update(&(number as u64).to_le_bytes());
-    hasher.update(&words.to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
+    crc32(&[&(number as u64).to_le_bytes(), &words.to_le_bytes(), bytes])
 }
 
 fn header(design: &Design) -> [u8; GrowingHeader::BYTES] {
@@ -138,5 +133,5 @@ fn header(design: &Design) -> [u8; GrowingHeader::BYTES] {
 fn decode_header(bytes: &[u8; GrowingHeader::BYTES], name: &str) -> Result<Design> {
     GROWING.check(name, bytes)?;
     let design = Design::new(GrowingHeader::RATE.get(bytes), GrowingHeader::SEED.get(bytes));
-    design.map_err(|_| Error::corrupt(name, 16, "no filter has this rate"))
+    design.map_err(|_| Error::corrupt(name, 16, "impossible rate"))
 }

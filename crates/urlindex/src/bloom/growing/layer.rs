@@ -1,19 +1,19 @@
-//! One layer of a growing filter: fingerprints of one width, in buckets that are split one at a
-//! time (linear hashing).
+//! A layer of a growing filter: fingerprints of one width, in buckets that split one at a time
+//! (linear hashing).
 //!
-//! A fingerprint's first bits name its bucket, the rest is its remainder there; when a bucket is
-//! split, the next bit says which half a remainder goes to, and need not be kept any more. So
-//! nothing is ever hashed again, and a bucket takes just the bits that its own remainders need.
+//! A fingerprint's first bits name its bucket, the rest is its remainder. When a bucket splits,
+//! the next bit tells the half and is no longer stored. So nothing is hashed again, and a bucket
+//! takes just the bits of its remainders.
 //!
-//! Buckets are numbered by the first bits of their fingerprints, the first bit lowest: of 2^level
-//! buckets the first `split` have been split already.
+//! Buckets are numbered by the first bits of their fingerprints, the first bit lowest; the first
+//! `split` of 2^level buckets have been split.
 
 use super::bucket;
 
-/// Remainders in a bucket, in the mean. More take fewer bits and longer inserts.
+/// Mean remainders of a bucket. More take fewer bits and longer inserts.
 const LOAD: u64 = 1536;
 
-/// See the module.
+/// Fingerprints of one width.
 #[derive(Debug)]
 pub(super) struct Layer {
     /// Bits of a fingerprint.
@@ -28,7 +28,7 @@ impl Layer {
         Layer { bits, buckets: vec![Box::default()], keys: 0, heap_words: 0 }
     }
 
-    /// The layer that was written as these buckets; `None` if it cannot have been.
+    /// The layer of these buckets; `None` if they are impossible.
     pub(super) fn of_buckets(bits: u32, buckets: Vec<Box<[u64]>>) -> Option<Layer> {
         let mut layer = Layer { bits, buckets, keys: 0, heap_words: 0 };
         for number in 0..layer.buckets.len() {
@@ -61,8 +61,7 @@ impl Layer {
         self.buckets.len().ilog2()
     }
 
-    /// The width of the remainders in a bucket; `None` if there are more buckets than
-    /// fingerprints.
+    /// Width of a bucket's remainders; `None` if there are more buckets than fingerprints.
     pub(super) fn width_of(&self, number: usize) -> Option<u32> {
         let level = self.level();
         let split = self.buckets.len() - (1 << level);
@@ -70,8 +69,7 @@ impl Layer {
         self.bits.checked_sub(level + u32::from(is_split))
     }
 
-    /// The bucket of a hash, its remainder there, and the remainder's width. The fingerprint is
-    /// the hash's high bits.
+    /// Bucket, remainder and remainder's width of a hash. The fingerprint is the hash's high bits.
     #[inline]
     fn place(&self, hash: u64) -> (usize, u64, u32) {
         let level = self.level();
@@ -91,7 +89,7 @@ impl Layer {
         bucket::contains(&self.buckets[number], width, remainder)
     }
 
-    /// Whether it was not there.
+    /// Inserts a hash; true if it was not there.
     pub(super) fn insert(&mut self, hash: u64) -> bool {
         let (number, remainder, width) = self.place(hash);
         let Some(new) = bucket::with(&self.buckets[number], width, remainder) else { return false };
@@ -119,14 +117,14 @@ impl Layer {
         self.heap_words -= heap_words(&whole);
         self.buckets[number] = low;
         if self.buckets.len() == self.buckets.capacity() {
-            // Not twice as many: what they save in copying they would waste in memory.
+            // Growing by an eighth wastes less memory than doubling.
             self.buckets.reserve_exact(self.buckets.len() / 8 + 1);
         }
         self.buckets.push(high);
     }
 }
 
-/// What a bucket takes of the heap: the allocator adds a word and rounds up to two.
+/// Heap words of a bucket: the allocator adds a word and rounds up to two.
 fn heap_words(bucket: &[u64]) -> u64 {
     if bucket.is_empty() { 0 } else { (bucket.len() as u64 + 1).next_multiple_of(2) }
 }

@@ -1,28 +1,26 @@
-//! `GrowingFilter`: errs at a rate that is chosen, for a number of URLs that nobody knows.
+//! `GrowingFilter`: a chosen rate for an unknown number of URLs.
 //!
-//! A Bloom filter cannot grow, since it does not know its keys; rows of ever larger ones need more
-//! bits and more probes with each. So this keeps fingerprints: some bits of each URL's hash,
-//! exactly, in compressed [`bucket`]s that are split as they fill ([`layer`]). Nothing is sized
-//! beforehand, so nothing is wasted on growth to come, and a split stops nobody for more than
-//! microseconds. A fingerprint of F bits errs at n / 2^F; when n has used up its F, the layer is
-//! closed and another with longer fingerprints begins. The first four layers may have nearly a
-//! quarter of the errors each, each later one half of what is left: so the rate is kept for ever.
+//! A Bloom filter cannot grow, since it does not know its keys; chains of larger ones need ever
+//! more bits and probes. So this keeps fingerprints, some bits of each URL's hash, in compressed
+//! [`bucket`]s that split as they fill ([`layer`]). Nothing is sized beforehand, and a split
+//! delays inserts by microseconds. Fingerprints of F bits err at n / 2^F; when n has used up F,
+//! the layer is closed and one with longer fingerprints begins. The first four layers may have
+//! nearly a quarter of the errors each, each later one half of what is left: so the rate holds for
+//! ever.
 //!
-//! Layers grow by a factor that depends on the rate: as much as the spare bits allow while the
-//! whole stays within 1.3 times the bits of a Bloom filter that was made for just this many URLs
-//! (docs/SEEN.md has the measured curve). At a rate of 1e-2 that ends with the fourth layer, at
-//! 10^8 URLs by the model, and greater rates have no bits to spare from the beginning. A filter
-//! that does not know its size needs bits in the order of log log n a key beyond those of the rate
-//! (Pagh, Segev and Wieder 2013).
+//! Layers grow by a factor that depends on the rate: as far as the whole stays within 1.3 times
+//! the bits of a Bloom filter made for exactly this many URLs (docs/SEEN.md has the measured
+//! curve). At a rate of 1e-2 that ends with the fourth layer, at 10^8 URLs by the model; greater
+//! rates have no bits to spare from the start. A filter of unknown size needs bits in the order of
+//! log log n a key beyond those of the rate (Pagh, Segev and Wieder 2013).
 //!
-//! Invariants: the shard of a URL, by its hash, is locked while it is looked up and inserted; a
+//! Invariants: a URL's shard, chosen by its hash, is locked while it is tested and inserted; a
 //! fingerprint is in one layer at most.
 
 mod bucket;
 mod file;
 mod layer;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -30,24 +28,23 @@ use filemap_io::{Dir, Latch, Lock, StorageError, guard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
-use crate::files::{self, in_any_dir, place};
+use crate::files::{self, by_path};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use layer::Layer;
 
-/// Bits of the hash that name a shard: its lowest.
+/// Lowest bits of the hash, which name a shard.
 const SHARD_BITS: u32 = 6;
 const SHARDS: usize = 1 << SHARD_BITS;
-/// URLs for which the first layer's fingerprints are long enough, about. Fewer would be more
-/// layers; more would be fingerprints that are too long as long as there are few URLs.
+/// URLs for which the first layer's fingerprints are long enough, about. Fewer would make more
+/// layers, more would make fingerprints too long for few URLs.
 const FIRST_LOG2: u32 = 17;
-/// So many layers have equal shares of the rate, together all but a twentieth of it: 10^8 URLs and
-/// more.
+/// Layers with equal shares of the rate, 95% of it together: enough for 10^8 URLs and more.
 const EQUAL_LAYERS: u32 = 4;
 const EQUAL_SHARES: f64 = 0.95;
-/// Bits of a fingerprint: those of the hash that name no shard.
+/// Bits of the hash beside those of the shard.
 const FINGERPRINT_BITS_MAX: u32 = 64 - SHARD_BITS;
 
-/// A filter that grows. In memory, or with a file that [`SeenSet::sync`] writes anew.
+/// A growing filter, in memory or with a file that [`SeenSet::sync`] rewrites.
 ///
 /// ```
 /// use urlindex::{GrowingFilter, SeenSet, Verdict};
@@ -70,14 +67,14 @@ pub struct GrowingFilter {
 struct Store {
     dir: Arc<dyn Dir>,
     name: String,
-    /// What was inserted since the last sync, if anything.
+    /// Whether anything was inserted since the last sync.
     is_changed: AtomicBool,
-    /// The file's length in bytes.
+    /// Length of the file.
     syncing: Mutex<u64>,
     _lock: Box<dyn Lock>,
 }
 
-/// What decides a filter's fingerprints.
+/// Rate and seed, which determine the fingerprints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Design {
     rate: f64,
@@ -92,16 +89,16 @@ impl Design {
         Ok(Design { rate, seed })
     }
 
-    /// By what power of two a layer is larger than the one before.
+    /// Growth from a layer to the next, as a power of two.
     fn growth_log2(&self) -> u32 {
-        // A Bloom filter has 1.44 bits for each bit of the rate, of which 1.3 times may be taken;
-        // a bucket takes 2.2 more than the bits of the rate, and a layer has two more for having a
-        // quarter of the errors.
+        // A Bloom filter has 1.44 bits for each bit of the rate, of which 1.3 times may be used; a
+        // bucket takes 2.2 more than the bits of the rate, and a quarter of the errors costs a
+        // layer two more.
         let spare = (1.3 * std::f64::consts::LOG2_E - 1.0) * -self.rate.log2() - 4.3;
         (spare as u32).clamp(3, 8)
     }
 
-    /// The part of the rate that a layer may have. All parts together are 1.
+    /// A layer's part of the rate. All parts sum to 1.
     fn share(number: u32) -> f64 {
         match number.checked_sub(EQUAL_LAYERS) {
             None => EQUAL_SHARES / f64::from(EQUAL_LAYERS),
@@ -109,20 +106,19 @@ impl Design {
         }
     }
 
-    /// Keys that a shard's layer takes, and the bits of its fingerprints.
+    /// Capacity of a shard's layer, and bits of its fingerprints.
     fn layer(&self, number: u32) -> (u64, u32) {
         let rate = self.rate * Design::share(number);
         let keys_log2 = FIRST_LOG2 - SHARD_BITS + self.growth_log2() * number;
-        // Bits are whole, so the keys are as many as use them up. The last layer takes what bits
-        // there are.
+        // Bits are whole, so capacity follows from them. The last layer takes the bits there are.
         let bits = (f64::from(keys_log2) - rate.log2()).round().min(f64::from(FINGERPRINT_BITS_MAX));
         ((bits.exp2() * rate) as u64, bits as u32)
     }
 }
 
 impl GrowingFilter {
-    /// An empty filter without a file, that errs at most at `rate` (1e-9 to 0.1) however many URLs
-    /// it is given. See [`crate::BloomOptions::seed`] for the seed.
+    /// An empty filter without a file, with at most this `rate` (1e-9 to 0.1) for any number of
+    /// URLs. See [`crate::BloomOptions::seed`] for the seed.
     ///
     /// # Errors
     /// [`StorageError::InvalidOption`].
@@ -130,22 +126,13 @@ impl GrowingFilter {
         Ok(GrowingFilter::with(Design::new(rate, seed)?, (0..SHARDS).map(|_| Vec::new()).collect(), None))
     }
 
-    /// An empty filter with a new file.
-    ///
-    /// # Errors
-    /// [`StorageError::InvalidOption`]; [`StorageError::Locked`]; [`StorageError::Io`], with
-    /// [`std::io::ErrorKind::AlreadyExists`] if there is a file of that name.
-    pub fn create(path: impl AsRef<Path>, rate: f64, seed: u64) -> Result<GrowingFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        GrowingFilter::create_in(dir, &name, rate, seed)
-    }
-
-    in_any_dir! {
-        /// As [`GrowingFilter::create`], in any directory.
+    by_path! {
+        /// Creates an empty filter with a new file.
         ///
         /// # Errors
-        /// As there.
-        fn create_in(dir: Arc<dyn Dir>, name: &str, rate: f64, seed: u64) -> Result<GrowingFilter> {
+        /// [`StorageError::InvalidOption`]; [`StorageError::Locked`]; [`StorageError::Io`], with
+        /// [`std::io::ErrorKind::AlreadyExists`] if the file exists.
+        fn create, create_in(dir, name, rate: f64, seed: u64) -> Result<GrowingFilter> {
             let design = Design::new(rate, seed)?;
             let lock = files::lock(&*dir, name)?;
             if files::exists(&*dir, name)? {
@@ -157,50 +144,32 @@ impl GrowingFilter {
         }
     }
 
-    /// Opens a filter: reads all of it, and checks it.
-    ///
-    /// # Errors
-    /// [`StorageError::Corrupt`] with the offset of the damaged part;
-    /// [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
-    pub fn open(path: impl AsRef<Path>) -> Result<GrowingFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        GrowingFilter::open_in(dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`GrowingFilter::open`], in any directory.
+    by_path! {
+        /// Opens a filter: reads and checks all of it.
         ///
         /// # Errors
-        /// As there.
-        fn open_in(dir: Arc<dyn Dir>, name: &str) -> Result<GrowingFilter> {
+        /// [`StorageError::Corrupt`] with the offset of the damaged part;
+        /// [`StorageError::NewerFormat`]; [`StorageError::Locked`]; [`StorageError::Io`].
+        fn open, open_in(dir, name) -> Result<GrowingFilter> {
             let lock = files::lock(&*dir, name)?;
             let file::Stored { design, shards, len } = file::read(&*dir, name)?;
             Ok(GrowingFilter::with(design, shards, None).stored(dir, name, lock, len))
         }
     }
 
-    /// A copy in memory of the filter in a file, as its last sync left it. Takes no lock: another
-    /// process may be inserting. What is inserted into the copy stays in memory.
-    ///
-    /// # Errors
-    /// As [`GrowingFilter::open`], but never [`StorageError::Locked`].
-    pub fn load(path: impl AsRef<Path>) -> Result<GrowingFilter> {
-        let (dir, name) = place(path.as_ref())?;
-        GrowingFilter::load_in(&*dir, &name)
-    }
-
-    in_any_dir! {
-        /// As [`GrowingFilter::load`], in any directory.
+    by_path! {
+        /// Loads a filter as its last sync left it into memory, without a lock: another process
+        /// may be inserting. Inserts into the copy stay in memory.
         ///
         /// # Errors
-        /// As there.
-        fn load_in(dir: &dyn Dir, name: &str) -> Result<GrowingFilter> {
-            let file::Stored { design, shards, .. } = file::read(dir, name)?;
+        /// As [`GrowingFilter::open`], but never [`StorageError::Locked`].
+        fn load, load_in(dir, name) -> Result<GrowingFilter> {
+            let file::Stored { design, shards, .. } = file::read(&*dir, name)?;
             Ok(GrowingFilter::with(design, shards, None))
         }
     }
 
-    /// The rate that was chosen.
+    /// The chosen rate.
     pub fn rate(&self) -> f64 {
         self.design.rate
     }
@@ -239,8 +208,7 @@ impl GrowingFilter {
         (&self.shards[hash as usize % SHARDS], hash)
     }
 
-    /// Over all shards: for each layer its keys, and the bits of its fingerprints with those that
-    /// name the shard.
+    /// Over all shards: keys of each layer, and bits of its fingerprints, the shard's included.
     fn layers(&self) -> Vec<(f64, u32)> {
         let mut layers: Vec<(f64, u32)> = Vec::new();
         for shard in &self.shards {
@@ -256,8 +224,7 @@ impl GrowingFilter {
 }
 
 impl SeenSet for GrowingFilter {
-    /// [`StorageError::Full`] when fingerprints of 58 bits are used up: far beyond what memory
-    /// holds.
+    /// [`StorageError::Full`] when fingerprints of 58 bits are used up, far beyond any memory.
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
         self.poison.check()?;
         let (shard, hash) = self.place(url);
@@ -306,7 +273,7 @@ impl SeenSet for GrowingFilter {
         self.store.as_ref().map_or(0, |store| *guard(&store.syncing))
     }
 
-    /// Exact, for a hash without flaws: each layer errs at its keys over its fingerprints.
+    /// Exact for a perfect hash: keys over fingerprints of each layer.
     fn false_positive_rate(&self) -> f64 {
         self.layers().iter().map(|(keys, bits)| keys * (-f64::from(*bits)).exp2()).sum()
     }
@@ -321,8 +288,7 @@ impl SeenSet for GrowingFilter {
         loss
     }
 
-    /// Writes the whole file anew, if anything was inserted: for a large filter not a thing to do
-    /// every second.
+    /// Rewrites the whole file if anything was inserted: for a large filter not every second.
     fn sync(&self) -> Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
         let mut bytes = guard(&store.syncing);
@@ -335,14 +301,7 @@ impl SeenSet for GrowingFilter {
     }
 
     fn stats(&self) -> SeenStats {
-        SeenStats {
-            urls: self.len(),
-            inserted: self.len() - self.urls_before,
-            memory_bytes: self.memory_bytes(),
-            disk_bytes: self.disk_bytes(),
-            false_positive_rate: self.false_positive_rate(),
-            expected_loss: self.expected_loss(),
-        }
+        SeenStats::of(self, self.len() - self.urls_before)
     }
 }
 

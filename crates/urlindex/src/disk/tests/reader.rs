@@ -85,7 +85,7 @@ fn a_reader_leaves_out_what_is_too_old_when_it_is_asked() {
     let disk = SimDisk::new(1);
     let clocked = || {
         let clock = Arc::clone(&clock);
-        options().max_age(Duration::from_millis(800)).clock(move || clock.load(Ordering::Relaxed))
+        options().max_age(Duration::from_millis(800)).clock(move || clock.load(Ordering::Relaxed) as i64)
     };
     let set = DiskUrlSet::create_in(disk.dir(), "seen", clocked()).expect("made");
     assert_eq!(set.max_age(), Some(Duration::from_millis(800)));

@@ -8,7 +8,7 @@ use super::*;
 
 fn clocked(clock: &Arc<AtomicU64>) -> DiskOptions {
     let clock = Arc::clone(clock);
-    options().max_age(Duration::from_millis(800)).clock(move || clock.load(Ordering::Relaxed))
+    options().max_age(Duration::from_millis(800)).clock(move || clock.load(Ordering::Relaxed) as i64)
 }
 
 #[test]
