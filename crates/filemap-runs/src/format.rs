@@ -57,7 +57,7 @@ pub trait Format: Clone + Debug + Send + Sync + 'static {
     fn head(&self, key: Self::Key<'_>) -> u64;
 
     /// Writes as many of these entries (in order, no key twice, at most [`Format::ENTRIES_MAX`])
-    /// as a block takes, at least one, and says how many.
+    /// as a block takes, and says how many; 0 if the first alone does not fit.
     fn encode(&self, entries: &[Self::Entry], block: &mut [u8]) -> usize;
 
     /// Appends a block's entries. Whether it is a block of entries.

@@ -9,7 +9,7 @@
 use filemap_io::layout;
 use filemap_io::layout::{Zeros, get};
 
-use crate::format::BLOCK_BYTES;
+use crate::format::{BLOCK_BYTES, PADDING_BYTES};
 
 layout! {
     /// `NAME.NUMBER.run`: each block.
@@ -128,6 +128,9 @@ pub struct Block<'a> {
 impl<'a> Block<'a> {
     /// Looks at a block, and the padding behind it: `None` if no encoder writes such a one.
     pub fn of(bytes: &'a [u8]) -> Option<Block<'a>> {
+        if bytes.len() < BLOCK_BYTES + PADDING_BYTES {
+            return None;
+        }
         let count = usize::from(BlockHeader::COUNT.get(bytes));
         let low = u32::from(BlockHeader::LOW_BITS.get(bytes));
         let words = usize::from(BlockHeader::WORDS.get(bytes));
