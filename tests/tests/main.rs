@@ -5,6 +5,7 @@ mod architecture;
 mod arrangement;
 mod dependencies;
 mod golden;
+mod golden_sets;
 mod hostile_damage;
 mod hostile_files;
 mod safety;

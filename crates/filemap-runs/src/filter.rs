@@ -59,14 +59,17 @@ impl Filter {
     #[inline]
     pub fn insert(&mut self, hash: u64) {
         let (line, masks) = self.place(hash);
-        self.lines[line].iter_mut().zip(masks).for_each(|(word, mask)| *word |= mask);
+        if let Some(line) = self.lines.get_mut(line) {
+            line.iter_mut().zip(masks).for_each(|(word, mask)| *word |= mask);
+        }
     }
 
-    /// Whether a key with this hash may have been added.
+    /// Whether a key with this hash may have been added. A filter for no keys says yes to all.
     #[inline]
     pub fn may_have(&self, hash: u64) -> bool {
         let (line, masks) = self.place(hash);
-        self.lines[line].iter().zip(masks).fold(0, |missing, (word, mask)| missing | (mask & !word)) == 0
+        let Some(line) = self.lines.get(line) else { return true };
+        line.iter().zip(masks).fold(0, |missing, (word, mask)| missing | (mask & !word)) == 0
     }
 
     /// Halves the lines: the filter is as if built at that size.

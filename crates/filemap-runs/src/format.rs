@@ -75,8 +75,8 @@ pub trait Format: Clone + Debug + Send + Sync + 'static {
     /// The first 64 bits of a key, for the index; they sort as keys do.
     fn head(&self, key: Self::Key<'_>) -> u64;
 
-    /// Encodes as many entries as fit a block, at least one, and returns their number. They are in
-    /// order, no key twice, at most [`Format::ENTRIES_MAX`].
+    /// Encodes as many entries as fit a block and returns their number, 0 if the first alone does not
+    /// fit. They are in order, no key twice, at most [`Format::ENTRIES_MAX`].
     fn encode(&self, entries: &[Self::Entry], block: &mut [u8]) -> usize;
 
     /// Appends a block's entries. Returns false if it is no block of entries.

@@ -85,7 +85,8 @@ impl RunInfo {
 
     /// Length of the file.
     pub fn disk_bytes(&self) -> u64 {
-        (1 + self.blocks) * BLOCK_BYTES as u64 + 8 * self.blocks
+        let blocks = self.blocks.saturating_mul(8 + BLOCK_BYTES as u64);
+        blocks.saturating_add(BLOCK_BYTES as u64)
     }
 
     pub(crate) fn salt(&self, id: [u8; 16]) -> Salt {
@@ -157,6 +158,9 @@ impl<F: Format> Run<F> {
     /// [`StorageError::Corrupt`]; [`StorageError::NewerFormat`]; [`StorageError::Io`].
     pub fn open(home: &Home<F>, info: RunInfo) -> Result<Run<F>, StorageError> {
         let name = file_name(&home.name, info.number);
+        if !info.is_possible::<F>() {
+            return Err(StorageError::corrupt(&name, 0, format_args!("no run has {} blocks", info.blocks)));
+        }
         let file = home.open(&name, Access::Read)?;
         let len = file.len().map_err(StorageError::io("length", &name))?;
         if len != info.disk_bytes() {
@@ -225,21 +229,24 @@ impl<F: Format> Run<F> {
     /// Copies the file, durably but for its name, to the home of an owner with the same id.
     ///
     /// # Errors
-    /// [`StorageError::Io`].
+    /// [`StorageError::Corrupt`] if the file is shorter than it was; [`StorageError::Io`].
     pub fn copy_to(&self, to: &Home<F>) -> Result<(), StorageError> {
         let name = &self.name;
         let file = to.dir.open(name, Access::Create).map_err(StorageError::io("create", name))?;
         let (len, mut buffer) = (self.info.disk_bytes(), vec![0; COPY_BYTES as usize]);
-        for at in (0..len).step_by(COPY_BYTES as usize) {
-            let bytes = &mut buffer[..(len - at).min(COPY_BYTES) as usize];
+        let mut at = 0;
+        while at < len {
+            // The header alone first: whose file it is, is durable before anything else is there.
+            let most = if at == 0 { BLOCK_BYTES as u64 } else { COPY_BYTES };
+            let bytes = &mut buffer[..(len - at).min(most) as usize];
             read_exact(&*self.file, name, bytes, at)?;
             write(&*file, name, bytes, at)?;
             if at == 0 {
-                // First make its owner durable.
                 file.sync().map_err(StorageError::io("sync", name))?;
             }
             to.traffic.read(bytes.len() as u64);
             to.traffic.written(bytes.len() as u64);
+            at += bytes.len() as u64;
         }
         file.sync().map_err(StorageError::io("sync", name))
     }

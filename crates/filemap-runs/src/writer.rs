@@ -56,13 +56,17 @@ impl<'a, F: Format> RunWriter<'a, F> {
     /// Appends an entry; keys must rise.
     ///
     /// # Errors
-    /// [`StorageError::Io`].
+    /// [`StorageError::Full`] if an entry does not fit a block; [`StorageError::Io`].
     #[inline]
     pub fn push(&mut self, entry: F::Entry) -> Result<(), StorageError> {
         let count = if self.home.format.is_tombstone(&entry) { &mut self.info.tombstones } else { &mut self.info.live };
         *count += 1;
+        debug_assert!(self.entries.last().is_none_or(|last| {
+            let format = &self.home.format;
+            format.key(last) < format.key(&entry)
+        }));
         self.entries.push(entry);
-        if self.entries.len() == F::ENTRIES_MAX { self.write_block() } else { Ok(()) }
+        if self.entries.len() >= F::ENTRIES_MAX { self.write_block() } else { Ok(()) }
     }
 
     fn write_block(&mut self) -> Result<(), StorageError> {
@@ -72,6 +76,9 @@ impl<'a, F: Format> RunWriter<'a, F> {
         self.buffer.resize(at + BLOCK_BYTES, 0);
         let bytes = &mut self.buffer[at..];
         let taken = format.encode(&self.entries, bytes);
+        if taken == 0 {
+            return Err(StorageError::full(&self.name, format!("an entry does not fit {BLOCK_BYTES} bytes")));
+        }
         let crc = checksum(&self.salt, self.info.blocks, bytes);
         CRC.put(bytes, crc);
         self.entries.drain(..taken);
@@ -94,7 +101,7 @@ impl<'a, F: Format> RunWriter<'a, F> {
     /// Completes the file; `None`, and no file, if nothing was pushed.
     ///
     /// # Errors
-    /// [`StorageError::Io`].
+    /// [`StorageError::Full`] if an entry does not fit a block; [`StorageError::Io`].
     pub fn end(mut self) -> Result<Option<Written>, StorageError> {
         while !self.entries.is_empty() {
             self.write_block()?;

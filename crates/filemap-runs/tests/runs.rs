@@ -8,7 +8,9 @@ use filemap_io::header::Kind;
 use filemap_io::sim::SimDisk;
 use filemap_io::{StorageError, varint};
 use filemap_runs::fixed::Fixed;
-use filemap_runs::{BLOCK_BYTES, Cursor, Format, Found, Home, Run, RunReader, RunWriter, Source};
+use filemap_runs::{
+    BLOCK_BYTES, Cursor, Filter, Format, Found, Home, Plan, Run, RunInfo, RunReader, RunWriter, Source,
+};
 
 /// Texts, each with a value unless it is a tombstone.
 #[derive(Clone, Debug)]
@@ -175,10 +177,15 @@ fn a_cursor_goes_both_ways_from_any_key_on() {
         cursor.seek(key).expect("read");
         for _ in 0..rng.usize(1..200) {
             let is_forward = rng.bool();
-            let got = if is_forward { cursor.forward() } else { cursor.back() }.expect("read").cloned();
-            at -= usize::from(!is_forward && at > 0 && got.is_some());
-            assert_eq!(got.as_ref(), got.as_ref().and(entries.get(at)));
-            at += usize::from(is_forward && got.is_some());
+            let (got, expected) = match is_forward {
+                true => (cursor.forward(), entries.get(at)),
+                false => (cursor.back(), at.checked_sub(1).and_then(|at| entries.get(at))),
+            };
+            assert_eq!(got.expect("read"), expected);
+            match is_forward {
+                true => at = (at + 1).min(entries.len()),
+                false => at = at.saturating_sub(1),
+            }
         }
     }
 }
@@ -244,6 +251,30 @@ fn any_flipped_bit_is_an_error_and_never_another_answer() {
         disk.set_bytes("set.000001.run", &bytes);
         let read = Run::open(&home, run.info()).and_then(|run| all(Source::Run(RunReader::new(Arc::new(run)))));
         assert!(matches!(read, Err(StorageError::Corrupt { .. })), "byte {at}");
+        // By way of look-ups and a cursor: the right answer from blocks that are whole, else an error.
+        let Ok(run) = Run::open(&home, run.info()) else { continue };
+        let block = (at / BLOCK_BYTES - 1) as u64;
+        let first = |block: usize| run.index()[block];
+        let in_block = |entry: &&u128| {
+            let head = (**entry >> 64) as u64;
+            head > first(block as usize) && run.index().get(block as usize + 1).is_none_or(|next| head < *next)
+        };
+        let (inside, outside) = (entries.iter().find(in_block), entries.iter().find(|entry| !in_block(entry)));
+        assert!(matches!(run.find(*inside.expect("some")), Err(StorageError::Corrupt { .. })), "byte {at}");
+        let outside = *outside.expect("some");
+        assert_eq!(run.find(outside).ok().flatten().unwrap_or(outside), outside, "byte {at}");
+        let mut cursor = match Cursor::first(Arc::new(run)) {
+            Ok(cursor) => cursor,
+            Err(error) => {
+                assert!(block == 0 && error.is_corrupt(), "byte {at}: {error}");
+                continue;
+            }
+        };
+        let read = entries.iter().try_for_each(|entry| {
+            assert_eq!(cursor.forward()?, Some(entry), "byte {at}");
+            Ok::<_, StorageError>(())
+        });
+        assert!(read.is_err_and(|error| error.is_corrupt()), "byte {at}");
     }
     // A whole block of another place, and of another run.
     let mut bytes = whole.clone();
@@ -269,4 +300,36 @@ fn a_number_whose_name_is_taken_is_passed_over_and_an_empty_run_leaves_no_file()
     assert_eq!((run.info().number, run.name()), (4, "set.000004.run"));
     assert!(RunWriter::create(&home, 9).expect("created").end().expect("ended").is_none());
     assert_eq!(disk.names().len(), 2);
+}
+
+#[test]
+fn an_entry_that_fits_no_block_is_an_error_and_never_an_endless_run() {
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Texts);
+    let mut writer = RunWriter::create(&home, 1).expect("created");
+    writer.push((b"a".to_vec(), Some(vec![1]))).expect("pushed");
+    writer.push((b"b".to_vec(), Some(vec![1; BLOCK_BYTES]))).expect("pushed, not written yet");
+    writer.push((b"c".to_vec(), None)).expect("pushed");
+    assert!(matches!(writer.end(), Err(StorageError::Full { .. })));
+}
+
+#[test]
+fn what_no_run_is_like_is_refused_before_anything_is_read() {
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Fixed::new(80));
+    let info = written(&home, 1, &[1 << 100, 1 << 101]).info();
+    for blocks in [0, 3, 1 << 41, u64::MAX] {
+        let opened = Run::open(&home, RunInfo { blocks, ..info });
+        assert!(opened.is_err_and(|error| error.is_corrupt()), "{blocks} blocks");
+    }
+    // A run that was only begun.
+    drop(RunWriter::create(&home, 2).expect("created"));
+    assert!(Run::open(&home, RunInfo { number: 2, ..RunInfo::default() }).is_err_and(|error| error.is_corrupt()));
+}
+
+#[test]
+fn a_filter_for_no_keys_excludes_nothing() {
+    let mut filter = Filter::new(0, Plan::of(0));
+    filter.insert(7);
+    assert!(filter.may_have(7) && filter.may_have(8));
 }

@@ -3,3 +3,4 @@
 mod conformance;
 mod crawl_rules;
 mod kill;
+mod paths;

@@ -9,7 +9,7 @@
 use filemap_io::layout;
 use filemap_io::layout::{Zeros, get};
 
-use crate::format::BLOCK_BYTES;
+use crate::format::{BLOCK_BYTES, PADDING_BYTES};
 
 layout! {
     /// `NAME.NUMBER.run`: each block.
@@ -143,6 +143,9 @@ pub struct Block<'a> {
 impl<'a> Block<'a> {
     /// Checks a block with its padding: `None` if no encoder writes it.
     pub fn of(bytes: &'a [u8]) -> Option<Block<'a>> {
+        if bytes.len() < BLOCK_BYTES + PADDING_BYTES {
+            return None;
+        }
         let count = usize::from(BlockHeader::COUNT.get(bytes));
         let low = u32::from(BlockHeader::LOW_BITS.get(bytes));
         let words = usize::from(BlockHeader::WORDS.get(bytes));

@@ -33,10 +33,14 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Fingerprints of 28 to 100 bits; other widths are clamped.
+    /// Fingerprints of 28 to 100 bits.
+    ///
+    /// # Panics
+    /// If `bits` is outside that range: it is a constant of the owner's format, never read from a
+    /// file.
     pub const fn new(bits: u32) -> Fixed {
-        let most = if bits > 100 { 100 } else { bits };
-        Fixed { bits: if most < 28 { 28 } else { most } }
+        assert!(bits >= 28 && bits <= 100, "a fingerprint has 28 to 100 bits");
+        Fixed { bits }
     }
 
     /// Bits of a fingerprint.
@@ -96,6 +100,7 @@ impl Format for Fixed {
     }
 
     fn encode(&self, entries: &[u128], block: &mut [u8]) -> usize {
+        debug_assert!(entries.iter().all(|entry| entry & !(self.mask() | self.mark()) == 0), "a bit outside an entry");
         block::encode(entries, self.shift(), block)
     }
 

@@ -81,12 +81,16 @@ pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
         let header = file.header(home);
         let Some((start, has_more)) = file.start(home, header.len())? else { continue };
         let is_ours = is_of_same_owner(&start, &header);
-        let is_piece = start.iter().zip(&header).all(|(byte, wanted)| *byte == 0 || byte == wanted);
-        if is_ours || (is_piece && !has_more) {
+        if is_ours || (!has_more && is_piece(&start, &header)) {
             files::remove(&*home.dir, &file.name)?;
         }
     }
     Ok(())
+}
+
+/// Whether these bytes are what a crash leaves of a header: each is the header's, or zero.
+fn is_piece(start: &[u8], header: &[u8]) -> bool {
+    start.iter().zip(header).all(|(byte, wanted)| *byte == 0 || byte == wanted)
 }
 
 /// Whether a file starts with the kind, set and number of this header, in any version.
@@ -108,11 +112,9 @@ pub(super) fn make_room(home: &Home, copies: &[Arc<Run<Fixed>>]) -> Result<()> {
         let Some((start, has_more)) = file.start(home, header.len())? else { continue };
         let is_of_a_set = start.iter().zip(&header[..8]).all(|(byte, wanted)| byte == wanted);
         let copied = copies.iter().find(|run| file.kind == Numbered::Run && run.info().number == file.number);
-        if !has_more && (is_of_a_set || start.iter().all(|byte| *byte == 0)) {
-            left.push(file.name);
-        } else if let Some(run) = copied
-            && run.header()? == start
-        {
+        let copied = copied.map(|run| run.header()).transpose()?.unwrap_or_default();
+        let is_begun = is_of_a_set || is_piece(&start, &header) || (!copied.is_empty() && is_piece(&start, &copied));
+        if start == copied || (!has_more && is_begun) {
             left.push(file.name);
         } else if is_of_a_set {
             let there = io::Error::new(io::ErrorKind::AlreadyExists, "it holds URLs of a set whose manifest is lost");

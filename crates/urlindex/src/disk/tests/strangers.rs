@@ -2,6 +2,7 @@
 //! in the way.
 
 use filemap_io::StorageError;
+use filemap_io::sim::{Level, Loss};
 
 use super::*;
 use crate::files::beside;
@@ -125,7 +126,15 @@ fn a_snapshot_that_was_cut_short_is_made_again() {
     insert_batch(&set, 0..1_000);
     let images = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&images);
-    copy.observe(Some(Box::new(move |snapshot| taken.lock().expect("one thread").push(snapshot.kill()))));
+    copy.observe(Some(Box::new(move |snapshot| {
+        let mut taken = taken.lock().expect("one thread");
+        taken.push(snapshot.kill());
+        for loss in [Loss::Everything, Loss::Nothing, Loss::Random] {
+            for level in [Level::Ordered, Level::Adversarial] {
+                taken.extend((0..3).map(|seed| snapshot.crash(level, loss, snapshot.calls() * 3 + seed)));
+            }
+        }
+    })));
     set.snapshot_in(&copy.dir()).expect("made");
     copy.observe(None);
     let images = images.lock().expect("one thread");
@@ -134,5 +143,5 @@ fn a_snapshot_that_was_cut_short_is_made_again() {
         let other = DiskUrlSet::open_in(image.dir(), "seen", options()).expect("opened");
         assert!((0..1_000).all(|i| is_seen(&other, i)));
     }
-    assert!(images.len() > 5, "{}", images.len());
+    assert!(images.len() > 100, "{}", images.len());
 }
