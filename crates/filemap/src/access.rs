@@ -2,9 +2,9 @@
 //! blocking.
 //!
 //! A store on this machine implements them; one behind HTTP or in object storage can. A command, a
-//! server or a crawler that takes `&dyn PageRead` and `&dyn PageWrite` works with each. What a
-//! store promises is in its [`Capabilities`]. Upkeep of files (verify, compact, backup) is not
-//! here: only a local store has any.
+//! server or a crawler that takes `&dyn PageRead` and `&dyn PageWrite` works with each.
+//! [`Capabilities`] says what a store promises. Upkeep of files (verify, compact, backup) is not
+//! here: only a local store has it.
 
 use filemap_core::Put;
 
@@ -36,7 +36,7 @@ pub struct Capabilities {
     pub has_history: bool,
     /// [`PageRead::list`] gives URLs in SURT order.
     pub lists_in_order: bool,
-    /// [`PageRead::list`] gives cursors, and goes on after one.
+    /// [`PageRead::list`] gives cursors, and continues after one.
     pub lists_from_cursor: bool,
     /// The store has files here that can be verified, repaired, compacted and backed up.
     pub has_upkeep: bool,
@@ -65,7 +65,8 @@ impl Capabilities {
     }
 }
 
-/// Which page is meant: its URL, a variant of it, a time.
+/// Which page is meant: its URL, a variant of it, a time. A reference to a URL is a lookup of its
+/// newest page.
 ///
 /// ```
 /// use filemap::{Lookup, Variant};
@@ -74,6 +75,7 @@ impl Capabilities {
 /// assert_eq!((page.url, page.variant, page.time_ms), (&b"http://example.com/"[..], None, Some(1_700_000_000_000)));
 /// let session = Variant::new("session 7").unwrap();
 /// assert_eq!(Lookup::new("http://example.com/").variant(&session).variant, Some(&session));
+/// assert_eq!(Lookup::from("http://example.com/"), Lookup::new("http://example.com/"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -105,20 +107,40 @@ impl<'a> Lookup<'a> {
     }
 }
 
+impl<'a, U: AsRef<[u8]> + ?Sized> From<&'a U> for Lookup<'a> {
+    fn from(url: &'a U) -> Lookup<'a> {
+        Lookup::new(url)
+    }
+}
+
 /// Which URLs to list.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::access::Scope;
+/// use filemap::{Options, Page, PageRead, PageStore};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/a", 1_700_000_000_000, 200, "hello"))?;
+/// assert_eq!(store.list(&Scope::Host("Example.com".to_owned()), None)?.count(), 1);
+/// assert_eq!(store.list(&Scope::Prefix(b"http://example.com/b".to_vec()), None)?.count(), 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scope {
     /// All.
     #[default]
     All,
-    /// Those of one host, as a person writes it.
+    /// Those of one host, in any spelling (`Example.com`).
     Host(String),
-    /// Those whose canonical form begins so.
+    /// Those whose canonical form begins with these bytes.
     Prefix(Vec<u8>),
 }
 
-/// A place in a listing, to go on from. Opaque; it can be kept and sent.
+/// A place in a listing, to continue from. Opaque; it can be kept and sent.
 ///
 /// ```
 /// use filemap::access::{Cursor, Listed};
@@ -129,23 +151,47 @@ pub enum Scope {
 pub struct Cursor(pub Vec<u8>);
 
 /// One page of a listing.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::{Options, Page, PageRead, PageStore};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let listed = store.list(&Default::default(), None)?.next().expect("a page")?;
+/// assert_eq!((listed.url.as_slice(), listed.cursor), (&b"http://example.com/"[..], None));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
     /// Its canonical URL.
     pub url: Vec<u8>,
-    /// Where to go on after it; `None` if the store gives no cursors.
+    /// Where to continue after it; `None` if the store gives no cursors.
     pub cursor: Option<Cursor>,
 }
 
 impl Listed {
-    /// A page, and where to go on after it.
+    /// A page, and where to continue after it.
     pub fn new(url: Vec<u8>, cursor: Option<Cursor>) -> Listed {
         Listed { url, cursor }
     }
 }
 
-/// What a store holds; `None` where it cannot say cheaply.
+/// What a store holds; `None` where it is not cheap to know.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::{Options, PageRead, PageStore};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// assert_eq!(store.contents()?.keys, Some(0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
@@ -156,6 +202,21 @@ pub struct Contents {
 }
 
 /// How a page is put.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::access::PutRule;
+/// use filemap::{Options, Page, PageStore, PageWrite, Put};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let visit = |time_ms| Page::new("http://example.com/", time_ms, 200, "hello");
+/// store.put(&visit(1_700_000_000_000), PutRule::Always)?;
+/// assert!(matches!(store.put(&visit(1_700_000_900_000), PutRule::IfChanged)?, Some(Put::Unchanged(_))));
+/// assert_eq!(store.put(&visit(1_700_000_900_000), PutRule::IfNew)?, None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PutRule {
@@ -164,15 +225,14 @@ pub enum PutRule {
     Always,
     /// As a reference to the newest version, if the body is the same.
     IfChanged,
-    /// As `IfChanged`, and not at all if the store has this very version: done again, it adds
-    /// nothing.
+    /// As `IfChanged`, and not at all if the store has this very version: repeating it adds nothing.
     IfNew,
 }
 
 /// A boxed iterator of results.
 pub type Results<'a, T> = Box<dyn Iterator<Item = Result<T>> + 'a>;
 
-/// Pages with their URLs, in the order in which those were given.
+/// Pages with their URLs, in the order of the URLs given.
 pub type Fetched<'a> = Box<dyn Iterator<Item = (Vec<u8>, Result<Option<Page>>)> + 'a>;
 
 /// A store of pages that can be read.
@@ -239,8 +299,8 @@ pub trait PageRead: Send + Sync {
         urls.iter().map(|url| self.get(&Lookup::new(url))).collect()
     }
 
-    /// The newest versions of pages as their URLs come, `depth` of them read at once where the
-    /// store can.
+    /// The newest versions of pages, one for each URL of the iterator, `depth` of them read at once
+    /// where the store can.
     fn get_ahead<'s>(&'s self, urls: Box<dyn Iterator<Item = Vec<u8>> + 's>, depth: usize) -> Fetched<'s> {
         let _ = depth;
         Box::new(urls.map(|url| {
@@ -249,15 +309,15 @@ pub trait PageRead: Send + Sync {
         }))
     }
 
-    /// The versions of a page or variant, newest first, from the lookup's time on back. A damaged
-    /// one is an error in its place, and the others follow.
+    /// The versions of a page or variant, newest first; with a time, those up to it. A damaged one
+    /// is an error in its place, and the others follow.
     ///
     /// # Errors
     ///
     /// As [`PageRead::get`].
     fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>>;
 
-    /// The pages in `scope`; after `after`, if the store gives cursors.
+    /// The pages in `scope`; those after the cursor `after`, if the store gives cursors.
     ///
     /// # Errors
     ///
@@ -291,7 +351,7 @@ pub trait PageRead: Send + Sync {
 /// # }
 /// ```
 pub trait PageWrite: Send + Sync {
-    /// Puts a page, and says what became of it; `None` if [`PutRule::IfNew`] found it there.
+    /// Puts a page. Returns what became of it; `None` if [`PutRule::IfNew`] found it there.
     ///
     /// # Errors
     ///
@@ -308,8 +368,8 @@ pub trait PageWrite: Send + Sync {
         pages.iter().map(|page| self.put(page, rule)).collect()
     }
 
-    /// Removes a page with all versions and variants; with a variant, that variant alone. Whether
-    /// it was there.
+    /// Removes a page with all versions and variants; with a variant, that variant alone. Returns
+    /// true if it was there.
     ///
     /// # Errors
     ///
@@ -323,7 +383,7 @@ pub trait PageWrite: Send + Sync {
     /// Those of the store.
     fn sync(&self) -> Result<()>;
 
-    /// Ends the store: makes durable what was put; later calls fail. A second call returns what
+    /// Closes the store: makes durable what was put; later calls fail. A second call returns what
     /// the first did.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //! Verbs that do not listen end with the first.
 
 use std::fmt::Display;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -44,10 +45,9 @@ pub fn asked() -> bool {
     SIGNALS.get().is_some_and(|signals| signals.asked.load(Ordering::Relaxed))
 }
 
-/// The flag that a signal sets, for the crates' long calls. Begins to listen.
-pub fn flag() -> Arc<AtomicBool> {
-    listen();
-    SIGNALS.get().map_or_else(Arc::default, |signals| Arc::clone(&signals.asked))
+/// What a progress callback returns: `Break` once the work is to stop.
+pub fn flow() -> ControlFlow<()> {
+    if asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// How an interrupted verb ends.

@@ -159,7 +159,7 @@ fn undo_content(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> Re
     if codings.is_empty() || body.payload.len() == 0 {
         return Ok(());
     }
-    let payload = std::mem::replace(&mut body.payload, Payload::Memory(Vec::new()));
+    let payload = std::mem::take(&mut body.payload);
     match content::decode(&codings, payload, &rules.spool, rules.max_decoded_bytes)? {
         Decoded::Body(payload) => {
             body.payload = payload;

@@ -1,4 +1,4 @@
-//! The local store as [`PageRead`] and [`PageWrite`]: what it promises, and its own calls behind
+//! The local store as [`PageRead`] and [`PageWrite`]: what it promises, and its own methods behind
 //! theirs.
 
 use filemap_core::{Durability, Put};
@@ -22,24 +22,15 @@ impl PageRead for PageStore {
     }
 
     fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
-        match lookup.time_ms {
-            None => self.get_variant(lookup.url, lookup.variant),
-            Some(time_ms) => self.get_variant_at(lookup.url, lookup.variant, time_ms),
-        }
+        PageStore::get(self, *lookup)
     }
 
     fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
-        match lookup.time_ms {
-            None => self.variant_head(lookup.url, lookup.variant),
-            Some(time_ms) => self.variant_head_at(lookup.url, lookup.variant, time_ms),
-        }
+        PageStore::head(self, *lookup)
     }
 
     fn contains(&self, lookup: &Lookup<'_>) -> Result<bool> {
-        match lookup.time_ms {
-            None => self.contains_variant(lookup.url, lookup.variant),
-            Some(_) => PageRead::head(self, lookup).map(|head| head.is_some()),
-        }
+        PageStore::contains(self, *lookup)
     }
 
     fn get_many(&self, urls: &[&[u8]]) -> Result<Vec<Option<Page>>> {
@@ -51,26 +42,17 @@ impl PageRead for PageStore {
     }
 
     fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>> {
-        let latest = lookup.time_ms.unwrap_or(i64::MAX);
-        let heads = self.variant_history_iter(lookup.url, lookup.variant)?;
-        Ok(Box::new(heads.filter(move |head| {
-            let time_ms = match head {
-                Ok(head) => head.version.time_ms,
-                Err(Error::Unreadable { version, .. }) => version.time_ms,
-                Err(_) => i64::MIN,
-            };
-            time_ms <= latest
-        })))
+        Ok(Box::new(self.history_iter(*lookup)?))
     }
 
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>> {
         if after.is_some() {
             return Err(Error::Unsupported { what: "cursors" });
         }
-        let urls = match scope {
-            Scope::All => self.urls(),
-            Scope::Host(host) => self.urls_of_host(host),
-            Scope::Prefix(prefix) => self.urls_with_prefix(prefix),
+        let urls: Results<'s, Vec<u8>> = match scope {
+            Scope::All => Box::new(self.urls()),
+            Scope::Host(host) => Box::new(self.urls_of_host(host)),
+            Scope::Prefix(prefix) => Box::new(self.urls_with_prefix(prefix)),
         };
         Ok(Box::new(urls.map(|url| Ok(Listed::new(url?, None)))))
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageStore, Variant};
+use filemap::{Lookup, PageStore, Variant};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
 use serde_json::{Map, Value};
 
@@ -85,15 +85,16 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 
 /// The number of versions of a page that count; 0 if it was removed since it was listed.
 fn number(args: &Args, store: &PageStore, url: &[u8], variant: Option<&Variant>) -> filemap::Result<u64> {
+    let lookup = Lookup::new(url).variant(variant);
     match args.since {
-        None if args.versions => store.variant_version_count(url, variant),
+        None if args.versions => Ok(store.versions_of(lookup)?.len() as u64),
         None => Ok(1),
         Some(since) if args.versions => {
-            let versions = store.variant_versions(url, variant)?;
+            let versions = store.versions_of(lookup)?;
             Ok(versions.iter().filter(|version| version.time_ms >= since).count() as u64)
         }
         Some(since) => {
-            let head = store.variant_head(url, variant)?;
+            let head = store.head(lookup)?;
             Ok(head.map_or(0, |head| u64::from(head.page.fetched_at_ms >= since)))
         }
     }

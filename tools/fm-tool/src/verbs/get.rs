@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use filemap::store::PageReader;
-use filemap::{Page, PageStore, RecordKind, Variant};
+use filemap::{Lookup, Page, PageStore, RecordKind, Variant};
 use fm_cli::{Failure, Outcome, Output, interrupt, plain, times, words};
 
 use crate::arguments::urls::{Address, UrlArgs};
@@ -127,23 +127,24 @@ type Found = (Page, Option<PageReader>);
 
 /// The page, with a reader of its body if that was not read yet.
 fn find(args: &Args, shared: &Shared, asked: &Asked, url: &Address) -> Result<Option<Found>, Failure> {
-    let (store, variant) = (&asked.store, asked.variant.as_ref());
+    let store = &asked.store;
+    let lookup = Lookup::new(url).variant(asked.variant.as_ref());
     if let Some(at) = args.at {
-        return Ok(store.get_variant_at(url, variant, at)?.map(|page| (page, None)));
+        return Ok(store.get(lookup.at(at))?.map(|page| (page, None)));
     }
     if let Some(sequence) = args.version {
-        let versions = store.variant_versions(url, variant)?;
+        let versions = store.versions_of(lookup)?;
         let found = versions.into_iter().find(|version| version.sequence == sequence);
-        let page = found.map(|version| store.get_variant_version(url, variant, version)).transpose()?;
+        let page = found.map(|version| store.get_version(lookup, version)).transpose()?;
         return Ok(page.flatten().map(|page| (page, None)));
     }
     if shared.flags.json {
-        return Ok(store.get_variant(url, variant)?.map(|page| (page, None)));
+        return Ok(store.get(lookup)?.map(|page| (page, None)));
     }
     if args.headers {
-        return Ok(store.variant_head(url, variant)?.map(|head| (head.page, None)));
+        return Ok(store.head(lookup)?.map(|head| (head.page, None)));
     }
-    let Some((mut page, mut reader)) = store.variant_reader(url, variant)? else { return Ok(None) };
+    let Some((mut page, mut reader)) = store.get_reader(lookup)? else { return Ok(None) };
     if page.kind != RecordKind::Revisit {
         return Ok(Some((page, Some(reader))));
     }

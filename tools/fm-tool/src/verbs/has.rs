@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use filemap::Lookup;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt};
 use serde_json::Value;
 
@@ -45,7 +46,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             break;
         }
         asked += 1;
-        match store.contains_variant(&url, variant.as_ref()).map_err(Failure::from) {
+        match store.contains(Lookup::new(&url).variant(variant.as_ref())).map_err(Failure::from) {
             Ok(is_there) => {
                 if !is_there {
                     outcome = outcome.and(Outcome::NotFound);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageHead, PageStore, Variant};
+use filemap::{Lookup, PageHead, PageStore, Variant};
 use fm_cli::{Failure, Outcome, Output, interrupt, times};
 
 use crate::arguments::urls::{Address, UrlArgs};
@@ -59,11 +59,8 @@ fn one(
     (url, variant): (&Address, Option<&Variant>),
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
-    let head = match args.at {
-        Some(at) => store.variant_head_at(url, variant, at)?,
-        None => store.variant_head(url, variant)?,
-    };
-    let Some(head) = head else {
+    let lookup = Lookup::new(url).variant(variant);
+    let Some(head) = store.head(args.at.map_or(lookup, |at| lookup.at(at)))? else {
         variant::complain(store, &args.store, url, variant, "");
         return Ok(Outcome::NotFound);
     };

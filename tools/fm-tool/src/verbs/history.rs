@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageHead, PageStore, Variant};
+use filemap::{Lookup, PageHead, PageStore, Variant};
 use fm_cli::{Failure, Outcome, Output, times, words};
 
 use crate::arguments::urls::Address;
@@ -61,7 +61,7 @@ fn list(
     out: &mut Output,
 ) -> Result<Option<Outcome>, Failure> {
     let mut outcome = None;
-    for version in store.variant_history_iter(&args.url, variant)? {
+    for version in store.history_iter(Lookup::new(&args.url).variant(variant))? {
         let told = match version {
             Ok(version) => {
                 print(&version, out)?;

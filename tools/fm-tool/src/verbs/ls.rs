@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use filemap::{PageHead, PageStore, Variant};
+use filemap::{Lookup, PageHead, PageStore, Variant};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
 use serde_json::{Map, Value};
 
@@ -73,7 +73,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let variants = variants.into_iter().flatten().map(|found| found.map(|(url, variant)| (url, Some(variant))));
         listing.all(urls.chain(variants), |listing, (url, variant)| match needs_heads {
             // `None`: removed since it was listed.
-            true => store.variant_head(&url, variant.as_ref())?.map_or(Ok(()), |head| listing.head(&store, &head)),
+            true => {
+                let head = store.head(Lookup::new(&url).variant(variant.as_ref()))?;
+                head.map_or(Ok(()), |head| listing.head(&store, &head))
+            }
             false => listing.url(&url, variant.as_ref()),
         })?;
     }

@@ -90,7 +90,7 @@ fn take(
     number: u64,
     report: &mut LoadReport,
 ) -> Result<(), Failure> {
-    let (page, unchanged) = match jsonl::read_stored(line) {
+    let (page, form) = match jsonl::read_stored(line) {
         Ok(read) => read,
         Err(error) => {
             bad(report, number, error.to_string(), false);
@@ -99,8 +99,8 @@ fn take(
     };
     report.records += 1;
     // A line without `unchanged` is a visit like any other.
-    let put = stores.store_for(&page.url).and_then(|store| match unchanged {
-        Some(unchanged) => loader.put_stored_if_new(&store, &page, unchanged),
+    let put = stores.store_for(&page.url).and_then(|store| match form {
+        Some(form) => loader.put_stored_if_new(&store, &page, form),
         None => loader.put_page_if_new(&store, &page),
     });
     match put {

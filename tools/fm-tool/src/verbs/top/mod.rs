@@ -274,7 +274,7 @@ fn most_versions(args: &Args, shared: &Shared, store: &PageStore, out: &mut Outp
             return Ok(interrupted());
         }
         progress.add();
-        let counted = url.and_then(|url| store.version_count(&url).map(|number| (url, number)));
+        let counted = url.and_then(|url| store.versions_of(&url).map(|versions| (url, versions.len() as u64)));
         match counted.map_err(Failure::from) {
             Ok((url, weight)) => {
                 let url = Reverse(url);
