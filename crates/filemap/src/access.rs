@@ -225,7 +225,8 @@ pub enum PutRule {
     Always,
     /// As a reference to the newest version, if the body is the same.
     IfChanged,
-    /// As `IfChanged`, and not at all if the store has this very version: repeating it adds nothing.
+    /// As `IfChanged`, and not at all if the store has this very version: repeating it adds
+    /// nothing.
     IfNew,
 }
 
@@ -299,8 +300,8 @@ pub trait PageRead: Send + Sync {
         urls.iter().map(|url| self.get(&Lookup::new(url))).collect()
     }
 
-    /// The newest versions of pages, one for each URL of the iterator, `depth` of them read at once
-    /// where the store can.
+    /// The newest versions of pages, one for each URL of the iterator, `depth` of them read at
+    /// once where the store can.
     fn get_ahead<'s>(&'s self, urls: Box<dyn Iterator<Item = Vec<u8>> + 's>, depth: usize) -> Fetched<'s> {
         let _ = depth;
         Box::new(urls.map(|url| {

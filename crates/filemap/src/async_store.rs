@@ -149,8 +149,8 @@ impl AsyncPageStore {
         self.call(PageStore::sync).await
     }
 
-    /// Waits for all calls that have begun, and closes the store; later calls of other clones fail.
-    /// If the future is dropped while it waits, nothing has happened.
+    /// Waits for all calls that have begun, and closes the store; later calls of other clones
+    /// fail. If the future is dropped while it waits, nothing has happened.
     ///
     /// # Errors
     ///

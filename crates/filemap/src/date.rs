@@ -51,8 +51,8 @@ pub fn parse(text: &str) -> Option<i64> {
     compose(fields, millis(fraction)?, offset_minutes)
 }
 
-/// Formats as `2017-03-06T04:03:53Z`, with milliseconds as `.123` before the `Z` unless they are 0.
-/// Years after 9999 or before 0 have a sign, as in ISO 8601.
+/// Formats as `2017-03-06T04:03:53Z`, with milliseconds as `.123` before the `Z` unless they are
+/// 0. Years after 9999 or before 0 have a sign, as in ISO 8601.
 ///
 /// ```
 /// assert_eq!(filemap::date::format(1_488_773_043_500), "2017-03-06T04:04:03.500Z");
@@ -67,8 +67,8 @@ pub fn format(time_ms: i64) -> String {
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }
 
-/// Formats as the fourteen digits of archives' indexes (`20170306040353`), for the nearest time with
-/// a year of four digits.
+/// Formats as the fourteen digits of archives' indexes (`20170306040353`), for the nearest time
+/// with a year of four digits.
 ///
 /// ```
 /// assert_eq!(filemap::date::stamp(1_488_773_043_500), "20170306040403");

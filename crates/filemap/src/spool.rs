@@ -1,9 +1,9 @@
 //! Bytes of any length in bounded memory: small payloads in memory, large ones in an unnamed
 //! temporary file.
 //!
-//! Only at its end is a WARC block known to be whole, and a body to decode: both must be held before
-//! anything is stored, whatever their size. The file is unlinked as soon as it is created, so that a
-//! crash leaves nothing behind.
+//! Only at its end is a WARC block known to be whole, and a body to decode: both must be held
+//! before anything is stored, whatever their size. The file is unlinked as soon as it is created,
+//! so that a crash leaves nothing behind.
 //!
 //! Invariant: a [`Payload`] never holds more than the spool's memory bound in memory.
 

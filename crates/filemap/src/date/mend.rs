@@ -1,7 +1,7 @@
 //! Times of invalid dates.
 //!
-//! Archives hold dates that no strict parser accepts. A page is never dropped for that: the first of
-//! these rules that gives a time is used, and the import reports it.
+//! Archives hold dates that no strict parser accepts. A page is never dropped for that: the first
+//! of these rules that gives a time is used, and the import reports it.
 //!
 //! | rule | when | time |
 //! |---|---|---|
@@ -66,7 +66,8 @@ impl fmt::Display for DateRule {
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// The time of a text that [`super::parse`] does not accept, by the rule `day-of-year` or `repaired`.
+/// The time of a text that [`super::parse`] does not accept, by the rule `day-of-year` or
+/// `repaired`.
 pub fn mend(text: &str) -> Option<(i64, DateRule)> {
     let text = text.trim();
     if text.len() > 100 || !text.is_ascii() {

@@ -1,9 +1,10 @@
-//! The index of the WARC files of a dump, in CDXJ: one line a capture, with the place of its record.
+//! The index of the WARC files of a dump, in CDXJ: one line a capture, with the place of its
+//! record.
 //!
 //! A line is the URL's SURT key, the time in 14 digits, and a JSON object with `url`, `mime`,
 //! `status`, `digest`, `length`, `offset` and `filename`, all texts, as pywb writes them
-//! (cdxj-indexer puts the algorithm's name before the digest). A variant has its request in the key
-//! (`__wb_method=POST&...`, see [`crate::Variant`]) and in `method` and `requestBody`, as
+//! (cdxj-indexer puts the algorithm's name before the digest). A variant has its request in the
+//! key (`__wb_method=POST&...`, see [`crate::Variant`]) and in `method` and `requestBody`, as
 //! cdxj-indexer and pywb write it with `--post-append`. `length` and `offset` are those of the
 //! compressed member. Lines are sorted by their bytes, as readers need them.
 

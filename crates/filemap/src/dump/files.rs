@@ -51,7 +51,8 @@ impl OpenFile {
 }
 
 impl WarcFiles {
-    /// Files called `STEM-00000.warc.gz` and so on; without `roll_bytes`, one called `STEM.warc.gz`.
+    /// Files called `STEM-00000.warc.gz` and so on; without `roll_bytes`, one called
+    /// `STEM.warc.gz`.
     pub(crate) fn new(
         stem: &str,
         compression: Compression,

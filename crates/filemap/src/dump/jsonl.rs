@@ -81,7 +81,8 @@ pub enum LineError {
     Field(&'static str),
 }
 
-/// Declares a JSON object: optional fields, left out where `None`, around one that is always there.
+/// Declares a JSON object: optional fields, left out where `None`, around one that is always
+/// there.
 macro_rules! object {
     ($name:ident { $($before:ident: $Before:ty,)* } $({ $always:ident: $Always:ty } { $($after:ident: $After:ty,)* })?) => {
         #[derive(Default, Serialize, Deserialize)]

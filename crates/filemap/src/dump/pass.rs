@@ -86,8 +86,8 @@ pub struct DumpReport {
     pub warc_bytes: u64,
     /// The time of the newest version written.
     pub newest_ms: Option<i64>,
-    /// The progress callback cancelled the dump: full files are whole, the last ones are not closed,
-    /// and there is no index.
+    /// The progress callback cancelled the dump: full files are whole, the last ones are not
+    /// closed, and there is no index.
     pub stopped: bool,
 }
 
@@ -309,7 +309,8 @@ impl<'a> Pass<'a> {
         jsonl::write_stored(&version.page, version.body_form(), lines)
     }
 
-    /// Writes the body as a file, and its line in the list. A page without a body has only the line.
+    /// Writes the body as a file, and its line in the list. A page without a body has only the
+    /// line.
     fn put_file(&mut self, version: &StoredVersion) -> Result<()> {
         let Some((_, list)) = &mut self.list else { return Ok(()) };
         let page = &version.page;

@@ -1,7 +1,7 @@
 //! A bit set of sequences: the versions that a dump has written.
 //!
-//! An unchanged version is written as a reference only to an earlier record. The log is mostly, but
-//! not always, in the order of sequences: whatever moves records may change it.
+//! An unchanged version is written as a reference only to an earlier record. The log is mostly,
+//! but not always, in the order of sequences: whatever moves records may change it.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,11 @@
-//! SURT keys: the sort-friendly form of a URL in indexes of web archives (`com,example)/path?query`).
+//! SURT keys: the sort-friendly form of a URL in indexes of web archives
+//! (`com,example)/path?query`).
 //!
-//! A player looks a page up under the key that *it* makes of the URL, so the keys must equal those of
-//! the tools in use (the Python package `surt` with its default options, as in pywb and the Wayback
-//! Machine): no scheme, user or fragment; the host reversed, without `www.`; escapes decoded and
-//! encoded again; lower case; no session ids; the arguments of the query sorted. Many URLs may share
-//! a key: it is an index's key, never the store's.
+//! A player looks a page up under the key that *it* makes of the URL, so the keys must equal those
+//! of the tools in use (the Python package `surt` with its default options, as in pywb and the
+//! Wayback Machine): no scheme, user or fragment; the host reversed, without `www.`; escapes
+//! decoded and encoded again; lower case; no session ids; the arguments of the query sorted. Many
+//! URLs may share a key: it is an index's key, never the store's.
 //!
 //! Any bytes have a key. It holds no space and no line end, so it can stand first in a line of an
 //! index.

@@ -43,8 +43,8 @@ use std::io::{self, Write};
 /// # }
 /// ```
 pub trait Target {
-    /// Creates a file of this name, which must not exist. Until it is closed, it must not look like
-    /// a whole file. The next file may be created before it is closed; after that, nothing is
+    /// Creates a file of this name, which must not exist. Until it is closed, it must not look
+    /// like a whole file. The next file may be created before it is closed; after that, nothing is
     /// written to it.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! A dump as one WACZ file (Web Archive Collection Zipped 1.1.1): a zip file with WARC files, their
-//! index and the list of their pages, and a description with the SHA-256 of each.
+//! A dump as one WACZ file (Web Archive Collection Zipped 1.1.1): a zip file with WARC files,
+//! their index and the list of their pages, and a description with the SHA-256 of each.
 //!
 //! WARC files are stored uncompressed, so that players can read a record by its offset; the index
 //! and the list are deflated. The bytes do not depend on the clock: `created` is the time of the

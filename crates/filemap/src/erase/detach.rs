@@ -15,8 +15,8 @@ impl PageStore {
     /// Puts each revisit that stays, and whose original goes, again as a page with that body, and
     /// then drops the revisit, before anything is erased: repeated after an interruption, it puts
     /// nothing twice. Returns their number. A revisit gets no body that a rule refuses or that
-    /// cannot be read. With `dry` they are only counted; the count is an upper bound, since one may
-    /// get its body through another.
+    /// cannot be read. With `dry` they are only counted; the count is an upper bound, since one
+    /// may get its body through another.
     pub(super) fn detach_revisits(&self, what: &Erasure, dry: bool, progress: Progress<'_>) -> Result<u64> {
         let mut detached = 0;
         let whole =

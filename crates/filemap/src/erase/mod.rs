@@ -1,5 +1,5 @@
-//! Erasing pages for good: matching captures go from every file of the store, and a rule keeps them
-//! from coming back.
+//! Erasing pages for good: matching captures go from every file of the store, and a rule keeps
+//! them from coming back.
 //!
 //! The rule is made first, durably: after an interruption [`PageStore::resume_erasures`] finishes
 //! the erasure. docs/ERASING.md says what is reached and what is not.
@@ -120,13 +120,13 @@ pub enum EraseProgress {
 type Progress<'a> = &'a mut dyn FnMut(EraseProgress) -> ControlFlow<()>;
 
 impl PageStore {
-    /// Erases what an order targets: makes a rule (or takes an equal one made before), removes every
-    /// matching capture, every dictionary that may hold its text and every segment that may hold
-    /// its bytes, and searches the files for what is left. Reads and puts continue. [`Store::erase`]
-    /// has the costs.
+    /// Erases what an order targets: makes a rule (or takes an equal one made before), removes
+    /// every matching capture, every dictionary that may hold its text and every segment that may
+    /// hold its bytes, and searches the files for what is left. Reads and puts continue.
+    /// [`Store::erase`] has the costs.
     ///
-    /// Repeated after an interruption, it finishes what was begun. If [`Erasing::is_complete`], the
-    /// rule is in force; if not, the rule holds, and its erasure counts as unfinished.
+    /// Repeated after an interruption, it finishes what was begun. If [`Erasing::is_complete`],
+    /// the rule is in force; if not, the rule holds, and its erasure counts as unfinished.
     ///
     /// # Errors
     ///
@@ -255,8 +255,8 @@ impl PageStore {
         Ok(erasing)
     }
 
-    /// What the engine is to erase for some rules, what to search for afterwards, and what could not
-    /// be compared.
+    /// What the engine is to erase for some rules, what to search for afterwards, and what could
+    /// not be compared.
     fn erasure(&self, set: &Arc<RuleSet>, progress: Progress<'_>) -> Result<(Erasure, Needles, Unread)> {
         let (by_digest, unread) = self.with_digests(set, progress)?;
         let by_digest = Arc::new(by_digest);
@@ -279,7 +279,8 @@ impl PageStore {
         Ok((erasure, needles, unread))
     }
 
-    /// URLs that rules match for some times only, and of which a variant stays: so must their mark.
+    /// URLs that rules match for some times only, and of which a variant stays: so must their
+    /// mark.
     fn variants_that_stay(&self, set: &Arc<RuleSet>) -> Result<HashSet<Vec<u8>>> {
         let mut stay = HashSet::new();
         if set.matchers().all(Matcher::is_of_all_times) {

@@ -1,10 +1,10 @@
 //! Decodes the body of an answer for the store, and adjusts its headers.
 //!
-//! Transfer codings are undone, and content codings too unless bodies are kept as received. Headers
-//! lie: a coding is undone only if it covers exactly the whole body; else the body stays as received,
-//! and the caller gets the reason. Fields that no longer hold are renamed, as Common Crawl does
-//! (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`, `X-Crawler-Content-Length`), and
-//! `Content-Length` gives the length of the body kept.
+//! Transfer codings are undone, and content codings too unless bodies are kept as received.
+//! Headers lie: a coding is undone only if it covers exactly the whole body; else the body stays
+//! as received, and the caller gets the reason. Fields that no longer hold are renamed, as Common
+//! Crawl does (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`,
+//! `X-Crawler-Content-Length`), and `Content-Length` gives the length of the body kept.
 //!
 //! Invariant: an unchanged body keeps its headers, except a `Transfer-Encoding: chunked` that the
 //! archive had already undone.

@@ -1,11 +1,11 @@
 //! Streaming decoder of the chunked transfer coding (RFC 9112, section 7.1).
 //!
-//! Accepts sizes with spaces or leading zeros, bare LF, extensions, no line end after the last chunk.
-//! Many archives keep the header `Transfer-Encoding: chunked` on a body that is no longer chunked:
-//! such a body mostly fails at its first size line, and the caller keeps it unchanged.
+//! Accepts sizes with spaces or leading zeros, bare LF, extensions, no line end after the last
+//! chunk. Many archives keep the header `Transfer-Encoding: chunked` on a body that is no longer
+//! chunked: such a body mostly fails at its first size line, and the caller keeps it unchanged.
 //!
-//! Invariant: [`End::Whole`] means that every byte of the body was part of the coding. An empty body
-//! (`0`) must be coded strictly, since a short text can look like one.
+//! Invariant: [`End::Whole`] means that every byte of the body was part of the coding. An empty
+//! body (`0`) must be coded strictly, since a short text can look like one.
 
 use std::io::{self, BufRead};
 
@@ -122,7 +122,8 @@ fn copy<E: From<io::Error>>(
     Ok(done)
 }
 
-/// Reads the line end after a chunk: CRLF, LF, or the end of the body. Returns false for other bytes.
+/// Reads the line end after a chunk: CRLF, LF, or the end of the body. Returns false for other
+/// bytes.
 fn after_chunk(source: &mut impl BufRead) -> io::Result<bool> {
     for expected in [b'\r', b'\n'] {
         match source.fill_buf()?.first() {

@@ -1,7 +1,8 @@
-//! Streaming decoder of one content coding, within bounds: gzip, deflate (zlib or raw), brotli, zstd.
+//! Streaming decoder of one content coding, within bounds: gzip, deflate (zlib or raw), brotli,
+//! zstd.
 //!
-//! Invariants: output never exceeds the bounds; output before an error is valid. Data after the end
-//! of a coding is an error: the beginning of a text may look like a short stream.
+//! Invariants: output never exceeds the bounds; output before an error is valid. Data after the
+//! end of a coding is an error: the beginning of a text may look like a short stream.
 
 use std::io::{self, Write};
 

@@ -1,10 +1,10 @@
 //! Undoes the content codings of a body: gzip, deflate (zlib, or raw as some servers send it), br
 //! and zstd.
 //!
-//! A body decodes whole or not at all: an unknown coding, data that is damaged, ends early or goes on
-//! after the coding's end, and output over the bound (a decompression bomb) leave the body as
-//! received, with the reason. Headers lie: the first byte of a text can be a whole brotli or deflate
-//! stream, and the page would be the rest.
+//! A body decodes whole or not at all: an unknown coding, data that is damaged, ends early or goes
+//! on after the coding's end, and output over the bound (a decompression bomb) leave the body as
+//! received, with the reason. Headers lie: the first byte of a text can be a whole brotli or
+//! deflate stream, and the page would be the rest.
 
 use std::io::{self, Read, Write};
 
@@ -34,8 +34,8 @@ pub(crate) enum Decoded {
     AsReceived(Payload, &'static str),
 }
 
-/// Undoes `codings`, which are in the order in which they were applied; each may give up to `limit`
-/// bytes.
+/// Undoes `codings`, which are in the order in which they were applied; each may give up to
+/// `limit` bytes.
 pub(crate) fn decode(codings: &[String], body: Payload, spool: &Spool, limit: u64) -> Result<Decoded> {
     let mut original = body;
     let mut current: Option<Payload> = None;

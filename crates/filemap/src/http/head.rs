@@ -116,8 +116,8 @@ fn status_line(line: &[u8]) -> Option<FirstLine> {
     Some(FirstLine::Response { version, status, reason: trim(reason).to_vec() })
 }
 
-/// Any token is a method. Without a protocol at the end of the line, as the oldest clients sent it,
-/// the method must be in capitals: it could be the first word of any text.
+/// Any token is a method. Without a protocol at the end of the line, as the oldest clients sent
+/// it, the method must be in capitals: it could be the first word of any text.
 fn request_line(line: &[u8]) -> Option<FirstLine> {
     let (token, rest) = split_word(line);
     if token.is_empty() || token.len() > MAX_METHOD_BYTES || !token.iter().all(is_token) || rest.is_empty() {

@@ -25,8 +25,8 @@ pub(super) struct Dates {
 }
 
 impl Dates {
-    /// Gives a record that `is_read` a valid date, and counts it if it `is_kept`. Returns a warning
-    /// at the first use of each rule.
+    /// Gives a record that `is_read` a valid date, and counts it if it `is_kept`. Returns a
+    /// warning at the first use of each rule.
     pub(super) fn settle(&mut self, record: &mut Record, is_read: bool, is_kept: bool) -> Result<Option<String>> {
         if let Some(time_ms) = record.header.date_ms() {
             self.last_ms = Some(time_ms);

@@ -31,8 +31,8 @@ impl ImportOptions {
         ImportOptions::default()
     }
 
-    /// Keeps content codings (gzip, br, ...) as received; chunked transfer coding is undone all the
-    /// same. Default: they are undone.
+    /// Keeps content codings (gzip, br, ...) as received; chunked transfer coding is undone all
+    /// the same. Default: they are undone.
     pub fn as_received(mut self) -> ImportOptions {
         self.body_rules.as_received = true;
         self

@@ -1,5 +1,5 @@
-//! Pairs answers with their requests: the request decides whether an answer is the page itself or a
-//! variant.
+//! Pairs answers with their requests: the request decides whether an answer is the page itself or
+//! a variant.
 //!
 //! A request and its answer are two records. `WARC-Concurrent-To` of either names the other; if
 //! neither has that field, two consecutive records with the same URL and date belong together.
@@ -8,9 +8,9 @@
 //! up to [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered for longer.
 //! Records from a dump name their variants themselves.
 //!
-//! Invariants: records keep their order; memory is bounded; an answer that names another record and
-//! is released before its request arrives is counted; a request that comes too late is reported,
-//! with the place of its answer.
+//! Invariants: records keep their order; memory is bounded; an answer that names another record
+//! and is released before its request arrives is counted; a request that comes too late is
+//! reported, with the place of its answer.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -132,8 +132,8 @@ impl<T> Pairing<T> {
         }
     }
 
-    /// Takes the next record. Returns the place of its answer if it is a request other than a plain
-    /// `GET` and the answer was released without it.
+    /// Takes the next record. Returns the place of its answer if it is a request other than a
+    /// plain `GET` and the answer was released without it.
     pub(super) fn push(&mut self, what: T, role: Role, links: Links, size: Size) -> Option<Place> {
         self.number += 1;
         let mut held = Held { what, variant: None, number: self.number, size, links, waits: role == Role::Answer };
@@ -177,8 +177,8 @@ impl<T> Pairing<T> {
         Some(held)
     }
 
-    /// Moves held bodies to disk with `set_aside`, which returns the new size, from the last record
-    /// on, until they fit in [`HELD_BYTES`].
+    /// Moves held bodies to disk with `set_aside`, which returns the new size, from the last
+    /// record on, until they fit in [`HELD_BYTES`].
     pub(super) fn relieve(&mut self, mut set_aside: impl FnMut(&mut T) -> Result<Option<Size>>) -> Result<()> {
         for held in self.held.iter_mut().rev() {
             if self.held_size.memory <= HELD_BYTES {

@@ -150,9 +150,9 @@ pub fn import<R: Read + Send>(
     import_into(&mut |_| Ok(store.clone()), file, source, options, progress)
 }
 
-/// As [`import`], into the store that `stores` returns for the URL of a page: it is called for every
-/// page, on this thread, so that a file without pages needs no store. An error of it that concerns
-/// one page costs that page.
+/// As [`import`], into the store that `stores` returns for the URL of a page: it is called for
+/// every page, on this thread, so that a file without pages needs no store. An error of it that
+/// concerns one page costs that page.
 ///
 /// # Errors
 ///
@@ -476,8 +476,9 @@ fn arrival(
     })
 }
 
-/// Gives an unchanged version the body of an earlier one of its URL; if the store lacks that, makes
-/// it a revisit. Returns false if the store has it as a revisit, from an import before its original.
+/// Gives an unchanged version the body of an earlier one of its URL; if the store lacks that,
+/// makes it a revisit. Returns false if the store has it as a revisit, from an import before its
+/// original.
 fn fetch_body(store: &PageStore, known: &mut Known, capture: &mut Capture, original: Original) -> Result<bool> {
     let key = store.key_of_page(&capture.page)?;
     let revisit = Page { kind: RecordKind::Revisit, revisit: Some(original.revisit), ..capture.page.clone() };

@@ -1,8 +1,8 @@
 //! Payload and block digests in every notation that archives use.
 //!
-//! A digest is an algorithm and its bytes. `sha1:`, `SHA-1:`, `sha-256=` and `urn:sha1:` are labels;
-//! hexadecimal, base 32 and base 64, upper or lower case, padded or not, are told apart by their
-//! length. Without a label, the length gives the algorithm too.
+//! A digest is an algorithm and its bytes. `sha1:`, `SHA-1:`, `sha-256=` and `urn:sha1:` are
+//! labels; hexadecimal, base 32 and base 64, upper or lower case, padded or not, are told apart by
+//! their length. Without a label, the length gives the algorithm too.
 //!
 //! Invariant: two texts of one digest parse to equal values. A text of a known algorithm but of
 //! another length is no digest: [`Digest::parse`] returns `None`.
@@ -120,7 +120,8 @@ fn is_label(label: &str, value: &str) -> bool {
 /// A digest without a label: its length gives the algorithm.
 fn unlabelled(text: &str) -> Option<Digest> {
     let value = text.trim_end_matches('=');
-    // 32 characters are a SHA-1 in base 32 or an MD5 in hexadecimal; only the latter has 0, 1, 8, 9.
+    // 32 characters are a SHA-1 in base 32 or an MD5 in hexadecimal; only the latter has 0, 1, 8,
+    // 9.
     for algorithm in ["sha1", "md5", "sha256", "sha512"] {
         let bytes = LENGTHS.iter().find(|(name, _)| *name == algorithm).map_or(0, |(_, bytes)| *bytes);
         if let Some(bytes) = decode(value, bytes) {

@@ -218,7 +218,8 @@ pub struct Original {
 pub struct Page {
     /// The URL as fetched; the store's key is its canonical form.
     pub url: Vec<u8>,
-    /// The variant that it is, or is beside; `None` for the page itself, the answer to a plain `GET`.
+    /// The variant that it is, or is beside; `None` for the page itself, the answer to a plain
+    /// `GET`.
     pub variant: Option<Variant>,
     /// When it was fetched.
     pub fetched_at_ms: i64,
@@ -238,11 +239,11 @@ pub struct Page {
     pub headers: Headers,
     /// The body's bytes.
     pub body: Vec<u8>,
-    /// Why the body is truncated (WARC has `length`, `time`, `disconnect`, `unspecified`); `None` if
-    /// it is whole.
+    /// Why the body is truncated (WARC has `length`, `time`, `disconnect`, `unspecified`); `None`
+    /// if it is whole.
     pub truncated: Option<String>,
-    /// The payload digest of the source (`sha1:...`): of the bytes on the wire, so not of `body` if
-    /// that was decoded. Never checked.
+    /// The payload digest of the source (`sha1:...`): of the bytes on the wire, so not of `body`
+    /// if that was decoded. Never checked.
     pub digest: Option<String>,
     /// The record id of the source (`<urn:uuid:...>`).
     pub record_id: Option<String>,

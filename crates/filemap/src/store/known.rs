@@ -1,14 +1,14 @@
 //! An importer's memory of the versions of keys that it meets often.
 //!
-//! An importer asks for every page whether the store holds this very version. The engine answers by
-//! reading the key's versions, which is quadratic for a file with many visits to one URL. So after
-//! [`HOT_LOOKUPS`] lookups of a key its versions are read once and kept here as fingerprints of 128
-//! bits; versions put after that are added. The latest bodies that unchanged versions refer to are
-//! kept too.
+//! An importer asks for every page whether the store holds this very version. The engine answers
+//! by reading the key's versions, which is quadratic for a file with many visits to one URL. So
+//! after [`HOT_LOOKUPS`] lookups of a key its versions are read once and kept here as fingerprints
+//! of 128 bits; versions put after that are added. The latest bodies that unchanged versions refer
+//! to are kept too.
 //!
 //! Invariants: every fingerprint is of a version that was in the store during this import; memory
-//! is bounded by [`MAX_KEYS`], [`MAX_PRINTS`] and [`MAX_ORIGINAL_BYTES`]. What is dropped at a bound
-//! is read again.
+//! is bounded by [`MAX_KEYS`], [`MAX_PRINTS`] and [`MAX_ORIGINAL_BYTES`]. What is dropped at a
+//! bound is read again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 

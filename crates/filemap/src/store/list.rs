@@ -1,5 +1,5 @@
-//! Listing: URLs without reading bodies, pages and their sizes in the order of the log; and removal
-//! of all that a filter accepts.
+//! Listing: URLs without reading bodies, pages and their sizes in the order of the log; and
+//! removal of all that a filter accepts.
 //!
 //! Only [`PageStore::versions`], [`PageStore::stored_versions`], [`PageStore::stored_newest`],
 //! [`PageStore::sizes`] and [`PageStore::remove_where`] cover keys that are not pages' (variants,
@@ -98,7 +98,8 @@ pub struct Removed<'a> {
     pub is_variant: bool,
 }
 
-/// What `take` makes of the items of an engine's list; those that it makes nothing of are left out.
+/// What `take` makes of the items of an engine's list; those that it makes nothing of are left
+/// out.
 pub(super) fn taken<T, U>(
     found: impl Iterator<Item = filemap_core::Result<T>>,
     take: impl Fn(T) -> Option<Result<U>>,
@@ -108,7 +109,8 @@ pub(super) fn taken<T, U>(
 
 impl PageStore {
     /// The newest version of every page without its body, in the order of the log: a sequential
-    /// read of the value log, which decompresses no body. A failed item does not end the iteration.
+    /// read of the value log, which decompresses no body. A failed item does not end the
+    /// iteration.
     pub fn heads(&self) -> impl Iterator<Item = Result<PageHead>> + use<> {
         let store = self.clone();
         taken(self.engine().heads(), move |listed| {
@@ -117,8 +119,8 @@ impl PageStore {
     }
 
     /// Sizes of every live version of pages, variants and the records beside them: a sequential
-    /// read of the value log, which decompresses no body, and of the key records of pages that have
-    /// earlier versions.
+    /// read of the value log, which decompresses no body, and of the key records of pages that
+    /// have earlier versions.
     pub fn sizes(&self) -> impl Iterator<Item = Result<VersionSize>> + use<> {
         taken(self.engine().version_heads(), |listed| {
             Some(Ok(VersionSize {

@@ -112,10 +112,10 @@ impl Known {
 }
 
 impl PageStore {
-    /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very version
-    /// and can read it: the same URL, time, body and description, except for the record's id.
-    /// Repeating it adds nothing. Reads the head of every version of the URL; for many pages use
-    /// [`Loader`].
+    /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very
+    /// version and can read it: the same URL, time, body and description, except for the record's
+    /// id. Repeating it adds nothing. Reads the head of every version of the URL; for many pages
+    /// use [`Loader`].
     ///
     /// # Errors
     ///

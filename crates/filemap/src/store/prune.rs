@@ -1,8 +1,8 @@
 //! Pruning: the engine drops old versions, and keeps the originals of revisits that stay.
 //!
 //! The engine knows which versions refer to the body of another version of their key. Revisits,
-//! whose body may be under any key, are known here only: one pass over the descriptions finds them,
-//! and the originals of those that stay are passed to the engine as needed.
+//! whose body may be under any key, are known here only: one pass over the descriptions finds
+//! them, and the originals of those that stay are passed to the engine as needed.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -96,7 +96,8 @@ impl PageStore {
 
     fn add_needed(&self, rule: PruneRule, batch: Vec<FoundRevisit>, needed: &mut Needed) -> Result<()> {
         let mut resolver = Resolver::new(self);
-        // What the rule keeps of this key; `None` if it is damaged, so that nothing of it is dropped.
+        // What the rule keeps of this key; `None` if it is damaged, so that nothing of it is
+        // dropped.
         let (mut key, mut kept) = (Vec::new(), None);
         for (sought, version) in batch {
             if key != sought.own() {

@@ -123,8 +123,8 @@ impl PageStore {
         Ok(Some(PageReader::of_page(page)))
     }
 
-    /// The versions of a key, newest first, each with its head or why that cannot be read. An error
-    /// without a version is the last item.
+    /// The versions of a key, newest first, each with its head or why that cannot be read. An
+    /// error without a version is the last item.
     pub(super) fn each_head(&self, key: Vec<u8>) -> impl Iterator<Item = (Option<Version>, Result<Head>)> + use<> {
         let mut heads = self.engine().history_iter(&key);
         std::iter::from_fn(move || {

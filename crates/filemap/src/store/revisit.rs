@@ -1,8 +1,8 @@
 //! Finds the body that a revisit refers to.
 //!
 //! A revisit is a version with headers of its own and no body. Its original is looked for among
-//! the versions of the URL that it names, then of its own URL (for a variant, of the same variant),
-//! in this order:
+//! the versions of the URL that it names, then of its own URL (for a variant, of the same
+//! variant), in this order:
 //!
 //! 1. the version with the record id that it names (`WARC-Refers-To`);
 //! 2. the version of the time that it names (`WARC-Refers-To-Date`);
@@ -115,8 +115,8 @@ impl PageStore {
         Ok(())
     }
 
-    /// The original of `page`, if it is a revisit whose original is in the store, and the length of
-    /// the path to it.
+    /// The original of `page`, if it is a revisit whose original is in the store, and the length
+    /// of the path to it.
     pub(crate) fn original_and_steps(&self, own_key: &[u8], page: &Page) -> Result<Option<(StoredVersion, usize)>> {
         let Some(sought) = self.sought(own_key, page) else { return Ok(None) };
         let lost = |error: Error| match error {

@@ -108,8 +108,8 @@ impl Unresolved {
         self.revisits += other.revisits;
     }
 
-    /// Looks for the originals, and drops the revisits that have one. Reads the descriptions of all
-    /// versions of the URLs in question.
+    /// Looks for the originals, and drops the revisits that have one. Reads the descriptions of
+    /// all versions of the URLs in question.
     ///
     /// # Errors
     ///

@@ -5,9 +5,9 @@
 //! leaves nothing of a URL.
 //!
 //! The engine finds a key by its hash, so the variants of a URL are found by a pass over the keys.
-//! To spare removals that pass, the first variant of a URL puts a *mark* beside the page; without a
-//! mark there is no pass. Its time is the midnight after the latest variant, so retention by age or
-//! number keeps it as long as any variant. It is written before the variant.
+//! To spare removals that pass, the first variant of a URL puts a *mark* beside the page; without
+//! a mark there is no pass. Its time is the midnight after the latest variant, so retention by age
+//! or number keeps it as long as any variant. It is written before the variant.
 
 use std::collections::BTreeSet;
 
@@ -225,7 +225,8 @@ impl PageStore {
     }
 
     /// The newest version of every variant without its body, in the order of the log: a sequential
-    /// read of the value log, which decompresses no body. A failed item does not end the iteration.
+    /// read of the value log, which decompresses no body. A failed item does not end the
+    /// iteration.
     pub fn variant_heads(&self) -> impl Iterator<Item = Result<PageHead>> + use<> {
         let store = self.clone();
         taken(self.engine().heads(), move |listed| {
@@ -234,8 +235,8 @@ impl PageStore {
     }
 
     /// Removes a page with all its versions, all its variants, and the records beside them.
-    /// Returns true if there was a page or a variant. A URL that has had variants costs a pass over
-    /// the key log.
+    /// Returns true if there was a page or a variant. A URL that has had variants costs a pass
+    /// over the key log.
     ///
     /// # Errors
     ///

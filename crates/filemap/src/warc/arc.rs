@@ -54,8 +54,8 @@ pub(crate) fn line(bytes: &[u8]) -> Option<Line<'_>> {
     })
 }
 
-/// As [`line`], where a record's line must stand: if the number of fields is right, the date may be
-/// any word.
+/// As [`line`], where a record's line must stand: if the number of fields is right, the date may
+/// be any word.
 pub(crate) fn expected(bytes: &[u8]) -> Option<Line<'_>> {
     line(bytes).or_else(|| {
         let (text, bytes) = text_of(bytes)?;
@@ -74,8 +74,8 @@ pub(crate) fn has_known_scheme(bytes: &[u8]) -> bool {
     schemes.iter().any(|scheme| bytes.get(..scheme.len()).is_some_and(|text| text.eq_ignore_ascii_case(scheme)))
 }
 
-/// The line at the start of `bytes` if it begins like a URL: its text without the line end, and its
-/// length with it.
+/// The line at the start of `bytes` if it begins like a URL: its text without the line end, and
+/// its length with it.
 fn text_of(bytes: &[u8]) -> Option<(&[u8], usize)> {
     bytes.first().filter(|first| first.is_ascii_alphabetic())?;
     let bytes = &bytes[..bytes.len().min(LINE_BYTES)];

@@ -1,8 +1,8 @@
 //! Turns a WARC record into a page: parses the HTTP message in its block and decodes the body.
 //!
 //! A block that should be HTTP and is not (or whose head is longer than a mebibyte) is kept whole
-//! as the body, with the record's own `Content-Type`. A record from the dump of a store becomes the
-//! page that it was (see `stored`).
+//! as the body, with the record's own `Content-Type`. A record from the dump of a store becomes
+//! the page that it was (see `stored`).
 
 use crate::error::Result;
 use crate::http::body::{self, BodyRules};

@@ -135,8 +135,8 @@ impl Stored {
         has_head.then_some(stored)
     }
 
-    /// The page of a record with this header, without its body; `head` are the bytes before that in
-    /// the block. `None` if they do not belong together.
+    /// The page of a record with this header, without its body; `head` are the bytes before that
+    /// in the block. `None` if they do not belong together.
     pub(crate) fn page(&self, header: &RecordHeader, head: &[u8]) -> Option<Page> {
         let kind = self.kind.or_else(|| header.kind())?;
         let fetched_at_ms = self.time_ms.or_else(|| header.date_ms())?;

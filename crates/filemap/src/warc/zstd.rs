@@ -1,8 +1,8 @@
 //! One zstd frame (RFC 8878) of a WARC file, decoded step by step, and the dictionary frame before
 //! it.
 //!
-//! A `.warc.zst` may begin with a skippable frame with the magic number 0x184D2A5D. Its content is a
-//! dictionary, raw or as a zstd frame, for the following frames up to the next dictionary (files
+//! A `.warc.zst` may begin with a skippable frame with the magic number 0x184D2A5D. Its content is
+//! a dictionary, raw or as a zstd frame, for the following frames up to the next dictionary (files
 //! may be concatenated).
 //!
 //! Invariant: a dictionary is bounded, before and after it is decompressed.

@@ -29,8 +29,8 @@ pub struct Encoded {
     pub spill: Vec<u8>,
 }
 
-/// Encodes `page` without its body, time and variant. `key_url` is the canonical URL of its key; the
-/// URL as fetched is written only if it differs.
+/// Encodes `page` without its body, time and variant. `key_url` is the canonical URL of its key;
+/// the URL as fetched is written only if it differs.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! Forms as queries: escapes undone (`a=b c`), and the fields of a multipart body.
 //!
-//! By the rules of Python's `urllib.parse` (`unquote_plus`, `urlencode`), which the archives' tools
-//! use.
+//! By the rules of Python's `urllib.parse` (`unquote_plus`, `urlencode`), which the archives'
+//! tools use.
 
 use memchr::memmem;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};

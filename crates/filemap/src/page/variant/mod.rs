@@ -59,9 +59,9 @@ impl Variant {
     /// undone; the values of a JSON document by their names; other bodies as `__wb_post_data=` in
     /// base 64. That is the IIPC's guideline "CDX for non-GET requests" as pywb 2.10 has it
     /// (`true`, `null`, `44` for 44.0), with these additions: every method may have a body; the
-    /// query of an AMF body is in base 64; the SHA-1 of the body follows where the rules cut a query
-    /// at 4,096 characters or drop the body, and for a body over a mebibyte, so that requests stay
-    /// distinct.
+    /// query of an AMF body is in base 64; the SHA-1 of the body follows where the rules cut a
+    /// query at 4,096 characters or drop the body, and for a body over a mebibyte, so that
+    /// requests stay distinct.
     ///
     /// `body` is without its chunked coding.
     pub fn of_request(method: &str, content_type: Option<&[u8]>, body: &[u8]) -> Option<Variant> {

@@ -76,7 +76,8 @@ impl RuleSet {
         hashers
     }
 
-    /// The rule that refuses a body which passed through `hashers` and came with the digest `told`.
+    /// The rule that refuses a body which passed through `hashers` and came with the digest
+    /// `told`.
     pub(crate) fn judge(&self, hashers: Hashers<'_>, told: Option<&str>, time_ms: i64) -> Option<u32> {
         let computed = hashers.into_iter().map(|(wanted, hasher)| wanted.with_bytes(&hasher.finalize()));
         let digests: Vec<Digest> = computed.chain(told.and_then(digest)).collect();

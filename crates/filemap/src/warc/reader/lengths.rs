@@ -1,12 +1,12 @@
 //! Wrong lengths of ARC records, corrected by the line of the next record.
 //!
 //! ARC has no digests, and only a line end between two records. The length of a record is right if
-//! a line end and another record's line follow there, or the data ends, unless a record begins just
-//! where the HTTP headers of the block say that its message ends. A record's line inside the block,
-//! or across its end, means that the length is too large: the record ends before that line. Else
-//! the length is too small, and the record extends to the next line; unless a line end follows and
-//! the HTTP headers do not ask for more: what follows may be garbage. In all cases the record is
-//! kept, with a problem.
+//! a line end and another record's line follow there, or the data ends, unless a record begins
+//! just where the HTTP headers of the block say that its message ends. A record's line inside the
+//! block, or across its end, means that the length is too large: the record ends before that line.
+//! Else the length is too small, and the record extends to the next line; unless a line end
+//! follows and the HTTP headers do not ask for more: what follows may be garbage. In all cases the
+//! record is kept, with a problem.
 
 use std::io::Read;
 use std::result::Result as Outcome;
@@ -140,8 +140,8 @@ impl<R: Read> Reader<R> {
         Ok(first.finish())
     }
 
-    /// The bytes before the next record of this member, or before its end; in an ARC file, a record
-    /// of either kind, and an ARC record only at the start of a line.
+    /// The bytes before the next record of this member, or before its end; in an ARC file, a
+    /// record of either kind, and an ARC record only at the start of a line.
     pub(super) fn up_to_next_record(&mut self, is_arc: bool) -> Outcome<Vec<u8>, ReadFailure> {
         let mut bytes = Vec::new();
         let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
@@ -200,8 +200,8 @@ fn drop_line_end(block: &mut Payload) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// Whether the last byte of a block is the line end after its record; `None` if its HTTP headers do
-/// not tell.
+/// Whether the last byte of a block is the line end after its record; `None` if its HTTP headers
+/// do not tell.
 fn takes_line_end(block: &mut Payload) -> crate::error::Result<Option<bool>> {
     if !ends_a_line(block)? {
         return Ok(Some(false));
@@ -217,8 +217,8 @@ fn end_by_headers(block: &mut Payload) -> crate::error::Result<Option<u64>> {
     Ok(length.and_then(|length| length.checked_add(head.bytes as u64)))
 }
 
-/// The start of another record in a block, if it is just where the message ends by its HTTP headers:
-/// a length that is too large by whole records ends where a record does.
+/// The start of another record in a block, if it is just where the message ends by its HTTP
+/// headers: a length that is too large by whole records ends where a record does.
 fn next_by_headers(block: &mut Payload) -> crate::error::Result<Option<u64>> {
     let end = end_by_headers(block)?.filter(|&end| end < block.len());
     let Some(end) = end else { return Ok(None) };

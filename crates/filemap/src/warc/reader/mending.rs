@@ -1,4 +1,5 @@
-//! WARC records with a wrong `Content-Length`: kept if their digest proves the length of the block.
+//! WARC records with a wrong `Content-Length`: kept if their digest proves the length of the
+//! block.
 
 use std::io::Read;
 use std::result::Result as Outcome;
