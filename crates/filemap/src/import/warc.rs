@@ -270,10 +270,7 @@ fn take(
         pairing.push_other(problem(ProblemKind::Unusable, what));
     }
     if let (true, Event::Page(page, _)) = (is_segment, &event) {
-        let url = String::from_utf8_lossy(&page.page.url);
-        let what =
-            format!("{url}: this is the first segment of a record that was cut into several: the page ends with it");
-        pairing.push_other(problem(ProblemKind::Segment, what));
+        pairing.push_other(problem(ProblemKind::Segment, first_segment(&page.page.url)));
     }
     let asked = match (&role, &event) {
         (Role::Request(Some(_)), Event::Page(page, _)) => asked_for(&page.page),
@@ -287,6 +284,12 @@ fn take(
         pairing.push_other(problem(ProblemKind::Misplaced, what));
     }
     Ok(())
+}
+
+/// What is wrong with a page that is a first segment.
+fn first_segment(url: &[u8]) -> String {
+    let url = String::from_utf8_lossy(url);
+    format!("{url}: this is the first segment of a record that was cut into several: the page ends with it")
 }
 
 /// Why a record is left out whatever it holds; `None` if it is not.
