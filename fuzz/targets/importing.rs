@@ -1,7 +1,8 @@
 //! Imports a WARC file into a fresh store, judges what is in it, and imports it again.
 
+use std::ops::ControlFlow;
 use filemap::import::{ImportOptions, ImportReport, import};
-use filemap::{Options, PageStore};
+use filemap::{Options, PageStore, RecordKind};
 use filemap_core::sim::{self, Limits};
 use filemap_io::sim::SimDisk;
 
@@ -12,13 +13,16 @@ pub fn import_twice(bytes: &[u8], flags: u8) -> (ImportReport, PageStore) {
     let options = sim::with_limits(options, Limits { map_pages: 16, ..Limits::default() });
     let engine = sim::create(SimDisk::new(1).dir(), options).expect("a store");
     let store = PageStore::over(engine).expect("a known canonicaliser");
-    let rules = ImportOptions::new()
-        .as_received(flags & 2 != 0)
-        .keep_requests(flags & 4 != 0)
-        .keep_metadata(flags & 8 != 0)
-        .keep_conversions(flags & 16 != 0)
-        .max_decoded_bytes(1 << 20);
-    let once = || import(&store, "fuzzed", bytes, &rules, &mut |_| {}).expect("memory does not fail");
+    let mut rules = ImportOptions::new().max_decoded_bytes(1 << 20);
+    for (flag, kind) in [(4, RecordKind::Request), (8, RecordKind::Metadata), (16, RecordKind::Conversion)] {
+        if flags & flag != 0 {
+            rules = rules.keep(kind);
+        }
+    }
+    if flags & 2 != 0 {
+        rules = rules.as_received();
+    }
+    let once = || import(&store, "fuzzed", bytes, &rules, &mut |_| ControlFlow::Continue(())).expect("memory does not fail");
     let report = once();
     for page in store.versions() {
         page.expect("a page that was stored");

@@ -4,6 +4,7 @@
 //! A program of its own: its allocator counts the memory of the whole process.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use filemap::import::{ImportOptions, ImportReport, import};
@@ -48,7 +49,7 @@ fn imported(file: &[u8]) -> (ImportReport, PageStore) {
     let options = Options::new().canonicalizer("whatwg", 1).free_space_floor(0).memtable_bytes(256 << 10);
     let store = PageStore::over(sim::create(SimDisk::new(1).dir(), options).unwrap()).unwrap();
     let rules = ImportOptions::new().max_decoded_bytes(1 << 20);
-    let report = import(&store, "hostile", file, &rules, &mut |_| {}).unwrap();
+    let report = import(&store, "hostile", file, &rules, &mut |_| ControlFlow::Continue(())).unwrap();
     (report, store)
 }
 

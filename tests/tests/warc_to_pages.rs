@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use filemap::import::{ImportOptions, ImportReport};
@@ -48,7 +49,8 @@ fn expected() -> BTreeMap<String, Vec<Expected>> {
 
 fn import(store: &PageStore, name: &str, options: &ImportOptions) -> ImportReport {
     let file = File::open(data("warc").join(name)).expect("the WARC file is there");
-    import::import(store, name, file, options, &mut |_| {}).expect("nothing but damage can go wrong")
+    import::import(store, name, file, options, &mut |_| ControlFlow::Continue(()))
+        .expect("nothing but damage can go wrong")
 }
 
 /// Whether some version of the URL and time has this status, length and CRC-32. Two fetches of a
@@ -70,7 +72,8 @@ fn every_response_comes_out_decoded_and_as_received() {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let path = folder.path().join("pages.fm");
             let store = PageStore::create(&path, Options::new()).expect("a new store");
-            let report = import(&store, name, &ImportOptions::new().as_received(as_received));
+            let options = ImportOptions::new();
+            let report = import(&store, name, &if as_received { options.as_received() } else { options });
             assert!(!report.is_damaged(), "{name}: {:?}", report.problems);
             store.close().expect("it closes");
 

@@ -2,9 +2,9 @@
 //! blocking.
 //!
 //! A store on this machine implements them; one behind HTTP or in object storage can. A command, a
-//! server or a crawler that takes `&dyn PageRead` and `&dyn PageWrite` works with each. What a
-//! store promises is in its [`Capabilities`]. Upkeep of files (verify, compact, backup) is not
-//! here: only a local store has any.
+//! server or a crawler that takes `&dyn PageRead` and `&dyn PageWrite` works with each.
+//! [`Capabilities`] says what a store promises. Upkeep of files (verify, compact, backup) is not
+//! here: only a local store has it.
 
 mod listing;
 
@@ -43,7 +43,7 @@ pub struct Capabilities {
     pub has_history: bool,
     /// [`PageRead::list`] gives URLs in SURT order.
     pub lists_in_order: bool,
-    /// [`PageRead::list`] gives cursors, and goes on after one.
+    /// [`PageRead::list`] gives cursors, and continues after one.
     pub lists_from_cursor: bool,
     /// The store has files here that can be verified, repaired, compacted and backed up.
     pub has_upkeep: bool,
@@ -72,7 +72,8 @@ impl Capabilities {
     }
 }
 
-/// Which page is meant: its URL, a variant of it, a time.
+/// Which page is meant: its URL, a variant of it, a time. A reference to a URL is a lookup of its
+/// newest page.
 ///
 /// ```
 /// use filemap::{Lookup, Variant};
@@ -81,6 +82,7 @@ impl Capabilities {
 /// assert_eq!((page.url, page.variant, page.time_ms), (&b"http://example.com/"[..], None, Some(1_700_000_000_000)));
 /// let session = Variant::new("session 7").unwrap();
 /// assert_eq!(Lookup::new("http://example.com/").variant(&session).variant, Some(&session));
+/// assert_eq!(Lookup::from("http://example.com/"), Lookup::new("http://example.com/"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -112,15 +114,38 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// What [`PageWrite::remove_all`] removed.
+impl<'a, U: AsRef<[u8]> + ?Sized> From<&'a U> for Lookup<'a> {
+    fn from(url: &'a U) -> Lookup<'a> {
+        Lookup::new(url)
+    }
+}
+
+/// Something that [`PageWrite::remove_all`] removed.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::ops::ControlFlow;
+/// # use filemap::access::Scope;
+/// # use filemap::{Options, Page, PageStore, PageWrite};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/old/1", 1_700_000_000_000, 200, "hello"))?;
+/// let pages = store.remove_all(&Scope::new().prefix("http://example.com/old/"), &mut |removed| {
+///     println!("removed {}", String::from_utf8_lossy(removed.expect("undamaged").url));
+///     ControlFlow::Continue(())
+/// })?;
+/// assert_eq!(pages, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Removed<'a> {
     /// The canonical URL of the page.
     pub url: &'a [u8],
-    /// Whether it was the page itself rather than a variant or a record beside it.
+    /// It was the page itself, not a variant or a record beside it.
     pub is_page: bool,
-    /// Whether it was a variant.
+    /// It was a variant.
     pub is_variant: bool,
 }
 
@@ -130,7 +155,18 @@ impl<'a> Removed<'a> {
     }
 }
 
-/// What a store holds; `None` where it cannot say cheaply.
+/// What a store holds; `None` where it is not cheap to know.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::{Options, PageRead, PageStore};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// assert_eq!(store.contents()?.keys, Some(0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
@@ -141,6 +177,21 @@ pub struct Contents {
 }
 
 /// How a page is put.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::access::PutRule;
+/// use filemap::{Options, Page, PageStore, PageWrite, Put};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let visit = |time_ms| Page::new("http://example.com/", time_ms, 200, "hello");
+/// store.put(&visit(1_700_000_000_000), PutRule::Always)?;
+/// assert!(matches!(store.put(&visit(1_700_000_900_000), PutRule::IfChanged)?, Some(Put::Unchanged(_))));
+/// assert_eq!(store.put(&visit(1_700_000_900_000), PutRule::IfNew)?, None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PutRule {
@@ -149,7 +200,7 @@ pub enum PutRule {
     Always,
     /// As a reference to the newest version, if the body is the same.
     IfChanged,
-    /// As `IfChanged`, and not at all if the store has this very version: done again, it adds
+    /// As `IfChanged`, and not at all if the store has this very version: repeating it adds
     /// nothing.
     IfNew,
     /// As a dump has it, unless the store has the version with this very description, the record's
@@ -174,7 +225,7 @@ pub(crate) fn streamed(mut page: Page) -> Streamed<'static> {
 /// Puts one page after the other: see [`PageWrite::load`].
 pub type Loading<'a> = Box<dyn FnMut(&Page, PutRule) -> Result<Option<Put>> + 'a>;
 
-/// Pages with their URLs, in the order in which those were given.
+/// Pages with their URLs, in the order of the URLs given.
 pub type Fetched<'a> = Box<dyn Iterator<Item = (Vec<u8>, Result<Option<Page>>)> + 'a>;
 
 /// A store of pages that can be read.
@@ -257,8 +308,8 @@ pub trait PageRead: Send + Sync {
         urls.iter().map(|url| self.get(&Lookup::new(url))).collect()
     }
 
-    /// The newest versions of pages as their URLs come, `depth` of them read at once where the
-    /// store can.
+    /// The newest versions of pages, one for each URL of the iterator, `depth` of them read at
+    /// once where the store can.
     fn get_ahead<'s>(&'s self, urls: Box<dyn Iterator<Item = Vec<u8>> + 's>, depth: usize) -> Fetched<'s> {
         let _ = depth;
         Box::new(urls.map(|url| {
@@ -267,8 +318,8 @@ pub trait PageRead: Send + Sync {
         }))
     }
 
-    /// The versions of a page or variant, newest first, from the lookup's time on back. A damaged
-    /// one is an error in its place, and the others follow.
+    /// The versions of a page or variant, newest first; with a time, those up to it. A damaged one
+    /// is an error in its place, and the others follow.
     ///
     /// # Errors
     ///
@@ -369,7 +420,7 @@ pub(crate) fn heads_of_listed<'s, S: PageRead + ?Sized>(store: &'s S, scope: &Sc
 /// # }
 /// ```
 pub trait PageWrite: PageRead {
-    /// Puts a page, and says what became of it; `None` if [`PutRule::IfNew`] found it there.
+    /// Puts a page. Returns what became of it; `None` if [`PutRule::IfNew`] found it there.
     ///
     /// # Errors
     ///
@@ -401,8 +452,8 @@ pub trait PageWrite: PageRead {
     /// As [`PageWrite::put`]; [`Error::Read`](crate::Error::Read) if `body` fails.
     fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version>;
 
-    /// Removes a page with all versions and variants; with a variant, that variant alone. Whether
-    /// it was there.
+    /// Removes a page with all versions and variants; with a variant, that variant alone. Returns
+    /// true if it was there.
     ///
     /// # Errors
     ///
@@ -425,7 +476,7 @@ pub trait PageWrite: PageRead {
     /// Those of the store.
     fn sync(&self) -> Result<()>;
 
-    /// Ends the store: makes durable what was put; later calls fail. A second call returns what
+    /// Closes the store: makes durable what was put; later calls fail. A second call returns what
     /// the first did.
     ///
     /// # Errors

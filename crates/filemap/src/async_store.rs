@@ -1,7 +1,7 @@
 //! A page store for callers on tokio: blocking calls on a bounded number of threads.
 //!
-//! Invariants: never more calls under way than [`AsyncPageStore::new`] allows, further ones wait;
-//! a call that has begun goes on to its end, whether or not its future is dropped.
+//! Invariants: at most as many calls are under way as [`AsyncPageStore::new`] allows, further ones
+//! wait; a call that has begun runs to its end, even if its future is dropped.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::store::PageStore;
 ///
 /// **Back-pressure.** Calls over the bound wait for their turn, in order. **Cancelling.** A future
 /// that is dropped while it waits has done nothing; one that is dropped later loses only the
-/// answer: what was put is in the store. A runtime that is shut down may drop calls that no thread
-/// has taken up; [`AsyncPageStore::close`] before that waits for all.
+/// answer: what was put is in the store. The shutdown of a runtime may drop calls that no thread
+/// has begun; [`AsyncPageStore::close`] before it waits for all.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,24 +48,6 @@ pub struct AsyncPageStore {
     store: PageStore,
     turns: Arc<Semaphore>,
     max_calls: u32,
-}
-
-/// A look-up that lives as long as its call.
-struct Wanted {
-    url: Vec<u8>,
-    variant: Option<Variant>,
-    time_ms: Option<i64>,
-}
-
-impl Wanted {
-    fn of(lookup: &Lookup<'_>) -> Wanted {
-        Wanted { url: lookup.url.to_vec(), variant: lookup.variant.cloned(), time_ms: lookup.time_ms }
-    }
-
-    fn lookup(&self) -> Lookup<'_> {
-        let lookup = Lookup::new(&self.url).variant(self.variant.as_ref());
-        self.time_ms.map_or(lookup, |time_ms| lookup.at(time_ms))
-    }
 }
 
 impl AsyncPageStore {
@@ -102,14 +84,23 @@ impl AsyncPageStore {
         }
     }
 
+    /// A call that takes a lookup.
+    async fn look_up<T: Send + 'static>(
+        &self,
+        lookup: &Lookup<'_>,
+        call: impl FnOnce(&PageStore, &Lookup<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (url, variant, time_ms) = (lookup.url.to_vec(), lookup.variant.cloned(), lookup.time_ms);
+        self.call(move |store| call(store, &Lookup { url: &url, variant: variant.as_ref(), time_ms })).await
+    }
+
     /// As [`PageRead::get`].
     ///
     /// # Errors
     ///
     /// As [`PageRead::get`] and [`AsyncPageStore::call`].
     pub async fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
-        let wanted = Wanted::of(lookup);
-        self.call(move |store| PageRead::get(store, &wanted.lookup())).await
+        self.look_up(lookup, PageRead::get).await
     }
 
     /// As [`PageRead::head`].
@@ -118,8 +109,7 @@ impl AsyncPageStore {
     ///
     /// As [`PageRead::head`] and [`AsyncPageStore::call`].
     pub async fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
-        let wanted = Wanted::of(lookup);
-        self.call(move |store| PageRead::head(store, &wanted.lookup())).await
+        self.look_up(lookup, PageRead::head).await
     }
 
     /// As [`PageRead::contains`].
@@ -128,8 +118,7 @@ impl AsyncPageStore {
     ///
     /// As [`PageRead::contains`] and [`AsyncPageStore::call`].
     pub async fn contains(&self, lookup: &Lookup<'_>) -> Result<bool> {
-        let wanted = Wanted::of(lookup);
-        self.call(move |store| PageRead::contains(store, &wanted.lookup())).await
+        self.look_up(lookup, PageRead::contains).await
     }
 
     /// As [`PageWrite::put`].
@@ -160,8 +149,8 @@ impl AsyncPageStore {
         self.call(PageStore::sync).await
     }
 
-    /// Waits for all calls that have begun, and closes the store. Calls of other clones fail from
-    /// then on. Dropped while it waits, it has done nothing.
+    /// Waits for all calls that have begun, and closes the store; later calls of other clones
+    /// fail. If the future is dropped while it waits, nothing has happened.
     ///
     /// # Errors
     ///

@@ -1,8 +1,7 @@
-//! Dates as WARC and JSON Lines write them (ISO 8601, UTC) and as the store keeps them (ms since
-//! 1970).
+//! Dates of WARC and JSON Lines (ISO 8601, UTC) to and from times.
 //!
-//! Reading is total: any bytes are a time or nothing. The calendar is the proleptic Gregorian one,
-//! by Howard Hinnant's `days_from_civil` and `civil_from_days`.
+//! Parsing is total: any text is a time or none. The calendar is the proleptic Gregorian one, by
+//! Howard Hinnant's `days_from_civil` and `civil_from_days`.
 
 mod mend;
 
@@ -13,7 +12,7 @@ const DAY_MS: i64 = 86_400_000;
 const FIRST_MS: i64 = -62_167_219_200_000;
 const LAST_MS: i64 = 253_402_300_799_999;
 
-/// Reads `2017-03-06T04:03:53Z`, with fractions of a second (cut to ms), an offset such as
+/// Parses `2017-03-06T04:03:53Z`, also with fractions of a second (cut to ms), an offset such as
 /// `+01:00`, or less precision (`2017`, `2017-03`, `2017-03-06`, `2017-03-06T04:03Z`), and the
 /// fourteen digits of older archives.
 ///
@@ -52,8 +51,8 @@ pub fn parse(text: &str) -> Option<i64> {
     compose(fields, millis(fraction)?, offset_minutes)
 }
 
-/// Writes `2017-03-06T04:03:53Z`, with `.123` before the `Z` where there are milliseconds. Years
-/// beyond 9999 or before 0 have a sign, as ISO 8601 asks.
+/// Formats as `2017-03-06T04:03:53Z`, with milliseconds as `.123` before the `Z` unless they are
+/// 0. Years after 9999 or before 0 have a sign, as in ISO 8601.
 ///
 /// ```
 /// assert_eq!(filemap::date::format(1_488_773_043_500), "2017-03-06T04:04:03.500Z");
@@ -68,8 +67,8 @@ pub fn format(time_ms: i64) -> String {
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }
 
-/// Writes the fourteen digits of archives' indexes (`20170306040353`); a year that does not fit is
-/// the nearest that does.
+/// Formats as the fourteen digits of archives' indexes (`20170306040353`), for the nearest time
+/// with a year of four digits.
 ///
 /// ```
 /// assert_eq!(filemap::date::stamp(1_488_773_043_500), "20170306040403");
@@ -79,8 +78,7 @@ pub fn stamp(time_ms: i64) -> String {
     text.bytes().take(19).filter(u8::is_ascii_digit).map(char::from).collect()
 }
 
-/// Whether [`format()`] writes this time as [`parse`] and other programs read it: with a year of
-/// four digits.
+/// Whether [`format()`] gives a year of four digits, which [`parse`] and other programs can read.
 pub(crate) fn has_four_digit_year(time_ms: i64) -> bool {
     (FIRST_MS..=LAST_MS).contains(&time_ms)
 }
@@ -106,7 +104,7 @@ fn millis(fraction: &str) -> Option<i64> {
     Some(value)
 }
 
-/// The clock and its offset from UTC in minutes; no zone at all is read as UTC.
+/// The time of day and its offset from UTC in minutes; UTC without a zone.
 fn split_zone(time: &str) -> Option<(&str, i64)> {
     if let Some(clock) = time.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));
@@ -134,8 +132,7 @@ fn days_in_month(year: i64, month: i64) -> Option<i64> {
     days.get(usize::try_from(month).ok()?.checked_sub(1)?).copied()
 }
 
-/// The month and its day that are this day of the year, counted from 1; `None` if the year has no
-/// such day.
+/// Month and day of a day of the year, counted from 1; `None` if the year has no such day.
 fn month_and_day(year: i64, day_of_year: i64) -> Option<(i64, i64)> {
     let (found, month, day) = civil_from_days(days_from_civil(year, 1, 1) + day_of_year - 1);
     (found == year && day_of_year >= 1).then_some((month, day))

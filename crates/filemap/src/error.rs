@@ -1,6 +1,6 @@
-//! The one error type of the crate: what failed, where, and what to do about it.
+//! The error type of the crate: what failed, where, and what to do about it.
 //!
-//! Absence is never an error (`Ok(None)`), and damage inside a WARC file is none either: it is a
+//! Absence is never an error (`Ok(None)`), and neither is damage inside a WARC file: that is a
 //! [`Problem`](crate::warc::Problem) of the import's report.
 
 use std::io;
@@ -13,7 +13,18 @@ use crate::date;
 use crate::limits;
 use crate::packing::Packing;
 
-/// What can go wrong between a page and its store.
+/// What can fail between a page and its store.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Error, Options, Page, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let error = store.put_page(&Page::new("no URL", 1_700_000_000_000, 200, "hello")).unwrap_err();
+/// assert!(matches!(error, Error::Url { .. }) && error.concerns_one_page());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -34,12 +45,12 @@ pub enum Error {
         /// What is wrong.
         source: Arc<Error>,
     },
-    /// A page is a revisit, and what it refers to is, or may be, a version that cannot be read.
+    /// The page is a revisit, and its original is, or may be, a version that cannot be read.
     #[error("{url}: the version of {} has no body, for it is a revisit of what is lost: {source}", date::format(*time_ms))]
     LostOriginal {
         /// The canonical URL of the revisit, with replacement characters for what is not text.
         url: String,
-        /// The revisit's time in ms since 1970.
+        /// The revisit's time.
         time_ms: i64,
         /// Which version cannot be read, and why.
         source: Arc<Error>,
@@ -67,25 +78,23 @@ pub enum Error {
         version: u32,
     },
     /// The description of a stored page does not decode. The record passed the engine's checksum,
-    /// so it was not written by this crate, or by a newer one: read the store with the program
-    /// that wrote it.
+    /// so another program or a newer build wrote it: read the store with that.
     #[error("the page {key:?} of time {time_ms}: its description (meta) does not decode: {source}")]
     Meta {
         /// The page's key, with replacement characters for what is not text.
         key: String,
-        /// The version's time in ms since 1970.
+        /// The version's time.
         time_ms: i64,
         /// What is wrong.
         source: MetaError,
     },
-    /// The bytes given can be no variant: there are none, or too many. Give a digest of them.
+    /// A variant must have 1 to `Variant::MAX_BYTES` bytes. Give a digest of longer ones.
     #[error("a variant has 1 to {limit} bytes, this one has {len}; give a digest of it", limit = limits::VARIANT_BYTES)]
     Variant {
-        /// How many there are.
+        /// The number of bytes given.
         len: usize,
     },
-    /// The headers and the rest of the description take more than a page may have of them. Nothing
-    /// was written.
+    /// The headers and the rest of the description are too large. Nothing was written.
     #[error("the headers take {bytes} bytes; a page may have {limit} bytes of them", limit = limits::DESCRIPTION_BYTES)]
     HeadersTooLarge {
         /// Their encoded size in bytes.
@@ -101,7 +110,7 @@ pub enum Error {
         /// The system's reason.
         source: io::Error,
     },
-    /// A file to import is compressed in a form that is not read. Nothing of it was taken in.
+    /// The file to import is compressed in a form that is not supported. Nothing of it was stored.
     #[error("{file} is compressed by {form}, which an import does not read: unpack it first, or on the way, as in `{} {file} | fm-tool import STORE -`", form.command())]
     Packed {
         /// The file.
@@ -109,8 +118,8 @@ pub enum Error {
         /// The form.
         form: Packing,
     },
-    /// A page too large for memory could not be set aside on disk. Free space there, or give
-    /// another folder.
+    /// A page too large for memory could not be written to a temporary file. Free space there, or
+    /// give another folder.
     #[error("setting a large page aside in {} failed: {source}; give another folder with room", dir.display())]
     Spool {
         /// The folder for temporary files.
@@ -118,26 +127,31 @@ pub enum Error {
         /// The system's reason.
         source: io::Error,
     },
-    /// A rule of an erasure is invalid or of a newer build: what it refuses is unknown.
+    /// An erase rule is invalid or of a newer build: what it refuses is unknown.
     #[error("the rule {id} of an erasure is not understood: {what}")]
     Rule {
-        /// The rule's id; 0 of one that was to be made.
+        /// The rule's id; 0 for a new one.
         id: u32,
         /// What is wrong.
         what: String,
     },
-    /// The store cannot do what was asked: see its [`Capabilities`](crate::access::Capabilities).
+    /// The store lacks a feature: see its [`Capabilities`](crate::access::Capabilities).
     #[error("this store has no {what}")]
     Unsupported {
-        /// What it has not.
+        /// The feature.
         what: &'static str,
     },
-    /// The output of a dump could not be written. What was closed before is whole.
+    /// The output of a dump could not be written. Files closed before are whole.
     #[error("writing the dump failed: {0}")]
     Write(#[source] io::Error),
 }
 
-/// Why bytes are no description of a page.
+/// Why a description of a page does not decode.
+///
+/// ```
+/// use filemap::meta::{self, MetaError};
+/// assert_eq!(meta::spill_bytes(&[9]), Err(MetaError::Version { found: 9 }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetaError {
@@ -153,17 +167,16 @@ pub enum MetaError {
         /// The field.
         field: &'static str,
     },
-    /// Bytes are left over.
+    /// Bytes follow the last field.
     #[error("{bytes} bytes follow the last field")]
     Trailing {
-        /// How many.
+        /// Their number.
         bytes: usize,
     },
-    /// The description was written in a layout of another version. Read it with the build that
-    /// wrote it, or a newer.
+    /// The layout has another version. Read it with the build that wrote it, or a newer one.
     #[error("it has layout version {found}, this build reads up to {limit}", limit = limits::DESCRIPTION_VERSION)]
     Version {
-        /// The version it says.
+        /// The version found.
         found: u8,
     },
 }
@@ -172,8 +185,7 @@ pub enum MetaError {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether the error is about bytes in the store that are not what was written: it costs this
-    /// one version, and others can still be read.
+    /// Whether stored bytes are damaged: this version is lost, others can still be read.
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Engine(engine) => engine.is_corrupt(),
@@ -183,8 +195,8 @@ impl Error {
         }
     }
 
-    /// Whether the error is about this one page (no URL, beyond a limit, or refused by a rule), so
-    /// that others can still be put.
+    /// Whether the error concerns this one page only (no URL, over a limit, or refused by a rule):
+    /// others can still be put.
     pub fn concerns_one_page(&self) -> bool {
         use filemap_core::Error as Engine;
         match self {

@@ -1,25 +1,28 @@
 //! Web pages by URL: pages over the FileMap engine, for crawlers.
 //!
-//! * [`PageStore`] puts and gets [`Page`]s by URL: the newest, that of a time, all versions, with
-//!   or without the body.
+//! * [`PageStore`] puts and gets [`Page`]s by URL: the newest version, the one of a time, all
+//!   versions, with or without the body.
 //! * [`PageRead`] and [`PageWrite`] are the interface of every store: local, over HTTP, in object
 //!   storage.
-//! * A [`Variant`] tells the answers of one URL apart: that of a `POST` never stands in the page's
-//!   place.
+//! * A [`Variant`] separates the answers of one URL: the answer to a `POST` never takes the place
+//!   of the page.
 //! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads
 //!   their records.
-//! * [`dump`] writes pages out as WARC files, their index, JSON Lines and plain files.
-//! * [`erase`] takes pages away for good, and keeps them from coming back.
+//! * [`dump`] writes pages as WARC files with an index, as JSON Lines and as plain files.
+//! * [`erase`] removes pages for good, and keeps them from coming back.
 //! * [`coding`] undoes content codings (gzip, deflate, br, zstd) within bounds.
-//! * [`meta`] is how a page's headers and the rest of its description are kept.
+//! * [`meta`] encodes a page's headers and the rest of its description.
 //!
 //! Keys are made by a canonicaliser of `urlindex`; the URL as fetched is kept beside it. Bodies
-//! are bytes and are never re-coded: character sets are the reader's matter.
+//! are bytes and are never re-coded: character sets are left to the reader.
+//!
+//! Times are `i64` milliseconds since 1970 UTC, in fields and parameters called `*_ms`. Long calls
+//! take a callback `progress`, which cancels them by returning `ControlFlow::Break`.
 //!
 //! Features, both on by default: `warc` (modules `warc`, `dump`, `coding`) and `import`. Without
 //! them a store puts, gets, lists and erases. `async` adds `AsyncPageStore`, for callers on tokio.
 
-// What only these use stands with what it belongs to.
+// Without `import`, some helpers have no user.
 #![cfg_attr(not(feature = "import"), allow(dead_code, unused_imports))]
 
 pub mod access;

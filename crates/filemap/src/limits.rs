@@ -1,4 +1,4 @@
-//! Limits that callers meet. They stand at the bottom, so that an error can name its own.
+//! Public limits, in the lowest layer, so that error texts can name them.
 
 /// [`Variant::MAX_BYTES`](crate::Variant::MAX_BYTES).
 pub(crate) const VARIANT_BYTES: usize = 32 << 10;

@@ -1,9 +1,13 @@
-//! Compressed forms that are known by their first bytes and not read: an import says what to do
-//! instead.
+//! Compressed formats that an import recognises by their first bytes but does not read.
 
 use std::fmt;
 
-/// A form of compression that an import does not read.
+/// A compressed format that an import recognises but does not read.
+///
+/// ```
+/// use filemap::warc::Packing;
+/// assert_eq!((Packing::Xz.to_string(), Packing::Xz.command()), ("xz".to_owned(), "xz -dc"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Packing {
@@ -22,7 +26,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// The form of a file that begins with these bytes.
+    /// The format of a file that begins with these bytes.
     pub(crate) fn of(bytes: &[u8]) -> Option<Packing> {
         match bytes {
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Packing::Xz),
@@ -36,28 +40,25 @@ impl Packing {
         }
     }
 
-    /// The program that unpacks it to standard output.
+    /// The command that unpacks it to standard output.
     pub fn command(self) -> &'static str {
+        self.name_and_command().1
+    }
+
+    fn name_and_command(self) -> (&'static str, &'static str) {
         match self {
-            Packing::Xz => "xz -dc",
-            Packing::Bzip2 => "bzip2 -dc",
-            Packing::Lz4 => "lz4 -dc",
-            Packing::Lzip => "lzip -dc",
-            Packing::SevenZip => "7z x -so",
-            Packing::Compress => "uncompress -c",
+            Packing::Xz => ("xz", "xz -dc"),
+            Packing::Bzip2 => ("bzip2", "bzip2 -dc"),
+            Packing::Lz4 => ("LZ4", "lz4 -dc"),
+            Packing::Lzip => ("lzip", "lzip -dc"),
+            Packing::SevenZip => ("7-Zip", "7z x -so"),
+            Packing::Compress => ("compress", "uncompress -c"),
         }
     }
 }
 
 impl fmt::Display for Packing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Packing::Xz => "xz",
-            Packing::Bzip2 => "bzip2",
-            Packing::Lz4 => "LZ4",
-            Packing::Lzip => "lzip",
-            Packing::SevenZip => "7-Zip",
-            Packing::Compress => "compress",
-        })
+        f.write_str(self.name_and_command().0)
     }
 }

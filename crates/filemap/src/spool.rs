@@ -1,31 +1,32 @@
-//! Bytes of any length in bounded memory: small ones in memory, large ones in an unnamed temporary
-//! file.
+//! Bytes of any length in bounded memory: small payloads in memory, large ones in an unnamed
+//! temporary file.
 //!
-//! A WARC block is only known to be whole when its end has been seen, and a body only known to
-//! decode when all of it has: both must be held before anything is stored, whatever their size.
-//! The file is unlinked as soon as it is made, so that nothing is left behind by a crash.
+//! Only at its end is a WARC block known to be whole, and a body to decode: both must be held
+//! before anything is stored, whatever their size. The file is unlinked as soon as it is created,
+//! so that a crash leaves nothing behind.
 //!
 //! Invariant: a [`Payload`] never holds more than the spool's memory bound in memory.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::SpooledTempFile;
 
 use crate::error::{Error, Result};
 use crate::page::digest::Digest;
 
-/// Where bytes are set aside, and how many of them stay in memory.
+/// Where large payloads are set aside, and which are large.
 ///
 /// ```
-/// let spool = filemap::Spool { memory_bytes: 1 << 20, ..filemap::Spool::default() };
+/// let spool = filemap::Spool::default().memory_bytes(1 << 20);
 /// assert_eq!(spool.dir, std::env::temp_dir());
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Spool {
-    /// Payloads up to this many bytes stay in memory.
+    /// Payloads of up to this size stay in memory.
     pub memory_bytes: usize,
-    /// The folder for the files of larger ones.
+    /// The folder for temporary files.
     pub dir: PathBuf,
 }
 
@@ -37,7 +38,19 @@ impl Default for Spool {
 }
 
 impl Spool {
-    /// An empty payload to write to, which keeps no more than `limit` bytes.
+    /// Payloads of up to this size stay in memory. Default: 8 MiB.
+    pub fn memory_bytes(mut self, memory_bytes: usize) -> Spool {
+        self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// The folder for temporary files. Default: the system's.
+    pub fn dir(mut self, dir: impl AsRef<Path>) -> Spool {
+        self.dir = dir.as_ref().to_owned();
+        self
+    }
+
+    /// An empty payload to write to, which keeps at most `limit` bytes.
     pub(crate) fn writer(&self, limit: u64) -> PayloadWriter {
         let file = tempfile::spooled_tempfile_in(self.memory_bytes, &self.dir);
         PayloadWriter { memory: Vec::new(), file, on_disk: false, bytes: 0, limit, spool: self.clone() }
@@ -75,7 +88,7 @@ impl PayloadWriter {
         }
     }
 
-    /// Goes on on disk.
+    /// Moves the bytes to disk.
     fn roll(&mut self) -> Result<()> {
         let memory = std::mem::take(&mut self.memory);
         self.file.roll().and_then(|()| self.file.write_all(&memory)).map_err(|e| self.spool.failed(e))?;
@@ -102,16 +115,22 @@ impl PayloadWriter {
     }
 }
 
-/// Bytes that were set aside.
+/// Bytes in memory or on disk.
 pub(crate) enum Payload {
     Memory(Vec<u8>),
-    /// `bytes` bytes of the file from `start` on.
+    /// `bytes` bytes of the file, from `start` on.
     Disk {
         file: SpooledTempFile,
         start: u64,
         bytes: u64,
         spool: Spool,
     },
+}
+
+impl Default for Payload {
+    fn default() -> Payload {
+        Payload::Memory(Vec::new())
+    }
 }
 
 impl Payload {
@@ -154,7 +173,7 @@ impl Payload {
         Ok(())
     }
 
-    /// Takes it from memory to disk, until [`Payload::take_back`].
+    /// Moves it to disk, until [`Payload::take_back`].
     pub(crate) fn set_aside(&mut self, spool: &Spool) -> Result<()> {
         let Payload::Memory(bytes) = self else { return Ok(()) };
         let mut writer = spool.writer(u64::MAX);
@@ -164,7 +183,7 @@ impl Payload {
         Ok(())
     }
 
-    /// Takes it back into memory, if it is one of those that stay there.
+    /// Moves it back into memory, unless it is large.
     pub(crate) fn take_back(&mut self) -> Result<()> {
         if let Payload::Disk { bytes, spool, .. } = self
             && *bytes <= spool.memory_bytes as u64
@@ -176,10 +195,7 @@ impl Payload {
 
     /// Up to the first `count` bytes.
     pub(crate) fn prefix(&mut self, count: usize) -> Result<Vec<u8>> {
-        let mut out = Vec::new();
-        let spool = self.spool();
-        let read = self.reader()?.take(count as u64).read_to_end(&mut out);
-        read.map_err(|e| spool.failed(e)).map(|_| out)
+        self.piece(0, count)
     }
 
     /// Up to the last `count` bytes.
@@ -205,28 +221,28 @@ impl Payload {
     }
 
     /// Reads from the start.
-    pub(crate) fn reader(&mut self) -> Result<PayloadReader<'_>> {
+    pub(crate) fn reader(&mut self) -> Result<Box<dyn Read + '_>> {
         match self {
-            Payload::Memory(bytes) => Ok(PayloadReader::Memory(bytes)),
+            Payload::Memory(bytes) => Ok(Box::new(bytes.as_slice())),
             Payload::Disk { file, start, bytes, spool } => {
                 file.seek(SeekFrom::Start(*start)).map_err(|e| spool.failed(e))?;
-                Ok(PayloadReader::Disk(file.take(*bytes)))
+                Ok(Box::new(file.take(*bytes)))
             }
         }
     }
 
-    /// Hands out all bytes in order, in pieces.
-    pub(crate) fn chunks(&mut self, mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        if let Payload::Memory(bytes) = self {
-            return see(bytes);
-        }
-        let spool = self.spool();
+    /// Passes all bytes to `each`, in order, in pieces.
+    pub(crate) fn chunks(&mut self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let spool = match self {
+            Payload::Memory(bytes) => return each(bytes),
+            Payload::Disk { spool, .. } => spool.clone(),
+        };
         let mut reader = self.reader()?;
         let mut piece = vec![0; 64 << 10];
         loop {
             match reader.read(&mut piece).map_err(|e| spool.failed(e))? {
                 0 => return Ok(()),
-                count => see(&piece[..count])?,
+                count => each(&piece[..count])?,
             }
         }
     }
@@ -238,29 +254,7 @@ impl Payload {
             hasher.update(bytes);
             Ok(())
         })?;
-        Ok(Some(digest.is(&hasher.finish())))
-    }
-
-    fn spool(&self) -> Spool {
-        match self {
-            Payload::Memory(_) => Spool::default(),
-            Payload::Disk { spool, .. } => spool.clone(),
-        }
-    }
-}
-
-/// Reads a payload.
-pub(crate) enum PayloadReader<'a> {
-    Memory(&'a [u8]),
-    Disk(io::Take<&'a mut SpooledTempFile>),
-}
-
-impl Read for PayloadReader<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        match self {
-            PayloadReader::Memory(bytes) => bytes.read(out),
-            PayloadReader::Disk(file) => file.read(out),
-        }
+        Ok(Some(digest.is(&hasher.finalize())))
     }
 }
 

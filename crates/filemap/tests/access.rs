@@ -69,14 +69,22 @@ fn the_traits_answer_as_the_store_itself_does() {
             let lookup = Lookup::new(URL).variant(wanted);
             let lookup = time_ms.map_or(lookup, |time_ms| lookup.at(time_ms));
             let (got, head, latest) = match time_ms {
-                None => (store.get_variant(URL, wanted), store.variant_head(URL, wanted), i64::MAX),
-                Some(t) => (store.get_variant_at(URL, wanted, t), store.variant_head_at(URL, wanted, t), t),
+                None => (
+                    store.get(Lookup::new(URL).variant(wanted)),
+                    store.head(Lookup::new(URL).variant(wanted)),
+                    i64::MAX,
+                ),
+                Some(t) => (
+                    store.get(Lookup::new(URL).variant(wanted).at(t)),
+                    store.head(Lookup::new(URL).variant(wanted).at(t)),
+                    t,
+                ),
             };
             let (got, head) = (got.expect("a store"), head.expect("a store"));
             assert_eq!(read.contains(&lookup).expect("a store"), got.is_some());
             assert_eq!(read.get(&lookup).expect("a store"), got);
             assert_eq!(read.head(&lookup).expect("a store"), head);
-            let mut history = store.variant_history(URL, wanted).expect("a store");
+            let mut history = store.history(Lookup::new(URL).variant(wanted)).expect("a store");
             history.retain(|head| head.version.time_ms <= latest);
             let through: Vec<_> = read.history(&lookup).expect("a store").map(|head| head.expect("whole")).collect();
             assert_eq!(through, history);

@@ -4,9 +4,13 @@ use crate::samples::{self, Fresh, fresh, run, run_sample};
 use crate::stores::{Memory, assert_equal, contents, dumped};
 use filemap::dump::{DumpEvent, DumpOptions, Format, Selection, dump, jsonl};
 use filemap::import::ImportOptions;
+use filemap::store::{BodyForm, Loader};
 use filemap::warc::{Compression, Item};
-use filemap::{Exact, Header, HttpVersion, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Variant};
+use filemap::{
+    Exact, Header, HttpVersion, Lookup, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Variant,
+};
 use proptest::prelude::*;
+use std::ops::ControlFlow;
 
 const SAMPLES: [&str; 7] = [
     "IAH-urls-wget.warc.gz",
@@ -49,8 +53,9 @@ fn fresh_exact() -> Fresh {
 fn loaded(lines: &[u8], exact_urls: bool) -> Fresh {
     let to = if exact_urls { fresh_exact() } else { fresh() };
     for line in lines.split_inclusive(|&byte| byte == b'\n') {
-        let (page, unchanged) = jsonl::read_stored(line).expect("a page");
-        let put = to.store.put_stored_if_new(&page, unchanged.expect("a dump says it")).expect("it fits");
+        let (page, form) = jsonl::read_stored(line).expect("a page");
+        let put =
+            Loader::default().put_stored_if_new(&to.store, &page, form.expect("a dump says it")).expect("it fits");
         assert!(put.is_some(), "no version is there twice");
     }
     to
@@ -75,8 +80,9 @@ fn every_sample_comes_back_from_every_form() {
     for name in SAMPLES {
         for as_received in [false, true] {
             let from = fresh();
-            let keep = ImportOptions::new().keep_requests(true).keep_metadata(true).keep_conversions(true);
-            run_sample(&from.store, name, &keep.as_received(as_received));
+            let keep =
+                ImportOptions::new().keep(RecordKind::Request).keep(RecordKind::Metadata).keep(RecordKind::Conversion);
+            run_sample(&from.store, name, &if as_received { keep.as_received() } else { keep });
             assert_comes_back(&from.store, false);
         }
     }
@@ -86,7 +92,7 @@ fn every_sample_comes_back_from_every_form() {
 fn all_samples_in_one_store_come_back_whatever_is_rolled() {
     let from = fresh();
     for name in SAMPLES {
-        run_sample(&from.store, name, &ImportOptions::new().keep_requests(true).keep_metadata(true));
+        run_sample(&from.store, name, &ImportOptions::new().keep(RecordKind::Request).keep(RecordKind::Metadata));
     }
     assert_comes_back(&from.store, false);
     for compression in COMPRESSIONS {
@@ -100,23 +106,17 @@ fn all_samples_in_one_store_come_back_whatever_is_rolled() {
 
 #[test]
 fn a_dump_that_is_stopped_closes_full_files_only() {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     let from = fresh();
     for name in SAMPLES {
         run_sample(&from.store, name, &ImportOptions::new());
     }
     for (after, roll_bytes) in [(3, Some(1 << 30)), (60, Some(20_000)), (50, None)] {
-        let flag = Arc::new(AtomicBool::new(false));
         let options = DumpOptions::new("x", &[Format::Warc, Format::Cdxj, Format::Jsonl, Format::Files, Format::Pages])
-            .roll_bytes(roll_bytes)
-            .stop(Arc::clone(&flag));
+            .roll_bytes(roll_bytes);
         let mut files = Memory::default();
-        let report = dump(&from.store, &options, &mut files, &mut |event| {
-            if let DumpEvent::Progress(report) = event {
-                flag.store(report.written >= after, Ordering::Relaxed);
-            }
+        let report = dump(&from.store, &options, &mut files, &mut |event| match event {
+            DumpEvent::Progress(report) if report.written >= after => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         });
         let report = report.expect("memory");
         assert!(report.stopped && report.written == after);
@@ -171,7 +171,7 @@ fn messages_of_other_schemes_have_no_payload_digest_since_readers_do_not_take_th
 #[test]
 fn importing_an_export_again_adds_nothing() {
     let from = fresh();
-    run_sample(&from.store, "IAH-urls-wget.warc.gz", &ImportOptions::new().keep_requests(true));
+    run_sample(&from.store, "IAH-urls-wget.warc.gz", &ImportOptions::new().keep(RecordKind::Request));
     put_unchanged(&from.store);
     let (files, _) = dumped(&from.store, &DumpOptions::new("x", &[Format::Warc]));
     let to = imported(&files, false);
@@ -237,7 +237,8 @@ fn a_part_of_a_store_is_whole_in_itself() {
     put_unchanged(&from.store);
     run_sample(&from.store, "example.warc.gz", &ImportOptions::new());
     let part = |selection: Selection, newest: bool| {
-        let options = DumpOptions::new("x", &[Format::Warc]).selection(selection).newest_only(newest);
+        let options = DumpOptions::new("x", &[Format::Warc]).selection(selection);
+        let options = if newest { options.newest_only() } else { options };
         let (files, _) = dumped(&from.store, &options);
         samples::read(&files.file("x-00000.warc.gz")).0.split_off(1)
     };
@@ -341,7 +342,7 @@ fn headers_beyond_what_readers_take_cost_their_exactness_and_are_counted() {
 fn the_index_is_sorted_and_leads_to_every_record() {
     let from = fresh();
     for name in SAMPLES {
-        run_sample(&from.store, name, &ImportOptions::new().keep_requests(true));
+        run_sample(&from.store, name, &ImportOptions::new().keep(RecordKind::Request));
     }
     let pages = from.store.versions().filter(|page| page.as_ref().expect("whole").kind.is_page()).count();
     for compression in COMPRESSIONS {
@@ -388,7 +389,8 @@ fn a_tree_of_files_has_every_body_and_a_list_says_whose() {
         from.store.put_page(&Page::new(url, 1000, 200, body)).expect("it fits");
     }
     for newest_only in [false, true] {
-        let options = DumpOptions::new("x", &[Format::Files, Format::Jsonl]).newest_only(newest_only);
+        let options = DumpOptions::new("x", &[Format::Files, Format::Jsonl]);
+        let options = if newest_only { options.newest_only() } else { options };
         let (files, report) = dumped(&from.store, &options);
         assert_eq!(report.files, ["x.jsonl", "x.files.jsonl"]);
         let list = String::from_utf8(files.file("x.files.jsonl")).expect("text");
@@ -397,7 +399,7 @@ fn a_tree_of_files_has_every_body_and_a_list_says_whose() {
         for line in list.lines() {
             let fields: serde_json::Value = serde_json::from_str(line).expect("JSON");
             let (url, time_ms) = (fields["url"].as_str().expect("a URL"), fields["time_ms"].as_i64().expect("a time"));
-            let whole = from.store.get_at(url, time_ms).expect("readable").expect("there");
+            let whole = from.store.get(Lookup::new(url).at(time_ms)).expect("readable").expect("there");
             match fields["file"].as_str() {
                 Some(path) => assert!(files.file(path) == whole.body, "{path}"),
                 None => assert_eq!(whole.body, b"", "{line}"),
@@ -406,7 +408,7 @@ fn a_tree_of_files_has_every_body_and_a_list_says_whose() {
         }
         assert_eq!(files.files().keys().filter(|name| name.starts_with("x.files/")).count(), placed);
     }
-    let (files, _) = dumped(&from.store, &DumpOptions::new("x", &[Format::Files]).newest_only(true));
+    let (files, _) = dumped(&from.store, &DumpOptions::new("x", &[Format::Files]).newest_only());
     assert_eq!(files.file("x.files/a/x"), b"file");
     assert!(
         files.files().keys().filter(|name| name.starts_with("x.files/a/~/")).count() == 2,
@@ -542,7 +544,9 @@ proptest! {
     fn any_pages_come_back_from_every_form(pages in proptest::collection::vec((page(), any::<bool>()), 1..8)) {
         let from = fresh_exact();
         for (page, unchanged) in &pages {
-            from.store.put_stored_if_new(page, *unchanged && page.kind != RecordKind::Revisit).expect("it fits");
+            let may_refer = *unchanged && page.kind != RecordKind::Revisit;
+            let form = if may_refer { BodyForm::Reference } else { BodyForm::Whole };
+            Loader::default().put_stored_if_new(&from.store, page, form).expect("it fits");
         }
         assert_comes_back(&from.store, true);
     }

@@ -3,6 +3,7 @@
 
 use crate::samples::{self, fresh, gz, page, plain, read, response, run, zst};
 use std::io::{Read, Write};
+use std::ops::ControlFlow;
 
 use filemap::import::{ImportOptions, ImportReport, import};
 use filemap::warc::ProblemKind;
@@ -80,7 +81,7 @@ fn large_bodies_pass_through_bounded_memory() {
     }
     wire.extend_from_slice(b"0\r\n\r\n");
     let fresh = fresh();
-    let options = ImportOptions::new().spool(Spool { memory_bytes: 1 << 20, ..Spool::default() });
+    let options = ImportOptions::new().spool(Spool::default().memory_bytes(1 << 20));
     let report = run(&fresh.store, &[gz(&response("big", &wire)), gz(&page("small", "s"))].concat(), &options);
     assert_eq!((report.stored, report.decoded, report.damaged), (2, 1, 0), "{report:?}");
     let (page, mut body) = fresh.store.get_reader("http://example.com/big").expect("readable").expect("there");
@@ -207,7 +208,7 @@ fn a_revisit_finds_its_original_by_url_and_date_or_by_digest() {
     let report = run(&fresh.store, &file.concat(), &ImportOptions::new());
     assert_eq!((report.stored, report.damaged), (7, 0), "{report:?}");
     let body = |name: &str| {
-        let page = fresh.store.get(format!("http://example.com/{name}")).expect("readable").expect("there");
+        let page = fresh.store.get(&format!("http://example.com/{name}")).expect("readable").expect("there");
         assert_eq!((page.kind, page.headers.get("X")), (RecordKind::Revisit, Some(&b"revisited"[..])), "{name}");
         let is_found = page.revisit.expect("a revisit").original.is_some();
         (String::from_utf8(page.body).expect("text"), is_found)
@@ -224,9 +225,11 @@ fn progress_is_told_and_ends_with_the_whole_file() {
     let file: Vec<u8> = (0..1000).flat_map(|at| gz(&page(&at.to_string(), "text"))).collect();
     let fresh = fresh();
     let mut seen = Vec::new();
-    let report: ImportReport =
-        import(&fresh.store, "f", &file[..], &ImportOptions::new(), &mut |progress| seen.push(*progress))
-            .expect("fine");
+    let report: ImportReport = import(&fresh.store, "f", &file[..], &ImportOptions::new(), &mut |progress| {
+        seen.push(progress);
+        ControlFlow::Continue(())
+    })
+    .expect("fine");
     assert!(seen.len() >= 4 && seen.is_sorted_by_key(|progress| (progress.bytes_read, progress.pages)));
     let last = seen.last().expect("told");
     assert_eq!((last.bytes_read, last.records, last.pages), (file.len() as u64, 1000, 1000));
@@ -251,7 +254,8 @@ fn a_source_that_fails_is_an_error_and_keeps_what_came_before() {
     let file = [gz(&page("a", "1")), gz(&page("b", "2"))].concat();
     let size = file.len();
     let error =
-        import(&fresh.store, "f.warc.gz", Failing(file, 0), &ImportOptions::new(), &mut |_| {}).expect_err("fails");
+        import(&fresh.store, "f.warc.gz", Failing(file, 0), &ImportOptions::new(), &mut |_| ControlFlow::Continue(()))
+            .expect_err("fails");
     let words = error.to_string();
     assert!(words.contains("f.warc.gz") && words.contains(&size.to_string()), "{words}");
     assert!(fresh.store.contains("http://example.com/a").expect("readable"));

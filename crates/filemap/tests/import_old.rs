@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::ops::ControlFlow;
 
 use crate::samples::{self, Fresh, fresh, gz, read, run, zst};
 use filemap::date::DateRule;
@@ -414,7 +415,9 @@ fn what_is_compressed_in_another_form_is_named_with_what_to_do() {
     ] {
         let fresh = fresh();
         let file = [magic, &[7; 1000]].concat();
-        let error = filemap::import::import(&fresh.store, "test.warc", &file[..], &ImportOptions::new(), &mut |_| {});
+        let error = filemap::import::import(&fresh.store, "test.warc", &file[..], &ImportOptions::new(), &mut |_| {
+            ControlFlow::Continue(())
+        });
         let error = error.expect_err("refused");
         assert!(matches!(error, Error::Packed { .. }), "{error}");
         assert!(error.to_string().contains(name) && error.to_string().contains(command), "{error}");

@@ -4,7 +4,7 @@
 
 use crate::samples::{bytes, fresh, run_sample};
 use filemap::import::ImportOptions;
-use filemap::{Page, PageStore, RecordKind, date};
+use filemap::{Lookup, Page, PageStore, RecordKind, date};
 use sha1::{Digest, Sha1};
 
 /// What one sample holds.
@@ -138,7 +138,7 @@ fn every_sample_gives_exactly_its_pages() {
 fn importing_again_adds_nothing() {
     for sample in &SAMPLES {
         let fresh = fresh();
-        let options = ImportOptions::new().keep_metadata(true).keep_requests(true);
+        let options = ImportOptions::new().keep(RecordKind::Metadata).keep(RecordKind::Request);
         let first = run_sample(&fresh.store, sample.name, &options);
         let versions = fresh.store.versions().count();
         assert_eq!(versions as u64, first.stored);
@@ -153,7 +153,7 @@ fn a_page_has_everything_that_its_record_said() {
     let fresh = fresh();
     run_sample(&fresh.store, "example.warc.gz", &ImportOptions::new());
     let fetched_at_ms = date::parse("2017-03-06T04:02:06Z").expect("a date");
-    let page = fresh.store.get_at("http://example.com", fetched_at_ms).expect("readable").expect("there");
+    let page = fresh.store.get(Lookup::new("http://example.com").at(fetched_at_ms)).expect("readable").expect("there");
     assert_eq!((page.status, &page.reason[..]), (Some(200), &b"OK"[..]));
     assert_eq!(page.fetched_at_ms, fetched_at_ms);
     assert_eq!(page.ip, "93.184.216.34".parse().ok());
@@ -184,7 +184,7 @@ fn a_revisit_reads_as_its_original_under_its_own_headers() {
 #[test]
 fn as_received_leaves_the_content_coding() {
     let fresh = fresh();
-    let report = run_sample(&fresh.store, "example.warc.gz", &ImportOptions::new().as_received(true));
+    let report = run_sample(&fresh.store, "example.warc.gz", &ImportOptions::new().as_received());
     assert_eq!((report.decoded, report.body_bytes), (0, 606));
     let page = fresh.store.get("http://example.com/").expect("readable").expect("there");
     assert_eq!((&page.body[..2], page.headers.get("Content-Encoding")), (&b"\x1f\x8b"[..], Some(&b"gzip"[..])));
@@ -193,13 +193,14 @@ fn as_received_leaves_the_content_coding() {
 #[test]
 fn requests_and_metadata_stand_beside_their_page() {
     let fresh = fresh();
-    let options = ImportOptions::new().keep_requests(true).keep_metadata(true);
+    let options = ImportOptions::new().keep(RecordKind::Request).keep(RecordKind::Metadata);
     let report = run_sample(&fresh.store, "example.warc.gz", &options);
     assert_eq!((report.stored, report.ignored), (4, 2));
     assert_eq!(fresh.store.urls().count(), 1);
     let page = fresh.store.get("http://example.com/").expect("readable").expect("there");
     assert_eq!(page.kind, RecordKind::Revisit);
-    let requests = fresh.store.history_of("http://example.com/", RecordKind::Request).expect("readable");
+    let requests = fresh.store.history_beside("http://example.com/", RecordKind::Request).expect("readable");
+    let requests: Vec<_> = requests.map(|head| head.expect("readable")).collect();
     assert_eq!(requests.len(), 2);
     assert_eq!(requests[0].page.method.as_deref(), Some("GET"));
     assert_eq!(requests[0].page.headers.get("Host"), Some(&b"example.com"[..]));

@@ -1,6 +1,7 @@
 //! What is pruned or erased takes no body from what stays, and a dump of a part of a store brings all bodies: versions with bodies, references to them, and revisits of
 //! versions of the same URL and of others, by digest, time and record id, through other revisits too, in all mixtures.
 
+use filemap::store::{BodyForm, Loader};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -192,7 +193,8 @@ proptest! {
         let before = bodies(&store);
         let (from_ms, to_ms) = (from.map(|t| t * 1000), to.map(|t| t * 1000));
         prop_assume!(from_ms.zip(to_ms).is_none_or(|(from, to)| from <= to));
-        let order = EraseOrder { target: target.clone(), from_ms, to_ms, reason: "why".into(), hashed: false };
+        let mut order = EraseOrder::new(target.clone(), "why");
+        (order.from_ms, order.to_ms) = (from_ms, to_ms);
         let go_on = &mut |_| ControlFlow::Continue(());
         let planned = store.erase_plan(&order, go_on).unwrap().erased;
         let done = store.erase(&order, go_on).unwrap();
@@ -240,13 +242,14 @@ proptest! {
             selection = selection.before(before * 1000);
         }
         let options = DumpOptions::new("x", &[Format::Jsonl, Format::Warc]);
-        let options = options.selection(selection).newest_only(newest_only).limit(limit);
+        let options = options.selection(selection).limit(limit);
+        let options = if newest_only { options.newest_only() } else { options };
         let (files, report) = dumped(&store, &options);
         let (lines, records) = (fresh(), fresh());
         for line in files.file("x.jsonl").split_inclusive(|&byte| byte == b'\n') {
             let (page, unchanged) = jsonl::read_stored(line).unwrap();
             let put = match unchanged {
-                Some(unchanged) => lines.store.put_stored_if_new(&page, unchanged),
+                Some(unchanged) => Loader::default().put_stored_if_new(&lines.store, &page, unchanged),
                 None => lines.store.put_page_if_new(&page),
             };
             prop_assert!(put.unwrap().is_some(), "{}", String::from_utf8_lossy(line));
@@ -286,23 +289,19 @@ fn a_revisit_that_comes_again_hides_no_body_that_it_was_given() {
         run(&erased.store, file.as_bytes(), &ImportOptions::new());
         let part = |format| {
             let selection = Selection::new().prefix(URLS[2]);
-            let options = DumpOptions::new("x", &[format]).newest_only(false).selection(selection);
+            let options = DumpOptions::new("x", &[format]).selection(selection);
             dumped(&erased.store, &options).0
         };
         let (part, lines) = (part(Format::Warc), part(Format::Jsonl));
-        let order = EraseOrder {
-            target: EraseTarget::Url(URLS[0].into()),
-            from_ms: None,
-            to_ms: None,
-            reason: "why".into(),
-            hashed: false,
-        };
+        let order = EraseOrder::new(EraseTarget::Url(URLS[0].into()), "why");
         assert!(erased.store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased").is_complete());
         let (of_part, of_lines) = (fresh(), fresh());
         run(&of_part.store, &part.file("x-00000.warc.gz"), &ImportOptions::new());
         for line in lines.file("x.jsonl").split_inclusive(|&byte| byte == b'\n') {
             let (page, unchanged) = jsonl::read_stored(line).expect("a line");
-            of_lines.store.put_stored_if_new(&page, unchanged.unwrap_or_default()).expect("stored");
+            Loader::default()
+                .put_stored_if_new(&of_lines.store, &page, unchanged.unwrap_or(BodyForm::Whole))
+                .expect("stored");
         }
         for (store, what) in [(&erased.store, "erased"), (&of_part.store, "part"), (&of_lines.store, "lines")] {
             assert_eq!(store.history(URLS[2]).expect("readable").len(), 1, "{what}");

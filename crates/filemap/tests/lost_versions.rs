@@ -2,13 +2,14 @@
 //! and name it.
 
 use crate::stores;
+use filemap::store::BodyForm;
 use std::fs::OpenOptions;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use filemap::dump::{DumpEvent, DumpOptions, DumpReport, Format, dump};
-use filemap::{Error, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Version};
+use filemap::{Error, Lookup, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Version};
 use tempfile::TempDir;
 
 const URL: &str = "http://a.example/";
@@ -93,15 +94,15 @@ fn a_history_gives_the_versions_that_can_be_read_and_names_the_other() {
         .collect();
     assert_eq!(told, [(true, 30), (false, 20), (true, 10)]);
     assert_eq!(lost(&store.history(URL).expect_err("one is lost")), 20);
-    let versions: Vec<Version> = store.variant_versions(URL, None).expect("whole");
-    assert_eq!(store.variant_version_count(URL, None).expect("whole"), 3);
+    let versions: Vec<Version> = store.versions_of(URL).expect("whole");
+    assert_eq!(store.versions_of(URL).expect("whole").len(), 3);
     let bodies = versions.iter().map(|version| store.get_version(URL, *version));
     let bodies: Vec<_> = bodies.map(|page| page.map(|page| page.expect("there").body)).collect();
     assert_eq!((bodies[0].as_deref().ok(), bodies[2].as_deref().ok()), (Some(&b"thirty"[..]), Some(&b"ten"[..])));
     assert_eq!(lost(bodies[1].as_ref().expect_err("lost")), 20);
-    assert_eq!(lost(&store.get_at(URL, 29_999).expect_err("lost")), 20);
-    assert_eq!(lost(&store.head_at(URL, 20_000).expect_err("lost")), 20);
-    assert_eq!(store.get_at(URL, 19_999).expect("whole").expect("there").body, b"ten");
+    assert_eq!(lost(&store.get(Lookup::new(URL).at(29_999)).expect_err("lost")), 20);
+    assert_eq!(lost(&store.head(Lookup::new(URL).at(20_000)).expect_err("lost")), 20);
+    assert_eq!(store.get(Lookup::new(URL).at(19_999)).expect("whole").expect("there").body, b"ten");
     assert_eq!(store.get(URL).expect("whole").expect("there").body, b"thirty");
     let closed = damaged(&[page(10, "ten", 'a'), page(20, "twenty", 'b')]);
     let newest = closed.read();
@@ -125,7 +126,7 @@ fn a_revisit_has_its_body_unless_that_is_what_is_lost() {
         let time_ms = revisit.fetched_at_ms;
         let closed = damaged(&[page(10, "ten", 'a'), page(20, "twenty", 'b'), page(30, "thirty", 'c'), revisit]);
         let store = closed.read();
-        let got = store.get_at(URL, time_ms).map(|page| page.expect("there").body);
+        let got = store.get(Lookup::new(URL).at(time_ms)).map(|page| page.expect("there").body);
         match (got, body) {
             (Ok(got), Some(body)) => assert_eq!(got, body.as_bytes(), "{what}"),
             (Err(error), None) => {
@@ -148,7 +149,7 @@ fn a_revisit_that_the_lost_version_cannot_be_meant_by_has_no_original_as_ever() 
     let closed = damaged(&[page(10, "ten", 'a'), page(20, "twenty", 'b'), unknown]);
     let store = closed.read();
     assert!(store.get(URL).expect("readable").expect("there").lacks_body());
-    let (report, _) = dumped(&store, &DumpOptions::new("x", &[Format::Warc]).newest_only(true));
+    let (report, _) = dumped(&store, &DumpOptions::new("x", &[Format::Warc]).newest_only());
     assert_eq!((report.written, report.bodiless), (1, 0));
 }
 
@@ -169,7 +170,7 @@ fn a_dump_of_a_part_names_the_original_that_it_has_not_met() {
     for closed in [damaged(&pages), damaged_at(&pages, |bytes| bytes - 1000)] {
         let store = closed.read();
         for format in [Format::Warc, Format::Jsonl, Format::Files] {
-            let (report, told) = dumped(&store, &DumpOptions::new("x", &[format]).newest_only(true));
+            let (report, told) = dumped(&store, &DumpOptions::new("x", &[format]).newest_only());
             assert_eq!((report.written, report.bodiless, report.damaged), (1, 1, 1), "{format:?}");
             assert!(told[0].contains("1970-01-01T00:00:40Z") && told[0].contains("00:00:20Z"), "{told:?}");
         }
@@ -183,6 +184,7 @@ fn dumped(store: &PageStore, options: &DumpOptions) -> (DumpReport, Vec<String>)
         if let DumpEvent::NoBody(error) = event {
             told.push(error.to_string());
         }
+        ControlFlow::Continue(())
     });
     (report.expect("damage is no error"), told)
 }
@@ -200,14 +202,14 @@ fn what_is_put_again_beside_a_lost_version_adds_nothing_and_the_lost_one_comes_b
     }
     assert!(loader.put_page_if_new(&store, &pages[1]).expect("stored").is_some());
     assert!(loader.put_page_if_new(&store, &pages[1]).expect("stored").is_none());
-    assert_eq!(store.get_at(URL, 20_000).expect("mended").expect("there").body, b"body 20");
+    assert_eq!(store.get(Lookup::new(URL).at(20_000)).expect("mended").expect("there").body, b"body 20");
 }
 
 #[test]
 fn a_version_whose_body_cannot_be_read_is_not_there_for_a_load_or_a_merge() {
     let pages = [page(10, &noise(), 'a'), page(20, &noise(), 'b')];
     let is_whole = |store: &PageStore| {
-        let body = store.get_at(URL, 20_000).expect("mended").expect("there").body;
+        let body = store.get(Lookup::new(URL).at(20_000)).expect("mended").expect("there").body;
         assert_eq!(body, noise().into_bytes());
         assert_eq!(store.get(URL).expect("mended").expect("there").body, noise().into_bytes());
     };
@@ -218,11 +220,11 @@ fn a_version_whose_body_cannot_be_read_is_not_there_for_a_load_or_a_merge() {
         assert!(store.get(URL).is_err() && store.head(URL).is_ok());
         let mut loader = filemap::store::Loader::default();
         for _ in 0..rounds {
-            assert!(loader.put_stored_if_new(&store, &pages[0], false).expect("stored").is_none());
+            assert!(loader.put_stored_if_new(&store, &pages[0], BodyForm::Whole).expect("stored").is_none());
         }
         // It is not made a reference to the body that cannot be read.
-        assert!(loader.put_stored_if_new(&store, &pages[1], true).expect("stored").is_some());
-        assert!(loader.put_stored_if_new(&store, &pages[1], true).expect("stored").is_none());
+        assert!(loader.put_stored_if_new(&store, &pages[1], BodyForm::Reference).expect("stored").is_some());
+        assert!(loader.put_stored_if_new(&store, &pages[1], BodyForm::Reference).expect("stored").is_none());
         is_whole(&store);
     }
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,11 +1,9 @@
 //! What is done to many pages at once: sizes told, pages removed by a filter, imports stopped and taken up again.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::samples::{self, Fresh, bytes, fresh};
-use filemap::import::{ImportOptions, import};
+use filemap::import::{ImportOptions, ImportProgress, import};
 use filemap::{Page, PageStore, RecordKind};
 
 /// Three pages of two hosts, one of two versions, one with a request beside it.
@@ -42,8 +40,8 @@ fn sizes_tell_every_version_of_pages_and_of_records_beside_them() {
     heads.sort();
     let newest = [("http://a.example/", 7), ("http://a.example/x", 0), ("http://b.example/", 1)];
     assert_eq!(heads, newest.map(|(url, bytes)| (url.as_bytes().to_vec(), bytes)));
-    assert_eq!(store.version_count("HTTP://A.example:80/").unwrap(), 2);
-    assert_eq!(store.version_count("http://absent.example/").unwrap(), 0);
+    assert_eq!(store.versions_of("HTTP://A.example:80/").unwrap().len(), 2);
+    assert_eq!(store.versions_of("http://absent.example/").unwrap().len(), 0);
 }
 
 fn remove_host_a(store: &PageStore, mut each: impl FnMut(&[u8], bool) -> ControlFlow<()>) -> u64 {
@@ -105,14 +103,15 @@ fn an_import_that_is_stopped_keeps_what_it_took_and_goes_on_when_done_again() {
     assert!(!all.stopped && all.stored > 20);
 
     let fresh = fresh();
-    let stop = Arc::new(AtomicBool::new(false));
-    let options = ImportOptions::new().stop(Arc::clone(&stop));
-    // The first batch that was taken in is the last.
-    let part = import(&fresh.store, "test.warc", &file[..], &options, &mut |_| stop.store(true, Ordering::Relaxed));
-    let part = part.unwrap();
+    let options = ImportOptions::new();
+    let some = &mut |at: ImportProgress| match at.pages {
+        10.. => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let part = import(&fresh.store, "test.warc", &file[..], &options, some).unwrap();
     assert!(part.stopped && (1..all.stored).contains(&part.stored), "{part:?}");
     assert!(part.problems.is_empty(), "{part:?}");
-    let before = import(&fresh.store, "test.warc", &file[..], &options, &mut |_| {}).unwrap();
+    let before = import(&fresh.store, "test.warc", &file[..], &options, &mut |_| ControlFlow::Break(())).unwrap();
     assert!(before.stopped && before.stored == 0, "a stop that was asked for before takes nothing in: {before:?}");
 
     let rest = samples::run(&fresh.store, &file, &ImportOptions::new());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::samples::{self, fresh};
 use filemap::dump::jsonl;
-use filemap::{Error, Exact, Options, Page, PageStore, Put, RecordKind, UrlError, Whatwg};
+use filemap::{Error, Exact, Lookup, Options, Page, PageStore, Put, RecordKind, UrlError, Whatwg};
 
 fn text(name: &str, fetched_at_ms: i64, body: &str) -> Page {
     let mut page = Page::new(name, fetched_at_ms, 200, body);
@@ -38,14 +38,15 @@ fn the_version_of_a_time_and_the_history_are_found() {
     for (time_ms, body) in [(100, "first"), (300, "third"), (200, "second")] {
         fresh.store.put_page(&text("http://a/", time_ms, body)).expect("stored");
     }
-    let at = |time_ms: i64| fresh.store.get_at("http://a/", time_ms).expect("readable").map(|page| page.body);
+    let at =
+        |time_ms: i64| fresh.store.get(Lookup::new("http://a/").at(time_ms)).expect("readable").map(|page| page.body);
     assert_eq!((at(99), at(100), at(299)), (None, Some(b"first".to_vec()), Some(b"second".to_vec())));
     assert_eq!(fresh.store.get("http://a/").expect("readable").expect("there").body, b"third");
     let history = fresh.store.history("http://a/").expect("readable");
     assert_eq!(history.iter().map(|head| head.page.fetched_at_ms).collect::<Vec<_>>(), [300, 200, 100]);
     let oldest = fresh.store.get_version("http://a/", history[2].version).expect("readable").expect("there");
     assert_eq!(oldest.body, b"first");
-    assert_eq!(fresh.store.head_at("http://a/", 250).expect("readable").expect("there").body_bytes, 6);
+    assert_eq!(fresh.store.head(Lookup::new("http://a/").at(250)).expect("readable").expect("there").body_bytes, 6);
 }
 
 #[test]
@@ -150,7 +151,7 @@ fn other_records_of_a_url_never_stand_in_its_pages_place() {
     assert_eq!(fresh.store.get("http://a/").expect("readable").expect("there").body, b"page");
     let request = fresh.store.get_beside("http://a/", RecordKind::Request).expect("readable").expect("there");
     assert_eq!(request.body, b"request");
-    assert_eq!(fresh.store.history_of("http://a/", RecordKind::Metadata).expect("readable").len(), 1);
+    assert_eq!(fresh.store.history_beside("http://a/", RecordKind::Metadata).expect("readable").count(), 1);
     assert!(fresh.store.remove("http://a/").expect("writable"));
     assert_eq!(fresh.store.get_beside("http://a/", RecordKind::Request).expect("readable"), None);
     assert!(!fresh.store.remove("http://a/").expect("writable"));
@@ -229,7 +230,7 @@ fn a_dump_loaded_into_another_store_gives_the_same_pages() {
     samples::run_sample(
         &from.store,
         "IAH-urls-wget.warc.gz",
-        &filemap::import::ImportOptions::new().keep_requests(true),
+        &filemap::import::ImportOptions::new().keep(RecordKind::Request),
     );
     let mut lines = Vec::new();
     for page in from.store.versions() {

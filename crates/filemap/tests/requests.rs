@@ -7,7 +7,7 @@ use crate::samples::{Fresh, fresh, read, run};
 use crate::stores::{assert_equal, dumped};
 use filemap::dump::{DumpOptions, Format};
 use filemap::import::{ImportOptions, ImportReport};
-use filemap::{PageStore, RecordKind, RevisitProfile, Variant};
+use filemap::{Lookup, PageStore, RecordKind, RevisitProfile, Variant};
 
 const URL: &str = "http://a.example/api?v=1";
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -63,7 +63,7 @@ fn post(body: &str) -> Variant {
 }
 
 fn body(store: &PageStore, variant: Option<&Variant>) -> Option<String> {
-    let page = store.get_variant(URL, variant).expect("readable");
+    let page = store.get(Lookup::new(URL).variant(variant)).expect("readable");
     page.map(|page| String::from_utf8(page.body).expect("text"))
 }
 
@@ -159,9 +159,12 @@ fn the_request_of_a_variant_is_kept_and_that_of_a_page_where_asked_for() {
         pair(1, "GET", "", Says::RequestNamesAnswer, true) + &pair(2, "POST", "q=1", Says::RequestNamesAnswer, false);
     for keep in [false, true] {
         let to = fresh();
-        run(&to.store, file.as_bytes(), &ImportOptions::new().keep_requests(keep));
-        let beside =
-            |variant: Option<&Variant>| to.store.history_beside(URL, variant, RecordKind::Request).expect("readable");
+        let options = ImportOptions::new();
+        run(&to.store, file.as_bytes(), &if keep { options.keep(RecordKind::Request) } else { options });
+        let beside = |variant: Option<&Variant>| {
+            let found = to.store.history_beside(Lookup::new(URL).variant(variant), RecordKind::Request);
+            found.expect("readable").collect::<Result<Vec<_>, _>>().expect("readable")
+        };
         assert_eq!(beside(None).len(), usize::from(keep));
         let requests = beside(Some(&post("q=1")));
         assert_eq!((requests.len(), requests[0].page.method.as_deref()), (1, Some("POST")));
@@ -182,12 +185,15 @@ fn what_is_beside_a_variant_and_what_repeats_it_goes_with_it() {
         + &revisit
         + &record("request", "q9", None, 9, &request("POST", "q=1"));
     let to = fresh();
-    let report = run(&to.store, file.as_bytes(), &ImportOptions::new().keep_metadata(true));
+    let report = run(&to.store, file.as_bytes(), &ImportOptions::new().keep(RecordKind::Metadata));
     assert_eq!((report.stored, report.variants), (6, 2), "{:?}", report.problems);
     let variant = post("q=1");
-    assert_eq!(to.store.history_beside(URL, &variant, RecordKind::Metadata).expect("readable").len(), 1);
-    assert!(to.store.history_of(URL, RecordKind::Metadata).expect("readable").is_empty());
-    let newest = to.store.get_variant(URL, &variant).expect("readable").expect("there");
+    assert_eq!(
+        to.store.history_beside(Lookup::new(URL).variant(&variant), RecordKind::Metadata).expect("readable").count(),
+        1
+    );
+    assert!(to.store.history_beside(URL, RecordKind::Metadata).expect("readable").next().is_none());
+    let newest = to.store.get(Lookup::new(URL).variant(&variant)).expect("readable").expect("there");
     assert_eq!((newest.kind, &newest.body[..]), (RecordKind::Revisit, &b"POST q=1"[..]));
     let revisit = newest.revisit.expect("a revisit");
     assert_eq!(revisit.profile, RevisitProfile::IdenticalPayload);
@@ -253,7 +259,7 @@ fn an_answer_whose_request_is_not_in_the_file_is_the_page_and_counted() {
 
 #[test]
 fn an_answer_of_any_size_waits_for_its_request() {
-    let spool = || filemap::Spool { memory_bytes: 1 << 20, ..filemap::Spool::default() };
+    let spool = || filemap::Spool::default().memory_bytes(1 << 20);
     for says in [Says::RequestNamesAnswer, Says::AnswerNamesRequest, Says::Nothing] {
         let long = "x".repeat(9 << 20);
         let file = pair(1, "POST", "q=1", says, false).replace("POST q=1", &format!("POST {long}"));
@@ -310,7 +316,7 @@ fn large_bodies_are_told_apart_and_their_keys_are_short() {
     }
     // A small bound on memory makes no other variant of it.
     let again = fresh();
-    let spool = filemap::Spool { memory_bytes: 1000, ..filemap::Spool::default() };
+    let spool = filemap::Spool::default().memory_bytes(1000);
     run(&again.store, file.as_bytes(), &ImportOptions::new().spool(spool));
     assert_equal(&again.store, &to.store);
 }
@@ -346,7 +352,7 @@ fn a_request_that_cannot_be_read_is_named_with_what_its_answer_became() {
         let (_, report) = imported(&file);
         assert_eq!((report.unusable, report.without_request), (1, 1), "{head:?}");
         let to = fresh();
-        let report = run(&to.store, file.as_bytes(), &ImportOptions::new().keep_requests(true));
+        let report = run(&to.store, file.as_bytes(), &ImportOptions::new().keep(RecordKind::Request));
         assert_eq!((report.stored, report.unusable), (2, 1), "kept where requests are asked for");
     }
 }

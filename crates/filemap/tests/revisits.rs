@@ -6,6 +6,7 @@ use base64::Engine as _;
 use filemap::PageStore;
 use filemap::import::ImportOptions;
 use filemap::store::RevisitCount;
+use std::ops::ControlFlow;
 
 const BODY: &str = "the very same payload";
 
@@ -74,7 +75,8 @@ fn store_of(records: &[Vec<u8>]) -> (Fresh, RevisitCount) {
     let mut report = run(&fresh.store, &records.concat(), &ImportOptions::new());
     assert_eq!((report.damaged, report.unusable), (0, 0), "{report:?}");
     let count = report.unresolved.count(&fresh.store).expect("readable");
-    let verified = fresh.store.count_revisits(&mut || true).expect("readable").expect("not broken off");
+    let verified =
+        fresh.store.count_revisits(&mut |_| ControlFlow::Continue(())).expect("readable").expect("not broken off");
     assert_eq!((verified.revisits, verified.unresolved), (count.revisits, count.unresolved));
     (fresh, count)
 }

@@ -1,6 +1,7 @@
 //! Several answers of one URL: the page is the page, and the answers to other requests are beside it, each with its own
 //! versions, through every form of a dump.
 
+use filemap::store::{BodyForm, Loader};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
@@ -9,7 +10,7 @@ use crate::stores::{Memory, assert_equal, dumped};
 use filemap::dump::{DumpOptions, Format, jsonl};
 use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::import::ImportOptions;
-use filemap::{Options, Page, PageStore, RecordKind, Variant};
+use filemap::{Lookup, Options, Page, PageStore, RecordKind, Variant};
 
 const URL: &str = "http://a.example/api";
 
@@ -44,29 +45,29 @@ fn a_url_alone_is_the_page_and_a_variant_is_had_by_name() {
     let Fresh { store, dir: _dir } = filled();
     let (one, two, none) = (post("q=1"), post("q=2"), post("q=3"));
     assert_eq!(body(store.get(URL)).as_deref(), Some("page"));
-    assert_eq!(body(store.get_variant(URL, None)).as_deref(), Some("page"));
-    assert_eq!(body(store.get_variant("HTTP://A.example:80/api#x", &one)).as_deref(), Some("one"));
-    assert_eq!(body(store.get_variant(URL, &two)).as_deref(), Some("two"));
-    assert_eq!(body(store.get_variant(URL, &none)), None);
-    assert_eq!(body(store.get_at(URL, 9000)).as_deref(), Some("page"));
-    assert_eq!(body(store.get_variant_at(URL, &one, 2999)), None);
-    let found = store.get_variant(URL, &two).expect("readable").expect("there");
+    assert_eq!(body(store.get(URL)).as_deref(), Some("page"));
+    assert_eq!(body(store.get(Lookup::new("HTTP://A.example:80/api#x").variant(&one))).as_deref(), Some("one"));
+    assert_eq!(body(store.get(Lookup::new(URL).variant(&two))).as_deref(), Some("two"));
+    assert_eq!(body(store.get(Lookup::new(URL).variant(&none))), None);
+    assert_eq!(body(store.get(Lookup::new(URL).at(9000))).as_deref(), Some("page"));
+    assert_eq!(body(store.get(Lookup::new(URL).variant(&one).at(2999))), None);
+    let found = store.get(Lookup::new(URL).variant(&two)).expect("readable").expect("there");
     assert_eq!(found, page(Some(two.clone()), 5000, "two"), "a page comes back as it was put");
     assert_eq!(store.history(URL).expect("readable").len(), 1);
-    let versions = store.variant_history(URL, &one).expect("readable");
+    let versions = store.history(Lookup::new(URL).variant(&one)).expect("readable");
     assert_eq!(versions.iter().map(|head| head.version.time_ms).collect::<Vec<_>>(), [4000, 3000]);
     assert_eq!(versions[0].unchanged_since, Some(versions[1].version.sequence));
-    let version = store.get_variant_version(URL, &one, versions[1].version);
+    let version = store.get_version(Lookup::new(URL).variant(&one), versions[1].version);
     assert_eq!(body(version).as_deref(), Some("one"));
-    let has = |variant| store.contains_variant(URL, variant).expect("readable");
+    let has = |variant| store.contains(Lookup::new(URL).variant(variant)).expect("readable");
     assert_eq!((has(None), has(Some(&one)), has(Some(&none))), (true, true, false));
-    let (head, mut reader) = store.variant_reader(URL, &two).expect("readable").expect("there");
+    let (head, mut reader) = store.get_reader(Lookup::new(URL).variant(&two)).expect("readable").expect("there");
     let mut text = String::new();
     std::io::Read::read_to_string(&mut reader, &mut text).expect("readable");
     assert_eq!((head.variant, text.as_str()), (Some(two.clone()), "two"));
-    assert_eq!(store.variant_head(URL, &two).expect("readable").expect("there").body_bytes, 3);
-    assert_eq!(store.history_beside(URL, &one, RecordKind::Request).expect("readable").len(), 1);
-    assert_eq!(store.history_of(URL, RecordKind::Request).expect("readable").len(), 1);
+    assert_eq!(store.head(Lookup::new(URL).variant(&two)).expect("readable").expect("there").body_bytes, 3);
+    assert_eq!(store.history_beside(Lookup::new(URL).variant(&one), RecordKind::Request).expect("readable").count(), 1);
+    assert_eq!(store.history_beside(URL, RecordKind::Request).expect("readable").count(), 1);
 }
 
 #[test]
@@ -151,9 +152,9 @@ fn a_variant_that_does_not_fit_behind_its_url_is_an_error_of_that_page_and_found
     let variant = Variant::new(vec![7; 10_000]).expect("fits");
     let page = Page { variant: Some(variant.clone()), ..Page::new(long.as_str(), 1, 200, "x") };
     assert!(store.put_page(&page).expect_err("too long").concerns_one_page());
-    assert_eq!(body(store.get_variant(&long, &variant)), None);
-    assert!(!store.contains_variant(&long, &variant).expect("readable"));
-    assert!(store.variant_history(&long, &variant).expect("readable").is_empty());
+    assert_eq!(body(store.get(Lookup::new(&long).variant(&variant))), None);
+    assert!(!store.contains(Lookup::new(&long).variant(&variant)).expect("readable"));
+    assert!(store.history(Lookup::new(&long).variant(&variant)).expect("readable").is_empty());
     assert!(!store.remove_variant(&long, &variant).expect("writable"));
     assert_eq!(store.engine().keys().count(), 0, "nor is a mark left");
 }
@@ -166,9 +167,8 @@ fn erasing_a_time_takes_the_variants_of_that_time_and_the_mark_with_the_last_one
         |variant: &str, time_ms: i64| store.put_page(&page(Some(post(variant)), time_ms, "a secret of some length"));
     put("before", 10 * day - 1).expect("it fits");
     put("within", 10 * day + 1).expect("it fits");
-    let (target, reason) = (EraseTarget::Url(URL.into()), "asked for".to_owned());
-    let (from_ms, to_ms) = (Some(10 * day), Some(11 * day));
-    let mut order = EraseOrder { target, from_ms, to_ms, reason, hashed: false };
+    let mut order = EraseOrder::new(EraseTarget::Url(URL.into()), "asked for");
+    (order.from_ms, order.to_ms) = (Some(10 * day), Some(11 * day));
     assert!(store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("writable").is_complete());
     let left = || store.variants(URL).expect("readable").map(|found| found.expect("whole").1).collect::<Vec<_>>();
     assert_eq!(left(), [post("before")], "and the mark, by which it is found");
@@ -194,7 +194,10 @@ fn restored(files: &Memory) -> Fresh {
         } else if name.ends_with(".jsonl") {
             for line in bytes.split_inclusive(|&byte| byte == b'\n') {
                 let (page, unchanged) = jsonl::read_stored(line).expect("a page");
-                to.store.put_stored_if_new(&page, unchanged.unwrap_or(false)).expect("it fits").expect("new");
+                Loader::default()
+                    .put_stored_if_new(&to.store, &page, unchanged.unwrap_or(BodyForm::Whole))
+                    .expect("it fits")
+                    .expect("new");
             }
         }
     }
@@ -217,7 +220,7 @@ fn variants_come_back_from_every_form_of_a_dump() {
         assert!(dumped(&to.store, &DumpOptions::new("x", &[format])).0.files() == files.files());
         assert_eq!(to.store.variants(URL).expect("readable").count(), 7, "the marks are there again");
     }
-    let newest = DumpOptions::new("x", &[Format::Jsonl, Format::Files]).newest_only(true);
+    let newest = DumpOptions::new("x", &[Format::Jsonl, Format::Files]).newest_only();
     let (files, report) = dumped(&from.store, &newest);
     assert_eq!(report.written, 8, "the newest of the page and of each variant");
     assert_eq!(files.file("x.files/a.example/api"), b"page", "a variant takes no page's place");
@@ -247,6 +250,6 @@ fn a_store_of_exact_urls_tells_variants_and_urls_apart_whatever_bytes_they_have(
     store.put_page(&Page { variant: Some(variant.clone()), ..Page::new("a", 1, 200, "variant") }).expect("it fits");
     store.put_page(&Page::new("ax://h/y", 1, 200, "page")).expect("it fits");
     assert_eq!(body(store.get("a")), None);
-    assert_eq!(body(store.get_variant("a", &variant)).as_deref(), Some("variant"));
+    assert_eq!(body(store.get(Lookup::new("a").variant(&variant))).as_deref(), Some("variant"));
     assert_eq!(store.urls_of_host("h").map(|url| url.expect("whole")).collect::<Vec<_>>(), [b"ax://h/y"]);
 }

@@ -2,29 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
+use std::ops::ControlFlow;
 
 use crate::samples::{Fresh, fresh, gz, page, run_sample};
 use crate::stores::assert_equal;
-use filemap::PageStore;
 use filemap::dump::{DumpOptions, Format, Wacz, dump};
 use filemap::import::{ImportOptions, ImportReport, import_wacz, is_zip};
+use filemap::{PageStore, RecordKind};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 fn wacz(store: &PageStore, roll_bytes: u64) -> Vec<u8> {
-    let options = DumpOptions::new("x", &[Format::Warc, Format::Cdxj, Format::Pages])
-        .roll_bytes(Some(roll_bytes))
-        .newest_only(false);
+    let options = DumpOptions::new("x", &[Format::Warc, Format::Cdxj, Format::Pages]).roll_bytes(Some(roll_bytes));
     let mut target = Wacz::new(Cursor::new(Vec::new()));
-    let report = dump(store, &options, &mut target, &mut |_| {}).expect("memory");
+    let report = dump(store, &options, &mut target, &mut |_| ControlFlow::Continue(())).expect("memory");
     target.finish(&report).expect("memory").into_inner()
 }
 
 fn imported(file: &[u8]) -> (Fresh, ImportReport) {
     let to = fresh();
-    let report = import_wacz(&to.store, "x.wacz", Cursor::new(file), &ImportOptions::new(), &mut |_| {});
+    let report =
+        import_wacz(&to.store, "x.wacz", Cursor::new(file), &ImportOptions::new(), &mut |_| ControlFlow::Continue(()));
     (to, report.expect("the store is fine"))
 }
 
@@ -56,7 +56,7 @@ fn zip_of(files: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
 fn samples() -> Fresh {
     let from = fresh();
     for name in ["IAH-urls-wget.warc.gz", "cc.warc.gz", "example.warc.gz", "python-docs.warc.gz"] {
-        run_sample(&from.store, name, &ImportOptions::new().keep_requests(true));
+        run_sample(&from.store, name, &ImportOptions::new().keep(RecordKind::Request));
     }
     from
 }
@@ -195,11 +195,12 @@ fn damage_in_a_wacz_file_is_told_and_costs_what_it_hits() {
 
 /// An import that is stopped before its first record: the zip file is read, and nothing is stored.
 fn imported_into_nothing(file: &[u8]) -> ImportReport {
-    use std::sync::{Arc, OnceLock, atomic::AtomicBool};
+    use std::sync::OnceLock;
     static STORE: OnceLock<Fresh> = OnceLock::new();
-    let options = ImportOptions::new().stop(Arc::new(AtomicBool::new(true)));
+    let options = ImportOptions::new();
     let store = &STORE.get_or_init(fresh).store;
-    import_wacz(store, "x.wacz", Cursor::new(file), &options, &mut |_| {}).expect("damage is no error")
+    import_wacz(store, "x.wacz", Cursor::new(file), &options, &mut |_| ControlFlow::Break(()))
+        .expect("damage is no error")
 }
 
 #[test]
@@ -248,13 +249,16 @@ fn a_file_that_cannot_be_read_is_an_error_and_not_damage() {
     }
     let file = zip_of(&[("archive/a.warc", &page("a", &"a".repeat(100_000)))], CompressionMethod::Stored);
     let to = fresh();
-    let report = import_wacz(&to.store, "x.wacz", Failing(Cursor::new(file)), &ImportOptions::new(), &mut |_| {});
+    let report = import_wacz(&to.store, "x.wacz", Failing(Cursor::new(file)), &ImportOptions::new(), &mut |_| {
+        ControlFlow::Continue(())
+    });
     assert!(report.expect_err("no bytes").to_string().contains("a bad sector"));
 }
 
 /// Imports into a store that has been used before: how many of the pages were met, and the report.
 fn met(to: &Fresh, file: &[u8]) -> (u64, ImportReport) {
-    let report = import_wacz(&to.store, "x.wacz", Cursor::new(file), &ImportOptions::new(), &mut |_| {});
+    let report =
+        import_wacz(&to.store, "x.wacz", Cursor::new(file), &ImportOptions::new(), &mut |_| ControlFlow::Continue(()));
     let report = report.expect("the store is fine");
     (report.stored + report.already_there, report)
 }

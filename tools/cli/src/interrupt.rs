@@ -45,15 +45,9 @@ pub fn asked() -> bool {
     SIGNALS.get().is_some_and(|signals| signals.asked.load(Ordering::Relaxed))
 }
 
-/// For progress callbacks: breaks off if the work is to stop.
+/// What a progress callback returns: `Break` once the work is to stop.
 pub fn go_on() -> ControlFlow<()> {
     if asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-}
-
-/// The flag that a signal sets, for the crates' long calls. Begins to listen.
-pub fn flag() -> Arc<AtomicBool> {
-    listen();
-    SIGNALS.get().map_or_else(Arc::default, |signals| Arc::clone(&signals.asked))
 }
 
 /// How an interrupted verb ends.

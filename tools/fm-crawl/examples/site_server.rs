@@ -90,7 +90,7 @@ impl Site {
 fn compare(site: &Site, store: &str, address: &str) {
     let store = filemap::PageStore::open_read_only(store, filemap::Options::new()).expect("a store");
     let is_same = |(path, file): &(&String, &PathBuf)| {
-        let page = store.get(format!("http://{address}{path}")).expect("the store is whole");
+        let page = store.get(&format!("http://{address}{path}")).expect("the store is whole");
         page.is_some_and(|page| std::fs::read(file).is_ok_and(|body| body == page.body))
     };
     let same = site.files.iter().filter(is_same).count();

@@ -194,7 +194,7 @@ fn the_store_of_a_crawl_that_runs_is_as_far_as_its_note() {
 /// A rule of an erasure, as `fm-tool erase` leaves it.
 fn erase(bench: &Bench, target: EraseTarget) {
     let store = PageStore::open_or_create(bench.store(), Options::new()).unwrap();
-    let order = EraseOrder { target, from_ms: None, to_ms: None, reason: "asked for".to_owned(), hashed: false };
+    let order = EraseOrder::new(target, "asked for");
     store.erase(&order, &mut |_| ControlFlow::Continue(())).unwrap();
     store.close().unwrap();
 }

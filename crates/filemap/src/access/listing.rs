@@ -13,9 +13,9 @@ use crate::page::variant::Variant;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scope {
-    /// Only those of this host, as a person writes it.
+    /// Only those of this host, in any spelling.
     pub host: Option<String>,
-    /// Only those whose canonical URL begins with this.
+    /// Only those whose canonical URL begins with these bytes.
     pub prefix: Vec<u8>,
     /// Pages, or variants.
     pub kind: ListKind,
@@ -37,12 +37,12 @@ impl Scope {
         Scope::default()
     }
 
-    /// Only those of this host, as a person writes it (`Example.com`, `bücher.example`).
+    /// Only those of this host, in any spelling (`Example.com`, `bücher.example`).
     pub fn host(self, host: impl Into<String>) -> Scope {
         Scope { host: Some(host.into()), ..self }
     }
 
-    /// Only those whose canonical URL begins with this.
+    /// Only those whose canonical URL begins with these bytes.
     pub fn prefix(self, prefix: impl Into<Vec<u8>>) -> Scope {
         Scope { prefix: prefix.into(), ..self }
     }
@@ -67,7 +67,7 @@ impl Scope {
     }
 }
 
-/// A place in a listing, to go on from. Opaque; it can be kept and sent.
+/// A place in a listing, to continue from. Opaque; it can be kept and sent.
 ///
 /// ```
 /// use filemap::access::{Cursor, Listed};
@@ -78,6 +78,19 @@ impl Scope {
 pub struct Cursor(pub Vec<u8>);
 
 /// An entry of a listing.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::{Options, Page, PageRead, PageStore};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let listed = store.list(&Default::default(), None)?.next().expect("a page")?;
+/// assert_eq!((listed.url.as_slice(), listed.cursor), (&b"http://example.com/"[..], None));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {

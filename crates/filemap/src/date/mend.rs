@@ -1,40 +1,47 @@
-//! Times out of dates that are not as the standard has them.
+//! Times of invalid dates.
 //!
-//! Archives hold dates that no strict reader takes. A page is never dropped for that: its time is
-//! found by the first of these rules that gives one, and the import says by which.
+//! Archives hold dates that no strict parser accepts. A page is never dropped for that: the first
+//! of these rules that gives a time is used, and the import reports it.
 //!
 //! | rule | when | time |
 //! |---|---|---|
-//! | `day-of-year` | the day is that of the year (ClueWeb09: `2008-10-294T05:21:46-0700`) | that day |
-//! | `repaired` | the numbers are there in another form | each brought into its range; no zone is UTC |
-//! | `http-date` | the answer has a `Date` header that can be read | that |
-//! | `neighbour` | a record before it in the file has a date | that of the last such record |
-//! | `none` | nothing of these | 1970-01-01T00:00:00Z |
+//! | `day-of-year` | the day is a day of the year (ClueWeb09: `2008-10-294T05:21:46-0700`) | that day |
+//! | `repaired` | the numbers are in another format | each clamped to its range; UTC without a zone |
+//! | `http-date` | the answer has a valid `Date` header | that |
+//! | `neighbour` | an earlier record of the file has a date | that of the last such record |
+//! | `none` | otherwise | 1970-01-01T00:00:00Z |
 //!
-//! `repaired` takes: other separators or none, single digits, `24:00`, days and hours beyond their
-//! range, what follows the date, dates of HTTP and e-mail (`Mon, 06 Mar 2017 04:02:06 GMT`,
+//! `repaired` accepts: other separators or none, single digits, `24:00`, days and hours out of
+//! range, text after the date, dates of HTTP and e-mail (`Mon, 06 Mar 2017 04:02:06 GMT`,
 //! `06-Mar-17`, `Mar 6 2017`), twelve to eighteen digits, and seconds or milliseconds since 1970.
 //!
-//! Invariant: the time follows from the file alone, so that an import done again finds the same
-//! page.
+//! Invariant: the time depends on the file only, so a repeated import finds the same page.
 
 use std::fmt;
 
 use super::{compose, days_in_month, month_and_day};
 
-/// The rule by which a time was found; the module's head has their meaning.
+/// The rule that gave the time of an invalid date.
+///
+/// ```
+/// use filemap::date::{DateRule, mend, parse};
+///
+/// let day_294 = "2008-10-294T05:21:46-0700";
+/// assert_eq!((parse(day_294), mend(day_294)), (None, Some((1_224_505_306_000, DateRule::DayOfYear))));
+/// assert_eq!(DateRule::DayOfYear.to_string(), "day-of-year");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DateRule {
-    /// The day is that of the year.
+    /// The day is a day of the year.
     DayOfYear,
-    /// Numbers in another form, or beyond their range.
+    /// Numbers in another format, or out of range.
     Repaired,
     /// The `Date` header of the answer.
     HttpDate,
-    /// The date of the record before.
+    /// The date of an earlier record.
     Neighbour,
-    /// The beginning of 1970.
+    /// The start of 1970.
     None,
 }
 
@@ -59,7 +66,7 @@ impl fmt::Display for DateRule {
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// The time that a text means which [`super::parse`] does not take, by the rule `day-of-year` or
+/// The time of a text that [`super::parse`] does not accept, by the rule `day-of-year` or
 /// `repaired`.
 pub fn mend(text: &str) -> Option<(i64, DateRule)> {
     let text = text.trim();
@@ -80,7 +87,7 @@ pub fn mend(text: &str) -> Option<(i64, DateRule)> {
     }
 }
 
-/// Nine or ten digits that are no date are seconds, thirteen are milliseconds.
+/// Nine or ten digits that are no date are seconds since 1970, thirteen are milliseconds.
 fn since_1970(text: &str) -> Option<i64> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -99,7 +106,7 @@ fn month_of(word: &str) -> Option<i64> {
     MONTHS.iter().position(|name| word.starts_with(name)).map(|month| month as i64 + 1)
 }
 
-/// A date with the month's name: a day, a year, and perhaps a clock.
+/// A date with the name of a month: a day, a year, and perhaps a time.
 fn worded(text: &str, month: i64) -> Option<i64> {
     let (mut day, mut year, mut clock, mut offset) = (None, None, [0; 3], 0);
     for word in text.split([' ', ',', '\t']).flat_map(split_dashes) {
@@ -126,7 +133,7 @@ fn split_dashes(word: &str) -> impl Iterator<Item = &str> {
     word.split(move |sign| sign == '-' && !is_zone).filter(|word| !word.is_empty())
 }
 
-/// A date of numbers only, with anything between them, or nothing.
+/// A date of numbers, with any separators or none.
 fn numbered(text: &str) -> Option<(i64, DateRule)> {
     let (text, offset) = split_zone(text);
     let mut groups: Vec<&str> = Vec::new();
@@ -152,7 +159,7 @@ fn numbered(text: &str) -> Option<(i64, DateRule)> {
     ranged(fields, ms, offset).map(|time_ms| (time_ms, DateRule::Repaired))
 }
 
-/// Numbers that stand together, such as `20170306` and `040206`, one by one.
+/// Splits digits without separators, such as `20170306` and `040206`.
 fn split_group<'a>(group: &'a str, groups: &mut Vec<&'a str>) {
     let mut rest = group;
     let widths: &[usize] = match (groups.len(), group.len()) {
@@ -171,7 +178,7 @@ fn split_group<'a>(group: &'a str, groups: &mut Vec<&'a str>) {
     groups.push(rest);
 }
 
-/// The text before a zone such as `-0700` behind the clock, and that in minutes.
+/// The text before a zone such as `-0700` after the time, and the zone in minutes.
 fn split_zone(text: &str) -> (&str, i64) {
     let clock = text.find([':', 't']).unwrap_or(text.len());
     match text[clock..].rfind(['+', '-']).map(|at| clock + at) {
@@ -190,7 +197,7 @@ fn zone_minutes(zone: &str) -> Option<i64> {
     (minutes <= 24 * 60).then_some(if zone.starts_with('-') { -minutes } else { minutes })
 }
 
-/// The time of fields that are brought into their ranges; `24:00` is the next day's beginning.
+/// The time of fields clamped to their ranges; `24:00` is the start of the next day.
 fn ranged(fields: [i64; 6], ms: i64, offset_minutes: i64) -> Option<i64> {
     let [year, month, day, hour, minute, second] = fields;
     let month = month.clamp(1, 12);

@@ -1,13 +1,12 @@
-//! The index of the WARC files of a dump, in CDXJ: a line a capture, by which a player finds its
+//! The index of the WARC files of a dump, in CDXJ: one line a capture, with the place of its
 //! record.
 //!
 //! A line is the URL's SURT key, the time in 14 digits, and a JSON object with `url`, `mime`,
 //! `status`, `digest`, `length`, `offset` and `filename`, all texts, as pywb writes them
-//! (cdxj-indexer puts the algorithm's name before the digest). An answer to another request than a
-//! plain `GET` has the request in its key (`__wb_method=POST&...`, see [`crate::Variant`]) and in
-//! `method` and `requestBody`, as cdxj-indexer and pywb have it with `--post-append`. `length` and
-//! `offset` are those of the compressed member. Lines are sorted by their bytes: a file can be
-//! used as it is.
+//! (cdxj-indexer puts the algorithm's name before the digest). A variant has its request in the
+//! key (`__wb_method=POST&...`, see [`crate::Variant`]) and in `method` and `requestBody`, as
+//! cdxj-indexer and pywb write it with `--post-append`. `length` and `offset` are those of the
+//! compressed member. Lines are sorted by their bytes, as readers need them.
 
 use std::io;
 
@@ -21,7 +20,7 @@ use crate::page::variant::Variant;
 use crate::spool::Spool;
 use crate::warc::write::Entry;
 
-/// Gathers the lines of an index.
+/// Collects the lines of an index.
 pub(crate) struct CdxjIndex {
     name: String,
     lines: LineSorter,
@@ -44,17 +43,17 @@ struct Fields<'a> {
 }
 
 impl CdxjIndex {
-    /// An index that will be the file of this name.
+    /// An index for the file of this name.
     pub(super) fn new(name: String, spool: Spool) -> CdxjIndex {
         CdxjIndex { name, lines: LineSorter::new(spool) }
     }
 
-    /// Adds a record that lies in `filename` from `offset` on.
+    /// Adds a record at `offset` of `filename`.
     pub(crate) fn add(&mut self, entry: &Entry, filename: &str, offset: u64, length: u64) -> io::Result<()> {
         self.lines.push(&line(entry, filename, offset, length)?)
     }
 
-    /// Writes the lines in order; the file's name, and the file to close.
+    /// Writes the lines in order. Returns the file's name, and the file to close.
     pub(crate) fn write(self, target: &mut dyn Target) -> io::Result<(String, Box<dyn OutputFile>)> {
         let mut out = target.create(&self.name)?;
         self.lines.finish(&mut out)?;

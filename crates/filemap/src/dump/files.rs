@@ -1,17 +1,16 @@
-//! The WARC files of a dump: records as members, members in files of about a gigabyte, the index
-//! beside them.
+//! The WARC files of a dump: records as compressed members, in files of about a gigabyte, with
+//! their index.
 //!
-//! Invariants: a store whose versions have not changed gives the same files, byte for byte; until
-//! the dump has ended, one file is not closed.
+//! Invariants: an unchanged store gives the same files, byte for byte; until the dump has ended,
+//! one file is open.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::cdxj::CdxjIndex;
 use super::target::{OutputFile, Target};
 use crate::warc::write::{Compression, Draft, Entry, Packer, warcinfo};
 
-/// Records are gathered up to this many bytes, and compressed together on as many threads as there
-/// are cores.
+/// Bytes of records that are compressed together, on as many threads as there are cores.
 const BATCH_BYTES: usize = 4 << 20;
 /// The same for the first batch where it trains a dictionary.
 const TRAINING_BYTES: usize = 16 << 20;
@@ -30,7 +29,7 @@ pub(crate) struct WarcFiles {
     bytes: u64,
 }
 
-/// A record that is to be compressed.
+/// A record to be compressed.
 struct Waiting {
     record: Vec<u8>,
     entry: Option<Entry>,
@@ -40,30 +39,20 @@ struct Waiting {
 
 struct OpenFile {
     name: String,
-    out: Counted,
-}
-
-/// A file, and how many bytes it has.
-struct Counted {
     out: Box<dyn OutputFile>,
     bytes: u64,
 }
 
-impl Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+impl OpenFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.bytes += bytes.len() as u64;
+        self.out.write_all(bytes)
     }
 }
 
 impl WarcFiles {
-    /// Files called `STEM-00000.warc.gz` and so on, or one called `STEM.warc.gz` if nothing is
-    /// rolled.
+    /// Files called `STEM-00000.warc.gz` and so on; without `roll_bytes`, one called
+    /// `STEM.warc.gz`.
     pub(crate) fn new(
         stem: &str,
         compression: Compression,
@@ -94,20 +83,19 @@ impl WarcFiles {
         if self.waiting_bytes < enough { Ok(()) } else { self.write(target) }
     }
 
-    /// Ends the last file and writes the index; the names of the files, and their bytes. What is
-    /// not `whole` was stopped: the last file stays one that is not closed, and there is no index.
+    /// Closes the last file and writes the index. Returns the names of the files, and their bytes.
+    /// If not `whole`, the dump was cancelled: the last file is not closed, and there is no index.
     pub(crate) fn finish(mut self, target: &mut dyn Target, whole: bool) -> io::Result<(Vec<String>, u64)> {
         self.write(target)?;
         if !whole {
             if let Some(mut file) = self.file.take() {
                 file.out.flush()?;
-                self.bytes += file.out.bytes;
+                self.bytes += file.bytes;
                 self.files.retain(|name| *name != file.name);
             }
             return Ok((self.files, self.bytes));
         }
-        // The index is open before the last file is closed: at no moment do those look like all
-        // there is.
+        // The index is open before the last file is closed, so a killed dump never looks whole.
         let index = self.index.take().map(|index| index.write(target)).transpose()?;
         self.close()?;
         if let Some((name, index)) = index {
@@ -117,7 +105,7 @@ impl WarcFiles {
         Ok((self.files, self.bytes))
     }
 
-    /// Writes the records that wait.
+    /// Writes the waiting records.
     fn write(&mut self, target: &mut dyn Target) -> io::Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
@@ -138,43 +126,42 @@ impl WarcFiles {
         entry: Option<&Entry>,
         time_ms: i64,
     ) -> io::Result<()> {
-        let is_full = |file: &OpenFile| self.roll_bytes.is_some_and(|roll| file.out.bytes >= roll);
+        let is_full = |file: &OpenFile| self.roll_bytes.is_some_and(|roll| file.bytes >= roll);
         let full = self.file.as_ref().is_some_and(is_full);
         if full || self.file.is_none() {
-            // The next file is open before this one is closed: a dump that is killed never looks
-            // whole.
+            // The next file is open before this one is closed, so a killed dump never looks whole.
             let next = self.open(target, time_ms)?;
             self.close()?;
             self.file = Some(next);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let offset = file.out.bytes;
-        file.out.write_all(member)?;
+        let offset = file.bytes;
+        file.write(member)?;
         if let (Some(index), Some(entry)) = (&mut self.index, entry) {
-            index.add(entry, &file.name, offset, file.out.bytes - offset)?;
+            index.add(entry, &file.name, offset, member.len() as u64)?;
         }
         Ok(())
     }
 
-    /// Makes the next file, with its first record.
+    /// Creates the next file, with its first record.
     fn open(&mut self, target: &mut dyn Target, time_ms: i64) -> io::Result<OpenFile> {
         let extension = self.packer.compression().extension();
         let name = match self.roll_bytes {
             Some(_) => format!("{}-{:05}.{extension}", self.stem, self.files.len()),
             None => format!("{}.{extension}", self.stem),
         };
-        let mut out = Counted { out: target.create(&name)?, bytes: 0 };
-        self.packer.begin(&mut out)?;
-        for member in self.packer.members(vec![&warcinfo(&name, time_ms)])? {
-            out.write_all(&member)?;
+        let mut file = OpenFile { out: target.create(&name)?, name, bytes: 0 };
+        file.write(&self.packer.begin()?)?;
+        for member in self.packer.members(vec![&warcinfo(&file.name, time_ms)])? {
+            file.write(&member)?;
         }
-        self.files.push(name.clone());
-        Ok(OpenFile { name, out })
+        self.files.push(file.name.clone());
+        Ok(file)
     }
 
     fn close(&mut self) -> io::Result<()> {
         let Some(file) = self.file.take() else { return Ok(()) };
-        self.bytes += file.out.bytes;
-        file.out.out.close()
+        self.bytes += file.bytes;
+        file.out.close()
     }
 }

@@ -3,7 +3,7 @@
 //! | field | type | meaning |
 //! |---|---|---|
 //! | `url` | text | the URL as fetched |
-//! | `variant` | text | which answer of the URL it is: see [`crate::Variant`]; absent of the page itself |
+//! | `variant` | text | the variant: see [`crate::Variant`]; absent for the page itself |
 //! | `time` | text | when it was fetched: ISO 8601, UTC, with milliseconds where there are any |
 //! | `time_ms` | number | the same in ms since 1970 |
 //! | `kind` | text | `response`, `resource`, `revisit`, `metadata`, `request` or `conversion` |
@@ -16,20 +16,19 @@
 //! | `truncated` | text | why the body is not all of it |
 //! | `digest` | text | the payload digest as received |
 //! | `record_id` | text | the source's record id |
-//! | `revisit` | object | of a revisit, and of what came as one and has its original's body here: `profile` (`identical-payload`, `server-not-modified` or a URI), `url`, `time_ms`, `id`, and, where the body was found, `original_url`, `original_variant` (if it has one) and `original_time_ms` |
-//! | `unchanged` | true or false | of a dump of a store: whether the body lies there as a reference to an earlier version |
+//! | `revisit` | object | of a revisit, and of a former revisit that has its original's body here: `profile` (`identical-payload`, `server-not-modified` or a URI), `url`, `time_ms`, `id`, and, if the body was found, `original_url`, `original_variant` (if it has one) and `original_time_ms` |
+//! | `unchanged` | true or false | in the dump of a store: whether the body is stored as a reference to an earlier version |
 //! | `file` | text | in the list of a dump of plain files: the file that holds the body |
-//! | `body_xxh3` | text | the XXH3-64 of the body's bytes, 16 hexadecimal digits: a line whose body is another is damaged, and refused |
+//! | `body_xxh3` | text | the XXH3-64 of the body's bytes, 16 hexadecimal digits: a line with another body is damaged, and refused |
 //! | `body` | text | the body |
 //!
-//! A field that has nothing to say is absent; `url`, `time`, `time_ms`, `kind`, `headers` and the
-//! body are always there. A line from elsewhere needs the URL, one of the two times and the body;
-//! one with a field that is not in the list is refused. Who changes a body leaves out its
-//! `body_xxh3`. Where the bytes of `url`, `variant`, `reason`, a header's `name` or `value`, a
-//! revisit's `url`, `original_url` or `original_variant`, or `body` are not UTF-8, the field is
-//! called `url_base64`, `reason_base64` and so on instead, and holds them in base 64 (RFC 4648,
-//! with padding). Nothing is re-coded, so that [`read`] gives back the very page that [`write()`]
-//! was given.
+//! Empty fields are absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always
+//! there. A line of another program needs the URL, one of the two times and the body; unknown
+//! fields are refused. A program that changes a body must drop its `body_xxh3`. If the bytes of
+//! `url`, `variant`, `reason`, a header's `name` or `value`, a revisit's `url`, `original_url` or
+//! `original_variant`, or `body` are not UTF-8, the field is called `url_base64`, `reason_base64`
+//! and so on, and holds them in base 64 (RFC 4648, with padding). Nothing is re-coded: [`read`]
+//! returns the very page that [`write()`] was given.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -42,21 +41,26 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::date;
 use crate::error::{Error, Result};
 use crate::page::headers::Header;
-use crate::page::key;
 use crate::page::variant::Variant;
-use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
+use crate::page::version::BodyForm;
+use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile, key};
 
 /// Why a line is no page.
+///
+/// ```
+/// use filemap::dump::jsonl::{LineError, read};
+/// assert!(matches!(read(br#"{"url":"http://example.com/"}"#), Err(LineError::Lacks("time"))));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
     /// It is not JSON, or has a field of the wrong type, or one that no page has.
     #[error("not a page in JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// It is of the list of a dump of plain files: its body is in one of those.
+    /// It is from the list of a dump of plain files: its body is in one of those.
     #[error("its body is in a file, `{0}`: a list of files is no dump to load")]
     InFile(String),
-    /// It lacks a field that every page has.
+    /// It lacks a required field.
     #[error("it lacks the field `{0}`")]
     Lacks(&'static str),
     /// Its body is not the one that was written.
@@ -64,110 +68,95 @@ pub enum LineError {
     Body {
         /// The page's URL, with replacement characters for what is not text.
         url: String,
-        /// What the line says.
+        /// The hash in the line.
         noted: u64,
-        /// What the body has.
+        /// The hash of the body.
         found: u64,
     },
-    /// The two fields for the time say two times.
+    /// The two fields for the time differ.
     #[error("`time` is {0} and `time_ms` is {1}: not the same time")]
     Times(String, i64),
-    /// A field is there but says nothing valid.
+    /// A field has an invalid value.
     #[error("the field `{0}` holds no valid value")]
     Field(&'static str),
 }
 
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Line<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    url: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    url_base64: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    variant: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    variant_base64: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time_ms: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason_base64: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    http_version: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    method: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ip: Option<std::net::IpAddr>,
-    headers: Vec<Field<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    truncated: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    digest: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    record_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    revisit: Option<RefersTo<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unchanged: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body_xxh3: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body_base64: Option<Cow<'a, str>>,
+/// Declares a JSON object: optional fields, left out where `None`, around one that is always
+/// there.
+macro_rules! object {
+    ($name:ident { $($before:ident: $Before:ty,)* } $({ $always:ident: $Always:ty } { $($after:ident: $After:ty,)* })?) => {
+        #[derive(Default, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        struct $name<'a> {
+            $(#[serde(skip_serializing_if = "Option::is_none")] $before: Option<$Before>,)*
+            $($always: $Always, $(#[serde(skip_serializing_if = "Option::is_none")] $after: Option<$After>,)*)?
+        }
+    };
 }
 
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Field<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name_base64: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value_base64: Option<Cow<'a, str>>,
-}
+object!(Line {
+    file: Cow<'a, str>,
+    url: Cow<'a, str>,
+    url_base64: Cow<'a, str>,
+    variant: Cow<'a, str>,
+    variant_base64: Cow<'a, str>,
+    time: String,
+    time_ms: i64,
+    kind: String,
+    status: u16,
+    reason: Cow<'a, str>,
+    reason_base64: Cow<'a, str>,
+    http_version: String,
+    method: String,
+    ip: std::net::IpAddr,
+} { headers: Vec<Field<'a>> } {
+    truncated: String,
+    digest: String,
+    record_id: String,
+    revisit: RefersTo<'a>,
+    unchanged: bool,
+    body_xxh3: String,
+    body: Cow<'a, str>,
+    body_base64: Cow<'a, str>,
+});
 
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct RefersTo<'a> {
-    profile: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    url: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    url_base64: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time_ms: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    original_url: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    original_url_base64: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    original_variant: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    original_variant_base64: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    original_time_ms: Option<i64>,
-}
+object!(Field {
+    name: Cow<'a, str>,
+    name_base64: Cow<'a, str>,
+    value: Cow<'a, str>,
+    value_base64: Cow<'a, str>,
+});
+
+object!(RefersTo {
+} { profile: String } {
+    url: Cow<'a, str>,
+    url_base64: Cow<'a, str>,
+    time_ms: i64,
+    id: String,
+    original_url: Cow<'a, str>,
+    original_url_base64: Cow<'a, str>,
+    original_variant: Cow<'a, str>,
+    original_variant_base64: Cow<'a, str>,
+    original_time_ms: i64,
+});
 
 const IDENTICAL: &str = "identical-payload";
 const NOT_MODIFIED: &str = "server-not-modified";
 
 /// Writes `page` as one line.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::Page;
+/// use filemap::dump::jsonl;
+///
+/// let page = Page::new("http://example.com/", 1_700_000_000_000, 200, "hello");
+/// let mut line = Vec::new();
+/// jsonl::write(&page, &mut line)?;
+/// assert_eq!(jsonl::read(&line)?, page);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///
@@ -176,16 +165,16 @@ pub fn write(page: &Page, out: &mut impl Write) -> Result<()> {
     end(&with_body(page), out)
 }
 
-/// As [`write()`], and whether the body lies in the store as a reference to an earlier version.
+/// As [`write()`], with the form in which the store has the body.
 ///
 /// # Errors
 ///
 /// [`Error::Write`].
-pub fn write_stored(page: &Page, unchanged: bool, out: &mut impl Write) -> Result<()> {
-    end(&Line { unchanged: Some(unchanged), ..with_body(page) }, out)
+pub fn write_stored(page: &Page, form: BodyForm, out: &mut impl Write) -> Result<()> {
+    end(&Line { unchanged: Some(form == BodyForm::Reference), ..with_body(page) }, out)
 }
 
-/// Writes `page` without its body, which is in `file`, if there is one.
+/// Writes `page` without its body, which is in `file` if that is given.
 pub(super) fn write_listed(page: &Page, file: Option<&str>, out: &mut impl Write) -> Result<()> {
     end(&Line { file: file.map(Cow::Borrowed), ..line(page) }, out)
 }
@@ -206,7 +195,6 @@ fn line(page: &Page) -> Line<'_> {
     let (variant, variant_base64) = page.variant.as_ref().map_or((None, None), |variant| split(variant.as_bytes()));
     let (reason, reason_base64) = split(&page.reason);
     Line {
-        file: None,
         url,
         url_base64,
         variant,
@@ -225,10 +213,7 @@ fn line(page: &Page) -> Line<'_> {
         digest: page.digest.clone(),
         record_id: page.record_id.clone(),
         revisit: page.revisit.as_ref().map(refers_to),
-        unchanged: None,
-        body_xxh3: None,
-        body: None,
-        body_base64: None,
+        ..Line::default()
     }
 }
 
@@ -236,18 +221,17 @@ fn line(page: &Page) -> Line<'_> {
 ///
 /// # Errors
 ///
-/// [`LineError`] if it is none.
+/// [`LineError`] if the line is no page.
 pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
     read_stored(line).map(|(page, _)| page)
 }
 
-/// Reads the page of one line, and what the line says of how the body lies in the store: `None` if
-/// it says nothing.
+/// As [`read`], with the form in which a store had the body; `None` if the line has none.
 ///
 /// # Errors
 ///
-/// [`LineError`] if it is no page.
-pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<bool>), LineError> {
+/// [`LineError`] if the line is no page.
+pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<BodyForm>), LineError> {
     let line: Line<'_> = serde_json::from_slice(line)?;
     if let Some(file) = line.file {
         return Err(LineError::InFile(file.into_owned()));
@@ -280,10 +264,10 @@ pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<bool>), Lin
     if let Some(noted) = line.body_xxh3 {
         check_body(&page, &noted)?;
     }
-    Ok((page, line.unchanged))
+    Ok((page, line.unchanged.map(|unchanged| if unchanged { BodyForm::Reference } else { BodyForm::Whole })))
 }
 
-/// Compares the body with what its line notes of it.
+/// Compares the body with the hash in its line.
 fn check_body(page: &Page, noted: &str) -> std::result::Result<(), LineError> {
     let is_hex = noted.len() == 16 && noted.bytes().all(|digit| digit.is_ascii_hexdigit());
     let noted = u64::from_str_radix(noted, 16).ok().filter(|_| is_hex).ok_or(LineError::Field("body_xxh3"))?;
@@ -294,15 +278,15 @@ fn check_body(page: &Page, noted: &str) -> std::result::Result<(), LineError> {
     Err(LineError::Body { url: String::from_utf8_lossy(&page.url).into_owned(), noted, found })
 }
 
-/// The time of a line that says it in either of two fields, or in both: then the same, as
-/// precisely as the text has it.
+/// The time of a line, which may have it in either of two fields, or in both: then they must agree
+/// to the precision of the text.
 fn time(text: Option<String>, time_ms: Option<i64>) -> std::result::Result<i64, LineError> {
     let (text, time_ms) = match (text, time_ms) {
         (None, time_ms) => return time_ms.ok_or(LineError::Lacks("time")),
         (Some(text), None) => return date::parse(&text).ok_or(LineError::Field("time")),
         (Some(text), Some(time_ms)) => (text, time_ms),
     };
-    // Years of more than four digits are written, and not read.
+    // Years of more than four digits are written but not parsed.
     if text == date::format(time_ms) {
         return Ok(time_ms);
     }
@@ -459,8 +443,9 @@ mod tests {
             page.variant = variant;
             prop_assert_eq!(read(text_of(&page).as_bytes()).expect("a page"), page.clone());
             let mut out = Vec::new();
-            write_stored(&page, time > 0, &mut out).expect("memory");
-            prop_assert_eq!(read_stored(&out).expect("a page"), (page, Some(time > 0)));
+            let form = if time > 0 { BodyForm::Reference } else { BodyForm::Whole };
+            write_stored(&page, form, &mut out).expect("memory");
+            prop_assert_eq!(read_stored(&out).expect("a page"), (page, Some(form)));
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Pages out: a store, or what is selected of it, as files of other formats, in one pass in the
-//! order of the log.
+//! Dumps: the selected versions of a store as files of other formats, in one pass in the order of
+//! the log.
 //!
-//! [`dump`] writes JSON Lines ([`jsonl`], which reads them back too), WARC files and their index
-//! in CDXJ, and plain files, several of them at a time; the files go to a [`Target`], of which
-//! [`Wacz`] is one. docs/WARC.md says what a WARC file keeps.
+//! [`dump()`] writes JSON Lines ([`jsonl`], which reads them too), WARC files with their index in
+//! CDXJ, and plain files, in several formats at once; the files go to a [`Target`], for instance a
+//! [`Wacz`]. docs/WARC.md says what a WARC file keeps.
 //!
 //! Invariants: memory is bounded by the largest page, the sorting of the index, and a bit for each
-//! version in a dump of WARC files; a damaged version is reported and costs itself only.
+//! version in a dump of WARC files; a damaged version is reported, and the others are written.
 
 mod cdxj;
 mod files;

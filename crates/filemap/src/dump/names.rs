@@ -1,10 +1,9 @@
-//! File names for pages: a tree of folders by host and path, safe wherever it is copied to.
+//! File names for pages: a tree of folders by host and path, safe on every file system.
 //!
-//! A name tells people what it is; the list beside the tree says which URL it really is. So names
-//! may be changed where they must: characters that some file system or shell gives a meaning are
-//! percent-encoded, long parts are cut, and what two pages would share (a file that must also be a
-//! folder, names that differ in case only where the file system does not tell them apart) goes,
-//! for the second one, to a name that nobody else has.
+//! Names are for people; the list beside the tree has the URLs. So names may differ from the URL:
+//! characters with a meaning for a file system or shell are percent-encoded, long parts are cut,
+//! and if two pages would share a name (a file that is also a folder, names that differ in case
+//! only), the second one gets a unique name.
 //!
 //! Invariants: a path is relative, none of its parts is empty, `.` or `..`, begins with a dot, or
 //! is longer than [`MAX_PART_BYTES`]; no path of a URL leads into [`APART`].
@@ -12,24 +11,24 @@
 use crate::date;
 use crate::page::Page;
 
-/// The longest part of a path, in bytes; file systems take 255.
+/// The longest part of a path, in bytes; file systems allow 255.
 const MAX_PART_BYTES: usize = 200;
-/// The longest path, in bytes; some programs take 1024.
+/// The longest path, in bytes; some programs allow 1024.
 const MAX_PATH_BYTES: usize = 800;
-/// The folder for pages whose own place is taken. No part of a URL begins so: `~` is encoded
+/// The folder for pages whose usual name is taken. No part of a URL begins with it: `~` is encoded
 /// there.
 const APART: &str = "~";
 
-/// The names of one page, each used if the one before is taken.
+/// The names of one page; the second is used if the first is taken.
 pub(super) struct Names {
     /// Like the URL.
     pub(super) usual: String,
-    /// Nobody else's.
+    /// Unique.
     pub(super) apart: String,
 }
 
-/// The names of the page of this canonical URL; `digest` is one of the version and no other. With
-/// `with_time`, the time stands in the name: there may be other versions.
+/// The names of the page of this canonical URL; `digest` identifies the version. With `with_time`,
+/// the name has the time, to separate versions.
 pub(super) fn names(canonical_url: &[u8], page: &Page, digest: u128, with_time: bool) -> Names {
     let Parts { host, path, query } = split(canonical_url);
     let mut parts: Vec<String> = vec![part(host)];
@@ -86,13 +85,13 @@ fn part(text: &[u8]) -> String {
     if name.is_empty() { "_".to_owned() } else { name }
 }
 
-/// `text` with everything percent-encoded that could mean something.
+/// `text` with all characters percent-encoded that may have a meaning.
 fn encoded(text: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, &byte) in text.iter().enumerate() {
         let is_plain = byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'_' | b'+' | b'=' | b'@' | b',' | b'&' | b'!' | b'(' | b')')
-            // An escape of the URL's stays one.
+            // Escapes of the URL are kept.
             || byte == b'%' && text[at..].len() > 2 && text[at + 1..at + 3].iter().all(u8::is_ascii_hexdigit)
             || byte == b'.' && at > 0 && at + 1 < text.len();
         if is_plain && !(at == 0 && is_device(text)) {
@@ -104,7 +103,7 @@ fn encoded(text: &[u8]) -> String {
     out
 }
 
-/// Whether Windows takes a name for a device, whatever its extension.
+/// Whether the name, without its extension, is a device on Windows.
 fn is_device(name: &[u8]) -> bool {
     let stem = name.split(|&byte| byte == b'.').next().unwrap_or_default().to_ascii_lowercase();
     match stem.as_slice() {
@@ -114,7 +113,7 @@ fn is_device(name: &[u8]) -> bool {
     }
 }
 
-/// A name no longer than `bytes`; `digest` stands for what is cut.
+/// A name of up to `bytes` bytes; `digest` replaces what is cut.
 fn cut(name: String, bytes: usize, digest: u128) -> String {
     if name.len() <= bytes {
         return name;
@@ -125,7 +124,7 @@ fn cut(name: String, bytes: usize, digest: u128) -> String {
     kept + &mark
 }
 
-/// The extension to add so that programs know what the file is: none if it has the right one.
+/// The extension to add for the media type: none if the name has the right one.
 fn extension(last: &[u8], has_query: bool, page: &Page) -> &'static str {
     let wanted = match page.headers.mime().as_deref() {
         Some("text/html" | "application/xhtml+xml") => ".html",

@@ -1,13 +1,16 @@
-//! What a dump takes and in which forms.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+//! Options of a dump: which versions, and in which formats.
 
 use super::select::Selection;
 use crate::spool::Spool;
 use crate::warc::Compression;
 
-/// The forms of a dump.
+/// A format of a dump.
+///
+/// ```
+/// use filemap::dump::{DumpOptions, Format};
+/// // All that a WACZ file holds.
+/// let options = DumpOptions::new("crawl", &[Format::Warc, Format::Cdxj, Format::Pages]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Format {
@@ -15,9 +18,9 @@ pub enum Format {
     Jsonl,
     /// WARC files.
     Warc,
-    /// The index of the WARC files, in CDXJ; together with those only.
+    /// The index of the WARC files, in CDXJ; only together with [`Format::Warc`].
     Cdxj,
-    /// A tree of plain files, and a list of them.
+    /// A tree of plain files, with a list of them.
     Files,
     /// The list of pages of a WACZ file.
     Pages,
@@ -29,7 +32,7 @@ pub enum Format {
 /// use filemap::dump::{DumpOptions, Format, Selection};
 /// let options = DumpOptions::new("crawl", &[Format::Warc, Format::Cdxj])
 ///     .selection(Selection::new().host("example.com"))
-///     .newest_only(true);
+///     .newest_only();
 /// ```
 #[derive(Clone, Debug)]
 pub struct DumpOptions {
@@ -41,11 +44,10 @@ pub struct DumpOptions {
     pub(super) compression: Compression,
     pub(super) roll_bytes: Option<u64>,
     pub(super) spool: Spool,
-    pub(super) stop: Option<Arc<AtomicBool>>,
 }
 
 impl DumpOptions {
-    /// A dump in these forms, whose files are called `STEM.jsonl`, `STEM-00000.warc.gz` and so on.
+    /// A dump in these formats; its files are called `STEM.jsonl`, `STEM-00000.warc.gz` and so on.
     pub fn new(stem: &str, formats: &[Format]) -> DumpOptions {
         DumpOptions {
             stem: stem.to_owned(),
@@ -55,8 +57,7 @@ impl DumpOptions {
             limit: None,
             compression: Compression::default(),
             roll_bytes: Some(1_000_000_000),
-            spool: Spool { memory_bytes: 64 << 20, ..Spool::default() },
-            stop: None,
+            spool: Spool::default().memory_bytes(64 << 20),
         }
     }
 
@@ -66,10 +67,10 @@ impl DumpOptions {
         self
     }
 
-    /// Only the newest version of each page, if it is selected; a revisit goes out as an answer
-    /// with its original's body. Default: no.
-    pub fn newest_only(mut self, yes: bool) -> DumpOptions {
-        self.newest_only = yes;
+    /// Only the newest version of each page, if it is selected; a revisit is written as an answer
+    /// with its original's body. Default: all versions.
+    pub fn newest_only(mut self) -> DumpOptions {
+        self.newest_only = true;
         self
     }
 
@@ -85,33 +86,20 @@ impl DumpOptions {
         self
     }
 
-    /// A WARC file is ended when it has this many bytes; `None`: one file, without a number in its
-    /// name. Default: 1 GB.
+    /// The size at which a WARC file is closed and the next one begun; `None`: one file, without a
+    /// number in its name. Default: 1 GB.
     pub fn roll_bytes(mut self, bytes: Option<u64>) -> DumpOptions {
         self.roll_bytes = bytes;
         self
     }
 
-    /// Where the index is sorted, and in how much memory. Default: 64 MiB, the system's temporary
-    /// folder.
+    /// Memory and folder for sorting the index. Default: 64 MiB, the system's temporary folder.
     pub fn spool(mut self, spool: Spool) -> DumpOptions {
         self.spool = spool;
         self
     }
 
-    /// A flag that ends the dump after the version at hand once it is set, by a signal handler for
-    /// instance. Files that were full are whole; the last ones are not closed, so that nobody
-    /// takes them for such, and there is no index.
-    pub fn stop(mut self, flag: Arc<AtomicBool>) -> DumpOptions {
-        self.stop = Some(flag);
-        self
-    }
-
-    pub(super) fn is_stopped(&self) -> bool {
-        self.stop.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
-    }
-
-    /// Whether a version may be left out.
+    /// Whether versions may be left out.
     pub(super) fn is_part(&self) -> bool {
         self.newest_only || self.limit.is_some() || self.selection != Selection::new()
     }

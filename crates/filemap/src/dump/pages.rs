@@ -1,26 +1,23 @@
-//! The list of pages of a WACZ file (`pages.jsonl`): what a player shows to begin with.
+//! The list of pages of a WACZ file (`pages.jsonl`): what a player shows first.
 //!
-//! A line a capture of a page that people look at: HTML over HTTP that the server gave (status
-//! 200) to a plain GET, in the order of the dump. `url` is that of the WARC record, `ts` its date,
-//! `id` made of both.
-
-use std::io::{self, Write};
+//! One line for each capture of an HTML page with status 200, fetched over HTTP by a plain `GET`,
+//! in the order of the dump. `url` is that of the WARC record, `ts` its date, `id` is made of
+//! both.
 
 use serde::Serialize;
 
 use super::target::{OutputFile, Target};
 use crate::date;
 use crate::error::Result;
-use crate::page::Page;
 use crate::page::digest::sha1_of;
-use crate::page::meta;
+use crate::page::{Page, meta};
 use crate::spool::{PayloadWriter, Spool};
 use crate::warc::write::target_uri;
 
 /// The first line.
 const HEAD: &[u8] = b"{\"format\":\"json-pages-1.0\",\"id\":\"pages\",\"title\":\"All Pages\"}\n";
 
-/// Gathers the lines of a list of pages.
+/// Collects the lines of a list of pages.
 pub(super) struct PageList {
     name: String,
     lines: PayloadWriter,
@@ -34,12 +31,12 @@ struct Line<'a> {
 }
 
 impl PageList {
-    /// A list that will be the file of this name.
+    /// A list for the file of this name.
     pub(super) fn new(name: String, spool: &Spool) -> PageList {
         PageList { name, lines: spool.writer(u64::MAX) }
     }
 
-    /// Adds a version, if it is such a page.
+    /// Adds a version, if it belongs in the list.
     pub(super) fn add(&mut self, page: &Page, canonical_url: &[u8]) -> Result<()> {
         let mime = page.headers.mime();
         let is_html = matches!(mime.as_deref(), Some("text/html" | "application/xhtml+xml"));
@@ -57,13 +54,12 @@ impl PageList {
         self.lines.push(&line)
     }
 
-    /// Writes the list; the file's name, and the file to close.
+    /// Writes the list. Returns the file's name, and the file to close.
     pub(super) fn write(self, target: &mut dyn Target) -> Result<(String, Box<dyn OutputFile>)> {
         let failed = crate::Error::Write;
         let mut out = target.create(&self.name).map_err(failed)?;
-        let mut write = |bytes: &[u8]| -> io::Result<()> { out.write_all(bytes) };
-        write(HEAD).map_err(failed)?;
-        self.lines.finish().chunks(|bytes| write(bytes).map_err(failed))?;
+        out.write_all(HEAD).map_err(failed)?;
+        self.lines.finish().chunks(|bytes| out.write_all(bytes).map_err(failed))?;
         Ok((self.name, out))
     }
 }

@@ -1,10 +1,10 @@
-//! The one pass of a dump: every version that is selected goes to every form that is wanted.
+//! The pass of a dump: every selected version goes to every format.
 //!
-//! Decides what is a revisit: a version whose body is another's refers to it only if that one is
-//! in the dump too, and goes out with the body otherwise, so that a part of a store is whole in
-//! itself.
+//! Decides what becomes a revisit: a version refers to the body of another only if that is in the
+//! dump too; otherwise it is written with the body, so that a partial dump is self-contained.
 
 use std::io;
+use std::ops::ControlFlow;
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -18,56 +18,81 @@ use super::{jsonl, names};
 use crate::date;
 use crate::error::{Error, Result};
 use crate::page::digest::sha1_of;
-use crate::page::key;
 use crate::page::version::StoredVersion;
-use crate::page::{Page, RecordKind};
+use crate::page::{Page, RecordKind, key};
 use crate::store::{PageStore, take_body};
 use crate::warc::write::{Form, Reference, draft};
 
-/// What happens while a dump runs.
-#[derive(Debug)]
+/// An event of a dump.
+///
+/// ```
+/// use std::ops::ControlFlow;
+///
+/// use filemap::dump::DumpEvent;
+///
+/// // Stops at the first damaged version.
+/// fn watch(event: DumpEvent<'_>) -> ControlFlow<()> {
+///     match event {
+///         DumpEvent::Progress(report) => println!("{} versions written", report.written),
+///         DumpEvent::Damage(error) => {
+///             eprintln!("{error}");
+///             return ControlFlow::Break(());
+///         }
+///         _ => {}
+///     }
+///     ControlFlow::Continue(())
+/// }
+/// assert!(watch(DumpEvent::Progress(&Default::default())).is_continue());
+/// ```
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum DumpEvent<'a> {
-    /// A version was looked at.
+    /// A version was read.
     Progress(&'a DumpReport),
     /// A version is damaged, and left out.
     Damage(&'a Error),
-    /// A revisit was written without a body, since what it refers to cannot be read.
+    /// A revisit was written without a body, since its original cannot be read.
     NoBody(&'a Error),
 }
 
-/// What came of a dump, or has so far.
+/// Result of a dump, or its state so far.
+///
+/// ```
+/// let report = filemap::dump::DumpReport::default();
+/// assert!(!report.stopped && report.damaged == 0 && report.files.is_empty());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpReport {
     /// Versions read.
     pub seen: u64,
-    /// What these take in the store, in bytes.
+    /// Their bytes in the value log.
     pub seen_bytes: u64,
     /// Versions written.
     pub written: u64,
-    /// Versions for which none of the forms has a place: requests, metadata and conversions in a
-    /// dump of plain files alone.
+    /// Versions that no format can hold: requests, metadata and conversions in a dump of plain
+    /// files only.
     pub without_place: u64,
     /// Versions left out because they are damaged.
     pub damaged: u64,
-    /// Versions written without their bodies: revisits of versions that cannot be read. (Of one
-    /// that the store never had, nothing is lost.)
+    /// Revisits written without a body, since their original cannot be read. Revisits whose
+    /// original the store never had are not counted.
     pub bodiless: u64,
-    /// Of the versions in WARC files: those whose headers are too large to come back the same from
-    /// an import.
+    /// Versions in WARC files whose headers are too large to come back the same from an import.
     pub inexact: u64,
-    /// The files that were made and closed, without those of a tree.
+    /// The files that were created and closed, without those of a tree.
     pub files: Vec<String>,
     /// Bytes of the WARC files.
     pub warc_bytes: u64,
-    /// The time of the newest version written, in ms since 1970.
+    /// The time of the newest version written.
     pub newest_ms: Option<i64>,
-    /// Whether it was stopped before its end: see [`DumpOptions::stop`].
+    /// The progress callback cancelled the dump: full files are whole, the last ones are not
+    /// closed, and there is no index.
     pub stopped: bool,
 }
 
-/// Writes what `options` select of `store` to `target`; `watch` gets progress and damage.
+/// Writes the versions of `store` that `options` select to `target`. `progress` gets an event for
+/// every version; `Break` ends the dump before the next one.
 ///
 /// # Errors
 ///
@@ -76,36 +101,37 @@ pub fn dump(
     store: &PageStore,
     options: &DumpOptions,
     target: &mut dyn Target,
-    watch: &mut dyn FnMut(&DumpEvent<'_>),
+    progress: &mut dyn FnMut(DumpEvent<'_>) -> ControlFlow<()>,
 ) -> Result<DumpReport> {
     let mut pass = Pass::new(store, options, target)?;
-    let versions = if options.newest_only { store.stored_newest() } else { store.stored_versions() };
+    let versions: Box<dyn Iterator<Item = Result<StoredVersion>>> =
+        if options.newest_only { Box::new(store.stored_newest()) } else { Box::new(store.stored_versions()) };
+    let mut flow = ControlFlow::Continue(());
     for version in versions {
-        pass.report.stopped = options.is_stopped();
+        pass.report.stopped = flow.is_break();
         if pass.report.stopped || options.limit.is_some_and(|limit| pass.report.written >= limit) {
             break;
         }
-        match version.and_then(|version| pass.take(version)) {
+        flow = match version.and_then(|version| pass.take(version)) {
             Ok(()) => {
-                if let Some(error) = pass.lost.take() {
-                    pass.report.bodiless += 1;
-                    watch(&DumpEvent::NoBody(&error));
-                }
-                watch(&DumpEvent::Progress(&pass.report));
+                let lost = pass.lost.take();
+                pass.report.bodiless += u64::from(lost.is_some());
+                let flow = lost.map_or(flow, |error| progress(DumpEvent::NoBody(&error)));
+                if flow.is_break() { flow } else { progress(DumpEvent::Progress(&pass.report)) }
             }
             Err(error) if error.is_damage() => {
                 pass.report.damaged += 1;
-                watch(&DumpEvent::Damage(&error));
+                progress(DumpEvent::Damage(&error))
             }
             Err(error) => return Err(error),
-        }
+        };
     }
     pass.finish()
 }
 
-/// A request or an answer that was written.
+/// The request or answer that was written last.
 struct Last {
-    /// Of the answer.
+    /// The key of the answer.
     key: Vec<u8>,
     time_ms: i64,
     is_request: bool,
@@ -121,8 +147,7 @@ impl Last {
         is_part.then(|| Last { key: key(), time_ms: page.fetched_at_ms, is_request, id: id.to_owned() })
     }
 
-    /// Whether it is the request of this answer, or the answer to this request: they came in
-    /// together.
+    /// Whether it and this version are a request and its answer.
     fn belongs_to(&self, version: &StoredVersion) -> bool {
         let other = Last::of(version, "");
         other.is_some_and(|other| {
@@ -137,9 +162,9 @@ struct Pass<'a> {
     target: &'a mut dyn Target,
     warc: Option<WarcFiles>,
     written: Sequences,
-    /// The last record, where it is a request or an answer.
+    /// The last record, if it is a request or an answer.
     last: Option<Last>,
-    /// Why the version at hand has no body, if that is lost.
+    /// Why the current version has no body, if that is lost.
     lost: Option<Error>,
     lines: Option<(String, Box<dyn OutputFile>)>,
     list: Option<(String, Box<dyn OutputFile>)>,
@@ -176,12 +201,11 @@ impl<'a> Pass<'a> {
         let is_part = self.options.is_part();
         let needs_original = self.warc.is_some() || self.list.is_some() || self.lines.is_some() && is_part;
         let (original, steps) = if needs_original { self.original(&version)? } else { None }.unzip();
-        // What leads to it may be left out of a part.
+        // A partial dump may lack the revisits between this one and its original.
         let is_led_to = !is_part || steps == Some(1);
         let is_in = is_led_to && original.as_ref().is_some_and(|original| self.will_hold(original));
         let form = self.form(&version, original.as_ref(), is_in)?;
-        // What it refers to is not in the dump, or comes with another time: it goes out as an
-        // answer of its own.
+        // A revisit whose original is not in the dump is written as an answer of its own.
         let is_whole_record = original.is_some() && matches!(form, Form::Full);
         let is_whole_line = original.is_some() && is_part && (self.options.newest_only || !is_in);
         if !is_whole_record {
@@ -215,8 +239,8 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// The original of a revisit, and how many versions lead to it. If it cannot be read, the
-    /// revisit goes out alone, and `lost` says why.
+    /// The original of a revisit, and the length of the path to it. If it cannot be read, the
+    /// revisit is written alone, and `lost` says why.
     fn original(&mut self, version: &StoredVersion) -> Result<Option<(StoredVersion, usize)>> {
         match self.store.original_and_steps(&version.key, &version.page) {
             Err(error) if error.is_damage() => {
@@ -227,7 +251,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// How a version goes out in a WARC file; `is_in`: its original is in the dump.
+    /// The form of a version in a WARC file; `is_in`: its original is in the dump.
     fn form(&self, version: &StoredVersion, original: Option<&StoredVersion>, is_in: bool) -> Result<Form> {
         if self.warc.is_none() {
             return Ok(Form::Full);
@@ -249,7 +273,7 @@ impl<'a> Pass<'a> {
             Err(error) if error.is_damage() => None,
             found => found?,
         };
-        // A reference names the time of its original, which a date must be able to say.
+        // A reference names the time of its original, which must have a valid date.
         let found = found.filter(|original| date::has_four_digit_year(original.fetched_at_ms));
         let refer = |original: Page| {
             let payload = sha1_of(&[&page.body]);
@@ -258,7 +282,7 @@ impl<'a> Pass<'a> {
         Ok(found.map_or(Form::Full, refer))
     }
 
-    /// Whether this version is in the dump: behind, or ahead.
+    /// Whether this version has been written, or will be.
     fn will_hold(&self, original: &StoredVersion) -> bool {
         let options = self.options;
         let is_ahead = || options.selection.takes(original.canonical_url(), &original.page) && options.limit.is_none();
@@ -282,11 +306,11 @@ impl<'a> Pass<'a> {
         if self.options.newest_only {
             return jsonl::write(&version.page, lines);
         }
-        jsonl::write_stored(&version.page, version.unchanged_since.is_some(), lines)
+        jsonl::write_stored(&version.page, version.body_form(), lines)
     }
 
-    /// Writes the body as a file, and a line that says whose it is. A page without a body is in
-    /// the list only.
+    /// Writes the body as a file, and its line in the list. A page without a body has only the
+    /// line.
     fn put_file(&mut self, version: &StoredVersion) -> Result<()> {
         let Some((_, list)) = &mut self.list else { return Ok(()) };
         let page = &version.page;
@@ -300,7 +324,7 @@ impl<'a> Pass<'a> {
             [&version.key[..], &version.version.time_ms.to_le_bytes(), &version.version.sequence.to_le_bytes()];
         let with_time = !self.options.newest_only;
         let names = names::names(version.canonical_url(), page, xxh3_128(&identity.concat()), with_time);
-        // The places like URLs are those of pages.
+        // Only pages get names like their URLs.
         let usual = Some(names.usual).filter(|_| page.variant.is_none());
         for name in usual.into_iter().chain([names.apart]) {
             let path = format!("{}.files/{name}", self.options.stem);

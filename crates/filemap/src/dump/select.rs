@@ -1,8 +1,7 @@
 //! Which versions a dump takes: by host, prefix, time, status and type.
 //!
-//! A version is judged by its key (the canonical URL) and its own description; its body is not
-//! looked at. A condition that a version has nothing to say to (a status where there is none) is
-//! not met.
+//! The canonical URL and the description of a version decide, not its body. A condition on a field
+//! that a version lacks (a status, say) is not met.
 
 use std::str::FromStr;
 
@@ -17,6 +16,7 @@ use crate::page::Page;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
+    /// The host, and whether its subdomains count.
     host: Option<(Vec<u8>, bool)>,
     prefix: Vec<u8>,
     from_ms: Option<i64>,
@@ -31,7 +31,7 @@ pub struct Selection {
 /// use filemap::Page;
 /// use filemap::dump::Selection;
 /// let selection = Selection::new().status("2xx".parse().unwrap());
-/// assert!(!selection.takes(b"http://a/", &Page::new("http://a/", 0, 404, "")));
+/// assert!(!selection.takes("http://a/", &Page::new("http://a/", 0, 404, "")));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusRange {
@@ -58,8 +58,8 @@ impl FromStr for StatusRange {
     }
 }
 
-/// A type (`text/html`), types that begin alike (`text/*`, `image/svg*`), or all (`*/*`, `*`):
-/// without parameters, in any case.
+/// A media type (`text/html`), a prefix (`text/*`, `image/svg*`), or all (`*/*`, `*`): without
+/// parameters, in any case.
 ///
 /// ```
 /// use filemap::dump::MimeRange;
@@ -67,7 +67,7 @@ impl FromStr for StatusRange {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MimeRange {
-    /// In lower case; of a range what is before the `*`.
+    /// In lower case; for a prefix, what is before the `*`.
     beginning: String,
     is_range: bool,
 }
@@ -76,8 +76,8 @@ impl FromStr for MimeRange {
     type Err = String;
 
     /// # Errors
-    /// What is expected: a text that no type can be like would choose nothing, which looks like an
-    /// answer.
+    ///
+    /// A text that no media type can match is refused: it would select nothing.
     fn from_str(text: &str) -> Result<MimeRange, String> {
         let wanted = text.trim().to_ascii_lowercase();
         if wanted == "*" || wanted == "*/*" {
@@ -99,8 +99,7 @@ impl FromStr for MimeRange {
     }
 }
 
-/// What names of types are made of (RFC 9110, 5.6.2), but for the `*`, which stands for any end of
-/// them here.
+/// The characters of media types (RFC 9110, 5.6.2) except `*`, which is a wildcard here.
 fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(&byte)
 }
@@ -111,12 +110,12 @@ impl Selection {
         Selection::default()
     }
 
-    /// Only pages of this host, as a person writes it; not those of its subdomains.
+    /// Only pages of this host, in any spelling; not those of its subdomains.
     pub fn host(self, host: &str) -> Selection {
         self.of_host(host, false)
     }
 
-    /// Only pages of this host, as a person writes it, and of its subdomains.
+    /// Only pages of this host, in any spelling, and of its subdomains.
     pub fn host_with_subdomains(self, host: &str) -> Selection {
         self.of_host(host, true)
     }
@@ -128,38 +127,38 @@ impl Selection {
     }
 
     /// Only pages whose canonical URL begins with these bytes.
-    pub fn prefix(mut self, prefix: impl Into<Vec<u8>>) -> Selection {
-        self.prefix = prefix.into();
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Selection {
+        self.prefix = prefix.as_ref().to_vec();
         self
     }
 
-    /// Only versions fetched at this time or later, in ms since 1970.
+    /// Only versions fetched at this time or later.
     pub fn from(mut self, time_ms: i64) -> Selection {
         self.from_ms = Some(time_ms);
         self
     }
 
-    /// Only versions fetched before this time, in ms since 1970.
+    /// Only versions fetched before this time.
     pub fn before(mut self, time_ms: i64) -> Selection {
         self.before_ms = Some(time_ms);
         self
     }
 
-    /// Only versions with a status in this range, or in another one that was given.
+    /// Only versions with a status in this range; with several ranges, in any of them.
     pub fn status(mut self, range: StatusRange) -> Selection {
         self.statuses.push(range);
         self
     }
 
-    /// Only versions whose `Content-Type` is this (`text/html`) or of this group (`text/*`), or
-    /// another one that was given.
+    /// Only versions whose `Content-Type` matches; with several ranges, any of them.
     pub fn mime(mut self, range: MimeRange) -> Selection {
         self.mimes.push(range);
         self
     }
 
     /// Whether a version is taken; `url` is its canonical URL.
-    pub fn takes(&self, url: &[u8], page: &Page) -> bool {
+    pub fn takes(&self, url: impl AsRef<[u8]>, page: &Page) -> bool {
+        let url = url.as_ref();
         url.starts_with(&self.prefix)
             && self.from_ms.is_none_or(|from| page.fetched_at_ms >= from)
             && self.before_ms.is_none_or(|before| page.fetched_at_ms < before)

@@ -1,8 +1,7 @@
-//! A set of sequences: which versions a dump has written already, a bit for each.
+//! A bit set of sequences: the versions that a dump has written.
 //!
-//! An unchanged version goes out as a reference only to what stands before it. The order of the
-//! log is mostly, but not for certain, that of the sequences: whatever moves records may change
-//! it.
+//! An unchanged version is written as a reference only to an earlier record. The log is mostly,
+//! but not always, in the order of sequences: whatever moves records may change it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use std::collections::BTreeMap;
 const BLOCK: u64 = 1 << 15;
 const WORDS: usize = (BLOCK / 64) as usize;
 
-/// A set of sequences, in blocks that are there where it has some.
+/// A set of sequences, in blocks; empty blocks are absent.
 #[derive(Default)]
 pub(super) struct Sequences(BTreeMap<u64, Box<[u64; WORDS]>>);
 

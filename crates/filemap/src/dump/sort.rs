@@ -1,11 +1,10 @@
-//! Sorts lines by their bytes in bounded memory: sorted runs are set aside on disk and merged at
+//! External merge sort of lines by their bytes, as `LC_ALL=C sort`: sorted runs on disk, merged at
 //! the end.
 //!
-//! An index of captures is of use only sorted (a reader finds a URL by bisection), and it is as
-//! long as the dump has pages. The order is that of `LC_ALL=C sort`.
+//! Readers bisect an index of captures, so it must be sorted; it has a line for each page of the
+//! dump.
 //!
-//! Invariants: no more than the spool's memory is held, and no more than [`MAX_RUNS`] files are
-//! open.
+//! Invariants: memory is bounded by the spool's, open files by [`MAX_RUNS`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,13 +17,13 @@ use crate::spool::Spool;
 /// Runs merged into one.
 const MAX_RUNS: usize = 64;
 
-/// Takes lines and gives them back in order.
+/// Sorts lines.
 pub(super) struct LineSorter {
     spool: Spool,
     max_runs: usize,
     /// Lines, each with its end.
     text: Vec<u8>,
-    /// Where each line ends.
+    /// The end of each line in `text`.
     ends: Vec<usize>,
     runs: Vec<SpooledTempFile>,
 }
@@ -34,7 +33,7 @@ impl LineSorter {
         LineSorter { spool, max_runs: MAX_RUNS, text: Vec::new(), ends: Vec::new(), runs: Vec::new() }
     }
 
-    /// Takes a line, which holds no line end.
+    /// Adds a line, which must hold no line end.
     pub(super) fn push(&mut self, line: &[u8]) -> io::Result<()> {
         self.text.extend_from_slice(line);
         self.text.push(b'\n');
@@ -82,7 +81,7 @@ impl LineSorter {
             lines.push(&self.text[from..end]);
             from = end;
         }
-        // Without the line's end: it is above other control characters.
+        // Without the line end, which sorts after some control characters.
         lines.sort_unstable_by_key(|line| &line[..line.len() - 1]);
         lines.into_iter().try_for_each(|line| out.write_all(line))
     }
@@ -113,7 +112,7 @@ fn merge(runs: Vec<SpooledTempFile>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a line without its end; whether there was one.
+/// Reads a line without its end. Returns false at the end.
 fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let is_there = reader.read_until(b'\n', line)? > 0;
@@ -129,7 +128,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn sorted(lines: &[Vec<u8>], memory_bytes: usize, max_runs: usize) -> Vec<u8> {
-        let mut sorter = LineSorter::new(Spool { memory_bytes, ..Spool::default() });
+        let mut sorter = LineSorter::new(Spool::default().memory_bytes(memory_bytes));
         sorter.max_runs = max_runs;
         for line in lines {
             sorter.push(line).expect("room");

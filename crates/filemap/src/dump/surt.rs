@@ -1,15 +1,19 @@
-//! The sort-friendly form of a URL under which indexes of web archives keep it (SURT:
-//! `com,example)/path?query`).
+//! SURT keys: the sort-friendly form of a URL in indexes of web archives
+//! (`com,example)/path?query`).
 //!
-//! A player looks a page up under the key that *it* makes of the wanted URL, so that the keys must
-//! be the very ones that the tools in use make (the Python package `surt` with its default
-//! options, which pywb and the Wayback Machine's tools have): no scheme, user or fragment; the
-//! host reversed, without `www.`; escapes undone and made anew; all in lower case; session ids
-//! gone; the arguments of the query sorted. That many URLs share a key is wanted here: it is an
-//! index's key, never the store's.
+//! A player looks a page up under the key that *it* makes of the URL, so the keys must equal those
+//! of the tools in use (the Python package `surt` with its default options, as in pywb and the
+//! Wayback Machine): no scheme, user or fragment; the host reversed, without `www.`; escapes
+//! decoded and encoded again; lower case; no session ids; the arguments of the query sorted. Many
+//! URLs may share a key: it is an index's key, never the store's.
 //!
-//! Any bytes have a key. It holds no space and no line end, so that it can stand first in a line
-//! of an index.
+//! Any bytes have a key. It holds no space and no line end, so it can stand first in a line of an
+//! index.
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
+
+/// ASCII that is escaped in a key.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'#').add(b'%');
 
 /// The key of `url`.
 pub(crate) fn surt(url: &[u8]) -> Vec<u8> {
@@ -59,7 +63,7 @@ fn split_scheme(url: &[u8]) -> (Vec<u8>, &[u8]) {
         return (b"http".to_vec(), url);
     };
     let (scheme, rest) = (&url[..colon], &url[colon + 1..]);
-    // `http://http://host/` is a slip of whoever wrote the link.
+    // `http://http://host/` is a common slip.
     let is_web = |rest: &&[u8]| rest.starts_with(b"http://") || rest.starts_with(b"https://");
     match rest.strip_prefix(b"//").filter(is_web) {
         Some(inner) if matches!(scheme, b"http" | b"https") => split_scheme(inner),
@@ -73,7 +77,7 @@ fn split_authority<'a>(scheme: &[u8], rest: &'a [u8]) -> (&'a [u8], &'a [u8]) {
     if !authority.is_empty() || !scheme.starts_with(b"http") {
         return (authority, path);
     }
-    // No host where one must be: `http:///host/path`.
+    // A missing host: `http:///host/path`.
     let slashes = path.iter().take_while(|&&byte| byte == b'/').count();
     cut(&path[slashes..])
 }
@@ -93,7 +97,7 @@ fn split_port(authority: &[u8]) -> (Vec<u8>, &[u8]) {
 
 fn canonical_host(host: &[u8]) -> Vec<u8> {
     let mut host = undone(host);
-    // Names in other scripts become punycode, and addresses in odd forms their usual one.
+    // Names in other scripts become punycode, addresses get their usual form.
     let text = std::str::from_utf8(&host).ok();
     if let Some(canonical) = text.and_then(urlindex::canonical::canonical_host).filter(|_| !host.contains(&b':')) {
         host = canonical.into_bytes();
@@ -211,8 +215,8 @@ fn strip_name<'a>(rest: &'a [u8], name: &str) -> Option<&'a [u8]> {
     head.eq_ignore_ascii_case(name.as_bytes()).then_some(after)
 }
 
-/// Takes out the last stretch that `session` (how many bytes at a place) finds at the end of an
-/// argument, with the `&` behind it.
+/// Removes the last session id, with the `&` after it. `session` returns the length of one at the
+/// start of its argument; it must end an argument.
 fn cut_session(query: &mut Vec<u8>, session: impl Fn(&[u8]) -> Option<usize>) {
     for at in (0..query.len()).rev() {
         let Some(length) = session(&query[at..]) else { continue };
@@ -224,25 +228,11 @@ fn cut_session(query: &mut Vec<u8>, session: impl Fn(&[u8]) -> Option<usize>) {
     }
 }
 
-/// `text` with its escapes undone, again and again until none is left.
+/// `text` with its escapes decoded until none is left.
 fn undone(text: &[u8]) -> Vec<u8> {
     let mut text = text.to_vec();
     loop {
-        let mut out = Vec::with_capacity(text.len());
-        let mut at = 0;
-        while let Some(&byte) = text.get(at) {
-            let digit = |at: usize| text.get(at).and_then(|&byte| char::from(byte).to_digit(16));
-            match (byte, digit(at + 1), digit(at + 2)) {
-                (b'%', Some(high), Some(low)) => {
-                    out.push((high << 4 | low) as u8);
-                    at += 3;
-                }
-                _ => {
-                    out.push(byte);
-                    at += 1;
-                }
-            }
-        }
+        let out: Vec<u8> = percent_decode(&text).collect();
         if out.len() == text.len() {
             return out;
         }
@@ -250,17 +240,9 @@ fn undone(text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// `text` with everything escaped that is not printable ASCII, and the space, `#` and `%`.
+/// `text` with all bytes escaped that are not printable ASCII, and the space, `#` and `%`.
 fn escaped(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    for &byte in text {
-        if byte.is_ascii_graphic() && !matches!(byte, b'#' | b'%') {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
-        }
-    }
-    out
+    percent_encode(text, ESCAPED).to_string().into_bytes()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! A dump as one WACZ file (Web Archive Collection Zipped 1.1.1): WARC files, their index and the
-//! list of their pages in a zip file, with a description that has the SHA-256 of each.
+//! A dump as one WACZ file (Web Archive Collection Zipped 1.1.1): a zip file with WARC files,
+//! their index and the list of their pages, and a description with the SHA-256 of each.
 //!
-//! WARC files are stored in it as they are, so that players can read a record by its offset; the
-//! index and the list are deflated. No clock is in it: `created` is the time of the newest
-//! version.
+//! WARC files are stored uncompressed, so that players can read a record by its offset; the index
+//! and the list are deflated. The bytes do not depend on the clock: `created` is the time of the
+//! newest version.
 
 use std::cell::RefCell;
 use std::io::{self, Seek, Write};
@@ -17,23 +17,41 @@ use zip::{CompressionMethod, ZipWriter};
 use super::pass::DumpReport;
 use super::target::{OutputFile, Target};
 use crate::date;
+use crate::page::digest::hex;
 
 /// The version of the format.
 const VERSION: &str = "1.1.1";
 
-/// Takes the files of a dump in the forms [`Format::Warc`](super::Format::Warc),
-/// [`Format::Cdxj`](super::Format::Cdxj) and [`Format::Pages`](super::Format::Pages), and makes
-/// one WACZ file of them.
+/// Makes one WACZ file of a dump in the formats [`Format::Warc`](super::Format::Warc),
+/// [`Format::Cdxj`](super::Format::Cdxj) and [`Format::Pages`](super::Format::Pages).
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::io::Cursor;
+/// # use std::ops::ControlFlow;
+/// # use filemap::{Options, PageStore};
+/// use filemap::dump::{DumpOptions, Format, Wacz, dump};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let options = DumpOptions::new("crawl", &[Format::Warc, Format::Cdxj, Format::Pages]);
+/// let mut wacz = Wacz::new(Cursor::new(Vec::new()));
+/// let report = dump(&store, &options, &mut wacz, &mut |_| ControlFlow::Continue(()))?;
+/// let file = wacz.finish(&report)?.into_inner();
+/// assert!(filemap::import::is_zip(&file));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Wacz<W: Write + Seek>(Rc<RefCell<Inside<W>>>);
 
 struct Inside<W: Write + Seek> {
     zip: ZipWriter<W>,
     entries: Vec<Resource>,
-    /// The last of `entries` is being written.
+    /// The hash of the last entry while that is being written.
     digest: Option<Sha256>,
 }
 
-/// A file in a WACZ, as its description has it.
+/// A file in a WACZ, as its description lists it.
 #[derive(Serialize)]
 struct Resource {
     name: String,
@@ -58,17 +76,17 @@ struct PackageDigest<'a> {
 }
 
 impl<W: Write + Seek + 'static> Wacz<W> {
-    /// A WACZ file that is written to `out`, from its start.
+    /// A WACZ file that is written to `out`.
     pub fn new(out: W) -> Wacz<W> {
         Wacz(Rc::new(RefCell::new(Inside { zip: ZipWriter::new(out), entries: Vec::new(), digest: None })))
     }
 
-    /// Writes the description and the zip file's own list. `report` is that of the dump. What was
-    /// written to comes back.
+    /// Writes the description and the zip file's directory; `report` is that of the dump. Returns
+    /// the writer.
     ///
     /// # Errors
     ///
-    /// The system's; the file does not count as whole then.
+    /// The system's; the file is not whole then.
     pub fn finish(self, report: &DumpReport) -> io::Result<W> {
         let mut inside = match Rc::try_unwrap(self.0) {
             Ok(inside) => inside.into_inner(),
@@ -98,7 +116,7 @@ impl<W: Write + Seek> Inside<W> {
     fn start(&mut self, path: &str) -> io::Result<()> {
         let is_warc = path.starts_with("archive/");
         let method = if is_warc { CompressionMethod::Stored } else { CompressionMethod::Deflated };
-        // A file may turn out larger than the first form of zip files allows.
+        // A file may grow beyond 4 GiB.
         let options = SimpleFileOptions::default().compression_method(method).large_file(true).unix_permissions(0o644);
         Ok(self.zip.start_file(path, options)?)
     }
@@ -110,7 +128,7 @@ impl<W: Write + Seek> Inside<W> {
     }
 }
 
-/// Where a file of a dump lies in a WACZ.
+/// The path of a file of a dump in a WACZ.
 fn path_of(name: &str) -> Option<String> {
     if name.ends_with(".cdxj") {
         return Some("indexes/index.cdxj".to_owned());
@@ -122,8 +140,7 @@ fn path_of(name: &str) -> Option<String> {
 }
 
 fn hash(digest: &[u8]) -> String {
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", hex(digest))
 }
 
 impl<W: Write + Seek + 'static> Target for Wacz<W> {
@@ -134,7 +151,7 @@ impl<W: Write + Seek + 'static> Target for Wacz<W> {
         let mut inside = self.0.borrow_mut();
         inside.end();
         inside.start(&path)?;
-        // Names of resources are in lower case; the file names of a dump differ in more than that.
+        // Names of resources must be lower case; those of a dump stay distinct.
         let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
         inside.entries.push(Resource { name, path, hash: String::new(), bytes: 0 });
         inside.digest = Some(Sha256::new());
@@ -150,7 +167,7 @@ impl<W: Write + Seek + 'static> Target for Wacz<W> {
 /// A file in a WACZ, until the next one is made.
 struct EntryFile<W: Write + Seek> {
     inside: Rc<RefCell<Inside<W>>>,
-    /// How many files there were with this one.
+    /// The number of files up to this one.
     nth: usize,
 }
 

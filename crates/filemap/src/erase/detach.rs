@@ -1,39 +1,39 @@
-//! Revisits that stay while their originals go: they get a body of their own.
+//! Detaches revisits: those that stay while their originals are erased get a body of their own.
 
 use filemap_core::Version;
 use filemap_core::erase::Erasure;
 
-use crate::erase::{EraseProgress, Watch};
+use crate::erase::{EraseProgress, Progress};
 use crate::error::Result;
 use crate::page::Page;
+use crate::page::version::BodyForm;
 use crate::store::{FoundRevisit, Loader, PageStore, Resolver, take_body};
 
-/// Bytes of bodies put before the revisits without bodies are removed.
+/// Bytes of bodies put before the replaced revisits are removed.
 const PUT_BYTES: u64 = 64 << 20;
 
 impl PageStore {
-    /// Puts each revisit that stays, and whose original goes, again as a page with that body; how
-    /// many. The revisits are dropped after that, and before anything else: done again after an
-    /// interruption, it puts nothing twice. A revisit gets no body that a rule refuses or that
-    /// cannot be read. With `dry` they are only counted: at most so many, since one may find its
-    /// body through another that was given one.
-    pub(super) fn detach_revisits(&self, what: &Erasure, dry: bool, watch: Watch<'_>) -> Result<u64> {
+    /// Puts each revisit that stays, and whose original goes, again as a page with that body, and
+    /// then drops the revisit, before anything is erased: repeated after an interruption, it puts
+    /// nothing twice. Returns their number. A revisit gets no body that a rule refuses or that
+    /// cannot be read. With `dry` they are only counted; the count is an upper bound, since one
+    /// may get its body through another.
+    pub(super) fn detach_revisits(&self, what: &Erasure, dry: bool, progress: Progress<'_>) -> Result<u64> {
         let mut detached = 0;
-        let whole = self.revisits_in_batches(
-            &mut |versions| watch(EraseProgress::Detaching(versions)).is_continue(),
-            &mut |batch| {
+        let whole =
+            self.revisits_in_batches(&mut |versions| progress(EraseProgress::Detaching(versions)), &mut |batch| {
                 detached += self.detach(batch, what, dry)?;
                 Ok(())
-            },
-        )?;
+            })?;
         if whole { Ok(detached) } else { Err(filemap_core::Error::Cancelled.into()) }
     }
 
     fn detach(&self, batch: Vec<FoundRevisit>, what: &Erasure, dry: bool) -> Result<u64> {
         let (mut resolver, mut loader) = (Resolver::new(self), Loader::default());
         let (mut replaced, mut bytes, mut detached) = (Vec::new(), 0, 0);
-        let mut whole: Option<(Vec<u8>, bool)> = None;
-        // The newest of a key first: those before it can refer to its body then.
+        // The last key, and how a body may be stored under it.
+        let mut last: Option<(Vec<u8>, BodyForm)> = None;
+        // The newest of a key first: earlier ones can then refer to its body.
         for (sought, version) in batch.into_iter().rev() {
             if (what.versions)(sought.own(), version) {
                 continue;
@@ -47,14 +47,18 @@ impl PageStore {
             }
             detached += 1;
             let Some(original) = path.last().filter(|_| !dry) else { continue };
-            if whole.as_ref().is_none_or(|(key, _)| key != sought.own()) {
-                let versions = self.engine().versions_of(sought.own()).unwrap_or_default();
-                let goes = versions.iter().any(|version| (what.versions)(sought.own(), *version));
-                whole = Some((sought.own().to_vec(), !goes));
-            }
-            // A body that may go is not referred to: it would have to be given anew.
-            let may_refer = whole.as_ref().is_some_and(|(_, whole)| *whole);
-            match self.put_with_body(&mut loader, (sought.own(), version), original, may_refer) {
+            let form = match &last {
+                Some((key, form)) if key == sought.own() => *form,
+                _ => {
+                    let versions = self.engine().versions_of(sought.own()).unwrap_or_default();
+                    // A reference to a body that goes would have to be replaced again.
+                    let goes = versions.iter().any(|version| (what.versions)(sought.own(), *version));
+                    let form = if goes { BodyForm::Whole } else { BodyForm::Reference };
+                    last = Some((sought.own().to_vec(), form));
+                    form
+                }
+            };
+            match self.put_with_body(&mut loader, (sought.own(), version), original, form) {
                 Ok(Some(put)) => bytes += put,
                 Err(error) if !error.is_damage() && error.refused_by().is_none() => return Err(error),
                 _ => {
@@ -72,14 +76,14 @@ impl PageStore {
         Ok(detached)
     }
 
-    /// Puts a revisit again with the body of its original; its bytes, or `None` if one of them is
-    /// gone.
+    /// Puts a revisit again with the body of its original. Returns the length of the body; `None`
+    /// if one of the two is gone.
     fn put_with_body(
         &self,
         loader: &mut Loader,
         (key, version): (&[u8], Version),
         original: &(Vec<u8>, Version),
-        may_refer: bool,
+        form: BodyForm,
     ) -> Result<Option<u64>> {
         let Some(value) = self.value_of(key, version)? else { return Ok(None) };
         let mut page = self.stored(key, value)?;
@@ -87,9 +91,9 @@ impl PageStore {
         let original = self.stored_version(original.0.clone(), value)?;
         let (kind, truncated) = (original.page.kind, original.page.truncated.clone());
         take_body(&mut page, original);
-        // What it was stays with it: others may have their body through it, and none by chance.
+        // It still says that it was a revisit: others may get their body through it.
         let page = Page { kind, truncated: page.truncated.or(truncated), ..page };
-        loader.put_stored_if_new(self, &page, may_refer)?;
+        loader.put_stored_if_new(self, &page, form)?;
         Ok(Some(page.body.len() as u64))
     }
 
@@ -128,11 +132,13 @@ mod tests {
         let page = Page { kind: RecordKind::Revisit, revisit: Some(revisit), ..Page::new(stays, 2000, 200, "") };
         let version = store.put_page(&page).expect("stored");
         let (key, original) = (store.key(stays).expect("a URL"), (store.key(gone).expect("a URL"), original));
-        let put = store.put_with_body(&mut Loader::default(), (&key, version), &original, true).expect("stored");
+        let put = store
+            .put_with_body(&mut Loader::default(), (&key, version), &original, BodyForm::Reference)
+            .expect("stored");
         assert_eq!((put, store.history(stays).expect("whole").len()), (Some(8), 2));
 
         let target = EraseTarget::Url(gone.into());
-        let order = EraseOrder { target, from_ms: None, to_ms: None, reason: "r".into(), hashed: false };
+        let order = EraseOrder::new(target, "r");
         let done = store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
         assert!(done.is_complete() && done.erased.promoted == 1, "{done:?}");
         assert_eq!(store.history(stays).expect("whole").len(), 1);

@@ -1,9 +1,8 @@
-//! Erasing pages for good: what is meant goes from every file of the store, and a rule keeps it
-//! from coming back.
+//! Erasing pages for good: matching captures go from every file of the store, and a rule keeps
+//! them from coming back.
 //!
-//! The rule is made first, durably, so that whatever interrupts the erasure, opening the store
-//! tells of it and [`PageStore::resume_erasures`] ends it. docs/ERASING.md says what is reached
-//! and what is not.
+//! The rule is made first, durably: after an interruption [`PageStore::resume_erasures`] finishes
+//! the erasure. docs/ERASING.md says what is reached and what is not.
 
 mod detach;
 mod proof;
@@ -24,7 +23,19 @@ use crate::store::PageStore;
 use crate::store::rules::{Matcher, RuleSet, salt_of, words};
 use proof::Needles;
 
-/// A rule of a store, as people read it.
+/// An erase rule of a store, for display.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// for rule in store.erase_rules()? {
+///     println!("{}: {}, because {}", rule.id, rule.about, rule.reason);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EraseRule {
@@ -32,9 +43,9 @@ pub struct EraseRule {
     pub id: u32,
     /// Whether it holds.
     pub state: RuleState,
-    /// When it was made, in ms since 1970.
+    /// When it was made.
     pub made_ms: i64,
-    /// When its state last changed, in ms since 1970.
+    /// When its state last changed.
     pub changed_ms: i64,
     /// Why it was made.
     pub reason: String,
@@ -44,57 +55,84 @@ pub struct EraseRule {
     pub what: String,
 }
 
-/// What an erasure came to.
+/// Result of an erasure.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::ops::ControlFlow;
+/// # use filemap::erase::{EraseOrder, EraseTarget};
+/// # use filemap::{Options, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let order = EraseOrder::new(EraseTarget::Host("example.com".to_owned()), "asked for");
+/// let erasing = store.erase(&order, &mut |_| ControlFlow::Continue(()))?;
+/// let proof = erasing.proof.as_ref().expect("no dry run");
+/// assert!(erasing.is_complete() && proof.is_clean());
+/// println!("{} versions erased, {} files searched", erasing.erased.versions, proof.files);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Erasing {
     /// Ids of the rules.
     pub rules: Vec<u32>,
-    /// What was done.
+    /// What was erased.
     pub erased: Erased,
-    /// What a search of all files has found after it; `None` of a dry run.
+    /// What the search of all files afterwards found; `None` for a dry run.
     pub proof: Option<Proof>,
-    /// Files that something outside the store shares, a backup mostly: as many as had other names
-    /// before they were removed.
+    /// Removed files that had other hard links outside the store, mostly in a backup.
     pub shared_files: Vec<String>,
 }
 
 impl Erasing {
-    /// Whether nothing is left in the store's own files, as far as the search can tell.
+    /// Whether the search found nothing left in the store's own files.
     pub fn is_complete(&self) -> bool {
         self.erased.is_complete() && self.proof.as_ref().is_none_or(Proof::is_clean)
     }
 }
 
-/// How far an erasure is.
+/// Progress of [`PageStore::erase`].
+///
+/// ```
+/// use filemap::erase::EraseProgress;
+///
+/// fn words(progress: EraseProgress) -> String {
+///     match progress {
+///         EraseProgress::Searching(bytes) => format!("{bytes} bytes searched"),
+///         other => format!("{other:?}"),
+///     }
+/// }
+/// assert_eq!(words(EraseProgress::Searching(7)), "7 bytes searched");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EraseProgress {
     /// Bodies compared with a digest so far.
     Comparing(u64),
-    /// Versions read so far, in search of revisits that stay and whose originals go.
+    /// Versions read so far to find revisits that stay and whose originals go.
     Detaching(u64),
-    /// The engine is at work.
+    /// Progress of the engine.
     Erasing(ErasureStep),
     /// Bytes of files searched so far.
     Searching(u64),
 }
 
-type Watch<'a> = &'a mut dyn FnMut(EraseProgress) -> ControlFlow<()>;
+type Progress<'a> = &'a mut dyn FnMut(EraseProgress) -> ControlFlow<()>;
 
 impl PageStore {
-    /// Erases what an order means: makes a rule (or takes the one that was made for the same
-    /// before), takes every matching capture out of the store, with every dictionary that may hold
-    /// its text and every segment that may hold its bytes, and searches the files for what may be
-    /// left. Reads and puts go on. See [`Store::erase`] for what it takes.
+    /// Erases what an order targets: makes a rule (or takes an equal one made before), removes
+    /// every matching capture, every dictionary that may hold its text and every segment that may
+    /// hold its bytes, and searches the files for what is left. Reads and puts continue.
+    /// [`Store::erase`] has the costs.
     ///
-    /// Done again after any interruption, it ends what was begun. When [`Erasing::is_complete`]
-    /// the rule is in force; if not, it holds all the same, and its erasure counts as unfinished.
+    /// Repeated after an interruption, it finishes what was begun. If [`Erasing::is_complete`],
+    /// the rule is in force; if not, the rule holds, and its erasure counts as unfinished.
     ///
     /// # Errors
     ///
-    /// [`Error::Rule`] when the order makes no sense; [`Error::Url`]; those of [`Store::erase`].
-    pub fn erase(&self, order: &EraseOrder, watch: Watch<'_>) -> Result<Erasing> {
+    /// [`Error::Rule`] if the order is invalid; [`Error::Url`]; those of [`Store::erase`].
+    pub fn erase(&self, order: &EraseOrder, progress: Progress<'_>) -> Result<Erasing> {
         let rules = self.engine().rules()?;
         let what = self.what(order, &rules)?;
         match rules.iter().find(|rule| rule.holds() && rule.what == what) {
@@ -106,40 +144,39 @@ impl PageStore {
             }
         }
         let text = if let EraseTarget::Url(url) = &order.target { Some(self.key(url)?) } else { None };
-        self.end_erasures(text, watch)
+        self.end_erasures(text, progress)
     }
 
-    /// What [`PageStore::erase`] would take away; `promoted` is the most that it can be. Changes
-    /// nothing.
+    /// What [`PageStore::erase`] would remove; `promoted` is an upper bound. Changes nothing.
     ///
     /// # Errors
     ///
-    /// As there.
-    pub fn erase_plan(&self, order: &EraseOrder, watch: Watch<'_>) -> Result<Erasing> {
+    /// As [`PageStore::erase`].
+    pub fn erase_plan(&self, order: &EraseOrder, progress: Progress<'_>) -> Result<Erasing> {
         let what = self.what(order, &self.engine().rules()?)?;
         let (state, reason) = (RuleState::Unfinished, order.reason.clone());
         let set = Arc::new(RuleSet::of(&[Rule { id: 0, state, made_ms: 0, changed_ms: 0, reason, what }])?);
-        let (erasure, _, unread) = self.erasure(&set, watch)?;
-        let detached = self.detach_revisits(&erasure, true, watch)?;
-        let mut erased = self.engine().erase_plan(&erasure, &mut |step| watch(EraseProgress::Erasing(step)))?;
+        let (erasure, _, unread) = self.erasure(&set, progress)?;
+        let detached = self.detach_revisits(&erasure, true, progress)?;
+        let mut erased = self.engine().erase_plan(&erasure, &mut |step| progress(EraseProgress::Erasing(step)))?;
         erased.promoted += detached;
         unread.add_to(&mut erased);
         Ok(Erasing { rules: Vec::new(), erased, proof: None, shared_files: self.engine().shared_files()? })
     }
 
-    /// Ends all erasures that were begun; `None` when there is none.
+    /// Finishes all unfinished erasures; `None` if there are none.
     ///
     /// # Errors
     ///
     /// As [`PageStore::erase`].
-    pub fn resume_erasures(&self, watch: Watch<'_>) -> Result<Option<Erasing>> {
+    pub fn resume_erasures(&self, progress: Progress<'_>) -> Result<Option<Erasing>> {
         if RuleSet::unfinished(&self.engine().rules()?)?.is_empty() {
             return Ok(None);
         }
-        self.end_erasures(None, watch).map(Some)
+        self.end_erasures(None, progress).map(Some)
     }
 
-    /// All rules of the store, in the order in which they were made.
+    /// All rules of the store, oldest first.
     ///
     /// # Errors
     ///
@@ -149,8 +186,8 @@ impl PageStore {
         Ok(rules.into_iter().map(EraseRule::of).collect())
     }
 
-    /// Takes a rule back: what it is about may be put again. Whether there is such a rule that
-    /// holds. What was erased stays so.
+    /// Lifts a rule: what it matches may be put again; what was erased stays erased. Returns false
+    /// if no rule with this id holds.
     ///
     /// # Errors
     ///
@@ -164,9 +201,9 @@ impl PageStore {
         Ok(holds)
     }
 
-    /// Takes over the rules of another store that hold and that this one lacks, as unfinished:
-    /// [`PageStore::resume_erasures`] erases here what they are about. How many. For a restored
-    /// backup that is older than an erasure.
+    /// Adds the rules that hold in another store and that this one lacks, as unfinished:
+    /// [`PageStore::resume_erasures`] then erases what they match. Returns their number. For a
+    /// restored backup that is older than an erasure.
     ///
     /// # Errors
     ///
@@ -184,7 +221,7 @@ impl PageStore {
         Ok(adopted)
     }
 
-    /// The rule of an order, in the salt that the store's rules have.
+    /// The rule of an order, with the salt of the store's other rules.
     fn what(&self, order: &EraseOrder, rules: &[Rule]) -> Result<Vec<u8>> {
         let canonical = if let EraseTarget::Url(url) = &order.target { Some(self.key(url)?) } else { None };
         let salt = match rules.iter().filter(|r| r.holds()).find_map(|rule| salt_of(&rule.what)) {
@@ -194,22 +231,22 @@ impl PageStore {
         order.what(canonical.as_deref(), &salt)
     }
 
-    /// Does what unfinished rules ask for. `text` is the URL of one that keeps it as a digest.
-    fn end_erasures(&self, text: Option<Vec<u8>>, watch: Watch<'_>) -> Result<Erasing> {
-        // From here on nothing that is meant comes in.
+    /// Carries out unfinished rules. `text` is the URL of one that keeps it as a digest.
+    fn end_erasures(&self, text: Option<Vec<u8>>, progress: Progress<'_>) -> Result<Erasing> {
+        // From here on no matching capture can be put.
         self.obey()?;
         let rules = self.engine().rules()?;
         let unfinished = rules.iter().filter(|r| r.state == RuleState::Unfinished);
         let ids: Vec<u32> = unfinished.map(|r| r.id).collect();
         let set = Arc::new(RuleSet::unfinished(&rules)?);
-        let (erasure, needles, unread) = self.erasure(&set, watch)?;
+        let (erasure, needles, unread) = self.erasure(&set, progress)?;
         let needles = needles.with(text);
         let shared_files = self.engine().shared_files()?;
-        let detached = self.detach_revisits(&erasure, false, watch)?;
-        let mut erased = self.engine().erase(&erasure, &mut |step| watch(EraseProgress::Erasing(step)))?;
+        let detached = self.detach_revisits(&erasure, false, progress)?;
+        let mut erased = self.engine().erase(&erasure, &mut |step| progress(EraseProgress::Erasing(step)))?;
         erased.promoted += detached;
         unread.add_to(&mut erased);
-        let proof = self.prove(&erasure, &set, &needles, &mut |bytes| watch(EraseProgress::Searching(bytes)))?;
+        let proof = self.prove(&erasure, &set, &needles, &mut |bytes| progress(EraseProgress::Searching(bytes)))?;
         let erasing = Erasing { rules: ids, erased, proof: Some(proof), shared_files };
         if erasing.is_complete() {
             for id in &erasing.rules {
@@ -219,10 +256,10 @@ impl PageStore {
         Ok(erasing)
     }
 
-    /// What the engine is to take away for some rules, what to search for afterwards, and what
-    /// could not be compared.
-    fn erasure(&self, set: &Arc<RuleSet>, watch: Watch<'_>) -> Result<(Erasure, Needles, Unread)> {
-        let (by_digest, unread) = self.with_digests(set, watch)?;
+    /// What the engine is to erase for some rules, what to search for afterwards, and what could
+    /// not be compared.
+    fn erasure(&self, set: &Arc<RuleSet>, progress: Progress<'_>) -> Result<(Erasure, Needles, Unread)> {
+        let (by_digest, unread) = self.with_digests(set, progress)?;
         let by_digest = Arc::new(by_digest);
         let (rules, digests) = (Arc::clone(set), Arc::clone(&by_digest));
         let is_key = move |key: &[u8]| rules.matchers().any(|m| m.is_about(key::url(key))) || digests.contains_key(key);
@@ -243,8 +280,8 @@ impl PageStore {
         Ok((erasure, needles, unread))
     }
 
-    /// The URLs of which a variant stays although rules are about them, of other times: so does
-    /// its mark.
+    /// URLs that rules match for some times only, and of which a variant stays: so must their
+    /// mark.
     fn variants_that_stay(&self, set: &Arc<RuleSet>) -> Result<HashSet<Vec<u8>>> {
         let mut stay = HashSet::new();
         if set.matchers().all(Matcher::is_of_all_times) {
@@ -253,8 +290,7 @@ impl PageStore {
         let rules = Arc::clone(set);
         let is_about = move |key: &[u8]| rules.matchers().any(|m| m.is_about(key::url(key)));
         for key in self.engine().keys_where(move |key| key::is_variant(key) && is_about(key)) {
-            // What cannot be read is counted by the engine; a mark too many costs a pass over the
-            // keys.
+            // The engine counts unreadable keys; a mark too many costs a pass over the keys.
             let Ok(key) = key else { continue };
             let goes = |version: &Version| set.refuses(&key, version.time_ms).is_some();
             if self.engine().versions_of(&key).map_or(true, |versions| !versions.iter().all(goes)) {
@@ -264,15 +300,15 @@ impl PageStore {
         Ok(stay)
     }
 
-    /// The versions whose bodies have a digest that a rule names: the sequences, by key. And those
-    /// that cannot be read: they may be meant.
-    fn with_digests(&self, set: &RuleSet, watch: Watch<'_>) -> Result<(ByDigest, Unread)> {
+    /// Sequences, by key, of the versions whose bodies have a digest that a rule names; and the
+    /// versions that cannot be read, which may be meant.
+    fn with_digests(&self, set: &RuleSet, progress: Progress<'_>) -> Result<(ByDigest, Unread)> {
         let (mut found, mut unread) = (ByDigest::new(), Unread::default());
         if !set.wants_bodies() {
             return Ok((found, unread));
         }
         for (nth, stored) in (0u64..).zip(self.stored_versions()) {
-            if nth % 1024 == 0 && watch(EraseProgress::Comparing(nth)).is_break() {
+            if nth % 1024 == 0 && progress(EraseProgress::Comparing(nth)).is_break() {
                 return Err(filemap_core::Error::Cancelled.into());
             }
             let stored = match stored {
@@ -283,8 +319,8 @@ impl PageStore {
                 }
                 stored => stored?,
             };
-            let digests = set.digests_of(&stored.page.body, stored.page.digest.as_deref());
-            if set.by_digest(&digests, stored.version.time_ms).is_some() {
+            let told = stored.page.digest.as_deref();
+            if set.judge_body(&stored.page.body, told, stored.version.time_ms).is_some() {
                 found.entry(stored.key).or_default().insert(stored.version.sequence);
             }
         }
@@ -324,7 +360,7 @@ impl EraseRule {
 }
 
 impl Error {
-    /// The id of the rule that refuses a page, if that is what the error says.
+    /// The id of the rule that refuses the page, if that is the error.
     pub fn refused_by(&self) -> Option<u32> {
         match self {
             Error::Engine(filemap_core::Error::Refused { rule }) => Some(*rule),

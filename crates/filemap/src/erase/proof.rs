@@ -1,4 +1,4 @@
-//! The search after an erasure: every file of the store, as it lies and expanded, for what went.
+//! The search after an erasure: every file of the store, raw and decompressed, for erased text.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -10,47 +10,65 @@ use crate::page::key;
 use crate::store::PageStore;
 use crate::store::rules::{Matcher, RuleSet};
 
-/// Captures whose text is searched for, at most.
+/// Erased captures whose text is searched for.
 const CAPTURES: usize = 256;
-/// Pieces of each body, and bytes of a piece.
+/// Pieces of each body to search for, and bytes of a piece.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 48;
 /// Mentions listed; more are counted.
 const LISTED: usize = 100;
 
-/// A page that stays and that has text of what went: it links to it, or says the same.
+/// A page that stays and has erased text: it links to an erased page, or quotes it.
+///
+/// ```
+/// use filemap::erase::{Mention, Proof};
+///
+/// fn print(proof: &Proof) {
+///     for Mention { url, is_url, .. } in &proof.mentioned_in {
+///         let what = if *is_url { "links to" } else { "quotes" };
+///         println!("{} {what} an erased page", String::from_utf8_lossy(url));
+///     }
+/// }
+/// print(&Proof::default());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Mention {
     /// The canonical URL of the page.
     pub url: Vec<u8>,
-    /// Whether what it has is a URL that went, and not a piece of a body.
+    /// The text is an erased URL, not a piece of a body.
     pub is_url: bool,
 }
 
-/// What the search has found.
+/// Result of the search after an erasure; see [`Erasing`](super::Erasing).
+///
+/// ```
+/// let proof = filemap::erase::Proof::default();
+/// assert!(proof.is_clean() && proof.strangers.is_empty());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Proof {
     /// Files that were searched.
     pub files: u64,
-    /// Their bytes, as they lie.
+    /// Their bytes.
     pub bytes: u64,
-    /// Records that were expanded.
+    /// Records that were decompressed.
     pub records: u64,
     /// Texts that were searched for: URLs and pieces of bodies.
     pub texts: u64,
-    /// Places that should not be: file, offset, and what is there.
+    /// Erased text found: file, offset, and what is there.
     pub left: Vec<(String, u64, String)>,
-    /// How many captures that stay have text of what went.
+    /// Number of captures that stay and have erased text.
     pub mentions: u64,
     /// The first of them.
     pub mentioned_in: Vec<Mention>,
-    /// Names in the folder that are none of the store's: not searched.
+    /// Files in the folder that are not the store's: not searched.
     pub strangers: Vec<String>,
 }
 
 impl Proof {
-    /// Whether nothing was found that should not be there.
+    /// Whether no erased text was found.
     pub fn is_clean(&self) -> bool {
         self.left.is_empty()
     }
@@ -71,7 +89,7 @@ impl Needles {
 }
 
 impl PageStore {
-    /// Texts of some of what an erasure is about, as long as it is there.
+    /// Texts of some captures that an erasure will remove.
     pub(super) fn needles(&self, what: &Erasure) -> Result<Needles> {
         let mut needles = Needles::default();
         let is_meant = std::sync::Arc::clone(&what.keys);
@@ -79,11 +97,11 @@ impl PageStore {
             let Ok(found) = found else { continue };
             let Ok(versions) = self.engine().versions_of(&found) else { continue };
             let goes = |version| (what.versions)(&found, version);
-            // Where something stays, so does the URL.
+            // If a version stays, so does the URL.
             if versions.iter().all(|version| goes(*version)) {
                 needles.urls.insert(key::url(&found).to_vec());
             }
-            // One that cannot be read has nothing to look for.
+            // An unreadable version gives no text.
             let read = |version| self.engine().get_version(&found, version).ok().flatten();
             let Some(value) = versions.into_iter().filter(|version| goes(*version)).find_map(read) else { continue };
             let body = value.body;
@@ -92,7 +110,7 @@ impl PageStore {
                 needles.pieces.extend(body.get(at..at + PIECE_BYTES).map(<[u8]>::to_vec));
             }
         }
-        // A filler of one byte is found everywhere, and says nothing.
+        // A run of one byte proves nothing: it is found everywhere.
         needles.pieces.retain(|piece| piece.iter().any(|b| *b != piece[0]));
         Ok(needles)
     }
@@ -103,7 +121,7 @@ impl PageStore {
         what: &Erasure,
         set: &RuleSet,
         needles: &Needles,
-        watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Proof> {
         let texts: Vec<Vec<u8>> = needles.urls.iter().chain(&needles.pieces).cloned().collect();
         let urls = needles.urls.len();
@@ -115,7 +133,7 @@ impl PageStore {
                 proof.mentioned_in.push(Mention { url: key::url(found).to_vec(), is_url: text < urls });
             }
         };
-        let search = Search { texts: &texts, what, removals_too: of_all_times, mention: &mut mention, progress: watch };
+        let search = Search { texts: &texts, what, removals_too: of_all_times, mention: &mut mention, progress };
         let searched = self.engine().search(search)?;
         let left = searched.left.into_iter().map(|found| (found.file, found.offset, found.what)).collect();
         let (files, bytes, records) = (searched.files, searched.bytes, searched.records);

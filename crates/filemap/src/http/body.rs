@@ -1,15 +1,13 @@
-//! Brings the body of an answer into the form that a store keeps, and its headers into line with
-//! it.
+//! Decodes the body of an answer for the store, and adjusts its headers.
 //!
-//! The transfer codings go (chunks, and what lies under them), and the content coding too unless
-//! bodies are asked for as received. Headers lie: a coding is undone only if it takes the whole
-//! body and ends where that ends; else the body stays as received, and the caller is told. Headers
-//! then say what is there, in Common Crawl's way: the field that no longer holds is renamed
-//! (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`, `X-Crawler-Content-Length`), and
-//! `Content-Length` gives the length of the body kept.
+//! Transfer codings are undone, and content codings too unless bodies are kept as received.
+//! Headers lie: a coding is undone only if it covers exactly the whole body; else the body stays
+//! as received, and the caller gets the reason. Fields that no longer hold are renamed, as Common
+//! Crawl does (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`,
+//! `X-Crawler-Content-Length`), and `Content-Length` gives the length of the body kept.
 //!
-//! Invariant: a body that was not changed keeps its headers as they were, but for a
-//! `Transfer-Encoding: chunked` that the archive had already undone.
+//! Invariant: an unchanged body keeps its headers, except a `Transfer-Encoding: chunked` that the
+//! archive had already undone.
 
 use std::io::BufReader;
 
@@ -19,31 +17,31 @@ use crate::http::content::{self, Decoded};
 use crate::page::headers::Headers;
 use crate::spool::{Payload, Spool};
 
-/// The transfer coding in chunks.
+/// The chunked transfer coding.
 const CHUNKED: &str = "chunked";
 
 /// How bodies are kept.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyRules {
-    /// Leave content codings as they are.
+    /// Keep content codings.
     pub(crate) as_received: bool,
-    /// A decoded body may have this many bytes.
+    /// The longest decoded body.
     pub(crate) max_decoded_bytes: u64,
     pub(crate) spool: Spool,
 }
 
-/// A body in the form that is kept.
+/// A body as kept.
 pub(crate) struct Body {
     pub(crate) payload: Payload,
-    /// Whether a content coding was undone.
+    /// A content coding was undone.
     pub(crate) decoded: bool,
-    /// Why a coding was not undone, if that was tried: the body is as received.
+    /// Why a coding could not be undone: the body is as received.
     pub(crate) as_received: Option<&'static str>,
-    /// The chunked coding ends in the middle: the body is not all of it.
+    /// The chunked coding ends early: the body is incomplete.
     pub(crate) cut: bool,
 }
 
-/// Takes the codings off `payload`, and tells `headers`.
+/// Undoes the codings of `payload`, and adjusts `headers`.
 pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -> Result<Body> {
     let received_bytes = payload.len();
     let mut body = Body { payload, decoded: false, as_received: None, cut: false };
@@ -57,7 +55,7 @@ pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -
     Ok(body)
 }
 
-/// The headers of a revisit, whose body is another record's and has been through [`undo`] there.
+/// Adjusts the headers of a revisit, whose body [`undo`] decoded as another record's.
 pub(crate) fn undo_revisit(headers: &mut Headers) {
     let is_known = |coding: &String| coding == CHUNKED || content::is_known(coding);
     if headers.items("Transfer-Encoding").iter().any(is_known) {
@@ -65,14 +63,14 @@ pub(crate) fn undo_revisit(headers: &mut Headers) {
     }
 }
 
-/// What became of the transfer codings.
+/// Result of undoing the transfer codings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Transfer {
     /// They were undone.
     Undone,
-    /// There are none that the body has.
+    /// The body has none.
     Left,
-    /// They are not what the headers say: the body is as received.
+    /// The headers are wrong: the body is as received.
     Damaged,
 }
 
@@ -91,7 +89,7 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
     let (mut current, mut trailers) = (None, Headers::new());
     for coding in codings.iter().rev() {
         let source = current.as_mut().unwrap_or(&mut body.payload);
-        // Nothing is whole in every coding: servers announce one for answers that have no body.
+        // Servers announce codings for empty bodies.
         if source.len() == 0 && coding != CHUNKED {
             continue;
         }
@@ -116,8 +114,7 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
             Ok(payload) => current = Some(payload),
             Err(why) => {
                 body.as_received = Some(why);
-                // Of a word that is no coding at all (`binary`, say) nothing follows for the
-                // codings below it.
+                // An unknown word (`binary`, say) does not affect the content codings.
                 return Ok(if why == content::UNKNOWN && !is_chunked { Transfer::Left } else { Transfer::Damaged });
             }
         }
@@ -129,7 +126,7 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
     Ok(Transfer::Undone)
 }
 
-/// Takes the chunks off a body: how they ended, and what was in them.
+/// Undoes the chunked coding. Returns how it ended, and the decoded body.
 fn unchunk(body: &mut Payload, rules: &BodyRules) -> Result<(End, Payload)> {
     let mut out = rules.spool.writer(u64::MAX);
     let mut source = BufReader::with_capacity(64 << 10, body.reader()?);
@@ -159,7 +156,7 @@ fn undo_content(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> Re
     if codings.is_empty() || body.payload.len() == 0 {
         return Ok(());
     }
-    let payload = std::mem::replace(&mut body.payload, Payload::Memory(Vec::new()));
+    let payload = std::mem::take(&mut body.payload);
     match content::decode(&codings, payload, &rules.spool, rules.max_decoded_bytes)? {
         Decoded::Body(payload) => {
             body.payload = payload;

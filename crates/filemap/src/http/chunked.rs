@@ -1,33 +1,32 @@
-//! Takes the chunked transfer coding off a body (RFC 9112, section 7.1), as a stream.
+//! Streaming decoder of the chunked transfer coding (RFC 9112, section 7.1).
 //!
-//! Lenient where archives are: sizes with spaces or leading zeros, bare LF, extensions, no line
-//! end after the last chunk. Many archives keep the header `Transfer-Encoding: chunked` over a
-//! body that is no longer chunked: such a body mostly fails at its first size line, and the caller
-//! keeps it as it is.
+//! Accepts sizes with spaces or leading zeros, bare LF, extensions, no line end after the last
+//! chunk. Many archives keep the header `Transfer-Encoding: chunked` on a body that is no longer
+//! chunked: such a body mostly fails at its first size line, and the caller keeps it unchanged.
 //!
-//! Invariant: [`End::Whole`] means that every byte of the body was part of the coding. A body
-//! without any data (`0`) has to be coded to the letter, since a short text can look like it.
+//! Invariant: [`End::Whole`] means that every byte of the body was part of the coding. An empty
+//! body (`0`) must be coded strictly, since a short text can look like one.
 
 use std::io::{self, BufRead};
 
 use crate::http::head;
 use crate::page::headers::Headers;
 
-/// A size line or trailer line longer than this is none.
+/// The longest size line or trailer line.
 const MAX_LINE_BYTES: usize = 16 << 10;
-/// More trailer lines than this are not a trailer.
+/// Most lines of a trailer.
 const MAX_TRAILERS: usize = 256;
 
 /// How a chunked body ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With its last chunk, these trailer fields, and nothing behind them.
+    /// With its last chunk, these trailer fields, and nothing after them.
     Whole(Headers),
     /// In the middle of a chunk, or before the last one.
     Cut,
     /// It was never chunked: not even the first size line is one.
     NotChunked,
-    /// It stops being chunked in the middle, or goes on behind its end.
+    /// It stops being chunked in the middle, or goes on after its end.
     Invalid,
 }
 
@@ -79,7 +78,7 @@ struct Line {
     has_cr: bool,
 }
 
-/// A line without its end; `None` if it is too long to be one.
+/// A line without its end; `None` if it is too long.
 fn read_line(source: &mut impl BufRead) -> io::Result<Option<Line>> {
     let mut text = Vec::new();
     let mut limited = io::Read::take(source, MAX_LINE_BYTES as u64);
@@ -123,8 +122,8 @@ fn copy<E: From<io::Error>>(
     Ok(done)
 }
 
-/// The line end after a chunk: CRLF or LF, or the end of the body. `false` if something else
-/// stands there.
+/// Reads the line end after a chunk: CRLF, LF, or the end of the body. Returns false for other
+/// bytes.
 fn after_chunk(source: &mut impl BufRead) -> io::Result<bool> {
     for expected in [b'\r', b'\n'] {
         match source.fill_buf()?.first() {
@@ -137,14 +136,14 @@ fn after_chunk(source: &mut impl BufRead) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The end of a body without data: a blank line, and no more.
+/// Reads the end of an empty body: one blank line.
 fn nothing(source: &mut impl BufRead, has_cr: bool) -> io::Result<End> {
     let line = read_line(source)?;
     let is_blank = line.is_some_and(|line| line.text.is_empty() && line.ended && line.has_cr);
     Ok(if has_cr && is_blank && is_at_end(source)? { End::Whole(Headers::new()) } else { End::Invalid })
 }
 
-/// The fields after the last chunk, up to a blank line and the end of the body.
+/// Reads the fields after the last chunk, up to a blank line and the end of the body.
 fn trailers(source: &mut impl BufRead) -> io::Result<End> {
     let mut headers = Headers::new();
     for _ in 0..MAX_TRAILERS {

@@ -1,9 +1,8 @@
-//! Decodes one content coding piece by piece, within bounds: gzip, deflate (zlib or raw), brotli,
+//! Streaming decoder of one content coding, within bounds: gzip, deflate (zlib or raw), brotli,
 //! zstd.
 //!
-//! Invariants: no more output than the bounds allow is handed on; what was handed on before an
-//! error stays good. Data behind the end of a coding is an error: a text may pass for a short
-//! stream with something behind it.
+//! Invariants: output never exceeds the bounds; output before an error is valid. Data after the
+//! end of a coding is an error: the beginning of a text may look like a short stream.
 
 use std::io::{self, Write};
 
@@ -12,14 +11,24 @@ use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
 
 const BUFFER_BYTES: usize = 64 << 10;
-/// A gzip header has fewer bytes: 64 KiB of extra field, name and comment each.
+/// The longest gzip header: 64 KiB of extra field, name and comment each.
 const MAX_GZIP_HEADER_BYTES: usize = 256 << 10;
-/// Servers must not use windows over 8 MiB (RFC 9659); a frame that asks for more asks for the
-/// reader's memory.
+/// Windows of 8 MiB, the most that servers may use (RFC 9659): larger ones would let a server
+/// allocate the reader's memory.
 const ZSTD_WINDOW_LOG: u32 = 23;
 
 /// A content coding. HTTP's `deflate` means [`Coding::Zlib`]; some servers send
 /// [`Coding::Deflate`].
+///
+/// ```
+/// use filemap::coding::{Coding, Decoder};
+///
+/// let mut body = Vec::new();
+/// let mut decoder = Decoder::new(Coding::Deflate);
+/// // One stored block.
+/// decoder.push(b"\x01\x05\x00\xfa\xffhello", &mut body).and_then(|()| decoder.finish()).unwrap();
+/// assert_eq!(body, b"hello");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Coding {
@@ -36,6 +45,14 @@ pub enum Coding {
 }
 
 /// Why a body does not decode.
+///
+/// ```
+/// use filemap::coding::{Coding, CodingError, Decoder};
+///
+/// let mut decoder = Decoder::new(Coding::Gzip);
+/// let pushed = decoder.push(b"no gzip", &mut std::io::sink());
+/// assert!(matches!(pushed, Err(CodingError::Damaged)));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodingError {
@@ -45,21 +62,21 @@ pub enum CodingError {
     /// The data ends inside the coding.
     #[error("the data ends early")]
     EndsEarly,
-    /// The data goes on behind the end of the coding.
+    /// There is data after the end of the coding.
     #[error("the data goes on behind the end of its coding")]
     GoesOn,
-    /// More bytes come out than [`Decoder::max_bytes`]; the first of them were written.
+    /// The output exceeds [`Decoder::max_bytes`]; its beginning was written.
     #[error("the decoded body is over the limit")]
     TooLong,
-    /// More bytes come out of what came in than [`Decoder::max_ratio`] allows.
+    /// The output is larger than the input by more than [`Decoder::max_ratio`] allows.
     #[error("the decoded body is too many times as long as what came")]
     TooDense,
-    /// The output failed.
+    /// The output cannot be written.
     #[error("the decoded body cannot be written: {0}")]
     Output(#[source] io::Error),
 }
 
-/// Decodes a body as it comes.
+/// Decodes a body piece by piece.
 ///
 /// ```
 /// use filemap::coding::{Coding, CodingError, Decoder};
@@ -80,17 +97,16 @@ pub struct Decoder {
     bytes_in: u64,
     bytes_out: u64,
     max_bytes: u64,
-    /// How many times as long as its input the output may be, once it has more bytes than the
-    /// second number.
+    /// The greatest ratio of output to input, and the number of output bytes from which it holds.
     max_ratio: Option<(u32, u64)>,
 }
 
-/// What one step of an engine took and gave.
+/// Bytes read and written by one step of an engine.
 #[derive(Default)]
 struct Step {
     read: usize,
     written: usize,
-    /// The stream inside has come to its end.
+    /// The stream has ended.
     has_ended: bool,
 }
 
@@ -109,7 +125,7 @@ enum Engine {
         engine: ZstdDecoder<'static>,
         at: ZstdAt,
     },
-    /// The library has no decoder to give.
+    /// The zstd library could not allocate a decoder.
     None,
 }
 
@@ -121,7 +137,7 @@ enum ZstdAt {
 }
 
 impl Decoder {
-    /// For a body of this coding, without bounds.
+    /// A decoder for this coding, without bounds.
     pub fn new(coding: Coding) -> Decoder {
         let inflate = |zlib| Engine::Inflate { engine: Decompress::new(zlib), has_ended: false };
         let engine = match coding {
@@ -139,14 +155,13 @@ impl Decoder {
         Decoder { engine, buffer, bytes_in: 0, bytes_out: 0, max_bytes: u64::MAX, max_ratio: None }
     }
 
-    /// Writes no more than this many bytes.
+    /// Limits the output to this number of bytes.
     pub fn max_bytes(mut self, max_bytes: u64) -> Decoder {
         self.max_bytes = max_bytes;
         self
     }
 
-    /// Writes no more than `ratio` times the bytes that came in, once it is more than
-    /// `from_bytes`.
+    /// Limits the output to `ratio` times the input, once it is more than `from_bytes`.
     pub fn max_ratio(mut self, ratio: u32, from_bytes: u64) -> Decoder {
         self.max_ratio = Some((ratio, from_bytes));
         self
@@ -156,7 +171,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`CodingError`]; then nothing more can be decoded, and what was written before stays.
+    /// [`CodingError`]; then nothing more can be decoded, and output written before is valid.
     pub fn push(&mut self, mut piece: &[u8], out: &mut dyn Write) -> Result<(), CodingError> {
         self.bytes_in += piece.len() as u64;
         let mut is_full = false;
@@ -172,11 +187,11 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether the body may end here.
+    /// Checks that the body may end here.
     ///
     /// # Errors
     ///
-    /// [`CodingError::EndsEarly`] inside the coding, [`CodingError::GoesOn`] behind it.
+    /// [`CodingError::EndsEarly`] inside the coding, [`CodingError::GoesOn`] after it.
     pub fn finish(&self) -> Result<(), CodingError> {
         match &self.engine {
             Engine::Gzip(gzip) => gzip.finish(),
@@ -259,12 +274,12 @@ fn inflate(engine: &mut Decompress, input: &[u8], out: &mut [u8]) -> Result<Step
 /// gzip members, one after the other.
 struct Gzip {
     part: Part,
-    /// The bytes of a header or trailer that is not all there yet.
+    /// The bytes of an incomplete header or trailer.
     held: Vec<u8>,
     engine: Decompress,
     crc: crc32fast::Hasher,
     bytes_out: u32,
-    /// A member before this one was whole.
+    /// It is not the first member.
     is_later: bool,
 }
 
@@ -337,7 +352,7 @@ impl Gzip {
     }
 }
 
-/// Whether a gzip member may begin with these bytes, as far as they go.
+/// Whether these may be the first bytes of a gzip member.
 fn begins(bytes: &[u8]) -> bool {
     let magic = [0x1f, 0x8b, 8];
     let known = bytes.len().min(magic.len());

@@ -1,10 +1,10 @@
 //! Undoes the content codings of a body: gzip, deflate (zlib, or raw as some servers send it), br
 //! and zstd.
 //!
-//! A body decodes whole or not at all: a coding that is unknown, data that is damaged, ends early
-//! or goes on behind the coding's end, and an output over the bound (a decompression bomb) all
-//! leave the body as received, with the reason. Headers lie: one byte of a text can be a whole
-//! brotli or deflate stream, and what browsers ignore is then the page.
+//! A body decodes whole or not at all: an unknown coding, data that is damaged, ends early or goes
+//! on after the coding's end, and output over the bound (a decompression bomb) leave the body as
+//! received, with the reason. Headers lie: the first byte of a text can be a whole brotli or
+//! deflate stream, and the page would be the rest.
 
 use std::io::{self, Read, Write};
 
@@ -13,8 +13,7 @@ use crate::error::{Error, Result};
 use crate::spool::{Payload, PayloadWriter, Spool};
 
 const STEP_BYTES: usize = 64 << 10;
-/// More codings on top of each other than this are not undone: each costs a pass over what may be
-/// a bomb.
+/// Most stacked codings that are undone: each costs a pass over a possible bomb.
 pub(crate) const MAX_CODINGS: usize = 8;
 
 /// The reason for more of them.
@@ -27,7 +26,7 @@ const ENDS_EARLY: &str = "the data ends early";
 const GOES_ON: &str = "the data goes on behind the end of its coding";
 const TOO_MUCH: &str = "the decoded body is over the limit";
 
-/// What came of decoding.
+/// Result of decoding.
 pub(crate) enum Decoded {
     /// The decoded body.
     Body(Payload),
@@ -35,8 +34,8 @@ pub(crate) enum Decoded {
     AsReceived(Payload, &'static str),
 }
 
-/// Undoes `codings`, listed in the order in which they were applied, writing no more than `limit`
-/// bytes for each.
+/// Undoes `codings`, which are in the order in which they were applied; each may give up to
+/// `limit` bytes.
 pub(crate) fn decode(codings: &[String], body: Payload, spool: &Spool, limit: u64) -> Result<Decoded> {
     let mut original = body;
     let mut current: Option<Payload> = None;
@@ -59,7 +58,7 @@ pub(crate) fn decode(codings: &[String], body: Payload, spool: &Spool, limit: u6
 /// The decoded body, or why there is none.
 pub(crate) type Attempt = std::result::Result<Payload, &'static str>;
 
-/// Undoes one coding, writing no more than `limit` bytes.
+/// Undoes one coding, which may give up to `limit` bytes.
 pub(crate) fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
     match coding {
         "gzip" | "x-gzip" => decode_as(Coding::Gzip, body, spool, limit),
@@ -73,7 +72,7 @@ pub(crate) fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit:
     }
 }
 
-/// Whether it is a coding that is undone here.
+/// Whether [`decode_one`] knows the coding.
 pub(crate) fn is_known(coding: &str) -> bool {
     matches!(coding, "gzip" | "x-gzip" | "deflate" | "br" | "zstd")
 }

@@ -1,20 +1,19 @@
-//! Reads the head of an HTTP message: the first line and the header fields, leniently.
+//! Parses the head of an HTTP message, the first line and the header fields, leniently.
 //!
-//! Taken as they come: bare LF, a status line without words, unknown protocol tokens, names with
-//! spaces, values in any bytes, a head that ends with the message. A folded value is joined by a
+//! Accepted are: bare LF, a status line without a reason, unknown protocol tokens, names with
+//! spaces, values in any bytes, a head that ends with the message. Folded lines are joined by a
 //! space; a line without a colon becomes a field with that name and no value, so that nothing is
-//! lost. What does not begin as an answer or a request is not HTTP: `None`.
+//! lost. A message that begins neither as an answer nor as a request is not HTTP: `None`.
 
 use memchr::{memchr, memchr2};
 
-use crate::page::HttpVersion;
 use crate::page::headers::{self, Header, Headers};
+use crate::page::{HttpVersion, Page};
 
-/// Bytes that a head may have; a message with more is kept whole and unparsed.
+/// The longest head; a message with a longer one is kept unparsed.
 pub(crate) const MAX_HEAD_BYTES: usize = 1 << 20;
 
-/// Fields that a head may have, of HTTP or of WARC: in memory, a field of two bytes takes fifty
-/// times as many.
+/// Most fields of a head, of HTTP or of WARC: a field of two bytes takes a hundred in memory.
 pub(crate) const MAX_FIELDS: usize = 10_000;
 
 /// A longer token is no method.
@@ -27,24 +26,45 @@ pub(crate) enum FirstLine {
     Request { method: String, version: Option<HttpVersion> },
 }
 
-/// A parsed head.
+/// A parsed head; its body begins at `bytes`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) first: FirstLine,
     pub(crate) headers: Headers,
-    /// Where the body begins.
     pub(crate) bytes: usize,
 }
 
-/// Parses the head at the start of `message`, of which at least [`MAX_HEAD_BYTES`] (or all) are
-/// given; `None` if it is not HTTP, or its head is longer or has more than [`MAX_FIELDS`].
+impl Head {
+    pub(crate) fn is_request(&self) -> bool {
+        matches!(self.first, FirstLine::Request { .. })
+    }
+
+    /// Moves the first line and the fields to a page.
+    pub(crate) fn describe(self, page: &mut Page) {
+        match self.first {
+            FirstLine::Response { version, status, reason } => {
+                page.http_version = Some(version);
+                page.status = Some(status).filter(|&status| status > 0);
+                page.reason = reason;
+            }
+            FirstLine::Request { method, version } => {
+                page.method = Some(method);
+                page.http_version = version;
+            }
+        }
+        page.headers = self.headers;
+    }
+}
+
+/// Parses the head at the start of `message`: at least its first [`MAX_HEAD_BYTES`], or all of it.
+/// `None` if it is not HTTP, or its head is longer or has more than [`MAX_FIELDS`].
 pub(crate) fn parse(message: &[u8]) -> Option<Head> {
     let (line, mut at) = headers::line(message, 0)?;
     let first = first_line(line)?;
     let mut headers = Headers::new();
     loop {
         let Some((text, next)) = headers::line(message, at) else {
-            // The head ends with the message: allowed, unless it was cut off at the bound.
+            // The head may end with the message, unless it was cut off at the bound.
             return (message.len() < MAX_HEAD_BYTES).then_some(Head { first, headers, bytes: message.len() });
         };
         at = next;
@@ -58,7 +78,7 @@ pub(crate) fn parse(message: &[u8]) -> Option<Head> {
     }
 }
 
-/// Whether a line is a header field by the letter (RFC 9110): a name of token letters and a colon.
+/// Whether a line is a strict header field (RFC 9110): a token and a colon.
 pub(crate) fn is_field(line: &[u8]) -> bool {
     memchr(b':', line).is_some_and(|colon| colon > 0 && line[..colon].iter().all(is_token))
 }
@@ -68,7 +88,7 @@ fn is_token(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
-/// Adds one line of a header section: a field, or the continuation of the one before.
+/// Adds one line of a header section: a field, or the continuation of the last one.
 pub(crate) fn push_field(headers: &mut Headers, line: &[u8]) {
     let folded = matches!(line.first(), Some(b' ' | b'\t'));
     if let (true, Some(last)) = (folded, headers.0.last_mut()) {
@@ -96,8 +116,8 @@ fn status_line(line: &[u8]) -> Option<FirstLine> {
     Some(FirstLine::Response { version, status, reason: trim(reason).to_vec() })
 }
 
-/// Any token is a method; without a protocol behind it, as the oldest clients sent it, only one in
-/// capitals: it could be the first word of any text.
+/// Any token is a method. Without a protocol at the end of the line, as the oldest clients sent
+/// it, the method must be in capitals: it could be the first word of any text.
 fn request_line(line: &[u8]) -> Option<FirstLine> {
     let (token, rest) = split_word(line);
     if token.is_empty() || token.len() > MAX_METHOD_BYTES || !token.iter().all(is_token) || rest.is_empty() {

@@ -1,8 +1,8 @@
-//! HTTP messages as archives hold them: a head to read leniently, a chunked coding to take off, a
-//! content coding to undo.
+//! HTTP messages of archives: parses heads leniently, undoes the chunked coding and content
+//! codings.
 //!
-//! Archives hold what servers sent, and servers send anything: this layer keeps what it cannot
-//! understand rather than refuse it. Nothing here touches the network or a store.
+//! Servers send anything, and archives keep it: this layer keeps what it cannot parse. Nothing
+//! here touches the network or a store.
 
 pub(crate) mod body;
 pub(crate) mod chunked;

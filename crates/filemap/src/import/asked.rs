@@ -1,8 +1,6 @@
-//! What a request record says: method and URL in words, and the variant that it makes of its
-//! answer.
+//! Request records: method and URL in words, and the variant of their answer.
 //!
-//! Invariant: a request with an unreadable head makes no variant and is reported: its answer's
-//! request is unknown.
+//! Invariant: a request with an unreadable head makes no variant and is reported.
 
 use crate::error::Result;
 use crate::page::headers::Headers;
@@ -16,7 +14,7 @@ pub(super) fn asked_for(request: &Page) -> String {
     format!("{} {}", request.method.as_deref().unwrap_or("?"), String::from_utf8_lossy(&request.url))
 }
 
-/// The variant that a request makes of its answer; none where no method is known.
+/// The variant of a request's answer; `None` for a plain `GET` or an unknown method.
 pub(super) fn variant(request: &mut Capture) -> Result<Option<Variant>> {
     let Some(method) = &request.page.method else { return Ok(None) };
     let headers = &request.page.headers;
@@ -28,10 +26,9 @@ pub(super) fn variant(request: &mut Capture) -> Result<Option<Variant>> {
     Ok(Variant::of_request(method, headers.get("Content-Type"), &body))
 }
 
-/// How much of what follows a request's head is its body: some writers end the record of a `GET`
-/// with a line more.
+/// The length of a request's body: some writers put one more line after the head of a `GET`.
 fn sent_bytes(method: &str, headers: &Headers, bytes: u64) -> u64 {
-    let text = |name: &str| headers.get(name).and_then(|value| std::str::from_utf8(value).ok());
+    let text = |name: &str| headers.text(name);
     match text("Content-Length").map(|length| length.trim().parse::<u64>()) {
         Some(Ok(length)) => length.min(bytes),
         _ if method == "GET" && text("Transfer-Encoding").or(text("X-Crawler-Transfer-Encoding")).is_none() => 0,

@@ -1,8 +1,7 @@
-//! The time of every record that is kept: as its header says it, else by the rules of
-//! [`crate::date::mend`], `Date` headers and neighbours.
+//! The time of every record that is kept: that of its header, else one by the rules of
+//! [`crate::date::mend`], of `Date` headers or of neighbours.
 //!
-//! A record with a date that no reader takes gets one that is: what comes after sees a good
-//! header.
+//! An invalid date in a record's header is replaced, so later steps see a valid one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +10,9 @@ use crate::error::Result;
 use crate::http::head;
 use crate::warc::Record;
 
-/// The head of an answer is looked at up to here for its `Date`.
+/// Bytes of an answer's head that are searched for its `Date`.
 const HEAD_BYTES: usize = 64 << 10;
-/// What of a broken date is shown.
+/// Characters of an invalid date that are shown.
 const SHOWN_CHARS: usize = 60;
 
 /// The dates of one file.
@@ -21,13 +20,13 @@ const SHOWN_CHARS: usize = 60;
 pub(super) struct Dates {
     last_ms: Option<i64>,
     told: BTreeSet<DateRule>,
-    /// Records by the rule that gave their date.
+    /// Number of records by the rule that gave their date.
     pub(super) mended: BTreeMap<DateRule, u64>,
 }
 
 impl Dates {
-    /// Gives a record that `is_read` a good date, and counts it if it `is_kept`. What is to be
-    /// told: the first use of each rule.
+    /// Gives a record that `is_read` a valid date, and counts it if it `is_kept`. Returns a
+    /// warning at the first use of each rule.
     pub(super) fn settle(&mut self, record: &mut Record, is_read: bool, is_kept: bool) -> Result<Option<String>> {
         if let Some(time_ms) = record.header.date_ms() {
             self.last_ms = Some(time_ms);
@@ -66,6 +65,5 @@ impl Dates {
 
 fn http_date(record: &mut Record) -> Result<Option<i64>> {
     let Some(head) = head::parse(&record.block.prefix(HEAD_BYTES)?) else { return Ok(None) };
-    let text = head.headers.get("Date").and_then(|value| std::str::from_utf8(value).ok());
-    Ok(text.and_then(date::mend).map(|(time_ms, _)| time_ms))
+    Ok(head.headers.text("Date").and_then(date::mend).map(|(time_ms, _)| time_ms))
 }

@@ -1,6 +1,6 @@
 //! Import: WARC, ARC and WACZ files into a store.
 //!
-//! Layers: `asked` (requests), `dates` (times mended by rule), `pair` (answers with their
+//! Layers: `asked` (requests), `dates` (dates repaired by rule), `pair` (answers with their
 //! requests), [`import`] (a WARC file into a store), [`import_wacz`] (the WARC files in a WACZ
 //! file).
 

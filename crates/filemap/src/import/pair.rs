@@ -1,17 +1,16 @@
-//! Finds the request that an answer belongs to: what was asked decides whether an answer is the
-//! page itself or a variant.
+//! Pairs answers with their requests: the request decides whether an answer is the page itself or
+//! a variant.
 //!
-//! A request and its answer are two records. `WARC-Concurrent-To` of either names the other; where
-//! neither names any, two records that follow each other with the same URL and date belong
-//! together. Which of them comes first differs among writers, so that an answer is held back until
-//! its request was met, or [`HELD_RECORDS`] more records were. What is held and would take more
-//! than [`HELD_BYTES`] of memory is set aside on disk: a large answer waits as long as a small
-//! one, up to [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered for
-//! longer. Records that an export wrote say themselves what they are.
+//! A request and its answer are two records. `WARC-Concurrent-To` of either names the other; if
+//! neither has that field, two consecutive records with the same URL and date belong together.
+//! Writers differ in which comes first, so an answer is held until its request arrives, or for
+//! [`HELD_RECORDS`] records. Beyond [`HELD_BYTES`] of memory, held answers are set aside on disk,
+//! up to [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered for longer.
+//! Records from a dump name their variants themselves.
 //!
-//! Invariants: records go on in the order in which they came; memory is bounded; an answer that
-//! names another record and goes on before its request was met is counted; a request that comes
-//! too late for its answer is told, with the place of that.
+//! Invariants: records keep their order; memory is bounded; an answer that names another record
+//! and is released before its request arrives is counted; a request that comes too late is
+//! reported, with the place of its answer.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -22,20 +21,20 @@ use crate::page::variant::Variant;
 use crate::warc::Place;
 use crate::warc::header::RecordHeader;
 
-/// An answer waits for its request for this many records.
+/// Records for which an answer waits for its request.
 const HELD_RECORDS: u64 = 64;
-/// What is held takes up to this many bytes of memory, but for headers, and one record more.
+/// Memory for held bodies; one record may exceed it.
 const HELD_BYTES: u64 = 8 << 20;
-/// With its headers, which stay in memory, it takes up to this many.
+/// Memory for held bodies and headers, which are never set aside on disk.
 const HELD_WITH_HEADERS: u64 = 2 * HELD_BYTES;
-/// On disk, what is held takes up to this many bytes, and one record more.
+/// Disk space for held bodies; one record may exceed it.
 const HELD_DISK_BYTES: u64 = 256 << 20;
-/// What is remembered of requests other than `GET` takes up to this many bytes.
+/// Memory for the variants of requests other than `GET`.
 const REMEMBERED_BYTES: usize = 16 << 20;
-/// Ids of answers that have gone on, and of plain `GET`s, that are remembered.
+/// Ids remembered of released answers, and of plain `GET`s.
 const LATEST_IDS: usize = 1 << 16;
 
-/// What a record says of itself and of others.
+/// The fields of a record that link it with others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links {
     id: Vec<u8>,
@@ -45,7 +44,7 @@ pub(super) struct Links {
     place: Option<Place>,
 }
 
-/// What a record takes while it is held.
+/// Bytes that a record takes while it is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) memory: u64,
@@ -70,27 +69,26 @@ impl Links {
         names(self, other) || names(other, self)
     }
 
-    /// Whether a record that stands beside the other may belong to it, since neither says anything
-    /// else.
+    /// Whether two consecutive records may belong together, since neither names another.
     fn may_belong_to(&self, other: &Links) -> bool {
         self.names.is_empty() && other.names.is_empty() && self.url == other.url && self.date == other.date
     }
 }
 
-/// What a record is to others.
+/// The role of a record in a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// An answer: waits for its request.
     Answer,
-    /// A request, and the variant that it makes of its answer.
+    /// A request, and the variant of its answer.
     Request(Option<Variant>),
-    /// Something beside an answer: has its variant.
+    /// A record beside an answer: takes its variant.
     Beside,
-    /// Nothing.
+    /// Any other record.
     Other,
 }
 
-/// A record on its way, with what its reader wants back.
+/// A record that is held, with the caller's value for it.
 pub(super) struct Held<T> {
     pub(super) what: T,
     pub(super) variant: Option<Variant>,
@@ -100,15 +98,15 @@ pub(super) struct Held<T> {
     waits: bool,
 }
 
-/// The records that are held back, and what is known of those that are not.
+/// The held records, and what is remembered of released ones.
 pub(super) struct Pairing<T> {
     held: VecDeque<Held<T>>,
     held_size: Size,
-    /// Of the next record.
+    /// Records taken so far.
     number: u64,
     requests: VecDeque<Asked>,
     variants: Remembered,
-    /// Plain `GET`s, and what they name.
+    /// Ids of plain `GET`s, and of the records that they name.
     plain: Latest<()>,
     passed: Passed,
 }
@@ -134,8 +132,8 @@ impl<T> Pairing<T> {
         }
     }
 
-    /// Takes the next record. If it is a request other than a plain `GET`, and its answer has gone
-    /// on as that of one: where that stands.
+    /// Takes the next record. Returns the place of its answer if it is a request other than a
+    /// plain `GET` and the answer was released without it.
     pub(super) fn push(&mut self, what: T, role: Role, links: Links, size: Size) -> Option<Place> {
         self.number += 1;
         let mut held = Held { what, variant: None, number: self.number, size, links, waits: role == Role::Answer };
@@ -144,7 +142,7 @@ impl<T> Pairing<T> {
             Role::Answer => self.find_request(&mut held),
             Role::Request(variant) => misplaced = self.take_request(&mut held, variant),
             Role::Beside => {
-                held.variant = held.links.names.iter().find_map(|id| self.variants.get(id)).cloned();
+                held.variant = held.links.names.iter().find_map(|id| self.variants.variants.get(id)).cloned();
             }
             Role::Other => {}
         }
@@ -154,16 +152,16 @@ impl<T> Pairing<T> {
         misplaced
     }
 
-    /// Takes something that is no record.
+    /// Takes an item that is no record.
     pub(super) fn push_other(&mut self, what: T) {
         let (number, links, size) = (self.number, Links::default(), Size::default());
         self.held.push_back(Held { what, variant: None, number, size, links, waits: false });
     }
 
-    /// The next record that waits for nothing any more; with `is_end`, none waits.
+    /// The next record if it no longer waits; with `is_end`, none waits.
     pub(super) fn next(&mut self, is_end: bool) -> Option<Held<T>> {
         let front = self.held.front()?;
-        // One record waits for the next one at least, whatever it takes.
+        // A record of any size waits for the next one.
         let is_full = front.number < self.number
             && (self.held_size.memory > HELD_WITH_HEADERS || self.held_size.disk > HELD_DISK_BYTES);
         let is_old = front.number + HELD_RECORDS <= self.number || is_full;
@@ -179,8 +177,8 @@ impl<T> Pairing<T> {
         Some(held)
     }
 
-    /// Lets `set_aside` take what is held from memory to disk, from the last record on, until it
-    /// takes no more than it may; it says what the record takes then.
+    /// Moves held bodies to disk with `set_aside`, which returns the new size, from the last
+    /// record on, until they fit in [`HELD_BYTES`].
     pub(super) fn relieve(&mut self, mut set_aside: impl FnMut(&mut T) -> Result<Option<Size>>) -> Result<()> {
         for held in self.held.iter_mut().rev() {
             if self.held_size.memory <= HELD_BYTES {
@@ -195,8 +193,8 @@ impl<T> Pairing<T> {
         Ok(())
     }
 
-    /// Answers that have gone on as those to a plain `GET` although they name another record, and
-    /// whose request was not met.
+    /// Answers that name another record and were released as answers to a plain `GET`, since their
+    /// request did not arrive.
     pub(super) fn without_request(&self) -> u64 {
         self.passed.without_request
     }
@@ -215,10 +213,12 @@ impl<T> Pairing<T> {
             asked.has_answer = true;
             answer.variant.clone_from(&asked.variant);
             answer.waits = false;
-        } else if let Some(variant) = links.names.iter().chain([&links.id]).find_map(|id| self.variants.get(id)) {
+        } else if let Some(variant) =
+            links.names.iter().chain([&links.id]).find_map(|id| self.variants.variants.get(id))
+        {
             answer.variant = Some(variant.clone());
             answer.waits = false;
-        } else if links.names.iter().chain([&links.id]).any(|id| self.plain.get(hash(id)).is_some()) {
+        } else if links.names.iter().chain([&links.id]).any(|id| self.plain.known.contains_key(&xxh3_64(id))) {
             answer.waits = false;
         }
         if let Some(variant) = &answer.variant {
@@ -248,7 +248,7 @@ impl<T> Pairing<T> {
             Some(variant) => ids().for_each(|id| self.variants.insert(id, variant)),
             None => {
                 for id in ids().filter(|id| !id.is_empty()) {
-                    self.plain.insert(hash(id), ());
+                    self.plain.insert(xxh3_64(id), ());
                 }
             }
         }
@@ -261,7 +261,7 @@ impl<T> Pairing<T> {
     }
 }
 
-/// The variants of records by their ids: of the last ones.
+/// The variants of the latest records by their ids.
 #[derive(Default)]
 struct Remembered {
     variants: HashMap<Vec<u8>, Variant>,
@@ -270,10 +270,6 @@ struct Remembered {
 }
 
 impl Remembered {
-    fn get(&self, id: &Vec<u8>) -> Option<&Variant> {
-        self.variants.get(id)
-    }
-
     fn insert(&mut self, id: &[u8], variant: &Variant) {
         if id.is_empty() || self.variants.insert(id.to_vec(), variant.clone()).is_some() {
             return;
@@ -289,28 +285,15 @@ impl Remembered {
     }
 }
 
-fn hash(id: &[u8]) -> u64 {
-    xxh3_64(id)
-}
-
-/// What is known of ids, by their hashes: of the last ones.
+/// Values of the latest ids, by their hashes.
+#[derive(Default)]
 struct Latest<V> {
     known: HashMap<u64, V>,
     order: VecDeque<u64>,
 }
 
-impl<V> Default for Latest<V> {
-    fn default() -> Latest<V> {
-        Latest { known: HashMap::new(), order: VecDeque::new() }
-    }
-}
-
 impl<V> Latest<V> {
-    fn get(&self, hash: u64) -> Option<&V> {
-        self.known.get(&hash)
-    }
-
-    /// Gives back what is forgotten for it.
+    /// Returns the value that is dropped for it.
     fn insert(&mut self, hash: u64, value: V) -> Option<V> {
         if self.known.insert(hash, value).is_some() {
             return None;
@@ -321,13 +304,13 @@ impl<V> Latest<V> {
     }
 }
 
-/// Which answers have gone on without a request: the last ones.
+/// The latest answers that were released without a request.
 #[derive(Default)]
 struct Passed {
-    /// Number and place of an answer, by its id's hash, and by the complements of the hashes of
-    /// what it names.
+    /// Number and place of an answer, by the hash of its id, and by the complements of the hashes
+    /// of the ids that it names.
     answers: Latest<(u64, Place)>,
-    /// Those that name another record, by their numbers.
+    /// Numbers of the answers that name another record.
     open: HashSet<u64>,
     without_request: u64,
 }
@@ -339,19 +322,19 @@ impl Passed {
             self.open.insert(number);
             self.without_request += 1;
         }
-        let id = Some(hash(&links.id)).filter(|_| !links.id.is_empty());
-        for hash in id.into_iter().chain(links.names.iter().map(|id| !hash(id))) {
+        let id = Some(xxh3_64(&links.id)).filter(|_| !links.id.is_empty());
+        for hash in id.into_iter().chain(links.names.iter().map(|id| !xxh3_64(id))) {
             if let Some((forgotten, _)) = self.answers.insert(hash, (number, place)) {
                 self.open.remove(&forgotten);
             }
         }
     }
 
-    /// Where the answer to a request stands, if it has gone on: its request has been met now.
+    /// The place of a request's answer, if that was released; it no longer counts as without one.
     fn take(&mut self, request: &Links) -> Option<Place> {
-        let named_by_it = Some(!hash(&request.id)).filter(|_| !request.id.is_empty());
-        let hashes = named_by_it.into_iter().chain(request.names.iter().map(|id| hash(id)));
-        let &(number, place) = hashes.filter_map(|hash| self.answers.get(hash)).next()?;
+        let named_by_it = Some(!xxh3_64(&request.id)).filter(|_| !request.id.is_empty());
+        let hashes = named_by_it.into_iter().chain(request.names.iter().map(|id| xxh3_64(id)));
+        let &(number, place) = hashes.filter_map(|hash| self.answers.known.get(&hash)).next()?;
         self.without_request -= u64::from(self.open.remove(&number));
         Some(place)
     }
@@ -521,7 +504,8 @@ mod tests {
             }
         }
         assert!(variants.bytes <= REMEMBERED_BYTES && variants.order.len() == variants.variants.len());
-        assert!(variants.get(&b"1999".to_vec()).is_some() && variants.get(&b"0".to_vec()).is_none());
+        let is_known = |id: &[u8]| variants.variants.contains_key(id);
+        assert!(is_known(b"1999") && !is_known(b"0"));
         assert!(passed.answers.known.len() == LATEST_IDS && passed.open.len() == LATEST_IDS / 2);
         assert_eq!(passed.without_request, 200_000);
         let mut met = |text: &str| passed.take(&links(text).1).map(|_| passed.without_request);

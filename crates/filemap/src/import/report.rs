@@ -1,81 +1,94 @@
-//! What an import found: how much came in, and every place where something was wrong.
+//! The report of an import: what was stored, and every problem with its place.
 //!
-//! Damage is data here, not an error: an import goes on behind it. The list of problems is
-//! bounded, their number is always exact.
+//! Damage is data here, not an error: an import continues after it. The list of problems is
+//! bounded, their number is exact.
 
 use std::collections::BTreeMap;
 
 use crate::date::DateRule;
 use crate::store::Unresolved;
-use crate::warc::DigestCount;
-use crate::warc::{Problem, ProblemKind};
+use crate::warc::{DigestCount, Problem, ProblemKind};
 
-/// Problems listed one by one; more are only counted.
+/// Problems listed in a report; more are only counted.
 pub const MAX_LISTED_PROBLEMS: usize = 10_000;
 
-/// What came of one import, or of several ([`ImportReport::add`]).
+/// Result of one import, or of several ([`ImportReport::add`]).
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::ops::ControlFlow;
+/// # use filemap::import::{ImportOptions, import};
+/// # use filemap::{Options, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let file = b"WARC/1.1\r\nWARC-Type: resource\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n";
+/// let go_on = &mut |_| ControlFlow::Continue(());
+/// let report = import(&store, "file.warc", &file[..], &ImportOptions::new(), go_on)?;
+/// assert_eq!((report.records, report.unusable), (1, 1));
+/// let no_url = |problem: &filemap::warc::Problem| problem.to_string().contains("WARC-Target-URI");
+/// assert!(report.problems.iter().any(no_url));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportReport {
-    /// Bytes read from the file, as they lie on disk.
+    /// Bytes read from the file.
     pub bytes_read: u64,
-    /// Whole WARC records found, of every type.
+    /// Whole WARC records, of every type.
     pub records: u64,
-    /// Versions stored, those of `unchanged` included.
+    /// Versions stored.
     pub stored: u64,
-    /// Of these: versions whose body was the same as before and was not stored again.
+    /// Of these: versions with an unchanged body, which was not stored again.
     pub unchanged: u64,
-    /// Of these: answers to other requests than a plain `GET`, which are kept apart from their
-    /// URL's page.
+    /// Of these: variants, that is answers to other requests than a plain `GET`.
     pub variants: u64,
-    /// Records that the store held already (same URL, time and digest): nothing was added.
+    /// Records that the store already had (same URL, time and digest).
     pub already_there: u64,
-    /// Records of types that make no page, or were not asked for.
+    /// Records of kinds that are not kept.
     pub ignored: u64,
     /// Stored versions whose content coding was undone.
     pub decoded: u64,
-    /// Stored versions whose body was kept as received because it did not decode.
+    /// Stored versions whose body does not decode and was kept as received.
     pub kept_as_received: u64,
     /// Bytes of the bodies stored, before compression.
     pub body_bytes: u64,
     /// The first [`MAX_LISTED_PROBLEMS`] problems, in the order of the file.
     pub problems: Vec<Problem>,
-    /// Number of problems that are damage.
+    /// Problems of kind [`ProblemKind::Damage`].
     pub damaged: u64,
-    /// Number of problems that are records which cannot be kept.
+    /// Problems of kind [`ProblemKind::Unusable`].
     pub unusable: u64,
-    /// Of these: records that a rule of an erasure refuses.
+    /// Of these: records that an erase rule refuses.
     pub refused: u64,
-    /// Number of problems that are answers to other requests than a plain `GET`, kept as pages:
-    /// see [`ProblemKind::Misplaced`].
+    /// Problems of kind [`ProblemKind::Misplaced`].
     pub misplaced: u64,
-    /// Number of problems that are segments of records: see [`ProblemKind::Segment`].
+    /// Problems of kind [`ProblemKind::Segment`].
     pub segments: u64,
-    /// Answers kept as pages that name another record as theirs, and whose request was not met in
-    /// the file: whether that was a plain `GET` is not known.
+    /// Answers kept as pages that name another record, and whose request is not in the file:
+    /// whether that was a plain `GET` is unknown.
     pub without_request: u64,
-    /// Number of problems that are warnings: each is said once a file.
+    /// Problems of kind [`ProblemKind::Warning`]: each is reported once a file.
     pub warnings: u64,
-    /// Records kept whose date was found by a rule, by that rule.
+    /// Records whose date was found by a rule, by that rule.
     pub mended_dates: BTreeMap<DateRule, u64>,
-    /// What the payload digests of the pages are worth.
+    /// The check of the pages' payload digests.
     pub digests: DigestCount,
-    /// The revisits among the pages, stored or there already: [`Unresolved::count`] says how many
-    /// have no original in the store. It may be asked after several files, since an original may
-    /// come later than its revisits.
+    /// The revisits among the pages: [`Unresolved::count`] says how many have no original in the
+    /// store. Ask after all files are in, since an original may come after its revisits.
     pub unresolved: Unresolved,
-    /// Whether it was stopped before the end: see
-    /// [`ImportOptions::stop`](crate::import::ImportOptions::stop).
+    /// The progress callback cancelled the import: what was stored stays, and the same import
+    /// repeated adds the rest.
     pub stopped: bool,
 }
 
 impl ImportReport {
-    /// Whether bytes of the file are wrong or missing.
+    /// Whether parts of the file are damaged.
     pub fn is_damaged(&self) -> bool {
         self.damaged > 0
     }
 
-    /// Number of problems that cost something: all but warnings.
+    /// Number of problems other than warnings.
     pub fn losses(&self) -> u64 {
         self.damaged + self.unusable + self.misplaced + self.segments
     }

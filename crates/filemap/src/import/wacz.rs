@@ -1,17 +1,18 @@
 //! Imports a WACZ file (Web Archive Collection Zipped 1.1.1): a zip file with WARC files in its
 //! folder `archive/`.
 //!
-//! The index and the list of pages beside them say nothing that the WARC files do not: they are
-//! not read. An entry is read as it lies, stored or deflated, and its WARC file as any other;
-//! problems name both files. An archive elsewhere in the zip file, a WACZ file among them, is not
-//! read: it is a problem with its name. What the zip file says of its entries is read twice and
-//! compared (`layout`, of `header`s); the bytes of an entry are checked as they come (`entry`).
+//! The index and the list of pages are not read: the WARC files have all that they say. An entry
+//! may be stored or deflated, its WARC file is read as any other, and problems name both files. An
+//! archive elsewhere in the zip file is not read: it is a problem with its name. The two
+//! descriptions of each entry in a zip file are compared (`layout`, `header`); the bytes of an
+//! entry are checked as they are read (`entry`).
 //!
-//! Invariants: memory is bounded by the list of entries, whose bytes are bounded, and by that of
-//! an import; no byte of the file belongs to two entries, and each to one, to the list, or to a
-//! problem. A zip file that is damaged is a problem of the report, never an error.
+//! Invariants: memory is bounded by the list of entries, whose size is bounded, and by that of an
+//! import; every byte of the file belongs to exactly one entry, to the list, or to a problem. A
+//! damaged zip file is a problem of the report, never an error.
 
 use std::io::{Read, Seek};
+use std::ops::ControlFlow;
 
 use super::options::ImportOptions;
 use super::report::ImportReport;
@@ -24,27 +25,27 @@ use crate::warc::{Place, Problem, ProblemKind};
 
 /// The folder of the WARC files.
 const ARCHIVE: &str = "archive/";
-/// Ends of the names of archives, and of packed files.
+/// Extensions of archives, and of compressed files.
 const FORMS: [&str; 3] = [".warc", ".arc", ".wacz"];
 const PACKINGS: [&str; 4] = [".gz", ".zst", ".xz", ".bz2"];
 
-/// Whether a file that begins so is a zip file.
+/// Whether a file with these first bytes is a zip file.
 pub fn is_zip(first_bytes: &[u8]) -> bool {
     first_bytes.starts_with(b"PK\x03\x04") || first_bytes.starts_with(b"PK\x05\x06")
 }
 
-/// Imports the WARC files in the WACZ file `source`, as [`import`](crate::import) does each; the
-/// report is of all together. `file` is its name in the report.
+/// Imports the WARC files in the WACZ file `source`, each as [`import`](super::import()) does; the
+/// report covers all. `file` is its name in the report.
 ///
 /// # Errors
 ///
-/// As [`import`](crate::import).
+/// As [`import`](super::import()).
 pub fn import_wacz<R: Read + Seek + Send>(
     store: &PageStore,
     file: &str,
     source: R,
     options: &ImportOptions,
-    progress: &mut dyn FnMut(&ImportProgress),
+    progress: &mut dyn FnMut(ImportProgress) -> ControlFlow<()>,
 ) -> Result<ImportReport> {
     import_wacz_into(&mut |_| Ok(store.clone()), file, source, options, progress)
 }
@@ -59,7 +60,7 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
     file: &str,
     source: R,
     options: &ImportOptions,
-    progress: &mut dyn FnMut(&ImportProgress),
+    progress: &mut dyn FnMut(ImportProgress) -> ControlFlow<()>,
 ) -> Result<ImportReport> {
     let mut source = source;
     let mut total = ImportReport::default();
@@ -92,9 +93,9 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
                 continue;
             }
         };
-        let imported = import_into(stores, &name, reader, options, &mut |at| progress(&at.after(&total)));
+        let imported = import_into(stores, &name, reader, options, &mut |at| progress(at.after(&total)));
         let mut report = match imported {
-            // The others are none the worse for it.
+            // The other entries can still be imported.
             Err(Error::Packed { form, .. }) => {
                 let what = format!(
                     "it is compressed by {form}, which is not read: take it out, unpack it by `{}`, and import that",
@@ -120,7 +121,7 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
     Ok(total)
 }
 
-/// Puts what is wrong with the zip file into the report.
+/// Adds the problems of the zip file to the report.
 fn tell(file: &str, layout: &Layout, report: &mut ImportReport) {
     for Wrong { offset, name, what } in &layout.problems {
         let name = name.as_ref().map(|name| format!("{file}: {}", String::from_utf8_lossy(name)));
@@ -133,17 +134,17 @@ fn tell(file: &str, layout: &Layout, report: &mut ImportReport) {
 }
 
 /// The name of an entry to import, after the name of the WACZ file; `None` if the entry is a
-/// folder or no archive. Of two names the one that is an archive's counts.
+/// folder or no archive. An entry with two names is an archive if either says so.
 ///
 /// # Errors
 ///
-/// The problem of an archive that is left out.
+/// The problem of an archive that is not read.
 fn archive_name(entry: &Entry, file: &str) -> std::result::Result<Option<String>, Problem> {
     let mut left_out = None;
     for name in [Some(&entry.header.name), entry.other_name.as_ref()].into_iter().flatten() {
         let name = String::from_utf8_lossy(name);
         let shown = format!("{file}: {name}");
-        // As some writers have it.
+        // Some writers use backslashes or a leading `./`.
         let path = name.replace('\\', "/");
         let path = path.trim_start_matches("./");
         if path.ends_with('/') && entry.data.is_empty() {
@@ -168,5 +169,5 @@ fn is_archive(path: &str) -> bool {
 }
 
 fn problem(file: &str, offset: u64, kind: ProblemKind, what: String) -> Problem {
-    Problem { file: file.to_owned(), place: Place { offset, inner: None }, kind, what }
+    Problem::new(file, Place { offset, inner: None }, kind, what)
 }

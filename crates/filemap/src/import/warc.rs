@@ -1,17 +1,17 @@
 //! Imports a WARC file into a store, on two threads: one reads, decompresses and parses, the
 //! caller's compresses and puts.
 //!
-//! An import can be repeated: a record that the store holds already (same URL, time and digest)
-//! adds nothing, so that an interrupted import is resumed by running it again. Bodies equal to the
-//! newest version's are stored as references; of what an export of a store wrote, those that were
-//! references there.
+//! An interrupted import is repeated to resume it: a record that the store already has (same URL,
+//! time and digest) adds nothing. A body equal to the newest version's is stored as a reference;
+//! one from the dump of a store, if it was a reference there.
 //!
-//! Invariants: memory is bounded by the batches under way (a few MiB each), by what waits for its
-//! request (see `pair`), and by the spool's bound for one record; an error of the store stops both
-//! threads; what was imported before stays.
+//! Invariants: memory is bounded by the batches under way (a few MiB each), by the answers that
+//! wait for their requests (see `pair`), and by the spool's bound for one record; an error of the
+//! store stops both threads; what was imported before stays.
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use filemap_core::Put;
@@ -23,6 +23,7 @@ use super::pair::{Links, Pairing, Role, Size};
 use super::report::ImportReport;
 use crate::date::DateRule;
 use crate::error::Result;
+use crate::page::version::BodyForm;
 use crate::page::{Page, RecordKind};
 use crate::spool::Payload;
 use crate::store::{Arrival, BodySource, Known, PageStore, Sameness};
@@ -31,19 +32,39 @@ use crate::warc::header::Segment;
 use crate::warc::stored::Stored;
 use crate::warc::{Item, Place, Problem, ProblemKind, Reader, RecordHeader};
 
-/// A batch is handed over at this many records, or bytes.
+/// Records or bytes of a full batch.
 const BATCH_RECORDS: u64 = 256;
 const BATCH_BYTES: u64 = 2 << 20;
-/// What waits for its request is set aside on disk if it has at least this many bytes.
+/// The smallest answer that is set aside on disk while it waits for its request.
 const SET_ASIDE_BYTES: u64 = 64 << 10;
 /// Batches that may wait for the storing thread.
 const BATCHES_WAITING: usize = 2;
 
-/// How far an import is.
+/// Progress of an import.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::import::{ImportOptions, import};
+/// # use filemap::{Options, PageStore};
+/// use std::ops::ControlFlow;
+///
+/// use filemap::import::ImportProgress;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// // At most 1000 pages.
+/// let progress = &mut |at: ImportProgress| match at.pages {
+///     1000.. => ControlFlow::Break(()),
+///     _ => ControlFlow::Continue(()),
+/// };
+/// assert!(!import(&store, "empty.warc", &b""[..], &ImportOptions::new(), progress)?.stopped);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImportProgress {
-    /// Bytes read from the file, as they lie on disk.
+    /// Bytes read from the file.
     pub bytes_read: u64,
     /// Whole records so far.
     pub records: u64,
@@ -54,13 +75,19 @@ pub struct ImportProgress {
 }
 
 impl ImportProgress {
-    /// This, after other files.
+    fn of(report: &ImportReport) -> ImportProgress {
+        let problems = report.losses();
+        ImportProgress { bytes_read: report.bytes_read, records: report.records, pages: report.stored, problems }
+    }
+
+    /// This, plus other files.
     pub(super) fn after(&self, others: &ImportReport) -> ImportProgress {
+        let others = ImportProgress::of(others);
         ImportProgress {
             bytes_read: others.bytes_read + self.bytes_read,
             records: others.records + self.records,
-            pages: others.stored + self.pages,
-            problems: others.losses() + self.problems,
+            pages: others.pages + self.pages,
+            problems: others.problems + self.problems,
         }
     }
 }
@@ -79,17 +106,21 @@ struct Batch {
     records: u64,
     ignored: u64,
     bytes_read: u64,
-    /// Bytes of the pages, headers as they lie in memory.
+    /// Size of the pages, with headers as in memory.
     page_bytes: u64,
     mended_dates: BTreeMap<DateRule, u64>,
     without_request: u64,
 }
 
-/// Imports the WARC file `source`, plain, gzip or zstd by its content. `file` is its name in the
-/// report. `progress` is called on this thread, at least every few hundred records.
+/// Imports the WARC file `source`; its content tells whether it is plain, gzip or zstd. `file` is
+/// its name in the report. `progress` is called on this thread before every page and at the end;
+/// `Break` ends the import there: what was stored stays, and the same import repeated adds the
+/// rest.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::ops::ControlFlow;
+///
 /// use filemap::import::{ImportOptions, import};
 /// use filemap::{Options, PageStore};
 ///
@@ -97,7 +128,8 @@ struct Batch {
 /// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
 /// let file = b"WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: http://example.com/a.txt\r\n\
 ///     WARC-Date: 2023-11-14T22:13:20Z\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n";
-/// let report = import(&store, "file.warc", &file[..], &ImportOptions::new(), &mut |_| {})?;
+/// let go_on = &mut |_| ControlFlow::Continue(());
+/// let report = import(&store, "file.warc", &file[..], &ImportOptions::new(), go_on)?;
 /// assert_eq!((report.stored, report.losses()), (1, 0));
 /// assert_eq!(store.get("http://example.com/a.txt")?.map(|page| page.body), Some(b"hello".to_vec()));
 /// # Ok(())
@@ -113,13 +145,13 @@ pub fn import<R: Read + Send>(
     file: &str,
     source: R,
     options: &ImportOptions,
-    progress: &mut dyn FnMut(&ImportProgress),
+    progress: &mut dyn FnMut(ImportProgress) -> ControlFlow<()>,
 ) -> Result<ImportReport> {
     import_into(&mut |_| Ok(store.clone()), file, source, options, progress)
 }
 
-/// As [`import`], into the store that `stores` gives for a page of a URL: it is asked at every
-/// page, on this thread, and need not make a store for a file that has none. An error of it that
+/// As [`import`], into the store that `stores` returns for the URL of a page: it is called for
+/// every page, on this thread, so that a file without pages needs no store. An error of it that
 /// concerns one page costs that page.
 ///
 /// # Errors
@@ -130,14 +162,14 @@ pub fn import_into<R: Read + Send>(
     file: &str,
     source: R,
     options: &ImportOptions,
-    progress: &mut dyn FnMut(&ImportProgress),
+    progress: &mut dyn FnMut(ImportProgress) -> ControlFlow<()>,
 ) -> Result<ImportReport> {
-    let mut reader = Reader::new(source, file, options.spool.clone())?;
+    let mut reader = Reader::new(source, file, options.body_rules.spool.clone())?;
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(BATCHES_WAITING);
         let producer = scope.spawn(move || produce(&mut reader, file, options, &sender));
-        let stored = consume(stores, file, options, receiver, progress);
-        // The receiver is gone by now, so that the producer ends, whatever it was doing.
+        let stored = consume(stores, file, receiver, progress);
+        // The receiver is gone by now, so the producer ends.
         let produced = producer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let report = stored?;
         produced.map(|()| report)
@@ -205,27 +237,26 @@ fn take(
     if let Some(problem) = record.problem.take() {
         pairing.push_other(Event::Problem(problem));
     }
-    // An export\'s record is kept whatever its type, and says itself what it answers.
+    // A record from a dump is kept whatever its type, and names its variant itself.
     let is_ours = Stored::of(&record.header).is_some();
     let keeps = |kind: RecordKind| options.keeps(kind) || is_ours;
     let (links, place) = (Links::of(&record.header, record.place), record.place);
+    let problem = |kind: ProblemKind, what: String| Event::Problem(Problem::new(file, place, kind, what));
     if let Some((kind, what)) = left_out(&record.header) {
-        let problem = Event::Problem(Problem { file: file.to_owned(), place, kind, what });
-        pairing.push(problem, Role::Other, links, Size::default());
+        pairing.push(problem(kind, what), Role::Other, links, Size::default());
         return Ok(());
     }
     let is_segment = record.header.segment().is_some();
     let kind = record.header.kind().filter(|&kind| keeps(kind) || kind == RecordKind::Request);
     if let Some(what) = dates.settle(&mut record, kind.is_some(), kind.is_some_and(keeps))? {
-        let kind = ProblemKind::Warning;
-        pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
+        pairing.push_other(problem(ProblemKind::Warning, what));
     }
     let Some(kind) = kind else {
         pairing.push(Event::Ignored, Role::Other, links, Size::default());
         return Ok(());
     };
     let mut unread = None;
-    let (role, event, size) = match capture(record, kind, &options.body_rules())? {
+    let (role, event, size) = match capture(record, kind, &options.body_rules)? {
         Captured::Page(mut page) => {
             unread = asked::unread(&page);
             let role = if page.stored.is_some() { Role::Other } else { role(&mut page)? };
@@ -233,13 +264,13 @@ fn take(
             let size = page_size(&page);
             if is_kept { (role, Event::Page(page, place), size) } else { (role, Event::Ignored, Size::default()) }
         }
-        Captured::Unusable(why) => (Role::Other, unusable(file, place, why.to_owned()), Size::default()),
+        Captured::Unusable(why) => (Role::Other, problem(ProblemKind::Unusable, why.to_owned()), Size::default()),
     };
     if let Some(what) = unread {
-        pairing.push_other(unusable(file, place, what));
+        pairing.push_other(problem(ProblemKind::Unusable, what));
     }
     if let (true, Event::Page(page, _)) = (is_segment, &event) {
-        pairing.push_other(first_segment(file, place, &page.page.url));
+        pairing.push_other(problem(ProblemKind::Segment, first_segment(&page.page.url)));
     }
     let asked = match (&role, &event) {
         (Role::Request(Some(_)), Event::Page(page, _)) => asked_for(&page.page),
@@ -250,20 +281,18 @@ fn take(
             "{asked}: the request stands too far behind its answer at offset {}, which was taken in as the page of its URL",
             answer.offset
         );
-        let kind = ProblemKind::Misplaced;
-        pairing.push_other(Event::Problem(Problem { file: file.to_owned(), place, kind, what }));
+        pairing.push_other(problem(ProblemKind::Misplaced, what));
     }
     Ok(())
 }
 
-/// The problem of a page that is a first segment.
-fn first_segment(file: &str, place: Place, url: &[u8]) -> Event {
-    let (url, kind) = (String::from_utf8_lossy(url), ProblemKind::Segment);
-    let what = format!("{url}: this is the first segment of a record that was cut into several: the page ends with it");
-    Event::Problem(Problem { file: file.to_owned(), place, kind, what })
+/// What is wrong with a page that is a first segment.
+fn first_segment(url: &[u8]) -> String {
+    let url = String::from_utf8_lossy(url);
+    format!("{url}: this is the first segment of a record that was cut into several: the page ends with it")
 }
 
-/// Why a whole record can make nothing, whatever it holds, if it cannot.
+/// Why a record is left out whatever it holds; `None` if it is not.
 fn left_out(header: &RecordHeader) -> Option<(ProblemKind, String)> {
     if header.segment() == Some(Segment::Later) {
         let of = header.text("WARC-Segment-Origin-ID").unwrap_or("an unknown record");
@@ -280,7 +309,7 @@ fn left_out(header: &RecordHeader) -> Option<(ProblemKind, String)> {
     Some((ProblemKind::Unusable, what))
 }
 
-/// What a page takes while it waits.
+/// The size of a page that waits.
 fn page_size(capture: &Capture) -> Size {
     let (headers, body) = (capture.page.headers.memory_bytes(), capture.body.len());
     match capture.body {
@@ -289,22 +318,22 @@ fn page_size(capture: &Capture) -> Size {
     }
 }
 
-/// Takes the body of a page to disk, where it waits for its request, unless it is small; what it
-/// takes then.
+/// Moves the body of a page that waits for its request to disk, unless it is small. Returns its
+/// size then.
 fn set_aside(event: &mut Event, options: &ImportOptions) -> Result<Option<Size>> {
     let Event::Page(page, _) = event else { return Ok(None) };
     if !matches!(page.body, Payload::Memory(_)) || page.body.len() < SET_ASIDE_BYTES {
         return Ok(None);
     }
-    page.body.set_aside(&options.spool)?;
+    page.body.set_aside(&options.body_rules.spool)?;
     Ok(Some(page_size(page)))
 }
 
-/// What the record of a page is to others.
+/// The role of a page's record.
 fn role(capture: &mut Capture) -> Result<Role> {
     Ok(match capture.page.kind {
         RecordKind::Response | RecordKind::Revisit => Role::Answer,
-        // Where nobody knows what was asked, the answer has no request.
+        // A request with an unreadable head is no answer's.
         RecordKind::Request if capture.page.method.is_none() => Role::Other,
         RecordKind::Request => Role::Request(variant(capture)?),
         RecordKind::Metadata | RecordKind::Conversion => Role::Beside,
@@ -312,7 +341,7 @@ fn role(capture: &mut Capture) -> Result<Role> {
     })
 }
 
-/// Hands on what waits for nothing any more; at the end, everything.
+/// Moves what no longer waits to the batch; at the end, everything.
 fn go_on(pairing: &mut Pairing<Event>, is_end: bool, batch: &mut Batch) {
     while let Some(held) = pairing.next(is_end) {
         match held.what {
@@ -328,26 +357,20 @@ fn go_on(pairing: &mut Pairing<Event>, is_end: bool, batch: &mut Batch) {
     }
 }
 
-fn unusable(file: &str, place: Place, what: String) -> Event {
-    Event::Problem(Problem { file: file.to_owned(), place, kind: ProblemKind::Unusable, what })
-}
-
-/// Puts what comes, until the last batch.
+/// Puts the pages of all batches.
 fn consume(
     stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
     file: &str,
-    options: &ImportOptions,
     batches: Receiver<Batch>,
-    progress: &mut dyn FnMut(&ImportProgress),
+    progress: &mut dyn FnMut(ImportProgress) -> ControlFlow<()>,
 ) -> Result<ImportReport> {
     let mut report = ImportReport::default();
     let mut known = Known::default();
     for batch in batches {
-        // What has not been put by then was not taken in, and its problems are not the file's: it
-        // may have ended because of the stop.
-        report.stopped |= options.is_stopped();
+        // Asked first: a source may end early because of a stop, which is no problem of the file.
+        report.stopped = progress(ImportProgress::of(&report)).is_break();
         if report.stopped {
-            break;
+            return Ok(report);
         }
         report.bytes_read = batch.bytes_read;
         report.records += batch.records;
@@ -355,9 +378,9 @@ fn consume(
         report.mended_dates = batch.mended_dates;
         report.without_request = batch.without_request;
         for event in batch.events {
-            report.stopped |= options.is_stopped();
+            report.stopped = progress(ImportProgress::of(&report)).is_break();
             if report.stopped {
-                break;
+                return Ok(report);
             }
             match event {
                 Event::Problem(problem) => report.problem(problem),
@@ -366,9 +389,7 @@ fn consume(
                     match put {
                         Err(error) if error.concerns_one_page() => {
                             report.refused += u64::from(error.refused_by().is_some());
-                            if let Event::Problem(problem) = unusable(file, place, error.to_string()) {
-                                report.problem(problem);
-                            }
+                            report.problem(Problem::new(file, place, ProblemKind::Unusable, error.to_string()));
                         }
                         put => put?,
                     }
@@ -376,18 +397,14 @@ fn consume(
                 Event::Ignored => {}
             }
         }
-        progress(&ImportProgress {
-            bytes_read: report.bytes_read,
-            records: report.records,
-            pages: report.stored,
-            problems: report.losses(),
-        });
     }
+    // The whole file is in: there is nothing to cancel.
+    let _ = progress(ImportProgress::of(&report));
     Ok(report)
 }
 
 fn put(store: &PageStore, known: &mut Known, mut page: Capture, report: &mut ImportReport) -> Result<()> {
-    // Where it had to wait, it did so on disk.
+    // It may have waited on disk.
     page.body.take_back()?;
     report.digests.add(page.digests);
     if let Some(bytes) = store.given_bytes(&page.page, page.body.len())? {
@@ -416,7 +433,7 @@ fn put(store: &PageStore, known: &mut Known, mut page: Capture, report: &mut Imp
     Ok(())
 }
 
-/// Stores a page; `None` if the store holds it already.
+/// Stores a page; `None` if the store already has it.
 fn put_page(store: &PageStore, known: &mut Known, capture: &mut Capture) -> Result<Option<Put>> {
     let len = capture.body.len();
     if len > filemap_core::MAX_VALUE_BYTES {
@@ -424,9 +441,9 @@ fn put_page(store: &PageStore, known: &mut Known, capture: &mut Capture) -> Resu
     }
     let stored = capture.stored.take();
     let sameness = if stored.is_some() { Sameness::Everything } else { Sameness::Visit };
-    let mut if_changed = capture.page.kind != RecordKind::Revisit;
+    let mut form = BodyForm::if_changed(&capture.page);
     if let Some(stored) = stored {
-        if_changed = stored.unchanged;
+        form = stored.body_form;
         if let Some(original) = stored.original
             && !fetch_body(store, known, capture, original)?
         {
@@ -437,18 +454,16 @@ fn put_page(store: &PageStore, known: &mut Known, capture: &mut Capture) -> Resu
     let Some(arrival) = arrival else { return Ok(None) };
     let put = match &mut capture.body {
         Payload::Memory(bytes) => {
-            store.put_parts(&capture.page, BodySource::Bytes(bytes, if_changed && !arrival.mends))?
+            let form = if arrival.mends { BodyForm::Whole } else { form };
+            store.put_parts(&capture.page, BodySource::Bytes(bytes, form))?
         }
-        disk => {
-            let mut reader = disk.reader()?;
-            store.put_parts(&capture.page, BodySource::Reader(&mut reader))?
-        }
+        disk => store.put_parts(&capture.page, BodySource::Reader(&mut *disk.reader()?))?,
     };
     known.put(arrival);
     Ok(Some(put))
 }
 
-/// What is to be known of `page`, with this body, once it is put; `None` if the store holds it.
+/// The arrival of `page`, with this body; `None` if the store already has it.
 fn arrival(
     store: &PageStore,
     known: &mut Known,
@@ -464,12 +479,13 @@ fn arrival(
     })
 }
 
-/// Gives an unchanged version the body that an earlier one of its URL has; without that, it is a
-/// revisit of it. `false` if it came before its original once, and is in the store as a revisit.
+/// Gives an unchanged version the body of an earlier one of its URL; if the store lacks that,
+/// makes it a revisit. Returns false if the store has it as a revisit, from an import before its
+/// original.
 fn fetch_body(store: &PageStore, known: &mut Known, capture: &mut Capture, original: Original) -> Result<bool> {
     let key = store.key_of_page(&capture.page)?;
     let revisit = Page { kind: RecordKind::Revisit, revisit: Some(original.revisit), ..capture.page.clone() };
-    let mut no_body = Payload::Memory(Vec::new());
+    let mut no_body = Payload::default();
     let Some(body) = store.original_body(known, &key, original.time_ms, &original.payload)? else {
         capture.page = revisit;
         capture.body = no_body;

@@ -1,13 +1,11 @@
-//! Payload and block digests in every form that archives write them in.
+//! Payload and block digests in every notation that archives use.
 //!
-//! A digest is an algorithm and its bytes; the text is only one way to write it. `sha1:`,
-//! `SHA-1:`, `sha-256=` and `urn:sha1:` are labels; hexadecimal, base 32 and base 64, upper or
-//! lower case, padded or not, are told apart by their length. Without a label the length tells the
-//! algorithm too.
+//! A digest is an algorithm and its bytes. `sha1:`, `SHA-1:`, `sha-256=` and `urn:sha1:` are
+//! labels; hexadecimal, base 32 and base 64, upper or lower case, padded or not, are told apart by
+//! their length. Without a label, the length gives the algorithm too.
 //!
-//! Invariant: two texts of one digest parse to equal values. A text of a known algorithm that has
-//! not its length is no digest: [`Digest::parse`] gives `None`, and what that means is the
-//! caller's to count.
+//! Invariant: two texts of one digest parse to equal values. A text of a known algorithm but of
+//! another length is no digest: [`Digest::parse`] returns `None`.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -16,13 +14,16 @@ use md5::Md5;
 use sha1::{Digest as _, Sha1};
 use sha2::{Sha256, Sha512};
 
-const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+pub(crate) const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// Algorithms whose length is known, by their label in lower case without signs.
+/// Algorithms of known length in bytes, by their label in lower case without signs.
 const LENGTHS: [(&str, usize); 7] =
     [("md5", 16), ("sha1", 20), ("sha224", 28), ("sha256", 32), ("blake3", 32), ("sha384", 48), ("sha512", 64)];
 
-/// A digest, apart from how it was written.
+/// Computes a digest.
+pub(crate) type Hasher = Box<dyn sha1::digest::DynDigest>;
+
+/// A digest, whatever its notation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Digest {
     /// Lower case, without `-` and `_`.
@@ -31,7 +32,7 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    /// Reads a digest; `None` if the text is none, or is cut short.
+    /// Reads a digest; `None` if the text is no digest, or is cut short.
     pub(crate) fn parse(text: &str) -> Option<Digest> {
         let text = text.trim();
         let text = if text.get(..4).is_some_and(|urn| urn.eq_ignore_ascii_case("urn:")) { &text[4..] } else { text };
@@ -49,16 +50,24 @@ impl Digest {
         Some(Digest { algorithm, bytes })
     }
 
-    /// Whether two digests are of one algorithm, so that they say whether what they are of is the
-    /// same.
+    /// The digest of the same algorithm with these bytes.
+    pub(crate) fn with_bytes(&self, bytes: &[u8]) -> Digest {
+        Digest { algorithm: self.algorithm.clone(), bytes: bytes.to_vec() }
+    }
+
+    /// Its label and its bytes in hexadecimal.
+    pub(crate) fn text(&self) -> String {
+        format!("{}:{}", self.algorithm, hex(&self.bytes))
+    }
+
+    /// Whether two digests are of one algorithm, so that they can be compared.
     pub(crate) fn is_comparable(&self, other: &Digest) -> bool {
         self.algorithm == other.algorithm
     }
 
-    /// Whether it is the digest of no bytes at all; `false` for algorithms that are not computed
-    /// here.
+    /// Whether it is the digest of no bytes; false for algorithms that are not computed here.
     pub(crate) fn is_of_nothing(&self) -> bool {
-        Hasher::of(self).is_some_and(|hasher| hasher.finish() == self.bytes)
+        self.is_of(b"") == Some(true)
     }
 
     /// The bytes of a SHA-1.
@@ -68,25 +77,25 @@ impl Digest {
 
     /// Computes digests of this algorithm; `None` if it is not computed here.
     pub(crate) fn hasher(&self) -> Option<Hasher> {
-        Hasher::of(self)
+        Some(match self.algorithm.as_str() {
+            "md5" => Box::new(Md5::new()),
+            "sha1" => Box::new(Sha1::new()),
+            "sha256" => Box::new(Sha256::new()),
+            "sha512" => Box::new(Sha512::new()),
+            _ => return None,
+        })
     }
 
     /// Whether `content` has this digest; `None` if its algorithm is not computed here.
     pub(crate) fn is_of(&self, content: &[u8]) -> Option<bool> {
         let mut hasher = self.hasher()?;
         hasher.update(content);
-        Some(self.is(&hasher.finish()))
+        Some(self.is(&hasher.finalize()))
     }
 
     /// Whether it is a SHA-1 or a SHA-256: what a rule of an erasure may name.
     pub(crate) fn is_for_rules(&self) -> bool {
         matches!(self.algorithm.as_str(), "sha1" | "sha256")
-    }
-
-    /// The label and the bytes in hexadecimal: the one way in which it is written here.
-    pub(crate) fn text(&self) -> String {
-        let hex: String = self.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}:{hex}", self.algorithm)
     }
 
     /// Whether these are its bytes.
@@ -95,7 +104,7 @@ impl Digest {
     }
 }
 
-/// The 20 bytes of a SHA-1 digest as a header gives it; `None` if it is none.
+/// The 20 bytes of a SHA-1 digest in any notation; `None` for other texts.
 pub(crate) fn expected(text: &str) -> Option<[u8; 20]> {
     Digest::parse(text)?.sha1()
 }
@@ -107,79 +116,17 @@ pub(crate) fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
     hasher.finalize().into()
 }
 
-/// The algorithms that are computed here.
-pub(crate) enum Hasher {
-    Md5(Md5),
-    Sha1(Sha1),
-    Sha256(Sha256),
-    Sha512(Box<Sha512>),
-}
-
-impl Hasher {
-    fn of(digest: &Digest) -> Option<Hasher> {
-        match digest.algorithm.as_str() {
-            "md5" => Some(Hasher::Md5(Md5::new())),
-            "sha1" => Some(Hasher::Sha1(Sha1::new())),
-            "sha256" => Some(Hasher::Sha256(Sha256::new())),
-            "sha512" => Some(Hasher::Sha512(Box::new(Sha512::new()))),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Hasher::Md5(hasher) => hasher.update(bytes),
-            Hasher::Sha1(hasher) => hasher.update(bytes),
-            Hasher::Sha256(hasher) => hasher.update(bytes),
-            Hasher::Sha512(hasher) => hasher.update(bytes),
-        }
-    }
-
-    pub(crate) fn finish(self) -> Vec<u8> {
-        match self {
-            Hasher::Md5(hasher) => hasher.finalize().to_vec(),
-            Hasher::Sha1(hasher) => hasher.finalize().to_vec(),
-            Hasher::Sha256(hasher) => hasher.finalize().to_vec(),
-            Hasher::Sha512(hasher) => hasher.finalize().to_vec(),
-        }
-    }
-}
-
-/// Computes several digests of a body that comes in pieces.
-pub(crate) struct Hashers(Vec<(String, Hasher)>);
-
-impl Hashers {
-    /// Of the algorithms of these digests.
-    pub(crate) fn new<'a>(like: impl Iterator<Item = &'a Digest>) -> Hashers {
-        let mut hashers: Vec<(String, Hasher)> = Vec::new();
-        for digest in like {
-            if hashers.iter().all(|(algorithm, _)| *algorithm != digest.algorithm) {
-                hashers.extend(digest.hasher().map(|hasher| (digest.algorithm.clone(), hasher)));
-            }
-        }
-        Hashers(hashers)
-    }
-
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        self.0.iter_mut().for_each(|(_, hasher)| hasher.update(bytes));
-    }
-
-    pub(crate) fn finish(self) -> Vec<Digest> {
-        self.0.into_iter().map(|(algorithm, hasher)| Digest { algorithm, bytes: hasher.finish() }).collect()
-    }
-}
-
-/// Whether `label` names an algorithm, rather than being the digits before a base's padding.
+/// Whether `label` names an algorithm; it may be digits before the padding.
 fn is_label(label: &str, value: &str) -> bool {
     let is_name = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     is_name && !label.is_empty() && label.len() <= 16 && value.bytes().any(|byte| byte != b'=')
 }
 
-/// A digest without a label: of the algorithm whose length it has.
+/// A digest without a label: its length gives the algorithm.
 fn unlabelled(text: &str) -> Option<Digest> {
     let value = text.trim_end_matches('=');
-    // 32 signs are a SHA-1 in base 32 or an MD5 in hexadecimal; the digits 0, 1, 8 and 9 are in
-    // the second only.
+    // 32 characters are a SHA-1 in base 32 or an MD5 in hexadecimal; only the latter has 0, 1, 8,
+    // 9.
     for algorithm in ["sha1", "md5", "sha256", "sha512"] {
         let bytes = LENGTHS.iter().find(|(name, _)| *name == algorithm).map_or(0, |(_, bytes)| *bytes);
         if let Some(bytes) = decode(value, bytes) {
@@ -189,7 +136,7 @@ fn unlabelled(text: &str) -> Option<Digest> {
     None
 }
 
-/// The `bytes` bytes that `value`, without its padding, stands for.
+/// Decodes `value`, without its padding, to `bytes` bytes.
 fn decode(value: &str, bytes: usize) -> Option<Vec<u8>> {
     let decoded = match value.len() {
         length if length == 2 * bytes => hexadecimal(value),
@@ -200,7 +147,13 @@ fn decode(value: &str, bytes: usize) -> Option<Vec<u8>> {
     decoded.filter(|decoded| decoded.len() == bytes)
 }
 
-fn hexadecimal(value: &str) -> Option<Vec<u8>> {
+/// Bytes in lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of a hexadecimal text, in any case; `None` for other texts.
+pub(crate) fn hexadecimal(value: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> =
         value.chars().map(|sign| sign.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
     digits.len().is_multiple_of(2).then(|| digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
@@ -271,9 +224,9 @@ mod tests {
     fn every_label_encoding_and_case_is_the_same_digest() {
         let mut all = 0;
         for label in ["md5", "sha1", "sha256", "sha512"] {
-            let mut hasher = Hasher::of(&Digest { algorithm: label.to_owned(), bytes: Vec::new() }).expect("known");
+            let mut hasher = Digest { algorithm: label.to_owned(), bytes: Vec::new() }.hasher().expect("known");
             hasher.update(b"abc");
-            let digest = hasher.finish();
+            let digest = hasher.finalize().to_vec();
             let expected = Digest { algorithm: label.to_owned(), bytes: digest.clone() };
             for text in forms(label, &digest) {
                 assert_eq!(Digest::parse(&text), Some(expected.clone()), "{text}");

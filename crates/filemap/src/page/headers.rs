@@ -12,7 +12,7 @@
 pub struct Header {
     /// The name as sent.
     pub name: Vec<u8>,
-    /// The value without the white space around it; a folded line is joined by one space.
+    /// The value, trimmed; lines of a folded value are joined by one space.
     pub value: Vec<u8>,
 }
 
@@ -54,6 +54,11 @@ impl Headers {
         self.0.iter().find(|header| header.is(name)).map(|header| header.value.as_slice())
     }
 
+    /// As [`Headers::get`], as text; `None` if the value is not UTF-8.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.get(name)?).ok()
+    }
+
     /// The values of all fields called `name`, in order.
     pub fn all<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
         self.0.iter().filter(move |header| header.is(name)).map(|header| header.value.as_slice())
@@ -64,7 +69,7 @@ impl Headers {
         self.0.iter()
     }
 
-    /// How many fields there are.
+    /// The number of fields.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -74,14 +79,14 @@ impl Headers {
         self.0.is_empty()
     }
 
-    /// About what they take in memory.
+    /// Their approximate size in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        // A vector of few bytes takes 32 of an allocator.
+        // An allocation of few bytes takes 32.
         let field = |header: &Header| size_of::<Header>() + header.name.len() + header.value.len() + 2 * 32;
         self.0.iter().map(field).sum::<usize>() as u64
     }
 
-    /// Gives every field called `from` the name `to`; whether there was one.
+    /// Gives every field called `from` the name `to`. Returns false if there is none.
     pub(crate) fn rename(&mut self, from: &str, to: &str) -> bool {
         let mut found = false;
         for header in self.0.iter_mut().filter(|header| header.is(from)) {
@@ -100,8 +105,8 @@ impl Headers {
         self.all(name).flat_map(split).collect()
     }
 
-    /// Makes the headers of a revisit agree with the body of its original, which has `original`'s
-    /// headers.
+    /// Adjusts the headers of a revisit to the body of its original, which has the headers
+    /// `original`.
     pub(crate) fn align(&mut self, original: &Headers, body_bytes: u64) {
         if original.get("X-Crawler-Content-Encoding").is_some() && original.get("Content-Encoding").is_none() {
             self.rename("Content-Encoding", "X-Crawler-Content-Encoding");
@@ -111,8 +116,7 @@ impl Headers {
         }
     }
 
-    /// Makes `Content-Length` say `bytes`; another length that stood there is kept under its
-    /// X-Crawler name.
+    /// Sets `Content-Length`; another value is kept as `X-Crawler-Content-Length`.
     pub(crate) fn set_length(&mut self, bytes: u64) {
         let text = bytes.to_string();
         if self.get("Content-Length") == Some(text.as_bytes()) {
@@ -146,8 +150,8 @@ impl FromIterator<Header> for Headers {
     }
 }
 
-/// The line that begins at `at`, without its end, and where the next begins. A last line without
-/// an end counts.
+/// The line that begins at `at`, without its end, and where the next begins. The last line may
+/// have no end.
 pub(crate) fn line(message: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let rest = message.get(at..).filter(|rest| !rest.is_empty())?;
     let (text, next) = match memchr::memchr(b'\n', rest) {

@@ -1,4 +1,4 @@
-//! The key scheme: where a page, its variants and the records beside them stand in the engine.
+//! The key scheme: engine keys of a page, its variants and the records beside them.
 //!
 //! | key | holds |
 //! |---|---|
@@ -6,18 +6,18 @@
 //! | URL, NUL, kind | records beside the page: `metadata`, `request`, `conversion` |
 //! | URL, NUL, NUL, variant | the versions of a variant |
 //! | URL, NUL, kind, NUL, variant | records beside a variant |
-//! | URL, NUL, `variants` | the mark that the URL has variants: no page, and listed nowhere |
+//! | URL, NUL, `variants` | the mark that the URL has variants: no page, and never listed |
 //!
-//! The URL is canonical, byte for byte. No canonical URL holds a NUL, whatever the canonicaliser,
-//! so that [`url`] of any key is what stands before the first one: nothing can stand in a page's
-//! place or be listed as one, and a key begins as its URL does. A kind is not empty and holds no
-//! NUL; a variant is not empty and may hold anything. So no two of these are one key.
+//! The URL is canonical, byte for byte. No canonicaliser gives a NUL, so [`url`] of any key is the
+//! part before the first NUL: no other record can take the place of a page or be listed as one,
+//! and every key begins with its URL. A kind is not empty and holds no NUL; a variant is not empty
+//! and may hold any bytes. So all these keys are distinct.
 
 use crate::page::RecordKind;
 use crate::page::variant::Variant;
 
 const SEPARATOR: u8 = 0;
-/// Stands where a kind does; no kind has this name.
+/// In the place of a kind; no kind has this name.
 const MARK: &[u8] = b"variants";
 
 /// The key of a record of this kind.
@@ -56,8 +56,7 @@ pub(crate) fn is_mark(key: &[u8]) -> bool {
     beside(key) == Some(MARK)
 }
 
-/// The canonical URL in a key of any kind: of a page, of a variant, of a record beside them. Keys
-/// of one URL have one.
+/// The canonical URL in a key of a page, a variant or a record beside them.
 ///
 /// ```
 /// assert_eq!(filemap::url_of_key(b"http://example.com/\0request"), b"http://example.com/");
@@ -72,7 +71,7 @@ pub(crate) fn variant(key: &[u8]) -> Option<Variant> {
     memchr::memchr(SEPARATOR, beside).map(|at| Variant::of_key(&beside[at + 1..]))
 }
 
-/// What stands behind the URL and its NUL.
+/// The part after the URL and its NUL.
 fn beside(key: &[u8]) -> Option<&[u8]> {
     memchr::memchr(SEPARATOR, key).map(|at| &key[at + 1..])
 }
@@ -82,7 +81,7 @@ fn beside(key: &[u8]) -> Option<&[u8]> {
 pub(crate) fn site(key: &[u8]) -> &[u8] {
     let slashes = memchr::memchr_iter(b'/', key);
     let end = slashes.take(3).nth(2);
-    // What stands behind the URL of a key may have slashes too.
+    // The part after the URL may have slashes too.
     end.map(|end| &key[..end]).filter(|site| is_page(site)).unwrap_or_default()
 }
 

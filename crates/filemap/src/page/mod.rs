@@ -1,8 +1,7 @@
-//! A page: what one visit to a URL brought.
+//! A page: the result of one visit to a URL.
 //!
-//! The body is bytes and is never re-coded: no character set is guessed or converted, which is the
-//! reader's matter (the `Content-Type` header and the document say it). Everything else that a
-//! fetch or an archive knows about the visit stands beside it, as it was.
+//! The body is bytes and is never re-coded: no character set is guessed or converted. Everything
+//! else that a fetch or an archive knows about the visit is kept beside it, unchanged.
 //!
 //! Invariant: a `Page` read from a store equals the one that was put, except for
 //! `Revisit::original` and the body of a revisit, which reading fills in.
@@ -20,7 +19,7 @@ use crate::page::digest::Digest;
 use crate::page::headers::Headers;
 use crate::page::variant::Variant;
 
-/// What kind of record a page came from, or is.
+/// The kind of a record; WARC has the same.
 ///
 /// ```
 /// use filemap::RecordKind;
@@ -48,7 +47,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// Every kind.
+    /// Every kind, in the order of the codes in [`meta`].
     pub const ALL: [RecordKind; 6] = [
         RecordKind::Response,
         RecordKind::Resource,
@@ -58,7 +57,7 @@ impl RecordKind {
         RecordKind::Conversion,
     ];
 
-    /// The name that WARC gives this kind.
+    /// The WARC name of this kind.
     pub fn name(self) -> &'static str {
         match self {
             RecordKind::Response => "response",
@@ -70,19 +69,18 @@ impl RecordKind {
         }
     }
 
-    /// The kind of this WARC name, in any case.
+    /// The kind with this WARC name, in any case.
     pub fn named(name: &str) -> Option<RecordKind> {
         RecordKind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether a record of this kind is a version of the page itself, rather than something beside
-    /// it.
+    /// Whether a record of this kind is a version of the page itself, not a record beside it.
     pub fn is_page(self) -> bool {
         matches!(self, RecordKind::Response | RecordKind::Resource | RecordKind::Revisit)
     }
 }
 
-/// The protocol of an answer, as its first line says it.
+/// The protocol of a message, as in its first line.
 ///
 /// ```
 /// use filemap::HttpVersion;
@@ -105,15 +103,15 @@ pub enum HttpVersion {
 }
 
 impl HttpVersion {
+    /// All but `Other`, in the order of the codes in [`meta`].
+    pub(crate) const KNOWN: [HttpVersion; 4] =
+        [HttpVersion::Http10, HttpVersion::Http11, HttpVersion::Http2, HttpVersion::Http3];
+
     /// Reads a protocol token; `HTTP/2.0` and `HTTP/3.0` are the same as `HTTP/2` and `HTTP/3`.
     pub fn from_token(token: &str) -> HttpVersion {
-        match token {
-            "HTTP/1.0" => HttpVersion::Http10,
-            "HTTP/1.1" => HttpVersion::Http11,
-            "HTTP/2" | "HTTP/2.0" => HttpVersion::Http2,
-            "HTTP/3" | "HTTP/3.0" => HttpVersion::Http3,
-            other => HttpVersion::Other(other.to_owned()),
-        }
+        let short = if matches!(token, "HTTP/2.0" | "HTTP/3.0") { &token[..6] } else { token };
+        let known = HttpVersion::KNOWN.into_iter().find(|version| version.as_str() == short);
+        known.unwrap_or_else(|| HttpVersion::Other(token.to_owned()))
     }
 
     /// The token of a status line.
@@ -128,7 +126,15 @@ impl HttpVersion {
     }
 }
 
-/// Why a visit is taken for a repetition of an earlier one.
+/// Why a visit counts as a repetition of an earlier one.
+///
+/// ```
+/// use filemap::{Revisit, RevisitProfile};
+///
+/// fn is_304(revisit: &Revisit) -> bool {
+///     revisit.profile == RevisitProfile::ServerNotModified
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RevisitProfile {
@@ -164,21 +170,40 @@ pub struct Revisit {
     pub profile: RevisitProfile,
     /// The URL of the original, if the record names one; its own URL otherwise.
     pub refers_to_url: Option<Vec<u8>>,
-    /// When the original was fetched, in ms since 1970.
+    /// When the original was fetched.
     pub refers_to_ms: Option<i64>,
     /// The record id of the original.
     pub refers_to_id: Option<String>,
-    /// Where the body was found; filled in by reading, never stored. `None`: not looked for, or
-    /// not in the store, and the body is the record's own (mostly empty).
+    /// Where the body was found; filled in by reading, never stored. `None` if it was not looked
+    /// for or is not in the store: then the body is the record's own (mostly empty).
     pub original: Option<Original>,
 }
 
 /// The version that a revisit's body comes from.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore, RecordKind, Revisit, RevisitProfile};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let first = Page::new("http://example.com/", 1_700_000_000_000, 200, "hello");
+/// store.put_page(&first)?;
+/// let profile = RevisitProfile::ServerNotModified;
+/// let revisit =
+///     Revisit { profile, refers_to_url: None, refers_to_ms: None, refers_to_id: None, original: None };
+/// let again = Page::new("http://example.com/", 1_700_000_900_000, 304, "");
+/// store.put_page(&Page { kind: RecordKind::Revisit, revisit: Some(revisit), ..again })?;
+/// let page = store.get("http://example.com/")?.expect("just put");
+/// assert_eq!(page.body, b"hello");
+/// assert_eq!(page.revisit.and_then(|revisit| revisit.original).map(|found| found.fetched_at_ms), Some(first.fetched_at_ms));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Original {
     /// Its key.
     pub key: Vec<u8>,
-    /// When it was fetched, in ms since 1970.
+    /// When it was fetched.
     pub fetched_at_ms: i64,
 }
 
@@ -193,16 +218,16 @@ pub struct Original {
 pub struct Page {
     /// The URL as fetched; the store's key is its canonical form.
     pub url: Vec<u8>,
-    /// Which answer of the URL it is, or is beside; `None`: the page itself, as a plain `GET`
-    /// brings it.
+    /// The variant that it is, or is beside; `None` for the page itself, the answer to a plain
+    /// `GET`.
     pub variant: Option<Variant>,
-    /// When it was fetched, in ms since 1970.
+    /// When it was fetched.
     pub fetched_at_ms: i64,
     /// What kind of record it is.
     pub kind: RecordKind,
     /// The status code of the answer, 1 or more; `None` for what has none (a resource, a request).
     pub status: Option<u16>,
-    /// The words after the status code, as sent.
+    /// The reason phrase, as sent.
     pub reason: Vec<u8>,
     /// The protocol of the answer or request.
     pub http_version: Option<HttpVersion>,
@@ -214,32 +239,32 @@ pub struct Page {
     pub headers: Headers,
     /// The body's bytes.
     pub body: Vec<u8>,
-    /// Why the body is not all of it (WARC names `length`, `time`, `disconnect`, `unspecified`);
-    /// `None`: it is.
+    /// Why the body is truncated (WARC has `length`, `time`, `disconnect`, `unspecified`); `None`
+    /// if it is whole.
     pub truncated: Option<String>,
-    /// The digest of the payload as its source gave it (`sha1:...`): of what came over the wire,
-    /// so that it does not belong to `body` where that was decoded. Kept, never checked.
+    /// The payload digest of the source (`sha1:...`): of the bytes on the wire, so not of `body`
+    /// if that was decoded. Never checked.
     pub digest: Option<String>,
-    /// The id that the source gave the record (`<urn:uuid:...>`).
+    /// The record id of the source (`<urn:uuid:...>`).
     pub record_id: Option<String>,
-    /// What it refers to, if it is a revisit.
+    /// The reference to the original, if it is a revisit.
     pub revisit: Option<Revisit>,
 }
 
 impl Page {
-    /// A page of this URL, time, status and body, and nothing else known.
+    /// A page with this URL, time, status and body.
     pub fn new(url: impl Into<Vec<u8>>, fetched_at_ms: i64, status: u16, body: impl Into<Vec<u8>>) -> Page {
         Page { url: url.into(), fetched_at_ms, status: Some(status), body: body.into(), ..Page::default() }
     }
 
-    /// Whether its body is missing: a revisit, read with its body, whose original is not in the
-    /// store. It is not an empty page, unless its payload digest says that the payload is empty.
+    /// Whether its body is missing: it is a revisit that was read with its body, and its original
+    /// is not in the store. False if the payload digest is that of no bytes.
     pub fn lacks_body(&self) -> bool {
         let is_resolved = self.revisit.as_ref().is_some_and(|revisit| revisit.original.is_some());
         self.kind == RecordKind::Revisit && !is_resolved && self.body.is_empty() && !self.is_of_no_bytes()
     }
 
-    /// Whether its payload digest is that of no bytes at all.
+    /// Whether its payload digest is that of no bytes.
     pub(crate) fn is_of_no_bytes(&self) -> bool {
         self.digest.as_deref().and_then(Digest::parse).is_some_and(|digest| digest.is_of_nothing())
     }
@@ -265,8 +290,7 @@ impl Page {
         }
     }
 
-    /// The first line of the answer and its headers, as they go before the body, with the blank
-    /// line.
+    /// The status line and the headers, with the blank line at the end.
     pub fn http_head(&self) -> Vec<u8> {
         let mut head = Vec::new();
         if let Some(status) = self.status {

@@ -1,16 +1,50 @@
-//! A version of a page as a store has it: what the store hands to whatever writes it out.
+//! A version of a page as a store has it: with its body, or its head alone.
 
 use filemap_core::Version;
 
-use crate::page::Page;
-use crate::page::key;
+use crate::page::{Page, key};
+
+/// How a store holds the body of a version.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::Page;
+/// use filemap::dump::jsonl;
+/// use filemap::store::BodyForm;
+///
+/// let page = Page::new("http://example.com/", 1_700_000_000_000, 200, "hello");
+/// let mut line = Vec::new();
+/// jsonl::write_stored(&page, BodyForm::Reference, &mut line)?;
+/// assert_eq!(jsonl::read_stored(&line)?, (page, Some(BodyForm::Reference)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyForm {
+    /// In the version's own record.
+    Whole,
+    /// As a reference to an earlier version of the same page with an equal body.
+    Reference,
+}
 
 /// A version as it lies in the store, with what the store knows of it.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/#top", 1_700_000_000_000, 200, "hello"))?;
+/// let stored = store.stored_versions().next().expect("a version")?;
+/// assert_eq!((stored.canonical_url(), stored.unchanged_since), (&b"http://example.com/"[..], None));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredVersion {
-    /// The key it is kept under: of a page, its canonical URL, to which come the variant and the
-    /// kind of a record beside it.
+    /// Its key: the canonical URL, followed by the variant and the kind of a record beside a page.
     pub key: Vec<u8>,
     /// The page; a revisit without its original's body.
     pub page: Page,
@@ -18,11 +52,16 @@ pub struct StoredVersion {
     pub version: Version,
     /// The sequence of the version that holds the same body, if it was not stored again.
     pub unchanged_since: Option<u64>,
-    /// What it takes in the store, in bytes.
+    /// Bytes in the value log.
     pub stored_bytes: u64,
 }
 
 impl StoredVersion {
+    /// How its body is stored.
+    pub fn body_form(&self) -> BodyForm {
+        if self.unchanged_since.is_some() { BodyForm::Reference } else { BodyForm::Whole }
+    }
+
     /// The canonical URL of the page.
     pub fn canonical_url(&self) -> &[u8] {
         key::url(&self.key)
@@ -30,16 +69,28 @@ impl StoredVersion {
 }
 
 /// A version of a page without its body.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let head = store.head("http://example.com/")?.expect("just put");
+/// assert_eq!((head.page.status, head.body_bytes), (Some(200), 5));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PageHead {
-    /// The page; its body is empty here.
+    /// The page, with an empty body.
     pub page: Page,
     /// Which version it is.
     pub version: Version,
-    /// The length of its body in bytes; of a revisit, of its own (mostly 0).
+    /// The length of its body in bytes; of a revisit, that of its own body (mostly 0).
     pub body_bytes: u64,
-    /// What it takes in the store, in bytes.
+    /// Bytes in the value log.
     pub stored_bytes: u64,
     /// The sequence of the version that holds the same body, if it was not stored again.
     pub unchanged_since: Option<u64>,

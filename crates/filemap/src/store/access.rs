@@ -1,4 +1,4 @@
-//! The local store as [`PageRead`] and [`PageWrite`]: what it promises, and its own calls behind
+//! The local store as [`PageRead`] and [`PageWrite`]: what it promises, and its own methods behind
 //! theirs.
 
 use std::io::Read;
@@ -9,12 +9,12 @@ use filemap_core::{Durability, Put, Version};
 use super::PageStore;
 use crate::access::{
     Capabilities, Contents, Cursor, Fetched, ListKind, Listed, Loading, Lookup, PageRead, PageWrite, PutRule, Removed,
-    Results, Scope, Streamed, Survives, heads_of_listed, streamed,
+    Results, Scope, Streamed, Survives, heads_of_listed,
 };
 use crate::error::{Error, Result};
 use crate::page::Page;
 use crate::page::variant::Variant;
-use crate::page::version::PageHead;
+use crate::page::version::{BodyForm, PageHead};
 
 impl PageRead for PageStore {
     /// A put survives if the store was opened with [`Durability::Sync`]. Listings are in the order
@@ -26,37 +26,25 @@ impl PageRead for PageStore {
     }
 
     fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
-        match lookup.time_ms {
-            None => self.get_variant(lookup.url, lookup.variant),
-            Some(time_ms) => self.get_variant_at(lookup.url, lookup.variant, time_ms),
-        }
+        PageStore::get(self, *lookup)
     }
 
     fn get_version(&self, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
-        self.get_variant_version(lookup.url, lookup.variant, version)
+        PageStore::get_version(self, *lookup, version)
     }
 
     /// The newest version's body comes in bounded memory, but for a revisit's.
     fn get_reader<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Option<Streamed<'s>>> {
-        if lookup.time_ms.is_some() {
-            return Ok(PageRead::get(self, lookup)?.map(streamed));
-        }
-        let found = self.variant_reader(lookup.url, lookup.variant)?;
+        let found = PageStore::get_reader(self, *lookup)?;
         Ok(found.map(|(page, reader)| (page, Box::new(reader) as Box<dyn Read>)))
     }
 
     fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
-        match lookup.time_ms {
-            None => self.variant_head(lookup.url, lookup.variant),
-            Some(time_ms) => self.variant_head_at(lookup.url, lookup.variant, time_ms),
-        }
+        PageStore::head(self, *lookup)
     }
 
     fn contains(&self, lookup: &Lookup<'_>) -> Result<bool> {
-        match lookup.time_ms {
-            None => self.contains_variant(lookup.url, lookup.variant),
-            Some(_) => PageRead::head(self, lookup).map(|head| head.is_some()),
-        }
+        PageStore::contains(self, *lookup)
     }
 
     fn get_many(&self, urls: &[&[u8]]) -> Result<Vec<Option<Page>>> {
@@ -68,23 +56,12 @@ impl PageRead for PageStore {
     }
 
     fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>> {
-        let latest = lookup.time_ms.unwrap_or(i64::MAX);
-        let heads = self.variant_history_iter(lookup.url, lookup.variant)?;
-        Ok(Box::new(heads.filter(move |head| {
-            let time_ms = match head {
-                Ok(head) => head.version.time_ms,
-                Err(Error::Unreadable { version, .. }) => version.time_ms,
-                Err(_) => i64::MIN,
-            };
-            time_ms <= latest
-        })))
+        Ok(Box::new(self.history_iter(*lookup)?))
     }
 
     /// One record of key.dat each.
     fn versions(&self, lookup: &Lookup<'_>) -> Result<Vec<Version>> {
-        let mut versions = self.variant_versions(lookup.url, lookup.variant)?;
-        versions.retain(|version| lookup.time_ms.is_none_or(|latest| version.time_ms <= latest));
-        Ok(versions)
+        self.versions_of(*lookup)
     }
 
     fn variants<'s>(&'s self, url: &[u8]) -> Result<Results<'s, Variant>> {
@@ -141,8 +118,8 @@ impl PageWrite for PageStore {
         let mut loader = super::Loader::default();
         Box::new(move |page, rule| match rule {
             PutRule::IfNew => loader.put_page_if_new(self, page),
-            PutRule::Restore => loader.put_stored_if_new(self, page, false),
-            PutRule::RestoreUnchanged => loader.put_stored_if_new(self, page, true),
+            PutRule::Restore => loader.put_stored_if_new(self, page, BodyForm::Whole),
+            PutRule::RestoreUnchanged => loader.put_stored_if_new(self, page, BodyForm::Reference),
             PutRule::Always | PutRule::IfChanged => self.put(page, rule),
         })
     }

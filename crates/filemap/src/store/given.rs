@@ -1,12 +1,11 @@
-//! Revisits that were given bodies of their own, and come again without them.
+//! Detached revisits: stored with the body of their original, and imported again without it.
 //!
-//! Where an original goes and its revisit stays, or a part of a store is dumped, the revisit
-//! becomes a version with the body. The archive that it came from still has it without one: stored
-//! again it would be the newer of two versions of one time, hide the body, and have it pruned. So
-//! it counts as there.
+//! Where an original is erased or left out of a dump, its revisit becomes a version with the body.
+//! The archive that it came from still has it without one: stored again it would be the newer of
+//! two versions of one time, hide the body, and have it pruned. So it counts as there.
 //!
-//! Invariant: only a version that says that it was a revisit, of the same URL and time, and whose
-//! digest does not differ, is one that was given its body.
+//! Invariant: a detached revisit says that it was a revisit, and has the same URL and time and no
+//! other digest.
 
 use filemap_core::Head;
 
@@ -16,18 +15,15 @@ use crate::page::digest::Digest;
 use crate::page::{Page, RecordKind, Revisit};
 
 impl PageStore {
-    /// The bytes of the body that the store has for `page`, a revisit without one, as a version of
-    /// its own; `None` if there is none that can be read, or `page` is something else.
+    /// The length of the body that the store has for `page`, a revisit without one; `None` if it
+    /// has none that can be read, or `page` is something else.
     pub(crate) fn given_bytes(&self, page: &Page, body_bytes: u64) -> Result<Option<u64>> {
         if page.kind != RecordKind::Revisit || body_bytes > 0 {
             return Ok(None);
         }
         let key = self.key_of_page(page)?;
-        let newest = match self.head_of_time(&key, page.fetched_at_ms)? {
-            // Nothing of that time, or damaged: it is put again.
-            None => return Ok(None),
-            Some(newest) => newest,
-        };
+        // No version of that time, or a damaged one: it is put again.
+        let Some(newest) = self.head_of_time(&key, page.fetched_at_ms)? else { return Ok(None) };
         if let Some(bytes) = self.given_by(&key, &newest, page)? {
             return Ok(Some(bytes));
         }
@@ -47,7 +43,7 @@ impl PageStore {
         Ok(None)
     }
 
-    /// The bytes of the body of a version, if that is `page` with a body.
+    /// The length of a version's body, if the version is `page` with a body.
     fn given_by(&self, key: &[u8], head: &Head, page: &Page) -> Result<Option<u64>> {
         let bytes = match self.body_bytes(key, head) {
             Ok(0) => return Ok(None),
@@ -59,7 +55,7 @@ impl PageStore {
         let is_it = match (digest(page), digest(&stored)) {
             (Some(wanted), Some(own)) if wanted.is_comparable(&own) => wanted == own,
             (Some(wanted), _) => self.has_digest(key, head, &wanted)?,
-            // Without a digest, what it refers to says which revisit it is.
+            // Without a digest, the reference identifies the revisit.
             (None, _) => page.revisit.as_ref() == Some(&Revisit { original: None, ..was.clone() }),
         };
         Ok((is_it && self.engine().can_read(key, head.version)?).then_some(bytes))

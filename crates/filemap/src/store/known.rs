@@ -1,14 +1,14 @@
-//! Which versions a store holds of the keys that an importer comes to again and again.
+//! An importer's memory of the versions of keys that it meets often.
 //!
-//! An importer asks of every page whether the store holds this very version. The engine answers by
-//! a look at the key's versions, which is quadratic for a file with many visits to one URL. So the
-//! versions of a key that was asked for [`HOT_LOOKUPS`] times are looked at once and kept here as
-//! fingerprints of 128 bits; what is put after that is added. The bodies that unchanged versions
-//! refer to are kept too, the last ones.
+//! An importer asks for every page whether the store holds this very version. The engine answers
+//! by reading the key's versions, which is quadratic for a file with many visits to one URL. So
+//! after [`HOT_LOOKUPS`] lookups of a key its versions are read once and kept here as fingerprints
+//! of 128 bits; versions put after that are added. The latest bodies that unchanged versions refer
+//! to are kept too.
 //!
-//! Invariants: a fingerprint is only of a version that was in the store during this import; memory
-//! is bounded by [`MAX_KEYS`], [`MAX_PRINTS`] and [`MAX_ORIGINAL_BYTES`]. What is forgotten at a
-//! bound is looked at again.
+//! Invariants: every fingerprint is of a version that was in the store during this import; memory
+//! is bounded by [`MAX_KEYS`], [`MAX_PRINTS`] and [`MAX_ORIGINAL_BYTES`]. What is dropped at a
+//! bound is read again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -18,29 +18,29 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 const HOT_LOOKUPS: u8 = 8;
 /// Marks a key whose versions are kept.
 const LOADED: u8 = u8::MAX;
-/// Keys that are counted: 16 MiB with what a table has free.
+/// Keys with a count: 16 MiB with the free slots of a hash table.
 const MAX_KEYS: usize = 1 << 19;
-/// Fingerprints, three a version: 36 MiB, and half as much again while the table grows.
+/// Fingerprints, three a version: 36 MiB, and 18 MiB more while the table grows.
 const MAX_PRINTS: usize = 1_800_000;
 /// Bodies of originals: their number and bytes.
 const MAX_ORIGINALS: usize = 1 << 14;
 const MAX_ORIGINAL_BYTES: usize = 16 << 20;
 
-/// The fingerprints of a version, one for each way in which two may be the same.
+/// The fingerprints of a version, one for each [`Sameness`](super::Sameness).
 pub(super) type Prints = [u128; 3];
 
-/// What one import knows of the store.
+/// See the module.
 #[derive(Default)]
 pub(crate) struct Known {
     keys: HashMap<u64, u8>,
     prints: HashSet<u128>,
-    /// Of versions that are there and cannot be read.
+    /// Fingerprints of versions in the store that cannot be read.
     unreadable: HashSet<u128>,
     originals: HashMap<u128, Vec<u8>>,
-    /// The same, the oldest first.
+    /// Fingerprints of `originals`, the oldest first.
     original_order: VecDeque<u128>,
     original_bytes: usize,
-    /// Versions looked at in the store: what the time goes by.
+    /// Versions read from the store: a measure of time.
     #[cfg(test)]
     pub(super) looked_at: u64,
 }
@@ -48,16 +48,16 @@ pub(crate) struct Known {
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heat {
-    /// Too little: the store is to be asked.
+    /// Nothing: ask the store.
     Cold,
-    /// It is asked for often: its versions are to be [loaded](Known::load) now.
+    /// Nothing, but it is looked up often: [load](Known::load) its versions now.
     Hot,
     /// Every version.
     Loaded,
 }
 
 impl Known {
-    /// Counts a question about `key`.
+    /// Counts a lookup of `key`.
     pub(super) fn ask(&mut self, key: &[u8]) -> Heat {
         if self.keys.len() >= MAX_KEYS || self.prints.len() + self.unreadable.len() >= MAX_PRINTS {
             self.keys.clear();
@@ -75,7 +75,7 @@ impl Known {
         }
     }
 
-    /// Keeps these fingerprints as those of all versions of `key`, unless there are too many.
+    /// Keeps the fingerprints of all versions of `key`, unless they are too many.
     pub(super) fn load(&mut self, key: &[u8], prints: impl ExactSizeIterator<Item = u128>) {
         if self.prints.len() + prints.len() <= MAX_PRINTS {
             self.prints.extend(prints);
@@ -87,7 +87,7 @@ impl Known {
         self.prints.contains(&print)
     }
 
-    /// Keeps these fingerprints as those of versions that are there and cannot be read.
+    /// Keeps the fingerprints of versions in the store that cannot be read.
     pub(super) fn add_unreadable(&mut self, prints: impl IntoIterator<Item = u128>) {
         self.unreadable.extend(prints);
     }

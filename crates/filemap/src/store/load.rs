@@ -1,8 +1,7 @@
-//! Puts many pages, some of which the store may hold: for importers.
+//! Puts many pages that the store may hold already: for importers.
 //!
-//! A version that the store holds already adds nothing, so that whatever was interrupted is done
-//! again from the start. Time is linear in the pages given, however many versions one URL has (see
-//! [`Known`]).
+//! A version that the store holds adds nothing, so an interrupted import is simply repeated. Time
+//! is linear in the pages given, however many versions one URL has (see [`Known`]).
 
 use filemap_core::{Head, Put};
 use xxhash_rust::xxh3::Xxh3;
@@ -11,20 +10,19 @@ use super::PageStore;
 use super::known::{Heat, Known, Prints, print};
 use super::put::BodySource;
 use crate::error::Result;
-use crate::page::Page;
 use crate::page::digest::sha1_of;
-use crate::page::key;
-use crate::page::meta;
+use crate::page::version::BodyForm;
+use crate::page::{Page, key, meta};
 
-/// When a version of the same URL and time counts as the one to be put.
+/// Which versions of the same URL and time count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sameness {
-    /// Body and status are the same, and where there is no body the description but for the
-    /// record's id: another record of the same visit.
+    /// The same body and status; without a body, the same description except for the record's id:
+    /// another record of the same visit.
     Visit,
-    /// Body and description are the same but for the record's id.
+    /// The same body and description, except for the record's id.
     Description,
-    /// Body and description are the same in everything.
+    /// The same body and description.
     Everything,
 }
 
@@ -34,16 +32,15 @@ impl Sameness {
     }
 }
 
-/// A page that the store does not hold: what is to be known of it once it is put.
+/// A page that the store does not hold: what [`Known`] keeps of it once it is put.
 pub(crate) struct Arrival {
     key: Vec<u8>,
     prints: Option<Prints>,
-    /// Whether the store has it, but cannot read it: it is stored whole, whatever the newest
-    /// version is.
+    /// The store has it but cannot read it: it is stored whole, whatever the newest version is.
     pub(crate) mends: bool,
 }
 
-/// Puts many pages into one store, which may hold them already.
+/// Puts many pages into one store, which may hold some of them.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -65,27 +62,29 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// As [`PageStore::put_page_if_new`], in linear time over all pages that this loader is given.
-    /// What it has put counts as there, even if somebody else removes it meanwhile.
+    /// As [`PageStore::put_page_if_new`], in linear time over all pages that this loader gets. A
+    /// page that it has put counts as there, even if it is removed meanwhile.
     ///
     /// # Errors
     ///
     /// As [`PageStore::put_page_if_new`].
     pub fn put_page_if_new(&mut self, store: &PageStore, page: &Page) -> Result<Option<Put>> {
-        self.put(store, page, BodySource::if_changed(page, &page.body), Sameness::Description)
+        self.put(store, page, BodyForm::if_changed(page), Sameness::Description)
     }
 
-    /// As [`PageStore::put_stored_if_new`], in linear time over all pages that this loader is
-    /// given.
+    /// Puts a version back as a dump of a store has it, unless the store holds this very version:
+    /// the same URL, time and body, and the same description in everything. `form` says how the
+    /// body was stored; a reference is stored as one again if the newest version has the same
+    /// body.
     ///
     /// # Errors
     ///
     /// As [`PageStore::put_page_if_new`].
-    pub fn put_stored_if_new(&mut self, store: &PageStore, page: &Page, unchanged: bool) -> Result<Option<Put>> {
-        self.put(store, page, BodySource::Bytes(&page.body, unchanged), Sameness::Everything)
+    pub fn put_stored_if_new(&mut self, store: &PageStore, page: &Page, form: BodyForm) -> Result<Option<Put>> {
+        self.put(store, page, form, Sameness::Everything)
     }
 
-    fn put(&mut self, store: &PageStore, page: &Page, body: BodySource<'_>, sameness: Sameness) -> Result<Option<Put>> {
+    fn put(&mut self, store: &PageStore, page: &Page, form: BodyForm, sameness: Sameness) -> Result<Option<Put>> {
         if store.given_bytes(page, page.body.len() as u64)?.is_some() {
             return Ok(None);
         }
@@ -96,14 +95,15 @@ impl Loader {
         let Some(arrival) = store.arrival(&mut self.known, page, page.body.len() as u64, sameness, hash)? else {
             return Ok(None);
         };
-        let put = store.put_parts(page, if arrival.mends { body.whole() } else { body })?;
+        let form = if arrival.mends { BodyForm::Whole } else { form };
+        let put = store.put_parts(page, BodySource::Bytes(&page.body, form))?;
         self.known.put(arrival);
         Ok(Some(put))
     }
 }
 
 impl Known {
-    /// The page was put.
+    /// Notes a page that was put.
     pub(crate) fn put(&mut self, arrival: Arrival) {
         if let Some(prints) = arrival.prints {
             self.add(&arrival.key, prints);
@@ -113,9 +113,9 @@ impl Known {
 
 impl PageStore {
     /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very
-    /// version, and can read it: the same URL, time, body and description but for the record's id.
-    /// Done again, it adds nothing. Takes a look at every version of the URL; for many pages there
-    /// is [`Loader`].
+    /// version and can read it: the same URL, time, body and description, except for the record's
+    /// id. Repeating it adds nothing. Reads the head of every version of the URL; for many pages
+    /// use [`Loader`].
     ///
     /// # Errors
     ///
@@ -124,20 +124,8 @@ impl PageStore {
         Loader::default().put_page_if_new(self, page)
     }
 
-    /// Puts a version back as a dump of a store has it, unless the store holds this very version:
-    /// the same URL, time and body, and the same description in everything. `unchanged` says
-    /// whether the body was stored as a reference to the version that was the newest then; if so,
-    /// it is again, provided that the bodies are equal.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::put_page_if_new`].
-    pub fn put_stored_if_new(&self, page: &Page, unchanged: bool) -> Result<Option<Put>> {
-        Loader::default().put_stored_if_new(self, page, unchanged)
-    }
-
-    /// What is to be known of `page`, with a body of this length that `hash_body` hashes, once it
-    /// is put; `None` if the store holds it. `page.body` is not looked at.
+    /// The arrival of `page`, with a body of this length that `hash_body` hashes; `None` if the
+    /// store holds it. `page.body` is ignored.
     pub(crate) fn arrival(
         &self,
         known: &mut Known,
@@ -177,8 +165,8 @@ impl PageStore {
         Ok(Some(Arrival { key, prints: Some(prints), mends: known.is_unreadable(prints[sameness as usize]) }))
     }
 
-    /// Whether one of a key's versions is this one, and can be read; `None`: none is. For keys
-    /// with more versions than are kept in memory, or damaged ones.
+    /// Whether the version of the key that is this one can be read; `None` if there is none. For
+    /// keys with more versions than fit in memory, or with damaged ones.
     fn is_held(&self, key: &[u8], digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<Option<bool>> {
         let mut held = None;
         for (_, head) in self.each_head(key.to_vec()) {
@@ -216,7 +204,7 @@ impl PageStore {
         Ok(found)
     }
 
-    /// The newest version of this time; `None` also if it is damaged, since putting the page again
+    /// The newest version of this time; `None` too if it is damaged, since putting the page again
     /// mends it.
     pub(super) fn head_of_time(&self, key: &[u8], time_ms: i64) -> Result<Option<Head>> {
         match self.engine().head_at(key, time_ms) {
@@ -225,8 +213,8 @@ impl PageStore {
         }
     }
 
-    /// Has `known` know all versions of a key that can be read: putting another again mends it.
-    /// `false` if they are too many, or nobody can say which there are.
+    /// Loads all versions of a key into `known`; unreadable ones apart, since putting them again
+    /// mends them. Returns false if they are too many, or the list itself is damaged.
     fn know_all(&self, known: &mut Known, key: &[u8]) -> Result<bool> {
         let (mut all, mut unreadable) = (Vec::new(), Vec::new());
         for (version, head) in self.each_head(key.to_vec()) {
@@ -325,7 +313,7 @@ mod tests {
         let visit =
             |loader: &mut Loader, store: &PageStore, page: &Page| loader.put_page_if_new(store, page).expect("stored");
         let exact = |loader: &mut Loader, store: &PageStore, page: &Page| {
-            loader.put_stored_if_new(store, page, false).expect("stored")
+            loader.put_stored_if_new(store, page, BodyForm::Whole).expect("stored")
         };
         for number in [300, 600] {
             let most = 2 * number as u64 + 100;
@@ -353,7 +341,7 @@ mod tests {
             page.record_id = Some(format!("<urn:{nth}>"));
             assert_eq!(loader.put_page_if_new(&store, &page).expect("stored").is_some(), nth == 0);
         }
-        assert!(loader.put_stored_if_new(&store, &page, false).expect("stored").is_some(), "the id differs");
+        assert!(loader.put_stored_if_new(&store, &page, BodyForm::Whole).expect("stored").is_some(), "the id differs");
         page.headers.push("A", "b");
         assert!(loader.put_page_if_new(&store, &page).expect("stored").is_some(), "another description");
         assert!(loader.put_page_if_new(&store, &page).expect("stored").is_none());

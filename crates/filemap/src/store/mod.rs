@@ -1,9 +1,8 @@
-//! A store of pages: the engine, and the canonicaliser by which its keys are made.
+//! A store of pages: the engine, and the canonicaliser that makes its keys.
 //!
-//! The canonicaliser's name and version stand in the superblock. Opening takes the one that the
-//! store was made with; asking for another is an error that says how to move. Everything the
-//! engine can do and pages have no part in (verify, stats, checkpoints) is reached through
-//! [`PageStore::engine`].
+//! The superblock holds the canonicaliser's name and version. Opening takes the one that the store
+//! was made with; asking for another is an error that says how to move. Upkeep of the engine
+//! (verify, statistics, checkpoints) is reached through [`PageStore::engine`].
 //!
 //! Invariant: every key of the store was made by this canonicaliser and the key scheme of `key`.
 
@@ -27,9 +26,9 @@ use filemap_core::erase::Admission;
 use filemap_core::{Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
 
-pub use crate::page::version::StoredVersion;
+pub use crate::page::version::{BodyForm, StoredVersion};
 pub(crate) use known::Known;
-pub use list::{Heads, Pages, Sizes, StoredVersions, Urls, VersionSize, Versions};
+pub use list::{Urls, VersionSize};
 pub use load::Loader;
 pub(crate) use load::{Arrival, Sameness};
 pub use prune::PruneStep;
@@ -38,12 +37,11 @@ pub use read::PageReader;
 pub(crate) use revisit::{Resolver, take_body};
 pub(crate) use unresolved::FoundRevisit;
 pub use unresolved::{RevisitCount, Unresolved};
-pub use variants::{VariantHeads, Variants};
+pub use variants::Variants;
 
 use crate::error::{Error, Result};
-use crate::page::key;
 use crate::page::variant::Variant;
-use crate::page::{Page, RecordKind};
+use crate::page::{Page, RecordKind, key};
 use crate::store::rules::RuleSet;
 
 /// A store of pages by URL. Cheap to clone; `Send` and `Sync`, as the engine is.
@@ -64,7 +62,7 @@ use crate::store::rules::RuleSet;
 pub struct PageStore {
     engine: Store,
     canonicalizer: Arc<dyn Canonicalizer>,
-    /// The rules of erasures that hold.
+    /// The erase rules in force.
     pub(crate) rule_set: Arc<RwLock<Arc<RuleSet>>>,
 }
 
@@ -83,8 +81,7 @@ impl PageStore {
         PageStore::create_with(path, Arc::new(Whatwg), options)
     }
 
-    /// Creates a store in a new or empty directory; its keys are made by `canonicalizer` from then
-    /// on.
+    /// Creates a store in a new or empty directory; its keys are made by `canonicalizer`.
     ///
     /// # Errors
     ///
@@ -144,13 +141,13 @@ impl PageStore {
             opened => return opened,
         }
         match PageStore::create(&path, options.clone()) {
-            // Somebody else was faster, or there is something else: opening says what.
+            // Another process was faster, or something else is there: opening says what.
             Err(Error::Engine(NotEmpty { .. })) => PageStore::open(path, options),
             created => created,
         }
     }
 
-    /// Pages over an engine that is open.
+    /// Pages over an open engine.
     ///
     /// # Errors
     ///
@@ -167,14 +164,14 @@ impl PageStore {
         }
     }
 
-    /// Over an open engine, with the rules of its erasures in force.
+    /// Over an open engine, with its erase rules in force.
     fn obeying(engine: Store, canonicalizer: Arc<dyn Canonicalizer>) -> Result<PageStore> {
         let store = PageStore { engine, canonicalizer, rule_set: Arc::default() };
         store.obey()?;
         Ok(store)
     }
 
-    /// Has everything that is put obey the rules as they are now.
+    /// Applies the current erase rules to everything that is put.
     pub(crate) fn obey(&self) -> Result<()> {
         if self.engine().is_read_only() {
             return Ok(());
@@ -191,7 +188,7 @@ impl PageStore {
         &self.engine
     }
 
-    /// The rule by which URLs become keys here.
+    /// Makes the keys of this store of URLs.
     pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
         &self.canonicalizer
     }

@@ -1,9 +1,8 @@
-//! Pruning: the engine drops old versions; the originals of revisits that stay are kept with them.
+//! Pruning: the engine drops old versions, and keeps the originals of revisits that stay.
 //!
-//! The engine knows which versions refer to the body of another version of their key. That a
-//! revisit has its body from another version, of whatever key, is known here only: one pass over
-//! the descriptions finds all revisits, and what those that stay lead to is given to the engine as
-//! needed.
+//! The engine knows which versions refer to the body of another version of their key. Revisits,
+//! whose body may be under any key, are known here only: one pass over the descriptions finds
+//! them, and the originals of those that stay are passed to the engine as needed.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,69 +14,90 @@ use super::revisit::Resolver;
 use super::unresolved::FoundRevisit;
 use crate::error::{Error, Result};
 
-/// How far a prune is.
+/// Progress of [`PageStore::prune`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::ops::ControlFlow;
+/// # use filemap::{Options, Page, PageStore};
+/// use filemap::store::PruneStep;
+/// use filemap_core::PruneRule;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let mut rule = PruneRule::default();
+/// rule.keep_versions = Some(1);
+/// let pruned = store.prune(rule, &mut |step| {
+///     if let PruneStep::Revisits(versions) = step {
+///         println!("{versions} versions read");
+///     }
+///     ControlFlow::Continue(())
+/// })?;
+/// assert_eq!(pruned.versions, 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PruneStep {
-    /// Versions read so far, in search of revisits.
+    /// Versions read so far to find revisits.
     Revisits(u64),
-    /// The engine is at work.
+    /// Progress of the engine.
     Pruning(PruneProgress),
 }
 
-type Watch<'a> = &'a mut dyn FnMut(PruneStep) -> ControlFlow<()>;
+type Progress<'a> = &'a mut dyn FnMut(PruneStep) -> ControlFlow<()>;
 
 impl PageStore {
-    /// Drops the versions that a rule does not keep, as [`filemap_core::Store::prune`]; the
-    /// original of a revisit that stays is kept with it, so that every version that stays reads as
-    /// before. To find the revisits takes a sequential pass over the value log before that, which
-    /// expands no body, and some 40 bytes of memory for each version that a revisit leads to.
+    /// Drops the versions that a rule does not keep, as [`filemap_core::Store::prune`], but keeps
+    /// the original of each revisit that stays: every version that stays reads as before. Finding
+    /// the revisits takes a sequential pass over the value log, which decompresses no body, and 40
+    /// bytes of memory for each version that a revisit leads to.
     ///
-    /// A revisit that is put meanwhile counts only for a later prune: its original may go.
+    /// The original of a revisit that is put meanwhile may be dropped.
     ///
     /// # Errors
     ///
     /// Those of [`filemap_core::Store::prune`].
-    pub fn prune(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
+    pub fn prune(&self, rule: PruneRule, progress: Progress<'_>) -> Result<Pruned> {
         rule.check()?;
         // Before the pass, which takes long.
         if self.engine().is_read_only() {
             return Err(filemap_core::Error::ReadOnly.into());
         }
-        let Some(needed) = self.needed(rule, watch)? else {
+        let Some(needed) = self.needed(rule, progress)? else {
             let mut stopped = Pruned::default();
             stopped.is_cancelled = true;
             stopped.live_bytes = self.engine().stats().live_bytes;
             return Ok(stopped);
         };
-        Ok(self.engine().prune_with(rule, &Arc::new(needed), &mut |progress| watch(PruneStep::Pruning(progress)))?)
+        Ok(self.engine().prune_with(rule, &Arc::new(needed), &mut |step| progress(PruneStep::Pruning(step)))?)
     }
 
-    /// What [`PageStore::prune`] would drop. Changes nothing; any handle can tell.
+    /// What [`PageStore::prune`] would drop. Changes nothing; any handle may call it.
     ///
     /// # Errors
     ///
     /// Those of [`filemap_core::Store::prune_plan`].
-    pub fn prune_plan(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Pruned> {
+    pub fn prune_plan(&self, rule: PruneRule, progress: Progress<'_>) -> Result<Pruned> {
         rule.check()?;
-        let Some(needed) = self.needed(rule, watch)? else { return Err(filemap_core::Error::Cancelled.into()) };
-        Ok(self.engine().prune_plan_with(rule, &needed, &mut |progress| watch(PruneStep::Pruning(progress)))?)
+        let Some(needed) = self.needed(rule, progress)? else { return Err(filemap_core::Error::Cancelled.into()) };
+        Ok(self.engine().prune_plan_with(rule, &needed, &mut |step| progress(PruneStep::Pruning(step)))?)
     }
 
-    /// The versions that lead from revisits that a rule keeps to their originals; `None`: it was
-    /// broken off.
-    fn needed(&self, rule: PruneRule, watch: Watch<'_>) -> Result<Option<Needed>> {
+    /// The versions that lead from revisits that a rule keeps to their originals; `None` if
+    /// cancelled.
+    fn needed(&self, rule: PruneRule, progress: Progress<'_>) -> Result<Option<Needed>> {
         let mut needed = Needed::new();
-        let whole = self
-            .revisits_in_batches(&mut |versions| watch(PruneStep::Revisits(versions)).is_continue(), &mut |batch| {
-                self.add_needed(rule, batch, &mut needed)
-            })?;
+        let mut progress = |versions| progress(PruneStep::Revisits(versions));
+        let whole = self.revisits_in_batches(&mut progress, &mut |batch| self.add_needed(rule, batch, &mut needed))?;
         Ok(whole.then_some(needed))
     }
 
     fn add_needed(&self, rule: PruneRule, batch: Vec<FoundRevisit>, needed: &mut Needed) -> Result<()> {
         let mut resolver = Resolver::new(self);
-        // Of the key at hand; `None`: it cannot be looked at, and so nothing of it is dropped.
+        // What the rule keeps of this key; `None` if it is damaged, so that nothing of it is
+        // dropped.
         let (mut key, mut kept) = (Vec::new(), None);
         for (sought, version) in batch {
             if key != sought.own() {
@@ -98,7 +118,7 @@ impl PageStore {
     }
 }
 
-/// `None` where damage keeps something from being read.
+/// The result of a read; `None` if it failed for damage.
 fn readable<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(error) if error.is_damage() => Ok(None),

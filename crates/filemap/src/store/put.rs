@@ -1,4 +1,4 @@
-//! Putting pages; a page that says a variant is a version of that.
+//! Putting pages. A page with a variant is a version of that variant.
 //!
 //! A page is one record of the engine: its description is the meta (see [`crate::page::meta`]),
 //! its body the value. A description too large for the meta goes before the body, in the same
@@ -12,32 +12,23 @@ use filemap_core::{Put, Record, Version};
 
 use super::PageStore;
 use crate::error::{Error, Result};
-use crate::page::key;
-use crate::page::meta;
-use crate::page::{Page, RecordKind};
+use crate::page::version::BodyForm;
+use crate::page::{Page, RecordKind, key, meta};
 
 /// Where a body comes from.
 pub(crate) enum BodySource<'a> {
-    /// From memory; a body equal to the newest version's is stored as a reference if the flag says
-    /// so.
-    Bytes(&'a [u8], bool),
+    /// From memory. With [`BodyForm::Reference`], a body equal to the newest version's is stored
+    /// as a reference.
+    Bytes(&'a [u8], BodyForm),
     /// From a reader, in bounded memory.
     Reader(&'a mut dyn Read),
 }
 
-impl<'a> BodySource<'a> {
-    /// The same, not stored as a reference.
-    pub(crate) fn whole(self) -> BodySource<'a> {
-        match self {
-            BodySource::Bytes(body, _) => BodySource::Bytes(body, false),
-            reader => reader,
-        }
-    }
-
-    /// From memory, stored as a reference if it is the same as before; a revisit has no body of
-    /// its own to compare.
-    pub(crate) fn if_changed(page: &Page, body: &'a [u8]) -> BodySource<'a> {
-        BodySource::Bytes(body, page.kind != RecordKind::Revisit)
+impl BodyForm {
+    /// That of a page whose body is to be a reference if it has not changed; a revisit has no body
+    /// of its own to compare.
+    pub(crate) fn if_changed(page: &Page) -> BodyForm {
+        if page.kind == RecordKind::Revisit { BodyForm::Whole } else { BodyForm::Reference }
     }
 }
 
@@ -50,25 +41,25 @@ impl PageStore {
     /// [`Error::Url`], [`Error::HeadersTooLarge`], and those of [`filemap_core::Store::put`].
     /// Nothing was written.
     pub fn put_page(&self, page: &Page) -> Result<Version> {
-        self.put_parts(page, BodySource::Bytes(&page.body, false)).map(|put| put.version())
+        self.put_parts(page, BodySource::Bytes(&page.body, BodyForm::Whole)).map(|put| put.version())
     }
 
     /// As [`PageStore::put_page`], but a body equal to that of the newest version is not stored
-    /// again: the new version has its own time and headers, and refers to it.
+    /// again: the new version has its own time and headers and refers to that body.
     ///
     /// # Errors
     ///
     /// As [`PageStore::put_page`].
     pub fn put_page_if_changed(&self, page: &Page) -> Result<Put> {
-        self.put_parts(page, BodySource::Bytes(&page.body, true))
+        self.put_parts(page, BodySource::Bytes(&page.body, BodyForm::Reference))
     }
 
-    /// As [`PageStore::put_page`], with the body from `body` instead of `page.body`: of any length
-    /// up to 4 GiB, in bounded memory.
+    /// As [`PageStore::put_page`], with the body from `body` instead of `page.body`: up to 4 GiB,
+    /// in bounded memory.
     ///
     /// # Errors
     ///
-    /// As [`PageStore::put_page`], and [`Error::Read`] if `body` fails; nothing is stored then.
+    /// As [`PageStore::put_page`]; [`Error::Read`] if `body` fails, and then nothing is stored.
     pub fn put_page_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version> {
         self.put_parts(page, BodySource::Reader(body)).map(|put| put.version())
     }
@@ -76,7 +67,7 @@ impl PageStore {
     pub(crate) fn put_parts(&self, page: &Page, body: BodySource<'_>) -> Result<Put> {
         let key = self.key_of_page(page)?;
         let encoded = meta::encode(page, key::url(&key))?;
-        // Of what is refused, no mark is left either.
+        // A refused page leaves no mark either.
         let is_refused =
             || self.rule_set.read().unwrap_or_else(PoisonError::into_inner).refuses(&key, page.fetched_at_ms);
         if page.variant.is_some() && key.len() <= filemap_core::MAX_KEY_BYTES && is_refused().is_none() {
@@ -85,7 +76,7 @@ impl PageStore {
         let record = Record { key: &key, meta: &encoded.meta, body: &[], time_ms: page.fetched_at_ms };
         let mut joined = encoded.spill;
         match body {
-            BodySource::Bytes(bytes, if_changed) => {
+            BodySource::Bytes(bytes, form) => {
                 let body = if joined.is_empty() {
                     bytes
                 } else {
@@ -93,10 +84,10 @@ impl PageStore {
                     &joined
                 };
                 let record = Record { body, ..record };
-                if if_changed {
-                    return Ok(self.engine().put_if_changed(&record)?);
-                }
-                Ok(Put::Stored(self.engine().put(&record)?))
+                Ok(match form {
+                    BodyForm::Reference => self.engine().put_if_changed(&record)?,
+                    BodyForm::Whole => Put::Stored(self.engine().put(&record)?),
+                })
             }
             BodySource::Reader(reader) => self.put_stream(&record, &joined, reader, page).map(Put::Stored),
         }
@@ -112,9 +103,8 @@ impl PageStore {
         loop {
             let count = match body.read(&mut piece) {
                 Ok(0) => {
-                    // Its chunks are garbage then.
-                    let told = page.digest.as_deref();
-                    return match hashers.and_then(|hashers| rules.judge(hashers, told, record.time_ms)) {
+                    // Without `finish`, the chunks written are garbage.
+                    return match rules.judge(hashers, page.digest.as_deref(), record.time_ms) {
                         Some(rule) => Err(filemap_core::Error::Refused { rule }.into()),
                         None => Ok(writer.finish()?),
                     };
@@ -126,7 +116,7 @@ impl PageStore {
                 }
             };
             writer.write_all(&piece[..count]).map_err(engine_error)?;
-            hashers.iter_mut().for_each(|hashers| hashers.update(&piece[..count]));
+            hashers.iter_mut().for_each(|(_, hasher)| hasher.update(&piece[..count]));
             offset += count as u64;
         }
     }

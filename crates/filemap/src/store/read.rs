@@ -1,8 +1,8 @@
-//! How a page is made of what the engine holds: with its body, without it, as a stream; several at
-//! once. The ways in by URL and variant are in `variants`.
+//! Makes pages of the engine's values: with the body, without it, as a stream; several at once.
+//! Lookups by URL and variant are in `variants`.
 //!
-//! A revisit is given the body of its original (see `revisit`), wherever a page is returned with
-//! its body. Heads are as stored.
+//! A page that is returned with its body gets, if it is a revisit, that of its original (see
+//! `revisit`). Heads are as stored.
 
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
@@ -11,12 +11,23 @@ use filemap_core::{Head, Reader, Value, Version};
 
 use super::PageStore;
 use crate::error::{Error, Result};
-use crate::page::key;
-use crate::page::meta;
 use crate::page::version::PageHead;
-use crate::page::{Page, RecordKind};
+use crate::page::{Page, RecordKind, key, meta};
 
-/// Reads the body of a page.
+/// Reads the body of a page; see [`PageStore::get_reader`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let (page, mut body) = store.get_reader("http://example.com/")?.expect("just put");
+/// assert_eq!(page.status, Some(200));
+/// std::io::copy(&mut body, &mut std::io::stdout())?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct PageReader(Source);
 
@@ -24,6 +35,14 @@ pub struct PageReader(Source);
 enum Source {
     Engine(Box<Reader>),
     Memory(Cursor<Vec<u8>>),
+}
+
+impl PageReader {
+    /// The page without its body, and a reader of that.
+    pub(super) fn of_page(mut page: Page) -> (Page, PageReader) {
+        let body = std::mem::take(&mut page.body);
+        (page, PageReader(Source::Memory(Cursor::new(body))))
+    }
 }
 
 impl Read for PageReader {
@@ -42,15 +61,15 @@ struct Sought<U> {
 }
 
 impl<U> AsRef<[u8]> for Sought<U> {
-    /// What has no key is sought under one that no page has.
+    /// A URL without a key is looked up under the empty key, which no page has.
     fn as_ref(&self) -> &[u8] {
         self.key.as_deref().unwrap_or_default()
     }
 }
 
 impl PageStore {
-    /// The newest versions of several pages, read together; of more than should be in memory at
-    /// once, with [`PageStore::get_ahead`].
+    /// The newest versions of several pages, read together. For more pages than fit in memory use
+    /// [`PageStore::get_ahead`].
     ///
     /// # Errors
     ///
@@ -63,14 +82,13 @@ impl PageStore {
         pages.map(|(key, value)| value.map(|value| self.resolved(key, value)).transpose()).collect()
     }
 
-    /// The newest versions of pages as their URLs come from an iterator, each with its URL, in
-    /// their order: while one is handed out, those after it are being read, always `depth` at
-    /// once, as with [`filemap_core::Store::get_ahead`]. So many pages can be read as fast as the
-    /// device gives them, and only some are in memory.
+    /// The newest versions of pages, one for each URL of an iterator, with the URL, in its order.
+    /// `depth` reads are always under way, as with [`filemap_core::Store::get_ahead`]: pages come
+    /// as fast as the device gives them, and only some are in memory.
     ///
     /// # Errors
     ///
-    /// With each URL its own, as [`PageStore::get`]; the URLs after it come all the same.
+    /// Each item has its own, as [`PageStore::get`]; an error does not end the iteration.
     pub fn get_ahead<U, I>(
         &self,
         urls: I,
@@ -102,12 +120,11 @@ impl PageStore {
             return Ok(Some((page, PageReader(Source::Engine(Box::new(reader))))));
         }
         self.resolve(key, &mut page)?;
-        let body = std::mem::take(&mut page.body);
-        Ok(Some((page, PageReader(Source::Memory(Cursor::new(body))))))
+        Ok(Some(PageReader::of_page(page)))
     }
 
-    /// The versions of a key, newest first, each with what is known of it, or why that cannot be
-    /// read. After an error without a version there is nothing more.
+    /// The versions of a key, newest first, each with its head or why that cannot be read. An
+    /// error without a version is the last item.
     pub(super) fn each_head(&self, key: Vec<u8>) -> impl Iterator<Item = (Option<Version>, Result<Head>)> + use<> {
         let mut heads = self.engine().history_iter(&key);
         std::iter::from_fn(move || {
@@ -123,8 +140,8 @@ impl PageStore {
             .map(move |(version, head)| self.page_head(&key, head?).map_err(|error| unreadable(&key, version, error)))
     }
 
-    /// What was read of the first version of a key, from the newest on, that is wanted: an error
-    /// says which that is.
+    /// The result of a read; if it is damage, the error names the newest version of the key that
+    /// `is_wanted`.
     pub(super) fn telling<T>(
         &self,
         key: &[u8],
@@ -153,12 +170,12 @@ impl PageStore {
         Ok(page)
     }
 
-    /// The page of a head, without body.
+    /// The page of a head, without its body.
     pub(crate) fn describe(&self, key: &[u8], head: &Head) -> Result<Page> {
         if self.spill_bytes(key, head)? == 0 {
             return self.decode(key, head, &[]);
         }
-        // The description stands before the body: a large header section, and rare.
+        // Rare: a header section too large for the meta stands before the body.
         match self.engine().get_version(key, head.version)? {
             Some(value) => Ok(Page { body: Vec::new(), ..self.stored(key, value)? }),
             None => self.decode(key, head, &[]),
@@ -175,7 +192,7 @@ impl PageStore {
         })
     }
 
-    /// The length of a version's body, without what of its description stands before that.
+    /// The length of a version's body, without the part of the description before it.
     pub(super) fn body_bytes(&self, key: &[u8], head: &Head) -> Result<u64> {
         Ok(head.body_bytes.saturating_sub(self.spill_bytes(key, head)? as u64))
     }
@@ -191,13 +208,13 @@ impl PageStore {
     }
 }
 
-/// Damage of a version, which the error names.
+/// The error with the version that it is about, if it is damage.
 pub(super) fn unreadable(key: &[u8], version: Option<Version>, error: Error) -> Error {
     let Some(version) = version.filter(|_| error.is_damage()) else { return error };
     Error::Unreadable { url: shown_url(key), version, source: Arc::new(error) }
 }
 
-/// The URL of a key for a message.
+/// The URL of a key as text for messages.
 pub(super) fn shown_url(key: &[u8]) -> String {
     String::from_utf8_lossy(key::url(key)).into_owned()
 }

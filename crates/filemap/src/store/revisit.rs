@@ -1,30 +1,29 @@
 //! Finds the body that a revisit refers to.
 //!
 //! A revisit is a version with headers of its own and no body. Its original is looked for among
-//! the versions of the URL that it names, then of its own URL (of a variant among those of the
-//! same variant), in this order:
+//! the versions of the URL that it names, then of its own URL (for a variant, of the same
+//! variant), in this order:
 //!
 //! 1. the version with the record id that it names (`WARC-Refers-To`);
 //! 2. the version of the time that it names (`WARC-Refers-To-Date`);
 //! 3. a version with the same payload digest: the newest that is not later than the revisit, else
 //!    the oldest;
 //! 4. if the server said "not modified": the newest version that is not later;
-//! 5. a revisit with the record id or time that it names: that one's original.
+//! 5. the original of a revisit with the record id or time that it names.
 //!
 //! Last come the same two URLs under the other of `http` and `https`, by record id and digest
-//! only. A version whose digest contradicts the revisit's is never taken by id or time; digests
-//! are compared as bytes, however they are written, and digests of two algorithms say nothing of
-//! each other.
+//! only. A version whose digest contradicts the revisit's is never taken by id or time. Digests
+//! are compared as bytes, whatever their notation; digests of two algorithms cannot be compared.
 //!
-//! A version that cannot be read costs nothing as long as another is the original. If it is the
-//! one that is named, or may be the one that is meant, the revisit's body is lost, and that is an
-//! error that names it: nothing else is taken for it.
+//! A version that cannot be read does not matter if another is the original. If it is the one
+//! named, or may be the one meant, the revisit's body is lost: an error that names the version.
+//! No other version is taken in its place.
 //!
 //! The page then has the original's body under the revisit's own status and headers, which are
-//! brought into line with that body (`X-Crawler-*`, `Content-Length`), and `Revisit::original`
-//! says where the body came from. If nothing is found it stays `None`, and the body the record's
-//! own: another page's body is never guessed. Nothing of this is stored, so that a revisit is
-//! resolved as soon as its original is there.
+//! adjusted to that body (`X-Crawler-*`, `Content-Length`), and `Revisit::original` says where the
+//! body came from. If no original is found, that stays `None`, and the body is the record's own:
+//! no body is guessed. Nothing of this is stored, so a revisit resolves as soon as its original is
+//! in the store.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -36,13 +35,12 @@ use super::PageStore;
 use super::read::{shown_url, unreadable};
 use crate::error::{Error, Result};
 use crate::page::digest::Digest;
-use crate::page::key;
 use crate::page::version::StoredVersion;
-use crate::page::{Original, Page, RecordKind, RevisitProfile};
+use crate::page::{Original, Page, RecordKind, RevisitProfile, key};
 
-/// Revisits of revisits are followed this far.
+/// The longest chain of revisits of revisits that is followed.
 const MAX_STEPS: usize = 8;
-/// Versions of one second that are looked at; of more, the digest finds one.
+/// Versions of one second that are compared by time; among more, only the digest finds one.
 const MAX_OF_ONE_SECOND: usize = 1024;
 /// Versions whose digests are kept in memory while many revisits are resolved.
 const MAX_KNOWN_VERSIONS: usize = 200_000;
@@ -50,7 +48,7 @@ const MAX_KNOWN_VERSIONS: usize = 200_000;
 /// What a revisit says of its original.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sought {
-    /// The key of the URL that it names, if that is another.
+    /// The key of the URL that it names, if that is not its own.
     named: Option<Vec<u8>>,
     own: Vec<u8>,
     fetched_at_ms: i64,
@@ -66,12 +64,12 @@ impl Sought {
         &self.own
     }
 
-    /// Whether a version of which nothing but the time is known may be what is meant.
+    /// Whether a version of which only the time is known may be the original.
     fn may_mean_any(&self) -> bool {
         self.digest.is_some() || self.refers_to_id.is_some()
     }
 
-    /// About what it takes in memory, in bytes.
+    /// Its approximate size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let id = self.refers_to_id.as_ref().map_or(0, String::len);
         256 + self.own.len() + self.named.as_ref().map_or(0, Vec::len) + id
@@ -85,11 +83,11 @@ struct Originals {
     whole: Vec<Candidate>,
     /// Versions that are revisits themselves, oldest first.
     revisits: Vec<Candidate>,
-    /// Those of `whole`, oldest first, by digest.
+    /// Versions of `whole` by digest, oldest first.
     by_digest: HashMap<Digest, Vec<Version>>,
-    /// Whether it is a revisit, and its place in its list, by record id.
+    /// By record id: whether it is a revisit, and its index in its list.
     by_id: HashMap<String, (bool, usize)>,
-    /// Those of `whole` that cannot be read, of which only the time is known, and why.
+    /// Versions of `whole` that cannot be read, and why; only their time is known.
     lost: BTreeMap<Version, Arc<Error>>,
 }
 
@@ -109,20 +107,16 @@ impl Candidate {
 }
 
 impl PageStore {
-    /// Gives `page` the body of its original, if it is a revisit and that is in the store.
+    /// Gives `page` the body of its original, if it is a revisit whose original is in the store.
     pub(super) fn resolve(&self, own_key: &[u8], page: &mut Page) -> Result<()> {
-        if let Some(original) = self.original_of(own_key, page)? {
+        if let Some((original, _)) = self.original_and_steps(own_key, page)? {
             take_body(page, original);
         }
         Ok(())
     }
 
-    /// The original of `page`, if it is a revisit and that is in the store.
-    pub(crate) fn original_of(&self, own_key: &[u8], page: &Page) -> Result<Option<StoredVersion>> {
-        Ok(self.original_and_steps(own_key, page)?.map(|(original, _)| original))
-    }
-
-    /// As [`PageStore::original_of`], and how many versions lead to it, itself included.
+    /// The original of `page`, if it is a revisit whose original is in the store, and the length
+    /// of the path to it.
     pub(crate) fn original_and_steps(&self, own_key: &[u8], page: &Page) -> Result<Option<(StoredVersion, usize)>> {
         let Some(sought) = self.sought(own_key, page) else { return Ok(None) };
         let lost = |error: Error| match error {
@@ -167,8 +161,8 @@ impl PageStore {
         found.map(|(_, head)| self.describe(key, &head?)).transpose()
     }
 
-    /// The body of the version of this key and time that `is_it` knows; `None` if there is none
-    /// that can be read.
+    /// The body, of this key and time, that `is_it` accepts; `None` if there is none that can be
+    /// read.
     pub(crate) fn body_of_time(
         &self,
         key: &[u8],
@@ -199,8 +193,7 @@ impl PageStore {
             match (version, head.and_then(|head| Ok((self.describe(key, &head)?, head.version)))) {
                 (_, Ok((page, version))) => {
                     let digest = page.digest.as_deref().and_then(Digest::parse);
-                    // One that was given a body of its own leads where it led before, and is found
-                    // in no other way.
+                    // A detached revisit is found as the revisit that it was, and in no other way.
                     originals.push(version, digest, page.record_id, page.revisit.is_some());
                 }
                 (Some(version), Err(error)) if error.is_damage() => originals.push_lost(version, error),
@@ -211,7 +204,7 @@ impl PageStore {
     }
 }
 
-/// Resolves revisits. What it read of a key's versions it keeps, so that many revisits of few URLs
+/// Resolves revisits. Keeps what it reads of a key's versions, so that many revisits of few URLs
 /// take linear time.
 pub(crate) struct Resolver<'a> {
     store: &'a PageStore,
@@ -229,8 +222,7 @@ impl<'a> Resolver<'a> {
         Ok(self.path(sought)?.pop())
     }
 
-    /// The versions that lead to the original, which is the last of them; nothing where there is
-    /// none.
+    /// The versions that lead to the original, which is the last one; empty if there is none.
     pub(crate) fn path(&mut self, sought: &Sought) -> Result<Vec<(Vec<u8>, Version)>> {
         let mut sought = sought.clone();
         let mut path = Vec::new();
@@ -257,13 +249,13 @@ impl<'a> Resolver<'a> {
 
     fn step(&mut self, sought: &Sought) -> Result<Step> {
         let keys = || sought.named.iter().chain([&sought.own]);
-        // What is named and cannot be read; and what cannot be read and may be meant.
+        // The version that is named but unreadable; and an unreadable one that may be meant.
         let (mut lost, mut maybe) = (None, None);
         for key in keys() {
             let originals = self.originals(key)?;
             maybe = maybe
                 .or_else(|| originals.lost.keys().next_back().and_then(|version| originals.lost_of(key, *version)));
-            // Where what is named is lost, another is it only by id or digest.
+            // If the named version is lost, only an id or digest identifies another.
             let chosen = if lost.is_some() { originals.of_id_or_digest(sought) } else { originals.choose(sought) };
             if let Some(version) = chosen {
                 lost = originals.lost_of(key, version);
@@ -304,7 +296,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// What the versions of the URLs in question gave.
+/// What the search found at one step of the path.
 enum Step {
     Original(Vec<u8>, Version),
     /// The named version is a revisit itself.
@@ -313,7 +305,7 @@ enum Step {
 }
 
 impl Originals {
-    /// Adds a version that is later than those before it.
+    /// Adds a version, later than all before it.
     fn push(&mut self, version: Version, digest: Option<Digest>, id: Option<String>, is_revisit: bool) {
         let list = if is_revisit { &mut self.revisits } else { &mut self.whole };
         if let Some(id) = id {
@@ -362,20 +354,20 @@ impl Originals {
         versions.get(later.saturating_sub(1)).copied()
     }
 
-    /// Of a page that had not been modified: the newest version that is not later.
+    /// For "not modified": the newest version that is not later.
     fn before(&self, sought: &Sought) -> Option<Version> {
         let later = self.whole.partition_point(|candidate| candidate.version.time_ms <= sought.fetched_at_ms);
         self.whole[..later].last().filter(|_| sought.is_not_modified).map(|candidate| candidate.version)
     }
 
-    /// The revisit that is named as the original; by its time only under the URL that is meant.
+    /// The revisit that is named as the original; by its time only if its URL is the one meant.
     fn named_revisit(&self, sought: &Sought, is_meant: bool) -> Option<Version> {
         self.of_id(sought, true).or_else(|| named_time(&self.revisits, sought).filter(|_| is_meant))
     }
 }
 
-/// The candidate of the time that is named, which may be given in whole seconds where the
-/// version's is not.
+/// The candidate nearest to the time that is named, less than a second away: dates in archives may
+/// lack the milliseconds.
 fn named_time(candidates: &[Candidate], sought: &Sought) -> Option<Version> {
     let time_ms = sought.refers_to_ms?;
     let from = candidates.partition_point(|candidate| candidate.version.time_ms <= time_ms.saturating_sub(1000));
@@ -394,8 +386,7 @@ fn other_scheme(key: &[u8]) -> Option<Vec<u8>> {
     key.strip_prefix(b"http://").map(|rest| [b"https://", rest].concat())
 }
 
-/// Puts the body of `original` under the revisit's own headers, which are brought into line with
-/// it.
+/// Gives a revisit the body of `original`, and adjusts its headers to it.
 pub(crate) fn take_body(page: &mut Page, original: StoredVersion) {
     page.headers.align(&original.page.headers, original.page.body.len() as u64);
     page.body = original.page.body;

@@ -1,56 +1,86 @@
 //! Counts the revisits whose original is not in the store.
 //!
-//! An original may come after its revisits, so that they are collected and looked at together:
-//! each URL's versions are then read once, however many revisits it has.
+//! An original may come after its revisits, so they are collected and resolved together: the
+//! versions of each URL are then read once, however many revisits it has.
 //!
-//! Invariant: memory is bounded. When too many were collected, those that resolve are let go;
-//! those that do not are counted as unresolved, and only as many as there is room for are looked
-//! at again.
+//! Invariant: memory is bounded. Over the bound, collected revisits that resolve are dropped; the
+//! others are counted as unresolved, and if they are still too many, dropped too.
+
+use std::ops::ControlFlow;
 
 use filemap_core::Version;
 
 use super::PageStore;
 use super::revisit::{Resolver, Sought};
 use crate::error::Result;
-use crate::page::key;
 use crate::page::version::PageHead;
-use crate::page::{Page, RecordKind};
+use crate::page::{Page, RecordKind, key};
 
-/// What collected revisits may take in memory.
+/// Memory for collected revisits.
 const MAX_BYTES: usize = 48 << 20;
 /// Versions read between two cancellation checks.
 const VERSIONS_AT_ONCE: u64 = 1024;
-/// Damaged versions that are passed over before the pass is given up.
+/// Damaged versions that a pass skips before it fails.
 const MAX_FAILURES: u32 = 1_000_000;
-/// URLs that are named.
+/// URLs listed in a [`RevisitCount`].
 const MAX_NAMED: usize = 10;
 
-/// Revisits that are to be resolved, and the number of those that were not.
+/// Revisits collected by an import, to be resolved when all files are in.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::ops::ControlFlow;
+/// # use filemap::import::{ImportOptions, import};
+/// # use filemap::{Options, PageStore};
+/// use filemap::store::Unresolved;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let mut all = Unresolved::default();
+/// for (name, file) in [("a.warc", &b""[..]), ("b.warc", &b""[..])] {
+///     let go_on = &mut |_| ControlFlow::Continue(());
+///     all.add(import(&store, name, file, &ImportOptions::new(), go_on)?.unresolved);
+/// }
+/// assert_eq!(all.count(&store)?.unresolved, 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unresolved {
     sought: Vec<Sought>,
     bytes: usize,
-    /// Those that were found unresolved and had no room.
+    /// Unresolved ones that were dropped for want of memory.
     let_go: u64,
     /// Revisits collected in all.
     revisits: u64,
 }
 
 /// How many revisits there are, and how many have no body.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::ops::ControlFlow;
+/// # use filemap::{Options, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let count = store.count_revisits(&mut |_| ControlFlow::Continue(()))?.expect("not cancelled");
+/// println!("{} of {} revisits have no body", count.unresolved, count.revisits);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RevisitCount {
-    /// Revisits looked at.
+    /// Revisits seen.
     pub revisits: u64,
-    /// Of these: the original is not in the store, so that they have no body.
+    /// Of these: revisits without a body, since the original is not in the store.
     pub unresolved: u64,
-    /// The canonical URLs of the first of those.
+    /// The canonical URLs of the first unresolved ones.
     pub urls: Vec<Vec<u8>>,
 }
 
 impl Unresolved {
-    /// Adds a revisit that was put under this key; anything else, and a revisit that has a body,
-    /// is passed over.
+    /// Adds a page that was put under this key, if it is a revisit without a body.
     pub(crate) fn push(&mut self, store: &PageStore, key: &[u8], page: &Page, body_bytes: u64) -> Result<()> {
         let Some(sought) = store.sought(key, page) else { return Ok(()) };
         self.revisits += 1;
@@ -78,8 +108,8 @@ impl Unresolved {
         self.revisits += other.revisits;
     }
 
-    /// Looks for the originals, and lets go of what has one. Reads the descriptions of all
-    /// versions of the URLs in question.
+    /// Looks for the originals, and drops the revisits that have one. Reads the descriptions of
+    /// all versions of the URLs in question.
     ///
     /// # Errors
     ///
@@ -101,7 +131,7 @@ impl Unresolved {
             match resolver.find(&sought) {
                 Ok(Some(_)) => {}
                 Ok(None) => left.push(sought),
-                // What is damaged cannot be read: it has no body to give.
+                // A damaged original has no body to give.
                 Err(error) if error.is_damage() => left.push(sought),
                 Err(error) => return Err(error),
             }
@@ -114,30 +144,30 @@ impl Unresolved {
 
 impl PageStore {
     /// How many versions of pages are revisits, and how many of those have no original in the
-    /// store. One sequential pass over the value log without bodies; `go_on` is asked at every
-    /// version. What is damaged is passed over: verification says it. `None`: it was broken off.
+    /// store; `None` if cancelled. One sequential pass over the value log without bodies.
+    /// `progress` gets the number of versions read. Damaged versions are skipped: verification
+    /// reports them.
     ///
     /// # Errors
     ///
     /// Those of [`PageStore::history`].
-    pub fn count_revisits(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<RevisitCount>> {
+    pub fn count_revisits(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Option<RevisitCount>> {
         let mut unresolved = Unresolved::default();
-        let whole =
-            self.each_revisit(go_on, &mut |key, head| unresolved.push(self, &key, &head.page, head.body_bytes))?;
-        if whole { unresolved.count(self).map(Some) } else { Ok(None) }
+        let mut add = |key: Vec<u8>, head: PageHead| unresolved.push(self, &key, &head.page, head.body_bytes);
+        if self.each_revisit(progress, &mut add)? { unresolved.count(self).map(Some) } else { Ok(None) }
     }
 
-    /// Hands every version of a page or a variant that is a revisit to `each`, with its key.
-    /// `go_on` is asked at every version; whether it always said so. What is damaged is passed
-    /// over.
-    pub(crate) fn each_revisit(
+    /// Passes every version of a page or a variant that is a revisit to `each`, with its key.
+    /// Returns false if `progress`, which gets the number of versions read, cancels it. Damaged
+    /// versions are skipped.
+    fn each_revisit(
         &self,
-        go_on: &mut dyn FnMut() -> bool,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
         each: &mut dyn FnMut(Vec<u8>, PageHead) -> Result<()>,
     ) -> Result<bool> {
         let mut failures = 0;
-        for listed in self.engine().version_heads() {
-            if !go_on() {
+        for (nth, listed) in (0..).zip(self.engine().version_heads()) {
+            if nth % VERSIONS_AT_ONCE == 0 && progress(nth).is_break() {
                 return Ok(false);
             }
             let listed = match listed {
@@ -162,23 +192,18 @@ impl PageStore {
         Ok(true)
     }
 
-    /// As [`PageStore::each_revisit`], many at once, those of a key together and its oldest first.
-    /// `go_on` is told now and then how many versions were looked at.
+    /// As [`PageStore::each_revisit`], in batches: those of a key together, its oldest first.
     pub(crate) fn revisits_in_batches(
         &self,
-        go_on: &mut dyn FnMut(u64) -> bool,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
         each: &mut dyn FnMut(Vec<FoundRevisit>) -> Result<()>,
     ) -> Result<bool> {
         let mut sorted = |mut batch: Vec<FoundRevisit>| {
             batch.sort_unstable_by(|(a, of_a), (b, of_b)| (a.own(), of_a).cmp(&(b.own(), of_b)));
             each(batch)
         };
-        let (mut batch, mut bytes, mut seen) = (Vec::new(), 0, 0);
-        let mut look_up = || {
-            seen += 1;
-            seen % VERSIONS_AT_ONCE != 1 || go_on(seen - 1)
-        };
-        let whole = self.each_revisit(&mut look_up, &mut |key, head| {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let whole = self.each_revisit(progress, &mut |key, head| {
             let Some(sought) = self.sought(&key, &head.page) else { return Ok(()) };
             bytes += sought.bytes();
             batch.push((sought, head.version));
@@ -195,5 +220,5 @@ impl PageStore {
     }
 }
 
-/// A revisit: what it says of its original, with its own key, and which version it is.
+/// A revisit: what it says of its original, and which version of its key it is.
 pub(crate) type FoundRevisit = (Sought, Version);

@@ -1,352 +1,204 @@
-//! Getting, listing and removing pages by URL and variant: the newest version, one of a time, all,
-//! without the body, as a stream.
+//! Getting, listing and removing pages by URL, variant and time: with the body, without it, as a
+//! stream.
 //!
-//! What takes a URL alone is about the page itself and never about a variant, but for
-//! [`PageStore::remove`]: who removes a URL wants nothing of it left.
+//! A URL alone means the page itself and never a variant, except in [`PageStore::remove`], which
+//! leaves nothing of a URL.
 //!
-//! The engine finds a key by its hash, so that the variants of a URL are found by a pass over the
-//! keys. That would be too much for each removal; so the first variant of a URL puts a *mark*
-//! beside the page, and without one there is no pass. A mark is later than the latest variant, in
-//! steps of a day: whatever drops versions by age or number keeps it for as long as a variant. It
-//! is written before the variant.
+//! The engine finds a key by its hash, so the variants of a URL are found by a pass over the keys.
+//! To spare removals that pass, the first variant of a URL puts a *mark* beside the page; without
+//! a mark there is no pass. Its time is the midnight after the latest variant, so retention by age
+//! or number keeps it as long as any variant. It is written before the variant.
 
 use std::collections::BTreeSet;
 
 use filemap_core::list::Keys;
-use filemap_core::{Record, Store, Version};
+use filemap_core::{MAX_KEY_BYTES, Record, Store, Version};
 
+use super::list::taken;
 use super::{PageReader, PageStore};
-use crate::error::Result;
-use crate::page::key;
+use crate::access::{Lookup, Results};
+use crate::error::{Error, Result};
 use crate::page::variant::Variant;
 use crate::page::version::PageHead;
-use crate::page::{Page, RecordKind};
+use crate::page::{Page, RecordKind, key};
 
 /// The step of a mark's time, in ms.
 const DAY_MS: i64 = 86_400_000;
 
-/// The variants that pass a filter, each once, in no promised order: see
-/// [`PageStore::variants_where`].
+/// Canonical URLs with their variants, each once, in no promised order.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore, Variant};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let variant = Variant::of_request("POST", Some(b"application/json"), br#"{"q":"a"}"#);
+/// let page = Page::new("http://example.com/api", 1_700_000_000_000, 200, "hello");
+/// store.put_page(&Page { variant: variant.clone(), ..page })?;
+/// let (url, found) = store.variants("http://example.com/api")?.next().expect("one")?;
+/// assert_eq!((url.as_slice(), Some(found)), (&b"http://example.com/api"[..], variant));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Variants(Option<Keys>);
 
 impl Iterator for Variants {
     type Item = Result<(Vec<u8>, Variant)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.0.as_mut()?.next()? {
-                Ok(key) if !key::is_variant(&key) => {}
-                Ok(key) => return key::variant(&key).map(|variant| Ok((key::url(&key).to_vec(), variant))),
-                Err(error) => return Some(Err(error.into())),
-            }
+        match self.0.as_mut()?.next()? {
+            Ok(key) => key::variant(&key).map(|variant| Ok((key::url(&key).to_vec(), variant))),
+            Err(error) => Some(Err(error.into())),
         }
     }
 }
 
-/// The newest version of every variant without its body, in the order of the log. An item that
-/// fails does not end the iteration.
-pub struct VariantHeads {
-    store: PageStore,
-    heads: filemap_core::list::Heads,
-}
-
-impl Iterator for VariantHeads {
-    type Item = Result<PageHead>;
-
-    fn next(&mut self) -> Option<Result<PageHead>> {
-        loop {
-            match self.heads.next()? {
-                Ok(listed) if !key::is_variant(&listed.key) => {}
-                Ok(listed) => return Some(self.store.page_head(&listed.key, listed.head)),
-                Err(error) => return Some(Err(error.into())),
-            }
-        }
-    }
+/// Whether a version with the time `time_ms` is one that a lookup means.
+fn is_within(lookup: &Lookup<'_>, time_ms: i64) -> bool {
+    lookup.time_ms.is_none_or(|latest_ms| time_ms <= latest_ms)
 }
 
 impl PageStore {
-    /// The newest version of a page; `None` if the URL is not in the store.
+    /// A page with its body; `None` if it is not in the store. A reference to a URL means the
+    /// newest version; a [`Lookup`] can name a variant and a time.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Url`], [`crate::Error::Meta`], and those of [`filemap_core::Store::get`].
-    pub fn get(&self, url: impl AsRef<[u8]>) -> Result<Option<Page>> {
-        self.get_variant(url, None)
+    /// [`Error::Url`], [`Error::Meta`], and those of [`filemap_core::Store::get`].
+    pub fn get<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<Option<Page>> {
+        self.get_beside(lookup, RecordKind::Response)
     }
 
-    /// The newest version of a variant; of none, of the page.
+    /// The record of this kind beside a page or variant (its request, its metadata); for a page's
+    /// own kinds, the page.
     ///
     /// # Errors
     ///
     /// As [`PageStore::get`].
-    pub fn get_variant<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-    ) -> Result<Option<Page>> {
-        let Some(key) = self.asked(url, variant)? else { return Ok(None) };
-        let value = self.telling(&key, self.engine().get(&key), |_| true)?;
+    pub fn get_beside<'l>(&self, lookup: impl Into<Lookup<'l>>, kind: RecordKind) -> Result<Option<Page>> {
+        let lookup = lookup.into();
+        let Some(key) = self.key_beside(&lookup, kind)? else { return Ok(None) };
+        let value = match lookup.time_ms {
+            None => self.engine().get(&key),
+            Some(time_ms) => self.engine().get_at(&key, time_ms),
+        };
+        let value = self.telling(&key, value, |version| is_within(&lookup, version.time_ms))?;
         value.map(|value| self.resolved(&key, value)).transpose()
     }
 
-    /// The version of a page that was newest at `time_ms`.
+    /// One version of a page or variant, as [`PageStore::history`] lists them. The lookup's time
+    /// is ignored.
     ///
     /// # Errors
     ///
     /// As [`PageStore::get`].
-    pub fn get_at(&self, url: impl AsRef<[u8]>, time_ms: i64) -> Result<Option<Page>> {
-        self.get_variant_at(url, None, time_ms)
-    }
-
-    /// As [`PageStore::get_at`], of a variant.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn get_variant_at<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-        time_ms: i64,
-    ) -> Result<Option<Page>> {
-        let Some(key) = self.asked(url, variant)? else { return Ok(None) };
-        let value = self.telling(&key, self.engine().get_at(&key, time_ms), |version| version.time_ms <= time_ms)?;
-        value.map(|value| self.resolved(&key, value)).transpose()
-    }
-
-    /// One version of a page, as [`PageStore::history`] lists them.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn get_version(&self, url: impl AsRef<[u8]>, version: Version) -> Result<Option<Page>> {
-        self.get_variant_version(url, None, version)
-    }
-
-    /// As [`PageStore::get_version`], of a variant.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn get_variant_version<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-        version: Version,
-    ) -> Result<Option<Page>> {
-        let Some(key) = self.asked(url, variant)? else { return Ok(None) };
+    pub fn get_version<'l>(&self, lookup: impl Into<Lookup<'l>>, version: Version) -> Result<Option<Page>> {
+        let Some(key) = self.key_beside(&lookup.into(), RecordKind::Response)? else { return Ok(None) };
         let value = self.telling(&key, self.engine().get_version(&key, version), |found| *found == version)?;
         value.map(|value| self.resolved(&key, value)).transpose()
     }
 
-    /// The newest version of a page, its body as a stream in bounded memory (but for a revisit,
-    /// whose original is read into memory). The page's own `body` is empty.
+    /// A page, whose `body` is empty, and its body as a stream. Memory is bounded, unless the page
+    /// is a revisit, or the lookup has a time: then the body is read into memory.
     ///
     /// # Errors
     ///
     /// As [`PageStore::get`].
-    pub fn get_reader(&self, url: impl AsRef<[u8]>) -> Result<Option<(Page, PageReader)>> {
-        self.variant_reader(url, None)
-    }
-
-    /// As [`PageStore::get_reader`], of a variant.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn variant_reader<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-    ) -> Result<Option<(Page, PageReader)>> {
-        let Some(key) = self.asked(url, variant)? else { return Ok(None) };
+    pub fn get_reader<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<Option<(Page, PageReader)>> {
+        let lookup = lookup.into();
+        if lookup.time_ms.is_some() {
+            return Ok(self.get(lookup)?.map(PageReader::of_page));
+        }
+        let Some(key) = self.key_beside(&lookup, RecordKind::Response)? else { return Ok(None) };
         self.reader_of(&key)
     }
 
-    /// The newest version of a page without its body, which is not read.
+    /// As [`PageStore::get`], without the body, which is not read.
     ///
     /// # Errors
     ///
     /// As [`PageStore::get`].
-    pub fn head(&self, url: impl AsRef<[u8]>) -> Result<Option<PageHead>> {
-        self.variant_head(url, None)
-    }
-
-    /// As [`PageStore::head`], of a variant.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn variant_head<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-    ) -> Result<Option<PageHead>> {
-        let Some(key) = self.asked(url, variant)? else { return Ok(None) };
-        let head = self.telling(&key, self.engine().head(&key), |_| true)?;
+    pub fn head<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<Option<PageHead>> {
+        let lookup = lookup.into();
+        let Some(key) = self.key_beside(&lookup, RecordKind::Response)? else { return Ok(None) };
+        let head = match lookup.time_ms {
+            None => self.engine().head(&key),
+            Some(time_ms) => self.engine().head_at(&key, time_ms),
+        };
+        let head = self.telling(&key, head, |version| is_within(&lookup, version.time_ms))?;
         head.map(|head| self.page_head(&key, head)).transpose()
     }
 
-    /// As [`PageStore::head`], of the version that was newest at `time_ms`.
+    /// Whether the store has a page or variant; with a time, a version of it up to then.
     ///
     /// # Errors
     ///
     /// As [`PageStore::get`].
-    pub fn head_at(&self, url: impl AsRef<[u8]>, time_ms: i64) -> Result<Option<PageHead>> {
-        self.variant_head_at(url, None, time_ms)
-    }
-
-    /// As [`PageStore::head_at`], of a variant.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn variant_head_at<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-        time_ms: i64,
-    ) -> Result<Option<PageHead>> {
-        let Some(key) = self.asked(url, variant)? else { return Ok(None) };
-        let head = self.telling(&key, self.engine().head_at(&key, time_ms), |version| version.time_ms <= time_ms)?;
-        head.map(|head| self.page_head(&key, head)).transpose()
-    }
-
-    /// All versions of a page, newest first: all or none. [`PageStore::history_iter`] gives the
-    /// others when one cannot be read.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`]; [`crate::Error::Unreadable`] for the first version that cannot be
-    /// read.
-    pub fn history(&self, url: impl AsRef<[u8]>) -> Result<Vec<PageHead>> {
-        self.variant_history(url, None)
-    }
-
-    /// As [`PageStore::history`], one version after the other in bounded memory, however many
-    /// there are. A damaged version comes as [`crate::Error::Unreadable`], which names it, and the
-    /// iteration goes on after it.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn history_iter(&self, url: impl AsRef<[u8]>) -> Result<Box<dyn Iterator<Item = Result<PageHead>> + '_>> {
-        self.variant_history_iter(url, None)
-    }
-
-    /// As [`PageStore::history_iter`], of a variant.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn variant_history_iter<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-    ) -> Result<Box<dyn Iterator<Item = Result<PageHead>> + '_>> {
-        Ok(match self.asked(url, variant)? {
-            Some(key) => Box::new(self.each_page_head(key)),
-            None => Box::new(std::iter::empty()),
-        })
-    }
-
-    /// Times and sequences of the versions of a variant, newest first; of none, the page. Reads
-    /// one record of key.dat for each, and no value: those whose values are lost are among them.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn variant_versions<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-    ) -> Result<Vec<Version>> {
-        let Some(key) = self.asked(url, variant)? else { return Ok(Vec::new()) };
-        Ok(self.engine().versions_of(&key)?)
-    }
-
-    /// All versions of a variant, newest first; of none, of the page.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn variant_history<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-    ) -> Result<Vec<PageHead>> {
-        self.history_beside(url, variant, RecordKind::Response)
-    }
-
-    /// All records of this kind beside a page (or, for a page's own kinds, its versions), newest
-    /// first.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn history_of(&self, url: impl AsRef<[u8]>, kind: RecordKind) -> Result<Vec<PageHead>> {
-        self.history_beside(url, None, kind)
-    }
-
-    /// As [`PageStore::history_of`], beside a variant.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn history_beside<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-        kind: RecordKind,
-    ) -> Result<Vec<PageHead>> {
-        let key = self.key_of(url.as_ref(), kind, variant.into())?;
-        if key.len() > filemap_core::MAX_KEY_BYTES { Ok(Vec::new()) } else { self.each_page_head(key).collect() }
-    }
-
-    /// The newest record of this kind beside a page (its request, its metadata).
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn get_beside(&self, url: impl AsRef<[u8]>, kind: RecordKind) -> Result<Option<Page>> {
-        let key = self.key_of(url.as_ref(), kind, None)?;
-        self.engine().get(&key)?.map(|value| self.resolved(&key, value)).transpose()
-    }
-
-    /// How many versions a variant has; of none, the page. Reads one record of key.dat for each,
-    /// and no value.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn variant_version_count<'v>(
-        &self,
-        url: impl AsRef<[u8]>,
-        variant: impl Into<Option<&'v Variant>>,
-    ) -> Result<u64> {
-        Ok(self.variant_versions(url, variant)?.len() as u64)
-    }
-
-    /// Whether the store holds a page of this URL.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn contains(&self, url: impl AsRef<[u8]>) -> Result<bool> {
-        self.contains_variant(url, None)
-    }
-
-    /// Whether the store holds a variant of this URL; of none, the page.
-    ///
-    /// # Errors
-    ///
-    /// As [`PageStore::get`].
-    pub fn contains_variant<'v>(&self, url: impl AsRef<[u8]>, variant: impl Into<Option<&'v Variant>>) -> Result<bool> {
-        let Some(key) = self.asked(url, variant)? else { return Ok(false) };
+    pub fn contains<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<bool> {
+        let lookup = lookup.into();
+        if lookup.time_ms.is_some() {
+            return Ok(self.head(lookup)?.is_some());
+        }
+        let Some(key) = self.key_beside(&lookup, RecordKind::Response)? else { return Ok(false) };
         Ok(self.engine().contains(&key)?)
     }
 
-    /// Whether a URL has variants, or has had some: one look at the index.
+    /// All versions of a page or variant, newest first; with a time, those up to it. All or none:
+    /// [`PageStore::history_iter`] gives the others when one cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`]; [`Error::Unreadable`] for the first version that cannot be read.
+    pub fn history<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<Vec<PageHead>> {
+        self.history_iter(lookup)?.collect()
+    }
+
+    /// As [`PageStore::history`], one version after the other in bounded memory. A damaged version
+    /// comes as [`Error::Unreadable`], which names it, and the iteration continues after it.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn history_iter<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<Results<'_, PageHead>> {
+        self.history_beside(lookup, RecordKind::Response)
+    }
+
+    /// As [`PageStore::history_iter`], of the records of this kind beside a page or variant; for a
+    /// page's own kinds, of its versions.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn history_beside<'l>(&self, lookup: impl Into<Lookup<'l>>, kind: RecordKind) -> Result<Results<'_, PageHead>> {
+        let lookup = lookup.into();
+        let latest_ms = lookup.time_ms.unwrap_or(i64::MAX);
+        let Some(key) = self.key_beside(&lookup, kind)? else { return Ok(Box::new(std::iter::empty())) };
+        Ok(Box::new(self.each_page_head(key).filter(move |head| {
+            let time_ms = match head {
+                Ok(head) => head.version.time_ms,
+                Err(Error::Unreadable { version, .. }) => version.time_ms,
+                Err(_) => i64::MIN,
+            };
+            time_ms <= latest_ms
+        })))
+    }
+
+    /// Times and sequences of the versions of a page or variant, newest first; with a time, those
+    /// up to it. Reads one key record for each, and no value: versions whose values are lost are
+    /// among them.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn versions_of<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<Vec<Version>> {
+        let lookup = lookup.into();
+        let Some(key) = self.key_beside(&lookup, RecordKind::Response)? else { return Ok(Vec::new()) };
+        let mut versions = self.engine().versions_of(&key)?;
+        versions.retain(|version| is_within(&lookup, version.time_ms));
+        Ok(versions)
+    }
+
+    /// Whether a URL has variants, or has had some: one lookup in the index.
     ///
     /// # Errors
     ///
@@ -355,8 +207,7 @@ impl PageStore {
         self.is_marked(&self.key(url)?)
     }
 
-    /// The variants of a URL. Without a look at any key if it never had one; else a pass over
-    /// key.dat.
+    /// The variants of a URL. A pass over the key log, unless the URL never had a variant.
     ///
     /// # Errors
     ///
@@ -369,24 +220,28 @@ impl PageStore {
         Ok(self.variants_where(move |url| url == wanted))
     }
 
-    /// The variants of all URLs that pass `filter`, with their canonical URL: a pass over key.dat.
+    /// The variants of all URLs that pass `filter`: a pass over the key log.
     pub fn variants_where(&self, filter: impl Fn(&[u8]) -> bool + Send + 'static) -> Variants {
         Variants(Some(self.engine().keys_where(move |key| key::is_variant(key) && filter(key::url(key)))))
     }
 
-    /// The newest version of every variant without its body: a sequential read of the value log,
-    /// which decompresses no body.
-    pub fn variant_heads(&self) -> VariantHeads {
-        VariantHeads { store: self.clone(), heads: self.engine().heads() }
+    /// The newest version of every variant without its body, in the order of the log: a sequential
+    /// read of the value log, which decompresses no body. A failed item does not end the
+    /// iteration.
+    pub fn variant_heads(&self) -> impl Iterator<Item = Result<PageHead>> + use<> {
+        let store = self.clone();
+        taken(self.engine().heads(), move |listed| {
+            key::is_variant(&listed.key).then(|| store.page_head(&listed.key, listed.head))
+        })
     }
 
     /// Removes a page with all its versions, all its variants, and the records beside them.
-    /// Whether there was a page or a variant. A URL that has had variants costs a pass over
-    /// key.dat.
+    /// Returns true if there was a page or a variant. A URL that has had variants costs a pass
+    /// over the key log.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Url`], and those of [`filemap_core::Store::remove`].
+    /// [`Error::Url`], and those of [`filemap_core::Store::remove`].
     pub fn remove(&self, url: impl AsRef<[u8]>) -> Result<bool> {
         let canonical = self.key(url)?;
         let mut was_there = false;
@@ -397,14 +252,14 @@ impl PageStore {
                 let key = key?;
                 was_there |= self.engine().remove(&key)? && key::is_variant(&key);
             }
-            // Last: what stops the removal before leaves the mark, by which it is done again.
+            // Last: an interrupted removal leaves the mark, so that repeating it finds the rest.
             self.engine().remove(&key::mark(&canonical))?;
         }
         Ok(self.remove_one(&canonical, None)? || was_there)
     }
 
-    /// Removes one variant with all its versions and the records beside it; of none, the page and
-    /// no variant. Whether it was there.
+    /// Removes one variant with all its versions and the records beside it; with `None`, the page
+    /// and no variant. Returns true if it was there.
     ///
     /// # Errors
     ///
@@ -417,7 +272,7 @@ impl PageStore {
         let mut was_there = false;
         for kind in RecordKind::ALL.into_iter().filter(|kind| !kind.is_page()).chain([RecordKind::Response]) {
             let key = key::key(canonical, kind, variant);
-            if key.len() <= filemap_core::MAX_KEY_BYTES {
+            if key.len() <= MAX_KEY_BYTES {
                 was_there = self.engine().remove(&key)?;
             } else if kind.is_page() && variant.is_none() {
                 return Err(filemap_core::Error::KeyLength { len: key.len() }.into());
@@ -426,27 +281,26 @@ impl PageStore {
         Ok(was_there)
     }
 
-    /// The key of a page or variant; `None` if no key can be so long, since a variant need not fit
-    /// behind its URL.
-    fn asked<'v>(&self, url: impl AsRef<[u8]>, variant: impl Into<Option<&'v Variant>>) -> Result<Option<Vec<u8>>> {
-        let variant = variant.into();
-        let key = self.key_of(url.as_ref(), RecordKind::Response, variant)?;
-        Ok(Some(key).filter(|key| variant.is_none() || key.len() <= filemap_core::MAX_KEY_BYTES))
+    /// The key of a page, a variant or a record beside them; `None` if it would be too long for a
+    /// key though the URL is not.
+    fn key_beside(&self, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Option<Vec<u8>>> {
+        let key = self.key_of(lookup.url, kind, lookup.variant)?;
+        let is_url = kind.is_page() && lookup.variant.is_none();
+        Ok(Some(key).filter(|key| is_url || key.len() <= MAX_KEY_BYTES))
     }
 
     fn is_marked(&self, canonical: &[u8]) -> Result<bool> {
         let mark = key::mark(canonical);
-        Ok(mark.len() <= filemap_core::MAX_KEY_BYTES && self.engine().contains(&mark)?)
+        Ok(mark.len() <= MAX_KEY_BYTES && self.engine().contains(&mark)?)
     }
 
-    /// Says beside the page that its URL has variants, the latest of them of this time or earlier.
+    /// Puts the mark of a URL that gets a variant of this time.
     pub(super) fn mark_variants(&self, canonical: &[u8], time_ms: i64) -> Result<()> {
         mark(self.engine(), canonical, time_ms)
     }
 
-    /// Finds the URLs of an engine's store that have variants which nothing shows, since the
-    /// record is lost that says that there are any; and says it again. How many URLs. To be called
-    /// after a repair, or a copy of a store that is damaged. A pass over key.dat.
+    /// Puts the marks of URLs that have variants but lost their mark; returns their number. To be
+    /// called after a repair, or a copy of a damaged store. A pass over the key log.
     ///
     /// # Errors
     ///

@@ -1,24 +1,23 @@
-//! ARC files, as the Internet Archive wrote them before WARC: a record's line, read as a header of
-//! WARC fields.
+//! ARC files, the Internet Archive's format before WARC: parses a record's line to WARC fields.
 //!
 //! A record is one line and a block: `URL IP date type length` (version 1, of ARC 1.0 and 1.1), or
-//! with result code, checksum, location, offset and file name before the length (version 2). A
-//! file begins with one whose URL is `filedesc://...` and that says which. Fields are separated by
-//! spaces, and old writers left spaces in URLs and types: so the line is taken apart around the
-//! address and the date in its middle.
+//! with result code, checksum, location, offset and file name before the length (version 2). The
+//! first record of a file, with the URL `filedesc://...`, has the version. Fields are separated by
+//! spaces, but old writers left spaces in URLs and types: so the line is split around the address
+//! and the date in its middle.
 //!
-//! Invariant: only a line with all its fields is a record's; nothing else begins one. A date is
-//! eight digits or more wherever such a line is looked for; where one must stand, behind a whole
-//! record, its date may be any word.
+//! Invariant: only a line with all its fields begins a record. Where a line is searched for, its
+//! date must have eight digits or more; where one must follow a whole record, the date may be any
+//! word.
 
 use std::net::IpAddr;
 
 use crate::page::headers::Headers;
-use crate::warc::header::RecordHeader;
+use crate::warc::header::{RecordHeader, record_begins};
 
-/// The longest line: a URL of the longest kind and the fields behind it.
+/// The longest line: the longest URL and the fields after it.
 pub(crate) const LINE_BYTES: usize = 68 << 10;
-/// How a file of records in one piece begins.
+/// The beginning of a plain file.
 pub(crate) const FILE_MAGIC: &[u8] = b"filedesc://";
 
 /// Fields of a line of version 1, and of version 2.
@@ -55,8 +54,8 @@ pub(crate) fn line(bytes: &[u8]) -> Option<Line<'_>> {
     })
 }
 
-/// As [`line`], where a record's line must stand: of one with neither a field more nor one less
-/// the date may be any word.
+/// As [`line`], where a record's line must stand: if the number of fields is right, the date may
+/// be any word.
 pub(crate) fn expected(bytes: &[u8]) -> Option<Line<'_>> {
     line(bytes).or_else(|| {
         let (text, bytes) = text_of(bytes)?;
@@ -68,15 +67,15 @@ pub(crate) fn expected(bytes: &[u8]) -> Option<Line<'_>> {
     })
 }
 
-/// Whether these bytes begin with a scheme that archives hold, rather than with the rest of one.
+/// Whether these bytes begin with a known scheme, not with the rest of one.
 pub(crate) fn has_known_scheme(bytes: &[u8]) -> bool {
     let schemes: [&[u8]; 9] =
         [b"http:", b"https:", b"ftp:", b"dns:", b"filedesc:", b"whois:", b"gopher:", b"rtsp:", b"mms:"];
     schemes.iter().any(|scheme| bytes.get(..scheme.len()).is_some_and(|text| text.eq_ignore_ascii_case(scheme)))
 }
 
-/// The line at the start of `bytes` if it begins as a URL does, without its end, and its length
-/// with that.
+/// The line at the start of `bytes` if it begins like a URL: its text without the line end, and
+/// its length with it.
 fn text_of(bytes: &[u8]) -> Option<(&[u8], usize)> {
     bytes.first().filter(|first| first.is_ascii_alphabetic())?;
     let bytes = &bytes[..bytes.len().min(LINE_BYTES)];
@@ -92,7 +91,7 @@ fn number(text: &[u8]) -> Option<u64> {
     text?.parse().ok()
 }
 
-/// Where the date begins, and where address and date stand: the last such pair of the line.
+/// The start of the date, and the range of address and date: the last such pair of the line.
 fn middle(text: &[u8]) -> Option<(usize, std::ops::Range<usize>)> {
     let mut end = text.len();
     while let Some(space) = text[..end].iter().rposition(|&byte| byte == b' ') {
@@ -134,7 +133,20 @@ impl Line<'_> {
     }
 }
 
-/// Where a record's line begins in `bytes`, at their start or behind a line end.
+/// Whether a compressed member decodes to the beginning of a WARC record (or of an ARC record, if
+/// `is_arc`), or not at all. `trial` decodes it for as long as its callback returns true; it
+/// returns false if the data is invalid.
+pub(crate) fn member_begins(is_arc: bool, trial: impl FnOnce(&mut dyn FnMut(&[u8]) -> bool) -> bool) -> bool {
+    let mut first = Vec::new();
+    let ahead = if is_arc { LINE_BYTES } else { 16 };
+    let decodes = trial(&mut |out| {
+        first.extend_from_slice(out);
+        first.len() < ahead
+    });
+    !decodes || record_begins(&first) || is_arc && expected(&first).is_some()
+}
+
+/// Where a record's line begins in `bytes`, at their start or after a line end.
 pub(crate) fn find(bytes: &[u8]) -> Option<usize> {
     let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', bytes).map(|end| end + 1));
     starts.filter(|&at| at < bytes.len()).find(|&at| line(&bytes[at..]).is_some_and(|line| line.length.is_some()))

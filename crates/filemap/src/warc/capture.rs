@@ -1,15 +1,14 @@
-//! Turns a WARC record into a page: the HTTP message in its block taken apart, the body in the
-//! form that is kept.
+//! Turns a WARC record into a page: parses the HTTP message in its block and decodes the body.
 //!
 //! A block that should be HTTP and is not (or whose head is longer than a mebibyte) is kept whole
-//! as the body, with the record's own `Content-Type`: nothing is thrown away for not being
-//! understood. A record that an export of a store wrote becomes the page that it was (see
-//! `stored`).
+//! as the body, with the record's own `Content-Type`. A record from the dump of a store becomes
+//! the page that it was (see `stored`).
 
 use crate::error::Result;
 use crate::http::body::{self, BodyRules};
-use crate::http::head::{self, FirstLine, MAX_HEAD_BYTES};
+use crate::http::head::{self, MAX_HEAD_BYTES};
 use crate::page::digest::expected;
+use crate::page::version::BodyForm;
 use crate::page::{Page, RecordKind, Revisit};
 use crate::spool::Payload;
 use crate::warc::header::RecordHeader;
@@ -17,22 +16,22 @@ use crate::warc::payload::{Check, DigestCount};
 use crate::warc::record::Record;
 use crate::warc::stored::{Stored, described};
 
-/// A page and its body, which may lie on disk; `page.body` is empty.
+/// A page and its body, which may be on disk; `page.body` is empty.
+#[derive(Default)]
 pub(crate) struct Capture {
     pub(crate) page: Page,
     pub(crate) body: Payload,
     pub(crate) decoded: bool,
     pub(crate) kept_as_received: bool,
-    /// What the record's payload digest is worth.
+    /// The check of the record's payload digest.
     pub(crate) digests: DigestCount,
-    /// Of a record of an export: how the store had the page.
+    /// Of a record from a dump: how the store had the page.
     pub(crate) stored: Option<AsStored>,
 }
 
 /// How a store had the page that it wrote as a record.
 pub(crate) struct AsStored {
-    /// The body was a reference to an earlier version's.
-    pub(crate) unchanged: bool,
+    pub(crate) body_form: BodyForm,
     /// The body is not in the record, but in the store: see [`Original`].
     pub(crate) original: Option<Original>,
 }
@@ -43,14 +42,14 @@ pub(crate) struct Original {
     pub(crate) time_ms: i64,
     /// Its SHA-1.
     pub(crate) payload: [u8; 20],
-    /// What the page is if that version is not there: a revisit of it.
+    /// The revisit that the page becomes if the store lacks that version.
     pub(crate) revisit: Revisit,
 }
 
-/// What became of a record.
+/// What a record becomes.
 pub(crate) enum Captured {
     Page(Box<Capture>),
-    /// It is whole, but cannot be kept.
+    /// The record is whole but cannot be kept; why.
     Unusable(&'static str),
 }
 
@@ -71,14 +70,7 @@ pub(crate) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Re
         RecordKind::Response | RecordKind::Revisit | RecordKind::Request => http_message(&mut page, &mut block)?,
         _ => false,
     };
-    let mut capture = Capture {
-        page,
-        body: Payload::Memory(Vec::new()),
-        decoded: false,
-        kept_as_received: false,
-        digests: DigestCount::default(),
-        stored: None,
-    };
+    let mut capture = Capture { page, ..Capture::default() };
     let is_whole_page = kind.is_page() && kind != RecordKind::Revisit;
     let check = is_whole_page.then(|| Check::as_received(&capture.page, &mut block, rules)).transpose()?;
 
@@ -105,13 +97,14 @@ pub(crate) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Re
     Ok(Captured::Page(Box::new(capture)))
 }
 
-/// The page of a record that an export of a store wrote, but for its body, which is then what is
-/// left of the block; `None` if it is another record.
+/// The page of a record from a dump, without its body, which is then the rest of the block; `None`
+/// for other records.
 fn as_stored(header: &RecordHeader, block: &mut Payload) -> Result<Option<Capture>> {
     let Some(stored) = Stored::of(header).filter(|stored| stored.head_bytes <= block.len()) else { return Ok(None) };
     let head = block.prefix(usize::try_from(stored.head_bytes).unwrap_or(usize::MAX))?;
     let Some(page) = stored.page(header, &head) else { return Ok(None) };
-    let mut as_stored = AsStored { unchanged: stored.unchanged, original: None };
+    let body_form = if stored.unchanged { BodyForm::Reference } else { BodyForm::Whole };
+    let mut as_stored = AsStored { body_form, original: None };
     if header.kind() == Some(RecordKind::Revisit) && page.kind != RecordKind::Revisit {
         let revisit = header.revisit();
         let payload = header.text("WARC-Payload-Digest").and_then(expected);
@@ -119,38 +112,22 @@ fn as_stored(header: &RecordHeader, block: &mut Payload) -> Result<Option<Captur
         as_stored.original = Some(Original { time_ms, payload, revisit });
     }
     block.skip(stored.head_bytes);
-    let body = Payload::Memory(Vec::new());
-    Ok(Some(Capture {
-        page,
-        body,
-        decoded: false,
-        kept_as_received: false,
-        digests: DigestCount::default(),
-        stored: Some(as_stored),
-    }))
+    Ok(Some(Capture { page, stored: Some(as_stored), ..Capture::default() }))
 }
 
-/// Takes the head off a block that holds an HTTP message; whether it does.
+/// Moves the head of an HTTP message from the block to the page. Returns false if the block holds
+/// none.
 fn http_message(page: &mut Page, block: &mut Payload) -> Result<bool> {
     let parsed = match &*block {
         Payload::Memory(bytes) => head::parse(&bytes[..bytes.len().min(MAX_HEAD_BYTES)]),
         Payload::Disk { .. } => head::parse(&block.prefix(MAX_HEAD_BYTES)?),
     };
     let Some(head) = parsed else { return Ok(false) };
-    match (head.first, page.kind) {
-        (FirstLine::Response { version, status, reason }, RecordKind::Response | RecordKind::Revisit) => {
-            page.http_version = Some(version);
-            page.status = Some(status).filter(|&status| status > 0);
-            page.reason = reason;
-        }
-        (FirstLine::Request { method, version }, RecordKind::Request) => {
-            page.method = Some(method);
-            page.http_version = version;
-        }
-        _ => return Ok(false),
+    if head.is_request() != (page.kind == RecordKind::Request) {
+        return Ok(false);
     }
-    page.headers = head.headers;
     block.skip(head.bytes as u64);
+    head.describe(page);
     Ok(true)
 }
 

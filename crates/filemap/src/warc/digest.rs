@@ -1,7 +1,7 @@
-//! A block checked against its `WARC-Block-Digest`.
+//! Checks a block against its `WARC-Block-Digest`.
 //!
-//! The block digest is the only check that a plain WARC file has, and it can prove a block whole
-//! whose `Content-Length` is wrong.
+//! The block digest is the only checksum of a plain WARC file, and it can prove the length of a
+//! block whose `Content-Length` is wrong.
 
 use sha1::{Digest, Sha1};
 
@@ -21,8 +21,8 @@ pub(crate) fn digest_of(payload: &mut Payload, count: u64) -> Result<[u8; 20]> {
     Ok(hasher.finalize().into())
 }
 
-/// Whether `block` has the digest `text`; `None` if that is no digest, or of an algorithm that is
-/// not computed.
+/// Whether `block` has the digest `text`; `None` if that is no digest, or the algorithm is not
+/// supported.
 pub(crate) fn matches(block: &mut Payload, text: &str) -> Result<Option<bool>> {
     crate::page::digest::Digest::parse(text).map_or(Ok(None), |digest| block.has_digest(&digest))
 }

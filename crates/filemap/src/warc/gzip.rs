@@ -1,8 +1,8 @@
 //! One gzip member (RFC 1952) of a WARC file, inflated step by step.
 //!
-//! The framing is read here and only the inflating is borrowed, because recovery needs what a
-//! stream adapter hides: the exact offset where a member ends, and whether its data, its checksum
-//! or only its trailer is missing.
+//! Header and trailer are parsed here, because recovery needs what a stream adapter hides: the
+//! exact offset where a member ends, and whether its data, its checksum or only its trailer is
+//! missing.
 
 use std::io::{self, Read};
 
@@ -10,13 +10,12 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::http::coding::header_bytes;
 use crate::warc::arc;
-use crate::warc::header::record_begins;
 use crate::warc::input::Input;
 use crate::warc::step::{Broken, Step};
 
-/// How much a step inflates at most.
+/// Most bytes that a step inflates.
 const STEP_BYTES: usize = 64 << 10;
-/// A header with more extra, name and comment bytes than this is none.
+/// The longest header, with extra field, name and comment.
 const MAX_HEADER_BYTES: usize = 128 << 10;
 const TRAILER_BYTES: usize = 8;
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
@@ -26,24 +25,17 @@ pub(crate) fn begins(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) && bytes.get(3).is_none_or(|flags| flags & 0xe0 == 0)
 }
 
-/// Whether `bytes` inflate as a member from their start on, as far as they go.
+/// Whether `bytes` are the beginning of a member that inflates.
 pub(crate) fn inflates(bytes: &[u8]) -> bool {
     trial(bytes, |_| true)
 }
 
-/// Whether the member at the start of `bytes` inflates to the beginning of a WARC record (or of an
-/// ARC record, if that is looked for), or not at all.
+/// See [`arc::member_begins`].
 pub(crate) fn starts_with_record(bytes: &[u8], is_arc: bool) -> bool {
-    let mut first = Vec::new();
-    let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
-    let inflates = trial(bytes, |out| {
-        first.extend_from_slice(out);
-        first.len() < ahead
-    });
-    !inflates || record_begins(&first) || is_arc && arc::expected(&first).is_some()
+    arc::member_begins(is_arc, |go_on| trial(bytes, go_on))
 }
 
-/// Inflates a member for as long as `go_on` wants; `false` if it is invalid.
+/// Inflates a member for as long as `go_on` returns true. Returns false if it is invalid.
 fn trial(bytes: &[u8], mut go_on: impl FnMut(&[u8]) -> bool) -> bool {
     let Some(header) = header_bytes(bytes) else { return false };
     let mut engine = Decompress::new(false);
@@ -79,7 +71,7 @@ impl Gzip {
         Gzip { engine: Decompress::new(false), crc: crc32fast::Hasher::new(), bytes_out: 0, in_header: true }
     }
 
-    /// Makes ready for the next member.
+    /// Prepares for the next member.
     pub(crate) fn reset(&mut self) {
         self.engine.reset(false);
         self.crc = crc32fast::Hasher::new();
@@ -87,7 +79,7 @@ impl Gzip {
         self.in_header = true;
     }
 
-    /// Inflates some more to the end of `out`.
+    /// Inflates the next bytes, and appends them to `out`.
     pub(crate) fn step<R: Read>(&mut self, input: &mut Input<R>, out: &mut Vec<u8>) -> io::Result<Step> {
         if self.in_header {
             let mut header = header_bytes(input.ensure(512)?);

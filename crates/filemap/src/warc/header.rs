@@ -1,25 +1,24 @@
 //! The header of a WARC record: its version line and named fields (WARC 1.0, 1.1 and the drafts
 //! before them).
 //!
-//! Parsing is strict where it protects the framing (a length is a number) and lenient where
-//! writers differ (bare LF, case of names, `<` and `>` around a URL, a line that is no field:
-//! kept, and told).
+//! Parsing is strict where the framing depends on it (a length is a number) and lenient where
+//! writers differ (bare LF, case of names, `<` and `>` around a URL; a line that is no field is
+//! kept and reported).
 
 use std::net::IpAddr;
 
 use crate::date;
 use crate::http::head;
-use crate::page::headers::Headers;
-use crate::page::headers::line;
+use crate::page::headers::{Headers, line};
 use crate::page::{RecordKind, Revisit, RevisitProfile};
 
-/// How every record begins.
+/// The first bytes of every record.
 pub(crate) const RECORD_MAGIC: &[u8] = b"WARC/";
 
 /// The longest line that [`record_begins`] looks at: `WARC/00.00` and its end.
 pub(crate) const VERSION_LINE_BYTES: usize = 11;
 
-/// Whether a record may begin here: a line that is `WARC/1.0` or the like, and no more.
+/// Whether a record may begin here: a line like `WARC/1.0`, and nothing else on it.
 pub(crate) fn record_begins(bytes: &[u8]) -> bool {
     let line = &bytes[..bytes.len().min(VERSION_LINE_BYTES)];
     let Some(version) = line.strip_prefix(RECORD_MAGIC) else { return false };
@@ -31,26 +30,41 @@ pub(crate) fn record_begins(bytes: &[u8]) -> bool {
     is_number(numbers.next()) && is_number(numbers.next()) && numbers.next().is_none()
 }
 
-/// What a record is of one that its writer has cut into several.
+/// The place of a record among the segments of one that its writer split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
-    /// The first, which has the type and the head of the whole.
+    /// The first segment, which has the type and the head of the whole.
     First,
     /// A later one.
     Later,
 }
 
 /// The header of one record.
+///
+/// ```
+/// # fn main() -> filemap::Result<()> {
+/// use filemap::RecordKind;
+/// use filemap::warc::{Item, Reader};
+///
+/// let file = b"WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: <http://example.com/>\r\n\
+///     Content-Length: 0\r\n\r\n\r\n\r\n";
+/// let mut reader = Reader::new(&file[..], "file.warc", filemap::Spool::default())?;
+/// let Some(Item::Record(record)) = reader.next_item()? else { panic!("a record") };
+/// assert_eq!(record.header.kind(), Some(RecordKind::Resource));
+/// assert_eq!(record.header.target_uri(), Some(&b"http://example.com/"[..]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordHeader {
     /// All named fields, in order.
     pub fields: Headers,
-    /// A line is no field; it is among the fields, as a name without a value.
+    /// A line is no field; it is kept as a name without a value.
     pub(crate) has_odd_line: bool,
 }
 
 impl RecordHeader {
-    /// Parses the lines of a header, the version line first; the reason if they are none.
+    /// Parses the lines of a header, the version line first. An error is the reason.
     pub(crate) fn parse(text: &[u8]) -> Result<RecordHeader, &'static str> {
         let Some((_, mut at)) = line(text, 0) else { return Err("its header is empty") };
         let mut header = RecordHeader::default();
@@ -72,7 +86,7 @@ impl RecordHeader {
 
     /// A field's value as text; `None` if it is absent or not UTF-8.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.fields.get(name).and_then(|value| std::str::from_utf8(value).ok())
+        self.fields.text(name)
     }
 
     /// The record's type (`response`, `warcinfo`, ...), as written.
@@ -80,12 +94,12 @@ impl RecordHeader {
         self.text("WARC-Type").unwrap_or("")
     }
 
-    /// The record's kind, if it is one that a store can keep.
+    /// The record's kind; `None` if a store cannot keep it.
     pub fn kind(&self) -> Option<RecordKind> {
         RecordKind::named(self.record_type())
     }
 
-    /// Whether the record's type is one of the standard's, whether a store keeps it or not.
+    /// Whether the record's type is one of the standard's.
     pub(crate) fn has_known_type(&self) -> bool {
         let other = ["warcinfo", "continuation"];
         self.kind().is_some() || other.iter().any(|name| self.record_type().eq_ignore_ascii_case(name))
@@ -100,9 +114,9 @@ impl RecordHeader {
         let total = || self.text("WARC-Segment-Total-Length").and_then(|total| total.trim().parse().ok());
         match number.parse::<u64>() {
             Ok(2..) => Some(Segment::Later),
-            // The only one.
+            // The only segment.
             Ok(1) if total().is_some_and(|total: u64| self.content_length() == Some(total)) => None,
-            // Whatever the number means: what there is can be kept.
+            // An invalid number: the block can still be kept.
             _ => Some(Segment::First),
         }
     }
@@ -118,7 +132,7 @@ impl RecordHeader {
         self.fields.get("WARC-Target-URI").map(bare_uri).filter(|uri| !uri.is_empty())
     }
 
-    /// When it was made, in ms since 1970.
+    /// When it was made.
     pub fn date_ms(&self) -> Option<i64> {
         self.text("WARC-Date").and_then(date::parse)
     }
@@ -152,7 +166,7 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
 }
 
-/// Some writers put the URL in angle brackets, by an old reading of the standard.
+/// The URL without the angle brackets that some writers put around it.
 fn bare_uri(uri: &[u8]) -> &[u8] {
     uri.strip_prefix(b"<").and_then(|uri| uri.strip_suffix(b">")).unwrap_or(uri)
 }

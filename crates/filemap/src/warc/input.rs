@@ -1,26 +1,24 @@
-//! The raw bytes of a WARC file, in order, with a window back over the last ones.
+//! The raw bytes of a WARC file, with a window back over the latest ones.
 //!
-//! Recovery needs to look again at bytes that a damaged member has swallowed, and the source may
-//! be a pipe. So the last mebibyte stays in memory: a decoder that has lost its way notices within
-//! far less.
+//! Recovery must read again what a damaged member consumed, and the source may be a pipe. So the
+//! last mebibyte stays in memory: decoders notice damage much earlier.
 //!
-//! Invariants: memory is bounded by twice the window and what a caller asks to see at once; the
-//! bytes looked at again are bounded by a multiple of the file, so that no input takes more than
-//! linear time.
+//! Invariants: memory is bounded by twice the window and the bytes that a caller asks for at once;
+//! bytes read again are bounded by a multiple of the file, so that time is linear.
 
 use std::io::{self, Read};
 
 use crate::error::Error;
 
-/// How far back the input can go.
+/// Bytes by which the input can go back.
 const WINDOW_BYTES: usize = 1 << 20;
-/// How much is read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 128 << 10;
-/// Bytes that may be looked at again: this many, and [`REWIND_FACTOR`] times the file.
+/// Bytes that may be read again: this number, and [`REWIND_FACTOR`] times the file.
 const REWIND_BASE_BYTES: u64 = 64 << 20;
 const REWIND_FACTOR: u64 = 16;
 
-/// Reading failed: not damage inside a WARC file, but no bytes at all.
+/// A failure to read, as opposed to damage inside a WARC file.
 #[derive(Debug)]
 pub(crate) enum ReadFailure {
     /// The file's reader failed.
@@ -49,7 +47,7 @@ pub(crate) struct Input<R> {
     /// The next byte, in `buffer`.
     at: usize,
     ended: bool,
-    /// The source's error, returned once all its bytes are used.
+    /// The source's error, returned after all its bytes.
     failure: Option<io::Error>,
     rewound_bytes: u64,
 }
@@ -69,7 +67,7 @@ impl<R: Read> Input<R> {
         self.base + self.buffer.len() as u64
     }
 
-    /// Bytes that were gone back over so far.
+    /// Bytes read again so far.
     #[cfg(test)]
     pub(crate) fn rewound_bytes(&self) -> u64 {
         self.rewound_bytes
@@ -79,7 +77,7 @@ impl<R: Read> Input<R> {
     ///
     /// # Errors
     ///
-    /// The source's, when all that it gave before is used.
+    /// The source's, after all bytes that it gave before.
     pub(crate) fn ensure(&mut self, count: usize) -> io::Result<&[u8]> {
         while self.buffer.len() - self.at < count && !self.ended {
             self.read_more();
@@ -94,8 +92,8 @@ impl<R: Read> Input<R> {
         self.at = (self.at + count).min(self.buffer.len());
     }
 
-    /// Goes back to `offset`, or as near to it as the window allows; whether the bound on repeated
-    /// work let it.
+    /// Goes back to `offset`, or as near to it as the window allows. Returns false if the bound on
+    /// repeated work is reached.
     pub(crate) fn rewind(&mut self, offset: u64) -> bool {
         let allowed = REWIND_BASE_BYTES + REWIND_FACTOR * self.bytes_read();
         let back = self.offset().saturating_sub(offset).min(self.at as u64);

@@ -1,14 +1,12 @@
 //! The decompressed bytes of a WARC file, member by member: gzip members, zstd frames, and plain
 //! stretches.
 //!
-//! What a member is, is told by its first bytes and not by the file's name, so that files of any
-//! kind may be concatenated. A member's bytes are handed out up to its end, where its checksum has
-//! been verified or the damage is known. Between members, and after a damaged one, the next is
-//! found by its magic number and by decoding it on trial.
+//! The first bytes of a member tell its format, so that files of any kind may be concatenated. At
+//! the end of a member its checksum has been verified or the damage is known. Between members, and
+//! after a damaged one, the next is found by its magic number and a trial decode.
 //!
-//! Invariants: bytes of two members are never handed out as one run; scanning goes forward from
-//! every damaged member's second byte, so that damage costs the member it is in and none behind
-//! it.
+//! Invariants: bytes of two members are never returned as one run; after damage, the search starts
+//! at the second byte of the damaged member, so that no later member is lost.
 
 use std::io::{self, Read};
 
@@ -24,21 +22,21 @@ use crate::warc::problem::Place;
 use crate::warc::step::{Broken, Step};
 use crate::warc::zstd::{self, Zstd};
 
-/// How much of a candidate is decoded on trial.
+/// Bytes of a candidate that a trial decodes.
 const TRIAL_BYTES: usize = 16 << 10;
-/// How much of a plain stretch is taken at once.
+/// Bytes of a plain stretch read at once.
 const STEP_BYTES: usize = 64 << 10;
-/// Decompressed bytes that may be looked at again: this many, and [`REPLAY_FACTOR`] times those of
+/// Decompressed bytes that may be read again: this number, and [`REPLAY_FACTOR`] times those of
 /// the file.
 const REPLAY_BASE_BYTES: u64 = 64 << 20;
 const REPLAY_FACTOR: u64 = 8;
 
-/// Decompressed bytes of damaged members behind whose start the search goes on, rather than behind
-/// their end: this many, and [`RETRY_FACTOR`] times those of whole members.
+/// Decompressed bytes of damaged members after whose start, not end, the search continues: this
+/// number, and [`RETRY_FACTOR`] times those of whole members.
 const RETRY_BASE_BYTES: u64 = 32 << 20;
 const RETRY_FACTOR: u64 = 4;
 
-/// What was found between members.
+/// What follows a member.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     Member,
@@ -52,7 +50,7 @@ pub(crate) enum Opened {
         from: u64,
     },
     End,
-    /// The whole file is compressed in this form, which is not read.
+    /// The whole file is compressed in this format, which is not supported.
     Packed(Packing),
 }
 
@@ -75,22 +73,22 @@ pub(crate) struct Members<R> {
     gzip: Gzip,
     zstd: Zstd,
     codec: Option<Codec>,
-    /// Where the current member begins in the file.
+    /// File offset of the current member.
     start: u64,
     /// Decompressed bytes of the current member that were consumed.
     inner: u64,
     ended: Option<Ended>,
     buffer: Vec<u8>,
     at: usize,
-    /// Bytes to hand out again, the next ones last.
+    /// Bytes to return again, the next ones last.
     replay: Vec<Payload>,
     bytes_out: u64,
     replayed_bytes: u64,
-    /// Decompressed bytes of members that ended whole, and of those that did not.
+    /// Decompressed bytes of whole members, and of damaged ones.
     whole_bytes: u64,
     retried_bytes: u64,
-    /// The last whole record was in a compressed member: plain ones are not looked for, and hardly
-    /// believed in.
+    /// The last whole record was in a compressed member: plain ones are not searched for, and need
+    /// proof.
     compressed: bool,
     /// The next member must be searched for.
     lost: bool,
@@ -133,13 +131,13 @@ impl<R: Read> Members<R> {
         self.input.offset()
     }
 
-    /// Bytes that were read, decoded, or looked at again: what the time goes by.
+    /// Bytes read, decoded, or read again: a measure of time.
     #[cfg(test)]
     pub(crate) fn work_bytes(&self) -> u64 {
         self.input.bytes_read() + self.input.rewound_bytes() + self.bytes_out + self.replayed_bytes
     }
 
-    /// Where the next byte stands.
+    /// The place of the next byte.
     pub(crate) fn place(&self) -> Place {
         match self.codec {
             Some(Codec::Plain) => Place { offset: self.start + self.inner, inner: None },
@@ -147,7 +145,7 @@ impl<R: Read> Members<R> {
         }
     }
 
-    /// Opens the member that begins here, or says what stands here instead and steps over it.
+    /// Opens the member that begins here, or returns what is here instead and skips it.
     pub(crate) fn open(&mut self) -> io::Result<Opened> {
         loop {
             let from = self.input.offset();
@@ -180,7 +178,7 @@ impl<R: Read> Members<R> {
                 },
                 zstd::Begins::Skippable => match zstd::skippable_bytes(&mut self.input)? {
                     Some(bytes) if leads_on(&self.input.ensure(bytes + 16)?[bytes..]) => self.input.consume(bytes),
-                    // Its length may be wrong: what it would take is searched.
+                    // Its length may be wrong: search the bytes that it claims.
                     _ => self.lost = true,
                 },
                 zstd::Begins::Frame => return self.enter(Codec::Zstd),
@@ -192,14 +190,14 @@ impl<R: Read> Members<R> {
         }
     }
 
-    /// Whether plain ARC records begin here: only where a file begins.
+    /// Whether plain ARC records begin here, which they do only at the start of a file.
     fn arc_begins(&mut self) -> io::Result<bool> {
         let is_start = self.input.offset() == 0;
         let next = self.input.ensure(arc::LINE_BYTES)?;
         Ok((is_start || next.starts_with(arc::FILE_MAGIC)) && arc::expected(next).is_some())
     }
 
-    /// From now on members may begin with an ARC record, too, or with none but WARC records.
+    /// Sets whether members may begin with an ARC record too.
     pub(crate) fn look_for_arc(&mut self, arc: bool) {
         self.arc = arc;
     }
@@ -209,7 +207,7 @@ impl<R: Read> Members<R> {
         self.inner == 0
     }
 
-    /// Whether the member may be none: plain data behind compressed records.
+    /// Whether the member may be none: plain data after compressed records.
     pub(crate) fn is_suspect_plain(&self) -> bool {
         self.codec == Some(Codec::Plain) && self.compressed
     }
@@ -226,7 +224,7 @@ impl<R: Read> Members<R> {
         Ok(Opened::Member)
     }
 
-    /// Goes to the next place where a member begins and decodes on trial, or to the end.
+    /// Goes to the next place where a member begins and passes a trial decode, or to the end.
     fn scan(&mut self) -> io::Result<()> {
         loop {
             let bytes = self.input.ensure(2 * TRIAL_BYTES)?;
@@ -234,7 +232,7 @@ impl<R: Read> Members<R> {
                 return Ok(());
             }
             let at_end = bytes.len() < 2 * TRIAL_BYTES;
-            // A candidate is judged with as much behind it as a trial takes.
+            // A candidate needs as many bytes after it as a trial takes.
             let judged = if at_end { bytes.len() } else { bytes.len() - TRIAL_BYTES };
             let (zstd, plain) = (&self.zstd, !self.compressed);
             let found = candidates(&bytes[..(judged + 16).min(bytes.len())])
@@ -259,8 +257,7 @@ impl<R: Read> Members<R> {
     }
 
     fn fill(&mut self) -> Result<bool, ReadFailure> {
-        // Without this, whoever asks for more than is left would move the rest to the front again
-        // and again.
+        // Else a request for more than is left would move the rest to the front each time.
         if self.replay.is_empty() && (self.codec.is_none() || self.ended.is_some()) {
             return Ok(false);
         }
@@ -308,14 +305,13 @@ impl<R: Read> Members<R> {
         Ok(if count == 0 { Step::End } else { Step::More })
     }
 
-    /// How the member ended, once all its bytes are consumed; decodes on to find out.
+    /// How the member ended, if all its bytes are consumed; decodes more to find out.
     pub(crate) fn end(&mut self) -> Result<Option<Ended>, ReadFailure> {
         Ok(if self.peek(1)?.is_empty() { self.ended.clone() } else { None })
     }
 
-    /// At the whole end of a member: opens the next if it goes on with the same record. A member
-    /// that begins with a record of its own does not, and is left for [`Members::open`], as is
-    /// anything that is no member.
+    /// At the end of a whole member: opens the next one if it continues the same record. Returns
+    /// false if that begins with a record of its own, or there is no member.
     pub(crate) fn goes_on(&mut self) -> Result<bool, ReadFailure> {
         let next = self.input.ensure(TRIAL_BYTES)?;
         let next = &next[..next.len().min(TRIAL_BYTES)];
@@ -331,11 +327,11 @@ impl<R: Read> Members<R> {
         Ok(true)
     }
 
-    /// Leaves the member, whose bytes are all consumed. After damage the search goes back into it.
+    /// Leaves the member, all of whose bytes are consumed. After damage the search restarts inside
+    /// it.
     pub(crate) fn close(&mut self) {
         if let Some(Ended::Broken(_)) = self.ended {
-            // A decoder that has lost its way can run on to the end of the file, from every member
-            // anew.
+            // A misled decoder can run to the end of the file, from every member again.
             self.retried_bytes += self.inner;
             if self.retried_bytes <= RETRY_BASE_BYTES + RETRY_FACTOR * self.whole_bytes {
                 self.input.rewind(self.start + 1);
@@ -348,10 +344,10 @@ impl<R: Read> Members<R> {
         self.ended = None;
     }
 
-    /// Hands `bytes`, which were consumed last, out again. Whether it does: repeated work is
-    /// bounded.
+    /// Returns `bytes`, which were consumed last, again. False if the bound on repeated work is
+    /// reached.
     pub(crate) fn push_back(&mut self, bytes: Payload) -> bool {
-        // Whatever else is in the buffer may have to be copied.
+        // The rest of the buffer may have to be copied.
         let in_memory = matches!(&bytes, Payload::Memory(last) if self.buffer[..self.at].ends_with(last));
         let copied = if in_memory { 0 } else { self.buffer.len() - self.at };
         self.replayed_bytes += bytes.len() + copied as u64;
@@ -372,13 +368,13 @@ impl<R: Read> Members<R> {
         true
     }
 
-    /// A whole record was read: what comes next is looked for in the same form.
+    /// Notes that a whole record was read: the next is expected in the same format.
     pub(crate) fn whole_record(&mut self, place: Place) {
         self.compressed = place.inner.is_some();
     }
 
-    /// What was taken for a plain record behind compressed ones is none: leaves it, to look for
-    /// the next member from its second byte on. Whether it did.
+    /// Leaves a suspect plain member, and searches from its second byte. Returns false if the
+    /// member is not suspect.
     pub(crate) fn abandon_plain(&mut self) -> bool {
         let suspect = self.is_suspect_plain();
         if suspect {
@@ -390,8 +386,7 @@ impl<R: Read> Members<R> {
         suspect
     }
 
-    /// At the end of a plain record: whether a compressed member begins here, which is then the
-    /// next to open.
+    /// At the end of a plain record: leaves the plain stretch if a compressed member begins here.
     pub(crate) fn leave_plain(&mut self) -> Result<bool, ReadFailure> {
         if self.codec != Some(Codec::Plain) || !self.replay.is_empty() {
             return Ok(false);
@@ -414,8 +409,7 @@ fn leads_on(bytes: &[u8]) -> bool {
     bytes.is_empty() || zstd::begins(bytes) != zstd::Begins::Nothing || gzip::begins(bytes) || record_begins(bytes)
 }
 
-/// Whether a member begins here and decodes as far as `bytes` go; plain text too, if that is
-/// looked for.
+/// Whether a member begins here and `bytes` decode; with `plain`, a plain record too.
 fn survives_trial(bytes: &[u8], zstd: &Zstd, plain: bool) -> bool {
     match zstd::begins(bytes) {
         zstd::Begins::Frame => zstd.decodes(bytes),
@@ -425,7 +419,7 @@ fn survives_trial(bytes: &[u8], zstd: &Zstd, plain: bool) -> bool {
     }
 }
 
-/// Where a member may begin: the places of the three first bytes.
+/// Places where a member may begin, by the first bytes of the formats.
 fn candidates(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let firsts = memchr3_iter(0x1f, 0x28, 0x5d, bytes);
     let compressed =

@@ -1,11 +1,10 @@
-//! WARC files in and out: records read over damage and taken apart into pages; versions of pages
-//! written as records that every reader takes, and that give the very same pages when they come
-//! back.
+//! WARC files: reads records, over damage, and turns them into pages; writes versions of pages as
+//! records that every reader accepts and that give the very same pages when imported.
 //!
-//! In, each layer over the one before: `input` (raw bytes with a window back), `gzip` and `zstd`
-//! (one member each), `member` (the file as members), [`Reader`] (records), `capture` (a record as
-//! a page). Beside them `wacz`, the zip file around WARC files. Out: `write`. `stored` is what a
-//! record of ours says beside what WARC has words for.
+//! Reading, lowest layer first: `input` (raw bytes with a window back), `gzip` and `zstd` (one
+//! member each), `member` (the file as members), [`Reader`] (records), `capture` (a record as a
+//! page). Beside them `wacz`, the zip file around WARC files. Writing: `write`. `stored` is the
+//! field of our records for what WARC cannot express.
 //!
 //! No store is known here: [`crate::import`] puts pages into one, [`crate::dump`] takes them out.
 //! docs/WARC.md says what is kept and how, and why the framing is our own.

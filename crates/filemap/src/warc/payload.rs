@@ -1,9 +1,8 @@
-//! What a record's payload digest is worth: checked against the payload in every form that writers
-//! take it of.
+//! Checks a record's payload digest against the payload in all forms that writers use.
 //!
-//! The standard means the body without its transfer coding. Some writers take it as it came over
-//! the wire, and some archives undo the content coding and leave the headers. A digest that is
-//! that of none of the three is wrong; the page is kept all the same, and counted.
+//! The standard means the body without its transfer coding. Some writers digest the bytes on the
+//! wire, and some archives undo the content coding and leave the headers. A digest of none of
+//! these three is wrong; the page is kept, and counted.
 
 use crate::error::Result;
 use crate::http::body::{self, BodyRules};
@@ -12,18 +11,22 @@ use crate::page::digest::Digest;
 use crate::page::headers::Headers;
 use crate::spool::Payload;
 
-/// How many pages have a payload digest that is not theirs, or none.
+/// Number of pages whose payload digest is wrong, absent or not checked.
+///
+/// ```
+/// let report = filemap::import::ImportReport::default();
+/// assert_eq!(report.digests.wrong + report.digests.unreadable, 0);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DigestCount {
-    /// The record gives none.
+    /// The record has none.
     pub absent: u64,
-    /// What it gives is no digest, or is cut short.
+    /// The text is no digest, or is cut short.
     pub unreadable: u64,
-    /// It is not that of the payload.
+    /// The digest is not that of the payload.
     pub wrong: u64,
-    /// It could not be checked: of an algorithm that is not computed, or of a payload that is
-    /// truncated.
+    /// Not checked: the algorithm is not supported, or the payload is truncated.
     pub unchecked: u64,
 }
 
@@ -44,7 +47,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Looks at the payload as it stands in the record.
+    /// Checks the payload as in the record.
     pub(crate) fn as_received(page: &Page, payload: &mut Payload, rules: &BodyRules) -> Result<Check> {
         let digest = page.digest.as_deref().map(Digest::parse);
         let mut check = Check { digest: None, count: DigestCount::default() };
@@ -61,7 +64,7 @@ impl Check {
         Ok(check)
     }
 
-    /// Looks at the body as it is kept.
+    /// Checks the body as kept.
     pub(crate) fn with_kept(mut self, page: &Page, body: &mut Payload) -> Result<DigestCount> {
         if let Some(digest) = &self.digest
             && body.has_digest(digest)? != Some(true)
@@ -72,14 +75,13 @@ impl Check {
     }
 }
 
-/// Whether it is the digest of a body without its chunks, but with its content coding, which is
-/// not kept in that form.
+/// Whether it is the digest of a body without its chunked coding but with its content coding.
 fn is_unchunked(digest: &Digest, headers: &Headers, payload: &Payload, rules: &BodyRules) -> Result<bool> {
     let Payload::Memory(bytes) = payload else { return Ok(false) };
     if headers.get("Transfer-Encoding").is_none() || headers.get("Content-Encoding").is_none() {
         return Ok(false);
     }
-    let rules = BodyRules { as_received: true, max_decoded_bytes: rules.max_decoded_bytes, spool: rules.spool.clone() };
+    let rules = BodyRules { as_received: true, ..rules.clone() };
     let mut undone = body::undo(&mut headers.clone(), Payload::Memory(bytes.clone()), &rules)?;
     Ok(undone.payload.has_digest(digest)? == Some(true))
 }

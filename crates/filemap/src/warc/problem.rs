@@ -1,36 +1,71 @@
-//! What can be wrong in a WARC file, and where: damage is data, not an error.
+//! Problems in WARC files, and their places: damage is data, not an error.
 
 use std::fmt;
 
 /// A place in a WARC file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// ```
+/// # fn main() -> filemap::Result<()> {
+/// use filemap::Spool;
+/// use filemap::warc::{Item, Place, Reader};
+///
+/// let file = b"WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 2\r\n\r\nok\r\n\r\n";
+/// let mut reader = Reader::new(&file[..], "file.warc", Spool::default())?;
+/// let Some(Item::Record(record)) = reader.next_item()? else { panic!("a record") };
+/// assert_eq!(record.place, Place { offset: 0, inner: None });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// Byte offset in the file: of the record, or of the compressed member that holds it.
     pub offset: u64,
-    /// Byte offset inside the decompressed member, where there is one.
+    /// Byte offset inside the decompressed member; `None` in plain files.
     pub inner: Option<u64>,
 }
 
 /// What kind of problem it is.
+///
+/// ```
+/// use filemap::import::ImportReport;
+/// use filemap::warc::ProblemKind;
+///
+/// fn damaged_places(report: &ImportReport) -> Vec<u64> {
+///     let damage = report.problems.iter().filter(|problem| problem.kind == ProblemKind::Damage);
+///     damage.map(|problem| problem.place.offset).collect()
+/// }
+/// assert!(damaged_places(&ImportReport::default()).is_empty());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// Bytes of the file are wrong or missing; records that are not whole were left out.
+    /// Bytes of the file are damaged or missing; incomplete records were left out.
     Damage,
-    /// The record is whole, but cannot be kept: no URL, or beyond a limit.
+    /// The record is whole but cannot be kept: no URL, or over a limit.
     Unusable,
-    /// The answer to a request other than a plain `GET` is in the store as the page of its URL:
-    /// the request came too late in the file for it.
+    /// The answer to a request other than a plain `GET` was stored as the page of its URL, since
+    /// the request came too late in the file.
     Misplaced,
-    /// A segment of a record that its writer has cut into several. The first makes a page that is
-    /// marked truncated, the others are left out.
+    /// A segment of a record that its writer split. The first makes a page marked truncated, the
+    /// others are left out.
     Segment,
-    /// Nothing is lost, but something was taken otherwise than it stands there, such as a date by
-    /// a rule.
+    /// Nothing is lost, but something was read by a rule, such as an invalid date.
     Warning,
 }
 
-/// One thing that was wrong, and where.
+/// One problem, and its place.
+///
+/// ```
+/// # fn main() -> filemap::Result<()> {
+/// use filemap::Spool;
+/// use filemap::warc::{Item, Reader};
+///
+/// let mut reader = Reader::new(&b"no WARC file"[..], "file.warc", Spool::default())?;
+/// let Some(Item::Problem(problem)) = reader.next_item()? else { panic!("no record") };
+/// assert!(problem.to_string().starts_with("file.warc: offset 0: 12 bytes here are no WARC record"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -38,10 +73,16 @@ pub struct Problem {
     pub file: String,
     /// Where in it.
     pub place: Place,
-    /// Damage or not.
+    /// What kind of problem it is.
     pub kind: ProblemKind,
-    /// What is wrong, and what that cost.
+    /// What is wrong, and what was lost.
     pub what: String,
+}
+
+impl Problem {
+    pub(crate) fn new(file: &str, place: Place, kind: ProblemKind, what: impl Into<String>) -> Problem {
+        Problem { file: file.to_owned(), place, kind, what: what.into() }
+    }
 }
 
 impl fmt::Display for Problem {

@@ -1,14 +1,14 @@
 //! Reads a WARC or ARC file record by record, over damage.
 //!
-//! A record is handed out when it is *whole*: its header parses, its block has the length it says,
-//! what follows the block is the end of a record (two line ends, the next record, or the end of
-//! its member), and the compressed member that holds it alone has the right checksum. A block
-//! whose length is wrong is whole too if its digest proves it; a whole record whose digest is
-//! wrong is handed out with that [`Problem`]. Everything else is a [`Problem`] with the file and
-//! offset, and reading goes on at the next place where a record can begin: a `WARC/` line inside
-//! the bytes that the bad record took for its block, or the next member.
+//! A record is returned if it is *whole*: its header parses, its block has the declared length,
+//! the block is followed by the end of a record (two line ends, the next record, or the end of its
+//! member), and the checksum of a compressed member with this record alone is right. A block of
+//! another length is whole too if its digest proves it; a whole record with a wrong digest is
+//! returned with that [`Problem`]. Everything else is a [`Problem`] with the file and offset, and
+//! reading continues at the next place where a record can begin: a `WARC/` line inside the bytes
+//! that the bad record claimed, or the next member.
 //!
-//! Invariants: memory is bounded by the spool; time is linear in the file (looking again is
+//! Invariants: memory is bounded by the spool; time is linear in the file (repeated reads are
 //! bounded); every byte of the file belongs to a record or to a reported problem.
 
 mod framing;
@@ -31,12 +31,12 @@ use crate::warc::problem::{Place, Problem, ProblemKind};
 use crate::warc::record::{Item, Record};
 use crate::warc::step::Broken;
 
-/// A header longer than this is none.
+/// The longest header.
 const MAX_HEADER_BYTES: usize = 1 << 20;
-/// What of a block is kept: more cannot be stored.
+/// The longest block that is kept: a longer one cannot be stored.
 const MAX_BLOCK_BYTES: u64 = filemap_core::MAX_VALUE_BYTES + (1 << 20);
 
-/// Reads the records of one WARC file, plain or compressed, from any reader.
+/// Reads the records of one WARC or ARC file, plain or compressed, from any reader.
 ///
 /// ```
 /// # fn main() -> filemap::Result<()> {
@@ -57,9 +57,9 @@ pub struct Reader<R> {
     spool: Spool,
     /// The bytes up to the next record belong to a reported problem.
     told: bool,
-    /// Nothing was handed out yet.
+    /// No item was returned yet.
     is_silent: bool,
-    /// The member of the last record was crossed into another.
+    /// The record at hand began in an earlier member.
     crossed: bool,
     form: Form,
     /// The record at hand is an ARC record.
@@ -68,11 +68,11 @@ pub struct Reader<R> {
     separates: bool,
     /// The data ended inside this record, and no other has begun since.
     clipped: Option<Clipped>,
-    /// Handed out next.
+    /// The next item to return.
     next: Option<Item>,
 }
 
-/// What kind of records the file has, as the first one tells.
+/// The kind of records in the file, by the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Unknown,
@@ -80,7 +80,7 @@ enum Form {
     Arc,
 }
 
-/// Blocks of wrong length are looked into up to this size.
+/// The longest block whose wrong length is corrected.
 const MAX_MENDED_BYTES: u64 = 16 << 20;
 
 /// Where an ARC record ends.
@@ -88,13 +88,13 @@ const MAX_MENDED_BYTES: u64 = 16 << 20;
 enum ArcEnd {
     /// Where its length says.
     Here,
-    /// The length takes in the line end behind it.
+    /// One byte earlier: the length includes the line end after it.
     ByteBefore,
-    /// This far into the block another record begins.
+    /// At this offset of the block, where another record begins.
     Inside(u64),
-    /// Further on.
+    /// After the block.
     Behind,
-    /// Nobody can say: a line end follows, but no record.
+    /// Unknown: a line end follows, but no record.
     Unsure,
 }
 
@@ -112,7 +112,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] if no decompressor can be had.
+    /// [`Error::Read`] if no decompressor can be allocated.
     pub fn new(source: R, file: impl Into<String>, spool: Spool) -> Result<Reader<R>> {
         let file = file.into();
         match Members::new(source) {
@@ -143,7 +143,8 @@ impl<R: Read> Reader<R> {
     /// # Errors
     ///
     /// [`Error::Read`] if the source fails, [`Error::Spool`] if a large block cannot be set aside,
-    /// [`Error::Packed`] if the file is compressed in a form that is not read. Damage is none.
+    /// [`Error::Packed`] if the file is compressed in a format that is not supported. Damage is no
+    /// error.
     pub fn next_item(&mut self) -> Result<Option<Item>> {
         if let Some(item) = self.next.take() {
             return Ok(Some(item));
@@ -163,7 +164,7 @@ impl<R: Read> Reader<R> {
             }
         };
         let was_silent = std::mem::replace(&mut self.is_silent, false);
-        // Every writer begins with a record: what has none was cut off before it.
+        // Every writer begins with a record: a file without one was cut off before it.
         Ok(item.or_else(|| was_silent.then(|| self.nothing())))
     }
 
@@ -203,7 +204,7 @@ impl<R: Read> Reader<R> {
                     return Ok(Some(clipped.lost(&self.file)));
                 }
                 self.told = false;
-                // One ARC record makes an ARC file; WARC records are read in it, too.
+                // One ARC record makes an ARC file, which may have WARC records too.
                 if self.form != Form::Arc {
                     self.form = begun;
                     self.members.look_for_arc(begun == Form::Arc);
@@ -229,7 +230,7 @@ impl<R: Read> Reader<R> {
         if self.form == Form::Warc {
             return Ok(None);
         }
-        // Behind what was skipped, the line was searched for.
+        // After skipped bytes the line was searched for.
         let is_expected = !self.told || self.members.is_at_start();
         let next = self.members.peek(arc::LINE_BYTES)?;
         let line = if is_expected { arc::expected(next) } else { arc::line(next) };
@@ -285,7 +286,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Goes on to where the next record of this member can begin, or to the member's end.
+    /// Skips to where the next record of this member can begin, or to the member's end.
     fn skip_garbage(&mut self) -> std::result::Result<Option<Item>, ReadFailure> {
         let place = self.members.place();
         let mut skipped = 0;
@@ -297,7 +298,7 @@ impl<R: Read> Reader<R> {
                 break;
             }
             let found = find_start(next, is_arc);
-            // The last bytes may be the start of a record that goes on in the next ones.
+            // The last bytes may be the start of a record.
             let step = found.unwrap_or(if next.len() < ahead { next.len() } else { next.len() - kept(next, is_arc) });
             self.members.consume(step);
             skipped += step;
@@ -394,7 +395,7 @@ impl<R: Read> Reader<R> {
         self.checked(place, header, block).map(|record| Some(Item::Record(record)))
     }
 
-    /// A whole record, with what is wrong with it all the same.
+    /// A whole record, with a problem if its digest or a line of its header is wrong.
     fn checked(&self, place: Place, header: RecordHeader, block: Payload) -> std::result::Result<Record, ReadFailure> {
         let mut record = Record { header, place, problem: None, block };
         if let Some(digest) = record.header.text("WARC-Block-Digest")
@@ -422,7 +423,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// A header that is none: goes on behind its first word.
+    /// An invalid header: continues after its first word.
     fn bad_header(&mut self, place: Place, text: Vec<u8>, what: &str) -> std::result::Result<Item, ReadFailure> {
         self.told = true;
         if !self.members.abandon_plain() && !self.crossed {
@@ -433,7 +434,7 @@ impl<R: Read> Reader<R> {
         Ok(self.damage(place, what.to_owned()))
     }
 
-    /// A block that is none: goes on at the first record that begins inside it.
+    /// An invalid block: continues at the first record that begins inside it.
     fn bad_block(
         &mut self,
         place: Place,
@@ -455,7 +456,7 @@ impl<R: Read> Reader<R> {
 }
 
 impl Stop {
-    /// Whether there is no more data, rather than other data.
+    /// Whether the data ends there.
     fn is_end(&self) -> bool {
         match self {
             Stop::Ended => true,

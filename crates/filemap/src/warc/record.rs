@@ -1,4 +1,4 @@
-//! A whole record of a WARC or ARC file, as the reader hands it out.
+//! A whole record of a WARC or ARC file, as the reader returns it.
 
 use std::io::Read;
 
@@ -8,13 +8,30 @@ use crate::warc::header::RecordHeader;
 use crate::warc::problem::{Place, Problem};
 
 /// A whole record.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::io::Read;
+///
+/// use filemap::warc::{Item, Reader};
+///
+/// let file = b"WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 2\r\n\r\nok\r\n\r\n";
+/// let mut reader = Reader::new(&file[..], "file.warc", filemap::Spool::default())?;
+/// let Some(Item::Record(mut record)) = reader.next_item()? else { panic!("a record") };
+/// let mut block = String::new();
+/// record.block()?.read_to_string(&mut block)?;
+/// assert_eq!((block.as_str(), record.problem), ("ok", None));
+/// # Ok(())
+/// # }
+/// ```
+#[non_exhaustive]
 pub struct Record {
     /// Its header.
     pub header: RecordHeader,
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
-    /// What is wrong with it although it is whole: a length or a digest that does not agree with
-    /// its block.
+    /// A problem of a record that is whole, such as a length or digest that does not match its
+    /// block.
     pub problem: Option<Problem>,
     pub(crate) block: Payload,
 }
@@ -41,11 +58,26 @@ impl std::fmt::Debug for Record {
     }
 }
 
-/// What stands next in a WARC file.
+/// The next item of a WARC file.
+///
+/// ```
+/// # fn main() -> filemap::Result<()> {
+/// use filemap::warc::{Item, Reader};
+///
+/// let mut reader = Reader::new(&b""[..], "empty.warc", filemap::Spool::default())?;
+/// while let Some(item) = reader.next_item()? {
+///     match item {
+///         Item::Record(record) => println!("{}", record.header.record_type()),
+///         Item::Problem(problem) => println!("{problem}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub enum Item {
     /// A whole record.
     Record(Record),
-    /// Something that is none.
+    /// A problem in place of a record.
     Problem(Problem),
 }

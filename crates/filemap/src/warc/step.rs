@@ -1,4 +1,4 @@
-//! How far the decoder of one member has come: what gzip and zstd tell the reader of members.
+//! The result of one decoding step, which gzip and zstd return to the reader of members.
 
 /// Why a member ended before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -6,7 +6,7 @@ pub(crate) struct Broken {
     pub(crate) what: &'static str,
     /// The file ended.
     pub(crate) is_cut: bool,
-    /// All its data came out; only the check behind it is missing.
+    /// All data was decoded; only the checksum after it is missing.
     pub(crate) complete: bool,
 }
 
@@ -20,7 +20,7 @@ impl Broken {
     }
 }
 
-/// What a decoder did.
+/// State of a member after a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     More,

@@ -1,47 +1,45 @@
-//! The field `FileMap-Page` of the records that an export writes: what a page of a store has and a
-//! WARC record does not.
+//! The field `FileMap-Page` of the records of a dump: what a page of a store has and a WARC record
+//! does not.
 //!
-//! A record must be good WARC for everybody, so that it cannot say all that a store knows: ids and
-//! digests are made where a page has none, headers that would mislead a player are renamed, an
-//! unchanged version becomes a revisit. This field says what was done, in words separated by
+//! A record must be valid WARC for every reader, so it cannot hold all that a store knows: ids and
+//! digests are made for pages without, headers that would mislead a player are renamed, an
+//! unchanged version becomes a revisit. This field lists these changes, in words separated by
 //! spaces, so that an import gives back the very page:
 //!
 //! | word | meaning |
 //! |---|---|
 //! | `head=N` | the body begins N bytes into the block, and is as stored: no coding is to be undone |
-//! | `variant=BASE64` | the page's variant: which answer of the URL it is |
-//! | `kind=K` | the kind of the page, where the record's type is another |
+//! | `variant=BASE64` | the page's variant |
+//! | `kind=K` | the kind of the page, if the record's type is another |
 //! | `id` | the record's id is the page's; without it, the page has none |
 //! | `digest`, `digest=TEXT` | the page's digest: that of the payload, or another; without it, the page has none |
-//! | `protocol=TEXT`, `protocol=-` | the protocol where the first line of the block has another, or the page has none |
+//! | `protocol=TEXT`, `protocol=-` | the protocol, if the first line of the block has another, or the page has none |
 //! | `renamed=A,B,...` | these header fields, counted from 0, have got the prefix `X-Crawler-` |
 //! | `unchanged` | the body was stored as a reference; in a revisit record, it is that of the version referred to |
-//! | `time=MS` | the time in ms since 1970, where a date cannot say it |
-//! | `page=BASE64` | all of the page but time, body and variant, in the layout of [`crate::page::meta`], in place of the rest |
+//! | `time=MS` | the time in ms since 1970, if a date cannot express it |
+//! | `page=BASE64` | the page without time, body and variant, in the layout of [`crate::page::meta`], in place of the other words |
 //!
-//! The writer reads each record back before it is written, and adds `page` where the rest does not
-//! give the same page: what this module cannot say in words it says in full.
+//! The writer parses each record before it is written, and uses `page` if the other words do not
+//! give the same page.
 //!
-//! Invariant: a field that is not understood whole is not understood at all, and the record is
-//! then one like any other.
+//! Invariant: a field with an unknown word is ignored: the record is then one like any other.
 
 use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::http::head::{self, FirstLine};
-use crate::page::meta;
+use crate::http::head;
 use crate::page::variant::Variant;
-use crate::page::{HttpVersion, Page, RecordKind};
+use crate::page::{HttpVersion, Page, RecordKind, meta};
 use crate::warc::header::RecordHeader;
 
 /// The field's name.
 pub(crate) const FIELD: &str = "FileMap-Page";
-/// What is put before the name of a header that does not hold.
+/// The prefix for names of headers that do not hold.
 pub(crate) const RENAMED: &str = "X-Crawler-";
 
-/// What the field says.
+/// The parsed field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) head_bytes: u64,
@@ -62,7 +60,7 @@ pub(crate) struct Stored {
 pub(crate) enum PageDigest {
     #[default]
     None,
-    /// That of the record's payload.
+    /// The digest of the record's payload.
     Payload,
     Other(String),
 }
@@ -107,7 +105,7 @@ impl Stored {
         text
     }
 
-    /// What a record's field says; `None` if there is none that this build understands.
+    /// The field of a record; `None` if it has none that this build understands.
     pub(crate) fn of(header: &RecordHeader) -> Option<Stored> {
         let mut stored = Stored::default();
         let mut has_head = false;
@@ -137,8 +135,8 @@ impl Stored {
         has_head.then_some(stored)
     }
 
-    /// The page of a record of this header, without its body; `head` is what stands before that in
-    /// the block. `None` if they do not belong together.
+    /// The page of a record with this header, without its body; `head` are the bytes before that
+    /// in the block. `None` if they do not belong together.
     pub(crate) fn page(&self, header: &RecordHeader, head: &[u8]) -> Option<Page> {
         let kind = self.kind.or_else(|| header.kind())?;
         let fetched_at_ms = self.time_ms.or_else(|| header.date_ms())?;
@@ -166,22 +164,10 @@ impl Stored {
     }
 
     fn take_message(&self, page: &mut Page, bytes: &[u8]) -> Option<()> {
-        let head = head::parse(bytes).filter(|head| head.bytes == bytes.len())?;
-        match head.first {
-            FirstLine::Response { version, status, reason } => {
-                page.http_version = Some(version);
-                page.status = Some(status).filter(|&status| status > 0);
-                page.reason = reason;
-            }
-            FirstLine::Request { method, version } => {
-                page.method = Some(method);
-                page.http_version = version;
-            }
-        }
+        head::parse(bytes).filter(|head| head.bytes == bytes.len())?.describe(page);
         if let Some(protocol) = &self.protocol {
             page.http_version.clone_from(protocol);
         }
-        page.headers = head.headers;
         for &at in &self.renamed {
             let name = &mut page.headers.0.get_mut(at)?.name;
             *name = name.strip_prefix(RENAMED.as_bytes())?.to_vec();
@@ -190,7 +176,7 @@ impl Stored {
     }
 }
 
-/// What the record's header says of the page.
+/// The page that a record's header describes.
 pub(crate) fn described(header: &RecordHeader, kind: RecordKind) -> Page {
     let text = |name: &str| header.text(name).map(str::to_owned);
     let segment = || header.segment().map(|_| "segment 1".to_owned());
@@ -206,8 +192,7 @@ pub(crate) fn described(header: &RecordHeader, kind: RecordKind) -> Page {
     }
 }
 
-/// All of a page but time, body and variant, in one piece; `None` if it is larger than a page may
-/// be.
+/// A page without time, body and variant, encoded; `None` if it is over the limit.
 pub(crate) fn description(page: &Page) -> Option<Vec<u8>> {
     let encoded = meta::encode(page, b"").ok()?;
     Some([encoded.meta, encoded.spill].concat())

@@ -1,9 +1,9 @@
 //! One zstd frame (RFC 8878) of a WARC file, decoded step by step, and the dictionary frame before
 //! it.
 //!
-//! A `.warc.zst` may begin with a skippable frame of the magic number 0x184D2A5D whose content is
-//! a dictionary, as it is or as a zstd frame of its own; it holds for the frames that follow,
-//! until another one (files are concatenated).
+//! A `.warc.zst` may begin with a skippable frame with the magic number 0x184D2A5D. Its content is
+//! a dictionary, raw or as a zstd frame, for the following frames up to the next dictionary (files
+//! may be concatenated).
 //!
 //! Invariant: a dictionary is bounded, before and after it is decompressed.
 
@@ -13,17 +13,16 @@ use ::zstd::dict::DecoderDictionary;
 use ::zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::warc::arc;
-use crate::warc::header::record_begins;
 use crate::warc::input::Input;
 use crate::warc::step::{Broken, Step};
 
 const STEP_BYTES: usize = 64 << 10;
 const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const DICTIONARY_MAGIC: [u8; 4] = [0x5d, 0x2a, 0x4d, 0x18];
-/// A dictionary frame may hold this much, and decompress to [`MAX_DICTIONARY_BYTES`].
+/// The longest dictionary frame, and the longest dictionary decompressed.
 const MAX_DICTIONARY_FRAME_BYTES: usize = 16 << 20;
 const MAX_DICTIONARY_BYTES: usize = 64 << 20;
-/// A skippable frame that says that it is longer has a wrong length.
+/// The longest skippable frame; a greater length is damage.
 const MAX_SKIPPED_BYTES: u32 = 16 << 20;
 
 /// What begins here.
@@ -48,7 +47,7 @@ pub(crate) fn begins(bytes: &[u8]) -> Begins {
 /// Decodes frames, one after the other.
 pub(crate) struct Zstd {
     decoder: Decoder<'static>,
-    /// Made ready once: a trial at each of many places must not copy a dictionary of megabytes.
+    /// Prepared once: trials at many places must not copy a dictionary of megabytes.
     dictionary: DecoderDictionary<'static>,
     out: Vec<u8>,
 }
@@ -60,29 +59,22 @@ impl Zstd {
         Ok(Zstd { decoder, dictionary, out: vec![0; STEP_BYTES] })
     }
 
-    /// Makes ready for the next frame; the dictionary stays.
+    /// Prepares for the next frame; the dictionary stays.
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.decoder.reinit()
     }
 
-    /// Whether `bytes` decode as a frame from their start on, as far as they go.
+    /// Whether `bytes` are the beginning of a frame that decodes.
     pub(crate) fn decodes(&self, bytes: &[u8]) -> bool {
         self.trial(bytes, |_| true)
     }
 
-    /// Whether the frame at the start of `bytes` decodes to the beginning of a WARC record (or of
-    /// an ARC record, if that is looked for), or not at all.
+    /// See [`arc::member_begins`].
     pub(crate) fn starts_with_record(&self, bytes: &[u8], is_arc: bool) -> bool {
-        let mut first = Vec::new();
-        let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
-        let decodes = self.trial(bytes, |out| {
-            first.extend_from_slice(out);
-            first.len() < ahead
-        });
-        !decodes || record_begins(&first) || is_arc && arc::expected(&first).is_some()
+        arc::member_begins(is_arc, |go_on| self.trial(bytes, go_on))
     }
 
-    /// Decodes a frame for as long as `go_on` wants; `false` if it is invalid.
+    /// Decodes a frame for as long as `go_on` returns true. Returns false if it is invalid.
     fn trial(&self, bytes: &[u8], mut go_on: impl FnMut(&[u8]) -> bool) -> bool {
         let Ok(mut decoder) = Decoder::with_prepared_dictionary(&self.dictionary) else { return false };
         let mut out = vec![0; STEP_BYTES];
@@ -102,7 +94,7 @@ impl Zstd {
         }
     }
 
-    /// Decodes some more to the end of `out`.
+    /// Decodes the next bytes, and appends them to `out`.
     pub(crate) fn step<R: Read>(&mut self, input: &mut Input<R>, out: &mut Vec<u8>) -> io::Result<Step> {
         let available = input.ensure(1)?;
         let at_end = available.is_empty();

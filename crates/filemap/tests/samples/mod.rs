@@ -1,6 +1,7 @@
 //! The sample WARC files of the repository, new stores for them, and WARC files built for a test.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap::import::{ImportOptions, ImportReport, import};
@@ -35,11 +36,11 @@ pub fn fresh() -> Fresh {
 }
 
 pub fn run(store: &PageStore, file: &[u8], options: &ImportOptions) -> ImportReport {
-    import(store, "test.warc", file, options, &mut |_| {}).expect("the store is fine")
+    import(store, "test.warc", file, options, &mut |_| ControlFlow::Continue(())).expect("the store is fine")
 }
 
 pub fn run_sample(store: &PageStore, name: &str, options: &ImportOptions) -> ImportReport {
-    import(store, name, &bytes(name)[..], options, &mut |_| {}).expect("the store is fine")
+    import(store, name, &bytes(name)[..], options, &mut |_| ControlFlow::Continue(())).expect("the store is fine")
 }
 
 /// All records and problems of a file.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use filemap::dump::{DumpEvent, DumpOptions, DumpReport, OutputFile, Target, dump};
@@ -116,6 +117,7 @@ pub fn dumped(store: &PageStore, options: &DumpOptions) -> (Memory, DumpReport) 
         if let DumpEvent::Damage(error) = event {
             panic!("{error}");
         }
+        ControlFlow::Continue(())
     });
     (target, report.expect("memory does not fail"))
 }

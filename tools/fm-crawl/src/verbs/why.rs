@@ -116,7 +116,7 @@ fn state(state: PageState) -> Value {
 
 fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
     // A lost version does not hide the others.
-    let versions = store.variant_version_count(url, None)?;
+    let versions = store.versions_of(url)?.len() as u64;
     let Some(newest) = store.head(url)? else { return Ok(Value::Null) };
     let refers_to = newest.page.revisit.as_ref().and_then(|revisit| revisit.refers_to_url.as_deref());
     Ok(json!({

@@ -19,7 +19,8 @@ pub fn documentation() -> Pages {
     let store = PageStore::create(folder.path().join("s"), Options::new()).expect("a store");
     let source = std::fs::File::open(file).expect("the file is there");
     let options = filemap::import::ImportOptions::default();
-    filemap::import::import(&store, "python-docs", source, &options, &mut |_| {}).expect("the file is whole");
+    filemap::import::import(&store, "python-docs", source, &options, &mut |_| std::ops::ControlFlow::Continue(()))
+        .expect("the file is whole");
     let mut pages = Pages::new();
     for page in store.pages() {
         let page = page.expect("whole");

@@ -132,7 +132,9 @@ impl Args {
             .or_else(|| self.regex.clone().map(EraseTarget::Regex))
             .or_else(|| self.digest.clone().map(EraseTarget::Digest))?;
         let reason = self.reason.clone().unwrap_or_default();
-        Some(EraseOrder { target, from_ms: self.from, to_ms: self.to, reason, hashed: self.hashed })
+        let mut order = EraseOrder::new(target, reason);
+        (order.from_ms, order.to_ms, order.hashed) = (self.from, self.to, self.hashed);
+        Some(order)
     }
 
     /// Whether it need not ask, or can ask.

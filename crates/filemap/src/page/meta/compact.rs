@@ -1,25 +1,14 @@
-//! Short forms of two texts that nearly every archived page carries: a SHA-1 digest and a UUID
-//! record id.
+//! Short forms of two texts that nearly every archived page has: a SHA-1 digest and a UUID record
+//! id.
 //!
-//! A short form is taken only where it gives back the very same text, so that nothing is
-//! normalised by the way: `sha1:` and 32 upper-case base-32 letters become 20 bytes,
-//! `<urn:uuid:...>` in lower case becomes 16.
+//! A short form is used only if it gives back the very same text: `sha1:` and 32 upper-case
+//! base-32 letters become 20 bytes, `<urn:uuid:...>` in lower case becomes 16.
 
-const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+use crate::page::digest::{BASE32, expected, hex, hexadecimal};
 
 /// The 20 bytes of `sha1:` and a base-32 digest; `None` for any other text.
 pub(super) fn sha1(text: &str) -> Option<[u8; 20]> {
-    let letters = text.strip_prefix("sha1:").filter(|letters| letters.len() == 32)?;
-    let mut out = [0; 20];
-    for (group, bytes) in letters.as_bytes().chunks_exact(8).zip(out.chunks_exact_mut(5)) {
-        let mut bits = 0u64;
-        for letter in group {
-            let value = BASE32.iter().position(|known| known == letter)?;
-            bits = bits << 5 | value as u64;
-        }
-        bytes.copy_from_slice(&bits.to_be_bytes()[3..]);
-    }
-    Some(out)
+    expected(text).filter(|bytes| sha1_text(bytes) == text)
 }
 
 /// The text of [`sha1`]'s bytes.
@@ -35,35 +24,20 @@ pub(crate) fn sha1_text(digest: &[u8; 20]) -> String {
 /// The 16 bytes of `<urn:uuid:...>`; `None` for any other text.
 pub(super) fn uuid(text: &str) -> Option<[u8; 16]> {
     let inner = text.strip_prefix("<urn:uuid:")?.strip_suffix('>')?;
-    let hex: Vec<u8> = inner.bytes().filter(|&byte| byte != b'-').collect();
-    if hex.len() != 32 {
-        return None;
-    }
-    let mut out = [0; 16];
-    for (byte, pair) in out.iter_mut().zip(hex.chunks_exact(2)) {
-        let digit = |at: usize| char::from(pair[at]).to_digit(16);
-        *byte = (digit(0)? << 4 | digit(1)?) as u8;
-    }
-    Some(out).filter(|bytes| uuid_text(bytes) == text)
+    let bytes = hexadecimal(&inner.replace('-', ""))?.try_into().ok()?;
+    Some(bytes).filter(|bytes| uuid_text(bytes) == text)
 }
 
 /// The text of [`uuid`]'s bytes.
 pub(crate) fn uuid_text(bytes: &[u8; 16]) -> String {
-    let mut text = String::from("<urn:uuid:");
-    for (at, byte) in bytes.iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text.push('>');
-    text
+    let parts = [&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]];
+    format!("<urn:uuid:{}>", parts.map(hex).join("-"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::digest::{expected, sha1_of};
+    use crate::page::digest::sha1_of;
 
     #[test]
     fn a_digest_that_is_made_is_the_one_that_is_read() {

@@ -1,4 +1,4 @@
-//! What the engine keeps as a page's opaque meta: everything about a page but its body, its key
+//! A page's meta in the engine: the description of the page, which is all but its body, its key
 //! (URL and variant) and its time.
 //!
 //! Layout, version 1 (fixed-width numbers are little-endian; a *varint* is LEB128 in its shortest
@@ -37,12 +37,11 @@
 //!
 //! **Large headers.** The engine takes [`filemap_core::MAX_META_BYTES`] of meta. A description
 //! that does not fit stands before the body instead, whole, and the meta is only the twelve fixed
-//! bytes, which say how long it is. Nothing is cut or lost; such a page's `head` reads the start
-//! of its body, and an unchanged body under changed headers counts as changed. A description over
-//! [`MAX_BYTES`] is an error.
+//! bytes with its length. The `head` of such a page reads the start of its body, and an unchanged
+//! body under changed headers counts as changed. A description over [`MAX_BYTES`] is an error.
 //!
-//! Invariants: one page has one encoding; `decode` is total over any bytes; a version this file
-//! does not know is an error, never a guess.
+//! Invariants: one page has one encoding; `decode` is total over any bytes; an unknown version is
+//! an error.
 
 mod bytes;
 mod compact;
@@ -62,7 +61,7 @@ pub const MAX_BYTES: u64 = limits::DESCRIPTION_BYTES;
 /// The layout that this build writes, and the newest it reads.
 pub const VERSION: u8 = limits::DESCRIPTION_VERSION;
 
-/// The bytes before the description.
+/// Number of bytes before the description.
 pub(crate) const FIXED_BYTES: usize = 12;
 
 /// The protocol code that says that a text follows.

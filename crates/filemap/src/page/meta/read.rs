@@ -1,4 +1,4 @@
-//! Decodes a page's description; the layout stands in the module's head. Total over any bytes.
+//! Decodes a page's description; the parent module documents the layout. Total over any bytes.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::error::MetaError;
 use crate::page::headers::{Header, Headers};
 use crate::page::{HttpVersion, Page, RecordKind, Revisit, RevisitProfile};
 
-/// How many bytes of the description stand before the body: 0 for nearly every page.
+/// Bytes of the description that stand before the body: 0 for nearly every page.
 ///
 /// # Errors
 ///
@@ -30,14 +30,14 @@ pub fn spill_bytes(meta: &[u8]) -> Result<u32, MetaError> {
     Ok(spill)
 }
 
-/// The page, without its body and variant, that `meta` describes. `spill` are the [`spill_bytes`]
-/// before the body, `key_url` the canonical URL under which the page is kept, `time_ms` the time
-/// of its version.
+/// The page that `meta` describes, without its body and variant. `spill` are the [`spill_bytes`]
+/// before the body, `key_url` is the canonical URL of the page's key, `time_ms` the time of its
+/// version.
 ///
 /// # Errors
 ///
 /// [`MetaError`] if they are no description, or of another version.
-pub fn decode(meta: &[u8], spill: &[u8], key_url: &[u8], time_ms: i64) -> Result<Page, MetaError> {
+pub fn decode(meta: &[u8], spill: &[u8], key_url: impl AsRef<[u8]>, time_ms: i64) -> Result<Page, MetaError> {
     let spilled = spill_bytes(meta)? as usize;
     let description = if spilled == 0 { &meta[FIXED_BYTES..] } else { spill };
     if spilled != spill.len() {
@@ -54,7 +54,7 @@ pub fn decode(meta: &[u8], spill: &[u8], key_url: &[u8], time_ms: i64) -> Result
     let cursor = &mut Cursor::new(description);
     let has = |flag: u16| flags & flag != 0;
     let page = Page {
-        url: if has(flag::URL) { cursor.bytes("url")? } else { key_url }.to_vec(),
+        url: if has(flag::URL) { cursor.bytes("url")? } else { key_url.as_ref() }.to_vec(),
         variant: None,
         fetched_at_ms: time_ms,
         kind,
@@ -76,15 +76,7 @@ pub fn decode(meta: &[u8], spill: &[u8], key_url: &[u8], time_ms: i64) -> Result
 
 fn kind(code: u8) -> Result<RecordKind, MetaError> {
     let at = usize::from(code).checked_sub(1);
-    let kinds = [
-        RecordKind::Response,
-        RecordKind::Resource,
-        RecordKind::Revisit,
-        RecordKind::Metadata,
-        RecordKind::Request,
-        RecordKind::Conversion,
-    ];
-    at.and_then(|at| kinds.get(at).copied()).ok_or(MetaError::Invalid { field: "kind" })
+    at.and_then(|at| RecordKind::ALL.get(at).copied()).ok_or(MetaError::Invalid { field: "kind" })
 }
 
 fn http_version(code: u8, has_text: bool, cursor: &mut Cursor<'_>) -> Result<Option<HttpVersion>, MetaError> {
@@ -93,12 +85,11 @@ fn http_version(code: u8, has_text: bool, cursor: &mut Cursor<'_>) -> Result<Opt
     }
     Ok(match code {
         0 => None,
-        1 => Some(HttpVersion::Http10),
-        2 => Some(HttpVersion::Http11),
-        3 => Some(HttpVersion::Http2),
-        4 => Some(HttpVersion::Http3),
         PROTOCOL_TEXT => Some(HttpVersion::Other(cursor.text("protocol")?)),
-        _ => return Err(MetaError::Invalid { field: "protocol" }),
+        code => {
+            let known = HttpVersion::KNOWN.get(usize::from(code) - 1).cloned();
+            Some(known.ok_or(MetaError::Invalid { field: "protocol" })?)
+        }
     })
 }
 
@@ -156,8 +147,7 @@ fn revisit(cursor: &mut Cursor<'_>) -> Result<Revisit, MetaError> {
 
 fn headers(cursor: &mut Cursor<'_>) -> Result<Headers, MetaError> {
     let count = cursor.varint("headers")?;
-    // Each takes two bytes or more, so that a wrong count cannot ask for more memory than there
-    // are bytes.
+    // A field takes two bytes or more: a wrong count must not allocate more than that.
     if count > cursor.remaining() as u64 / 2 {
         return Err(MetaError::Short { field: "headers" });
     }

@@ -1,32 +1,45 @@
-//! Encodes a page's description; the layout stands in the module's head.
+//! Encodes a page's description; the parent module documents the layout.
 
 use std::net::IpAddr;
 
 use super::bytes::{put_bytes, put_varint};
 use super::{FIXED_BYTES, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
 use crate::error::{Error, Result};
-use crate::page::{HttpVersion, Page, RecordKind, Revisit, RevisitProfile};
+use crate::page::{HttpVersion, Page, Revisit, RevisitProfile};
 
 /// A page's description, ready for the engine.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::{Page, meta};
+///
+/// let page = Page::new("http://example.com/#top", 1_700_000_000_000, 200, "");
+/// let encoded = meta::encode(&page, "http://example.com/")?;
+/// let decoded = meta::decode(&encoded.meta, &encoded.spill, "http://example.com/", page.fetched_at_ms)?;
+/// assert_eq!(decoded, page);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Encoded {
-    /// What goes into the engine's meta.
+    /// The engine's meta.
     pub meta: Vec<u8>,
-    /// What goes before the body: nothing, unless the description is too large for the meta.
+    /// Bytes to put before the body: empty, unless the description is too large for the meta.
     pub spill: Vec<u8>,
 }
 
-/// Encodes all of `page` but its body, time and variant. `key_url` is the canonical URL under
-/// which it is kept; the URL as fetched is written only where it differs.
+/// Encodes `page` without its body, time and variant. `key_url` is the canonical URL of its key;
+/// the URL as fetched is written only if it differs.
 ///
 /// # Errors
 ///
 /// [`Error::HeadersTooLarge`] over [`MAX_BYTES`].
-pub fn encode(page: &Page, key_url: &[u8]) -> Result<Encoded> {
+pub fn encode(page: &Page, key_url: impl AsRef<[u8]>) -> Result<Encoded> {
     let mut flags = 0;
     let mut description = Vec::with_capacity(256);
     let out = &mut description;
-    put_optional(out, &mut flags, flag::URL, Some(page.url.as_slice()).filter(|url| *url != key_url));
+    put_optional(out, &mut flags, flag::URL, Some(page.url.as_slice()).filter(|url| *url != key_url.as_ref()));
     put_optional(out, &mut flags, flag::REASON, Some(page.reason.as_slice()).filter(|reason| !reason.is_empty()));
     let (protocol, protocol_text) = protocol(page.http_version.as_ref());
     put_optional(out, &mut flags, flag::PROTOCOL, protocol_text.map(str::as_bytes));
@@ -44,14 +57,14 @@ pub fn encode(page: &Page, key_url: &[u8]) -> Result<Encoded> {
         put_bytes(out, &header.name);
         put_bytes(out, &header.value);
     }
-    let mut meta = vec![VERSION, kind_code(page.kind)];
+    let mut meta = vec![VERSION, page.kind as u8 + 1];
     meta.extend_from_slice(&flags.to_le_bytes());
     meta.extend_from_slice(&page.status.unwrap_or(0).to_le_bytes());
     meta.extend_from_slice(&[protocol, 0]);
     finish(meta, description)
 }
 
-/// Puts the description behind the fixed bytes, or, if it is too large, before the body.
+/// Puts the description after the fixed bytes, or, if it is too large, before the body.
 fn finish(mut meta: Vec<u8>, description: Vec<u8>) -> Result<Encoded> {
     if FIXED_BYTES + description.len() <= filemap_core::MAX_META_BYTES {
         meta.extend_from_slice(&0u32.to_le_bytes());
@@ -133,24 +146,10 @@ fn put_revisit(out: &mut Vec<u8>, revisit: &Revisit) {
     }
 }
 
-fn kind_code(kind: RecordKind) -> u8 {
-    match kind {
-        RecordKind::Response => 1,
-        RecordKind::Resource => 2,
-        RecordKind::Revisit => 3,
-        RecordKind::Metadata => 4,
-        RecordKind::Request => 5,
-        RecordKind::Conversion => 6,
-    }
-}
-
 fn protocol(version: Option<&HttpVersion>) -> (u8, Option<&str>) {
     match version {
         None => (0, None),
-        Some(HttpVersion::Http10) => (1, None),
-        Some(HttpVersion::Http11) => (2, None),
-        Some(HttpVersion::Http2) => (3, None),
-        Some(HttpVersion::Http3) => (4, None),
         Some(HttpVersion::Other(text)) => (PROTOCOL_TEXT, Some(text)),
+        Some(known) => (1 + HttpVersion::KNOWN.iter().take_while(|version| *version != known).count() as u8, None),
     }
 }

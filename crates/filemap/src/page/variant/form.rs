@@ -1,19 +1,22 @@
 //! Forms as queries: escapes undone (`a=b c`), and the fields of a multipart body.
 //!
-//! By the rules of Python's `urllib.parse` (`unquote_plus`, `urlencode`), on which the archives'
-//! tools rest.
+//! By the rules of Python's `urllib.parse` (`unquote_plus`, `urlencode`), which the archives'
+//! tools use.
 
 use memchr::memmem;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
-/// A form with its escapes undone: `+` is a space, escapes are UTF-8, and what is none is
-/// replaced.
+/// Bytes that are escaped in a query.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'.').remove(b'-').remove(b'~');
+
+/// A form with its escapes undone: `+` is a space, escapes are UTF-8, invalid bytes are replaced.
 pub(super) fn unquoted(form: &str) -> String {
     let mut out = String::with_capacity(form.len());
     let mut rest = form;
     while !rest.is_empty() {
-        // Escapes on both sides of a letter beyond ASCII do not belong together.
+        // Escapes on both sides of a letter beyond ASCII are decoded apart.
         let ascii = rest.find(|c: char| !c.is_ascii()).unwrap_or(rest.len());
-        out.push_str(&String::from_utf8_lossy(&unescaped(&rest.as_bytes()[..ascii])));
+        out.push_str(&percent_decode_str(&rest[..ascii].replace('+', " ")).decode_utf8_lossy());
         rest = &rest[ascii..];
         let other = rest.find(|c: char| c.is_ascii()).unwrap_or(rest.len());
         out.push_str(&rest[..other]);
@@ -22,37 +25,12 @@ pub(super) fn unquoted(form: &str) -> String {
     out
 }
 
-fn unescaped(text: &[u8]) -> Vec<u8> {
-    let digit = |at: usize| text.get(at).and_then(|&byte| char::from(byte).to_digit(16));
-    let mut out = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        let escape = digit(at + 1).zip(digit(at + 2)).filter(|_| byte == b'%');
-        out.push(match escape {
-            Some((high, low)) => (high * 16 + low) as u8,
-            None if byte == b'+' => b' ',
-            None => byte,
-        });
-        at += if escape.is_some() { 3 } else { 1 };
-    }
-    out
-}
-
 /// Bytes as a name or value of a query.
 pub(super) fn quoted(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        match byte {
-            b' ' => out.push('+'),
-            b'_' | b'.' | b'-' | b'~' => out.push(char::from(byte)),
-            byte if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
-            byte => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+    percent_encode(bytes, RESERVED).to_string().replace("%20", "+")
 }
 
-/// The fields of a multipart body, files among them; `None` if it is none.
+/// The fields of a multipart body, with files; `None` for other bodies.
 pub(super) fn multipart(content_type: &str, body: &[u8]) -> Option<String> {
     let boundary = parameter(content_type.as_bytes(), b"boundary").filter(|boundary| !boundary.is_empty())?;
     let delimiter = [b"--", &boundary[..]].concat();
@@ -75,7 +53,7 @@ pub(super) fn multipart(content_type: &str, body: &[u8]) -> Option<String> {
     Some(query)
 }
 
-/// One part, its headers first, as `name=value`.
+/// One part, which begins with its headers, as `name=value`.
 fn field(part: &[u8]) -> String {
     let mut name = None;
     let mut at = 0;

@@ -1,19 +1,18 @@
-//! A JSON document as a query: the values that are no objects or lists, each under the name that
-//! it stands under.
+//! A JSON document as a query: its scalar values, each under its name.
 //!
-//! As pywb has it, which reads with Python's `json`: names in the order of the document, a name
-//! that comes again with `.2_` and so on behind it, whole numbers without a fraction. Parsing is
-//! our own since the digits of a number count.
+//! As in pywb, which parses with Python's `json`: names in the order of the document, a repeated
+//! name with the suffix `.2_` and so on, whole numbers without a fraction. The parser is our own
+//! since it must keep all digits of a number.
 //!
-//! Invariants: linear time; a document nested deeper than [`MAX_DEPTH`] is none.
+//! Invariants: linear time; a document nested deeper than [`MAX_DEPTH`] is refused.
 
 use std::collections::HashMap;
 
 use super::form::quoted;
 
-/// Python gives up at about a thousand.
+/// The deepest nesting; Python fails at about a thousand.
 const MAX_DEPTH: usize = 500;
-/// Python reads no whole number with more digits.
+/// Most digits of a whole number, as in Python.
 const MAX_DIGITS: usize = 4300;
 
 enum Value {
@@ -22,7 +21,7 @@ enum Value {
     Object(Fields<Value>),
 }
 
-/// Values by name: a name keeps the place where it came first, and the value that came last.
+/// Values by name: a repeated name keeps its first place and takes the last value.
 struct Fields<T> {
     fields: Vec<(String, T)>,
     places: HashMap<String, usize>,
@@ -44,7 +43,7 @@ impl<T> Fields<T> {
     }
 }
 
-/// The query of a document; `None` if it is none.
+/// The query of a document; `None` if the text is no JSON.
 pub(super) fn query(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
     let mut parser = Parser { text: text.as_bytes(), at: 0 };
@@ -62,7 +61,7 @@ pub(super) fn query(text: &[u8]) -> Option<String> {
 
 struct Flat {
     fields: Fields<String>,
-    /// How often a name came.
+    /// Number of times that a name came.
     again: HashMap<String, usize>,
 }
 
@@ -176,8 +175,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The rest of a string, behind its first quote. The text is UTF-8, so that what lies between
-    /// two quotes is.
+    /// The rest of a string, after its first quote.
     fn string(&mut self) -> Option<String> {
         let from = self.at;
         loop {
@@ -193,7 +191,7 @@ impl<'a> Parser<'a> {
         if !inner.contains(&b'\\') {
             return String::from_utf8(inner.to_vec()).ok();
         }
-        // Escapes are what the library does as well.
+        // The library decodes escapes.
         serde_json::from_slice(&self.text[from - 1..self.at]).ok()
     }
 
@@ -226,7 +224,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A number as Python prints it, but for whole ones, which have no fraction.
+/// A number as Python prints it; whole ones without a fraction.
 fn decimal(number: f64) -> String {
     if number.fract() == 0.0 {
         return format!("{:.0}", number + 0.0);

@@ -1,13 +1,12 @@
-//! Variants: what tells several answers of one URL apart.
+//! Variants: several answers of one URL.
 //!
-//! A page is kept under its canonical URL. An answer to anything but a plain `GET` is another
-//! thing: of a form or an API, one URL has as many answers as there are requests. Such an answer
-//! is kept under the canonical URL *and* a variant, with versions of its own, and never shows when
-//! the URL alone is asked for.
+//! The key of a page is its canonical URL. A form or an API has as many answers under one URL as
+//! there are requests. An answer to anything but a plain `GET` has a key made of the canonical URL
+//! *and* a variant, with versions of its own; a lookup of the URL alone never finds it.
 //!
-//! A variant is a text that its caller chooses ([`Variant::new`]): the fingerprint of a request, a
-//! session, a language. Those of HTTP requests are made by the rules by which web archives index
-//! them ([`Variant::of_request`]), so that an export's index has the keys that players look for.
+//! A variant is any text ([`Variant::new`]): the fingerprint of a request, a session, a language.
+//! [`Variant::of_request`] makes those of HTTP requests by the rules by which web archives index
+//! them, so that the index of a dump has the keys that players look up.
 //!
 //! Layers: `json`, `form` (bodies as queries); `request` (a request as a text).
 //!
@@ -23,7 +22,7 @@ use std::fmt;
 use crate::error::{Error, Result};
 use crate::limits;
 
-/// Which answer of a URL: see the module's head.
+/// A text that separates one answer of a URL from others, such as the answer to a `POST`.
 ///
 /// ```
 /// use filemap::Variant;
@@ -37,15 +36,14 @@ pub struct Variant(Vec<u8>);
 impl Variant {
     /// The longest variant, in bytes.
     pub const MAX_BYTES: usize = limits::VARIANT_BYTES;
-    /// A longer request body is identified by its digest alone.
+    /// A longer request body is identified by its digest only.
     pub(crate) const MAX_PARSED_BYTES: u64 = request::MAX_PARSED_BYTES;
 
-    /// A variant of the caller's own: any bytes, compared byte by byte.
+    /// A variant of any bytes, compared byte by byte.
     ///
     /// # Errors
     ///
-    /// [`Error::Variant`] if there are none, or more than [`Variant::MAX_BYTES`]: give a digest of
-    /// them.
+    /// [`Error::Variant`] if there are none, or more than [`Variant::MAX_BYTES`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Variant> {
         let bytes = bytes.into();
         match bytes.len() {
@@ -54,28 +52,28 @@ impl Variant {
         }
     }
 
-    /// The variant of an HTTP request; `None` of a `GET` without a body, whose answer is the page
+    /// The variant of an HTTP request; `None` for a `GET` without a body, whose answer is the page
     /// itself.
     ///
     /// `__wb_method=METHOD`, then `&` and the body as a query: a form's fields with their escapes
     /// undone; the values of a JSON document by their names; other bodies as `__wb_post_data=` in
     /// base 64. That is the IIPC's guideline "CDX for non-GET requests" as pywb 2.10 has it
     /// (`true`, `null`, `44` for 44.0), with these additions: every method may have a body; the
-    /// query of an AMF body is in base 64; where the rules keep 4,096 characters of a query, or
-    /// nothing of the body, and of a body over a mebibyte, the SHA-1 of the body follows, so that
-    /// two requests do not become one.
+    /// query of an AMF body is in base 64; the SHA-1 of the body follows where the rules cut a
+    /// query at 4,096 characters or drop the body, and for a body over a mebibyte, so that
+    /// requests stay distinct.
     ///
     /// `body` is without its chunked coding.
     pub fn of_request(method: &str, content_type: Option<&[u8]>, body: &[u8]) -> Option<Variant> {
         request::text(method, content_type.unwrap_or_default(), body).map(Variant)
     }
 
-    /// As [`Variant::of_request`], of a body over [`Variant::MAX_PARSED_BYTES`] with this SHA-1.
+    /// As [`Variant::of_request`], for a body over [`Variant::MAX_PARSED_BYTES`] with this SHA-1.
     pub(crate) fn of_large_request(method: &str, sha1: [u8; 20]) -> Variant {
         Variant(request::large(method, sha1))
     }
 
-    /// A variant as it stands in a key.
+    /// The variant in a key.
     pub(crate) fn of_key(bytes: &[u8]) -> Variant {
         Variant(bytes.to_vec())
     }
@@ -85,21 +83,21 @@ impl Variant {
         &self.0
     }
 
-    /// The method of the request that it was made of; `None` if it was made of none.
+    /// The method of its request; `None` if it was not made of one.
     pub fn method(&self) -> Option<&str> {
         let text = request::known(&self.0)?;
         text.split('&').next()?.strip_prefix(request::METHOD)
     }
 
-    /// The body of the request that it was made of, as the query that archives index it by.
+    /// The body of its request, as the query by which archives index it.
     pub fn query(&self) -> Option<&str> {
         let text = request::known(&self.0)?;
         Some(text.split_once('&').map_or("", |(_, query)| query))
     }
 
-    /// The URL under which an index of an archive has the answer: `url` with the variant as the
-    /// last of its arguments.
-    pub fn index_url(&self, url: &[u8]) -> Vec<u8> {
+    /// The URL under which archives index the answer: `url` with the variant as its last argument.
+    pub fn index_url(&self, url: impl AsRef<[u8]>) -> Vec<u8> {
+        let url = url.as_ref();
         let end = memchr::memchr(b'#', url).unwrap_or(url.len());
         let mut out = url[..end].to_vec();
         out.push(if out.contains(&b'?') { b'&' } else { b'?' });

@@ -4,15 +4,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{form, json};
-use crate::page::digest::sha1_of;
+use crate::page::digest::{hex, sha1_of};
 
-/// How the text of a request begins.
+/// The beginning of a request's text.
 pub(super) const METHOD: &str = "__wb_method=";
-/// How the digest of a body begins that the query does not hold whole; at the end of the text.
+/// The field, last in the text, for the digest of a body that the query does not hold whole.
 const DIGEST: &str = "&__filemap_sha1=";
-/// A longer body is identified by its digest alone.
+/// A longer body is identified by its digest only.
 pub(super) const MAX_PARSED_BYTES: u64 = 1 << 20;
-/// Archives index this many characters of a query.
+/// Characters of a query that archives index.
 const MAX_QUERY_CHARS: usize = 4096;
 
 /// The text of a request; `None` of a `GET` without a body.
@@ -39,7 +39,7 @@ pub(super) fn text(method: &str, content_type: &[u8], body: &[u8]) -> Option<Vec
     Some(text.into_bytes())
 }
 
-/// The text of a request whose body is identified by its SHA-1 alone.
+/// The text of a request whose body is identified by its SHA-1 only.
 pub(super) fn large(method: &str, sha1: [u8; 20]) -> Vec<u8> {
     let mut text = named(method);
     let method = method.trim().to_ascii_uppercase();
@@ -47,12 +47,12 @@ pub(super) fn large(method: &str, sha1: [u8; 20]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A method that [`named`] shortens: a digest must make it distinct.
+/// The method if [`named`] shortens it, so that a digest must make it distinct.
 fn unnamed(method: &str) -> Option<&[u8]> {
     (named(method).len() != METHOD.len() + method.len()).then_some(method.as_bytes())
 }
 
-/// The method: a token in capitals, and short.
+/// The field with the method: upper case, at most 32 characters.
 fn named(method: &str) -> String {
     let method = method.trim().to_ascii_uppercase();
     let method = method.chars().filter(|c| c.is_ascii_graphic() && *c != '&').take(32);
@@ -61,18 +61,17 @@ fn named(method: &str) -> String {
 
 fn push_digest(text: &mut String, sha1: [u8; 20]) {
     text.push_str(DIGEST);
-    sha1.iter().for_each(|byte| text.push_str(&format!("{byte:02x}")));
+    text.push_str(&hex(&sha1));
 }
 
-/// The text of a request as archives index it, without the digest; `None` if it is another
-/// variant.
+/// The text of a request as archives index it, without the digest; `None` for other variants.
 pub(super) fn known(variant: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(variant).ok().filter(|text| text.starts_with(METHOD))?;
     let is_digest = |hex: &str| hex.len() == 40 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
     Some(text.rsplit_once(DIGEST).filter(|(_, hex)| is_digest(hex)).map_or(text, |(text, _)| text))
 }
 
-/// A body as a query, whole; empty where the rules have nothing to say.
+/// A body as a query; empty where the rules define none.
 fn query(content_type: &[u8], body: &[u8]) -> String {
     let content_type = String::from_utf8_lossy(content_type);
     let mime = content_type.trim_start().to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! All rules of a store that hold, asked about everything that is put.
+//! The erase rules in force, which judge everything that is put.
 
 mod rule;
 
@@ -11,9 +11,8 @@ pub use self::rule::{EraseOrder, EraseTarget};
 pub(crate) use self::rule::{Matcher, salt_of, words};
 
 use crate::error::{Error, Result};
-use crate::page::digest::{Digest, Hashers};
-use crate::page::key;
-use crate::page::meta;
+use crate::page::digest::{Digest, Hasher};
+use crate::page::{key, meta};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -21,7 +20,10 @@ pub(crate) struct RuleSet {
     rules: Vec<(u32, Matcher)>,
 }
 
-/// Has an engine that was opened without pages obey the rules of its erasures.
+/// The digests that rules ask for, one an algorithm, with their hashers.
+pub(crate) type Hashers<'r> = Vec<(&'r Digest, Hasher)>;
+
+/// Applies the erase rules of a store to an engine that was opened without pages.
 ///
 /// # Errors
 ///
@@ -36,7 +38,8 @@ impl RuleSet {
     /// Those of a store's rules that hold.
     ///
     /// # Errors
-    /// [`Error::Rule`] when one is not understood.
+    ///
+    /// [`Error::Rule`] if one is invalid.
     pub(crate) fn of(rules: &[Rule]) -> Result<RuleSet> {
         RuleSet::that(rules, |rule| rule.holds())
     }
@@ -62,27 +65,31 @@ impl RuleSet {
         self.rules.iter().map(|(_, matcher)| matcher)
     }
 
-    /// Takes the digests that rules ask for; `None` if none does.
-    pub(crate) fn hashers(&self) -> Option<Hashers> {
-        self.wants_bodies().then(|| Hashers::new(self.matchers().filter_map(Matcher::digest)))
+    /// Hashers for the digests that rules ask for.
+    pub(crate) fn hashers(&self) -> Hashers<'_> {
+        let mut hashers: Hashers<'_> = Vec::new();
+        for digest in self.matchers().filter_map(Matcher::digest) {
+            if !hashers.iter().any(|(other, _)| other.is_comparable(digest)) {
+                hashers.extend(digest.hasher().map(|hasher| (digest, hasher)));
+            }
+        }
+        hashers
     }
 
-    /// The rule that refuses a body with one of these digests.
-    pub(crate) fn by_digest(&self, digests: &[Digest], time_ms: i64) -> Option<u32> {
+    /// The rule that refuses a body which passed through `hashers` and came with the digest
+    /// `told`.
+    pub(crate) fn judge(&self, hashers: Hashers<'_>, told: Option<&str>, time_ms: i64) -> Option<u32> {
+        let computed = hashers.into_iter().map(|(wanted, hasher)| wanted.with_bytes(&hasher.finalize()));
+        let digests: Vec<Digest> = computed.chain(told.and_then(Digest::parse)).collect();
         let is_it = |m: &Matcher| m.includes(time_ms) && m.digest().is_some_and(|d| digests.contains(d));
         self.rules.iter().find(|(_, m)| is_it(m)).map(|(id, _)| *id)
     }
 
-    /// The same of a body whose pieces were all taken, and that came with a digest.
-    pub(crate) fn judge(&self, hashers: Hashers, told: Option<&str>, time_ms: i64) -> Option<u32> {
-        self.by_digest(&with_told(hashers, told), time_ms)
-    }
-
-    /// The digests by which a version is known: those of its body, and the one that it came with.
-    pub(crate) fn digests_of(&self, body: &[u8], told: Option<&str>) -> Vec<Digest> {
-        let mut hashers = Hashers::new(self.matchers().filter_map(Matcher::digest));
-        hashers.update(body);
-        with_told(hashers, told)
+    /// As [`RuleSet::judge`], of a whole body.
+    pub(crate) fn judge_body(&self, body: &[u8], told: Option<&str>, time_ms: i64) -> Option<u32> {
+        let mut hashers = self.hashers();
+        hashers.iter_mut().for_each(|(_, hasher)| hasher.update(body));
+        self.judge(hashers, told, time_ms)
     }
 }
 
@@ -93,7 +100,7 @@ fn with_told(hashers: Hashers, told: Option<&str>) -> Vec<Digest> {
 impl Admission for RuleSet {
     fn refuses(&self, key: &[u8], time_ms: i64) -> Option<u32> {
         let url = key::url(key);
-        // The mark of variants has no time of its own: variants of other times need it.
+        // A mark is needed by variants of all times.
         let is_mark = key::is_mark(key);
         let includes = |m: &Matcher| if is_mark { m.is_of_all_times() } else { m.includes(time_ms) };
         self.rules.iter().find(|(_, m)| includes(m) && m.is_about(url)).map(|(id, _)| *id)
@@ -108,12 +115,13 @@ impl Admission for RuleSet {
         let (spill, body) = record.body.split_at_checked(spilled)?;
         let page = meta::decode(record.meta, spill, key::url(record.key), record.time_ms).ok();
         let told = page.as_ref().and_then(|page| page.digest.as_deref());
-        self.by_digest(&self.digests_of(body, told), record.time_ms)
+        self.judge_body(body, told, record.time_ms)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::rule::digest;
     use super::*;
 
     #[test]
@@ -121,8 +129,31 @@ mod tests {
         let told = "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5";
         let what = format!(r#"{{"kind":"digest","text":"{told}"}}"#);
         let set = RuleSet { rules: vec![(7, Matcher::read(what.as_bytes()).expect("a rule"))] };
-        let hashers = || set.hashers().expect("a rule wants bodies");
-        assert_eq!(set.judge(hashers(), Some(told), 0), Some(7));
-        assert_eq!(set.judge(hashers(), None, 0), None);
+        assert_eq!(set.hashers().len(), 1, "a rule wants bodies");
+        assert_eq!(set.judge(set.hashers(), Some(told), 0), Some(7));
+        assert_eq!(set.judge(set.hashers(), None, 0), None);
+    }
+
+    #[test]
+    fn a_digest_is_the_same_however_it_is_written() {
+        let texts = [
+            "sha1:a9993e364706816aba3e25717850c26c9cd0d89d",
+            "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        ];
+        let known = texts.map(|text| digest(text).unwrap());
+        assert_eq!(known.each_ref().map(Digest::text), texts);
+        for text in ["SHA-1:A9993E364706816ABA3E25717850C26C9CD0D89D", "sha1:vgmt4nsha2awvor6evyxqugcnsonbwe5"] {
+            assert_eq!(digest(text), Some(known[0].clone()), "{text}");
+        }
+        let rule = |text: &str| Matcher::read(format!(r#"{{"kind":"digest","text":"{text}"}}"#).as_bytes()).unwrap();
+        let set = RuleSet { rules: vec![(1, rule(texts[1])), (2, rule(texts[0])), (3, rule(texts[0]))] };
+        let mut hashers = set.hashers();
+        [&b"a"[..], b"bc"].iter().for_each(|part| hashers.iter_mut().for_each(|(_, hasher)| hasher.update(part)));
+        let made: Vec<_> = hashers.into_iter().map(|(wanted, hasher)| wanted.with_bytes(&hasher.finalize())).collect();
+        assert_eq!(made, [known[1].clone(), known[0].clone()]);
+        assert_eq!(digest("sha-256:XJ4BNP4PAHH6UQKBIDPF3LRCEOYAGYNDSYLXVHFUCD7WD4QACWWQ===="), Some(known[1].clone()));
+        for text in ["", "sha1", "sha1:", "md5:900150983cd24fb0d6963f7d28e17f72", "sha1:xyz", "sha256:a9993e36"] {
+            assert_eq!(digest(text), None, "{text}");
+        }
     }
 }

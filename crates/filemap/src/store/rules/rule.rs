@@ -1,4 +1,4 @@
-//! What a rule of an erasure is about: how it is kept, and what it matches.
+//! Erase rules: how one is stored, and what it matches.
 //!
 //! A rule is JSON: `{"kind":"url"|"host"|"prefix"|"regex"|"digest", "text":...}`, or in place of
 //! the text `"salt"` and `"sha256"` (in hexadecimal: SHA-256 of the salt and the text), with
@@ -11,10 +11,17 @@ use serde_json::{Map, Value, json};
 use sha1::Digest as _;
 
 use crate::error::{Error, Result};
-use crate::page::digest::Digest;
+use crate::page::digest::{Digest, hex, hexadecimal};
 use crate::page::key;
 
-/// What is to be erased.
+/// What to erase.
+///
+/// ```
+/// use filemap::erase::{EraseOrder, EraseTarget};
+///
+/// let mut order = EraseOrder::new(EraseTarget::Prefix(b"http://example.com/~ann/".to_vec()), "asked for");
+/// order.to_ms = Some(1_700_000_000_000);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EraseTarget {
@@ -22,15 +29,15 @@ pub enum EraseTarget {
     Url(Vec<u8>),
     /// All of a host's URLs, of any scheme and port; not those of its subdomains.
     Host(String),
-    /// All URLs whose canonical form begins so.
+    /// All URLs whose canonical form begins with these bytes.
     Prefix(Vec<u8>),
-    /// All URLs in whose canonical form this regular expression finds something.
+    /// All URLs whose canonical form this regular expression matches somewhere.
     Regex(String),
     /// All captures with a body of this digest: `sha1:` or `sha256:`, in hexadecimal or base 32.
     Digest(String),
 }
 
-/// What is to be erased, of what time, and why.
+/// What to erase, of which times, and why.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,13 +50,7 @@ pub enum EraseTarget {
 /// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
 /// let page = Page::new("http://example.com/private", 1_700_000_000_000, 200, "hello");
 /// store.put_page(&page)?;
-/// let order = EraseOrder {
-///     target: EraseTarget::Host("example.com".to_owned()),
-///     from_ms: None,
-///     to_ms: None,
-///     reason: "asked for".to_owned(),
-///     hashed: false,
-/// };
+/// let order = EraseOrder::new(EraseTarget::Host("example.com".to_owned()), "asked for");
 /// assert!(store.erase(&order, &mut |_| ControlFlow::Continue(()))?.is_complete());
 /// assert!(!store.contains("http://example.com/private")?);
 /// assert!(store.put_page(&page).unwrap_err().refused_by().is_some());
@@ -57,26 +58,26 @@ pub enum EraseTarget {
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EraseOrder {
     /// Which captures.
     pub target: EraseTarget,
-    /// Only captures of this time (ms since 1970) and later.
+    /// Only captures of this time and later. Default: `None`, of all times.
     pub from_ms: Option<i64>,
-    /// Only captures of this time and earlier.
+    /// Only captures of this time and earlier. Default: `None`, of all times.
     pub to_ms: Option<i64>,
-    /// Why; kept in the rule, as it is.
+    /// Why; kept in the rule.
     pub reason: String,
-    /// Keep a digest in the rule in place of a host or a prefix. Of a URL nothing else is ever
-    /// kept.
+    /// The rule keeps a host or a prefix as a digest, as it always keeps a URL. Default: false.
     pub hashed: bool,
 }
 
-/// Which part of a URL a digest is of.
+/// The part of a URL that a digest is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Url,
     Host,
-    /// Its first bytes, this many.
+    /// This number of its first bytes.
     Prefix(usize),
 }
 
@@ -90,7 +91,7 @@ impl Part {
     }
 }
 
-/// How a rule knows what it is about.
+/// What a rule matches.
 #[derive(Clone, Debug)]
 enum Pattern {
     Hashed { part: Part, salt: Vec<u8>, sha256: [u8; 32] },
@@ -100,7 +101,7 @@ enum Pattern {
     Digest(Digest),
 }
 
-/// A rule that can be asked.
+/// A parsed rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Matcher {
     pattern: Pattern,
@@ -109,7 +110,7 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    /// Whether it is about URLs like this one, whatever their time.
+    /// Whether it matches this URL, whatever the time.
     pub(crate) fn is_about(&self, url: &[u8]) -> bool {
         match &self.pattern {
             Pattern::Hashed { part, salt, sha256 } => part.of(url).is_some_and(|text| salted(salt, text) == *sha256),
@@ -124,7 +125,7 @@ impl Matcher {
         (self.from_ms..=self.to_ms).contains(&time_ms)
     }
 
-    /// Whether it is about all times.
+    /// Whether it covers all times.
     pub(crate) fn is_of_all_times(&self) -> bool {
         (self.from_ms, self.to_ms) == (i64::MIN, i64::MAX)
     }
@@ -133,7 +134,7 @@ impl Matcher {
         if let Pattern::Digest(digest) = &self.pattern { Some(digest) } else { None }
     }
 
-    /// Whether a dictionary that was made of pages of a site may hold text of what this is about.
+    /// Whether a dictionary made of pages of `site` may hold text of pages that it matches.
     pub(crate) fn may_be_of(&self, site: &[u8]) -> bool {
         let url = [site, b"/"].concat();
         match &self.pattern {
@@ -144,7 +145,7 @@ impl Matcher {
         }
     }
 
-    /// Reads what a rule keeps.
+    /// Parses a rule.
     pub(crate) fn read(what: &[u8]) -> std::result::Result<Matcher, String> {
         let value: Value = serde_json::from_slice(what).map_err(|e| e.to_string())?;
         let text = |name: &str| value[name].as_str().map(str::to_owned);
@@ -161,21 +162,21 @@ impl Matcher {
             ("host", Some(host), None) => Pattern::Host(host.into_bytes()),
             ("prefix", Some(prefix), None) => Pattern::Prefix(prefix.into_bytes()),
             ("regex", Some(regex), None) => Pattern::Regex(Box::new(Regex::new(&regex).map_err(|e| e.to_string())?)),
-            ("digest", Some(digest), None) => Pattern::Digest(body_digest(&digest).ok_or("its digest is none")?),
+            ("digest", Some(digest), None) => Pattern::Digest(self::digest(&digest).ok_or("its digest is none")?),
             _ => return Err(format!("this build does not know rules like `{kind}`")),
         };
         Ok(Matcher { pattern, from_ms, to_ms })
     }
 }
 
-/// The digest of a body, as a rule may name it.
-fn body_digest(text: &str) -> Option<Digest> {
-    Digest::parse(text).filter(Digest::is_for_rules)
+fn hashed(part: Part, (sha256, salt): &(String, String)) -> std::result::Result<Pattern, String> {
+    let sha256 = hexadecimal(sha256).and_then(|b| <[u8; 32]>::try_from(b).ok()).ok_or("its digest is none")?;
+    Ok(Pattern::Hashed { part, salt: hexadecimal(salt).ok_or("its salt is none")?, sha256 })
 }
 
-fn hashed(part: Part, (sha256, salt): &(String, String)) -> std::result::Result<Pattern, String> {
-    let sha256 = unhex(sha256).and_then(|b| <[u8; 32]>::try_from(b).ok()).ok_or("its digest is none")?;
-    Ok(Pattern::Hashed { part, salt: unhex(salt).ok_or("its salt is none")?, sha256 })
+/// Reads the digest of a rule: a SHA-1 or a SHA-256, in any notation.
+pub(super) fn digest(text: &str) -> Option<Digest> {
+    Digest::parse(text).filter(Digest::is_for_rules)
 }
 
 fn salted(salt: &[u8], text: &[u8]) -> [u8; 32] {
@@ -185,26 +186,23 @@ fn salted(salt: &[u8], text: &[u8]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
 /// The salt of a rule, if it has one.
 pub(crate) fn salt_of(what: &[u8]) -> Option<Vec<u8>> {
     let value: Value = serde_json::from_slice(what).ok()?;
-    unhex(value["salt"].as_str()?)
+    hexadecimal(value["salt"].as_str()?)
 }
 
 impl EraseOrder {
-    /// What the rule keeps; `canonical` is the URL's key.
+    /// An order for captures of all times.
+    pub fn new(target: EraseTarget, reason: impl Into<String>) -> EraseOrder {
+        EraseOrder { target, from_ms: None, to_ms: None, reason: reason.into(), hashed: false }
+    }
+
+    /// The rule as stored; `canonical` is the URL's key.
     ///
     /// # Errors
-    /// [`Error::Rule`] when it makes no sense.
+    ///
+    /// [`Error::Rule`] if the order is invalid.
     pub(crate) fn what(&self, canonical: Option<&[u8]>, salt: &[u8]) -> Result<Vec<u8>> {
         let mut map = Map::new();
         let mut set = |name: &str, value: Value| {
@@ -243,7 +241,7 @@ impl EraseOrder {
                 set("text", json!(regex));
             }
             EraseTarget::Digest(text) => {
-                let Some(digest) = body_digest(text) else {
+                let Some(digest) = self::digest(text) else {
                     return fail("a digest is sha1: or sha256: and hexadecimal or base 32 digits");
                 };
                 set("kind", json!("digest"));
@@ -261,7 +259,7 @@ impl EraseOrder {
     }
 }
 
-/// A rule's target in words, for people.
+/// A rule's target in words.
 pub(crate) fn words(what: &[u8]) -> String {
     let Ok(value) = serde_json::from_slice::<Value>(what) else { return String::new() };
     let kind = value["kind"].as_str().unwrap_or("rule");

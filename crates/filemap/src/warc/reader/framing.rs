@@ -1,4 +1,4 @@
-//! The parts of a record as they stand in the bytes: the lines of its header, its block, its end.
+//! Reads the parts of a record: the lines of its header, its block, its end.
 
 use std::io::Read;
 use std::result::Result as Outcome;
@@ -11,8 +11,8 @@ use crate::warc::member::Ended;
 use crate::warc::problem::Place;
 
 impl<R: Read> Reader<R> {
-    /// Makes sure that there are bytes to read, in this member or a next one that goes on with the
-    /// record.
+    /// Makes sure that there are bytes to read, in this member or in the next if that continues
+    /// the record. Returns why there are none.
     pub(super) fn more(&mut self) -> Outcome<Option<Stop>, ReadFailure> {
         loop {
             match self.members.end()? {
@@ -69,8 +69,8 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// Whether a WARC record ends here: two line ends, or fewer before the next record or the end;
-    /// consumes them.
+    /// Whether a WARC record ends here, by two line ends, or fewer before the next record or the
+    /// end; consumes them.
     pub(super) fn ends_here(&mut self) -> Outcome<bool, ReadFailure> {
         let next = self.members.peek(16)?;
         if next.starts_with(b"\r\n\r\n") {
@@ -86,8 +86,8 @@ impl<R: Read> Reader<R> {
         Ok(followed || self.members.leave_plain()?)
     }
 
-    /// Reads on to the end of the member if the record was its last, so that its checksum is
-    /// known. What is wrong with the record, if the member held nothing else.
+    /// Reads to the end of the member if the record was its last, to verify the checksum. Returns
+    /// what is wrong with the record if the member holds only this one.
     pub(super) fn check_member(&mut self, place: Place) -> Outcome<Option<String>, ReadFailure> {
         let Some(Ended::Broken(broken)) = self.members.end()? else { return Ok(None) };
         let alone = place.inner == Some(0) && !self.crossed;

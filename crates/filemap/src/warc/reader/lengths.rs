@@ -1,12 +1,12 @@
-//! Wrong lengths of ARC records, found by the place of the next record's line.
+//! Wrong lengths of ARC records, corrected by the line of the next record.
 //!
-//! ARC has no digests, and nothing but a line end between two records. A record ends where its
-//! length says if a line end and another record's line follow there, or the data ends, unless a
-//! record begins just where by its own headers the message in it ends. Else a line inside its
-//! block, or across its end, says that the length is too large: the record goes up to there. If
-//! there is none it is too small, and the record goes on to the next line; unless a line end
-//! follows and its headers do not say so: that may be garbage, which is no part of it. Either way
-//! what is there of it is kept, and told.
+//! ARC has no digests, and only a line end between two records. The length of a record is right if
+//! a line end and another record's line follow there, or the data ends, unless a record begins
+//! just where the HTTP headers of the block say that its message ends. A record's line inside the
+//! block, or across its end, means that the length is too large: the record ends before that line.
+//! Else the length is too small, and the record extends to the next line; unless a line end
+//! follows and the HTTP headers do not ask for more: what follows may be garbage. In all cases the
+//! record is kept, with a problem.
 
 use std::io::Read;
 use std::result::Result as Outcome;
@@ -17,8 +17,7 @@ use crate::http::head::{self, MAX_HEAD_BYTES};
 use crate::spool::Payload;
 use crate::warc::arc;
 use crate::warc::clipped::{Clipped, ends_in_head};
-use crate::warc::header::RecordHeader;
-use crate::warc::header::record_begins;
+use crate::warc::header::{RecordHeader, record_begins};
 use crate::warc::input::ReadFailure;
 use crate::warc::problem::{Place, ProblemKind};
 use crate::warc::record::{Item, Record};
@@ -88,7 +87,7 @@ impl<R: Read> Reader<R> {
                 format!("the record's length says {length}, but another record begins {at} bytes into its block")
             }
             ArcEnd::Behind => {
-                let more = self.up_to_next_line()?;
+                let more = self.up_to_next_record(true)?;
                 let what = format!(
                     "the record's length says {length}, but no record ends there: the next begins {} bytes on",
                     more.len()
@@ -98,7 +97,7 @@ impl<R: Read> Reader<R> {
             }
             ArcEnd::Unsure => format!("the record's length says {length}, but no record follows there"),
         };
-        // Of what follows nothing was said yet where nobody knows what it is.
+        // What follows an unsure end is reported on its own.
         self.told = end != ArcEnd::Unsure;
         if self.told {
             drop_line_end(&mut block)?;
@@ -106,7 +105,7 @@ impl<R: Read> Reader<R> {
         Ok(Clipped { header, place, block, what }.at_end(&self.file)?)
     }
 
-    /// An ARC record whose member, or whose file, ends before it does.
+    /// An ARC record that is cut by the end of its member or file.
     pub(super) fn arc_cut(
         &mut self,
         place: Place,
@@ -118,14 +117,14 @@ impl<R: Read> Reader<R> {
             block = self.up_to(block, at)?;
             drop_line_end(&mut block)?;
         } else if place.inner.is_some() || takes_line_end(&mut block)? == Some(true) {
-            // A whole member ends with the line end that ends the record.
+            // The last byte of a whole member is the line end after the record.
             drop_line_end(&mut block)?;
         }
         self.told = true;
         Ok(Clipped { header, place, block, what }.at_end(&self.file)?)
     }
 
-    /// The first bytes of a block; the others are read again.
+    /// The first `at` bytes of a block; the others are read again.
     fn up_to(&mut self, mut block: Payload, at: u64) -> Outcome<Payload, ReadFailure> {
         let mut first = self.spool.writer(u64::MAX);
         let mut left = at;
@@ -141,16 +140,17 @@ impl<R: Read> Reader<R> {
         Ok(first.finish())
     }
 
-    /// The bytes before the next record of this member, or before its end.
-    fn up_to_next_line(&mut self) -> Outcome<Vec<u8>, ReadFailure> {
+    /// The bytes before the next record of this member, or before its end; in an ARC file, a
+    /// record of either kind, and an ARC record only at the start of a line.
+    pub(super) fn up_to_next_record(&mut self, is_arc: bool) -> Outcome<Vec<u8>, ReadFailure> {
         let mut bytes = Vec::new();
+        let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
         while bytes.len() < MAX_MENDED_BYTES as usize {
-            let next = self.members.peek(arc::LINE_BYTES)?;
-            let is_line = bytes.ends_with(b"\n");
+            let next = self.members.peek(ahead)?;
             let line = memchr::memchr(b'\n', next).map_or(next.len(), |end| end + 1);
-            let from = if is_line { 0 } else { line };
-            let found = find_start(&next[from..], true).map(|at| from + at);
-            let unsure = if next.len() < arc::LINE_BYTES { 0 } else { kept(next, true) };
+            let from = if is_arc && !bytes.ends_with(b"\n") { line } else { 0 };
+            let found = find_start(&next[from..], is_arc).map(|at| from + at);
+            let unsure = if next.len() < ahead { 0 } else { kept(next, is_arc) };
             let step = found.unwrap_or(next.len() - unsure);
             bytes.extend_from_slice(&next[..step]);
             self.members.consume(step);
@@ -162,8 +162,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Where another record begins in a block: inside it, or with a line that goes on in the bytes
-/// behind it.
+/// Where another record begins in a block; its line may continue in the bytes after the block.
 fn inside(block: &mut Payload, behind: &[u8]) -> crate::error::Result<Option<u64>> {
     if let Some(at) = find_record(block, true)? {
         return Ok(Some(at));
@@ -178,7 +177,7 @@ fn inside(block: &mut Payload, behind: &[u8]) -> crate::error::Result<Option<u64
     Ok(is_line.then(|| block.len() - bytes))
 }
 
-/// Where a record ends that a line end follows, and behind that no record.
+/// The end of a record that is followed by a line end and no record.
 fn before_garbage(block: &mut Payload, behind: &[u8]) -> crate::error::Result<ArcEnd> {
     if let Some(at) = inside(block, behind)? {
         return Ok(ArcEnd::Inside(at));
@@ -201,7 +200,7 @@ fn drop_line_end(block: &mut Payload) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// Whether the last byte of a block is the line end behind its record; `None` if its own headers
+/// Whether the last byte of a block is the line end after its record; `None` if its HTTP headers
 /// do not tell.
 fn takes_line_end(block: &mut Payload) -> crate::error::Result<Option<bool>> {
     if !ends_a_line(block)? {
@@ -211,16 +210,15 @@ fn takes_line_end(block: &mut Payload) -> crate::error::Result<Option<bool>> {
     Ok(end.filter(|&end| end == bytes || end == bytes - 1).map(|end| end < bytes))
 }
 
-/// Where the message in a block ends by its own headers.
+/// The end of the message in a block by its HTTP headers.
 fn end_by_headers(block: &mut Payload) -> crate::error::Result<Option<u64>> {
     let Some(head) = head::parse(&block.prefix(MAX_HEAD_BYTES)?) else { return Ok(None) };
-    let length = head.headers.get("Content-Length").and_then(|text| std::str::from_utf8(text).ok());
-    let length = length.and_then(|text| text.trim().parse::<u64>().ok());
+    let length = head.headers.text("Content-Length").and_then(|text| text.trim().parse::<u64>().ok());
     Ok(length.and_then(|length| length.checked_add(head.bytes as u64)))
 }
 
-/// Where another record begins in a block, just where by its own headers the message ends: a
-/// length that is too large by whole records ends where a record does.
+/// The start of another record in a block, if it is just where the message ends by its HTTP
+/// headers: a length that is too large by whole records ends where a record does.
 fn next_by_headers(block: &mut Payload) -> crate::error::Result<Option<u64>> {
     let end = end_by_headers(block)?.filter(|&end| end < block.len());
     let Some(end) = end else { return Ok(None) };

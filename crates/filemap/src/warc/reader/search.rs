@@ -1,4 +1,4 @@
-//! Where a record can begin, in bytes that are none, and inside a block.
+//! Searches for the beginning of a record, in garbage and inside a block.
 
 use std::io::Read;
 
@@ -16,7 +16,7 @@ pub(super) fn find_start(bytes: &[u8], is_arc: bool) -> Option<usize> {
     arc.or(warc)
 }
 
-/// How many of the last of these bytes may be the start of a record.
+/// Number of last bytes that may be the start of a record.
 pub(super) fn kept(bytes: &[u8], is_arc: bool) -> usize {
     let line = memchr::memrchr(b'\n', bytes).map_or(0, |end| bytes.len() - end - 1);
     let kept = if is_arc { line.max(VERSION_LINE_BYTES) } else { VERSION_LINE_BYTES };

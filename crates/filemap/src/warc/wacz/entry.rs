@@ -1,7 +1,7 @@
-//! The bytes of an entry of a zip file, unpacked and checked.
+//! The bytes of an entry of a zip file, decompressed and checked.
 //!
 //! Invariants: no byte outside the entry's data is read; a failure of the file itself is an error,
-//! damage is a verdict, and what comes before it is handed out.
+//! damage is a verdict, and the bytes before it are returned.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Take};
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::warc::wacz::layout::Entry;
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What is wrong with an entry, once it was read.
+/// The damage of an entry, known once it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict(Mutex<Option<String>>);
 
@@ -28,7 +28,7 @@ impl Verdict {
     }
 }
 
-/// Reads an entry up to its end, or to where it is damaged.
+/// Reads an entry up to its end, or to its damage.
 pub(crate) struct EntryReader<'a, R> {
     data: Data<'a, R>,
     crc: crc32fast::Hasher,
@@ -43,7 +43,7 @@ enum Data<'a, R> {
     Deflated(Box<DeflateDecoder<BufReader<Part<'a, R>>>>),
 }
 
-/// The data as it lies; knows whether the file itself failed.
+/// The raw data; notes whether the file itself failed.
 struct Part<'a, R> {
     source: Take<&'a mut R>,
     has_failed: bool,
@@ -58,7 +58,7 @@ impl<R: Read> Read for Part<'_, R> {
 }
 
 impl<'a, R: Read + Seek> EntryReader<'a, R> {
-    /// Reads `entry`; the reason, if it is in a form that is not read.
+    /// Opens `entry`; the inner error is why its format is not supported.
     pub(crate) fn open(
         entry: &'a Entry,
         source: &'a mut R,
@@ -79,7 +79,7 @@ impl<'a, R: Read + Seek> EntryReader<'a, R> {
 }
 
 impl<R: Read> EntryReader<'_, R> {
-    /// At the end: whether it is all there.
+    /// Checks length and checksum at the end.
     fn check(&self) {
         let header = &self.entry.header;
         let left = match &self.data {

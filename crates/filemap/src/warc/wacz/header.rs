@@ -1,28 +1,28 @@
 //! The headers of a zip file: of an entry, before its data and in the list, and the end of the
 //! list.
 //!
-//! Invariant: any bytes are a header or none; sizes are never believed here, only read.
+//! Invariant: parsing is total; sizes are parsed here, not trusted.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// How an entry's header begins before its data, in the list, and what stands behind data without
-/// sizes.
+/// Magic numbers of an entry's header before its data, in the list, and of the descriptor after
+/// data without sizes.
 pub(crate) const LOCAL: [u8; 4] = *b"PK\x03\x04";
 pub(crate) const CENTRAL: [u8; 4] = *b"PK\x01\x02";
 const DESCRIPTOR: [u8; 4] = *b"PK\x07\x08";
-/// How the end of the list begins.
+/// Magic number of the end of the list.
 pub(crate) const END: [u8; 4] = *b"PK\x05\x06";
 const END_64: [u8; 4] = *b"PK\x06\x06";
 const LOCATOR_64: [u8; 4] = *b"PK\x06\x07";
 
-/// Methods that are read.
+/// Supported compression methods.
 pub(crate) const STORED: u16 = 0;
 pub(crate) const DEFLATED: u16 = 8;
 
 /// Bytes of a local header without its name.
 pub(crate) const LOCAL_BYTES: usize = 30;
 const CENTRAL_BYTES: usize = 46;
-/// In place of a number of 32 bits that stands in a field of its own.
+/// In place of a number of 32 bits whose 64 bits are in an extra field.
 const IS_64: u64 = 0xffff_ffff;
 
 /// One header of an entry.
@@ -34,9 +34,9 @@ pub(crate) struct Header {
     pub(crate) crc: u32,
     pub(crate) packed_bytes: u64,
     pub(crate) bytes_out: u64,
-    /// Where the header before the data stands, by the list.
+    /// Offset of the header before the data, by the list.
     pub(crate) offset: u64,
-    /// Of the header itself.
+    /// Length of the header itself.
     pub(crate) bytes: usize,
 }
 
@@ -74,7 +74,7 @@ impl Header {
         Some(header)
     }
 
-    /// Takes the numbers that have 64 bits from the fields behind the name.
+    /// Takes numbers of 64 bits from the extra fields after the name.
     fn take_zip64(&mut self, mut fields: &[u8]) {
         while let (Some(kind), Some(length)) = (short(fields, 0), short(fields, 2)) {
             let Some(value) = fields.get(4..4 + usize::from(length)) else { return };
@@ -92,7 +92,7 @@ impl Header {
         }
     }
 
-    /// Whether it says the sizes: a writer that cannot go back puts them behind the data.
+    /// Whether it has the sizes: a writer that cannot seek puts them after the data.
     pub(crate) fn has_sizes(&self) -> bool {
         self.flags & 8 == 0
     }
@@ -101,8 +101,8 @@ impl Header {
         self.flags & 1 != 0
     }
 
-    /// Takes from the header before the data what cannot be in this one of the list: a method that
-    /// does not fit the sizes, an encryption that only one of them knows.
+    /// Corrects this header of the list by the one before the data: a method that does not fit the
+    /// sizes, an encryption flag that only one of them has.
     pub(crate) fn settle(&mut self, local: &Header) {
         if self.method != local.method {
             let is_stored = self.packed_bytes == self.bytes_out;
@@ -111,7 +111,7 @@ impl Header {
         self.flags &= local.flags | !1;
     }
 
-    /// What the header before the data says otherwise than this one of the list, if it does.
+    /// The first difference between the header before the data and this one of the list.
     pub(crate) fn differs(&self, local: &Header) -> Option<String> {
         let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         if self.name != local.name {
@@ -130,7 +130,8 @@ impl Header {
         Some(format!("its own header says another {what} than the list: {own}, not {list}"))
     }
 
-    /// The bytes of what stands behind the data of an entry without sizes, if these are it.
+    /// The length of the descriptor after the data of an entry without sizes, if these bytes are
+    /// it.
     pub(crate) fn descriptor_bytes(&self, bytes: &[u8]) -> u64 {
         let from = if bytes.starts_with(&DESCRIPTOR) { 4 } else { 0 };
         if self.has_sizes() || word(bytes, from) != Some(self.crc) {
@@ -146,8 +147,7 @@ impl Header {
         }
     }
 
-    /// Takes the sizes that stand behind the data, if these bytes are them and the data is so
-    /// long.
+    /// Takes the sizes from these bytes after the data, if they are a descriptor for that length.
     pub(crate) fn take_descriptor(&mut self, bytes: &[u8], packed_bytes: u64) -> bool {
         let is_it = bytes.starts_with(&DESCRIPTOR) && word(bytes, 8).map(u64::from) == Some(packed_bytes & IS_64);
         if let (true, Some(crc), Some(bytes_out)) = (is_it, word(bytes, 4), word(bytes, 12)) {
@@ -207,13 +207,13 @@ impl End {
         })
     }
 
-    /// Takes the numbers of 64 bits, if this end, which stands at `at`, has them; where they
-    /// begin.
+    /// Takes the numbers of 64 bits of this end at offset `at`, if there are any. Returns their
+    /// offset.
     pub(crate) fn take_zip64<R: Read + Seek>(&mut self, source: &mut R, at: u64) -> io::Result<Option<u64>> {
         let Some(locator_at) = at.checked_sub(20) else { return Ok(None) };
         let locator = piece(source, locator_at, 20)?;
         let Some(place) = long(&locator, 8).filter(|_| locator.starts_with(&LOCATOR_64)) else { return Ok(None) };
-        // With something before the zip file, the place is another.
+        // Bytes before the zip file shift the place.
         for place in [place, locator_at.saturating_sub(56)] {
             let found = piece(source, place, 56)?;
             let numbers = long(&found, 32).zip(long(&found, 40)).zip(long(&found, 48));

@@ -1,10 +1,10 @@
-//! What lies where in a zip file (APPNOTE 6.3.10, with zip64): every byte belongs to an entry, to
-//! the list of entries, or to a problem.
+//! The layout of a zip file (APPNOTE 6.3.10, with zip64): every byte belongs to an entry, to the
+//! list of entries, or to a problem.
 //!
-//! A zip file says everything twice: in a header before each entry's data, and in the list at its
-//! end. Programs believe the list, so that what it leaves out is not there for them: a second zip
-//! file, an entry of which one bit has flipped. Here both are read and compared, and what the list
-//! does not name is looked for by its own header.
+//! A zip file describes each entry twice: in a header before its data, and in the list at the end
+//! of the file. Most programs trust the list and miss what it lacks: a second zip file, an entry
+//! with a flipped bit. Here both are compared, and entries that the list lacks are found by their
+//! headers.
 //!
 //! Invariants: no byte belongs to two entries; entries come in the order of the list, those that
 //! it does not name last; memory is bounded by [`MAX_LIST_BYTES`]; time is linear in the file.
@@ -14,38 +14,38 @@ use std::ops::Range;
 
 use crate::warc::wacz::header::{CENTRAL, END, End, Header, LOCAL, LOCAL_BYTES, local_header, piece};
 
-/// Bytes of the list, and of names that it lacks: 180,000 entries at most, which take 70 MiB of
-/// memory.
+/// The longest list, and most bytes of names that it lacks: up to 180,000 entries, which take 70
+/// MiB of memory.
 pub(crate) const MAX_LIST_BYTES: u64 = 8 << 20;
-/// The end of the list, comment included, lies within this many last bytes.
+/// The longest end of the list, with its comment.
 const END_BYTES: u64 = 22 + 0xffff;
-/// How much is looked through at once.
+/// Bytes searched at once.
 const STEP_BYTES: usize = 64 << 10;
-/// What is looked for is mostly near.
+/// Bytes searched first: most headers are near.
 const FIRST_STEP_BYTES: usize = 1 << 10;
-/// Problems reported one by one; more are counted.
+/// Problems listed; more are only counted.
 const MAX_PROBLEMS: usize = 1000;
 
-/// What is known of one entry.
+/// One entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// As the list has it.
+    /// The header in the list.
     pub(crate) header: Header,
-    /// As the header before its data has it, if that is another.
+    /// The name in the header before its data, if that differs.
     pub(crate) other_name: Option<Vec<u8>>,
-    /// Where its header begins.
+    /// Offset of its header.
     pub(crate) offset: u64,
-    /// Where its data lies.
+    /// Place of its data.
     pub(crate) data: Range<u64>,
-    /// What the header before its data says of the checksum, too.
+    /// The checksum in the header before its data.
     pub(crate) other_crc: u32,
 }
 
-/// Something that is wrong.
+/// A problem of the zip file.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub(crate) offset: u64,
-    /// Of the entry, if it is about one.
+    /// The entry's name, if it concerns one.
     pub(crate) name: Option<Vec<u8>>,
     pub(crate) what: String,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Wrong {
 pub(crate) struct Layout {
     pub(crate) entries: Vec<Entry>,
     pub(crate) problems: Vec<Wrong>,
-    /// Problems beyond those.
+    /// Number of problems not listed.
     pub(crate) untold: u64,
 }
 
@@ -69,14 +69,14 @@ impl Layout {
     }
 }
 
-/// The list, and where the places that it gives are counted from.
+/// The list, and the offset that its places are relative to.
 struct List {
     headers: Vec<Header>,
     bytes: Range<u64>,
     shift: u64,
 }
 
-/// Reads what lies where; with the reason, if that is not looked into.
+/// Reads the layout; the inner error is why it cannot be read.
 pub(crate) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Result<Layout, String>> {
     let bytes = source.seek(SeekFrom::End(0))?;
     let mut layout = Layout::default();
@@ -105,7 +105,7 @@ fn find_list<R: Read + Seek>(
     let ends =
         memchr::memmem::rfind_iter(&tail, &END).filter_map(|at| Some((from + at as u64, End::parse(&tail[at..])?)));
     let ends: Vec<(u64, End)> = ends.collect();
-    // The one that goes up to the end of the file, else the last.
+    // The one that ends with the file, else the last.
     let is_last = |(at, end): &&(u64, End)| at + end.bytes == bytes;
     let Some((at, mut end)) = ends.iter().find(is_last).or(ends.first()).cloned() else {
         layout.problem(from, None, "the zip file is damaged: the end of its list of entries is not there");
@@ -160,7 +160,7 @@ fn find_list<R: Read + Seek>(
     Ok(Ok(Some(List { headers, bytes: place..after.min(bytes), shift })))
 }
 
-/// The headers in a list that stands here.
+/// The headers in a list at `place`.
 fn headers_of(list: &[u8], place: u64, layout: &mut Layout) -> Vec<Header> {
     let mut headers = Vec::new();
     let mut read = 0;
@@ -207,14 +207,14 @@ fn place_entries<R: Read + Seek>(
         let mut begin = offset + local.bytes as u64;
         let next = starts[starts.partition_point(|&start| start <= offset)..].first().copied();
         let next = next.unwrap_or(list.bytes.start).max(begin);
-        // Lengths in the header may be wrong where the sizes are not.
+        // The lengths in a header may be wrong though the sizes are right.
         let before = next.checked_sub(header.packed_bytes).filter(|&before| before >= offset + LOCAL_BYTES as u64);
         if let Some(before) = before.filter(|_| header.packed_bytes == local.packed_bytes)
             && (local.name != header.name || begin > before)
         {
             begin = before;
         }
-        // Of two sizes that differ, the one with which something goes on behind it.
+        // Of two sizes that differ, the one after which something known begins.
         let ends_at = |header: &Header| begin.checked_add(header.packed_bytes).filter(|&end| end <= next);
         if local.has_sizes() && local.packed_bytes != header.packed_bytes {
             let of_list = ends_at(&header).is_some_and(|end| is_explained(&header, next - end));
@@ -239,12 +239,12 @@ fn place_entries<R: Read + Seek>(
     Ok(())
 }
 
-/// Whether `bytes` bytes behind an entry's data may be its own.
+/// Whether `bytes` bytes after an entry's data may be its descriptor.
 fn is_explained(header: &Header, bytes: u64) -> bool {
     bytes == 0 || !header.has_sizes() && matches!(bytes, 12 | 16 | 20 | 24)
 }
 
-/// Names the bytes that nothing explains, and takes the entries among them.
+/// Reports the bytes that belong to nothing known, and adds the entries among them.
 fn look_for_others<R: Read + Seek>(
     source: &mut R,
     bytes: u64,
@@ -265,7 +265,7 @@ fn look_for_others<R: Read + Seek>(
     Ok(())
 }
 
-/// Takes the entries by their own headers that lie here.
+/// Adds the entries between these offsets, by their own headers.
 fn entries_between<R: Read + Seek>(
     source: &mut R,
     place: Range<u64>,
@@ -292,7 +292,7 @@ fn entries_between<R: Read + Seek>(
         }
         let mut behind = 0;
         if !header.has_sizes() {
-            // Its sizes stand behind its data.
+            // Its sizes are after its data.
             header.packed_bytes = place.end - begin;
             let found =
                 find(source, begin..place.end, |end, bytes| header.clone().take_descriptor(bytes, end - begin))?;
@@ -311,7 +311,7 @@ fn entries_between<R: Read + Seek>(
     Ok(())
 }
 
-/// Names the names that several entries have.
+/// Reports names that several entries have.
 fn name_twins(layout: &mut Layout) {
     let mut names: Vec<(Vec<u8>, u64)> =
         layout.entries.iter().map(|entry| (entry.header.name.clone(), entry.offset)).collect();
@@ -323,8 +323,8 @@ fn name_twins(layout: &mut Layout) {
     }
 }
 
-/// The first place that `is_it` accepts; it gets the bytes from there on, at least 16 if there
-/// are.
+/// The first place that `is_it` accepts, which gets the bytes from there on, at least 16 if
+/// available.
 fn find<R: Read + Seek>(
     source: &mut R,
     place: Range<u64>,

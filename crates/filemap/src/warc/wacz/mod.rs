@@ -1,4 +1,4 @@
-//! The zip file that a WACZ file is, entry by entry, damaged ones too.
+//! Reads WACZ files as zip files, entry by entry, damaged ones too.
 //!
 //! Layers: `header` (the headers of a zip file), `layout` (its entries), `entry` (the bytes of
 //! one).

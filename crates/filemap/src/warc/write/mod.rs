@@ -1,4 +1,4 @@
-//! WARC records out: a version as a record, a record as a compressed member.
+//! Writes WARC records: a version as a record, a record as a compressed member.
 //!
 //! Layers: `uri` (URLs as URIs), `record` (a version as a record), `pack` (a record as a member).
 

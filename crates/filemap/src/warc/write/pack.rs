@@ -1,9 +1,9 @@
-//! One record, one compressed member: gzip (WARC 1.1, annex D), zstd (Zstandard Compression for
-//! WARC Files 1.0), or plain.
+//! One compressed member a record: gzip (WARC 1.1, annex D), zstd (Zstandard Compression for WARC
+//! Files 1.0), or plain.
 //!
 //! A zstd file begins with its dictionary in a skippable frame, and each frame has its content
-//! size, a checksum and the dictionary's id, as that specification asks. The bytes depend on the
-//! records and the level only: no time is in them.
+//! size, a checksum and the dictionary's id, as that specification requires. The bytes depend only
+//! on the records and the level, not on the time.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -17,21 +17,28 @@ use zstd::dict::EncoderDictionary;
 use zstd::stream::Encoder;
 
 /// How the records of a file are compressed.
+///
+/// ```
+/// use filemap::dump::{DumpOptions, Format};
+/// use filemap::warc::Compression;
+/// let options = DumpOptions::new("crawl", &[Format::Warc]).compression(Compression::Zstd);
+/// assert_eq!(Compression::Zstd.extension(), "warc.zst");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {
-    /// gzip, which every reader of WARC files takes (`.warc.gz`).
+    /// gzip, which every WARC reader supports (`.warc.gz`).
     #[default]
     Gzip,
-    /// zstd with a dictionary trained on the first records: smaller, read by fewer programs
+    /// zstd with a dictionary trained on the first records: smaller, supported by fewer programs
     /// (`.warc.zst`).
     Zstd,
-    /// None (`.warc`).
+    /// Uncompressed (`.warc`).
     Plain,
 }
 
 impl Compression {
-    /// The end of a file's name.
+    /// The extension of a file's name.
     pub fn extension(self) -> &'static str {
         match self {
             Compression::Gzip => "warc.gz",
@@ -43,18 +50,18 @@ impl Compression {
 
 const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 9;
-/// The highest level without windows over 8 MiB, which readers need not take.
+/// The highest level without windows over 8 MiB, which readers need not support.
 const DICTIONARY_LEVEL: i32 = 19;
 const DICTIONARY_MAGIC: [u8; 4] = [0x5d, 0x2a, 0x4d, 0x18];
-/// As large as zstd's own tool makes them.
+/// The default of the zstd command line.
 const MAX_DICTIONARY_BYTES: usize = 112_640;
-/// Training reads this much of each record: heads and beginnings of bodies are what records share.
+/// Bytes of each record that training reads: records share heads and beginnings of bodies.
 const MAX_SAMPLE_BYTES: usize = 64 << 10;
-/// A dictionary lies in every file: below this, it costs more than it saves.
+/// With fewer samples, a dictionary, which every file contains, costs more than it saves.
 const MIN_SAMPLES: usize = 32;
 const MIN_SAMPLE_BYTES: usize = 1 << 20;
 
-/// Members that one thread made, each with the number of its record.
+/// Members made by one thread, each with the number of its record.
 type Done = Vec<(usize, Vec<u8>)>;
 
 /// Compresses records.
@@ -72,15 +79,14 @@ impl Packer {
         self.compression
     }
 
-    /// Takes a dictionary for all that follows, trained on these records, if there are enough of
-    /// them.
+    /// Trains a dictionary for all later members on these records, if they are enough.
     pub(crate) fn train<'a>(&mut self, records: impl Iterator<Item = &'a [u8]>) {
         let samples: Vec<&[u8]> = records.map(|record| &record[..record.len().min(MAX_SAMPLE_BYTES)]).collect();
         let bytes: usize = samples.iter().map(|sample| sample.len()).sum();
         if self.compression != Compression::Zstd || samples.len() < MIN_SAMPLES || bytes < MIN_SAMPLE_BYTES {
             return;
         }
-        // Samples that have nothing in common give no dictionary, and need none.
+        // Training fails on samples without common text; those need no dictionary.
         let max_bytes = MAX_DICTIONARY_BYTES.min(bytes / 16);
         self.dictionary = zstd::dict::from_samples(&samples, max_bytes).ok().map(|dictionary| {
             let prepared = EncoderDictionary::copy(&dictionary, ZSTD_LEVEL);
@@ -88,13 +94,11 @@ impl Packer {
         });
     }
 
-    /// Writes what stands before the first record of a file.
-    pub(crate) fn begin(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Some((dictionary, _)) = &self.dictionary else { return Ok(()) };
+    /// The bytes before the first record of a file.
+    pub(crate) fn begin(&self) -> io::Result<Vec<u8>> {
+        let Some((dictionary, _)) = &self.dictionary else { return Ok(Vec::new()) };
         let packed = zstd_frame(Encoder::new(Vec::new(), DICTIONARY_LEVEL)?, dictionary)?;
-        out.write_all(&DICTIONARY_MAGIC)?;
-        out.write_all(&(packed.len() as u32).to_le_bytes())?;
-        out.write_all(&packed)
+        Ok([&DICTIONARY_MAGIC[..], &(packed.len() as u32).to_le_bytes(), &packed].concat())
     }
 
     /// The members of these records, in order; compressed on as many threads as there are cores.
@@ -142,7 +146,7 @@ impl Packer {
     }
 }
 
-/// `content` as a frame with the fields that the specification asks for.
+/// `content` as a frame with the fields that the specification requires.
 fn zstd_frame(mut encoder: Encoder<'_, Vec<u8>>, content: &[u8]) -> io::Result<Vec<u8>> {
     encoder.set_pledged_src_size(Some(content.len() as u64))?;
     encoder.include_contentsize(true)?;
@@ -189,15 +193,14 @@ mod tests {
 
     #[test]
     fn a_file_begins_with_its_dictionary_in_a_frame_of_its_own() {
-        let (packer, mut out) = (trained(), Vec::new());
-        packer.begin(&mut out).expect("memory");
+        let packer = trained();
+        let out = packer.begin().expect("memory");
         assert_eq!(out[..4], DICTIONARY_MAGIC);
         assert_eq!(u32::from_le_bytes(out[4..8].try_into().unwrap()) as usize, out.len() - 8);
         let dictionary = zstd::decode_all(&out[8..]).expect("a frame");
         assert_eq!(dictionary[..4], [0x37, 0xa4, 0x30, 0xec], "a dictionary in zstd's own format");
         assert_eq!(Some(&dictionary), packer.dictionary.as_ref().map(|(dictionary, _)| dictionary));
-        let mut again = Vec::new();
-        trained().begin(&mut again).expect("memory");
+        let again = trained().begin().expect("memory");
         assert!(out == again, "the same records give the same dictionary");
     }
 
@@ -220,9 +223,8 @@ mod tests {
             packer.train(records().iter().map(Vec::as_slice));
             assert!(packer.dictionary.is_none());
         }
-        let (mut packer, mut out) = (Packer::new(Compression::Zstd), Vec::new());
+        let mut packer = Packer::new(Compression::Zstd);
         packer.train(std::iter::repeat_n(&b"x"[..], 100));
-        packer.begin(&mut out).expect("memory");
-        assert_eq!(out, b"");
+        assert_eq!(packer.begin().expect("memory"), b"");
     }
 }

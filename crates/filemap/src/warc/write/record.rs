@@ -1,34 +1,33 @@
-//! A version of a page as a WARC record (1.1): its header, what stands before the body in its
-//! block, and what an index says of it.
+//! A version of a page as a WARC record (1.1): its header, the head of its block, and its entry in
+//! an index.
 //!
-//! The record is good for readers that know nothing of stores: a body is never chunked and no
-//! header says so, a coding that the body does not have is not claimed, digests are of the bytes
-//! that stand there, dates keep their milliseconds. What that changes is said by the field of
-//! [`crate::warc::stored`], and every record is read back here before it goes out: what does not
-//! give the same page gets the page's whole description.
+//! The record is valid for readers that know no stores: no header claims chunks or a coding that
+//! the body does not have, digests are of the bytes in the record, dates keep their milliseconds.
+//! The field of [`crate::warc::stored`] lists what that changes. Every record is parsed again
+//! before it is written; if that does not give the same page, the field has the page's whole
+//! description.
 
 use std::fmt::Display;
 
 use crate::date;
 use crate::page::digest::{expected, sha1_of};
-use crate::page::meta;
 use crate::page::variant::Variant;
 use crate::page::version::StoredVersion;
-use crate::page::{HttpVersion, Page, RecordKind, RevisitProfile};
+use crate::page::{HttpVersion, Page, RecordKind, RevisitProfile, meta};
 use crate::warc::header::RecordHeader;
 use crate::warc::stored::{self, FIELD, PageDigest, RENAMED, Stored};
 use crate::warc::write::uri;
 
-/// A description in a header may take this much: readers bound their headers, ours at 1 MiB.
+/// The longest description in a header: readers bound headers, ours at 1 MiB.
 const MAX_DESCRIPTION_BYTES: usize = 512 << 10;
 
-/// How a version goes out.
+/// How a version is written.
 pub(crate) enum Form {
-    /// With the body that it has.
+    /// With its body.
     Full,
-    /// As a revisit of another version, if that was found: what the page is.
+    /// As the revisit that it is, of this version if that was found.
     Revisit(Option<Reference>),
-    /// As a revisit of another version of the same URL, for its body is the same.
+    /// As a revisit of a version of the same URL with the same body.
     Unchanged(Reference),
 }
 
@@ -53,23 +52,23 @@ impl Reference {
     }
 }
 
-/// A record but for its body.
+/// A record without its body.
 pub(crate) struct Draft {
     /// The record's id.
     pub(crate) id: String,
     /// The record's header, with the blank line.
     pub(crate) header: Vec<u8>,
-    /// What stands before the body in the block.
+    /// The bytes before the body in the block.
     pub(crate) head: Vec<u8>,
-    /// Whether the body follows it.
+    /// The body follows the head.
     pub(crate) has_body: bool,
-    /// What an index says of it; records beside pages are in none.
+    /// Its entry in an index; `None` for records beside pages.
     pub(crate) entry: Option<Entry>,
-    /// Whether an import gives back the very page.
+    /// An import gives back the very page.
     pub(crate) is_exact: bool,
 }
 
-/// What an index says of a record.
+/// The entry of a record in an index.
 pub(crate) struct Entry {
     pub(crate) uri: String,
     pub(crate) time_ms: i64,
@@ -80,8 +79,8 @@ pub(crate) struct Entry {
     pub(crate) variant: Option<Variant>,
 }
 
-/// The record of `version` in this form; `concurrent` is the id of the record that it belongs to:
-/// of a request, its answer's, or the other way round.
+/// The record of `version` in this form; `concurrent` is the id of its request's or answer's
+/// record.
 pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&str>) -> Draft {
     let mut parts = Parts::of(version, form);
     parts.concurrent = concurrent;
@@ -98,7 +97,7 @@ pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&st
     if reads_back(&header, &parts) {
         return parts.draft(header, true);
     }
-    // A description says all but variant, kind and time, which have words of their own.
+    // Variant, kind and time have words of their own beside a description.
     let description = stored::description(&page).filter(|bytes| bytes.len() <= MAX_DESCRIPTION_BYTES);
     let Stored { head_bytes, variant, kind, unchanged, time_ms, .. } = parts.stored;
     parts.stored = Stored { head_bytes, variant, kind, unchanged, time_ms, description, ..Stored::default() };
@@ -107,8 +106,8 @@ pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&st
     parts.draft(header, is_exact)
 }
 
-/// The id of a version's record, and whether it is the page's own. One is made from what the
-/// record holds, so that a store gives the same dump again.
+/// The id of a version's record, and whether it is the page's own. Else it is derived from the
+/// record, so that a store gives the same dump again.
 pub(crate) fn record_id(key: &[u8], sequence: u64, page: &Page, payload: &[u8; 20]) -> (String, bool) {
     let is_uri = |id: &&String| {
         let inner = id.strip_prefix('<').and_then(|id| id.strip_suffix('>'));
@@ -132,7 +131,7 @@ pub(crate) fn made_id(parts: &[&[u8]]) -> String {
     meta::uuid_text(&id)
 }
 
-/// What a record is made of.
+/// The parts of a record.
 struct Parts<'a> {
     version: &'a StoredVersion,
     form: &'a Form,
@@ -158,7 +157,7 @@ impl<'a> Parts<'a> {
         let is_web = uri.starts_with("http:") || uri.starts_with("https:");
         let kind = match form {
             Form::Revisit(_) | Form::Unchanged(_) => RecordKind::Revisit,
-            // Readers take a web server's response for a message; this one is none.
+            // Readers expect an HTTP message in a response; this is none.
             Form::Full if page.kind == RecordKind::Response && !is_message && is_web => RecordKind::Resource,
             Form::Full => page.kind,
         };
@@ -166,7 +165,7 @@ impl<'a> Parts<'a> {
         let body = if has_body { page.body.as_slice() } else { b"" };
         let renamed = if is_message { misleading(page, form) } else { Vec::new() };
         let head = if is_message { message_head(page, &renamed) } else { Vec::new() };
-        // Without its original, a revisit has its payload digest or none.
+        // A revisit without its original has its own payload digest or none.
         let known = match form {
             Form::Full => None,
             Form::Unchanged(reference) | Form::Revisit(Some(reference)) => Some(reference.payload),
@@ -305,7 +304,7 @@ impl<'a> Parts<'a> {
                 Form::Full => page.headers.mime().unwrap_or_else(|| "unk".to_owned()),
                 Form::Revisit(_) | Form::Unchanged(_) => "warc/revisit".to_owned(),
             },
-            // A file without a status is served as a good one, as other indexes have it.
+            // Other indexes give files without a status 200 too.
             status: page.status.or((self.record_type == "resource").then_some(200)),
             digest: match self.knows_payload {
                 true => meta::sha1_text(&self.payload)["sha1:".len()..].to_owned(),
@@ -317,7 +316,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What the names of revisit profiles have in common.
+/// The common prefix of revisit profiles.
 const PROFILES: &str = "http://netpreserve.org/warc/1.1/revisit/";
 
 struct Fields(Vec<u8>);
@@ -328,7 +327,7 @@ impl Fields {
     }
 }
 
-/// Whether a page goes out as an HTTP message.
+/// Whether a page is written as an HTTP message.
 fn is_message(page: &Page) -> bool {
     match page.kind {
         RecordKind::Response | RecordKind::Revisit => page.status.is_some(),
@@ -337,18 +336,18 @@ fn is_message(page: &Page) -> bool {
     }
 }
 
-/// Whether a text can be a field's value: one line, nothing but printable characters.
+/// Whether a text can be a field's value: one line of printable characters.
 fn is_clean(text: &str) -> bool {
     !text.chars().any(char::is_control)
 }
 
-/// The `Content-Type` of a page, if a record's header can have it.
+/// The `Content-Type` of a page, if it is valid in a record's header.
 fn clean_type(page: &Page) -> Option<&str> {
     let mime = std::str::from_utf8(page.headers.get("Content-Type")?).ok()?;
     Some(mime).filter(|mime| !mime.is_empty() && is_clean(mime))
 }
 
-/// The header fields that say of the body what does not hold of it as it goes out.
+/// Indices of the header fields that are wrong for the body as written.
 fn misleading(page: &Page, form: &Form) -> Vec<usize> {
     let is_full = matches!(form, Form::Full) && !page.body.is_empty();
     let bytes = page.body.len().to_string();
@@ -402,12 +401,12 @@ fn put_line(head: &mut Vec<u8>, text: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Text of one line: a page that was put by hand may hold anything, and must not feign headers.
+/// Text of one line: a page may hold any bytes, which must not inject headers.
 fn put_text(head: &mut Vec<u8>, text: &[u8]) {
     head.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n' | 0) { b' ' } else { byte }));
 }
 
-/// The protocol that a first line is given: readers take no other than these two.
+/// The protocol of a first line: readers accept only these two.
 fn written_version(version: Option<&HttpVersion>) -> &'static str {
     match version {
         Some(HttpVersion::Http10) => "HTTP/1.0",
@@ -415,8 +414,7 @@ fn written_version(version: Option<&HttpVersion>) -> &'static str {
     }
 }
 
-/// The name of a protocol that the first line does not have, as other writers give it in
-/// `WARC-Protocol`.
+/// The `WARC-Protocol` of a protocol that the first line cannot have, as other writers name it.
 fn protocol_id(version: &HttpVersion) -> Option<&'static str> {
     match version {
         HttpVersion::Http2 => Some("h2"),
@@ -425,7 +423,7 @@ fn protocol_id(version: &HttpVersion) -> Option<&'static str> {
     }
 }
 
-/// What a request for `url` asks its server for; how it was really written is not kept.
+/// The request target of `url`; the original one is not kept.
 fn request_target(url: &[u8]) -> &[u8] {
     let url = &url[..memchr::memchr(b'#', url).unwrap_or(url.len())];
     let Some(at) = memchr::memmem::find(url, b"://") else { return url };
@@ -433,8 +431,8 @@ fn request_target(url: &[u8]) -> &[u8] {
     rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).map_or(b"/", |at| &rest[at..])
 }
 
-/// The first record of a file. Its date is that of the first page in the file, not of now: a dump
-/// of the same store gives the same bytes.
+/// The first record of a file. Its date is that of the first page in the file, so that a store
+/// gives the same dump again.
 pub(crate) fn warcinfo(file: &str, time_ms: i64) -> Vec<u8> {
     let date = date::format(date::nearest_with_four_digit_year(time_ms));
     let block = format!(

@@ -1,42 +1,26 @@
-//! URLs as the header of a WARC record may have them: percent-encoded, so that they are URIs (RFC
-//! 3986).
+//! URLs for the header of a WARC record: percent-encoded to URIs (RFC 3986).
 //!
-//! What is legal stays as it was fetched, byte for byte; a space, a letter beyond ASCII and the
-//! like are escaped.
+//! Legal bytes stay as fetched; spaces, bytes beyond ASCII and the like are escaped.
 
 use std::borrow::Cow;
 
-/// `url`, fetched from the page of this canonical URL, as the value of `WARC-Target-URI`.
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+
+/// ASCII that no URI holds. `%` is legal: escapes must not be escaped again.
+const ILLEGAL: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+
+/// The `WARC-Target-URI` of a page fetched from `url`.
 ///
-/// A host in another script cannot be escaped in a way that all readers take; the canonical URL
-/// has it in punycode.
+/// Readers disagree on escapes in hosts of other scripts; the canonical URL has them in punycode.
 pub(crate) fn target_uri<'a>(url: &'a [u8], canonical_url: &'a [u8]) -> Cow<'a, str> {
     let host_is_ascii = urlindex::host(url).is_none_or(<[u8]>::is_ascii);
     escaped(if host_is_ascii { url } else { canonical_url })
 }
 
-/// `url` with everything escaped that no URI holds.
+/// `url` with all bytes escaped that no URI holds.
 pub(crate) fn escaped(url: &[u8]) -> Cow<'_, str> {
-    match std::str::from_utf8(url) {
-        Ok(text) if url.iter().all(|&byte| is_legal(byte)) => Cow::Borrowed(text),
-        _ => {
-            let mut out = String::with_capacity(url.len() + 16);
-            for &byte in url {
-                if is_legal(byte) {
-                    out.push(char::from(byte));
-                } else {
-                    out.push_str(&format!("%{byte:02X}"));
-                }
-            }
-            Cow::Owned(out)
-        }
-    }
-}
-
-/// Whether a URI may hold this byte somewhere; `%` is left alone, since what is escaped already
-/// must not be again.
-fn is_legal(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
+    percent_encode(url, ILLEGAL).into()
 }
 
 #[cfg(test)]

@@ -138,13 +138,16 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let started = Instant::now();
     let bar = Progress::bytes(&shared.flags).unless_printing(is_stdout && io::stdout().is_terminal());
     let total_bytes = store.engine().stats().value_bytes;
-    let report = dump::dump(&store, &options, to.target(), &mut |event| match event {
-        DumpEvent::Progress(report) => {
-            let words = || count(report.written, "version");
-            bar.at(report.seen_bytes, total_bytes.max(report.seen_bytes), words);
+    let report = dump::dump(&store, &options, to.target(), &mut |event| {
+        match event {
+            DumpEvent::Progress(report) => {
+                let words = || count(report.written, "version");
+                bar.at(report.seen_bytes, total_bytes.max(report.seen_bytes), words);
+            }
+            DumpEvent::Damage(error) | DumpEvent::NoBody(error) => bar.aside(|| words::complain(error)),
+            _ => {}
         }
-        DumpEvent::Damage(error) | DumpEvent::NoBody(error) => bar.aside(|| words::complain(error)),
-        _ => {}
+        interrupt::go_on()
     });
     drop(bar);
     let mut report = report.map_err(failure)?;
@@ -338,15 +341,14 @@ fn options(args: &Args, to: &To) -> DumpOptions {
     let beside = args.output.as_deref().filter(|_| args.format == [Format::Wacz]).map(sink::folder_of);
     // The index grows with the dump: sort it on the same disk.
     let dir = folder.or(beside).map_or_else(std::env::temp_dir, Path::to_owned);
-    let spool = Spool { memory_bytes: 64 << 20, dir };
-    DumpOptions::new(&stem(args), &formats.copied().collect::<Vec<_>>())
+    let spool = Spool::default().memory_bytes(64 << 20).dir(dir);
+    let options = DumpOptions::new(&stem(args), &formats.copied().collect::<Vec<_>>())
         .selection(args.selected.selection())
-        .newest_only(args.newest)
         .limit(args.selected.limit)
         .compression(compression)
-        .stop(interrupt::flag())
         .roll_bytes((!matches!(to, To::Stream(_)) && one.is_none()).then_some(args.roll.unwrap_or(ROLL_BYTES)))
-        .spool(spool)
+        .spool(spool);
+    if args.newest { options.newest_only() } else { options }
 }
 
 impl Selected {

@@ -63,7 +63,7 @@ impl Into<'_, '_> {
 }
 
 fn take(into: &mut Into<'_, '_>, line: &[u8], number: u64, brought: &mut Brought) -> Result<(), Failure> {
-    let (page, unchanged) = match jsonl::read_stored(line) {
+    let (page, form) = match jsonl::read_stored(line) {
         Ok(read) => read,
         Err(error) => {
             brought.report.damaged += 1;
@@ -73,9 +73,9 @@ fn take(into: &mut Into<'_, '_>, line: &[u8], number: u64, brought: &mut Brought
     };
     brought.report.records += 1;
     // A line without `unchanged` is a visit like any other.
-    let rule = match unchanged {
-        Some(true) => PutRule::RestoreUnchanged,
-        Some(false) => PutRule::Restore,
+    let rule = match form {
+        Some(BodyForm::Reference) => PutRule::RestoreUnchanged,
+        Some(_) => PutRule::Restore,
         None => PutRule::IfNew,
     };
     let report = &mut brought.report;

@@ -11,6 +11,7 @@ mod source;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use filemap::RecordKind;
 use filemap::import::{ImportOptions, ImportProgress, ImportReport};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt};
@@ -183,14 +184,19 @@ fn bring(
     let mut brought = if content == Content::JsonLines {
         json_lines::import(stores, &name, reader, progress)?
     } else {
-        let options = ImportOptions::new()
-            .stop(interrupt::flag())
-            .as_received(args.as_received)
-            .keep_requests(args.keep.contains(&Keep::Request))
-            .keep_metadata(args.keep.contains(&Keep::Metadata))
-            .keep_conversions(args.keep.contains(&Keep::Conversion));
+        let options = args.keep.iter().fold(ImportOptions::new(), |options, keep| {
+            options.keep(match keep {
+                Keep::Request => RecordKind::Request,
+                Keep::Metadata => RecordKind::Metadata,
+                Keep::Conversion => RecordKind::Conversion,
+            })
+        });
+        let options = if args.as_received { options.as_received() } else { options };
         let mut store_for = |url: &[u8]| stores.store_for(url);
-        let progress = &mut |at: &ImportProgress| progress(at.bytes_read, at.pages);
+        let progress = &mut |at: ImportProgress| {
+            progress(at.bytes_read, at.pages);
+            interrupt::go_on()
+        };
         let report = match content {
             Content::Wacz => {
                 filemap::import::import_wacz_into(&mut store_for, &name, reader.into_file(), &options, progress)?
