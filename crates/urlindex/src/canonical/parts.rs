@@ -13,7 +13,7 @@ pub(super) struct Parts<'a> {
     pub(super) user: Option<&'a str>,
     pub(super) host: Cow<'a, str>,
     pub(super) port: Option<&'a str>,
-    /// With its leading `/`.
+    /// With the `/` at its beginning.
     pub(super) path: Cow<'a, str>,
     /// Without the `?`.
     pub(super) query: Option<Cow<'a, str>>,
@@ -23,8 +23,7 @@ pub(super) struct Parts<'a> {
     marks: u8,
 }
 
-/// A `%`; a character outside RFC 3986; a `;`, or a path segment that begins with `(`; an
-/// upper-case letter.
+/// A `%`; a character outside RFC 3986; a `;` or `(`; an upper-case letter.
 pub(super) const PERCENT: u8 = 1;
 pub(super) const INVALID: u8 = 2;
 pub(super) const SESSION: u8 = 4;
@@ -39,7 +38,7 @@ pub(super) const UNSORTED: u8 = 128;
 const MARKS: [u8; 256] = {
     let marks = marked([0; 256], b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", UPPER);
     let marks = marked(marks, b"[]{}|\\^`", INVALID);
-    marked(marked(marks, b"%", PERCENT), b";", SESSION)
+    marked(marked(marks, b"%", PERCENT), b";(", SESSION)
 };
 
 /// The table with one more mark for these bytes.
@@ -65,7 +64,7 @@ impl<'a> Parts<'a> {
             Some(colon) if host.as_bytes()[colon] == b':' => (&host[..colon], Some(&host[colon + 1..])),
             _ => (host, None),
         };
-        let marks = path_marks(path.as_bytes()).1 | query.map_or(0, |query| query_marks(query.as_bytes()));
+        let marks = path_marks(path.as_bytes()) | query.map_or(0, |query| query_marks(query.as_bytes()));
         let query = query.map(Cow::Borrowed);
         Some(Parts { scheme, user, host: host.into(), port, path: path.into(), query, fragment, marks })
     }
@@ -97,25 +96,16 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Length and marks of the path at the start of a text.
-#[inline]
-pub(super) fn path_marks(text: &[u8]) -> (usize, u8) {
-    let (mut marks, mut before) = (0, 0);
-    for (at, &byte) in text.iter().enumerate() {
-        marks |= match byte {
-            b'?' => return (at, marks),
-            b'/' if before == b'/' => SLASHES,
-            b'(' if before == b'/' => SESSION,
-            _ => MARKS[byte as usize],
-        };
+fn path_marks(path: &[u8]) -> u8 {
+    let mut before = 0;
+    path.iter().fold(0, |marks, &byte| {
+        let is_second = byte == b'/' && before == b'/';
         before = byte;
-    }
-    (text.len(), marks)
+        marks | MARKS[byte as usize] | if is_second { SLASHES } else { 0 }
+    })
 }
 
-/// Marks of a query.
-#[inline]
-pub(super) fn query_marks(query: &[u8]) -> u8 {
+fn query_marks(query: &[u8]) -> u8 {
     let (mut marks, mut start, mut name_end) = (0, 0, None);
     let mut before: &[u8] = &[];
     for at in 0..=query.len() {

@@ -10,7 +10,8 @@
 //! with `(`; parameters are sorted, none is empty or has an empty value, and none may be one of a
 //! session or of tracking.
 
-use super::parts::{EMPTY, LISTED, PERCENT, SESSION, SLASHES, UNSORTED, path_marks, query_marks};
+use super::names;
+use super::parts::marked;
 use super::rule::{Rule, RuleSet};
 
 /// Rules that the proof covers.
@@ -36,17 +37,16 @@ pub(super) fn is_settled(url: &[u8], rules: RuleSet) -> bool {
     {
         return false;
     }
-    let (len, mut marks) = path_marks(&url[path..]);
-    let end = path + len;
-    if marks & (SESSION | SLASHES) != 0 || rules.has(Rule::TrailingSlash) && len > 1 && url[end - 1] == b'/' {
+    let Some((query, mut marks)) = path_end(&url[path..]) else { return false };
+    let end = path + query;
+    if rules.has(Rule::TrailingSlash) && query > 1 && url[end - 1] == b'/' {
         return false;
     }
     if end < url.len() {
-        let query = query_marks(&url[end + 1..]);
-        if rules.has(Rule::Query) || query & (LISTED | EMPTY | UNSORTED) != 0 {
-            return false;
+        match parameters_marks(&url[end + 1..]) {
+            Some(more) if !rules.has(Rule::Query) => marks |= more,
+            _ => return false,
         }
-        marks |= query;
     }
     marks & PERCENT == 0 || escapes_are_needed(&url[path..])
 }
@@ -71,6 +71,66 @@ const HTTPS: &[u8] = b"https://";
 
 fn host_start(url: &[u8]) -> usize {
     if url.starts_with(HTTPS) { HTTPS.len() } else { HTTPS.len() - 1 }
+}
+
+/// A `%`; the end of a path; what a rule may change after a `/`; what it may change anywhere in a
+/// path.
+const PERCENT: u8 = 1;
+const ENDS: u8 = 2;
+const AFTER_SLASH: u8 = 4;
+const NEVER: u8 = 8;
+/// The end of a parameter; that of its name.
+const AND: u8 = 16;
+const EQUALS: u8 = 32;
+
+const MARKS: [u8; 256] = {
+    let marks = marked(marked([0; 256], b"%", PERCENT), b"?", ENDS);
+    let marks = marked(marked(marks, b"/(", AFTER_SLASH), b";", NEVER);
+    marked(marked(marks, b"&", AND), b"=", EQUALS)
+};
+
+/// Length and marks of the path at the start of `rest`; `None` if a rule may change it.
+#[inline]
+fn path_end(rest: &[u8]) -> Option<(usize, u8)> {
+    let (mut all, mut after_slash) = (0, 0);
+    for (i, &byte) in rest.iter().enumerate() {
+        let marks = MARKS[byte as usize];
+        if marks & (ENDS | NEVER | after_slash) != 0 {
+            return (marks & ENDS != 0).then_some((i, all));
+        }
+        all |= marks;
+        after_slash = if byte == b'/' { AFTER_SLASH } else { 0 };
+    }
+    Some((rest.len(), all))
+}
+
+/// Marks of a query; `None` if a rule may change it.
+#[inline]
+fn parameters_marks(query: &[u8]) -> Option<u8> {
+    let (mut all, mut start, mut before): (u8, usize, &[u8]) = (0, 0, &[]);
+    loop {
+        let (mut end, mut name_end) = (query.len(), None);
+        for (i, &byte) in query.iter().enumerate().skip(start) {
+            let marks = MARKS[byte as usize];
+            if marks & (AND | EQUALS) != 0 {
+                if marks & AND != 0 {
+                    end = i;
+                    break;
+                }
+                name_end.get_or_insert(i);
+            }
+            all |= marks;
+        }
+        let name = &query[start..name_end.unwrap_or(end)];
+        let is_fine = !name.is_empty() && name_end.is_none_or(|at| at + 1 < end) && before <= name;
+        if !is_fine || names::may_be_dropped(name) {
+            return None;
+        }
+        if end == query.len() {
+            return Some(all);
+        }
+        (before, start) = (name, end + 1);
+    }
 }
 
 /// Whether each `%` begins an escape that no rule would rewrite.
