@@ -1,10 +1,10 @@
 //! Imports a WARC file into a fresh store, judges what is in it, and imports it again.
 
-use std::ops::ControlFlow;
 use filemap::import::{ImportOptions, ImportReport, import};
 use filemap::{Options, PageStore, RecordKind};
 use filemap_core::sim::{self, Limits};
 use filemap_io::sim::SimDisk;
+use std::ops::ControlFlow;
 
 /// Imports `bytes` twice: whatever they hold, each page then reads, the store is whole, and the second time adds nothing.
 pub fn import_twice(bytes: &[u8], flags: u8) -> (ImportReport, PageStore) {
@@ -22,7 +22,8 @@ pub fn import_twice(bytes: &[u8], flags: u8) -> (ImportReport, PageStore) {
     if flags & 2 != 0 {
         rules = rules.as_received();
     }
-    let once = || import(&store, "fuzzed", bytes, &rules, &mut |_| ControlFlow::Continue(())).expect("memory does not fail");
+    let once =
+        || import(&store, "fuzzed", bytes, &rules, &mut |_| ControlFlow::Continue(())).expect("memory does not fail");
     let report = once();
     for page in store.versions() {
         page.expect("a page that was stored");

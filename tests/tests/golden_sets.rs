@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use frontier::{Fetched, Frontier, FrontierOptions, Next, PageId};
 use tempfile::TempDir;
-use urlindex::{SeenSet, SetKind, StoredSet, Verdict};
+use urlindex::{SetKind, StoredSet, Verdict};
 
 /// A copy of one golden folder, which may be written to.
 fn copy_of(folder: &str) -> (TempDir, PathBuf) {

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// # use std::ops::ControlFlow;
 /// # use filemap::{Options, Page, PageStore};
 /// use filemap::store::PruneStep;
-/// use filemap_core::PruneRule;
+/// use filemap_core::prune::PruneRule;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;

@@ -93,10 +93,6 @@ impl RuleSet {
     }
 }
 
-fn with_told(hashers: Hashers, told: Option<&str>) -> Vec<Digest> {
-    hashers.finish().into_iter().chain(told.and_then(Digest::parse)).collect()
-}
-
 impl Admission for RuleSet {
     fn refuses(&self, key: &[u8], time_ms: i64) -> Option<u32> {
         let url = key::url(key);

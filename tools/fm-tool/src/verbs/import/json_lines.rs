@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 
 use filemap::access::{Loading, PutRule};
 use filemap::dump::jsonl;
+use filemap::store::BodyForm;
 use filemap::{Page, PageStore, PageWrite, Put};
 use fm_cli::{Failure, interrupt};
 

@@ -251,7 +251,7 @@ fn most_versions(
     let progress = Progress::records(&shared.flags, args.selection.expected(store)?, "pages");
     let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
     let outcome = progress.each(store.urls_where(args.selection.scope().filter()), |url| {
-        let weight = store.version_count(&url)?;
+        let weight = store.versions_of(&url)?.len() as u64;
         heaviest.offer(Ranked { weight, url: Reverse(url), time_ms: 0, body_bytes: 0, stored_bytes: 0 });
         Ok(())
     })?;
