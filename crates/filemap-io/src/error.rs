@@ -43,7 +43,7 @@ pub enum StorageError {
     NewerFormat {
         /// The file's name inside its directory.
         file: String,
-        /// The version that a reader, or a writer if it was opened for writing, must know.
+        /// The version that a reader must know; in a store opened for writing, a writer.
         found: u16,
         /// The newest version that this program knows.
         supported: u16,

@@ -51,7 +51,7 @@ fn is_numbered(file: &str) -> bool {
 /// Replaces the snapshot; removes what an interrupted replacement left.
 ///
 /// # Errors
-/// `Io`, of the call that failed: the old snapshot is still there then.
+/// `Io`, of the call that failed. The old snapshot is still there then, unless the last sync failed.
 pub(crate) fn replace_snapshot(dir: &dyn Dir, write: impl FnOnce(&dyn File, &str) -> Result<()>) -> Result<()> {
     remove_unfinished(dir)?;
     let new = Replacement::begin(dir, SNAPSHOT, NEW_SNAPSHOT)?;

@@ -43,7 +43,7 @@ layout! {
     pub(crate) struct PageRecord {
         0 FINGERPRINT: u64 = "fingerprint";
         8 CREDIT: u64 = "credit";
-        16 HISTORY: f32 = "history";
+        16 HISTORY: f32 = "history, a float";
         20 HOST: u32 = "host";
         24 DUE_S: u32 = "due in seconds, or 0";
         28 MARKS: u16 = "status (3 bits), seed (1), failed attempts (4), last failure (4), step of the recrawl's age (4)";

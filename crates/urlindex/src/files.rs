@@ -148,7 +148,7 @@ pub(crate) fn read_whole(file: &dyn File, name: &str, most: u64) -> Result<Vec<u
 /// hexadecimal digits, a name that no other file has. Removes what interrupted replacements left.
 ///
 /// # Errors
-/// `Io`, of the call that failed: the old file is still there then.
+/// `Io`, of the call that failed. The old file is still there then, unless the last sync failed.
 pub(crate) fn replace(dir: &dyn Dir, name: &str, write: impl FnOnce(&dyn File, &str) -> Result<()>) -> Result<()> {
     for file in dir.list().unwrap_or_default().iter().filter(|file| is_unfinished(name, file)) {
         // The next replacement tries again.

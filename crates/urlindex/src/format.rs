@@ -58,7 +58,7 @@ layout! {
         8 READ_VERSION: u16 = "the version that a reader must know";
         10 WRITE_VERSION: u16 = "the version that a writer must know";
         12 RESERVED: Zeros<4> = "reserved, zero";
-        16 RATE: f64 = "the rate";
+        16 RATE: f64 = "the rate, a double";
         24 SEED: u64 = "seed of the hash";
         32 OLD: [u8; 8] = "written as 0, not read: early builds had a number here";
         40 CRC: u32 = "CRC-32 of the bytes before";
@@ -154,7 +154,7 @@ layout! {
         16 BLOCKS: u64 = "blocks";
         24 URLS: u64 = "URLs";
         32 TOMBSTONES: u64 = "URLs forgotten";
-        40 SQUARES: f64 = "sum of the squares of the number of URLs in each class of hosts";
+        40 SQUARES: f64 = "sum of the squares of the number of URLs in each class of hosts, a double";
     }
 }
 
