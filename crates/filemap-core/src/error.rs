@@ -35,7 +35,7 @@ pub enum Error {
     /// - `Poisoned`: this handle writes no more, reads go on. Close the store, fix the cause and open
     ///   it again; recovery keeps everything acknowledged.
     #[error("{}{}", .0, remedy(.0))]
-    Storage(StorageError),
+    Storage(#[source] StorageError),
     /// The directory holds no store. Check the path, or create a store there.
     #[error("{} is not a FileMap store: {why}", path.display())]
     NotAStore {
@@ -104,8 +104,8 @@ pub enum Error {
     /// The handle was closed.
     #[error("the store is closed")]
     Closed,
-    /// The progress callback cancelled the work. What was done stays done; nothing else was
-    /// changed.
+    /// The progress callback cancelled the work. What was done stays done. A repair must be done
+    /// again: until then there is no store at its target.
     #[error("it was cancelled before its end")]
     Cancelled,
     /// A reader passed to the store failed. Nothing was stored.

@@ -94,7 +94,7 @@ impl fmt::Display for Reason {
             Reason::AllLive => "all is live",
             Reason::WithinBound => "what is dead is within the bound",
             Reason::NotYet => "what is dead lies in segments that are still in use",
-            Reason::Cancelled => "it was cancelled before its end",
+            Reason::Cancelled => "it was told to stop",
         })
     }
 }

@@ -420,7 +420,8 @@ pub(crate) fn heads_of_listed<'s, S: PageRead + ?Sized>(store: &'s S, scope: &Sc
 /// # }
 /// ```
 pub trait PageWrite: PageRead {
-    /// Puts a page. Returns what became of it; `None` if [`PutRule::IfNew`] found it there.
+    /// Puts a page. Returns what became of it; `None` if it was there, by a rule
+    /// that does not put it then.
     ///
     /// # Errors
     ///

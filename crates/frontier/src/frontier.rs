@@ -288,9 +288,9 @@ impl Frontier {
         self.tell(&Record::Hold { host, until_ms: until_ms.max(0) })
     }
 
-    /// Makes all events so far durable, atomically: after a crash all of them are there or none.
-    /// One sync for any number of pages; and a snapshot, of 32 bytes a page, when the journal has
-    /// become longer than the last one.
+    /// Makes all events so far durable. After a crash before it returns, the first of them may be
+    /// there. One sync for any number of pages; and a snapshot, of 32 bytes a page, when the
+    /// journal has become longer than the last one.
     ///
     /// # Errors
     /// `Io`, and from then on `Poisoned`.

@@ -133,6 +133,11 @@ impl<'a> Record<'a> {
     }
 }
 
+/// A stored time. Earlier builds took times as `u64`: one beyond `i64` is a hold for ever.
+pub(crate) fn time_of(stored: u64) -> i64 {
+    i64::try_from(stored).unwrap_or(i64::MAX)
+}
+
 /// Bytes left to decode.
 pub(crate) struct Bytes<'a> {
     pub(crate) rest: &'a [u8],
@@ -149,9 +154,8 @@ impl<'a> Bytes<'a> {
         varint::take(&mut self.rest)
     }
 
-    /// A time, which is never negative.
     fn time(&mut self) -> Option<i64> {
-        i64::try_from(self.number()?).ok()
+        self.number().map(time_of)
     }
 
     pub(crate) fn small(&mut self) -> Option<u32> {

@@ -215,12 +215,8 @@ fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
         }
         let host = hosts.get_mut(number);
         host.delay_ms = blocks.take_u64()?.checked_sub(1);
-        let (hold_until_ms, began_ms) = (blocks.take_u64()?, blocks.take_u64()?.checked_sub(1));
-        let times = (i64::try_from(hold_until_ms), began_ms.map(i64::try_from).transpose());
-        let (Ok(hold_until_ms), Ok(began_ms)) = times else {
-            return Err(blocks.bad("time of a host out of range"));
-        };
-        (host.hold_until_ms, host.began_ms) = (hold_until_ms, began_ms);
+        host.hold_until_ms = time_of(blocks.take_u64()?);
+        host.began_ms = blocks.take_u64()?.checked_sub(1).map(time_of);
     }
     Ok(hosts)
 }

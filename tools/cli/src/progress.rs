@@ -131,8 +131,7 @@ impl Progress {
                 self.pass_over(failure, &mut outcome)?;
             }
         }
-        // Interrupted input ends early.
-        Ok(Some(outcome).filter(|_| !interrupt::asked()))
+        Ok(Some(outcome))
     }
 
     /// Removes the bar for good.

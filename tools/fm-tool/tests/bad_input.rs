@@ -204,6 +204,38 @@ fn damage_in_the_store_ends_with_3_and_names_file_and_offset() {
 }
 
 #[test]
+fn a_body_that_is_damaged_in_its_middle_ends_get_and_replaces_no_file() {
+    let bench = Bench::new();
+    let mut seed = 7_u64;
+    let noise: Vec<u8> = (0..3 << 20)
+        .map(|_| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        })
+        .collect();
+    let (big, small) = ("http://a/big", "http://a/small");
+    for (url, body) in [(big, &noise[..]), (small, b"small")] {
+        let file = bench.path("body");
+        fs::write(&file, body).unwrap();
+        bench.run("put", &[url.as_ref(), "--file".as_ref(), file.as_os_str()]).ended(0);
+    }
+    // In the second of its chunks.
+    let segment = bench.store().join("value0.dat");
+    let mut bytes = fs::read(&segment).unwrap();
+    let at = bytes.windows(64).position(|window| *window == noise[3 << 19..][..64]).expect("stored as it is");
+    bytes[at] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+
+    let out = bench.path("out");
+    fs::write(&out, "from before").unwrap();
+    bench.run("get", &[big.as_ref(), small.as_ref(), "-o".as_ref(), out.as_os_str()]).ended(3).said("value0.dat");
+    assert_eq!(fs::read(&out).unwrap(), b"from before");
+    let printed = bench.run("get", &[big, small]).ended(3).out;
+    assert!(printed.len() < noise.len() && !printed.ends_with(b"small"), "{} bytes", printed.len());
+    assert_eq!(bench.run("get", &[small]).ended(0).out, b"small");
+}
+
+#[test]
 fn a_store_that_nobody_may_write_is_read_and_not_written() {
     let bench = Bench::with(&["example.warc.gz"]);
     let mut mode = fs::metadata(bench.store()).unwrap().permissions();

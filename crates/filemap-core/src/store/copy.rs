@@ -207,7 +207,12 @@ impl Copy<'_> {
         self.sum.keys += u64::from(!spots.is_empty());
         let there = if self.fresh { There::new() } else { self.there(key)? };
         for spot in &spots {
-            let copied = self.from.reading.looking_again(|| self.version(key, spot, &there));
+            // Put once, also if a key segment was removed meanwhile.
+            let mut put = None;
+            let copied = self.from.reading.looking_again(|| match put {
+                Some(sum) => Ok(sum),
+                None => self.version(key, spot, &there).inspect(|sum| put = Some(*sum)),
+            });
             match copied {
                 Err(e) if e.is_corrupt() => {
                     if self.is_news(&e) {

@@ -26,7 +26,6 @@ const MERGED_AT_ONCE: usize = 1 << 20;
 /// let all: Vec<_> = set.fingerprints().unwrap().collect::<Result<_, _>>().unwrap();
 /// assert_eq!(all, [set.fingerprint("http://example.com/")]);
 /// ```
-#[derive(Debug)]
 pub struct Fingerprints {
     source: Source<'static, Fixed>,
     bits: FingerprintBits,
@@ -34,6 +33,12 @@ pub struct Fingerprints {
     entries: Vec<u128>,
     at: usize,
     is_done: bool,
+}
+
+impl std::fmt::Debug for Fingerprints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fingerprints").field("bits", &self.bits).finish_non_exhaustive()
+    }
 }
 
 impl Iterator for Fingerprints {

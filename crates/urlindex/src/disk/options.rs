@@ -30,7 +30,7 @@ const GENERATIONS: u64 = 8;
 ///
 /// let options = DiskOptions::new().memory_bytes(64 << 20).max_age(Duration::from_secs(30 * 24 * 3600));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct DiskOptions {
     pub(super) memory_bytes: u64,
     pub(super) bits: FingerprintBits,
@@ -47,6 +47,16 @@ impl Clock {
     /// Milliseconds since 1970; 0 for a time before.
     pub(super) fn now_ms(&self) -> u64 {
         (self.0)().max(0) as u64
+    }
+}
+
+// Without the seed, which is to be unknown to strangers.
+impl fmt::Debug for DiskOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskOptions")
+            .field("memory_bytes", &self.memory_bytes)
+            .field("bits", &self.bits)
+            .finish_non_exhaustive()
     }
 }
 

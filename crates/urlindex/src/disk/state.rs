@@ -39,7 +39,6 @@ pub(super) struct Level {
 }
 
 /// The state of a set on disk.
-#[derive(Debug)]
 pub(super) struct State {
     pub(super) home: Home,
     pub(super) manifest: Manifest,
@@ -57,6 +56,13 @@ pub(super) struct State {
     /// Whether the runs have filters, as memory permits: from the first test of one URL on.
     /// Batches have no use for them, and building them takes a third of a batch's time.
     has_filters: bool,
+}
+
+// Without tables, filters and runs, which are most of the memory.
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("urls", &self.urls).field("runs", &self.levels.len()).finish_non_exhaustive()
+    }
 }
 
 impl State {

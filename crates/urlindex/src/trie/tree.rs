@@ -1,7 +1,7 @@
 //! The trie as a tree of blocks: search, insert, and cutting of full blocks.
 //!
 //! [Leaves](super::leaf) hold keys; [inner blocks](super::inner) hold the shortest separators of
-//! leaves, and lead to them. An insert rewrites its leaf in the newest [`Code`]; inner blocks are
+//! leaves, and lead to them. An insert into a leaf of an older code rewrites it in the newest [`Code`]; inner blocks are
 //! raw: they are few, and every search reads some.
 //!
 //! Invariants: the keys of a block lie between its own separator and the next one in the block

@@ -117,22 +117,27 @@ pub struct Urls {
 }
 
 impl Urls {
-    /// Takes every URL. A failure that concerns one of several is printed; that of the only one
-    /// comes back. `None` if interrupted.
-    pub fn each(self, mut take: impl FnMut(&Address) -> Result<Outcome, Failure>) -> Result<Option<Outcome>, Failure> {
-        let (is_one, mut outcome) = (self.is_one, Outcome::Done);
+    /// Finds and takes every URL. A failure to find one of several is printed; that of the only
+    /// one comes back, and so does any failure to take: output may be cut short then. `None` if
+    /// interrupted.
+    pub fn each<T>(
+        self,
+        mut find: impl FnMut(&Address) -> Result<T, Failure>,
+        mut take: impl FnMut(&Address, T) -> Result<Outcome, Failure>,
+    ) -> Result<Option<Outcome>, Failure> {
+        let (is_one, has_list, mut outcome) = (self.is_one, self.list.is_some(), Outcome::Done);
         for url in self {
             let url = url?;
             if interrupt::asked() {
                 return Ok(None);
             }
-            outcome = outcome.and(match take(&url) {
+            outcome = outcome.and(match find(&url) {
                 Err(failure) if !is_one => Outcome::of_one(failure)?,
-                taken => taken?,
+                found => take(&url, found?)?,
             });
         }
-        // Interrupted input ends early.
-        Ok(Some(outcome).filter(|_| !interrupt::asked()))
+        // An interrupted list ends early.
+        Ok(Some(outcome).filter(|_| !(has_list && interrupt::asked())))
     }
 }
 

@@ -49,8 +49,8 @@ pub struct Args {
     /// Erase all URLs whose canonical form this regular expression matches
     #[arg(long)]
     regex: Option<String>,
-    /// Erase all captures whose body has this digest: sha1:... or sha256:..., in hexadecimal or
-    /// base 32
+    /// Erase all captures whose body has this digest: sha1:... or sha256:..., in
+    /// hexadecimal, base 32 or base 64
     #[arg(long)]
     digest: Option<String>,
     /// Only captures from this time on

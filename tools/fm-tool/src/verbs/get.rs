@@ -76,29 +76,32 @@ struct Asked {
 
 /// Prints every page that exists; `out` is opened for the first.
 fn all(args: &Args, shared: &Shared, asked: &Asked, urls: Urls, out: &mut Option<Output>) -> Result<Outcome, Failure> {
-    let outcome = urls.each(|url| {
-        let Some((page, reader)) = find(args, shared, asked, url)? else {
-            let when = match (args.at, args.version) {
-                (Some(at), _) => format!(" (no version at or before {})", times::print(at)),
-                (_, Some(sequence)) => format!(" (no version {sequence}; `history --json` lists them)"),
-                _ => String::new(),
-            };
-            variant::complain(&*asked.store, &args.store, url, asked.variant.as_ref(), &when);
-            return Ok(Outcome::NotFound);
-        };
-        if !args.headers && page.lacks_body() {
-            say_no_body(args, url, &page);
-            if args.require_body {
+    let outcome = urls.each(
+        |url| find(args, shared, asked, url),
+        |url, found| {
+            let Some((page, reader)) = found else {
+                let when = match (args.at, args.version) {
+                    (Some(at), _) => format!(" (no version at or before {})", times::print(at)),
+                    (_, Some(sequence)) => format!(" (no version {sequence}; `history --json` lists them)"),
+                    _ => String::new(),
+                };
+                variant::complain(&*asked.store, &args.store, url, asked.variant.as_ref(), &when);
                 return Ok(Outcome::NotFound);
+            };
+            if !args.headers && page.lacks_body() {
+                say_no_body(args, url, &page);
+                if args.require_body {
+                    return Ok(Outcome::NotFound);
+                }
             }
-        }
-        let out = match out {
-            Some(out) => out,
-            None => out.insert(Output::file_or_stdout(args.output.as_deref(), shared.flags)?),
-        };
-        print(args, &page, reader, out)?;
-        Ok(Outcome::Done)
-    })?;
+            let out = match out {
+                Some(out) => out,
+                None => out.insert(Output::file_or_stdout(args.output.as_deref(), shared.flags)?),
+            };
+            print(args, &page, reader, out)?;
+            Ok(Outcome::Done)
+        },
+    )?;
     Ok(outcome.unwrap_or_else(|| interrupt::stopped("not everything was printed")))
 }
 

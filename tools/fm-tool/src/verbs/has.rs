@@ -52,5 +52,6 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     })?;
     out.finish()?;
     let stopped = || interrupt::stopped(format_args!("{asked} URLs were looked for"));
-    Ok(outcome.unwrap_or_else(stopped).and(missed))
+    // An interrupted list ends early.
+    Ok(outcome.filter(|_| !interrupt::asked()).unwrap_or_else(stopped).and(missed))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use filemap::{Lookup, PageHead};
 use fm_cli::{Failure, Outcome, Output, interrupt, times};
 
-use crate::arguments::urls::UrlArgs;
+use crate::arguments::urls::{Address, UrlArgs};
 use crate::arguments::variant::{self, VariantArgs};
 use crate::flags::Shared;
 use crate::json;
@@ -34,13 +34,16 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     interrupt::listen();
     let mut out = Output::stdout(shared.flags);
     let mut nth = 0;
-    let outcome = urls.each(|url| {
+    let find = |url: &Address| {
+        let newest = Lookup::new(url).variant(variant.as_ref());
+        Ok(store.head(&args.at.map_or(newest, |at| newest.at(at)))?)
+    };
+    let outcome = urls.each(find, |url, head| {
         if nth > 0 && !out.is_json() {
             out.line("")?;
         }
         nth += 1;
-        let newest = Lookup::new(url).variant(variant.as_ref());
-        let Some(head) = store.head(&args.at.map_or(newest, |at| newest.at(at)))? else {
+        let Some(head) = head else {
             variant::complain(&*store, &args.store, url, variant.as_ref(), "");
             return Ok(Outcome::NotFound);
         };

@@ -101,19 +101,21 @@ fn named(
 ) -> Result<Outcome, Failure> {
     interrupt::listen();
     let mut number = 0;
-    let outcome = urls.each(|url| {
-        let removed = remove(url)?;
-        number += u64::from(removed);
-        if !removed {
-            words::complain(format_args!("{url} is not in {}", args.store.display()));
-        }
-        if out.is_json() {
-            out.json(&json::of_url(url.bytes(), json!({ "removed": removed })))?;
-        } else if removed && !shared.flags.quiet {
-            words::say(format_args!("removed {url}"));
-        }
-        Ok(if removed { Outcome::Done } else { Outcome::NotFound })
-    })?;
+    let outcome = urls.each(
+        |url| Ok(remove(url)?),
+        |url, removed| {
+            number += u64::from(removed);
+            if !removed {
+                words::complain(format_args!("{url} is not in {}", args.store.display()));
+            }
+            if out.is_json() {
+                out.json(&json::of_url(url.bytes(), json!({ "removed": removed })))?;
+            } else if removed && !shared.flags.quiet {
+                words::say(format_args!("removed {url}"));
+            }
+            Ok(if removed { Outcome::Done } else { Outcome::NotFound })
+        },
+    )?;
     Ok(outcome.unwrap_or_else(|| stopped(number)))
 }
 

@@ -126,7 +126,9 @@ mod tests {
         let what = format!(r#"{{"kind":"digest","text":"{told}"}}"#);
         let set = RuleSet { rules: vec![(7, Matcher::read(what.as_bytes()).expect("a rule"))] };
         assert_eq!(set.hashers().len(), 1, "a rule wants bodies");
-        assert_eq!(set.judge(set.hashers(), Some(told), 0), Some(7));
+        for told in [told, "VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5", "urn:sha1:vgmt4nsha2awvor6evyxqugcnsonbwe5"] {
+            assert_eq!(set.judge(set.hashers(), Some(told), 0), Some(7), "{told}");
+        }
         assert_eq!(set.judge(set.hashers(), None, 0), None);
     }
 
@@ -148,6 +150,21 @@ mod tests {
         let made: Vec<_> = hashers.into_iter().map(|(wanted, hasher)| wanted.with_bytes(&hasher.finalize())).collect();
         assert_eq!(made, [known[1].clone(), known[0].clone()]);
         assert_eq!(digest("sha-256:XJ4BNP4PAHH6UQKBIDPF3LRCEOYAGYNDSYLXVHFUCD7WD4QACWWQ===="), Some(known[1].clone()));
+        for text in [
+            "sha1:qZk+NkcGgWq6PiVxeFDCbJzQ2J0=",
+            "urn:sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5",
+            "sha1=a9993e364706816aba3e25717850c26c9cd0d89d",
+        ] {
+            assert_eq!(digest(text), Some(known[0].clone()), "{text}");
+        }
+        // Without a label, an MD5 in hexadecimal may be a SHA-1 in base 32.
+        for text in [
+            "VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5",
+            "a9993e364706816aba3e25717850c26c9cd0d89d",
+            "qZk+NkcGgWq6PiVxeFDCbJzQ2J0=",
+        ] {
+            assert_eq!(digest(text), None, "{text}");
+        }
         for text in ["", "sha1", "sha1:", "md5:900150983cd24fb0d6963f7d28e17f72", "sha1:xyz", "sha256:a9993e36"] {
             assert_eq!(digest(text), None, "{text}");
         }

@@ -33,7 +33,8 @@ pub enum EraseTarget {
     Prefix(Vec<u8>),
     /// All URLs whose canonical form this regular expression matches somewhere.
     Regex(String),
-    /// All captures with a body of this digest: `sha1:` or `sha256:`, in hexadecimal or base 32.
+    /// All captures with a body of this digest: `sha1:` or `sha256:`, in
+    /// hexadecimal, base 32 or base 64.
     Digest(String),
 }
 
@@ -174,9 +175,14 @@ fn hashed(part: Part, (sha256, salt): &(String, String)) -> std::result::Result<
     Ok(Pattern::Hashed { part, salt: hexadecimal(salt).ok_or("its salt is none")?, sha256 })
 }
 
-/// Reads the digest of a rule: a SHA-1 or a SHA-256, in any notation.
+/// Reads the digest of a rule: a SHA-1 or a SHA-256, labelled, in any notation. Without a label an
+/// MD5 could be taken for a SHA-1.
 pub(super) fn digest(text: &str) -> Option<Digest> {
-    Digest::parse(text).filter(Digest::is_for_rules)
+    if text.trim_end_matches('=').contains([':', '=']) {
+        Digest::parse(text).filter(Digest::is_for_rules)
+    } else {
+        None
+    }
 }
 
 fn salted(salt: &[u8], text: &[u8]) -> [u8; 32] {
@@ -242,7 +248,7 @@ impl EraseOrder {
             }
             EraseTarget::Digest(text) => {
                 let Some(digest) = self::digest(text) else {
-                    return fail("a digest is sha1: or sha256: and hexadecimal or base 32 digits");
+                    return fail("a digest is sha1: or sha256: and hexadecimal, base 32 or base 64 digits");
                 };
                 set("kind", json!("digest"));
                 set("text", json!(digest.text()));
