@@ -78,7 +78,7 @@ fn used(disk: &SimDisk) -> Result<()> {
     assert_eq!(frontier.credit_units(), ALL_CREDIT);
     frontier.urls_from(PageId::new(0)).try_for_each(|url| url.map(drop))?;
     let _ = (frontier.stats(), frontier.hosts().count(), frontier.by_importance(9));
-    (0..300).step_by(7).try_for_each(|i| frontier.page(&url(i)).map(drop))?;
+    (0..300).step_by(7).try_for_each(|i| frontier.page(url(i)).map(drop))?;
     let mut now_ms = 0;
     for i in 0..80u32 {
         match frontier.next(now_ms)? {

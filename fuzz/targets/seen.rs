@@ -115,7 +115,7 @@ fn used(kind: Kind, disk: &SimDisk, writes: bool) -> Result<()> {
         Kind::Bitmap => asked(&Md5Bitmap::open_read_only_in(dir, NAME)?, writes),
         Kind::Bloom | Kind::Blocked if writes => {
             let set = BloomFilter::open_in(dir, NAME)?;
-            set.note_false_positive(&url(9))?;
+            set.note_false_positive(url(9))?;
             asked(&set, writes)
         }
         Kind::Bloom | Kind::Blocked => asked(&BloomFilter::load_in(dir, NAME)?, writes),
@@ -130,7 +130,7 @@ fn used(kind: Kind, disk: &SimDisk, writes: bool) -> Result<()> {
         Kind::Disk | Kind::Short if writes => {
             let set = DiskUrlSet::open_in(dir, NAME, kind.options())?;
             asked(&set, writes)?;
-            set.forget(&url(URLS + 3))?;
+            set.forget(url(URLS + 3))?;
             set.snapshot_in(&SimDisk::new(2).dir())
         }
         Kind::Disk | Kind::Short => {

@@ -62,7 +62,7 @@ impl Kind {
                 let set =
                     BloomFilter::create_in(dir, NAME, if self == Kind::Blocked { options.blocked() } else { options })?;
                 fill(&set, all)?;
-                (0..3).try_for_each(|i| set.note_false_positive(&url(i)).map(drop))?;
+                (0..3).try_for_each(|i| set.note_false_positive(url(i)).map(drop))?;
                 set.sync()
             }
             Kind::Growing => {
@@ -78,12 +78,12 @@ impl Kind {
             Kind::Disk | Kind::Short => {
                 let set = DiskUrlSet::create_in(dir, NAME, self.options())?;
                 let mut batch = set.batch();
-                (0..400).try_for_each(|i| batch.push(&url(i)))?;
+                (0..400).try_for_each(|i| batch.push(url(i)))?;
                 set.check_and_insert_all(&mut batch)?;
-                (400..550).try_for_each(|i| batch.push(&url(i)))?;
+                (400..550).try_for_each(|i| batch.push(url(i)))?;
                 set.check_and_insert_all(&mut batch)?;
                 fill(&set, 550..URLS - 1)?;
-                set.forget(&url(5))?;
+                set.forget(url(5))?;
                 set.insert(&url(URLS - 1))?;
                 set.sync()
             }

@@ -273,4 +273,12 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_hold_for_ever_of_an_earlier_build_is_one_still() {
+        let mut bytes = Vec::new();
+        varint::put(&mut bytes, u64::MAX);
+        assert_eq!(Bytes { rest: &bytes }.time(), Some(i64::MAX));
+        assert_eq!((time_of(7), time_of(i64::MAX as u64)), (7, i64::MAX));
+    }
 }

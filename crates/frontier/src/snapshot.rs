@@ -30,6 +30,7 @@ use crate::hosts::Hosts;
 use crate::links::{Links, Place};
 use crate::options::{Rent, VIRTUAL_VISITS_MAX};
 use crate::pages::{Marks, Pages, Status};
+use crate::record::time_of;
 use crate::state::{State, Told};
 use crate::texts::{GROUP, Texts};
 

@@ -217,7 +217,7 @@ fn a_body_that_is_damaged_in_its_middle_ends_get_and_replaces_no_file() {
     for (url, body) in [(big, &noise[..]), (small, b"small")] {
         let file = bench.path("body");
         fs::write(&file, body).unwrap();
-        bench.run("put", &[url.as_ref(), "--file".as_ref(), file.as_os_str()]).ended(0);
+        bench.run("put", &[url.as_ref(), file.as_os_str()]).ended(0);
     }
     // In the second of its chunks.
     let segment = bench.store().join("value0.dat");
