@@ -264,7 +264,7 @@ pub trait PageRead: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Url`](crate::Error::Url); those of the store.
+    /// [`Error::Url`]; those of the store.
     fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>>;
 
     /// One version of those that [`PageRead::versions`] gives. The lookup's time is not used.
@@ -364,14 +364,14 @@ pub trait PageRead: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Url`](crate::Error::Url).
+    /// [`Error::Url`].
     fn key(&self, url: &[u8]) -> Result<Vec<u8>>;
 
     /// The pages or variants in `scope`; after `after`, if the store gives cursors.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for a cursor that it did not give; those
+    /// [`Error::Unsupported`] for a cursor that it did not give; those
     /// of the store.
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>>;
 
@@ -425,7 +425,7 @@ pub trait PageWrite: PageRead {
     ///
     /// # Errors
     ///
-    /// [`Error::Url`](crate::Error::Url); those of the store. Nothing was written.
+    /// [`Error::Url`]; those of the store. Nothing was written.
     fn put(&self, page: &Page, rule: PutRule) -> Result<Option<Put>>;
 
     /// Puts pages in their order. Not one transaction: an error leaves those before it in the
@@ -450,7 +450,7 @@ pub trait PageWrite: PageRead {
     ///
     /// # Errors
     ///
-    /// As [`PageWrite::put`]; [`Error::Read`](crate::Error::Read) if `body` fails.
+    /// As [`PageWrite::put`]; [`Error::Read`] if `body` fails.
     fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version>;
 
     /// Removes a page with all versions and variants; with a variant, that variant alone. Returns
