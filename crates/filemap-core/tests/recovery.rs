@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use filemap_core::recovery::RecoveryReport;
 use filemap_core::{Error, Event, Options, Record, StorageError, Store};
 
+/// Without compaction, which checkpoints now and then to know what is dead.
 fn options() -> Options {
-    Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0)
+    Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0).space_bound(None)
 }
 
 fn key(i: u32) -> Vec<u8> {
@@ -55,8 +56,7 @@ fn segment(path: &Path, id: u32) -> fs::File {
 #[test]
 fn a_kill_loses_nothing_that_put_returned() {
     let temp = tempfile::tempdir().unwrap();
-    // Without compaction, which would checkpoint now and then to know what is dead.
-    let store = Store::create(temp.path().join("a"), options().space_bound(None)).unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
     put(&store, 0..3000); // several segments
     let (again, report) = open(&copy(store.path(), temp.path().join("b")));
     assert_eq!((report.replayed_records, report.skipped_bytes, report.truncated_bytes), (3000, 0, 0));
