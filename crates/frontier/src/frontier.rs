@@ -19,6 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use filemap_io::files::remove;
+use filemap_io::files::sync_folder;
 use filemap_io::{Dir, Latch, Lock, StorageError};
 
 use crate::discover::sort_links;
@@ -309,10 +310,10 @@ impl Frontier {
         self.state.texts.sync()?;
         let old_links = self.sync_links()?;
         let next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
-        self.dir.sync().map_err(Error::io("sync of the directory", next.name()))?;
+        sync_folder(&*self.dir)?;
         if planted(Mistake::JournalRemovedFirst) {
             remove(&*self.dir, self.journal.name())?;
-            self.dir.sync().map_err(Error::io("sync of the directory", next.name()))?;
+            sync_folder(&*self.dir)?;
         }
         self.snapshot_bytes = snapshot::write(&*self.dir, self.id, next.number(), &self.state)?;
         remove(&*self.dir, self.journal.name())?;

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use filemap_io::files::sync_folder;
 use filemap_io::files::{lock, new_id};
 use filemap_io::layout::get;
 use filemap_io::{Access, Dir, create_dir};
@@ -71,7 +72,7 @@ impl Frontier {
             0 => None,
             _ => Some(Links::create(&*dir, id, 1)?),
         };
-        dir.sync().map_err(Error::io("sync of the directory", files::URLS))?;
+        sync_folder(&*dir)?;
         let ledger = Ledger::new(Totals::new(options.tax, options.window));
         let mut state = State::new(options.rent, Pages::new(seed, 0), Hosts::default(), ledger, texts);
         (state.virtual_visits, state.links) = (options.virtual_visits, links);
@@ -92,7 +93,7 @@ impl Frontier {
         options.check()?;
         let lock = lock(&*dir, LOCK, LOCK)?;
         // A handle that could not sync the directory may have renamed the snapshot in memory only.
-        dir.sync().map_err(Error::io("sync of the directory", files::SNAPSHOT))?;
+        sync_folder(&*dir)?;
         let mut found = snapshot::read(&*dir)?;
         let state = &mut found.state;
         let journal = Journal::open(&*dir, found.id, found.journal, |record| {

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use filemap_io::Access;
+use filemap_io::files::sync_folder;
 use filemap_runs::fixed::Fixed;
 use filemap_runs::{Filter, Plan, Run, RunReader, RunWriter, Source};
 
@@ -22,7 +23,7 @@ use super::manifest::{Manifest, RunEntry};
 use super::options::{Budget, Clock, DiskOptions, generation, is_expired, start_ms};
 use super::table::Table;
 use super::{DiskStats, strangers};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::files;
 
 /// Longest log, in table sizes: inserting and forgetting in turn makes it longer than its table.
@@ -72,7 +73,7 @@ impl State {
         strangers::make_room(&home, &[])?;
         let log = Log::create(&home, manifest.log_number)?;
         let manifest = Manifest { next_number: log.number() + 1, log_number: log.number(), ..manifest };
-        home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
+        sync_folder(&*home.dir)?;
         manifest.write(&*home.dir, &home.name)?;
         Ok(State::with(home, manifest, budget, options, log, Vec::new(), None))
     }
@@ -82,7 +83,7 @@ impl State {
         // A process that could not sync the directory may have renamed the manifest: files of the
         // older one must stay until it is durable.
         if !planted(Mistake::OpenNotSynced) {
-            home.dir.sync().map_err(Error::io("sync of the directory", &home.name))?;
+            sync_folder(&*home.dir)?;
         }
         strangers::remove_left(&home, &manifest)?;
         State::load(home, manifest, options, Access::Write)
@@ -223,7 +224,7 @@ impl State {
             Log::create(&self.home, 1 + written.as_ref().map_or(next.next_number, |(entry, _)| entry.info.number))?;
         (next.next_number, next.log_number) = (log.number() + 1, log.number());
         if !planted(Mistake::NamesNotSynced) {
-            self.home.dir.sync().map_err(Error::io("sync of the directory", &self.home.name))?;
+            sync_folder(&*self.home.dir)?;
         }
         let level = written
             .map(|(entry, filter)| {
