@@ -211,7 +211,7 @@ pub enum PutRule {
 }
 
 /// A boxed iterator of results.
-pub type Results<'a, T> = Box<dyn Iterator<Item = Result<T>> + 'a>;
+pub type Results<'a, T> = Box<dyn Iterator<Item = Result<T>> + Send + 'a>;
 
 /// A page without its body, and the body as a stream.
 pub type Streamed<'a> = (Page, Box<dyn Read + 'a>);

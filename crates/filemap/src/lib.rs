@@ -12,6 +12,7 @@
 //! * [`erase`] removes pages for good, and keeps them from coming back.
 //! * [`coding`] undoes content codings (gzip, deflate, br, zstd) within bounds.
 //! * [`meta`] encodes a page's headers and the rest of its description.
+//! * [`encoding`] finds a document's character set and decodes it.
 //!
 //! Keys are made by a canonicaliser of `urlindex`; the URL as fetched is kept beside it. Bodies
 //! are bytes and are never re-coded: character sets are left to the reader.
@@ -53,6 +54,7 @@ pub use error::{Error, Result};
 pub use filemap_core::{Durability, Event, Options, Put, Stats, Version};
 #[cfg(feature = "warc")]
 pub use http::coding;
+pub use page::encoding;
 pub use page::headers::{Header, Headers};
 pub use page::key::url as url_of_key;
 pub use page::meta;

@@ -9,7 +9,7 @@ pub const FILEMAP: Table = Table {
         &["date", "limits", "packing"],
         &["error"],
         // A page: its parts, itself, the key that it lies under, the description that lies beside its body.
-        &["page::digest", "page::headers"],
+        &["page::digest", "page::encoding", "page::headers"],
         &["page::variant"],
         &["page"],
         &["page::key", "page::meta"],

@@ -7,7 +7,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["bodies", "seen", "sequence", "settings"],
     // Bytes in, links out.
     &["links"],
-    &["links::encoding", "links::html", "links::sitemap"],
+    &["links::html", "links::sitemap"],
     // One request.
     &["fetch::address", "fetch::decode"],
     &["fetch::connect"],

@@ -7,6 +7,7 @@
 //! `Revisit::original` and the body of a revisit, which reading fills in.
 
 pub(crate) mod digest;
+pub mod encoding;
 pub(crate) mod headers;
 pub(crate) mod key;
 pub mod meta;

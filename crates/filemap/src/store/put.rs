@@ -54,6 +54,25 @@ impl PageStore {
         self.put_parts(page, BodySource::Bytes(&page.body, BodyForm::Reference))
     }
 
+    /// As [`PageStore::put_page`], with these bytes as the body instead of `page.body`: for a caller
+    /// who has them in memory of another owner.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::put_page`].
+    pub fn put_page_of(&self, page: &Page, body: &[u8]) -> Result<Version> {
+        self.put_parts(page, BodySource::Bytes(body, BodyForm::Whole)).map(|put| put.version())
+    }
+
+    /// As [`PageStore::put_page_if_changed`], with these bytes as the body instead of `page.body`.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::put_page`].
+    pub fn put_page_of_if_changed(&self, page: &Page, body: &[u8]) -> Result<Put> {
+        self.put_parts(page, BodySource::Bytes(body, BodyForm::Reference))
+    }
+
     /// As [`PageStore::put_page`], with the body from `body` instead of `page.body`: up to 4 GiB,
     /// in bounded memory.
     ///

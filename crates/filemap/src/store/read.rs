@@ -135,9 +135,10 @@ impl PageStore {
     }
 
     /// As [`PageStore::each_head`], of pages.
-    pub(super) fn each_page_head(&self, key: Vec<u8>) -> impl Iterator<Item = Result<PageHead>> + use<'_> {
+    pub(super) fn each_page_head(&self, key: Vec<u8>) -> impl Iterator<Item = Result<PageHead>> + use<> {
+        let store = self.clone();
         self.each_head(key.clone())
-            .map(move |(version, head)| self.page_head(&key, head?).map_err(|error| unreadable(&key, version, error)))
+            .map(move |(version, head)| store.page_head(&key, head?).map_err(|error| unreadable(&key, version, error)))
     }
 
     /// The result of a read; if it is damage, the error names the newest version of the key that

@@ -159,7 +159,7 @@ impl PageStore {
     /// # Errors
     ///
     /// As [`PageStore::get`].
-    pub fn history_iter<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<Results<'_, PageHead>> {
+    pub fn history_iter<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<Results<'static, PageHead>> {
         self.history_beside(lookup, RecordKind::Response)
     }
 
@@ -169,7 +169,11 @@ impl PageStore {
     /// # Errors
     ///
     /// As [`PageStore::get`].
-    pub fn history_beside<'l>(&self, lookup: impl Into<Lookup<'l>>, kind: RecordKind) -> Result<Results<'_, PageHead>> {
+    pub fn history_beside<'l>(
+        &self,
+        lookup: impl Into<Lookup<'l>>,
+        kind: RecordKind,
+    ) -> Result<Results<'static, PageHead>> {
         let lookup = lookup.into();
         let latest_ms = lookup.time_ms.unwrap_or(i64::MAX);
         let Some(key) = self.key_beside(&lookup, kind)? else { return Ok(Box::new(std::iter::empty())) };

@@ -5,7 +5,6 @@
 //!
 //! Invariant: every resolved link is the canonical form of an http or https URL.
 
-pub mod encoding;
 pub mod html;
 pub mod sitemap;
 
@@ -230,7 +229,7 @@ mod tests {
         ];
         for (body, label, expected) in rows {
             let kind = format!("text/html; charset={label}");
-            let (text, encoding) = encoding::decode(body, Some(kind.as_bytes()));
+            let (text, encoding) = filemap::encoding::decode(body, Some(kind.as_bytes()));
             let found = Found { encoding: Some(encoding), ..html::find(text.as_bytes(), BOUNDS) };
             let links = resolve(&found, "http://a.example/dir/page", &Whatwg, BOUNDS);
             assert_eq!(links.urls, expected.map(|rest| format!("http://a.example/{rest}")), "{label}");

@@ -14,6 +14,13 @@ use urlindex::canonical::Encoding;
 const PRESCAN_BYTES: usize = 1024;
 
 /// The text of a document and its encoding; invalid bytes become U+FFFD. Borrowed if it is UTF-8.
+///
+/// ```
+/// use filemap::encoding::decode;
+///
+/// let (text, encoding) = decode(b"caf\xe9", Some(b"text/html; charset=iso-8859-1"));
+/// assert_eq!((&*text, encoding.name()), ("caf\u{e9}", "windows-1252"));
+/// ```
 pub fn decode<'a>(body: &'a [u8], content_type: Option<&[u8]>) -> (Cow<'a, str>, &'static Encoding) {
     let said = content_type.and_then(charset).and_then(Encoding::for_label);
     let encoding = said.or_else(|| prescan(&body[..body.len().min(PRESCAN_BYTES)]));
