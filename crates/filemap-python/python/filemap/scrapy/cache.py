@@ -1,0 +1,201 @@
+"""The storage of Scrapy's HTTP cache in one store of pages, for all spiders.
+
+| setting | default | meaning |
+|---|---|---|
+| `HTTPCACHE_DIR` | `httpcache` | the folder; the store is `pages.fm` in it |
+| `HTTPCACHE_EXPIRATION_SECS` | 0 | entries older than this are not given back; 0: never |
+| `HTTPCACHE_GZIP` | | taken and not needed: all bodies are compressed |
+| `FILEMAP_SHARED` | False | True: one entry for all spiders, not one for each |
+| `FILEMAP_RESPONSE_CLASSES` | [] | own classes of responses that entries may ask for |
+| `FILEMAP_EXPIRE_AT_CLOSE` | True | remove the spider's expired entries when it closes |
+| `FILEMAP_OPTIONS` | {} | options of `filemap.open`; `keep_versions` is 1 if not given |
+| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a store that another program has locked |
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from time import time
+from typing import Any, Final
+
+import scrapy
+from scrapy import Spider
+from scrapy.http import Request, Response
+from scrapy.settings import BaseSettings
+from scrapy.statscollectors import StatsCollector
+from scrapy.utils.project import data_path
+
+import filemap
+
+from .responses import Classes, NoteError, UnknownClassError, note_of, record_of, response_of, time_of
+from .shared_pages import Record, SharedPages, shared
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME: Final = "pages.fm"
+LARGEST_BODY: Final = 1 << 30
+"""Bodies are decoded to at most this where `DOWNLOAD_MAXSIZE` has no bound."""
+
+_CATCHES_SINCE: Final = (2, 18)
+_LONGEST_VARIANT: Final = 1024
+_LONGEST_URL: Final = 60_000
+
+
+def variant_start(spider_name: str | None) -> bytes:
+    """What the variants of a spider begin with; of all spiders in a shared cache."""
+    name = (spider_name or "").encode()
+    if len(name) > _LONGEST_VARIANT - 128:
+        name = b"~" + hashlib.sha256(name).hexdigest().encode()
+    return b"scrapy:" + name + b":"
+
+
+def options_of(settings: BaseSettings, **defaults: Any) -> dict[str, Any]:
+    """The options of `filemap.open`."""
+    return {**defaults, **settings.getdict("FILEMAP_OPTIONS")}
+
+
+class FileMapCacheStorage:
+    """`HTTPCACHE_STORAGE = "filemap.scrapy.FileMapCacheStorage"`: see the module.
+
+    Each entry is a page under the URL of its request, with the spider's name and the request's
+    fingerprint as its variant. Any number of processes may use one folder: see `broker`.
+    """
+
+    def __init__(self, settings: BaseSettings) -> None:
+        self.cachedir: str = data_path(settings["HTTPCACHE_DIR"])
+        self.expiration_secs: int = settings.getint("HTTPCACHE_EXPIRATION_SECS")
+        self.use_gzip: bool = settings.getbool("HTTPCACHE_GZIP")
+        self._is_shared = settings.getbool("FILEMAP_SHARED")
+        self._expires_at_close = settings.getbool("FILEMAP_EXPIRE_AT_CLOSE", True)
+        self._classes = Classes(settings.getlist("FILEMAP_RESPONSE_CLASSES"))
+        self._limit = settings.getint("DOWNLOAD_MAXSIZE") or LARGEST_BODY
+        self._options = options_of(settings, keep_versions=1)
+        self._patience = settings.getfloat("FILEMAP_PATIENCE_SECS", 30.0)
+        self._pages: SharedPages | None = None
+        self._stats: StatsCollector | None = None
+        self._start = b""
+
+    @property
+    def pages(self) -> SharedPages:
+        """The store. Raises `ClosedError` before `open_spider` and after `close_spider`."""
+        if self._pages is None:
+            raise filemap.ClosedError("the cache is not open")
+        return self._pages
+
+    def open_spider(self, spider: Spider) -> None:
+        """Opens the store, or reaches the process that has it open."""
+        path = os.path.join(self.cachedir, FILE_NAME)
+        self._pages = shared(path, self._options, self._patience)
+        self._start = variant_start(None if self._is_shared else spider.name)
+        self._stats = spider.crawler.stats
+        fingerprinter = spider.crawler.request_fingerprinter
+        assert fingerprinter is not None
+        self._fingerprinter = fingerprinter
+        logger.debug("Using FileMap cache storage in %(path)s", {"path": path}, extra={"spider": spider})
+
+    def close_spider(self, spider: Spider) -> None:
+        """Removes what expired, and closes this spider's part."""
+        pages, self._pages = self._pages, None
+        if pages is None:
+            return
+        try:
+            if self.expiration_secs > 0 and self._expires_at_close:
+                before = int((time() - self.expiration_secs) * 1000)
+                self._count("filemap/cache/expired", pages.expire(self._start, before) or 0)
+        finally:
+            pages.close()
+
+    def retrieve_response(self, spider: Spider, request: Request) -> Response | None:
+        """The cached response, or None. Sets `request.meta["cache_timestamp"]`.
+
+        An entry that cannot be read raises where Scrapy catches it (2.18 on), else it is logged,
+        counted as `filemap/cache/retrieve_error`, and a miss.
+        """
+        try:
+            return self._retrieve(request)
+        except (filemap.FileMapError, NoteError, UnknownClassError, TypeError, ValueError) as error:
+            self._count("filemap/cache/retrieve_error")
+            if scrapy.version_info >= _CATCHES_SINCE:
+                raise
+            logger.warning(
+                "Could not read the cache entry for %(request)s, treating it as a cache miss: %(error)s",
+                {"request": request, "error": error},
+                extra={"spider": spider},
+            )
+            return None
+
+    def store_response(self, spider: Spider, request: Request, response: Response) -> None:
+        """Stores a response; of a body that is stored already, only the new description."""
+        url, variant = self._key(request)
+        limit = int(request.meta.get("download_maxsize", self._limit) or LARGEST_BODY)
+        record, lost = record_of(
+            request, response, url=url, variant=variant, now=time(), limit=limit, classes=self._classes
+        )
+        if lost:
+            self._count("filemap/cache/attributes_lost", len(lost))
+            logger.warning(
+                "Of %(response)s, %(lost)s cannot be stored", {"response": response, "lost": lost}
+            )
+        put(self.pages, record, variant)
+
+    def _retrieve(self, request: Request) -> Response | None:
+        url, variant = self._key(request)
+        record = get(self.pages, url, variant)
+        if record is None:
+            return None
+        note = note_of(record)
+        stored = time_of(record, note)
+        if 0 < self.expiration_secs < time() - stored:
+            return None
+        response = response_of(record, note, self._classes)
+        request.meta["cache_timestamp"] = stored
+        return response
+
+    def _key(self, request: Request) -> tuple[str, bytes]:
+        fingerprint = self._fingerprinter.fingerprint(request).hex().encode()
+        return request.url, self._start + fingerprint
+
+    def _count(self, name: str, by: int = 1) -> None:
+        if self._stats is not None and by:
+            self._stats.inc_value(name, by)
+
+
+def stand_in(variant: bytes | None, url: str) -> str:
+    """The key of a URL that the store does not take: one that its canonicaliser refuses, such as
+    of a host that is none, or one of over 60,000 characters."""
+    name = variant.rpartition(b":")[2].decode("ascii") if variant else ""
+    return f"urn:filemap:request:{name or hashlib.sha256(url.encode()).hexdigest()}"
+
+
+def put(pages: SharedPages, record: Record, variant: bytes | None) -> bool:
+    """Puts a record, under a stand-in if the store takes no such URL."""
+    url = record.url
+    if len(url) <= _LONGEST_URL:
+        with contextlib.suppress(filemap.InvalidUrlError):
+            return pages.put(record)
+    record.url = stand_in(variant, url)
+    return pages.put(record)
+
+
+def get(pages: SharedPages, url: str, variant: bytes | None) -> Record | None:
+    """The record of a URL, under a stand-in if the store takes no such URL."""
+    return _found(pages.get, url, variant)
+
+
+def head(pages: SharedPages, url: str, variant: bytes | None) -> Record | None:
+    """As `get`, without the body."""
+    return _found(pages.head, url, variant)
+
+
+def _found(
+    find: Callable[[str, bytes | None], Record | None], url: str, variant: bytes | None
+) -> Record | None:
+    if len(url) <= _LONGEST_URL:
+        with contextlib.suppress(filemap.InvalidUrlError):
+            return find(url, variant)
+    record = find(stand_in(variant, url), variant)
+    if record is not None:
+        record.url = url
+    return record

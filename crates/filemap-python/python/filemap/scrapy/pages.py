@@ -1,0 +1,243 @@
+"""A downloader middleware that keeps each response as a page, with history, for all spiders.
+
+    DOWNLOADER_MIDDLEWARES = {"filemap.scrapy.PageStoreMiddleware": 905}
+
+| setting | default | meaning |
+|---|---|---|
+| `FILEMAP_STORE` | `filemap/pages.fm` | the store; a relative path is in the project's `.scrapy` |
+| `FILEMAP_MAX_AGE` | 0 | a page younger than this many seconds is not asked for again |
+| `FILEMAP_REVALIDATE` | True | ask whether an older page changed (ETag, Last-Modified) |
+| `FILEMAP_IGNORE_HTTP_CODES` | `RETRY_HTTP_CODES` | responses that are not kept |
+| `FILEMAP_IGNORE_SCHEMES` | `["file", "data"]` | requests that are not kept |
+| `FILEMAP_RESPONSE_CLASSES` | [] | own classes of responses that pages may ask for |
+| `FILEMAP_OPTIONS` | {} | options of `filemap.open` |
+| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a store that another program has locked |
+
+`request.meta`: `filemap_max_age` in the place of the setting; `dont_cache` leaves a request alone.
+A response from the store has the flag `filemap`, and its request `filemap_timestamp` in `meta`.
+
+A plain `GET` is the page of its URL. Any other request has its fingerprint as variant.
+Put the middleware between the engine and the downloader at 901 or more: below compression, which
+it undoes itself, and below Scrapy's own cache.
+
+Stats: `filemap/hit`, `filemap/revalidated`, `filemap/stored`, `filemap/unchanged`,
+`filemap/ignored`, `filemap/refused`, `filemap/retrieve_error`, `filemap/attributes_lost`.
+"""
+
+import logging
+from time import time
+from typing import Final, Self
+
+from scrapy import Spider, signals
+from scrapy.crawler import Crawler
+from scrapy.exceptions import NotConfigured
+from scrapy.http import Request, Response
+from scrapy.utils.httpobj import urlparse_cached
+from scrapy.utils.project import data_path
+
+import filemap
+
+from . import cache
+from .responses import (
+    Classes,
+    NoteError,
+    UnknownClassError,
+    note_of,
+    record_of,
+    response_of,
+    time_of,
+)
+from .shared_pages import Record, SharedPages, shared
+
+logger = logging.getLogger(__name__)
+
+FLAG: Final = "filemap"
+_ASKED: Final = "_filemap_asked"
+_PLAINLY: Final = "_filemap_plainly"
+_DAMAGE: Final = (filemap.CorruptError, NoteError, UnknownClassError, TypeError, ValueError)
+
+
+class PageStoreMiddleware:
+    """`filemap.scrapy.PageStoreMiddleware`: see the module."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        settings = crawler.settings
+        path = settings.get("FILEMAP_STORE", "filemap/pages.fm")
+        if not path:
+            raise NotConfigured("FILEMAP_STORE is empty")
+        assert crawler.stats is not None
+        self.crawler = crawler
+        self.path: str = data_path(path)
+        self.max_age: float = settings.getfloat("FILEMAP_MAX_AGE", 0.0)
+        self._revalidates = settings.getbool("FILEMAP_REVALIDATE", True)
+        ignored = settings.getlist("FILEMAP_IGNORE_HTTP_CODES", settings.getlist("RETRY_HTTP_CODES"))
+        self._ignored_codes = frozenset(int(code) for code in ignored)
+        self._ignored_schemes = frozenset(settings.getlist("FILEMAP_IGNORE_SCHEMES", ["file", "data"]))
+        self._classes = Classes(settings.getlist("FILEMAP_RESPONSE_CLASSES"))
+        self._limit = settings.getint("DOWNLOAD_MAXSIZE") or cache.LARGEST_BODY
+        self._options = cache.options_of(settings)
+        self._patience = settings.getfloat("FILEMAP_PATIENCE_SECS", 30.0)
+        self._stats = crawler.stats
+        self._pages: SharedPages | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """The middleware of a crawler, which opens and closes its store."""
+        made = cls(crawler)
+        crawler.signals.connect(made.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(made.spider_closed, signal=signals.spider_closed)
+        return made
+
+    def spider_opened(self, spider: Spider) -> None:
+        """Opens the store, or reaches the process that has it open."""
+        self._pages = shared(self.path, self._options, self._patience)
+        logger.debug("Keeping pages in %(path)s", {"path": self.path}, extra={"spider": spider})
+
+    def spider_closed(self, spider: Spider) -> None:
+        """Closes this spider's part."""
+        pages, self._pages = self._pages, None
+        if pages is not None:
+            pages.close()
+
+    def process_request(self, request: Request, spider: Spider | None = None) -> Response | None:
+        """Answers from the store what is fresh; asks whether what is older has changed."""
+        if self._pages is None or not self._keeps(request):
+            return None
+        request.meta.pop(_ASKED, None)
+        if request.meta.pop(_PLAINLY, False):
+            return None
+        max_age = float(request.meta.get("filemap_max_age", self.max_age))
+        if max_age <= 0 and not self._revalidates:
+            return None
+        record = self._read(request, with_body=False)
+        if record is None:
+            return None
+        if time() - record.time_ms / 1000 < max_age:
+            response = self._stored(request)
+            if response is not None:
+                self._stats.inc_value("filemap/hit")
+            return response
+        if self._revalidates and _ask_for_change(request, record):
+            request.meta[_ASKED] = True
+        return None
+
+    def process_response(
+        self, request: Request, response: Response, spider: Spider | None = None
+    ) -> Request | Response:
+        """Keeps a response; gives back the stored one where nothing has changed."""
+        asked = request.meta.pop(_ASKED, False)
+        if self._pages is None or FLAG in response.flags or not self._keeps(request):
+            return response
+        if response.status == 304:
+            return self._unchanged(request, response) if asked else response
+        if response.status in self._ignored_codes or "cached" in response.flags:
+            self._stats.inc_value("filemap/ignored")
+            return response
+        self._put(request, response)
+        return response
+
+    def process_exception(
+        self, request: Request, exception: Exception, spider: Spider | None = None
+    ) -> None:
+        """Takes back what a request was given, for its next try."""
+        if request.meta.pop(_ASKED, False):
+            _forget_question(request)
+
+    def _keeps(self, request: Request) -> bool:
+        if request.meta.get("dont_cache", False):
+            return False
+        return urlparse_cached(request).scheme not in self._ignored_schemes
+
+    def _key(self, request: Request) -> tuple[str, bytes | None]:
+        if request.method == "GET" and not request.body:
+            return request.url, None
+        fingerprinter = self.crawler.request_fingerprinter
+        assert fingerprinter is not None
+        fingerprint = fingerprinter.fingerprint(request).hex().encode()
+        return request.url, cache.variant_start(None) + fingerprint
+
+    def _read(self, request: Request, *, with_body: bool) -> Record | None:
+        assert self._pages is not None
+        url, variant = self._key(request)
+        try:
+            return (cache.get if with_body else cache.head)(self._pages, url, variant)
+        except _DAMAGE as error:
+            self._damaged(request, error)
+            return None
+
+    def _stored(self, request: Request) -> Response | None:
+        record = self._read(request, with_body=True)
+        if record is None:
+            return None
+        try:
+            note = note_of(record)
+            response = response_of(record, note, self._classes)
+        except _DAMAGE as error:
+            self._damaged(request, error)
+            return None
+        response.flags.append(FLAG)
+        request.meta["filemap_timestamp"] = time_of(record, note)
+        return response
+
+    def _unchanged(self, request: Request, response: Response) -> Request | Response:
+        stored = self._stored(request)
+        _forget_question(request)
+        if stored is None:  # It went since, or is damaged.
+            return request.replace(dont_filter=True, meta={**request.meta, _PLAINLY: True})
+        stored.headers.update(response.headers)
+        self._put(request, stored)
+        self._stats.inc_value("filemap/revalidated")
+        return stored
+
+    def _put(self, request: Request, response: Response) -> None:
+        assert self._pages is not None
+        url, variant = self._key(request)
+        record, lost = record_of(
+            request,
+            response,
+            url=url,
+            variant=variant,
+            now=time(),
+            limit=int(request.meta.get("download_maxsize", self._limit) or cache.LARGEST_BODY),
+            classes=self._classes,
+        )
+        if lost:
+            self._stats.inc_value("filemap/attributes_lost", len(lost))
+            logger.warning(
+                "Of %(response)s, %(lost)s cannot be stored", {"response": response, "lost": lost}
+            )
+        try:
+            changed = cache.put(self._pages, record, variant)
+        except filemap.RefusedError as error:
+            self._stats.inc_value("filemap/refused")
+            logger.info("%(url)s is not kept: %(error)s", {"url": url, "error": error})
+            return
+        self._stats.inc_value("filemap/stored" if changed else "filemap/unchanged")
+
+    def _damaged(self, request: Request, error: Exception) -> None:
+        self._stats.inc_value("filemap/retrieve_error")
+        logger.warning(
+            "Could not read the page of %(request)s, asking for it again: %(error)s",
+            {"request": request, "error": error},
+            extra={"spider": self.crawler.spider},
+        )
+
+
+_VALIDATORS: Final = ((b"etag", b"If-None-Match"), (b"last-modified", b"If-Modified-Since"))
+
+
+def _ask_for_change(request: Request, record: Record) -> bool:
+    """Makes a request conditional, unless it is; whether the page has what that needs."""
+    if any(name in request.headers for _, name in _VALIDATORS):
+        return False
+    found = {name.lower(): value for name, value in record.headers}
+    for validator, name in _VALIDATORS:
+        if validator in found:
+            request.headers[name] = found[validator]
+    return any(validator in found for validator, _ in _VALIDATORS)
+
+
+def _forget_question(request: Request) -> None:
+    for _, name in _VALIDATORS:
+        request.headers.pop(name, None)
+

@@ -1,0 +1,287 @@
+"""Responses of Scrapy as records of a store, and back.
+
+A record has what a page has: URL, status, headers, decoded body. What else a response knows is
+one JSON object in a header of its own, `X-Crawler-Scrapy`: nothing is pickled. It may lack: then
+the class is guessed as Scrapy guesses it.
+
+| key | what | if it lacks |
+|---|---|---|
+| `time` | when it was stored, in seconds, exactly | the page's time |
+| `url` | the response's URL | that of the request |
+| `_class` | class of the response, as a path | guessed from headers, URL and body |
+| others | attributes of the response: `flags`, `protocol`, `encoding`, ... | the class's default |
+"""
+
+import base64
+import ipaddress
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from scrapy import http as scrapy_http
+from scrapy.http import Headers, Request, Response, TextResponse
+from scrapy.responsetypes import responsetypes
+from scrapy.utils.misc import load_object
+
+from . import coding
+from .shared_pages import Fields, Record
+
+NOTE: Final = b"X-Crawler-Scrapy"
+"""The header with what a page has no place for."""
+
+_ORIGINAL_CODING: Final = b"X-Crawler-Content-Encoding"
+_ORIGINAL_LENGTH: Final = b"X-Crawler-Content-Length"
+_OF_BODY: Final = frozenset(
+    (b"Content-Encoding", b"Content-Length", b"Transfer-Encoding", b"Content-Range")
+)
+_PROTOCOLS: Final = frozenset(("HTTP/1.0", "HTTP/1.1", "HTTP/2", "HTTP/3"))
+_FLAGS: Final = ("cached", "filemap")
+_NOT_NOTED: Final = frozenset(("url", "status", "headers", "body", "request", "certificate"))
+
+
+class NoteError(ValueError):
+    """The note of an entry is damaged, or not of this package."""
+
+
+class UnknownClassError(ValueError):
+    """The class of an entry is not among those that may be made."""
+
+
+class Classes:
+    """The classes of responses that an entry may ask for: Scrapy's, those of the setting
+    `FILEMAP_RESPONSE_CLASSES`, and those that this process stored itself.
+
+    An entry names a class; it is looked up here and never imported.
+    """
+
+    def __init__(self, more: Iterable[str | type[Response]] = ()) -> None:
+        self._known: dict[str, type[Response]] = {}
+        for value in vars(scrapy_http).values():
+            if isinstance(value, type) and issubclass(value, Response):
+                self.add(value)
+        for named in more:
+            found: object = load_object(named) if isinstance(named, str) else named
+            if not (isinstance(found, type) and issubclass(found, Response)):
+                raise ValueError(f"FILEMAP_RESPONSE_CLASSES: {named!r} is no class of responses")
+            self.add(found)
+
+    def add(self, known: type[Response]) -> None:
+        """Lets entries ask for this class."""
+        self._known[_path(known)] = known
+
+    def get(self, path: object) -> type[Response]:
+        """The class of this path. Raises `UnknownClassError`."""
+        found = self._known.get(path) if isinstance(path, str) else None
+        if found is None:
+            raise UnknownClassError(f"{path!r} is not in FILEMAP_RESPONSE_CLASSES")
+        return found
+
+
+def _path(known: type[Response]) -> str:
+    return f"{known.__module__}.{known.__qualname__}"
+
+
+def record_of(
+    request: Request,
+    response: Response,
+    *,
+    url: str,
+    variant: bytes | None,
+    now: float,
+    limit: int,
+    classes: Classes,
+) -> tuple[Record, list[str]]:
+    """A response as a record under `url` and `variant`, its body decoded to at most `limit` bytes.
+
+    Returns the names of the attributes that are nothing that JSON can have, too: they are lost.
+    """
+    classes.add(type(response))
+    fields, body = _stored(response, limit)
+    note, lost = _note(response)
+    note["time"] = now
+    if response.url != url:
+        note["url"] = response.url
+    protocol = note.get("protocol")
+    if protocol in _PROTOCOLS:
+        del note["protocol"]
+    address = note.pop("ip_address", None)
+    fields.append((NOTE, json.dumps(note, separators=(",", ":")).encode()))
+    record = Record(
+        url=url,
+        variant=variant,
+        time_ms=int(now * 1000),
+        status=response.status,
+        headers=fields,
+        body=body,
+        http_version=protocol if protocol in _PROTOCOLS else None,
+        method=request.method,
+        ip=None if address is None else str(address["ip"]),
+    )
+    return record, lost
+
+
+def _stored(response: Response, limit: int) -> tuple[Fields, bytes]:
+    """Headers and body as they are stored: decoded, the originals under other names."""
+    fields = [(name, value) for name, values in response.headers.items() for value in values]
+    if isinstance(response.headers, DecodedHeaders):  # From the store, and freshened.
+        length = (b"Content-Length", str(len(response.body)).encode())
+        return [*fields, *response.headers.originals, length], response.body
+    codings = coding.codings_of(response.headers.getlist(b"Content-Encoding"))
+    body = coding.decode(codings, response.body, limit) if codings else None
+    if body is None:
+        return fields, response.body
+    names = {b"content-encoding": _ORIGINAL_CODING, b"content-length": _ORIGINAL_LENGTH}
+    renamed = [(names.get(name.lower(), name), value) for name, value in fields]
+    return [*renamed, (b"Content-Length", str(len(body)).encode())], body
+
+
+def _note(response: Response) -> tuple[dict[str, Any], list[str]]:
+    """What a response knows besides URL, status, headers and body; what of it is lost."""
+    own = getattr(type(response), "to_dict", None)
+    known: dict[str, Any]
+    if own is None or own is getattr(Response, "to_dict", None):
+        known = {name: _attribute(response, name) for name in response.attributes}
+        if type(response) is not Response:
+            known["_class"] = _path(type(response))
+    else:
+        known = own(response)
+    known["flags"] = [flag for flag in known.get("flags") or () if flag not in _FLAGS]
+    note: dict[str, Any] = {}
+    lost: list[str] = []
+    for name, value in known.items():
+        if name in _NOT_NOTED or value is None or value == []:
+            continue
+        try:
+            note[name] = _plain(value)
+        except TypeError:
+            lost.append(name)
+    return note, lost
+
+
+def _attribute(response: Response, name: str) -> object:
+    if name in _NOT_NOTED:
+        return None
+    if name == "encoding" and isinstance(response, TextResponse):
+        # An encoding that was not given comes from headers and body, and will again. To find it
+        # out takes longer than all else.
+        return getattr(response, "_encoding", response.encoding)
+    return getattr(response, name)
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, (ipaddress.IPv4Address, ipaddress.IPv6Address)):
+        return {"ip": str(value)}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [_plain(item) for item in value]}
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {"dict": {name: _plain(item) for name, item in value.items()}}
+    raise TypeError(f"{type(value).__qualname__} cannot be kept")
+
+
+def _unplain(value: object) -> object:
+    if isinstance(value, list):
+        return [_unplain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((kind, inner),) = value.items()
+        if kind == "bytes" and isinstance(inner, str):
+            return base64.b64decode(inner, validate=True)
+        if kind == "ip" and isinstance(inner, str):
+            return ipaddress.ip_address(inner)
+        if kind == "tuple" and isinstance(inner, list):
+            return tuple(_unplain(item) for item in inner)
+        if kind == "dict" and isinstance(inner, dict):
+            return {str(name): _unplain(item) for name, item in inner.items()}
+    raise NoteError(f"{value!r} is no value of a note")
+
+
+def note_of(record: Record) -> dict[str, Any]:
+    """The note of a record. Raises `NoteError` if it is damaged."""
+    text = next((value for name, value in record.headers if name.lower() == NOTE.lower()), None)
+    if text is None:
+        return {}
+    try:
+        note = json.loads(text)
+        if isinstance(note, dict):
+            return {str(name): _unplain(value) for name, value in note.items()}
+    except ValueError as error:
+        raise NoteError(f"the note of {record.url} cannot be read: {error}") from error
+    raise NoteError(f"the note of {record.url} is no object")
+
+
+def time_of(record: Record, note: Mapping[str, Any]) -> float:
+    """When a record was stored, in seconds."""
+    time = note.get("time")
+    return float(time) if isinstance(time, (int, float)) else record.time_ms / 1000
+
+
+def response_of(record: Record, note: Mapping[str, Any], classes: Classes) -> Response:
+    """The response of a record: decoded, without Content-Encoding and Content-Length if it was
+    coded.
+
+    Raises `UnknownClassError` if the class is not among those that may be made.
+    """
+    known: dict[str, Any] = {
+        "url": str(note.get("url", record.url)),
+        "status": record.status,
+        "headers": _given(record),
+        "body": record.body,
+    }
+    if record.http_version is not None:
+        known["protocol"] = record.http_version
+    if record.ip is not None:
+        known["ip_address"] = ipaddress.ip_address(record.ip)
+    known.update({name: value for name, value in note.items() if name not in ("time", "url")})
+    path = known.pop("_class", None)
+    if path is not None:
+        made = classes.get(path)
+    else:
+        made = responsetypes.from_args(headers=known["headers"], url=known["url"], body=record.body)
+        if known.get("encoding") is not None and not issubclass(made, TextResponse):
+            del known["encoding"]
+    response = _made(made, known)
+    # `Response` copies the headers into its own class.
+    response.headers = known["headers"]
+    return response
+
+
+def _made(made: type[Response], known: dict[str, Any]) -> Response:
+    from_dict = getattr(made, "from_dict", None)
+    if from_dict is not None:
+        return cast(Response, from_dict(known))
+    return made(**known)
+
+
+class DecodedHeaders(Headers):
+    """The headers of a response whose body was decoded.
+
+    A 304 may repeat the coding of the body as it would have been sent; that is not the coding of
+    this body (RFC 9111, 3.2), so `update` leaves such fields out.
+    """
+
+    originals: Fields = []
+    """The fields of the body as it came, as they are stored."""
+
+    def update(self, seq: Any) -> None:  # noqa: ANN401
+        """Takes other fields over, but for those about the coding of the body."""
+        pairs = seq.items() if isinstance(seq, Mapping) else seq
+        super().update([(n, v) for n, v in pairs if self.normkey(n) not in _OF_BODY])
+
+
+def _given(record: Record) -> Headers:
+    """The headers of a response: without ours, and without those of the body as it came."""
+    kept = [(name, value) for name, value in record.headers if name.title() != NOTE]
+    if not any(name.title() == _ORIGINAL_CODING for name, _ in kept):
+        return Headers(kept)
+    ours = (_ORIGINAL_CODING, _ORIGINAL_LENGTH)
+    not_given = (*ours, b"Content-Length")
+    given = DecodedHeaders([(name, value) for name, value in kept if name.title() not in not_given])
+    given.originals = [(name, value) for name, value in kept if name.title() in ours]
+    return given

@@ -1,0 +1,244 @@
+"""A page store that many processes share: the calls of the cache and of the page store.
+
+`SharedPages` has them; `PagesService` does them where the store is open. Both speak of `Record`,
+which is a page without anything of Scrapy.
+"""
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import filemap
+
+from . import wire
+from .broker import Link, Member
+
+Fields = list[tuple[bytes, bytes]]
+
+_TEXTS: Final = ("http_version", "method", "ip")
+
+
+@dataclass(slots=True)
+class Record:
+    """One version of a page."""
+
+    url: str
+    variant: bytes | None
+    time_ms: int
+    status: int
+    headers: Fields
+    body: bytes = field(default=b"", repr=False)
+    http_version: str | None = None
+    method: str | None = None
+    ip: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """All but the body, as JSON has it."""
+        return {
+            "url": self.url,
+            "variant": None if self.variant is None else wire.text_of(self.variant),
+            "time": self.time_ms,
+            "status": self.status,
+            "headers": [[wire.text_of(name), wire.text_of(value)] for name, value in self.headers],
+            **{name: getattr(self, name) for name in _TEXTS},
+        }
+
+    @classmethod
+    def of_wire(cls, head: Mapping[str, Any], body: bytes) -> "Record":
+        """The record of a message. Raises `wire.Broken` if it is none."""
+        try:
+            return cls(
+                url=str(head["url"]),
+                variant=_variant(head),
+                time_ms=int(head["time"]),
+                status=int(head["status"]),
+                headers=[(wire.bytes_of(n), wire.bytes_of(v)) for n, v in head["headers"]],
+                body=body,
+                **{name: _text(head[name]) for name in _TEXTS},
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise wire.Broken(f"a record lacks or mistakes {error}") from error
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _variant(head: Mapping[str, Any]) -> bytes | None:
+    value = head.get("variant")
+    return None if value is None else wire.bytes_of(value)
+
+
+class PagesService:
+    """The open store of the holder. All its calls may come from any thread."""
+
+    def __init__(self, path: str, options: Mapping[str, Any]) -> None:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        self.store = filemap.open(path, "a", **options)
+
+    def get(self, url: str, variant: bytes | None) -> Record | None:
+        """The newest version."""
+        page = self.store.get(url, variant=variant)
+        return None if page is None else _record(url, variant, page, page.body)
+
+    def head(self, url: str, variant: bytes | None) -> Record | None:
+        """The newest version without its body."""
+        head = self.store.head(url, variant=variant)
+        return None if head is None else _record(url, variant, head, b"")
+
+    def put(self, record: Record, again: bool) -> bool:
+        """Puts a version; of a body that is already the newest one only the description.
+
+        Returns whether the body changed. `again`: it may be there already, from a holder that
+        died before it answered.
+        """
+        if again:
+            found = self.head(record.url, record.variant)
+            if found and (found.time_ms, found.headers) == (record.time_ms, record.headers):
+                return False
+        put = self.store.put_if_changed(
+            record.url,
+            record.body,
+            status=record.status,
+            headers=record.headers,
+            time=record.time_ms / 1000,
+            variant=record.variant,
+            http_version=record.http_version,
+            method=record.method,
+            ip=record.ip,
+        )
+        return put.changed
+
+    def expire(self, start: bytes, before_ms: int) -> int:
+        """Removes the variants that begin with `start` and whose newest version is older.
+
+        Returns how many. Reads the list of all pages up to then: seconds for a million.
+        """
+        old = [
+            (head.url, head.variant)
+            for head in self.store.heads(until=before_ms / 1000)
+            if head.variant is not None and head.variant.startswith(start)
+        ]
+        count = 0
+        for url, variant in old:
+            newest = self.store.head(url, variant=variant)
+            if newest is not None and newest.time_ms < before_ms:
+                count += self.store.remove(url, variant=variant)
+        return count
+
+    def perform(self, head: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        """Does the call of a client."""
+        call = head.get("call")
+        if call == "put":
+            return {"changed": self.put(Record.of_wire(head, body), bool(head.get("again")))}, b""
+        if call == "get":
+            return _found(self.get(str(head.get("url")), _variant(head)))
+        if call == "head":
+            return _found(self.head(str(head.get("url")), _variant(head)))
+        raise wire.Broken(f"there is no call {call!r}")
+
+    def close(self) -> None:
+        """Makes all durable and gives the store's lock back."""
+        self.store.close()
+
+
+def _found(record: Record | None) -> tuple[dict[str, Any], bytes]:
+    return ({"found": False}, b"") if record is None else (record.to_wire(), record.body)
+
+
+def _record(
+    url: str, variant: bytes | None, page: filemap.Page | filemap.PageHead, body: bytes
+) -> Record:
+    return Record(
+        url=url,
+        variant=variant,
+        time_ms=page.time_ms,
+        status=page.status or 0,
+        headers=page.headers.raw(),
+        body=body,
+        http_version=page.http_version,
+        method=page.method,
+        ip=page.ip,
+    )
+
+
+class SharedPages:
+    """A store of pages that this process holds or reaches through its holder.
+
+    Made by `shared`, which gives all users in one process the same.
+    """
+
+    def __init__(self, path: str, options: Mapping[str, Any], patience: float) -> None:
+        self.path = path
+        self.users = 0
+        self._member = Member(path, lambda: PagesService(path, options), patience)
+        self._member.join()
+
+    @property
+    def is_holder(self) -> bool:
+        """Whether this process has the store open."""
+        return self._member.is_holder
+
+    def get(self, url: str, variant: bytes | None) -> Record | None:
+        """The newest version of a page."""
+        return self._member.call(
+            lambda service, _: service.get(url, variant),
+            lambda link, _: _ask_record(link, "get", url, variant),
+        )
+
+    def head(self, url: str, variant: bytes | None) -> Record | None:
+        """The newest version of a page without its body."""
+        return self._member.call(
+            lambda service, _: service.head(url, variant),
+            lambda link, _: _ask_record(link, "head", url, variant),
+        )
+
+    def put(self, record: Record) -> bool:
+        """Puts a version of a page; returns whether the body changed."""
+
+        def remote(link: Link, again: bool) -> bool:
+            answer, _ = link.ask({"call": "put", "again": again, **record.to_wire()}, record.body)
+            return bool(answer["changed"])
+
+        return self._member.call(lambda service, again: service.put(record, again), remote)
+
+    def expire(self, start: bytes, before_ms: int) -> int | None:
+        """As `PagesService.expire`, if this process is the holder; else None."""
+        return self._member.call(
+            lambda service, _: service.expire(start, before_ms), lambda _link, _again: None
+        )
+
+    def close(self) -> None:
+        """Ends this user's part; the last one in a process gives the store back."""
+        with _shared_lock:
+            self.users -= 1
+            if self.users > 0:
+                return
+            _shared.pop(self.path, None)
+        self._member.close()
+
+
+def _ask_record(link: Link, call: str, url: str, variant: bytes | None) -> Record | None:
+    said = None if variant is None else wire.text_of(variant)
+    answer, body = link.ask({"call": call, "url": url, "variant": said})
+    return None if answer.get("found") is False else Record.of_wire(answer, body)
+
+
+_shared: dict[str, SharedPages] = {}
+_shared_lock = threading.Lock()
+
+
+def shared(path: str, options: Mapping[str, Any], patience: float) -> SharedPages:
+    """The store at `path`, for one more user in this process.
+
+    `options` are those of `filemap.open`; of users in one process, the first one's count.
+    """
+    path = os.path.realpath(path)
+    with _shared_lock:
+        found = _shared.get(path)
+        if found is None:
+            found = _shared[path] = SharedPages(path, options, patience)
+        found.users += 1
+        return found

@@ -1,0 +1,273 @@
+"""A set of fingerprints that many processes share, and that loses none older than a second.
+
+The set is `filemap.seen.DiskSet`. A thread of the holder syncs it twice a second, so that a kill
+costs at most what was added since.
+
+Asking *is it new?* adds the fingerprint, so a question must not be asked twice: if the holder dies
+after it added a fingerprint and before it answered, the second try must not hear "seen", or the
+request would be lost. So each client numbers its questions, and the holder notes in a file, before
+it adds a new fingerprint, which question of which client it is about to answer with "new". The
+next holder reads the notes, adds those fingerprints, and gives the same answer to the same
+question. A client has one question under way, so one note a client is enough. The notes are
+written to the file at once and never synced: they survive a kill, and after a power failure no
+client is left to ask.
+"""
+
+import contextlib
+import hashlib
+import os
+import struct
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from filemap.seen import DiskSet
+
+from . import wire
+from .broker import Link, Member
+
+SYNC_SECS: Final = 0.4
+"""Between two syncs of the set."""
+
+MEMORY_BYTES: Final = 48 << 20
+"""Memory of the set: recent fingerprints, popular ones, filters."""
+
+_NOTE: Final = struct.Struct("<16sQB32sxxxI")
+_NOTE_BYTES: Final = 64
+_MOST_CLIENTS: Final = 4096
+_LONGEST_KEY: Final = 32
+
+
+def key_of(fingerprint: bytes) -> bytes:
+    """What the set has of a fingerprint: itself, or a digest of a long one."""
+    if len(fingerprint) <= _LONGEST_KEY:
+        return fingerprint
+    return hashlib.sha256(fingerprint).digest()
+
+
+class Notes:
+    """The last question of each client that was answered with "new"."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._path = path
+        self._last: OrderedDict[bytes, tuple[int, int, bytes]] = OrderedDict()
+        data = os.pread(self._file, _MOST_CLIENTS * _NOTE_BYTES, 0)
+        for place in range(len(data) // _NOTE_BYTES):
+            note = data[place * _NOTE_BYTES : (place + 1) * _NOTE_BYTES]
+            client, number, size, key, check = _NOTE.unpack(note)
+            if check == zlib.crc32(note[: _NOTE_BYTES - 4]) and size <= _LONGEST_KEY:
+                self._last[client] = (place, number, key[:size])
+
+    def keys(self) -> Iterable[bytes]:
+        """The fingerprints of all notes."""
+        return [key for _, _, key in self._last.values()]
+
+    def has(self, client: bytes, number: int) -> bool:
+        """Whether this question was to be answered with "new"."""
+        found = self._last.get(client)
+        return found is not None and found[1] == number
+
+    def write(self, client: bytes, number: int, key: bytes) -> None:
+        """Notes that this question is about to be answered with "new"."""
+        found = self._last.pop(client, None)
+        if found is not None:
+            place = found[0]
+        elif len(self._last) < _MOST_CLIENTS:
+            place = len(self._last)
+            taken = {other[0] for other in self._last.values()}
+            while place in taken:
+                place = (place + 1) % _MOST_CLIENTS
+        else:
+            place = self._last.popitem(last=False)[1][0]
+        note = _NOTE.pack(client, number, len(key), key, 0)[: _NOTE_BYTES - 4]
+        os.pwrite(self._file, note + struct.pack("<I", zlib.crc32(note)), place * _NOTE_BYTES)
+        self._last[client] = (place, number, key)
+
+    def close(self) -> None:
+        """Closes the file, which goes if no client ever asked."""
+        os.close(self._file)
+        if not self._last:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+
+
+class SeenService:
+    """The open set of the holder. All its calls may come from any thread."""
+
+    def __init__(self, path: str) -> None:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        self._set = DiskSet(path, "a", canonicalizer="exact")
+        self._turn = threading.Lock()
+        self._is_changed = threading.Event()
+        self._end = threading.Event()
+        self.failure: Exception | None = None
+        try:
+            self._notes = Notes(f"{path}.clients")
+            self._set.add_many(self._notes.keys())
+        except BaseException:
+            self._set.close()
+            raise
+        self._syncer = threading.Thread(target=self._sync, name="filemap-sync", daemon=True)
+        self._syncer.start()
+
+    def add(self, key: bytes) -> bool:
+        """Adds a fingerprint; returns whether it is new."""
+        with self._turn:
+            new = self._set.add(key)
+        if new:
+            self._changed()
+        return new
+
+    def answer(self, client: bytes, number: int, key: bytes) -> bool:
+        """As `add`, for question `number` of a client: the same question has the same answer."""
+        with self._turn:
+            if self._notes.has(client, number):
+                self._set.add(key)
+                new = True
+            else:
+                new = key not in self._set
+                if new:
+                    self._notes.write(client, number, key)
+                    self._set.add(key)
+        if new:
+            self._changed()
+        return new
+
+    def add_many(self, keys: Iterable[bytes]) -> None:
+        """Adds fingerprints, and makes them durable."""
+        with self._turn:
+            self._set.add_many(keys)
+            self._set.sync()
+
+    def __len__(self) -> int:
+        return len(self._set)
+
+    def perform(self, head: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        """Does the call of a client."""
+        call = head.get("call")
+        if call == "add":
+            client, number = wire.bytes_of(head.get("client")), head.get("number")
+            if len(client) != 16 or not isinstance(number, int) or len(body) > _LONGEST_KEY:
+                raise wire.Broken(f"{head!r} is no question")
+            return {"new": self.answer(client, number, body)}, b""
+        if call == "add_many":
+            self.add_many(_split(body))
+            return {}, b""
+        if call == "len":
+            return {"len": len(self)}, b""
+        raise wire.Broken(f"there is no call {call!r}")
+
+    def close(self) -> None:
+        """Makes all durable and gives the set's lock back."""
+        self._end.set()
+        self._is_changed.set()
+        self._syncer.join()
+        self._notes.close()
+        self._set.close()
+
+    def _changed(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if not self._is_changed.is_set():
+            self._is_changed.set()
+
+    def _sync(self) -> None:
+        while self._is_changed.wait() and not self._end.wait(SYNC_SECS):
+            self._is_changed.clear()
+            try:
+                self._set.sync()
+            except Exception as error:  # noqa: BLE001: the next caller raises it.
+                self.failure = error
+                return
+
+
+def _joined(keys: Iterable[bytes]) -> bytes:
+    return b"".join(bytes((len(key),)) + key for key in keys)
+
+
+def _split(body: bytes) -> list[bytes]:
+    keys: list[bytes] = []
+    at = 0
+    while at < len(body):
+        end = at + 1 + body[at]
+        if end > len(body) or body[at] > _LONGEST_KEY:
+            raise wire.Broken("a list of fingerprints is cut")
+        keys.append(body[at + 1 : end])
+        at = end
+    return keys
+
+
+class SharedSeen:
+    """A set of fingerprints that this process holds or reaches through its holder."""
+
+    def __init__(self, path: str, patience: float) -> None:
+        self.path = path
+        self.users = 0
+        self._client = os.urandom(16)
+        self._number = 0
+        self._turn = threading.Lock()
+        self._member = Member(path, lambda: SeenService(path), patience)
+        self._member.join()
+
+    @property
+    def is_holder(self) -> bool:
+        """Whether this process has the set open."""
+        return self._member.is_holder
+
+    def add(self, fingerprint: bytes) -> bool:
+        """Adds a fingerprint; returns whether it is new."""
+        key = key_of(fingerprint)
+
+        def local(service: SeenService, again: bool) -> bool:
+            return service.answer(self._client, self._number, key) if again else service.add(key)
+
+        def remote(link: Link, _again: bool) -> bool:
+            client = wire.text_of(self._client)
+            head = {"call": "add", "client": client, "number": self._number}
+            return bool(link.ask(head, key)[0]["new"])
+
+        with self._turn:  # One question under way: see the module.
+            self._number += 1
+            return self._member.call(local, remote)
+
+    def add_many(self, fingerprints: Iterable[bytes]) -> None:
+        """Adds fingerprints without telling which are new."""
+        keys = [key_of(fingerprint) for fingerprint in fingerprints]
+
+        def remote(link: Link, _again: bool) -> None:
+            link.ask({"call": "add_many"}, _joined(keys))
+
+        self._member.call(lambda service, _: service.add_many(keys), remote)
+
+    def __len__(self) -> int:
+        return self._member.call(
+            lambda service, _: len(service),
+            lambda link, _: int(link.ask({"call": "len"})[0]["len"]),
+        )
+
+    def close(self) -> None:
+        """Ends this user's part; the last one in a process gives the set back."""
+        with _shared_lock:
+            self.users -= 1
+            if self.users > 0:
+                return
+            _shared.pop(self.path, None)
+        self._member.close()
+
+
+_shared: dict[str, SharedSeen] = {}
+_shared_lock = threading.Lock()
+
+
+def shared(path: str, patience: float) -> SharedSeen:
+    """The set at `path`, for one more user in this process."""
+    path = os.path.realpath(path)
+    with _shared_lock:
+        found = _shared.get(path)
+        if found is None:
+            found = _shared[path] = SharedSeen(path, patience)
+        found.users += 1
+        return found

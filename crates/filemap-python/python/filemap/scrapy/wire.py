@@ -1,0 +1,83 @@
+"""Messages between the processes that share a store: a JSON object and bytes behind it.
+
+A message is a length of eight bytes (big-endian, of all that follows), a length of four bytes (of
+the JSON), the JSON, and the bytes. Nothing is unpickled. A message over the bound of the receiver
+ends the connection before its bytes are read, and memory grows with what arrives, not with what a
+length claims.
+"""
+
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+MAX_HEAD_BYTES: Final = 128 << 20
+"""The longest JSON: a page's headers may have 64 MiB."""
+
+MAX_BODY_BYTES: Final = (1 << 30) + (64 << 20)
+"""The most bytes behind it: Scrapy's largest response, and some room."""
+
+_LENGTHS: Final = struct.Struct(">QI")
+_PIECE_BYTES: Final = 1 << 20
+
+
+class Broken(OSError):
+    """The other side is gone, or does not speak this protocol."""
+
+
+def send(connection: socket.socket, head: Mapping[str, Any], body: bytes = b"") -> None:
+    """Sends one message."""
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(text) > MAX_HEAD_BYTES or len(body) > MAX_BODY_BYTES:
+        raise ValueError(f"a message of {len(text)} and {len(body)} bytes is over the bound")
+    start = _LENGTHS.pack(_LENGTHS.size - 8 + len(text) + len(body), len(text)) + text
+    if len(body) < _PIECE_BYTES:
+        connection.sendall(start + body)
+    else:
+        connection.sendall(start)
+        connection.sendall(body)
+
+
+def receive(connection: socket.socket) -> tuple[dict[str, Any], bytes]:
+    """Receives one message.
+
+    Raises `Broken` if the connection ends, or brings what is no message.
+    """
+    whole, text_bytes = _LENGTHS.unpack(_exactly(connection, _LENGTHS.size))
+    body_bytes = whole - (_LENGTHS.size - 8) - text_bytes
+    if text_bytes > MAX_HEAD_BYTES or not 0 <= body_bytes <= MAX_BODY_BYTES:
+        raise Broken(f"a message claims {whole} bytes, {text_bytes} of them JSON")
+    text = _exactly(connection, text_bytes)
+    try:
+        head = json.loads(text)
+    except ValueError as error:
+        raise Broken("a message is no JSON") from error
+    if not isinstance(head, dict):
+        raise Broken("a message is no JSON object")
+    return head, bytes(_exactly(connection, body_bytes))
+
+
+def _exactly(connection: socket.socket, count: int) -> bytearray:
+    found = bytearray()
+    while len(found) < count:
+        piece = connection.recv(min(count - len(found), _PIECE_BYTES))
+        if not piece:
+            raise Broken("the connection ended")
+        found += piece
+    return found
+
+
+def text_of(value: bytes) -> str:
+    """Any bytes as JSON can have them: a character for each."""
+    return value.decode("latin-1")
+
+
+def bytes_of(value: object) -> bytes:
+    """The bytes of `text_of`."""
+    if not isinstance(value, str):
+        raise Broken(f"{value!r} is no text")
+    try:
+        return value.encode("latin-1")
+    except UnicodeEncodeError as error:
+        raise Broken(f"{value!r} is no text of bytes") from error
