@@ -38,6 +38,23 @@ enum Source {
 }
 
 impl PageReader {
+    /// The length of the body in bytes, as far as it was not read yet.
+    pub fn remaining(&self) -> u64 {
+        match &self.0 {
+            Source::Engine(reader) => reader.remaining(),
+            Source::Memory(bytes) => (bytes.get_ref().len() as u64).saturating_sub(bytes.position()),
+        }
+    }
+
+    /// The part of the body that was not read yet, if all of it is in memory already: so for every
+    /// body that is stored in one piece.
+    pub fn in_memory(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Source::Engine(reader) => reader.in_memory(),
+            Source::Memory(bytes) => bytes.get_ref().get(bytes.position() as usize..),
+        }
+    }
+
     /// The page without its body, and a reader of that.
     pub(super) fn of_page(mut page: Page) -> (Page, PageReader) {
         let body = std::mem::take(&mut page.body);

@@ -411,6 +411,19 @@ impl Reader {
         &self.head
     }
 
+    /// The length of the body in bytes, as far as it was not read yet.
+    pub fn remaining(&self) -> u64 {
+        self.head.body_bytes.saturating_sub(self.at)
+    }
+
+    /// The part of the body that was not read yet, if all of it is in memory already: so for every
+    /// body that is stored in one piece.
+    pub fn in_memory(&self) -> Option<&[u8]> {
+        let from = self.at.checked_sub(self.piece_at)?;
+        let there = self.piece.get(usize::try_from(from).ok()?..)?;
+        (there.len() as u64 == self.remaining()).then_some(there)
+    }
+
     fn load(&mut self) -> Result<()> {
         let Body::Chunks(key, chunks) = &self.body else { return Ok(()) };
         let next = chunks.partition_point(|(at, c)| at + u64::from(c.raw_bytes) <= self.at);

@@ -1,0 +1,62 @@
+"""The exceptions. Most derive from an exception of Python's own, too."""
+
+
+class FileMapError(Exception):
+    """The base of all exceptions of this package."""
+
+
+class CorruptError(FileMapError):
+    """Bytes on disk are not what was written. `file` and `offset` say where."""
+
+    file: str | None = None
+    offset: int | None = None
+
+
+class LockedError(FileMapError, BlockingIOError):
+    """Another handle has it open for writing. `pid` is its process, if that is known."""
+
+    pid: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class NotAStoreError(FileMapError, FileNotFoundError):
+    """There is no store, or no seen set, at the path."""
+
+
+class StoreExistsError(FileMapError, FileExistsError):
+    """Mode `x`, and there is something at the path."""
+
+
+class ReadOnlyError(FileMapError, PermissionError):
+    """It is open for reading only."""
+
+
+class ClosedError(FileMapError, ValueError):
+    """It is closed."""
+
+
+class ForkedError(FileMapError, RuntimeError):
+    """The handle was opened before a `fork`. Open it again in the child."""
+
+
+class InvalidUrlError(FileMapError, ValueError):
+    """The text is no URL by the canonicaliser."""
+
+
+class InvalidValueError(FileMapError, ValueError):
+    """An option, a key or a page has a value that cannot be."""
+
+
+class RefusedError(FileMapError, PermissionError):
+    """A rule of an erasure refuses the page. `rule` is its number."""
+
+    rule: int = 0
+
+
+class StoreIOError(FileMapError, OSError):
+    """The operating system refused an operation. `errno` is its reason."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)

@@ -1,0 +1,116 @@
+"""`PageStore`: the compiled class, with asyncio methods and a view for notebooks."""
+
+import asyncio
+import functools
+import html
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from . import _native
+
+if TYPE_CHECKING:
+    from ._native import Page, PageHead, Put, Version
+    from .types import Text, Time, Url
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+POOL_THREADS = 8
+"""Calls of asyncio methods that run at once, of all stores of the process."""
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="filemap")
+
+
+async def _in_pool(call: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_pool(), functools.partial(call, *args, **kwargs))
+
+
+def _table(figures: dict[str, int | str]) -> str:
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"
+        for name, value in figures.items()
+    )
+    return f"<table>{rows}</table>"
+
+
+class Stat(dict[str, "int | str"]):
+    """Statistics of a store, by name."""
+
+    def _repr_html_(self) -> str:
+        return _table(self)
+
+
+class PageStore(_native.PageStore):
+    """A store of pages by URL; see `filemap.open`.
+
+    Safe for threads: any number may use one handle. A handle does not survive a `fork`, and
+    cannot be pickled.
+    """
+
+    __slots__ = ()
+
+    def stat(self) -> Stat:
+        """Statistics, by name. Measures the files: some system calls for each segment."""
+        return Stat(super().stat())
+
+    async def aget(
+        self, url: "Url", *, at: "Time | None" = None, variant: "Text | None" = None
+    ) -> "Page | None":
+        """`get` on a thread of a small pool."""
+        return await _in_pool(self.get, url, at=at, variant=variant)
+
+    async def ahead(
+        self, url: "Url", *, at: "Time | None" = None, variant: "Text | None" = None
+    ) -> "PageHead | None":
+        """`head` on a thread of a small pool."""
+        return await _in_pool(self.head, url, at=at, variant=variant)
+
+    async def acontains(self, url: "Url") -> bool:
+        """`url in store` on a thread of a small pool."""
+        return await _in_pool(self.__contains__, url)
+
+    async def aput(self, url: "Url | Page", *args: Any, **kwargs: Any) -> "Version":
+        """`put` on a thread of a small pool."""
+        put: Callable[..., Version] = self.put
+        return await _in_pool(put, url, *args, **kwargs)
+
+    async def aput_if_changed(self, url: "Url | Page", *args: Any, **kwargs: Any) -> "Put":
+        """`put_if_changed` on a thread of a small pool."""
+        put: Callable[..., Put] = self.put_if_changed
+        return await _in_pool(put, url, *args, **kwargs)
+
+    async def aremove(self, url: "Url", *, variant: "Text | None" = None) -> bool:
+        """`remove` on a thread of a small pool."""
+        return await _in_pool(self.remove, url, variant=variant)
+
+    async def aget_many(
+        self, urls: "Iterable[Url]", *, ahead: int = 64
+    ) -> "AsyncIterator[Page | None]":
+        """`get_many`, each batch on a thread of a small pool."""
+        pages = self.get_many(urls, ahead=ahead)
+        done = object()
+        while (page := await _in_pool(next, pages, done)) is not done:
+            yield page  # type: ignore[misc]
+
+    async def async_(self) -> None:
+        """`sync` on a thread of a small pool."""
+        await _in_pool(self.sync)
+
+    async def aclose(self) -> None:
+        """`close` on a thread of a small pool."""
+        await _in_pool(self.close)
+
+    async def __aenter__(self) -> "PageStore":
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()
+
+    def _repr_html_(self) -> str:
+        about = html.escape(f"{self.path}, mode {self.mode}" + (", closed" if self.closed else ""))
+        return f"<b>filemap.PageStore</b> {about}" + ("" if self.closed else _table(self.stat()))

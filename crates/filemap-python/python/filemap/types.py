@@ -1,0 +1,36 @@
+"""Types of arguments, for annotations."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from ._native import Headers
+
+Url: TypeAlias = str | bytes
+"""A URL. Bytes that are no UTF-8 come back as `str` with `surrogateescape`, as file names do."""
+
+Text: TypeAlias = str | bytes
+
+Body: TypeAlias = bytes | bytearray | memoryview | str
+"""A body; `str` is stored as UTF-8."""
+
+Time: TypeAlias = datetime | float
+"""An aware `datetime`, or seconds since 1970."""
+
+Age: TypeAlias = timedelta | float
+"""A `timedelta`, or seconds."""
+
+HeadersLike: TypeAlias = (
+    "Headers | Mapping[str, Text | Sequence[Text]] | Iterable[tuple[Text, Text]]"
+)
+"""Header fields: a value or several for each name, or pairs."""
+
+Mode: TypeAlias = Literal["r", "w", "a", "x"]
+"""Read-only; write; write, made if absent; made, must not exist."""
+
+Progress: TypeAlias = Callable[[int, int], object]
+"""Called about ten times a second with what is done, and of how much (0 if that is not known)."""
+
+Path: TypeAlias = str | os.PathLike[str]

@@ -1,0 +1,161 @@
+//! Arguments that several calls take: URLs, variants, bodies, scopes.
+//!
+//! Text crosses as UTF-8 with `surrogateescape`, as file names do in Python: bytes of a URL that
+//! are no UTF-8 come back as they were.
+
+use std::borrow::Cow;
+
+use filemap::{Lookup, Variant};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::{PyBytes, PyString};
+
+use crate::errors::Failure;
+
+/// A URL, a variant or a header given as `str` or `bytes`.
+pub enum Text {
+    Str(PyBackedStr),
+    Bytes(PyBackedBytes),
+    Owned(Vec<u8>),
+}
+
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Text::Str(text) => text.as_bytes(),
+            Text::Bytes(bytes) => bytes,
+            Text::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Text {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Text> {
+        if let Ok(text) = value.cast::<PyString>() {
+            return match PyBackedStr::try_from(text.to_owned()) {
+                Ok(text) => Ok(Text::Str(text)),
+                Err(_) => {
+                    let encoded = text.call_method1("encode", ("utf-8", "surrogateescape"))?;
+                    Ok(Text::Owned(encoded.cast::<PyBytes>()?.as_bytes().to_vec()))
+                }
+            };
+        }
+        match value.cast::<PyBytes>() {
+            Ok(bytes) => Ok(Text::Bytes(PyBackedBytes::from(bytes.to_owned()))),
+            Err(_) => Err(PyTypeError::new_err(format!("it must be str or bytes, not {}", value.get_type().name()?))),
+        }
+    }
+}
+
+/// Bytes of a store as `str`.
+pub fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(PyString::new(py, text)),
+        Err(_) => {
+            let bytes = PyBytes::new(py, bytes);
+            Ok(bytes.call_method1("decode", ("utf-8", "surrogateescape"))?.cast_into()?)
+        }
+    }
+}
+
+/// A body: `bytes`, any object with a buffer, or `str` (as UTF-8).
+pub struct Body(pub Vec<u8>);
+
+impl<'py> FromPyObject<'_, 'py> for Body {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Body> {
+        if let Ok(bytes) = value.cast::<PyBytes>() {
+            return Ok(Body(bytes.as_bytes().to_vec()));
+        }
+        if value.cast::<PyString>().is_ok() {
+            return Ok(Body(Text::extract(value)?.as_ref().to_vec()));
+        }
+        let buffer = pyo3::buffer::PyBuffer::<u8>::get(&value);
+        let buffer = buffer.map_err(|_| {
+            PyTypeError::new_err(format!(
+                "a body is bytes or str, not {}",
+                value.get_type().qualname().map_or_else(|_| "this".to_owned(), |name| name.to_string())
+            ))
+        })?;
+        buffer.to_vec(value.py()).map(Body)
+    }
+}
+
+/// A variant, if one is given.
+///
+/// # Errors
+///
+/// It is empty or too long.
+pub fn variant(given: Option<Text>) -> Result<Option<Variant>, Failure> {
+    Ok(given.map(|text| Variant::new(text.as_ref())).transpose()?)
+}
+
+/// What a lookup means.
+pub fn lookup<'a>(url: &'a Text, variant: Option<&'a Variant>, at_ms: Option<i64>) -> Lookup<'a> {
+    let lookup = Lookup::new(url).variant(variant);
+    match at_ms {
+        Some(ms) => lookup.at(ms),
+        None => lookup,
+    }
+}
+
+/// Which canonical URLs are meant: of a host, of a domain (a host and its subdomains), with a
+/// prefix. What is not given restricts nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    host: Option<String>,
+    domain: Option<String>,
+    prefix: Vec<u8>,
+}
+
+impl Scope {
+    pub fn new(host: Option<String>, prefix: Option<Text>, domain: Option<String>) -> Scope {
+        let canonical = |host: String| urlindex::canonical::canonical_host(&host).unwrap_or(host);
+        Scope {
+            host: host.map(canonical),
+            domain: domain.map(canonical),
+            prefix: prefix.map(|prefix| prefix.as_ref().to_vec()).unwrap_or_default(),
+        }
+    }
+
+    pub fn is_all(&self) -> bool {
+        self.host.is_none() && self.domain.is_none() && self.prefix.is_empty()
+    }
+
+    pub fn takes(&self, url: &[u8]) -> bool {
+        if !url.starts_with(&self.prefix) {
+            return false;
+        }
+        if self.host.is_none() && self.domain.is_none() {
+            return true;
+        }
+        let Some(host) = urlindex::host(url) else { return false };
+        let of_domain = |domain: &String| {
+            host.strip_suffix(domain.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.ends_with(b"."))
+        };
+        self.host.as_ref().is_none_or(|wanted| wanted.as_bytes() == host) && self.domain.as_ref().is_none_or(of_domain)
+    }
+}
+
+/// Text for HTML.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(['&', '<', '>', '"', '\'']) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#x27;"),
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}

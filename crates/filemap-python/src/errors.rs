@@ -1,0 +1,189 @@
+//! Rust errors as Python exceptions. The classes are in `filemap._errors`, since most derive from
+//! two classes.
+
+use std::io;
+
+use filemap::Error;
+use filemap_core::{Error as EngineError, StorageError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+
+/// What failed, before it becomes an exception. Made without the interpreter.
+#[derive(Debug)]
+pub enum Failure {
+    Pages(Error),
+    Seen(urlindex::Error),
+    Python(PyErr),
+}
+
+impl Failure {
+    /// A body that could not be read to its end.
+    pub fn reading(url: &[u8], error: io::Error) -> Failure {
+        match error.downcast::<EngineError>() {
+            Ok(error) => Failure::Pages(error.into()),
+            Err(source) => {
+                let what = String::from_utf8_lossy(url).into_owned();
+                Failure::Pages(Error::Read { what, offset: 0, source })
+            }
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Pages(error)
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Failure {
+        Failure::Pages(error.into())
+    }
+}
+
+impl From<urlindex::Error> for Failure {
+    fn from(error: urlindex::Error) -> Failure {
+        Failure::Seen(error)
+    }
+}
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Failure {
+        Failure::Python(error)
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> PyErr {
+        match failure {
+            Failure::Python(error) => error,
+            Failure::Pages(error) => of_pages(&error),
+            Failure::Seen(error) => of_seen(&error),
+        }
+    }
+}
+
+fn of_pages(error: &Error) -> PyErr {
+    let said = error.to_string();
+    match error {
+        Error::Engine(engine) => of_engine(engine, said),
+        Error::Unreadable { source, .. } | Error::LostOriginal { source, .. } => {
+            let (file, offset) = place(source);
+            corrupt(said, file, offset)
+        }
+        Error::Meta { .. } => corrupt(said, None, None),
+        Error::Url { .. } => make("InvalidUrlError", said),
+        Error::Read { source, .. } | Error::Spool { source, .. } => io_error(source, said),
+        Error::Variant { .. } | Error::HeadersTooLarge { .. } => make("InvalidValueError", said),
+        _ => make("FileMapError", said),
+    }
+}
+
+fn of_engine(error: &EngineError, said: String) -> PyErr {
+    match error {
+        EngineError::Storage(storage) => of_storage(storage, said),
+        EngineError::NotAStore { .. } => make("NotAStoreError", said),
+        EngineError::NotEmpty { .. } => make("StoreExistsError", said),
+        EngineError::KeyLength { .. } | EngineError::MetaTooLarge { .. } | EngineError::ValueTooLarge { .. } => {
+            make("InvalidValueError", said)
+        }
+        EngineError::NoSpace { .. } => io_error(&io::Error::from_raw_os_error(28), said),
+        EngineError::Refused { rule } => with(make("RefusedError", said), "rule", *rule),
+        EngineError::ReadOnly => make("ReadOnlyError", said),
+        EngineError::Closed => closed(),
+        EngineError::Source(source) => io_error(source, said),
+        _ => make("FileMapError", said),
+    }
+}
+
+fn of_storage(error: &StorageError, said: String) -> PyErr {
+    match error {
+        StorageError::Io { source, .. } => io_error(source, said),
+        StorageError::Corrupt { file, offset, .. } => corrupt(said, Some(file.clone()), Some(*offset)),
+        StorageError::Locked { pid, .. } => with(make_os("LockedError", 11, said), "pid", *pid),
+        StorageError::InvalidOption { .. } => make("InvalidValueError", said),
+        _ => make("FileMapError", said),
+    }
+}
+
+fn of_seen(error: &urlindex::Error) -> PyErr {
+    let said = error.to_string();
+    match error {
+        urlindex::Error::Storage(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+            make("StoreExistsError", said)
+        }
+        urlindex::Error::Storage(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            make("NotAStoreError", said)
+        }
+        urlindex::Error::Storage(storage) => of_storage(storage, said),
+        urlindex::Error::NotASet { .. } => make("NotAStoreError", said),
+        urlindex::Error::ReadOnly { .. } => make("ReadOnlyError", said),
+        urlindex::Error::UrlLength { .. } => make("InvalidValueError", said),
+        _ => make("FileMapError", said),
+    }
+}
+
+/// The file and offset of damage.
+fn place(error: &Error) -> (Option<String>, Option<u64>) {
+    match error {
+        Error::Unreadable { source, .. } | Error::LostOriginal { source, .. } => place(source),
+        Error::Engine(EngineError::Storage(StorageError::Corrupt { file, offset, .. })) => {
+            (Some(file.clone()), Some(*offset))
+        }
+        _ => (None, None),
+    }
+}
+
+/// Damage.
+pub fn corrupt(said: String, file: Option<String>, offset: Option<u64>) -> PyErr {
+    with(with(make("CorruptError", said), "file", file), "offset", offset)
+}
+
+/// The store, or the iterator's store, is closed.
+pub fn closed() -> PyErr {
+    make("ClosedError", "the store is closed".to_owned())
+}
+
+/// The handle is of the process before a `fork`.
+pub fn forked() -> PyErr {
+    make(
+        "ForkedError",
+        "this handle was opened before a fork, and only the parent process may use it: open the store again in the child"
+            .to_owned(),
+    )
+}
+
+/// An exception of `filemap._errors` with a message.
+pub fn make(class: &str, said: String) -> PyErr {
+    Python::attach(|py| match class_of(py, class) {
+        Ok(class) => PyErr::from_type(class, (said,)),
+        Err(error) => error,
+    })
+}
+
+/// A failed call of the system, with its number.
+pub fn io_error(error: &io::Error, said: String) -> PyErr {
+    make_os("StoreIOError", error.raw_os_error().unwrap_or(5), said)
+}
+
+fn make_os(class: &str, errno: i32, said: String) -> PyErr {
+    Python::attach(|py| match class_of(py, class) {
+        Ok(class) => PyErr::from_type(class, (errno, said)),
+        Err(error) => error,
+    })
+}
+
+fn with<T: for<'py> IntoPyObject<'py>>(error: PyErr, name: &str, value: T) -> PyErr {
+    Python::attach(|py| match error.value(py).setattr(name, value) {
+        Ok(()) => error,
+        Err(other) => other,
+    })
+}
+
+fn class_of<'py>(py: Python<'py>, class: &str) -> PyResult<Bound<'py, PyType>> {
+    let module = MODULE.get_or_try_init(py, || py.import("filemap._errors").map(Bound::unbind))?;
+    Ok(module.bind(py).getattr(class)?.cast_into()?)
+}

@@ -1,0 +1,302 @@
+//! Iterators: URLs, pages, heads, variants, and pages of many URLs. They stream: each step releases
+//! the interpreter, and a long search for the next item looks for signals.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use filemap::access::ListKind;
+use filemap::{Lookup, PageStore};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyIterator, PyString};
+
+use crate::argument::{Scope, Text, text};
+use crate::errors::Failure;
+use crate::fork::OfProcess;
+use crate::page::{Page, PageHead};
+use crate::signals::Watch;
+
+/// Keys between two looks for signals, while none is wanted.
+const KEYS_A_TICK: u32 = 1 << 15;
+
+/// An item, or `None` between two: a moment to look for signals.
+type Step<T> = Option<filemap::Result<T>>;
+
+/// Boxed steps of an iteration over a store.
+pub type Steps<T> = Box<dyn Iterator<Item = Step<T>> + Send>;
+
+/// The state behind an iterator of Python's.
+struct Stream<T>(Mutex<OfProcess<Option<Steps<T>>>>);
+
+impl<T: Send> Stream<T> {
+    fn new(steps: Steps<T>) -> Stream<T> {
+        Stream(Mutex::new(OfProcess::new(Some(steps))))
+    }
+
+    /// The next item. The interpreter is released meanwhile, also while another thread has the
+    /// iterator.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<T>> {
+        py.detach(|| {
+            let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(steps) = steps.get_mut()? else { return Ok(None) };
+            let mut watch = Watch::new();
+            loop {
+                match steps.next() {
+                    None => return Ok(None),
+                    Some(Some(item)) => return Ok(Some(item.map_err(Failure::from)?)),
+                    Some(None) => {
+                        if watch.tick(|_| Ok(())).is_break() {
+                            return watch.end(Ok(None));
+                        }
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// An iterator over URLs.
+#[pyclass(frozen, module = "filemap", name = "Urls")]
+pub struct Urls(Stream<Vec<u8>>);
+
+#[pymethods]
+impl Urls {
+    fn __iter__(slf: Py<Urls>) -> Py<Urls> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
+        self.0.next(py)?.map(|url| text(py, &url)).transpose()
+    }
+}
+
+/// An iterator over bytes: the variants of a URL.
+#[pyclass(frozen, module = "filemap", name = "Bytes")]
+pub struct Bytes(Stream<Vec<u8>>);
+
+#[pymethods]
+impl Bytes {
+    fn __iter__(slf: Py<Bytes>) -> Py<Bytes> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(self.0.next(py)?.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+}
+
+/// An iterator over pages.
+#[pyclass(frozen, module = "filemap", name = "Pages")]
+pub struct Pages(Stream<filemap::Page>);
+
+#[pymethods]
+impl Pages {
+    fn __iter__(slf: Py<Pages>) -> Py<Pages> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Page>>> {
+        self.0.next(py)?.map(|page| Page::of(py, page)).transpose()
+    }
+}
+
+/// An iterator over versions without their bodies.
+#[pyclass(frozen, module = "filemap", name = "Heads")]
+pub struct Heads(Stream<filemap::PageHead>);
+
+#[pymethods]
+impl Heads {
+    fn __iter__(slf: Py<Heads>) -> Py<Heads> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PageHead>>> {
+        self.0.next(py)?.map(|head| PageHead::of(py, head)).transpose()
+    }
+}
+
+/// Which times are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub since_ms: i64,
+    pub until_ms: i64,
+}
+
+impl Times {
+    pub fn new(since_ms: Option<i64>, until_ms: Option<i64>) -> Times {
+        Times { since_ms: since_ms.unwrap_or(i64::MIN), until_ms: until_ms.unwrap_or(i64::MAX) }
+    }
+
+    fn is_all(self) -> bool {
+        (self.since_ms, self.until_ms) == (i64::MIN, i64::MAX)
+    }
+
+    fn takes(self, time_ms: i64) -> bool {
+        (self.since_ms..=self.until_ms).contains(&time_ms)
+    }
+}
+
+/// The canonical URLs in a scope.
+pub fn urls(store: &PageStore, scope: Scope) -> Urls {
+    Urls(Stream::new(urls_of(store, scope)))
+}
+
+/// The canonical URLs of the variants in a scope: one for each variant.
+pub fn urls_of_variants(store: &PageStore, scope: Scope) -> Urls {
+    let again = scope.clone();
+    let passed = AtomicU32::new(0);
+    let filter =
+        move |url: &[u8]| scope.takes(url) || passed.fetch_add(1, Ordering::Relaxed).is_multiple_of(KEYS_A_TICK);
+    Urls(Stream::new(Box::new(store.variants_where(filter).map(move |found| match found {
+        Ok((url, _)) if !again.takes(&url) => None,
+        found => Some(found.map(|(url, _)| url)),
+    }))))
+}
+
+fn urls_of(store: &PageStore, scope: Scope) -> Steps<Vec<u8>> {
+    let again = scope.clone();
+    let passed = AtomicU32::new(0);
+    // One key in many is let through though it is not wanted: a moment to look for signals.
+    let filter =
+        move |url: &[u8]| scope.takes(url) || passed.fetch_add(1, Ordering::Relaxed).is_multiple_of(KEYS_A_TICK);
+    Box::new(store.urls_where(filter).map(move |url| match url {
+        Ok(url) if !again.takes(&url) => None,
+        url => Some(url),
+    }))
+}
+
+/// The variants of a URL.
+///
+/// # Errors
+///
+/// Those of the store.
+pub fn variants(store: &PageStore, url: &Text) -> Result<Bytes, Failure> {
+    let found = store.variants(url)?;
+    Ok(Bytes(Stream::new(Box::new(found.map(|found| Some(found.map(|found| found.1.as_bytes().to_vec())))))))
+}
+
+/// The newest heads of pages or variants in a scope and of some times: a sequential read without
+/// bodies.
+pub fn heads(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> Heads {
+    Heads(Stream::new(heads_of(store, scope, times, kind)))
+}
+
+fn heads_of(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> Steps<filemap::PageHead> {
+    let of_store = store.clone();
+    let takes = move |head: &filemap::PageHead| -> filemap::Result<bool> {
+        if !times.takes(head.version.time_ms) {
+            return Ok(false);
+        }
+        Ok(scope.is_all() || scope.takes(&of_store.key(&head.page.url)?))
+    };
+    let heads: Box<dyn Iterator<Item = filemap::Result<filemap::PageHead>> + Send> = match kind {
+        ListKind::Pages => Box::new(store.heads()),
+        ListKind::Variants => Box::new(store.variant_heads()),
+    };
+    Box::new(heads.map(move |head| {
+        let wanted = head.as_ref().map_or(Ok(true), &takes);
+        match wanted {
+            Ok(true) => Some(head),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }))
+}
+
+/// The versions of a page, newest first.
+///
+/// # Errors
+///
+/// Those of the store.
+pub fn history(store: &PageStore, lookup: Lookup<'_>) -> Result<Heads, Failure> {
+    Ok(Heads(Stream::new(Box::new(store.history_iter(lookup)?.map(Some)))))
+}
+
+/// The newest pages in a scope and of some times. Bodies of others are not expanded.
+pub fn pages(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> Pages {
+    if scope.is_all() && times.is_all() && kind == ListKind::Pages {
+        return Pages(Stream::new(Box::new(store.pages().map(Some))));
+    }
+    let of_store = store.clone();
+    Pages(Stream::new(Box::new(heads_of(store, scope, times, kind).map(move |head| match head? {
+        Ok(head) => {
+            let lookup = Lookup::new(&head.page.url).variant(head.page.variant.as_ref());
+            of_store.get_version(lookup, head.version).transpose()
+        }
+        Err(error) => Some(Err(error)),
+    }))))
+}
+
+/// Every version of the pages in a scope and of some times.
+pub fn versions(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> Pages {
+    Pages(Stream::new(Box::new(store.stored_versions().map(move |version| match version {
+        Ok(version) => {
+            let page = &version.page;
+            let is_wanted = page.kind.is_page() && page.variant.is_some() == (kind == ListKind::Variants);
+            let wanted = is_wanted && times.takes(page.fetched_at_ms) && scope.takes(version.canonical_url());
+            wanted.then_some(Ok(version.page))
+        }
+        Err(error) => Some(Err(error)),
+    }))))
+}
+
+/// The pages of many URLs, in their order, several read at once.
+#[pyclass(frozen, module = "filemap", name = "Many")]
+pub struct Many {
+    store: OfProcess<PageStore>,
+    urls: Py<PyIterator>,
+    ahead: usize,
+    read: Mutex<VecDeque<filemap::Result<Option<filemap::Page>>>>,
+}
+
+impl Many {
+    pub fn new(store: PageStore, urls: &Bound<'_, PyAny>, ahead: usize) -> PyResult<Many> {
+        let urls = urls.try_iter()?.unbind();
+        Ok(Many { store: OfProcess::new(store), urls, ahead: ahead.max(1), read: Mutex::default() })
+    }
+
+    fn pop(&self) -> Option<filemap::Result<Option<filemap::Page>>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+#[pymethods]
+impl Many {
+    fn __iter__(slf: Py<Many>) -> Py<Many> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let store = self.store.get()?;
+        let mut next = self.pop();
+        if next.is_none() {
+            let mut wanted: Vec<Text> = Vec::new();
+            let urls = self.urls.bind(py);
+            for url in urls.clone().take(self.ahead) {
+                wanted.push(url?.extract()?);
+            }
+            if wanted.is_empty() {
+                return Ok(None);
+            }
+            py.detach(|| {
+                let found = read_together(store, &wanted);
+                self.read.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+            });
+            next = self.pop();
+        }
+        match next {
+            None => Ok(None),
+            Some(Err(error)) => Err(Failure::from(error).into()),
+            Some(Ok(None)) => Ok(Some(py.None())),
+            Some(Ok(Some(page))) => Ok(Some(Page::of(py, page)?.into_any().unbind())),
+        }
+    }
+}
+
+/// Reads pages together; after an error one by one, so that each URL has its own.
+fn read_together(store: &PageStore, urls: &[Text]) -> Vec<filemap::Result<Option<filemap::Page>>> {
+    match store.get_many(urls) {
+        Ok(pages) => pages.into_iter().map(Ok).collect(),
+        Err(_) => urls.iter().map(|url| store.get(Lookup::new(url))).collect(),
+    }
+}

@@ -1,0 +1,64 @@
+//! The compiled module `filemap._native`: stores of pages, seen sets and canonical URLs for Python.
+//!
+//! Thin over the crates `filemap` and `urlindex`: arguments in, objects out. The rest of the
+//! package (asyncio, Scrapy, requests-cache) is Python, in `python/filemap`.
+//!
+//! Rules of every call:
+//!
+//! * The interpreter is released around all work of the store (`Python::detach`), and attached
+//!   again only to make objects.
+//! * A handle knows the generation of the process it was opened in ([`fork`]): after a `fork` the
+//!   child gets an error, and drops nothing of it.
+//! * Long calls look for signals ([`signals`]), so that Ctrl-C ends them.
+//!
+//! Layers, lowest first: `errors`, `times`, `text`; `fork`, `signals`; `page`; `iterate`,
+//! `options`; `store`, `upkeep`, `seen`, `warc`, `coding`.
+
+// PyO3 makes the documentation of classes from these comments; generated glue has none.
+#![allow(missing_docs)]
+
+mod argument;
+mod coding;
+mod errors;
+mod fork;
+mod headers;
+mod iterate;
+mod options;
+mod page;
+mod report;
+mod seen;
+mod signals;
+mod store;
+mod times;
+mod upkeep;
+mod warc;
+
+/// Declared here, filled from the modules of this crate.
+#[pyo3::pymodule(gil_used = false)]
+mod _native {
+    #[pymodule_export]
+    use crate::coding::decode_body;
+    #[pymodule_export]
+    use crate::fork::_forked;
+    #[pymodule_export]
+    use crate::headers::Headers;
+    #[pymodule_export]
+    use crate::iterate::{Bytes, Heads, Many, Pages, Urls};
+    #[pymodule_export]
+    use crate::page::{Capture, Page, PageHead, Put, Version};
+    #[pymodule_export]
+    use crate::report::{Absent, BackupReport, CompactReport, EraseReport, ExportReport, ImportReport};
+    #[pymodule_export]
+    use crate::report::{Problem, PruneReport, VerifyReport};
+    #[pymodule_export]
+    use crate::seen::{SeenSet, canonicalize};
+    #[pymodule_export]
+    use crate::store::PageStore;
+    #[pymodule_export]
+    use crate::warc::{export, import_};
+
+    /// The version of the package.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,0 +1,136 @@
+//! Options of `filemap.open`, by their names.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap::{Durability, Options};
+use filemap_core::dictionaries::Dictionaries;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use urlindex::{Canonicalizer, CrawlRules, Exact, Whatwg};
+
+use crate::times;
+
+/// How a store is opened.
+pub struct Opening {
+    pub options: Options,
+    pub canonicalizer: Option<Arc<dyn Canonicalizer>>,
+}
+
+impl Opening {
+    /// # Errors
+    ///
+    /// `TypeError` for an unknown option or one of a wrong type, `ValueError`.
+    pub fn from_python(given: Option<&Bound<'_, PyDict>>) -> PyResult<Opening> {
+        let mut opening = Opening { options: Options::new(), canonicalizer: None };
+        for (name, value) in given.into_iter().flat_map(|given| given.iter()) {
+            let name: String = name.extract()?;
+            if name == "canonicalizer" {
+                if !value.is_none() {
+                    opening.canonicalizer = Some(canonicalizer(&value.extract::<String>()?)?);
+                }
+                continue;
+            }
+            opening.options = with(opening.options, &name, &value)?;
+        }
+        Ok(opening)
+    }
+}
+
+/// Options whose value may be `None` come first; of others `None` means the default.
+fn with(options: Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Options> {
+    Ok(match name {
+        "keep_versions" => options.keep_versions(value.extract()?),
+        "keep_age" if value.is_none() => options.keep_age(None),
+        "space_bound" => options.space_bound(value.extract()?),
+        "compaction_rate" => options.compaction_rate(value.extract()?),
+        "recompression_level" => options.recompression_level(value.extract()?),
+        _ if value.is_none() => check(options, name)?,
+        "keep_age" => options.keep_age(Some(age(value)?)),
+        "durability" => options.durability(durability(value)?),
+        "compression_level" => options.compression_level(value.extract()?),
+        "segment_bytes" => options.segment_bytes(value.extract()?),
+        "checkpoint_bytes" => options.checkpoint_bytes(value.extract()?),
+        "memtable_bytes" => options.memtable_bytes(value.extract()?),
+        "max_open_files" => options.max_open_files(value.extract()?),
+        "free_space_floor" => options.free_space_floor(value.extract()?),
+        "large_value_bytes" => options.large_value_bytes(value.extract()?),
+        "recompression_age" => options.recompression_age(age(value)?),
+        "dictionaries" => {
+            options.dictionaries(if value.extract()? { Dictionaries::Automatic } else { Dictionaries::Off })
+        }
+        "value_cache_bytes" => options.value_cache_bytes(value.extract()?),
+        "filter_memory_bytes" => options.filter_memory_bytes(value.extract()?),
+        "accept_loss" => {
+            if value.extract()? {
+                options.accept_loss()
+            } else {
+                options
+            }
+        }
+        _ => return Err(unknown(name)),
+    })
+}
+
+/// Names of the options of which `None` means the default.
+const DEFAULTED: [&str; 13] = [
+    "durability",
+    "compression_level",
+    "segment_bytes",
+    "checkpoint_bytes",
+    "memtable_bytes",
+    "max_open_files",
+    "free_space_floor",
+    "large_value_bytes",
+    "recompression_age",
+    "dictionaries",
+    "value_cache_bytes",
+    "filter_memory_bytes",
+    "accept_loss",
+];
+
+fn check(options: Options, name: &str) -> PyResult<Options> {
+    if DEFAULTED.contains(&name) { Ok(options) } else { Err(unknown(name)) }
+}
+
+fn unknown(name: &str) -> PyErr {
+    PyTypeError::new_err(format!("open has no option '{name}'"))
+}
+
+fn age(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    Ok(Duration::from_millis(times::age_ms(value)?.unsigned_abs()))
+}
+
+/// `"buffered"`, `"sync"`, or the seconds between two syncs.
+fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {
+    match value.extract::<String>() {
+        Ok(name) => match name.as_str() {
+            "buffered" => Ok(Durability::Buffered),
+            "sync" => Ok(Durability::Sync),
+            _ => Err(PyValueError::new_err(format!(
+                "durability is 'buffered', 'sync', or the seconds between two syncs, not {name:?}"
+            ))),
+        },
+        Err(_) => age(value).map(Durability::Interval),
+    }
+}
+
+/// A canonicaliser by its name.
+///
+/// # Errors
+///
+/// `ValueError` for an unknown name.
+pub fn canonicalizer(name: &str) -> PyResult<Arc<dyn Canonicalizer>> {
+    Ok(match name {
+        "whatwg" => Arc::new(Whatwg),
+        "exact" => Arc::new(Exact),
+        "crawl" => Arc::new(CrawlRules::crawl()),
+        "surt" => Arc::new(CrawlRules::surt()),
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "a canonicaliser is 'whatwg', 'exact', 'crawl' or 'surt', not {name:?}"
+            )));
+        }
+    })
+}

@@ -1,0 +1,90 @@
+//! Results of long calls: plain objects with the figures as attributes.
+
+use pyo3::prelude::*;
+
+/// A class of read-only attributes with a `repr` that names them.
+macro_rules! report {
+    ($($(#[doc = $doc:literal])+ $name:ident { $($field:ident: $type:ty),* $(,)? })+) => {$(
+        $(#[doc = $doc])+
+        #[pyclass(frozen, get_all, module = "filemap")]
+        #[derive(Debug)]
+        pub struct $name {
+            $(pub $field: $type,)*
+        }
+
+        #[pymethods]
+        impl $name {
+            fn __repr__(slf: &Bound<'_, $name>) -> PyResult<String> {
+                let mut fields: Vec<String> = Vec::new();
+                $(fields.push(format!("{}={}", stringify!($field), slf.getattr(stringify!($field))?.repr()?));)*
+                Ok(format!("{}({})", stringify!($name), fields.join(", ")))
+            }
+        }
+    )+};
+}
+
+report! {
+    /// A file that is missing or shorter than it was.
+    Absent { file: String, why: String, live_bytes: u64, accepted: bool }
+
+    /// What a compaction did.
+    CompactReport {
+        removed_segments: u64, read_bytes: u64, copied_bytes: u64, removed_bytes: u64,
+        stuck_segments: u64, unexpanded_records: u64, seconds: f64,
+    }
+
+    /// A damaged place.
+    Problem { file: String, offset: u64, bytes: u64, what: String, keys: Vec<String> }
+
+    /// What a verification found.
+    VerifyReport {
+        complete: bool, files: u64, bytes: u64, value_records: u64, key_records: u64,
+        index_pages: u64, indexed_keys: u64, problems: Vec<Py<Problem>>, absent: Vec<Py<Absent>>,
+    }
+
+    /// What a backup has.
+    BackupReport { files: u64, bytes: u64, linked_bytes: u64, reused_bytes: u64, copied_bytes: u64 }
+
+    /// What a prune dropped, or would drop.
+    PruneReport { urls: u64, versions: u64, bytes: u64, live_bytes: u64, hidden: u64 }
+
+    /// What an erasure did, and what it found left.
+    EraseReport {
+        complete: bool, rules: Vec<u32>, versions: u64, urls: u64, segments: u64, left: Vec<String>,
+        unreadable_keys: u64, mentions: u64, shared_files: Vec<String>, strangers: Vec<String>,
+    }
+
+    /// What an import stored, and what it did not.
+    ImportReport {
+        bytes_read: u64, records: u64, stored: u64, unchanged: u64, variants: u64, already_there: u64,
+        ignored: u64, damaged: u64, unusable: u64, misplaced: u64, segments: u64, refused: u64, warnings: u64,
+        problems: Vec<String>,
+    }
+
+    /// What an export wrote, and what it left out.
+    ExportReport { seen: u64, written: u64, damaged: u64, bodiless: u64, inexact: u64, without_place: u64, files: Vec<String> }
+}
+
+#[pymethods]
+impl VerifyReport {
+    /// Whether the pass ended and found no damage.
+    #[getter]
+    fn ok(&self) -> bool {
+        self.complete && self.problems.is_empty() && self.absent.is_empty()
+    }
+}
+
+#[pymethods]
+impl ImportReport {
+    /// Records of the file that are not in the store.
+    #[getter]
+    fn losses(&self) -> u64 {
+        self.damaged + self.unusable + self.misplaced + self.segments
+    }
+}
+
+impl From<filemap_core::recovery::Absent> for Absent {
+    fn from(absent: filemap_core::recovery::Absent) -> Absent {
+        Absent { file: absent.file, why: absent.why, live_bytes: absent.live_bytes, accepted: absent.is_accepted }
+    }
+}

@@ -1,0 +1,341 @@
+//! Seen sets, and canonical URLs. The classes of each kind are in `filemap.seen`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use urlindex::canonical::{Rule, RuleSet};
+use urlindex::{
+    BloomOptions, Canonicalizer, CrawlRules, DiskOptions, NewSet, SeenSet as _, SetKind, StoredSet, Verdict,
+};
+
+use crate::argument::{Text, text};
+use crate::errors::{self, Failure};
+use crate::fork::OfProcess;
+use crate::options;
+
+/// URLs that `add_many` takes from its iterator before it inserts them.
+const AT_ONCE: usize = 4096;
+
+/// Memory of a set on disk, if none is said.
+const DISK_MEMORY_BYTES: u64 = 64 << 20;
+
+/// A set of URLs in files. The classes in `filemap.seen` are its kinds.
+#[pyclass(frozen, subclass, weakref, module = "filemap._native", name = "SeenSet")]
+pub struct SeenSet {
+    set: RwLock<OfProcess<Option<Arc<StoredSet>>>>,
+    /// Applied to each URL; `None`: bytes as they are.
+    canonicalizer: Option<Arc<dyn Canonicalizer>>,
+    path: PathBuf,
+    mode: String,
+    closing: Mutex<()>,
+}
+
+/// An argument of one kind of set alone.
+fn argument<'py, T>(given: Option<&Bound<'py, PyDict>>, name: &str) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    match given.map(|given| given.get_item(name)).transpose()?.flatten() {
+        Some(value) if !value.is_none() => value.extract().map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Memory and seed of a set on disk.
+fn disk_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<DiskOptions> {
+    let options = DiskOptions::new().memory_bytes(argument(given, "memory_bytes")?.unwrap_or(DISK_MEMORY_BYTES));
+    Ok(options.seed(argument(given, "seed")?.unwrap_or(0)))
+}
+
+/// How a new set is made.
+fn new_set(kind: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<NewSet> {
+    Ok(match kind {
+        "disk" => NewSet::Disk(disk_options(given)?),
+        "trie" => NewSet::Trie,
+        "bloom" => {
+            let capacity = argument(given, "capacity")?.unwrap_or(1_000_000);
+            NewSet::Bloom(BloomOptions::new(capacity, argument(given, "rate")?.unwrap_or(1e-4)))
+        }
+        "md5-bitmap" => NewSet::Md5Bitmap { bits: argument(given, "bits")?.unwrap_or(28) },
+        _ => return Err(PyValueError::new_err(format!("there is no seen set of the kind {kind:?}"))),
+    })
+}
+
+/// The bytes of a URL that a set compares.
+fn form<'a>(canonicalizer: Option<&dyn Canonicalizer>, url: &'a [u8]) -> Result<std::borrow::Cow<'a, [u8]>, Failure> {
+    match canonicalizer {
+        None => Ok(std::borrow::Cow::Borrowed(url)),
+        Some(rule) => rule.canonical(url).map_err(|source| {
+            let said = format!("{:?}: {source}", String::from_utf8_lossy(url));
+            Failure::Python(errors::make("InvalidUrlError", said))
+        }),
+    }
+}
+
+impl SeenSet {
+    fn handle(&self) -> PyResult<Arc<StoredSet>> {
+        let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        set.get()?.clone().ok_or_else(|| errors::make("ClosedError", "the set is closed".to_owned()))
+    }
+
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&StoredSet, Option<&dyn Canonicalizer>) -> Result<T, Failure> + Send,
+    ) -> PyResult<T> {
+        let set = self.handle()?;
+        Ok(py.detach(|| work(&set, self.canonicalizer.as_deref()))?)
+    }
+
+    /// Runs `work` on all URLs, some thousand at a time.
+    fn batches(
+        &self,
+        py: Python<'_>,
+        urls: &Bound<'_, PyAny>,
+        work: impl Fn(&StoredSet, &[&[u8]], &mut Vec<Verdict>) -> urlindex::Result<()> + Send + Sync,
+    ) -> PyResult<Vec<Verdict>> {
+        let mut all = Vec::new();
+        let mut urls = urls.try_iter()?;
+        loop {
+            let batch: Vec<Text> =
+                urls.by_ref().take(AT_ONCE).map(|url| url.and_then(|url| url.extract())).collect::<PyResult<_>>()?;
+            if batch.is_empty() {
+                return Ok(all);
+            }
+            let mut verdicts = self.with(py, |set, rule| {
+                let forms: Vec<_> = batch.iter().map(|url| form(rule, url.as_ref())).collect::<Result<_, Failure>>()?;
+                let borrowed: Vec<&[u8]> = forms.iter().map(|form| &**form).collect();
+                let mut verdicts = Vec::new();
+                work(set, &borrowed, &mut verdicts)?;
+                Ok(verdicts)
+            })?;
+            all.append(&mut verdicts);
+            py.check_signals()?;
+        }
+    }
+}
+
+fn opened(
+    path: &PathBuf,
+    mode: &str,
+    new: NewSet,
+    disk: DiskOptions,
+    rule: &dyn Canonicalizer,
+) -> urlindex::Result<StoredSet> {
+    match mode {
+        "r" => StoredSet::open_read_only_with(path, disk),
+        "w" => StoredSet::open_with(path, disk),
+        "x" => StoredSet::create(path, new, rule),
+        _ => match StoredSet::create(path, new, rule) {
+            Err(error) if is_there(&error) => StoredSet::open_with(path, disk),
+            created => created,
+        },
+    }
+}
+
+fn is_there(error: &urlindex::Error) -> bool {
+    match error {
+        urlindex::Error::Storage(urlindex::StorageError::Io { source, .. }) => {
+            source.kind() == std::io::ErrorKind::AlreadyExists
+        }
+        _ => false,
+    }
+}
+
+fn kind_named(kind: &str) -> Option<SetKind> {
+    let kinds = [SetKind::Md5Bitmap, SetKind::Bloom, SetKind::Trie, SetKind::Disk];
+    kinds.into_iter().find(|each| each.name() == kind)
+}
+
+#[pymethods]
+impl SeenSet {
+    #[new]
+    #[pyo3(signature = (kind, path, mode = "a", *, canonicalizer = None, **given))]
+    fn new(
+        py: Python<'_>,
+        kind: &str,
+        path: PathBuf,
+        mode: &str,
+        canonicalizer: Option<&str>,
+        given: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<SeenSet> {
+        if !matches!(mode, "r" | "w" | "a" | "x") {
+            return Err(PyValueError::new_err(format!("a mode is 'r', 'w', 'a' or 'x', not {mode:?}")));
+        }
+        let (new, disk) = (new_set(kind, given)?, disk_options(given)?);
+        let rule = options::canonicalizer(canonicalizer.unwrap_or("exact"))?;
+        let (set, noted) = py.detach(|| -> Result<_, Failure> {
+            let set = opened(&path, mode, new, disk, &*rule)?;
+            let noted = set.canonicalizer()?;
+            Ok((set, noted))
+        })?;
+        if kind_named(kind) != Some(set.kind()) {
+            let what = format!("{} is a set of the kind {}, not {kind}", path.display(), set.kind().name());
+            return Err(errors::make("InvalidValueError", what));
+        }
+        let noted = noted.unwrap_or(Arc::clone(&rule));
+        if canonicalizer.is_some() && (noted.name(), noted.version()) != (rule.name(), rule.version()) {
+            let what =
+                format!("the URLs of {} are canonical by {}, not by {}", path.display(), noted.name(), rule.name());
+            return Err(errors::make("InvalidValueError", what));
+        }
+        let canonicalizer = Some(noted).filter(|rule| rule.name() != "exact");
+        let set = RwLock::new(OfProcess::new(Some(Arc::new(set))));
+        Ok(SeenSet { set, canonicalizer, path, mode: mode.to_owned(), closing: Mutex::new(()) })
+    }
+
+    #[getter]
+    fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    #[getter]
+    fn mode(&self) -> &str {
+        &self.mode
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.set.read().unwrap_or_else(PoisonError::into_inner).get().is_ok_and(Option::is_none)
+    }
+
+    fn __enter__(slf: Py<SeenSet>) -> Py<SeenSet> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    /// Makes durable what was added, and closes. A second call does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.set.read().unwrap_or_else(PoisonError::into_inner).get()?;
+        let closed: Result<(), Failure> = py.detach(|| {
+            let _one = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = {
+                let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
+                std::mem::replace(&mut *set, OfProcess::new(None)).take().flatten()
+            };
+            let Some(set) = taken else { return Ok(()) };
+            match Arc::try_unwrap(set) {
+                Ok(set) if self.mode != "r" => Ok(set.close()?),
+                Ok(_) => Ok(()),
+                // A call in another thread still has it: it closes with that call.
+                Err(_) if self.mode == "r" => Ok(()),
+                Err(set) => Ok(set.sync()?),
+            }
+        });
+        Ok(closed?)
+    }
+
+    /// Makes durable what was added before.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |set, _| Ok(set.sync()?))
+    }
+
+    /// Adds a URL. Returns whether it is new.
+    fn add(&self, py: Python<'_>, url: Text) -> PyResult<bool> {
+        self.with(py, |set, rule| Ok(set.insert(&form(rule, url.as_ref())?)?))
+    }
+
+    /// Adds URLs. Returns for each whether it is new.
+    fn add_many(&self, py: Python<'_>, urls: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+        let verdicts = self.batches(py, urls, |set, urls, verdicts| set.check_and_insert_batch(urls, verdicts))?;
+        Ok(verdicts.into_iter().map(Verdict::is_new).collect())
+    }
+
+    fn __contains__(&self, py: Python<'_>, url: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Ok(url) = url.extract::<Text>() else { return Ok(false) };
+        self.with(py, |set, rule| match form(rule, url.as_ref()) {
+            // Not a URL: so it was never added.
+            Err(_) => Ok(false),
+            Ok(form) => Ok(!set.contains(&form)?.is_new()),
+        })
+    }
+
+    /// Returns for each URL whether it was added, or may have been.
+    fn contains_many(&self, py: Python<'_>, urls: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+        let verdicts = self.batches(py, urls, |set, urls, verdicts| set.contains_batch(urls, verdicts))?;
+        Ok(verdicts.into_iter().map(|verdict| !verdict.is_new()).collect())
+    }
+
+    /// Takes URLs out of the set. Returns for each whether it was in it.
+    fn forget_many(&self, py: Python<'_>, urls: Vec<Text>) -> PyResult<Vec<bool>> {
+        self.with(py, |set, rule| {
+            let forms: Vec<_> = urls.iter().map(|url| form(rule, url.as_ref())).collect::<Result<_, Failure>>()?;
+            Ok(set.forget(&forms)?)
+        })
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |set, _| Ok(usize::try_from(set.len()).unwrap_or(usize::MAX)))
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// Statistics, by name.
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.with(py, |set, _| Ok(set.stats()))?;
+        let dict = PyDict::new(py);
+        dict.set_item("urls", stats.urls)?;
+        dict.set_item("inserted", stats.inserted)?;
+        dict.set_item("memory_bytes", stats.memory_bytes)?;
+        dict.set_item("disk_bytes", stats.disk_bytes)?;
+        dict.set_item("false_positive_rate", stats.false_positive_rate)?;
+        dict.set_item("expected_loss", stats.expected_loss)?;
+        Ok(dict)
+    }
+
+    fn __repr__(&self) -> String {
+        let closed = if self.closed() { ", closed" } else { "" };
+        format!("<filemap.seen set {:?}, mode {:?}{closed}>", self.path, self.mode)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a seen set cannot be pickled: send its path, and open it in the other process (mode 'r' beside a writer)",
+        ))
+    }
+}
+
+/// The canonical form of a URL. `rules` is a canonicaliser's name (`whatwg`, `exact`, `crawl`,
+/// `surt`) or names of single rules; `base` is the page on which a link was found.
+#[pyfunction]
+#[pyo3(signature = (url, rules = None, *, base = None))]
+pub fn canonicalize<'py>(
+    py: Python<'py>,
+    url: Text,
+    rules: Option<&Bound<'py, PyAny>>,
+    base: Option<Text>,
+) -> PyResult<Bound<'py, PyString>> {
+    let rule: Arc<dyn Canonicalizer> = match rules {
+        None => options::canonicalizer("whatwg")?,
+        Some(name) if name.is_instance_of::<PyString>() => options::canonicalizer(&name.extract::<String>()?)?,
+        Some(names) => Arc::new(CrawlRules::new(rule_set(names)?)),
+    };
+    let done = match &base {
+        Some(base) => rule.resolve(base.as_ref(), url.as_ref()),
+        None => rule.canonicalize(url.as_ref()),
+    };
+    let done = done.map_err(|source| {
+        errors::make("InvalidUrlError", format!("{:?}: {source}", String::from_utf8_lossy(url.as_ref())))
+    })?;
+    text(py, &done)
+}
+
+fn rule_set(names: &Bound<'_, PyAny>) -> PyResult<RuleSet> {
+    let mut rules = RuleSet::from_bits(0).unwrap_or(RuleSet::WHATWG);
+    for name in names.try_iter()? {
+        let name: String = name?.extract()?;
+        let rule = Rule::named(&name);
+        let rule = rule.ok_or_else(|| PyValueError::new_err(format!("there is no rule {name:?} of canonical URLs")))?;
+        rules = rules.with(rule);
+    }
+    Ok(rules)
+}

@@ -1,0 +1,503 @@
+//! `PageStore`: opening, closing, and everything about single pages.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use filemap::Lookup;
+use filemap::access::ListKind;
+use filemap_core::Error as EngineError;
+use filemap_core::StatValue;
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::argument::{Scope, Text, lookup, text, variant};
+use crate::errors::{self, Failure};
+use crate::fork::{self, OfProcess};
+use crate::iterate::{self, Bytes, Heads, Many, Pages, Times, Urls};
+use crate::options::Opening;
+use crate::page::{Given, Page, PageHead, Put, Version};
+use crate::report::Absent;
+use crate::signals::Watch;
+use crate::times;
+
+/// Pages that `put_many` takes from its iterator before it puts them.
+const PUT_AT_ONCE: usize = 32;
+
+/// How a store was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Read,
+    Write,
+    OpenOrCreate,
+    Create,
+}
+
+impl Mode {
+    fn named(name: &str) -> PyResult<Mode> {
+        Ok(match name {
+            "r" => Mode::Read,
+            "w" => Mode::Write,
+            "a" => Mode::OpenOrCreate,
+            "x" => Mode::Create,
+            _ => {
+                let what = format!("a mode is 'r', 'w', 'a' or 'x', not {name:?}; no mode empties a store");
+                return Err(PyValueError::new_err(what));
+            }
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Read => "r",
+            Mode::Write => "w",
+            Mode::OpenOrCreate => "a",
+            Mode::Create => "x",
+        }
+    }
+}
+
+/// A store of pages by URL. See `filemap.open`.
+#[pyclass(frozen, subclass, weakref, module = "filemap._native", name = "PageStore")]
+pub struct PageStore {
+    /// `None` once it is closed.
+    store: RwLock<OfProcess<Option<filemap::PageStore>>>,
+    path: PathBuf,
+    mode: Mode,
+}
+
+impl PageStore {
+    /// A handle for one call: a clone, so that no lock is held meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `ClosedError`, `ForkedError`.
+    pub fn handle(&self) -> PyResult<filemap::PageStore> {
+        let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
+        store.get()?.clone().ok_or_else(errors::closed)
+    }
+
+    /// Runs `work` without the interpreter.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageStore::handle`] and of `work`.
+    pub fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&filemap::PageStore) -> Result<T, Failure> + Send,
+    ) -> PyResult<T> {
+        let store = self.handle()?;
+        Ok(py.detach(|| work(&store))?)
+    }
+
+    fn take(&self) -> Option<filemap::PageStore> {
+        let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *store, OfProcess::new(None)).take().flatten()
+    }
+
+    fn is_forked(&self) -> bool {
+        self.store.read().unwrap_or_else(PoisonError::into_inner).get().is_err()
+    }
+
+    fn found<'py>(&self, py: Python<'py>, lookup: Lookup<'_>) -> PyResult<Option<Bound<'py, Page>>> {
+        let found = self.with(py, |store| Ok(store.get_reader(lookup)?))?;
+        found.map(|(page, body)| Page::read(py, page, body)).transpose()
+    }
+}
+
+fn list_kind(variants: bool) -> ListKind {
+    if variants { ListKind::Variants } else { ListKind::Pages }
+}
+
+fn opened(path: &PathBuf, mode: Mode, opening: Opening) -> filemap::Result<filemap::PageStore> {
+    let Opening { options, canonicalizer } = opening;
+    let create = |options| match &canonicalizer {
+        Some(rule) => filemap::PageStore::create_with(path, Arc::clone(rule), options),
+        None => filemap::PageStore::create(path, options),
+    };
+    let open = |options| match &canonicalizer {
+        Some(rule) => filemap::PageStore::open_with(path, Arc::clone(rule), options),
+        None => filemap::PageStore::open(path, options),
+    };
+    let options = match &canonicalizer {
+        Some(rule) if mode == Mode::Read => options.canonicalizer(rule.name(), rule.version()),
+        _ => options,
+    };
+    match mode {
+        Mode::Read => filemap::PageStore::open_read_only(path, options),
+        Mode::Write => open(options),
+        Mode::Create => create(options),
+        Mode::OpenOrCreate => match open(options.clone()) {
+            Err(filemap::Error::Engine(EngineError::NotAStore { .. })) => match create(options.clone()) {
+                // Another process was faster, or something else is there: opening says what.
+                Err(filemap::Error::Engine(EngineError::NotEmpty { .. })) => open(options),
+                created => created,
+            },
+            opened => opened,
+        },
+    }
+}
+
+#[pymethods]
+impl PageStore {
+    #[new]
+    #[pyo3(signature = (path, mode = "r", **options))]
+    fn new(py: Python<'_>, path: PathBuf, mode: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<PageStore> {
+        let mode = Mode::named(mode)?;
+        let opening = Opening::from_python(options)?;
+        let store = py.detach(|| opened(&path, mode, opening).map_err(Failure::from))?;
+        Ok(PageStore { store: RwLock::new(OfProcess::new(Some(store))), path, mode })
+    }
+
+    #[getter]
+    fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    #[getter]
+    fn mode(&self) -> &'static str {
+        self.mode.name()
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.store.read().unwrap_or_else(PoisonError::into_inner).get().is_ok_and(Option::is_none)
+    }
+
+    #[getter]
+    fn canonicalizer(&self) -> PyResult<&'static str> {
+        Ok(self.handle()?.canonicalizer().name())
+    }
+
+    /// Files of the store that are missing or shorter than they were. What lies in the others is
+    /// read.
+    #[getter]
+    fn absent(&self) -> PyResult<Vec<Absent>> {
+        Ok(self.handle()?.engine().absent().into_iter().map(Absent::from).collect())
+    }
+
+    fn __enter__(slf: Py<PageStore>) -> Py<PageStore> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    /// Makes durable what was put, and closes. A second call does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_forked() {
+            return Err(errors::forked());
+        }
+        let Some(store) = self.take() else { return Ok(()) };
+        Ok(py.detach(|| store.close().map_err(Failure::from))?)
+    }
+
+    /// Makes durable what was put before.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |store| Ok(store.sync()?))
+    }
+
+    /// Of a read-only handle: takes up what another process has put since. Reads do that by
+    /// themselves twice a second.
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |store| Ok(store.engine().refresh()?))
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, url: Text) -> PyResult<Bound<'py, Page>> {
+        match self.found(py, Lookup::new(&url))? {
+            Some(page) => Ok(page),
+            None => Err(PyKeyError::new_err(text(py, url.as_ref())?.unbind())),
+        }
+    }
+
+    fn __contains__(&self, py: Python<'_>, url: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Ok(url) = url.extract::<Text>() else { return Ok(false) };
+        self.with(py, |store| match store.contains(&url) {
+            // Not a URL: so no page has it.
+            Err(filemap::Error::Url { .. }) => Ok(false),
+            found => Ok(found?),
+        })
+    }
+
+    fn __delitem__(&self, py: Python<'_>, url: Text) -> PyResult<()> {
+        match self.with(py, |store| Ok(store.remove(&url)?))? {
+            true => Ok(()),
+            false => Err(PyKeyError::new_err(text(py, url.as_ref())?.unbind())),
+        }
+    }
+
+    /// The number of URLs that have a page.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let store = self.handle()?;
+        py.detach(|| {
+            let mut watch = Watch::new();
+            let mut count = 0;
+            for (nth, url) in store.urls().enumerate() {
+                url.map_err(Failure::from)?;
+                count += 1;
+                if nth % 4096 == 0 && watch.tick(|_| Ok(())).is_break() {
+                    break;
+                }
+            }
+            watch.end(Ok(count))
+        })
+    }
+
+    /// A store is true, also if it is empty.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __iter__(&self) -> PyResult<Urls> {
+        Ok(iterate::urls(&self.handle()?, Scope::default()))
+    }
+
+    #[pyo3(signature = (url, default = None, *, at = None, variant = None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        url: Text,
+        default: Option<Bound<'py, PyAny>>,
+        at: Option<&Bound<'py, PyAny>>,
+        variant: Option<Text>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let at_ms = at.map(times::from_python).transpose()?;
+        let wanted = self::variant(variant)?;
+        match self.found(py, lookup(&url, wanted.as_ref(), at_ms))? {
+            Some(page) => Ok(page.into_any()),
+            None => Ok(default.unwrap_or_else(|| py.None().into_bound(py))),
+        }
+    }
+
+    #[pyo3(signature = (url, *, at = None, variant = None))]
+    fn head<'py>(
+        &self,
+        py: Python<'py>,
+        url: Text,
+        at: Option<&Bound<'py, PyAny>>,
+        variant: Option<Text>,
+    ) -> PyResult<Option<Bound<'py, PageHead>>> {
+        let at_ms = at.map(times::from_python).transpose()?;
+        let wanted = self::variant(variant)?;
+        let head = self.with(py, |store| Ok(store.head(lookup(&url, wanted.as_ref(), at_ms))?))?;
+        head.map(|head| PageHead::of(py, head)).transpose()
+    }
+
+    #[pyo3(signature = (url, version, *, variant = None))]
+    fn get_version<'py>(
+        &self,
+        py: Python<'py>,
+        url: Text,
+        version: &Version,
+        variant: Option<Text>,
+    ) -> PyResult<Option<Bound<'py, Page>>> {
+        let wanted = self::variant(variant)?;
+        let page =
+            self.with(py, |store| Ok(store.get_version(lookup(&url, wanted.as_ref(), None), version.into())?))?;
+        page.map(|page| Page::of(py, page)).transpose()
+    }
+
+    /// The pages of many URLs, in their order; `None` for one that is not there. `ahead` of them
+    /// are read together.
+    #[pyo3(signature = (urls, *, ahead = 64))]
+    fn get_many(&self, urls: &Bound<'_, PyAny>, ahead: usize) -> PyResult<Many> {
+        Many::new(self.handle()?, urls, ahead)
+    }
+
+    /// The versions of a page, newest first.
+    #[pyo3(signature = (url, *, until = None, variant = None))]
+    fn history(&self, url: Text, until: Option<&Bound<'_, PyAny>>, variant: Option<Text>) -> PyResult<Heads> {
+        let until_ms = until.map(times::from_python).transpose()?;
+        let wanted = self::variant(variant)?;
+        Ok(iterate::history(&self.handle()?, lookup(&url, wanted.as_ref(), until_ms))?)
+    }
+
+    /// The variants of a URL.
+    fn variants(&self, py: Python<'_>, url: Text) -> PyResult<Bytes> {
+        self.with(py, |store| iterate::variants(store, &url))
+    }
+
+    /// The canonical URLs of all pages, or of those of a host, of a domain (a host and its
+    /// subdomains), or with a prefix.
+    #[pyo3(signature = (*, host = None, prefix = None, domain = None, variants = false))]
+    fn urls(
+        &self,
+        host: Option<String>,
+        prefix: Option<Text>,
+        domain: Option<String>,
+        variants: bool,
+    ) -> PyResult<Urls> {
+        let (store, scope) = (self.handle()?, Scope::new(host, prefix, domain));
+        Ok(if variants { iterate::urls_of_variants(&store, scope) } else { iterate::urls(&store, scope) })
+    }
+
+    /// Pages with their bodies, in the order of the log.
+    #[pyo3(signature = (*, host = None, prefix = None, domain = None, since = None, until = None, all_versions = false, variants = false))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
+    fn pages(
+        &self,
+        host: Option<String>,
+        prefix: Option<Text>,
+        domain: Option<String>,
+        since: Option<&Bound<'_, PyAny>>,
+        until: Option<&Bound<'_, PyAny>>,
+        all_versions: bool,
+        variants: bool,
+    ) -> PyResult<Pages> {
+        let times = Times::new(since.map(times::from_python).transpose()?, until.map(times::from_python).transpose()?);
+        let (store, scope) = (self.handle()?, Scope::new(host, prefix, domain));
+        let kind = list_kind(variants);
+        Ok(if all_versions {
+            iterate::versions(&store, scope, times, kind)
+        } else {
+            iterate::pages(&store, scope, times, kind)
+        })
+    }
+
+    /// Pages without their bodies, in the order of the log.
+    #[pyo3(signature = (*, host = None, prefix = None, domain = None, since = None, until = None, variants = false))]
+    fn heads(
+        &self,
+        host: Option<String>,
+        prefix: Option<Text>,
+        domain: Option<String>,
+        since: Option<&Bound<'_, PyAny>>,
+        until: Option<&Bound<'_, PyAny>>,
+        variants: bool,
+    ) -> PyResult<Heads> {
+        let times = Times::new(since.map(times::from_python).transpose()?, until.map(times::from_python).transpose()?);
+        Ok(iterate::heads(&self.handle()?, Scope::new(host, prefix, domain), times, list_kind(variants)))
+    }
+
+    /// Puts a version of a page: `put(page)`, or `put(url, body, status=..., headers=...)`.
+    #[pyo3(signature = (url, body = None, **rest))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        url: &Bound<'_, PyAny>,
+        body: Option<&Bound<'_, PyAny>>,
+        rest: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Version> {
+        let given = Given::from_python(url, body, rest)?;
+        self.with(py, |store| given.put(store))
+    }
+
+    /// As `put`; a body that has not changed is not stored again.
+    #[pyo3(signature = (url, body = None, **rest))]
+    fn put_if_changed(
+        &self,
+        py: Python<'_>,
+        url: &Bound<'_, PyAny>,
+        body: Option<&Bound<'_, PyAny>>,
+        rest: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Put> {
+        let given = Given::from_python(url, body, rest)?;
+        self.with(py, |store| given.put_if_changed(store))
+    }
+
+    /// Puts pages, or pairs of URL and body, in their order. After an error those before it are in
+    /// the store. Returns their number.
+    #[pyo3(signature = (pages, *, if_changed = false))]
+    fn put_many(&self, py: Python<'_>, pages: &Bound<'_, PyAny>, if_changed: bool) -> PyResult<u64> {
+        let mut pages = pages.try_iter()?;
+        let mut count = 0;
+        loop {
+            let mut batch = Vec::new();
+            let mut failed = None;
+            for item in pages.by_ref().take(PUT_AT_ONCE) {
+                match item.and_then(|item| Given::from_item(&item)) {
+                    Ok(given) => batch.push(given),
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
+            let is_last = batch.len() < PUT_AT_ONCE;
+            count += batch.len() as u64;
+            self.with(py, |store| {
+                for given in &batch {
+                    if if_changed {
+                        given.put_if_changed(store)?;
+                    } else {
+                        given.put(store)?;
+                    }
+                }
+                Ok(())
+            })?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if is_last {
+                return Ok(count);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// Removes a page with all its versions and variants; with `variant`, that one alone. Returns
+    /// whether it was there.
+    #[pyo3(signature = (url, *, variant = None))]
+    fn remove(&self, py: Python<'_>, url: Text, variant: Option<Text>) -> PyResult<bool> {
+        let wanted = self::variant(variant)?;
+        self.with(py, |store| {
+            Ok(match &wanted {
+                Some(variant) => store.remove_variant(&url, variant)?,
+                None => store.remove(&url)?,
+            })
+        })
+    }
+
+    /// The canonical form of a URL: the key of its page.
+    fn key<'py>(&self, py: Python<'py>, url: Text) -> PyResult<Bound<'py, PyString>> {
+        let key = self.handle()?.key(&url).map_err(Failure::from)?;
+        text(py, &key)
+    }
+
+    /// Statistics, by name.
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.with(py, |store| Ok(store.engine().stats()))?;
+        let dict = PyDict::new(py);
+        for (name, value, _) in stats.fields() {
+            match value {
+                StatValue::Counter(number) | StatValue::Gauge(number) => dict.set_item(name, number)?,
+                StatValue::Text(said) => dict.set_item(name, said)?,
+            }
+        }
+        Ok(dict)
+    }
+
+    fn __repr__(&self) -> String {
+        let closed = if self.closed() { ", closed" } else { "" };
+        format!("<filemap.PageStore {:?}, mode {:?}{closed}>", self.path, self.mode.name())
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a store cannot be pickled: send its path, and open it in the other process (mode 'r' beside a writer)",
+        ))
+    }
+}
+
+impl Drop for PageStore {
+    fn drop(&mut self) {
+        let generation = fork::generation();
+        let Some(store) = self.take() else { return };
+        let path = self.path.display().to_string();
+        let warned = Python::try_attach(|py| {
+            if generation == fork::generation() {
+                let said = std::ffi::CString::new(format!("unclosed store {path}")).unwrap_or_default();
+                let kind = py.get_type::<pyo3::exceptions::PyResourceWarning>();
+                if let Err(error) = PyErr::warn(py, &kind, &said, 1) {
+                    error.write_unraisable(py, None);
+                }
+            }
+            py.detach(|| drop(store));
+        });
+        // The interpreter is gone: the process ends, and recovery is what closes the store.
+        let _ = warned;
+    }
+}

@@ -1,0 +1,84 @@
+//! Times: aware `datetime`s and seconds in, aware `datetime`s in UTC out; milliseconds inside.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDateTime, PyDelta, PyDeltaAccess, PyTzInfo};
+
+static EPOCH: PyOnceLock<Py<PyDateTime>> = PyOnceLock::new();
+
+const DAY_MS: i64 = 86_400_000;
+
+fn epoch(py: Python<'_>) -> PyResult<&Bound<'_, PyDateTime>> {
+    let made = EPOCH.get_or_try_init(py, || {
+        let utc = PyTzInfo::utc(py)?;
+        PyDateTime::new(py, 1970, 1, 1, 0, 0, 0, 0, Some(&utc)).map(Bound::unbind)
+    })?;
+    Ok(made.bind(py))
+}
+
+/// A time of a store as an aware `datetime` in UTC.
+///
+/// # Errors
+///
+/// `OverflowError` outside the years 1 to 9999.
+pub fn to_datetime(py: Python<'_>, ms: i64) -> PyResult<Bound<'_, PyAny>> {
+    let (days, rest) = (ms.div_euclid(DAY_MS), ms.rem_euclid(DAY_MS));
+    let days = i32::try_from(days).map_err(|_| {
+        pyo3::exceptions::PyOverflowError::new_err(format!("{ms} ms since 1970 is no date; `time_ms` has the number"))
+    })?;
+    let delta = PyDelta::new(py, days, (rest / 1000) as i32, (rest % 1000 * 1000) as i32, false)?;
+    epoch(py)?.add(delta)
+}
+
+/// A time of the caller's: an aware `datetime`, or seconds since 1970.
+///
+/// # Errors
+///
+/// `ValueError` for a `datetime` without a time zone, a number that is no time.
+pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if value.is_instance_of::<PyDateTime>() {
+        if value.getattr("tzinfo")?.is_none() {
+            return Err(PyValueError::new_err(format!(
+                "{} has no time zone: use an aware datetime, such as datetime.now(timezone.utc)",
+                value.repr()?
+            )));
+        }
+        return delta_ms(&value.sub(epoch(value.py())?)?);
+    }
+    seconds_ms(value, "a time is an aware datetime, or seconds since 1970")
+}
+
+/// An age of the caller's: a `timedelta`, or seconds.
+///
+/// # Errors
+///
+/// `TypeError`, `ValueError`.
+pub fn age_ms(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let ms = if value.is_instance_of::<PyDelta>() {
+        delta_ms(value)?
+    } else {
+        seconds_ms(value, "an age is a timedelta, or seconds")?
+    };
+    if ms < 0 { Err(PyValueError::new_err("an age cannot be negative")) } else { Ok(ms) }
+}
+
+fn delta_ms(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let delta = value.cast::<PyDelta>()?;
+    let days = i64::from(delta.get_days()) * DAY_MS;
+    Ok(days + i64::from(delta.get_seconds()) * 1000 + i64::from(delta.get_microseconds()).div_euclid(1000))
+}
+
+fn seconds_ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<i64> {
+    if let Ok(whole) = value.extract::<i64>() {
+        let ms = whole.checked_mul(1000);
+        return ms.ok_or_else(|| PyValueError::new_err(format!("{whole} seconds are too many")));
+    }
+    let seconds: f64 = value.extract().map_err(|_| PyTypeError::new_err(what.to_owned()))?;
+    let ms = (seconds * 1000.0).floor();
+    if ms.is_finite() && ms.abs() < 9e15 {
+        Ok(ms as i64)
+    } else {
+        Err(PyValueError::new_err(format!("{seconds} seconds are no time")))
+    }
+}

@@ -1,0 +1,219 @@
+//! Long calls on a store: compact, verify, prune, erase, back up. Each takes a callback `progress`
+//! (called about ten times a second) and ends by Ctrl-C; what was done stays done.
+
+use std::path::PathBuf;
+
+use filemap::erase::{EraseOrder, EraseTarget};
+use filemap_core::backup::BackupOptions;
+use filemap_core::check::VerifyOptions;
+use filemap_core::compact::CompactionGoal;
+use filemap_core::prune::PruneRule;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::argument::Text;
+use crate::errors::Failure;
+use crate::page::now_ms;
+use crate::report::{Absent, BackupReport, CompactReport, EraseReport, Problem, PruneReport, VerifyReport};
+use crate::signals::Watch;
+use crate::store::PageStore;
+use crate::times;
+
+/// A callback of the caller's that may be absent.
+type Callback = Option<Py<PyAny>>;
+
+/// Calls back with two numbers: what is done, and of how much (0 if that is not known).
+fn tell(progress: &Callback, py: Python<'_>, done: u64, total: u64) -> PyResult<()> {
+    match progress {
+        Some(progress) => progress.bind(py).call1((done, total)).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+#[pymethods]
+impl PageStore {
+    /// Frees the bytes of removed and replaced versions.
+    #[pyo3(signature = (*, progress = None))]
+    fn compact(&self, py: Python<'_>, progress: Callback) -> PyResult<CompactReport> {
+        let store = self.handle()?;
+        let done = py.detach(|| {
+            let mut watch = Watch::new();
+            let done = store.engine().compact_with(CompactionGoal::NoGarbage, &mut |so_far| {
+                watch.tick(|py| tell(&progress, py, so_far.read_bytes, 0))
+            });
+            watch.end(done.map_err(|error| Failure::from(error).into()))
+        })?;
+        Ok(CompactReport {
+            removed_segments: done.removed_segments,
+            read_bytes: done.read_bytes,
+            copied_bytes: done.copied_bytes,
+            removed_bytes: done.removed_bytes,
+            stuck_segments: done.stuck_segments,
+            unexpanded_records: done.unexpanded_records,
+            seconds: done.elapsed.as_secs_f64(),
+        })
+    }
+
+    /// Reads all files and reports every damage; `quick` reads only what leads to pages.
+    #[pyo3(signature = (*, quick = false, progress = None))]
+    fn verify(&self, py: Python<'_>, quick: bool, progress: Callback) -> PyResult<VerifyReport> {
+        let store = self.handle()?;
+        let options = if quick { VerifyOptions::new().quick() } else { VerifyOptions::new() };
+        let done = py.detach(|| {
+            let mut watch = Watch::new();
+            let done = store.engine().verify_with(&options, &mut |so_far| {
+                watch.tick(|py| tell(&progress, py, so_far.done_bytes, so_far.total_bytes))
+            });
+            watch.end(done.map_err(|error| Failure::from(error).into()))
+        })?;
+        let problem = |found: filemap_core::check::Problem| {
+            let keys = found.keys.iter().map(|key| String::from_utf8_lossy(filemap::url_of_key(key)).into_owned());
+            let keys = keys.collect();
+            Py::new(py, Problem { file: found.file, offset: found.offset, bytes: found.bytes, what: found.what, keys })
+        };
+        let absent = store.engine().absent().into_iter().filter(|absent| !absent.is_accepted);
+        Ok(VerifyReport {
+            complete: done.is_complete,
+            files: done.files,
+            bytes: done.bytes,
+            value_records: done.value_records,
+            key_records: done.key_records,
+            index_pages: done.index_pages,
+            indexed_keys: done.indexed_keys,
+            problems: done.problems.into_iter().map(problem).collect::<PyResult<_>>()?,
+            absent: absent.map(|absent| Py::new(py, Absent::from(absent))).collect::<PyResult<_>>()?,
+        })
+    }
+
+    /// Drops old versions: keeps `keep_versions` of each page, and those younger than `older_than`;
+    /// then the oldest until `max_bytes` are left.
+    #[pyo3(signature = (*, keep_versions = None, older_than = None, max_bytes = None, dry_run = false, progress = None))]
+    fn prune(
+        &self,
+        py: Python<'_>,
+        keep_versions: Option<u32>,
+        older_than: Option<&Bound<'_, PyAny>>,
+        max_bytes: Option<u64>,
+        dry_run: bool,
+        progress: Callback,
+    ) -> PyResult<PruneReport> {
+        let age_ms = older_than.map(times::age_ms).transpose()?;
+        let since_ms = age_ms.map(|age_ms| now_ms().saturating_sub(age_ms));
+        let rule = PruneRule { keep_versions, since_ms, max_live_bytes: max_bytes };
+        if rule == PruneRule::default() {
+            return Err(PyValueError::new_err("prune needs keep_versions, older_than or max_bytes"));
+        }
+        let store = self.handle()?;
+        let done = py.detach(|| {
+            let mut watch = Watch::new();
+            let mut steps = 0;
+            let mut step = |_| {
+                steps += 1;
+                watch.tick(|py| tell(&progress, py, steps, 0))
+            };
+            let done = if dry_run { store.prune_plan(rule, &mut step) } else { store.prune(rule, &mut step) };
+            watch.end(done.map_err(|error| Failure::from(error).into()))
+        })?;
+        Ok(PruneReport {
+            urls: done.keys,
+            versions: done.versions,
+            bytes: done.bytes,
+            live_bytes: done.live_bytes,
+            hidden: done.hidden,
+        })
+    }
+
+    /// Erases pages for good: one of `url`, `host`, `prefix`, `regex` and `digest` says which. A
+    /// rule keeps them from coming back.
+    #[pyo3(signature = (*, reason, url = None, host = None, prefix = None, regex = None, digest = None, since = None, until = None, progress = None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
+    fn erase(
+        &self,
+        py: Python<'_>,
+        reason: String,
+        url: Option<Text>,
+        host: Option<String>,
+        prefix: Option<Text>,
+        regex: Option<String>,
+        digest: Option<String>,
+        since: Option<&Bound<'_, PyAny>>,
+        until: Option<&Bound<'_, PyAny>>,
+        progress: Callback,
+    ) -> PyResult<EraseReport> {
+        let bytes = |text: Text| text.as_ref().to_vec();
+        let targets = [
+            url.map(|url| EraseTarget::Url(bytes(url))),
+            host.map(EraseTarget::Host),
+            prefix.map(|prefix| EraseTarget::Prefix(bytes(prefix))),
+            regex.map(EraseTarget::Regex),
+            digest.map(EraseTarget::Digest),
+        ];
+        let mut targets = targets.into_iter().flatten();
+        let (Some(target), None) = (targets.next(), targets.next()) else {
+            return Err(PyValueError::new_err("erase needs exactly one of url, host, prefix, regex and digest"));
+        };
+        let mut order = EraseOrder::new(target, &reason);
+        order.from_ms = since.map(times::from_python).transpose()?;
+        order.to_ms = until.map(times::from_python).transpose()?;
+        let store = self.handle()?;
+        let done = py.detach(|| {
+            let mut watch = Watch::new();
+            let mut steps = 0;
+            let done = store.erase(&order, &mut |_| {
+                steps += 1;
+                watch.tick(|py| tell(&progress, py, steps, 0))
+            });
+            watch.end(done.map_err(|error| Failure::from(error).into()))
+        })?;
+        let complete = done.is_complete();
+        let proof = done.proof.unwrap_or_default();
+        let found = proof.left.iter().map(|(file, offset, what)| format!("{file}, offset {offset}: {what}"));
+        Ok(EraseReport {
+            complete,
+            rules: done.rules,
+            versions: done.erased.versions,
+            urls: done.erased.keys,
+            segments: done.erased.segments,
+            left: done.erased.left.iter().cloned().chain(found).collect(),
+            unreadable_keys: done.erased.unreadable_keys,
+            mentions: proof.mentions,
+            shared_files: done.shared_files,
+            strangers: proof.strangers,
+        })
+    }
+
+    /// Makes a backup in a new folder: a store of its own. `base` is an earlier backup to share
+    /// files with; `copy_all` shares none.
+    #[pyo3(signature = (path, *, base = None, copy_all = false, progress = None))]
+    fn backup(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        base: Option<PathBuf>,
+        copy_all: bool,
+        progress: Callback,
+    ) -> PyResult<BackupReport> {
+        let mut options = BackupOptions::new();
+        if let Some(base) = base {
+            options = options.base(base);
+        }
+        if copy_all {
+            options = options.copy_all();
+        }
+        let store = self.handle()?;
+        let done = py.detach(|| {
+            let mut watch = Watch::new();
+            let done = store.engine().backup(&path, &options, &mut |so_far| {
+                watch.tick(|py| tell(&progress, py, so_far.done_bytes, so_far.total_bytes))
+            });
+            watch.end(done.map_err(|error| Failure::from(error).into()))
+        })?;
+        Ok(BackupReport {
+            files: done.files,
+            bytes: done.bytes,
+            linked_bytes: done.linked_bytes,
+            reused_bytes: done.reused_bytes,
+            copied_bytes: done.copied_bytes,
+        })
+    }
+}

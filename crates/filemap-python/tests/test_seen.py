@@ -1,0 +1,83 @@
+"""Seen sets: what was added is never new again."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import filemap
+from filemap import seen
+
+KINDS: "list[Callable[..., seen.SeenSet]]" = [
+    seen.DiskSet,
+    seen.Trie,
+    seen.BloomFilter,
+    seen.Md5Bitmap,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_set_of_each_kind(kind: "Callable[..., seen.SeenSet]", tmp_path: Path) -> None:
+    path = tmp_path / "seen"
+    small = {"bits": 20} if kind is seen.Md5Bitmap else {}
+    with kind(path, **small) as known:
+        assert known and len(known) == 0
+        assert known.add("http://a/") and not known.add(b"http://a/")
+        urls = [f"http://h/{n % 700}" for n in range(1000)]
+        new = known.add_many(urls)
+        assert new[:5] == [True] * 5 and new[700:] == [False] * 300
+        assert all(known.contains_many(urls)) and "http://a/" in known and 5 not in known
+        assert not known.contains_many(["http://absent/"])[0]
+        known.sync()
+        stats = known.stat()
+        assert stats["memory_bytes"] or stats["disk_bytes"]
+        with pytest.raises(BlockingIOError):
+            kind(path, "w")
+        with kind(path, "r") as reader:
+            assert "http://a/" in reader
+            with pytest.raises(PermissionError):
+                reader.add("http://b/")
+    known.close()
+    assert known.closed and "closed" in repr(known)
+    with pytest.raises(ValueError):
+        known.add("http://b/")
+    with kind(path, "w") as known:
+        assert not known.add("http://a/") and 600 < len(known) <= 701
+    with pytest.raises(FileExistsError):
+        kind(path, "x")
+    with pytest.raises(FileNotFoundError):
+        kind(tmp_path / "none", "r")
+    with pytest.raises(ValueError, match="mode"):
+        kind(path, "rb")
+
+
+def test_the_disk_set_takes_any_bytes(tmp_path: Path) -> None:
+    keys = [bytes([n]) * 20 for n in range(256)]
+    with seen.DiskSet(tmp_path / "s", memory_bytes=1 << 20) as known:
+        assert all(known.add_many(keys)) and not any(known.add_many(keys)) and len(known) == 256
+        assert (
+            known.forget_many(keys[:2]) == [True, True]
+            and keys[0] not in known
+            and known.add(keys[0])
+        )
+
+
+def test_a_set_applies_its_canonicaliser(tmp_path: Path) -> None:
+    with seen.Trie(tmp_path / "s", canonicalizer="whatwg") as known:
+        assert known.add("HTTP://A/#x") and not known.add("http://a/")
+        with pytest.raises(filemap.InvalidUrlError):
+            known.add("no URL")
+        assert "no URL" not in known
+    with seen.Trie(tmp_path / "s") as known:
+        assert "http://A:80/" in known
+    with pytest.raises(ValueError, match="whatwg"):
+        seen.Trie(tmp_path / "s", canonicalizer="crawl")
+    with pytest.raises(ValueError, match="kind trie"):
+        seen.DiskSet(tmp_path / "s")
+
+
+def test_a_bloom_filter_keeps_its_rate(tmp_path: Path) -> None:
+    with seen.BloomFilter(tmp_path / "s", capacity=10_000, rate=0.01) as known:
+        known.add_many(f"http://h/{n}" for n in range(10_000))
+        wrong = sum(known.contains_many(f"http://other/{n}" for n in range(10_000)))
+        assert 10 < wrong < 200
