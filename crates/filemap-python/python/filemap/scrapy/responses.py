@@ -14,7 +14,9 @@ the class is guessed as Scrapy guesses it.
 
 import base64
 import ipaddress
+import itertools
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
@@ -35,6 +37,8 @@ _OF_BODY: Final = frozenset(
     (b"Content-Encoding", b"Content-Length", b"Transfer-Encoding", b"Content-Range")
 )
 _PROTOCOLS: Final = frozenset(("HTTP/1.0", "HTTP/1.1", "HTTP/2", "HTTP/3"))
+_json: Final = json.JSONEncoder(separators=(",", ":")).encode
+_NO_HEADER: Final = re.compile(rb"[\r\n\0]")
 _FLAGS: Final = ("cached", "filemap")
 _NOT_NOTED: Final = frozenset(("url", "status", "headers", "body", "request", "certificate"))
 
@@ -93,11 +97,15 @@ def record_of(
 ) -> tuple[Record, list[str]]:
     """A response as a record under `url` and `variant`, its body decoded to at most `limit` bytes.
 
-    Returns the names of the attributes that are nothing that JSON can have, too: they are lost.
+    Returns what is lost, too: attributes that are nothing that JSON can have, and headers with a
+    line end or a NUL.
     """
     classes.add(type(response))
     fields, body = _stored(response, limit)
     note, lost = _note(response)
+    if _NO_HEADER.search(b"".join(itertools.chain.from_iterable(fields))):
+        lost += [repr(name) for name, value in fields if _NO_HEADER.search(name + value)]
+        fields = [(name, value) for name, value in fields if not _NO_HEADER.search(name + value)]
     note["time"] = now
     if response.url != url:
         note["url"] = response.url
@@ -105,7 +113,7 @@ def record_of(
     if protocol in _PROTOCOLS:
         del note["protocol"]
     address = note.pop("ip_address", None)
-    fields.append((NOTE, json.dumps(note, separators=(",", ":")).encode()))
+    fields.append((NOTE, _json(note).encode()))
     record = Record(
         url=url,
         variant=variant,
@@ -122,16 +130,19 @@ def record_of(
 
 def _stored(response: Response, limit: int) -> tuple[Fields, bytes]:
     """Headers and body as they are stored: decoded, the originals under other names."""
-    fields = [(name, value) for name, values in response.headers.items() for value in values]
+    # `Headers` is a dict of lists; its own `items` normalises every name again.
+    named: Iterable[tuple[bytes, list[bytes]]] = dict.items(response.headers)
+    fields = [(name, value) for name, values in named for value in values]
     if isinstance(response.headers, DecodedHeaders):  # From the store, and freshened.
         length = (b"Content-Length", str(len(response.body)).encode())
         return [*fields, *response.headers.originals, length], response.body
-    codings = coding.codings_of(response.headers.getlist(b"Content-Encoding"))
+    coded = [value for name, value in fields if name == b"Content-Encoding"]
+    codings = coding.codings_of(coded) if coded else []
     body = coding.decode(codings, response.body, limit) if codings else None
     if body is None:
         return fields, response.body
-    names = {b"content-encoding": _ORIGINAL_CODING, b"content-length": _ORIGINAL_LENGTH}
-    renamed = [(names.get(name.lower(), name), value) for name, value in fields]
+    names = {b"Content-Encoding": _ORIGINAL_CODING, b"Content-Length": _ORIGINAL_LENGTH}
+    renamed = [(names.get(name, name), value) for name, value in fields]
     return [*renamed, (b"Content-Length", str(len(body)).encode())], body
 
 
@@ -140,7 +151,8 @@ def _note(response: Response) -> tuple[dict[str, Any], list[str]]:
     own = getattr(type(response), "to_dict", None)
     known: dict[str, Any]
     if own is None or own is getattr(Response, "to_dict", None):
-        known = {name: _attribute(response, name) for name in response.attributes}
+        names = type(response).attributes
+        known = {name: _attribute(response, name) for name in names if name not in _NOT_NOTED}
         if type(response) is not Response:
             known["_class"] = _path(type(response))
     else:
@@ -149,7 +161,7 @@ def _note(response: Response) -> tuple[dict[str, Any], list[str]]:
     note: dict[str, Any] = {}
     lost: list[str] = []
     for name, value in known.items():
-        if name in _NOT_NOTED or value is None or value == []:
+        if value is None or name in _NOT_NOTED or value == []:
             continue
         try:
             note[name] = _plain(value)
@@ -159,12 +171,10 @@ def _note(response: Response) -> tuple[dict[str, Any], list[str]]:
 
 
 def _attribute(response: Response, name: str) -> object:
-    if name in _NOT_NOTED:
-        return None
-    if name == "encoding" and isinstance(response, TextResponse):
+    if name == "encoding" and hasattr(response, "_encoding"):
         # An encoding that was not given comes from headers and body, and will again. To find it
         # out takes longer than all else.
-        return getattr(response, "_encoding", response.encoding)
+        return response._encoding
     return getattr(response, name)
 
 
@@ -231,9 +241,9 @@ def response_of(record: Record, note: Mapping[str, Any], classes: Classes) -> Re
     known: dict[str, Any] = {
         "url": str(note.get("url", record.url)),
         "status": record.status,
-        "headers": _given(record),
         "body": record.body,
     }
+    headers = _given(record)
     if record.http_version is not None:
         known["protocol"] = record.http_version
     if record.ip is not None:
@@ -243,12 +253,13 @@ def response_of(record: Record, note: Mapping[str, Any], classes: Classes) -> Re
     if path is not None:
         made = classes.get(path)
     else:
-        made = responsetypes.from_args(headers=known["headers"], url=known["url"], body=record.body)
+        made = responsetypes.from_args(headers=headers, url=known["url"], body=record.body)
         if known.get("encoding") is not None and not issubclass(made, TextResponse):
             del known["encoding"]
-    response = _made(made, known)
-    # `Response` copies the headers into its own class.
-    response.headers = known["headers"]
+    if known.get("encoding") is None and "from_dict" not in vars(made):
+        known.pop("encoding", None)
+    response = _made(made, {**known, "headers": {}})
+    response.headers = headers  # Not given before: `Response` copies them.
     return response
 
 
@@ -269,7 +280,7 @@ class DecodedHeaders(Headers):
     originals: Fields = []
     """The fields of the body as it came, as they are stored."""
 
-    def update(self, seq: Any) -> None:  # noqa: ANN401
+    def update(self, seq: Any) -> None:  # type: ignore[override]
         """Takes other fields over, but for those about the coding of the body."""
         pairs = seq.items() if isinstance(seq, Mapping) else seq
         super().update([(n, v) for n, v in pairs if self.normkey(n) not in _OF_BODY])
@@ -277,11 +288,20 @@ class DecodedHeaders(Headers):
 
 def _given(record: Record) -> Headers:
     """The headers of a response: without ours, and without those of the body as it came."""
-    kept = [(name, value) for name, value in record.headers if name.title() != NOTE]
-    if not any(name.title() == _ORIGINAL_CODING for name, _ in kept):
-        return Headers(kept)
+    kept: dict[bytes, list[bytes]] = {}
+    for name, value in record.headers:
+        kept.setdefault(name.title(), []).append(value)
+    kept.pop(NOTE, None)
+    if _ORIGINAL_CODING not in kept:
+        return _headers(Headers(), kept)
+    given = DecodedHeaders()
     ours = (_ORIGINAL_CODING, _ORIGINAL_LENGTH)
-    not_given = (*ours, b"Content-Length")
-    given = DecodedHeaders([(name, value) for name, value in kept if name.title() not in not_given])
-    given.originals = [(name, value) for name, value in kept if name.title() in ours]
-    return given
+    given.originals = [(name, value) for name in ours for value in kept.pop(name, ())]
+    kept.pop(b"Content-Length", None)
+    return _headers(given, kept)
+
+
+def _headers(made: Headers, fields: Mapping[bytes, list[bytes]]) -> Headers:
+    # As `Headers.update` does it, without normalising again what is normal.
+    dict.update(made, fields)
+    return made

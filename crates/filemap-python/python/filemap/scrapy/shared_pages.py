@@ -80,7 +80,12 @@ class PagesService:
 
     def get(self, url: str, variant: bytes | None) -> Record | None:
         """The newest version."""
-        page = self.store.get(url, variant=variant)
+        try:
+            page = self.store.get(url, variant=variant)
+        except filemap.CorruptError:
+            # An older version may be what is damaged.
+            newest = next(self.store.history(url, variant=variant), None)
+            page = newest and self.store.get_version(url, newest.version, variant=variant)
         return None if page is None else _record(url, variant, page, page.body)
 
     def head(self, url: str, variant: bytes | None) -> Record | None:
@@ -118,7 +123,7 @@ class PagesService:
         """
         old = [
             (head.url, head.variant)
-            for head in self.store.heads(until=before_ms / 1000)
+            for head in self.store.heads(until=before_ms / 1000, variants=True)
             if head.variant is not None and head.variant.startswith(start)
         ]
         count = 0

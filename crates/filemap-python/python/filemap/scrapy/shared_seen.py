@@ -99,7 +99,7 @@ class SeenService:
 
     def __init__(self, path: str) -> None:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        self._set = DiskSet(path, "a", canonicalizer="exact")
+        self._set = DiskSet(path, "a", memory_bytes=MEMORY_BYTES, canonicalizer="exact")
         self._turn = threading.Lock()
         self._is_changed = threading.Event()
         self._end = threading.Event()

@@ -1,0 +1,331 @@
+"""The storage of the cache, by itself."""
+
+import gzip
+import ipaddress
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import scrapy
+from helpers import middleware_of, storage_of
+from scrapy.http import HtmlResponse, Request, Response, TextResponse
+
+import filemap
+from filemap.scrapy import coding, responses
+from filemap.scrapy.shared_pages import PagesService
+
+TEXT = b"<html><p>" + b"The quick brown fox jumps over the lazy dog. " * 20
+URL = "http://example.com/a?b=1"
+
+
+class Priced(HtmlResponse):
+    attributes: tuple[str, ...] = (*HtmlResponse.attributes, "price", "odd")
+
+    def __init__(self, *args: Any, price: object = None, odd: object = None, **kwargs: Any):
+        self.price, self.odd = price, odd
+        super().__init__(*args, **kwargs)
+
+
+def kept(storage: Any, response: Response, request: Request | None = None) -> Response:
+    """What the storage gives back of a response."""
+    asked = request or Request(response.url)
+    storage.store_response(None, asked, response)
+    found = storage.retrieve_response(None, Request(asked.url, method=asked.method, body=asked.body))
+    assert isinstance(found, Response)
+    return found
+
+
+def raw_deflate(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(body) + packer.flush()
+
+
+CODED = [
+    ("gzip", gzip.compress(TEXT)),
+    ("x-gzip", gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:])),
+    ("deflate", zlib.compress(TEXT)),
+    ("deflate", raw_deflate(TEXT)),
+    ("gzip, identity, deflate", zlib.compress(gzip.compress(TEXT))),
+]
+
+
+@pytest.mark.parametrize(("name", "body"), CODED)
+def test_bodies_are_stored_and_given_back_decoded(tmp_path: Path, name: str, body: bytes) -> None:
+    headers = {
+        "Content-Type": "text/html",
+        "Content-Encoding": name,
+        "Content-Length": str(len(body)),
+        "Set-Cookie": ["a=1", "b=2"],
+    }
+    with storage_of(tmp_path) as storage:
+        found = kept(storage, Response(URL, headers=headers, body=body))
+        assert (type(found), found.body) == (HtmlResponse, TEXT)
+        assert set(found.headers) == {b"Content-Type", b"Set-Cookie"}
+        assert found.headers.getlist("Set-Cookie") == [b"a=1", b"b=2"]
+        page = storage.pages.get(*storage._key(Request(URL)))
+        assert page is not None
+        stored = dict(page.headers)
+        assert page.body == TEXT
+        assert stored[b"X-Crawler-Content-Encoding"] == name.encode()
+        assert stored[b"X-Crawler-Content-Length"] == str(len(body)).encode()
+        assert stored[b"Content-Length"] == str(len(TEXT)).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("gzip", gzip.compress(TEXT)[:-9]),
+        ("gzip", gzip.compress(TEXT) + b"more"),
+        ("gzip", TEXT),
+        ("gzip", b""),
+        ("deflate", zlib.compress(TEXT)[:-1]),
+        ("deflate", zlib.compress(TEXT) + b"\0"),
+        ("compress", TEXT),
+        (", ".join(["gzip"] * 9), TEXT),
+    ],
+)
+def test_a_body_that_does_not_decode_is_kept_as_it_came(
+    tmp_path: Path, name: str, body: bytes
+) -> None:
+    headers = {"Content-Encoding": name, "Content-Length": str(len(body))}
+    response = Response(URL, headers=headers, body=body)
+    with storage_of(tmp_path) as storage:
+        found = kept(storage, response)
+    assert (found.body, found.headers) == (body, response.headers)
+
+
+def test_a_bomb_is_kept_as_it_came(tmp_path: Path) -> None:
+    bomb = gzip.compress(bytes(1 << 20))
+    with storage_of(tmp_path, DOWNLOAD_MAXSIZE=1 << 19) as storage:
+        assert kept(storage, Response(URL, headers={"Content-Encoding": "gzip"}, body=bomb)).body == bomb
+    assert coding.decode(["gzip"], bomb, 1 << 20) == bytes(1 << 20)
+    assert coding.decode(["gzip"], bomb, (1 << 20) - 1) is None
+
+
+def test_brotli_and_zstd_decode() -> None:
+    brotli = pytest.importorskip("brotli")
+    packed = brotli.compress(TEXT)
+    assert coding.decode(["br"], packed, 1 << 20) == TEXT
+    assert coding.decode(["br"], packed, len(TEXT) - 1) is None
+    assert coding.decode(["br"], packed[:-2], 1 << 20) is None
+    zstd = pytest.importorskip("backports.zstd")
+    packed = zstd.compress(TEXT)
+    assert coding.decode(["zstd"], packed + packed, 1 << 20) == TEXT + TEXT
+    assert coding.decode(["zstd"], packed[:-2], 1 << 20) is None
+
+
+def test_everything_else_of_a_response_comes_back(tmp_path: Path) -> None:
+    address = ipaddress.ip_address("192.0.2.7")
+    given = Response(
+        URL,
+        status=203,
+        headers={"X": ["1", "2"], "Y": b"\xff\x01"},
+        body=b"\0\1",
+        flags=["mine", "cached"],
+        ip_address=address,
+        protocol="h2",
+    )
+    with storage_of(tmp_path) as storage:
+        found = kept(storage, given)
+    assert (found.status, found.headers, found.body) == (203, given.headers, b"\0\1")
+    assert (found.ip_address, found.protocol, found.flags) == (address, "h2", ["mine"])
+
+
+def test_an_encoding_that_was_given_is_kept(tmp_path: Path) -> None:
+    given = TextResponse(URL, body="caf\u00e9".encode("cp1252"), encoding="cp1252")
+    with storage_of(tmp_path) as storage:
+        found = kept(storage, given)
+    assert isinstance(found, TextResponse)
+    assert found.text == "caf\u00e9"
+
+
+def test_classes_come_from_a_list_only(tmp_path: Path) -> None:
+    price = {"net": 7, "of": (1, b"\xff", [None, 2.5])}
+    given = Priced(URL, body=b"<p>", price=price)
+    with storage_of(tmp_path) as storage:
+        found = kept(storage, given)
+        assert isinstance(found, Priced)
+        assert found.price == price
+    with storage_of(tmp_path, FILEMAP_RESPONSE_CLASSES=[Priced]) as storage:
+        assert isinstance(storage.retrieve_response(None, Request(URL)), Priced)
+    with storage_of(tmp_path) as storage:
+        if scrapy.version_info >= (2, 18):
+            with pytest.raises(responses.UnknownClassError, match="FILEMAP_RESPONSE_CLASSES"):
+                storage.retrieve_response(None, Request(URL))
+        else:
+            assert storage.retrieve_response(None, Request(URL)) is None
+    with pytest.raises(ValueError, match="no class of responses"), storage_of(
+        tmp_path, FILEMAP_RESPONSE_CLASSES=["os.system"]
+    ):
+        pass
+
+
+def test_what_cannot_be_kept_of_a_response_is_counted(tmp_path: Path) -> None:
+    with storage_of(tmp_path) as storage:
+        found = kept(storage, Priced(URL, body=b"<p>", odd=object()))
+        assert isinstance(found, Priced)
+        assert found.odd is None
+        assert storage._stats is not None
+        assert storage._stats.get_value("filemap/cache/attributes_lost") == 1
+
+
+def test_a_header_that_is_none_is_left_out_and_counted(tmp_path: Path) -> None:
+    with storage_of(tmp_path) as storage:
+        found = kept(storage, Response(URL, headers={"A": "1", "B": b"2\0", "C": b"3\r\nD: 4"}))
+        assert set(found.headers) == {b"A"}
+        assert storage._stats is not None
+        assert storage._stats.get_value("filemap/cache/attributes_lost") == 2
+
+
+def test_a_record_without_a_note_loads(tmp_path: Path) -> None:
+    with storage_of(tmp_path) as storage:
+        url, variant = storage._key(Request(URL))
+        holder = storage.pages._member._role
+        assert isinstance(holder, tuple)
+        assert isinstance(holder[0], PagesService)
+        headers = [(b"content-type", b"text/html")]
+        holder[0].store.put(url, b"<p>", headers=headers, variant=variant, time=1_700_000_000)
+        request = Request(URL)
+        found = storage.retrieve_response(None, request)
+        assert isinstance(found, HtmlResponse)
+        assert found.headers[b"Content-Type"] == b"text/html"
+        assert request.meta["cache_timestamp"] == 1_700_000_000
+
+
+@pytest.mark.parametrize("note", [b"{", b"[]", b'{"flags":{"odd":1}}', b'{"_class":7}', b"\xff"])
+def test_a_damaged_entry_is_an_error_that_becomes_a_miss(tmp_path: Path, note: bytes) -> None:
+    with middleware_of(tmp_path) as middleware:
+        request = Request(URL)
+        spider = middleware.storage
+        middleware.storage.store_response(None, request, Response(URL, body=b"<p>"))
+        url, variant = spider._key(request)
+        record = spider.pages.get(url, variant)
+        assert record is not None
+        record.headers = [(responses.NOTE, note)]
+        spider.pages.put(record)
+        arguments = () if scrapy.version_info >= (2, 14) else (None,)
+        assert middleware.process_request(request, *arguments) is None
+        stats = middleware.stats
+        assert stats.get_value("httpcache/miss") == 1
+        assert stats.get_value("filemap/cache/retrieve_error") == 1
+
+
+def test_damage_on_disk_is_a_miss_and_a_new_response_takes_its_place(tmp_path: Path) -> None:
+    body = os.urandom(1 << 14)
+    with storage_of(tmp_path) as storage:
+        kept(storage, Response(URL, body=body))
+    (log,) = (tmp_path / "pages.fm").glob("value*.dat")
+    data = bytearray(log.read_bytes())
+    at = data.find(body[:64])
+    assert at > 0
+    data[at] ^= 1
+    log.write_bytes(data)
+    with middleware_of(tmp_path) as middleware:
+        request = Request(URL)
+        arguments = () if scrapy.version_info >= (2, 14) else (None,)
+        assert middleware.process_request(request, *arguments) is None
+        assert middleware.stats.get_value("filemap/cache/retrieve_error") == 1
+        middleware.storage.store_response(None, request, Response(URL, body=b"new"))
+        found = middleware.process_request(request, *arguments)
+        assert isinstance(found, Response)
+        assert found.body == b"new"
+
+
+def test_spiders_have_entries_of_their_own_unless_they_share(tmp_path: Path) -> None:
+    long = "x" * 5000
+    for name in ("one", "two", long):
+        with storage_of(tmp_path, name) as storage:
+            assert storage.retrieve_response(None, Request(URL)) is None
+            storage.store_response(None, Request(URL), Response(URL, body=name.encode()))
+    for name in ("one", "two", long):
+        with storage_of(tmp_path, name) as storage:
+            found = storage.retrieve_response(None, Request(URL))
+            assert found is not None
+            assert found.body == name.encode()
+    with storage_of(tmp_path, "one", FILEMAP_SHARED=True) as storage:
+        kept(storage, Response(URL, body=b"ours"))
+    with storage_of(tmp_path, "two", FILEMAP_SHARED=True) as storage:
+        assert storage.retrieve_response(None, Request(URL)) is not None
+    with filemap.open(tmp_path / "pages.fm") as store:
+        variants = list(store.variants(URL))
+    fingerprint = variants[0].rpartition(b":")[2]
+    assert len(fingerprint) == 40
+    assert b"scrapy:one:" + fingerprint in variants
+    assert b"scrapy::" + fingerprint in variants
+    assert max(map(len, variants)) < 1024
+
+
+def test_requests_of_one_url_have_entries_of_their_own(tmp_path: Path) -> None:
+    with storage_of(tmp_path) as storage:
+        kept(storage, Response(URL, body=b"got"))
+        post = Request(URL, method="POST", body=b"x=1")
+        assert kept(storage, Response(URL, body=b"posted"), post).body == b"posted"
+        found = storage.retrieve_response(None, Request(URL))
+        assert found is not None
+        assert found.body == b"got"
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/key", "data:,hello", "http://256.1.1.1/", "http://a/" + "x" * 70_000]
+)
+def test_any_url_of_a_request_can_be_kept(tmp_path: Path, url: str) -> None:
+    with storage_of(tmp_path) as storage:
+        found = kept(storage, Response(url, body=b"it"), Request(url))
+        assert (found.url, found.body) == (url, b"it")
+
+
+def test_what_expired_is_no_answer_and_is_removed_at_the_close(tmp_path: Path) -> None:
+    with storage_of(tmp_path, "other") as storage:
+        storage.store_response(None, Request(URL), Response(URL))
+    with storage_of(tmp_path, HTTPCACHE_EXPIRATION_SECS=100) as storage:
+        storage.store_response(None, Request(URL), Response(URL))
+        assert storage.retrieve_response(None, Request(URL)) is not None
+        later = storage.pages.get(*storage._key(Request(URL)))
+        assert later is not None
+        with mock.patch("filemap.scrapy.cache.time", return_value=later.time_ms / 1000 + 102):
+            assert storage.retrieve_response(None, Request(URL)) is None
+            storage.store_response(None, Request(f"{URL}2"), Response(f"{URL}2"))
+            spider = None
+            storage.close_spider(spider)
+    with filemap.open(tmp_path / "pages.fm") as store:
+        (left,) = store.variants(URL)
+        assert left.startswith(b"scrapy:other:")
+        assert list(store.variants(f"{URL}2")) != []
+
+
+def test_the_same_body_again_is_a_version_of_the_description_only(tmp_path: Path) -> None:
+    with storage_of(tmp_path, FILEMAP_OPTIONS={"keep_versions": 9}) as storage:
+        for date in ("1", "2"):
+            kept(storage, Response(URL, headers={"Date": date}, body=TEXT))
+        url, variant = storage._key(Request(URL))
+    with filemap.open(tmp_path / "pages.fm") as store:
+        newest, first = store.history(url, variant=variant)
+        assert (newest.unchanged, first.unchanged) == (True, False)
+        assert dict(newest.headers.raw())[b"Date"] == b"2"
+
+
+def test_a_304_does_not_bring_back_the_coding(tmp_path: Path) -> None:
+    headers = {"Content-Encoding": "gzip", "ETag": '"1"'}
+    with storage_of(tmp_path) as storage:
+        found = kept(storage, Response(URL, headers=headers, body=gzip.compress(TEXT)))
+        found.headers.update({"Date": "now", "Content-Encoding": "gzip", "Content-Length": "7"})
+        assert set(found.headers) == {b"Etag", b"Date"}
+        again = kept(storage, found)
+        assert (again.body, set(again.headers)) == (TEXT, {b"Etag", b"Date"})
+        page = storage.pages.get(*storage._key(Request(URL)))
+        assert page is not None
+        assert dict(page.headers)[b"X-Crawler-Content-Encoding"] == b"gzip"
+
+
+def test_a_note_is_json_and_short(tmp_path: Path) -> None:
+    with storage_of(tmp_path) as storage:
+        kept(storage, HtmlResponse(URL, body=b"<p>"))
+        page = storage.pages.get(*storage._key(Request(URL)))
+    assert page is not None
+    note = json.loads(dict(page.headers)[responses.NOTE])
+    assert set(note) == {"time", "_class"}
+    assert abs(note["time"] * 1000 - page.time_ms) < 1

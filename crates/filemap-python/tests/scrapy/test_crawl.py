@@ -1,0 +1,154 @@
+"""Crawls of a local site with the cache, the filter and the page store."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from helpers import Site, crawl, crawl_command
+
+PAGES = 60
+COMPRESSION = {"COMPRESSION_ENABLED": True}
+
+
+def settings(folder: Path, **more: object) -> dict[str, object]:
+    return {"HTTPCACHE_DIR": str(folder / "cache"), **more}
+
+
+def test_a_second_crawl_asks_for_nothing(tmp_path: Path) -> None:
+    with Site() as site:
+        first = crawl(f"{site.url}/all/{PAGES}", **settings(tmp_path))
+        asked = dict(site.asked)
+        second = crawl(f"{site.url}/all/{PAGES}", **settings(tmp_path))
+    assert first["httpcache/store"] == second["httpcache/hit"] == PAGES + 1
+    assert first["item_scraped_count"] == second["item_scraped_count"] == PAGES + 1
+    assert dict(site.asked) == asked
+    assert len(list((tmp_path / "cache" / "pages.fm").iterdir())) <= 12
+
+
+def test_old_entries_are_revalidated_and_304_brings_them_back(tmp_path: Path) -> None:
+    policy = {"HTTPCACHE_POLICY": "scrapy.extensions.httpcache.RFC2616Policy"}
+    with Site() as site:
+        crawl(f"{site.url}/all/{PAGES}", **settings(tmp_path, **policy))
+        for _ in range(2):
+            again = crawl(f"{site.url}/all/{PAGES}", **settings(tmp_path, **policy))
+            assert again["httpcache/revalidate"] == PAGES
+            assert again["item_scraped_count"] == PAGES + 1
+        assert sum(site.not_modified.values()) == 2 * PAGES
+
+
+def test_a_job_resumes_without_what_it_has_seen(tmp_path: Path) -> None:
+    job = settings(tmp_path, JOBDIR=str(tmp_path / "job"), HTTPCACHE_ENABLED=False)
+    job["DUPEFILTER_CLASS"] = "filemap.scrapy.FileMapDupeFilter"
+    with Site() as site:
+        first = crawl(f"{site.url}/all/{PAGES}", **job)
+        assert first["item_scraped_count"] == PAGES + 1
+        again = crawl(f"{site.url}/all/{PAGES}", **job)
+        assert again["dupefilter/filtered"] == PAGES
+        assert site.asked["/page/7"] == 1
+
+
+def test_the_page_store_keeps_history_and_skips_what_is_fresh(tmp_path: Path) -> None:
+    import filemap
+
+    store = tmp_path / "pages.fm"
+    given = {
+        "HTTPCACHE_ENABLED": False,
+        "DOWNLOADER_MIDDLEWARES": {"filemap.scrapy.PageStoreMiddleware": 905},
+        "FILEMAP_STORE": str(store),
+    }
+    with Site() as site:
+        start = f"{site.url}/all/{PAGES}"
+        first = crawl(start, "one", **given)
+        assert first["filemap/stored"] == PAGES + 1
+        # Another spider, nothing has changed: all are asked about, none is sent.
+        second = crawl(start, "two", **given)
+        assert second["filemap/revalidated"] == PAGES
+        assert second["item_scraped_count"] == PAGES + 1
+        asked = sum(site.asked.values())
+        third = crawl(start, "three", **given, FILEMAP_MAX_AGE=3600)
+        assert third["filemap/hit"] == PAGES + 1
+        assert sum(site.asked.values()) == asked
+        site.version = 2
+        fourth = crawl(start, "four", **given)
+        assert fourth["filemap/stored"] == PAGES
+        url = f"{site.url}/page/7"
+    with filemap.open(store) as pages:
+        assert b"the site 2" in pages[url].body
+        bodies = [head.unchanged for head in pages.history(url)]
+        assert bodies == [False, True, False]
+        assert len(pages) == PAGES + 1
+
+
+def kills() -> int:
+    return int(os.environ.get("FILEMAP_TEST_KILLS", "3"))
+
+
+def test_a_killed_crawl_asks_for_no_stored_page_again(tmp_path: Path) -> None:
+    import filemap
+
+    pages = 400
+    cache = tmp_path / "cache" / "pages.fm"
+    given = settings(tmp_path, FILEMAP_SHARED=True, RETRY_ENABLED=False)
+    random.seed(7)
+    with Site() as site:
+        start = f"{site.url}/all/{pages}"
+        for _ in range(kills()):
+            process = subprocess.Popen(
+                crawl_command(start, **given), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            until = time.monotonic() + 60
+            have = sum(site.asked.values())
+            while sum(site.asked.values()) < min(have + 20, pages) and time.monotonic() < until:
+                time.sleep(0.01)
+            time.sleep(random.random() * 0.3)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            time.sleep(0.2)
+            stored = [path for path in site.asked if has(cache, f"{site.url}{path}")]
+            before = {path: site.asked[path] for path in stored}
+            again = crawl(start, **given, CLOSESPIDER_ITEMCOUNT=max(len(stored), 1))
+            assert "httpcache/hit" in again
+            assert {path: site.asked[path] for path in stored} == before
+        final = crawl(start, **given)
+        assert final["item_scraped_count"] == pages + 1
+        assert "filemap/cache/retrieve_error" not in final
+        assert "httpcache/retrieve_error" not in final
+    with filemap.open(cache, "w") as store:
+        assert store.verify() is not None
+
+
+def has(cache: Path, url: str) -> bool:
+    import filemap
+
+    with filemap.open(cache) as store:
+        return any(True for _ in store.variants(url))
+
+
+@pytest.mark.parametrize("processes", [4])
+def test_crawls_of_many_processes_share_a_cache_and_a_filter(tmp_path: Path, processes: int) -> None:
+    given = settings(
+        tmp_path,
+        FILEMAP_SHARED=True,
+        FILEMAP_SEEN=str(tmp_path / "seen"),
+        DUPEFILTER_CLASS="filemap.scrapy.FileMapDupeFilter",
+    )
+    with Site() as site:
+        start = f"{site.url}/all/200"
+        running = [
+            subprocess.Popen(
+                crawl_command(start, f"spider{n}", **given),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for n in range(processes)
+        ]
+        ends = [process.communicate(timeout=120) for process in running]
+        assert [process.returncode for process in running] == [0] * processes, ends
+        assert not any("LockedError" in stderr for _, stderr in ends)
+        # Each page went to exactly one of the spiders, and was asked for once.
+        assert {site.asked[f"/page/{n}"] for n in range(200)} == {1}
