@@ -35,7 +35,7 @@ def import_(
     """
     if isinstance(source, str | os.PathLike):
         with open(source, "rb") as file:
-            name = os.path.basename(os.fspath(source))
+            name = os.path.basename(str(source))
             return _native.import_(
                 store, name, file, as_received=as_received, keep=keep, progress=progress
             )
