@@ -8,6 +8,7 @@ mod compare;
 mod dictionaries;
 mod get;
 mod gzip;
+mod library;
 mod load;
 mod overwrite;
 mod puts;
@@ -43,6 +44,8 @@ enum Run {
     Compare(compare::CompareArgs),
     /// Random gets, cold and warm
     Get(get::GetArgs),
+    /// Crate `filemap` on a store of pages, for comparison with bindings of other languages
+    Library(library::LibraryArgs),
     /// Kill a load, reopen and check; then clean opens
     Reopen(reopen::ReopenArgs),
     /// Compression dictionaries on the corpus, for docs/DICTIONARIES.md
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Run::Load(args) => load::run(args),
         Run::Compare(args) => compare::run(args),
         Run::Get(args) => get::run(args),
+        Run::Library(args) => library::run(args),
         Run::Reopen(args) => reopen::run(args),
         Run::Dictionaries(args) => dictionaries::run(args),
         Run::Gzip(args) => gzip::run(args),

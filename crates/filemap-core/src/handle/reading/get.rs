@@ -14,7 +14,7 @@ use crate::index::address::{Candidates, LastLeaf, Lookup};
 use crate::index::memtable::Entry;
 use crate::logs::keys::KeyFile;
 use crate::logs::values::read::{Body, Raw, Want};
-use crate::record::{Head, Value};
+use crate::record::{Head, Value, Version};
 use crate::stats::Counters;
 use crate::sync::primitive::Ordering;
 
@@ -215,6 +215,10 @@ impl Reading {
         }
         let mut damage = None;
         for slot in self.candidates(hash)?.iter() {
+            // Damage of an older value must not hide the newer one.
+            if best.is_some_and(|b| self.is_older(slot, key, b.version)) {
+                break;
+            }
             let read = self.values.with_record(slot.location, slot.size, want, |raw| {
                 if raw.key() != key {
                     return if self.is_slot_of(slot, raw.key()) { Ok(None) } else { Err(raw.flaw(MISLED)) };
@@ -239,6 +243,11 @@ impl Reading {
             (Some(entry), None) => self.with_spot(key, &entry.into(), want, f).map(|t| Some(Some(t))),
             (None, None) => Ok(Some(None)),
         }
+    }
+
+    /// Whether a slot is that of a key, with a newest version before `version`, by its key record.
+    fn is_older(&self, slot: &Slot, key: &[u8], version: Version) -> bool {
+        self.keys.read(slot.key).is_ok_and(|(record, found)| found == key && record.version < version)
     }
 
     fn is_slot_of_another(&self, slot: &Slot, key: &[u8]) -> bool {
