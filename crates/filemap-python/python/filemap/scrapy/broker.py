@@ -210,12 +210,20 @@ class Member(Generic[_S]):
 
     `open_service` opens the store for writing, and raises `filemap.LockedError` where another
     process has it. `patience` is how many seconds a call waits for a store that is locked by
-    something that does not answer, such as a long `fm-tool` command.
+    something that does not answer, such as a long `fm-tool` command. `greet` is called with each
+    new part that this process has: with the open service, or with the link to its holder.
     """
 
-    def __init__(self, path: str, open_service: Callable[[], _S], patience: float = 30.0) -> None:
+    def __init__(
+        self,
+        path: str,
+        open_service: Callable[[], _S],
+        patience: float = 30.0,
+        greet: Callable[[_S | Link], None] | None = None,
+    ) -> None:
         self._path = path
         self._open = open_service
+        self._greet = greet
         self._patience = patience
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -227,9 +235,13 @@ class Member(Generic[_S]):
         """Whether this process has the store open."""
         return isinstance(self._role, tuple)
 
-    def call(
-        self, local: Callable[[_S, bool], _R], remote: Callable[[Link, bool], _R]
-    ) -> _R:
+    @property
+    def held(self) -> _S | None:
+        """The open service if this process is the holder: the short way of a call."""
+        role = self._role
+        return role[0] if isinstance(role, tuple) else None
+
+    def call(self, local: Callable[[_S, bool], _R], remote: Callable[[Link, bool], _R]) -> _R:
         """Does a call here if this process is the holder, else through the holder.
 
         `local` or `remote` are called again, with `True`, if the holder ends before it answers.
@@ -293,12 +305,16 @@ class Member(Generic[_S]):
             server = Server(self._path, service)
         except OSError as error:
             logger.warning("%s cannot be shared with other processes: %s", self._path, error)
+        if self._greet is not None:
+            self._greet(service)
         self._role = (service, server)
         logger.debug("Process %d holds %s", os.getpid(), self._path)
 
     def _become_client(self) -> bool:
         try:
             link = Link.to(self._path)
+            if self._greet is not None:
+                self._greet(link)
         except OSError as error:
             if isinstance(error, filemap.FileMapError):
                 raise

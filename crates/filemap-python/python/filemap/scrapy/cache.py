@@ -12,7 +12,6 @@
 | `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a store that another program has locked |
 """
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -173,8 +172,10 @@ def put(pages: SharedPages, record: Record, variant: bytes | None) -> bool:
     """Puts a record, under a stand-in if the store takes no such URL."""
     url = record.url
     if len(url) <= _LONGEST_URL:
-        with contextlib.suppress(filemap.InvalidUrlError):
+        try:
             return pages.put(record)
+        except filemap.InvalidUrlError:
+            pass
     record.url = stand_in(variant, url)
     return pages.put(record)
 
@@ -193,8 +194,10 @@ def _found(
     find: Callable[[str, bytes | None], Record | None], url: str, variant: bytes | None
 ) -> Record | None:
     if len(url) <= _LONGEST_URL:
-        with contextlib.suppress(filemap.InvalidUrlError):
+        try:
             return find(url, variant)
+        except filemap.InvalidUrlError:
+            pass
     record = find(stand_in(variant, url), variant)
     if record is not None:
         record.url = url

@@ -188,6 +188,8 @@ class SharedPages:
 
     def get(self, url: str, variant: bytes | None) -> Record | None:
         """The newest version of a page."""
+        if (held := self._member.held) is not None:
+            return held.get(url, variant)
         return self._member.call(
             lambda service, _: service.get(url, variant),
             lambda link, _: _ask_record(link, "get", url, variant),
@@ -202,6 +204,8 @@ class SharedPages:
 
     def put(self, record: Record) -> bool:
         """Puts a version of a page; returns whether the body changed."""
+        if (held := self._member.held) is not None:
+            return held.put(record, False)
 
         def remote(link: Link, again: bool) -> bool:
             answer, _ = link.ask({"call": "put", "again": again, **record.to_wire()}, record.body)

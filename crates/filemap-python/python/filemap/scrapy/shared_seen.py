@@ -11,6 +11,9 @@ next holder reads the notes, adds those fingerprints, and gives the same answer 
 question. A client has one question under way, so one note a client is enough. The notes are
 written to the file at once and never synced: they survive a kill, and after a power failure no
 client is left to ask.
+
+A client also remembers for some seconds what it added, and gives it to the next holder: of what
+was added since the last sync, only what the dead process added for itself is new again.
 """
 
 import contextlib
@@ -18,8 +21,9 @@ import hashlib
 import os
 import struct
 import threading
+import time
 import zlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -36,6 +40,7 @@ MEMORY_BYTES: Final = 48 << 20
 
 _NOTE: Final = struct.Struct("<16sQB32sxxxI")
 _NOTE_BYTES: Final = 64
+_REMEMBERED_SECS: Final = 3.0
 _MOST_CLIENTS: Final = 4096
 _LONGEST_KEY: Final = 32
 
@@ -209,7 +214,8 @@ class SharedSeen:
         self._client = os.urandom(16)
         self._number = 0
         self._turn = threading.Lock()
-        self._member = Member(path, lambda: SeenService(path), patience)
+        self._recent: deque[tuple[float, bytes]] = deque()
+        self._member = Member(path, lambda: SeenService(path), patience, self._greet)
         self._member.join()
 
     @property
@@ -220,6 +226,8 @@ class SharedSeen:
     def add(self, fingerprint: bytes) -> bool:
         """Adds a fingerprint; returns whether it is new."""
         key = key_of(fingerprint)
+        if (held := self._member.held) is not None:
+            return held.add(key)
 
         def local(service: SeenService, again: bool) -> bool:
             return service.answer(self._client, self._number, key) if again else service.add(key)
@@ -227,7 +235,10 @@ class SharedSeen:
         def remote(link: Link, _again: bool) -> bool:
             client = wire.text_of(self._client)
             head = {"call": "add", "client": client, "number": self._number}
-            return bool(link.ask(head, key)[0]["new"])
+            new = bool(link.ask(head, key)[0]["new"])
+            if new:
+                self._remember(key)
+            return new
 
         with self._turn:  # One question under way: see the module.
             self._number += 1
@@ -247,6 +258,21 @@ class SharedSeen:
             lambda service, _: len(service),
             lambda link, _: int(link.ask({"call": "len"})[0]["len"]),
         )
+
+    def _remember(self, key: bytes) -> None:
+        now = time.monotonic()
+        self._recent.append((now, key))
+        while self._recent[0][0] < now - _REMEMBERED_SECS:
+            self._recent.popleft()
+
+    def _greet(self, part: SeenService | Link) -> None:
+        keys = [key for _, key in self._recent]
+        if not keys:
+            return
+        if isinstance(part, Link):
+            part.ask({"call": "add_many"}, _joined(keys))
+        else:
+            part.add_many(keys)
 
     def close(self) -> None:
         """Ends this user's part; the last one in a process gives the set back."""

@@ -1,0 +1,170 @@
+"""The filter of duplicate requests, by itself."""
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import crawler_of
+from scrapy.dupefilters import RFPDupeFilter
+from scrapy.http import Request
+from scrapy.utils.misc import load_object
+
+from filemap.scrapy import FileMapDupeFilter
+from filemap.scrapy.dupefilter import fingerprints_of
+from filemap.scrapy.shared_seen import Notes, SeenService
+
+
+def filter_of(**settings: Any) -> FileMapDupeFilter:
+    """An open filter."""
+    found = load_object("filemap.scrapy.FileMapDupeFilter").from_crawler(crawler_of(**settings))
+    assert isinstance(found, FileMapDupeFilter)
+    found.open()
+    return found
+
+
+def test_each_answer_is_that_of_scrapys_own(tmp_path: Path) -> None:
+    random.seed(3)
+    ours, theirs = filter_of(JOBDIR=str(tmp_path)), RFPDupeFilter()
+    for _ in range(3000):
+        request = Request(f"http://example.com/?b=1&a={random.randrange(1000)}#x")
+        assert ours.request_seen(request) == theirs.request_seen(request)
+    ours.close("finished")
+    theirs.close("finished")
+
+
+def test_without_a_job_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = filter_of()
+    assert not found.request_seen(Request("http://a/"))
+    assert found.request_seen(Request("http://a/"))
+    assert list(tmp_path.iterdir()) != []
+    found.close("finished")
+    assert list(tmp_path.iterdir()) == []
+    again = filter_of()
+    assert not again.request_seen(Request("http://a/"))
+    again.close("finished")
+
+
+def test_a_filter_that_was_never_opened_makes_no_file(tmp_path: Path) -> None:
+    FileMapDupeFilter.from_crawler(crawler_of(JOBDIR=str(tmp_path))).close("finished")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_of_scrapys_own_filter_goes_on(tmp_path: Path) -> None:
+    requests = [Request(f"http://a/{n}") for n in range(500)]
+    theirs = RFPDupeFilter(str(tmp_path))
+    for request in requests:
+        theirs.request_seen(request)
+    theirs.close("finished")
+    for expected in (500, None):
+        crawler = crawler_of(JOBDIR=str(tmp_path))
+        ours = FileMapDupeFilter.from_crawler(crawler)
+        ours.open()
+        assert all(ours.request_seen(request) for request in requests)
+        assert crawler.stats is not None
+        assert crawler.stats.get_value("filemap/dupefilter/imported") == expected
+        ours.close("finished")
+        assert crawler.stats.get_value("filemap/dupefilter/fingerprints") == 500
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7])
+def test_both_formats_of_requests_seen_are_read(tmp_path: Path, cut: int) -> None:
+    known = [hashlib.sha1(b"%d" % n).digest() for n in range(20)]
+    text, binary = tmp_path / "text", tmp_path / "binary"
+    text.write_text("".join(f"{fingerprint.hex()}\n" for fingerprint in known))
+    binary.write_bytes(b"".join(b"\0\x14" + fingerprint for fingerprint in known))
+    binary.write_bytes(binary.read_bytes()[: -cut or None])
+    assert list(fingerprints_of(str(text))) == known
+    assert list(fingerprints_of(str(binary))) == (known[:-1] if cut else known)
+    empty = tmp_path / "empty"
+    empty.write_bytes(b"")
+    assert list(fingerprints_of(str(empty))) == []
+
+
+def test_fingerprints_of_any_length(tmp_path: Path) -> None:
+    class Long:
+        def fingerprint(self, request: Request) -> bytes:
+            return request.url.encode() * 9
+
+    found = filter_of(JOBDIR=str(tmp_path), REQUEST_FINGERPRINTER_CLASS=Long)
+    assert not found.request_seen(Request("http://a/1"))
+    assert not found.request_seen(Request("http://a/2"))
+    assert found.request_seen(Request("http://a/1"))
+    found.close("finished")
+
+
+def test_the_same_question_has_the_same_answer_also_of_the_next_holder(tmp_path: Path) -> None:
+    path, one, two = str(tmp_path / "seen"), b"1" * 16, b"2" * 16
+    first = SeenService(path)
+    assert first.answer(one, 1, b"x")
+    assert first.answer(one, 1, b"x")
+    assert not first.answer(one, 2, b"x")
+    assert not first.answer(two, 1, b"x")
+    assert first.answer(two, 2, b"y")
+    # It dies with "y" noted, and neither of them synced.
+    before = (tmp_path / "seen.clients").read_bytes()
+    first.close()
+    for file in tmp_path.glob("seen*"):
+        if file.name != "seen.clients":
+            file.unlink()
+    assert (tmp_path / "seen.clients").read_bytes() == before
+    second = SeenService(path)
+    assert not second.answer(one, 3, b"y")
+    assert second.answer(two, 2, b"y")
+    assert not second.answer(two, 3, b"y")
+    second.close()
+
+
+def test_notes_of_many_clients_and_damaged_ones(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    notes = Notes(str(path))
+    for n in range(5000):
+        notes.write(n.to_bytes(16, "big"), n, b"key%d" % n)
+    assert not notes.has((903).to_bytes(16, "big"), 903)
+    assert notes.has((904).to_bytes(16, "big"), 904)
+    notes.close()
+    assert path.stat().st_size == 4096 * 64
+    data = bytearray(path.read_bytes())
+    data[64 * 1000 + 20] ^= 1
+    path.write_bytes(data[:-7])
+    again = Notes(str(path))
+    assert len(list(again.keys())) == 4094
+    again.close()
+
+
+KILLED = """
+import sys, time
+from filemap.scrapy.shared_seen import shared
+seen = shared(sys.argv[1], 10)
+for number in range(10**9):
+    assert seen.add(b"%d" % number)
+    if number % 100 == 0:
+        print(number, time.monotonic(), flush=True)
+        time.sleep(0.002)
+"""
+
+
+def test_a_kill_loses_no_fingerprint_older_than_a_second(tmp_path: Path) -> None:
+    path = str(tmp_path / "seen")
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, path], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(2.5)
+    process.send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    lines = process.communicate()[0].splitlines()
+    old = max(int(n) for n, when in map(str.split, lines) if float(when) < killed - 1)
+    assert old > 100
+    service = SeenService(path)
+    assert not any(service.add(b"%d" % number) for number in range(old + 1))
+    service.close()
+    assert os.listdir(tmp_path).count("seen.sock") == 1
