@@ -5,6 +5,7 @@
 
 mod benches;
 mod filemap;
+mod filemap_python;
 mod fm_cli;
 mod fm_crawl;
 mod fm_tool;
@@ -21,6 +22,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("urlindex", &["filemap-io", "filemap-runs"]),
     ("frontier", &["filemap-io", "urlindex"]),
     ("filemap", &["filemap-core", "urlindex"]),
+    ("filemap-python", &["filemap", "filemap-core", "urlindex"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-core", "fm-cli", "urlindex"]),
     ("fm-crawl", &["filemap", "filemap-core", "filemap-io", "fm-cli", "frontier", "urlindex"]),
@@ -56,6 +58,7 @@ pub const TABLES: &[Table] = &[
     Table { source: "crates/urlindex/src", layers: libraries::URLINDEX, spawning: None },
     Table { source: "crates/frontier/src", layers: libraries::FRONTIER, spawning: None },
     filemap::FILEMAP,
+    Table { source: "crates/filemap-python/src", layers: filemap_python::LAYERS, spawning: None },
     Table { source: "benches/src", layers: benches::LIBRARY, spawning: None },
     Table { source: "benches/src/bin/fm-bench", layers: benches::FM_BENCH, spawning: None },
     Table { source: "benches/compare/src", layers: benches::COMPARE, spawning: None },

@@ -1,9 +1,11 @@
-//! Options of `filemap.open`, by their names.
+//! Opening of a store: its mode, and options of `filemap.open` by their names.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use filemap::{Durability, Options};
+use filemap_core::Error as EngineError;
 use filemap_core::dictionaries::Dictionaries;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,6 +13,43 @@ use pyo3::types::PyDict;
 use urlindex::{Canonicalizer, CrawlRules, Exact, Whatwg};
 
 use crate::times;
+
+/// How a store was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Read,
+    Write,
+    OpenOrCreate,
+    Create,
+}
+
+impl Mode {
+    /// # Errors
+    ///
+    /// `ValueError` for another name.
+    pub fn named(name: &str) -> PyResult<Mode> {
+        Ok(match name {
+            "r" => Mode::Read,
+            "w" => Mode::Write,
+            "a" => Mode::OpenOrCreate,
+            "x" => Mode::Create,
+            _ => {
+                let what = format!("a mode is 'r', 'w', 'a' or 'x', not {name:?}; no mode empties a store");
+                return Err(PyValueError::new_err(what));
+            }
+        })
+    }
+
+    /// Its letter.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Read => "r",
+            Mode::Write => "w",
+            Mode::OpenOrCreate => "a",
+            Mode::Create => "x",
+        }
+    }
+}
 
 /// How a store is opened.
 pub struct Opening {
@@ -35,6 +74,40 @@ impl Opening {
             opening.options = with(opening.options, &name, &value)?;
         }
         Ok(opening)
+    }
+}
+
+/// Opens a store.
+///
+/// # Errors
+///
+/// Those of the store.
+pub fn opened(path: &Path, mode: Mode, opening: Opening) -> filemap::Result<filemap::PageStore> {
+    let Opening { options, canonicalizer } = opening;
+    let create = |options| match &canonicalizer {
+        Some(rule) => filemap::PageStore::create_with(path, Arc::clone(rule), options),
+        None => filemap::PageStore::create(path, options),
+    };
+    let open = |options| match &canonicalizer {
+        Some(rule) => filemap::PageStore::open_with(path, Arc::clone(rule), options),
+        None => filemap::PageStore::open(path, options),
+    };
+    let options = match &canonicalizer {
+        Some(rule) if mode == Mode::Read => options.canonicalizer(rule.name(), rule.version()),
+        _ => options,
+    };
+    match mode {
+        Mode::Read => filemap::PageStore::open_read_only(path, options),
+        Mode::Write => open(options),
+        Mode::Create => create(options),
+        Mode::OpenOrCreate => match open(options.clone()) {
+            Err(filemap::Error::Engine(EngineError::NotAStore { .. })) => match create(options.clone()) {
+                // Another process was faster, or something else is there: opening says what.
+                Err(filemap::Error::Engine(EngineError::NotEmpty { .. })) => open(options),
+                created => created,
+            },
+            opened => opened,
+        },
     }
 }
 

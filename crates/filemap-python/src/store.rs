@@ -1,13 +1,12 @@
 //! `PageStore`: opening, closing, and everything about single pages.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
 use filemap::Lookup;
 use filemap::access::ListKind;
-use filemap_core::Error as EngineError;
 use filemap_core::StatValue;
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -15,7 +14,7 @@ use crate::argument::{Scope, Text, lookup, text, variant};
 use crate::errors::{self, Failure};
 use crate::fork::{self, OfProcess};
 use crate::iterate::{self, Bytes, Heads, Many, Pages, Times, Urls};
-use crate::options::Opening;
+use crate::options::{Mode, Opening, opened};
 use crate::page::{Given, Page, PageHead, Put, Version};
 use crate::report::Absent;
 use crate::signals::Watch;
@@ -23,39 +22,6 @@ use crate::times;
 
 /// Pages that `put_many` takes from its iterator before it puts them.
 const PUT_AT_ONCE: usize = 32;
-
-/// How a store was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Read,
-    Write,
-    OpenOrCreate,
-    Create,
-}
-
-impl Mode {
-    fn named(name: &str) -> PyResult<Mode> {
-        Ok(match name {
-            "r" => Mode::Read,
-            "w" => Mode::Write,
-            "a" => Mode::OpenOrCreate,
-            "x" => Mode::Create,
-            _ => {
-                let what = format!("a mode is 'r', 'w', 'a' or 'x', not {name:?}; no mode empties a store");
-                return Err(PyValueError::new_err(what));
-            }
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Mode::Read => "r",
-            Mode::Write => "w",
-            Mode::OpenOrCreate => "a",
-            Mode::Create => "x",
-        }
-    }
-}
 
 /// A store of pages by URL. See `filemap.open`.
 #[pyclass(frozen, subclass, weakref, module = "filemap._native", name = "PageStore")]
@@ -108,35 +74,6 @@ impl PageStore {
 
 fn list_kind(variants: bool) -> ListKind {
     if variants { ListKind::Variants } else { ListKind::Pages }
-}
-
-fn opened(path: &PathBuf, mode: Mode, opening: Opening) -> filemap::Result<filemap::PageStore> {
-    let Opening { options, canonicalizer } = opening;
-    let create = |options| match &canonicalizer {
-        Some(rule) => filemap::PageStore::create_with(path, Arc::clone(rule), options),
-        None => filemap::PageStore::create(path, options),
-    };
-    let open = |options| match &canonicalizer {
-        Some(rule) => filemap::PageStore::open_with(path, Arc::clone(rule), options),
-        None => filemap::PageStore::open(path, options),
-    };
-    let options = match &canonicalizer {
-        Some(rule) if mode == Mode::Read => options.canonicalizer(rule.name(), rule.version()),
-        _ => options,
-    };
-    match mode {
-        Mode::Read => filemap::PageStore::open_read_only(path, options),
-        Mode::Write => open(options),
-        Mode::Create => create(options),
-        Mode::OpenOrCreate => match open(options.clone()) {
-            Err(filemap::Error::Engine(EngineError::NotAStore { .. })) => match create(options.clone()) {
-                // Another process was faster, or something else is there: opening says what.
-                Err(filemap::Error::Engine(EngineError::NotEmpty { .. })) => open(options),
-                created => created,
-            },
-            opened => opened,
-        },
-    }
 }
 
 #[pymethods]

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Builds the wheel and checks it: `check.sh` as the gate does, `check.sh soak` with the oldest
+# Scrapy and requests-cache, other versions of Python, and more kills.
+#
+# It needs Python 3.11 or later with venv, Rust and a C compiler; pyright needs Node.js. All else
+# comes from PyPI into a folder below target/.
+set -euo pipefail
+cd "$(dirname "$0")"
+how=${1:-gate}
+root=$(cd ../.. && pwd)
+work=${CARGO_TARGET_DIR:-$root/target}/python
+python=${PYTHON:-python3}
+mkdir -p "$work"
+
+say() { printf -- '-- %s\n' "$1"; }
+
+# A virtual environment of its own for each list of packages: NAME PYTHON PACKAGE...
+environment() {
+    local name=$1 with=$2
+    shift 2
+    local key
+    key=$({ "$with" -VV; printf '%s\n' "$@"; cat tests/requirements.txt; } | cksum | cut -d ' ' -f 1)
+    venv=$work/$name-$key
+    if [ ! -e "$venv/ready" ]; then
+        rm -rf "$venv"
+        "$with" -m venv "$venv"
+        "$venv/bin/pip" install -q --disable-pip-version-check "$@"
+        touch "$venv/ready"
+    fi
+    "$venv/bin/pip" install -q --disable-pip-version-check --force-reinstall --no-deps "$wheel"
+}
+
+say "the wheel"
+rm -rf "$work/wheels"
+"$python" -m pip wheel -q --disable-pip-version-check --no-deps -w "$work/wheels" .
+wheel=$(echo "$work"/wheels/filemap_store-*-abi3-*.whl)
+[ -f "$wheel" ] || { echo "no abi3 wheel was built: $wheel" >&2; exit 1; }
+"$python" -m zipfile -l "$wheel" | grep -q '\.dist-info/sboms/.*\.json' || { echo "the wheel has no SBOM" >&2; exit 1; }
+
+say "format, types, ABI"
+environment main "$python" -r tests/requirements.txt
+"$venv/bin/ruff" format --check -q python tests examples bench
+"$venv/bin/ruff" check -q python tests examples bench
+"$venv/bin/mypy"
+"$venv/bin/pyright" --pythonpath "$venv/bin/python" -p pyproject.toml
+(cd "$work" && "$venv/bin/python" -m mypy.stubtest filemap._native)
+"$venv/bin/abi3audit" --strict "$wheel"
+
+say "tests"
+FILEMAP_CHECK=$how "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider tests
+
+say "other versions of Python"
+for version in 3.12 3.13 3.14 3.15; do
+    other=
+    for found in "$(command -v "python$version")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python3; do
+        # A launcher of pyenv may be there without the version.
+        if "$found" -c 'import venv, ensurepip' > /dev/null 2>&1; then other=$found; fi
+    done
+    if [ -n "$other" ]; then
+        environment "python$version" "$other" pytest
+        "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider tests/test_*.py
+    else
+        echo "skipped: there is no python$version"
+    fi
+done
+
+if [ "$how" = soak ]; then
+    say "the oldest versions that are supported"
+    environment oldest "$python" pytest 'scrapy==2.13.0' 'requests-cache==1.2.0'
+    FILEMAP_CHECK=$how "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider tests/scrapy tests/requests_cache
+
+    say "the source distribution"
+    "$venv/bin/pip" install -q maturin
+    rm -rf "$work/sdist"
+    "$venv/bin/maturin" sdist -q -o "$work/sdist"
+    "$venv/bin/pip" install -q --force-reinstall --no-deps "$work"/sdist/filemap_store-*.tar.gz
+    "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/test_*.py
+fi
