@@ -86,7 +86,7 @@ pub mod erase {
     pub use crate::upkeep::state::KeyFilter;
 }
 
-/// Iterators over keys, pages, heads and versions; splits, which several processes read side by side.
+/// Iterators over keys, pages, heads and versions, of the store or of its splits.
 pub mod list {
     pub use crate::store::{GetAhead, Heads, History, Keys, Listed, Pages, Split};
 }
