@@ -86,9 +86,9 @@ pub mod erase {
     pub use crate::upkeep::state::KeyFilter;
 }
 
-/// Iterators over keys, pages, heads and versions.
+/// Iterators over keys, pages, heads and versions, of the store or of its splits.
 pub mod list {
-    pub use crate::store::{GetAhead, Heads, History, Keys, Listed, Pages};
+    pub use crate::store::{GetAhead, Heads, History, Keys, Listed, Pages, Split};
 }
 
 /// Pruning by number, age or size.

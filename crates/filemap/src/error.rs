@@ -141,6 +141,25 @@ pub enum Error {
         /// The feature.
         what: &'static str,
     },
+    /// Some versions are not in the table that was read, or lack their body: they cannot be read.
+    /// All others are. Run `verify` to find all damage, or take the count alone.
+    #[error(
+        "{damaged} versions or parts of the log cannot be read and are left out, {bodiless} rows lack their body; first: {first}"
+    )]
+    LeftOut {
+        /// Versions, stretches of the log and absent files without a row.
+        damaged: u64,
+        /// Rows without the body that they had.
+        bodiless: u64,
+        /// The first error.
+        first: String,
+    },
+    /// Rows could not be made into a table, or a table not be written.
+    #[error("making the table failed: {what}")]
+    Table {
+        /// What failed.
+        what: String,
+    },
     /// The output of a dump could not be written. Files closed before are whole.
     #[error("writing the dump failed: {0}")]
     Write(#[source] io::Error),
@@ -189,7 +208,7 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Engine(engine) => engine.is_corrupt(),
-            Error::Meta { .. } => true,
+            Error::Meta { .. } | Error::LeftOut { .. } => true,
             Error::Unreadable { source, .. } | Error::LostOriginal { source, .. } => source.is_damage(),
             _ => false,
         }

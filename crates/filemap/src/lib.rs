@@ -9,6 +9,7 @@
 //! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads
 //!   their records.
 //! * [`dump`] writes pages as WARC files with an index, as JSON Lines and as plain files.
+//! * `table` reads a store as Arrow record batches and writes Parquet files.
 //! * [`erase`] removes pages for good, and keeps them from coming back.
 //! * [`coding`] undoes content codings (gzip, deflate, br, zstd) within bounds.
 //! * [`meta`] encodes a page's headers and the rest of its description.
@@ -21,7 +22,8 @@
 //! take a callback `progress`, which cancels them by returning `ControlFlow::Break`.
 //!
 //! Features, both on by default: `warc` (modules `warc`, `dump`, `coding`) and `import`. Without
-//! them a store puts, gets, lists and erases. `async` adds `AsyncPageStore`, for callers on tokio.
+//! them a store puts, gets, lists and erases. `async` adds `AsyncPageStore`, for callers on tokio;
+//! `arrow` adds module `table`, `parquet` its files.
 
 // Without `import`, some helpers have no user.
 #![cfg_attr(not(feature = "import"), allow(dead_code, unused_imports))]
@@ -44,6 +46,8 @@ mod page;
 #[cfg(feature = "warc")]
 mod spool;
 pub mod store;
+#[cfg(feature = "arrow")]
+pub mod table;
 #[cfg(feature = "warc")]
 pub mod warc;
 

@@ -32,6 +32,8 @@ pub const FILEMAP: Table = Table {
         &["store"],
         // What fills and empties it. None knows another.
         &["async_store", "dump", "erase", "import"],
+        // Rows of a selection, as a dump has it.
+        &["table"],
     ],
     spawning: None,
 };

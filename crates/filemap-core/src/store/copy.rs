@@ -113,7 +113,7 @@ impl Store {
             false => to.upkeep()?.adopt_dictionaries(&self.reading)?,
         };
         let mut copy = Copy { from: self, to, options, fresh, dictionaries, sum: Copied::default(), absent: None };
-        let mut pages = Pages::new(std::sync::Arc::clone(&self.reading), true);
+        let mut pages = Pages::new(std::sync::Arc::clone(&self.reading), None, true);
         let before = pages.before();
         let met = |pages: &mut Pages, key: Vec<u8>, spot: &Spot| {
             Ok(pages.met(&key, spot, |_, now| Ok(*now))?.map(|now| (key, now)))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::handle::spot::Spot;
-use crate::record::Head;
+use crate::record::{Head, Version};
 use crate::store::{Pages, Store};
 
 /// A version in an iteration, without its body.
@@ -40,19 +40,27 @@ pub struct Listed {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Heads(Pages);
+pub struct Heads(pub(super) Pages);
 
 impl Store {
     /// [`Store::pages`] without the bodies: a sequential read of the whole value log that
     /// decompresses only metas.
     pub fn heads(&self) -> Heads {
-        Heads(Pages::new(Arc::clone(&self.reading), true))
+        Heads(Pages::new(Arc::clone(&self.reading), None, true))
     }
 
     /// [`Store::heads`] with every live version of each key. An earlier version also costs reads of
     /// its key's records in the key log.
     pub fn version_heads(&self) -> Heads {
-        Heads(Pages::new(Arc::clone(&self.reading), false))
+        Heads(Pages::new(Arc::clone(&self.reading), None, false))
+    }
+}
+
+impl Heads {
+    /// Only versions that `only` accepts by key, time and sequence: others are passed over before
+    /// anything but their head is read.
+    pub fn only(self, only: impl Fn(&[u8], Version) -> bool + Send + 'static) -> Heads {
+        Heads(self.0.only(only))
     }
 }
 

@@ -17,6 +17,7 @@ mod read;
 mod repair;
 mod rules;
 mod search;
+mod splits;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -69,6 +70,7 @@ pub use prune::{PruneRule, Pruned};
 #[cfg(feature = "sim")]
 pub(crate) use repair::repair_in;
 pub use search::{FoundText, Search, Searched};
+pub use splits::Split;
 pub use stream::Writer;
 
 /// An open store. Cheap to clone; all clones are one handle. Any number of threads may use it at

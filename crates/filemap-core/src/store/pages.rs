@@ -6,6 +6,7 @@
 //! too.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -22,6 +23,7 @@ use crate::record::{Head, Value, Version};
 use crate::sequences::Sequences;
 use crate::store::Store;
 use crate::store::ranks::Ranks;
+use crate::store::splits::Split;
 
 impl Store {
     /// The newest version of each live key as of now, in the order of the log: a sequential read of
@@ -31,12 +33,12 @@ impl Store {
     /// continues; it ends with an error for each absent file ([`Store::absent`]). Takes one bit of
     /// memory for each version.
     pub fn pages(&self) -> Pages {
-        Pages::new(Arc::clone(&self.reading), true)
+        Pages::new(Arc::clone(&self.reading), None, true)
     }
 
     /// [`Store::pages`] with every live version of each key.
     pub fn versions(&self) -> Pages {
-        Pages::new(Arc::clone(&self.reading), false)
+        Pages::new(Arc::clone(&self.reading), None, false)
     }
 }
 
@@ -55,6 +57,12 @@ impl Store {
 pub struct Pages {
     reading: Arc<Reading>,
     newest_only: bool,
+    /// The part of the store that is read; `None`: all.
+    split: Option<Split>,
+    /// Which versions are read, by key and version.
+    only: Option<Only>,
+    /// Which versions are expanded, by key and head.
+    wanted: Option<Wanted>,
     /// End of the log when the iteration began; below, the next sequence there. Anything later is
     /// ignored.
     end: Tail,
@@ -78,6 +86,9 @@ pub struct Pages {
     missed: Option<IntoIter<Error>>,
 }
 
+type Only = Box<dyn Fn(&[u8], Version) -> bool + Send>;
+type Wanted = Box<dyn Fn(&[u8], &Head) -> bool + Send>;
+
 impl std::fmt::Debug for Pages {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pages").field("newest_only", &self.newest_only).finish_non_exhaustive()
@@ -88,14 +99,19 @@ impl std::fmt::Debug for Pages {
 const BATCH_BYTES: u64 = 1 << 20;
 
 impl Pages {
-    pub(super) fn new(reading: Arc<Reading>, newest_only: bool) -> Pages {
+    /// All pages as of now, or those of a split as of when it was made.
+    pub(super) fn new(reading: Arc<Reading>, split: Option<Split>, newest_only: bool) -> Pages {
         let changes = reading.values().segments.changes();
-        let (end, before) = reading.log_end();
-        let is_old = |s: &&Arc<Segment>| s.is_output || s.ordinal <= end.ordinal;
+        let (end, before) = split.as_ref().map_or_else(|| reading.log_end(), |s| (s.end, s.before));
+        let log = split.as_ref().map_or(0..=end.ordinal, |s| s.from.ordinal..=s.to.ordinal);
+        let is_part = |s: &&Arc<Segment>| s.is_output || log.contains(&s.ordinal);
         let segments: Vec<Arc<Segment>> =
-            reading.values().segments.all().iter().filter(is_old).map(Arc::clone).collect();
+            reading.values().segments.all().iter().filter(is_part).map(Arc::clone).collect();
         Pages {
             newest_only,
+            split,
+            only: None,
+            wanted: None,
             end,
             before,
             met: segments.iter().map(|s| s.ordinal).collect(),
@@ -110,6 +126,25 @@ impl Pages {
             missed: None,
             reading,
         }
+    }
+
+    /// Only versions that `only` accepts by key, time and sequence: others are passed over before
+    /// anything but their head is read.
+    pub fn only(self, only: impl Fn(&[u8], Version) -> bool + Send + 'static) -> Pages {
+        Pages { only: Some(Box::new(only)), ..self }
+    }
+
+    /// Only pages that `wanted` accepts by key and head: of others the body is not decompressed.
+    pub fn wanted(self, wanted: impl Fn(&[u8], &Head) -> bool + Send + 'static) -> Pages {
+        Pages { wanted: Some(Box::new(wanted)), ..self }
+    }
+
+    /// The offsets of a segment that are scanned.
+    fn range_in(&self, segment: &Segment) -> Range<u64> {
+        let (from, to) = self.split.as_ref().map_or((Tail { ordinal: 0, offset: 0 }, self.end), |s| (s.from, s.to));
+        let begins = |at: Tail| !segment.is_output && segment.ordinal == at.ordinal;
+        let start = if begins(from) { from.offset.max(FIRST_RECORD) } else { FIRST_RECORD };
+        start..if begins(to) { to.offset } else { u64::MAX }
     }
 
     /// Returns true if the version of a sequence was returned.
@@ -131,7 +166,8 @@ impl Pages {
             if let Some(segment) = self.segments.next() {
                 // A compaction output is known to be whole only if a superblock names it.
                 if !segment.is_output || self.reading.segment_table().names(segment.id, segment.ordinal) {
-                    return Ok(Some((segment, FIRST_RECORD)));
+                    let from = self.range_in(&segment).start;
+                    return Ok(Some((segment, from)));
                 }
                 self.met.remove(&segment.ordinal);
                 continue;
@@ -162,9 +198,8 @@ impl Pages {
             Err(e) if e.is_corrupt() && self.is_gone(&segment)? => return Ok(true),
             file => file?,
         };
-        let is_last = !segment.is_output && segment.ordinal == self.end.ordinal;
-        let end = if is_last { self.end.offset } else { u64::MAX };
-        let mut scan = self.reading.values().scan(&segment, &*file, from, end)?.once();
+        let (range, sequences) = (from..self.range_in(&segment).end, self.split.as_ref().map(Split::sequences));
+        let mut scan = self.reading.values().scan_part(&segment, &*file, range, sequences)?.once();
         let mut batch = Vec::new();
         while scan.offset() < from + BATCH_BYTES {
             match scan.next()? {
@@ -173,10 +208,12 @@ impl Pages {
                 Some(Item::Gap { offset, what, .. }) => batch.push(Err(segment.corrupt(offset, what))),
                 Some(Item::Record { offset, bytes }) => {
                     let Ok(header) = value::peek(bytes) else { continue };
-                    if header.kind.is_version() {
-                        let key = bytes[header.key_at()..header.meta_at()].to_vec();
+                    let version = Version { time_ms: header.time_ms, sequence: header.sequence };
+                    let key = &bytes[header.key_at()..header.meta_at()];
+                    if header.kind.is_version() && self.only.as_ref().is_none_or(|only| only(key, version)) {
+                        let key = key.to_vec();
                         let spot = Spot {
-                            version: Version { time_ms: header.time_ms, sequence: header.sequence },
+                            version,
                             extent: Extent::new(Location::new(segment.id, offset), bytes.len() as u64),
                             refers_to: 0,
                             chunked: header.kind == Kind::Chunked,
@@ -201,9 +238,13 @@ impl Pages {
 
     /// The page of a version found, if it is to be returned.
     fn judge(&mut self, key: Vec<u8>, spot: &Spot) -> Result<Option<(Vec<u8>, Value)>> {
-        let reading = Arc::clone(&self.reading);
-        let value = self.met(&key, spot, |_, now| reading.value_at(&key, now))?;
-        Ok(value.map(|v| (key, v)))
+        let (reading, wanted) = (Arc::clone(&self.reading), self.wanted.take());
+        let value = self.met(&key, spot, |_, now| match &wanted {
+            Some(wanted) => reading.value_if(&key, now, |head| wanted(&key, head)),
+            None => reading.value_at(&key, now).map(Some),
+        });
+        self.wanted = wanted;
+        Ok(value?.flatten().map(|v| (key, v)))
     }
 
     /// Result of `read` for a version found, given its rank and current location; `None` if it is
@@ -274,12 +315,20 @@ impl Pages {
         if self.newest_only {
             return Ok(match live.next() {
                 Some(newest) => Some(newest).filter(|n| n.1.version == spot.version),
+                // As below, but each version has its split: that of the last one when it was made.
+                None if self.split.is_some() && !self.was_newest(key, hash, spot)? => None,
                 // It was replaced meanwhile and is not kept: return the current version.
                 None => spots.first().map(|s| (0, s)),
             }
             .map(|(rank, s)| (rank, *s)));
         }
         Ok(live.find(|(_, s)| s.version == spot.version).map(|(rank, s)| (rank, *s)))
+    }
+
+    /// Returns true if a version was its key's newest when the split was made, as far as is known.
+    fn was_newest(&self, key: &[u8], hash: u64, spot: &Spot) -> Result<bool> {
+        let all = self.reading.all_spots(key, hash)?;
+        Ok(all.iter().find(|s| s.version.sequence < self.before).is_some_and(|s| s.version == spot.version))
     }
 
     /// The head of a version found.

@@ -39,6 +39,13 @@ pub struct StatusRange {
     last: u16,
 }
 
+impl StatusRange {
+    /// The codes from `first` to `last`, both included.
+    pub fn new(first: u16, last: u16) -> StatusRange {
+        StatusRange { first, last }
+    }
+}
+
 impl FromStr for StatusRange {
     type Err = String;
 
@@ -158,13 +165,25 @@ impl Selection {
 
     /// Whether a version is taken; `url` is its canonical URL.
     pub fn takes(&self, url: impl AsRef<[u8]>, page: &Page) -> bool {
-        let url = url.as_ref();
+        self.takes_key(url.as_ref(), page.fetched_at_ms) && self.takes_description(page)
+    }
+
+    /// Whether a version of this canonical URL and time may be taken.
+    pub(crate) fn takes_key(&self, url: &[u8], time_ms: i64) -> bool {
         url.starts_with(&self.prefix)
-            && self.from_ms.is_none_or(|from| page.fetched_at_ms >= from)
-            && self.before_ms.is_none_or(|before| page.fetched_at_ms < before)
+            && self.from_ms.is_none_or(|from| time_ms >= from)
+            && self.before_ms.is_none_or(|before| time_ms < before)
             && self.takes_host(url)
-            && (self.statuses.is_empty() || self.takes_status(page.status))
-            && (self.mimes.is_empty() || self.takes_mime(page))
+    }
+
+    /// Whether a version with this status and type may be taken.
+    pub(crate) fn takes_description(&self, page: &Page) -> bool {
+        (self.statuses.is_empty() || self.takes_status(page.status)) && (self.mimes.is_empty() || self.takes_mime(page))
+    }
+
+    /// Whether it asks for a status or type.
+    pub(crate) fn is_of_description(&self) -> bool {
+        !self.statuses.is_empty() || !self.mimes.is_empty()
     }
 
     fn takes_host(&self, url: &[u8]) -> bool {

@@ -200,6 +200,12 @@ impl PageStore {
         }
     }
 
+    /// The page of a head, if the head alone describes it.
+    pub(crate) fn describe_alone(&self, key: &[u8], head: &Head) -> Option<Page> {
+        self.spill_bytes(key, head).ok().filter(|bytes| *bytes == 0)?;
+        self.decode(key, head, &[]).ok()
+    }
+
     pub(super) fn page_head(&self, key: &[u8], head: Head) -> Result<PageHead> {
         Ok(PageHead {
             page: self.describe(key, &head)?,
@@ -211,7 +217,7 @@ impl PageStore {
     }
 
     /// The length of a version's body, without the part of the description before it.
-    pub(super) fn body_bytes(&self, key: &[u8], head: &Head) -> Result<u64> {
+    pub(crate) fn body_bytes(&self, key: &[u8], head: &Head) -> Result<u64> {
         Ok(head.body_bytes.saturating_sub(self.spill_bytes(key, head)? as u64))
     }
 

@@ -421,6 +421,25 @@ impl Reading {
         self.value(self.load(key, spot)?, Vec::new())
     }
 
+    /// Reads a version at a known spot if `wanted` accepts its head; else nothing of its body is
+    /// decompressed.
+    pub(crate) fn value_if(&self, key: &[u8], spot: &Spot, wanted: impl Fn(&Head) -> bool) -> Result<Option<Value>> {
+        let loaded = self.with_spot(key, spot, Want::Whole, |raw| {
+            let head = raw.head()?;
+            if !wanted(&head) {
+                return Ok(None);
+            }
+            let is_reference = raw.header.kind == Kind::Reference;
+            let body = if is_reference { None } else { Some(Body::of(raw, &mut Vec::new())?) };
+            Ok(Some(Loaded { head, body }))
+        })?;
+        let Some(mut loaded) = loaded else { return Ok(None) };
+        if loaded.body.is_none() {
+            loaded.body = Some(self.body_of(key, &loaded.head, Want::Whole, &mut Vec::new())?);
+        }
+        self.value(loaded, Vec::new()).map(Some)
+    }
+
     /// Reads the whole version. Chunks are collected in `spare`, which is cleared.
     pub(crate) fn value(&self, loaded: Loaded, mut spare: Vec<u8>) -> Result<Value> {
         let body = match loaded.body {

@@ -8,11 +8,13 @@ pub(crate) mod dictionaries;
 pub(crate) mod draft;
 pub(crate) mod read;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, File};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::format::location::UNIT_BYTES;
 use crate::format::value::{self, FIXED_BYTES, Kind};
 use crate::format::{Flaw, header, location, names, seed};
 use crate::logs::scan::{Extent, Framing, Scan};
@@ -23,6 +25,9 @@ use dictionaries::Registry;
 
 pub(crate) static VALUES: Family =
     Family { kind: header::Kind::Values, name: names::segment, parse: names::parse_segment, seed, longest: 1 << 30 };
+
+/// Bytes per read of a search for a head.
+const PROBE_BYTES: usize = 16 << 10;
 
 /// The framing of a value segment.
 pub(crate) struct ValueFraming {
@@ -69,6 +74,34 @@ impl Framing for HeadFraming {
     }
 }
 
+/// The framing of the versions with these sequences: every other record is passed over by its head,
+/// its payload neither read nor checked. `None`: all records.
+pub(crate) struct PartFraming {
+    all: ValueFraming,
+    sequences: Option<Range<u64>>,
+}
+
+impl Framing for PartFraming {
+    const UNIT_BYTES: u64 = location::UNIT_BYTES;
+    const PEEK_BYTES: usize = ValueFraming::PEEK_BYTES;
+
+    fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw> {
+        self.all.peek(b)
+    }
+
+    fn head(&self, b: &[u8], offset: u64) -> std::result::Result<Extent, Flaw> {
+        let Some(sequences) = &self.sequences else { return self.all.head(b, offset) };
+        value::decode_head(b, self.all.seed, offset).map(|h| match h.kind.is_version() {
+            true if sequences.contains(&h.sequence) => Extent::Record(h.total_bytes()),
+            _ => Extent::Filler(h.total_bytes()),
+        })
+    }
+
+    fn check(&self, b: &[u8]) -> std::result::Result<(), Flaw> {
+        self.all.check(b)
+    }
+}
+
 /// The readers' view of the value log.
 #[derive(Debug)]
 pub(crate) struct ValueLog {
@@ -90,6 +123,52 @@ impl ValueLog {
         dictionaries.set_memory(options.dictionary_memory_bytes);
         let segments = Segments::open(&VALUES, dir, store_id, access, Bounds::of_values(options))?;
         Ok(ValueLog { segments: Arc::new(segments), dictionaries, cache: ValueCache::new(options.value_cache_bytes) })
+    }
+
+    /// [`ValueLog::scan`] of the versions with these sequences; `None`: of all records.
+    pub(crate) fn scan_part<'f>(
+        &self,
+        segment: &Segment,
+        file: &'f dyn File,
+        range: Range<u64>,
+        sequences: Option<Range<u64>>,
+    ) -> Result<Scan<'f, PartFraming>> {
+        let framing = PartFraming { all: ValueFraming { seed: segment.seed }, sequences };
+        self.segments.scan_framed(segment, file, framing, range)
+    }
+
+    /// Offset and sequence of the first version or tombstone with a whole head in a range of a
+    /// segment; `None` if there is none. Reads heads, not payloads.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt` when the segment is gone.
+    pub(crate) fn first_head(&self, segment: &Arc<Segment>, range: Range<u64>) -> Result<Option<(u64, u64)>> {
+        let file = self.segments.file(segment)?;
+        let failed = |e| Error::io("read", segment.name())(e);
+        let (mut window, mut start, mut at) = (Vec::new(), range.start, range.start.next_multiple_of(UNIT_BYTES));
+        let mut hold = |window: &mut Vec<u8>, at: u64, bytes: usize| -> Result<usize> {
+            if (at - start) as usize + bytes > window.len() {
+                window.resize(bytes.max(PROBE_BYTES), 0);
+                let read = file.read_at(window, at).map_err(failed)?;
+                window.truncate(read);
+                start = at;
+            }
+            Ok((at - start) as usize)
+        };
+        while at < range.end {
+            let here = hold(&mut window, at, ValueFraming::PEEK_BYTES)?;
+            let Ok(header) = value::peek(window.get(here..).unwrap_or_default()) else {
+                at += UNIT_BYTES;
+                continue;
+            };
+            let here = hold(&mut window, at, header.payload_at())?;
+            at += match value::decode_head(window.get(here..).unwrap_or_default(), segment.seed, at) {
+                Ok(h) if h.kind.is_version() || h.kind == Kind::Tombstone => return Ok(Some((at, h.sequence))),
+                Ok(h) => h.total_bytes(),
+                Err(_) => UNIT_BYTES,
+            };
+        }
+        Ok(None)
     }
 
     /// Scans a value segment's records between two offsets.

@@ -15,6 +15,7 @@ mod pruning;
 mod recovering;
 mod scale;
 mod shortage;
+mod splits;
 mod trained;
 mod vanished;
 mod versions;

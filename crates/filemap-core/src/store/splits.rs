@@ -1,0 +1,236 @@
+//! Splits: disjoint parts of a store, which several threads or processes read side by side.
+//!
+//! A split is a range of sequences, as of one moment. Segments of the log hold ascending sequences,
+//! so a split names the places in the log between which its versions were put. Compaction moves
+//! versions and keeps their sequences: its outputs are scanned by every split, which passes over
+//! the versions of others by their heads.
+//!
+//! Invariant: every sequence below the moment's is in exactly one split.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::superblock::Tail;
+use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::store::{Heads, Pages, Store};
+
+/// Places looked at for each split, to find where the live bytes lie.
+const SAMPLES: u64 = 128;
+/// Most places looked at; more if there are more segments.
+const MAX_SAMPLES: u64 = 8192;
+/// Bytes searched for a head at one place.
+const SEARCH_BYTES: u64 = 4 << 20;
+/// The layout of [`Split::to_bytes`].
+const LAYOUT: u8 = 1;
+/// Bytes of a split: layout, store, and nine numbers.
+const SPLIT_BYTES: usize = 1 + 16 + 9 * 8;
+
+/// A part of a store, for [`Store::pages_in`]: plain data that another process may have been given.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use filemap_core::list::Split;
+/// let splits = store.splits(2)?;
+/// let sent: Vec<Vec<u8>> = splits.iter().map(Split::to_bytes).collect();
+/// // In another process, over `Store::open_read_only`:
+/// let mut pages = 0;
+/// for bytes in &sent {
+///     pages += store.pages_in(&Split::from_bytes(bytes)?)?.filter(Result::is_ok).count();
+/// }
+/// assert_eq!(pages, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Split {
+    store_id: [u8; 16],
+    first: u64,
+    /// The first sequence of the next split.
+    next: u64,
+    /// Where its first version was put, or before it; and its last, or after it.
+    pub(super) from: Tail,
+    pub(super) to: Tail,
+    /// The next sequence when the splits were made, and the end of the log then.
+    pub(super) before: u64,
+    pub(super) end: Tail,
+}
+
+impl Split {
+    /// The sequences of its versions.
+    pub fn sequences(&self) -> Range<u64> {
+        self.first..self.next
+    }
+
+    /// The split as bytes, to be sent to another process.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (from, to, end) = (self.from, self.to, self.end);
+        let numbers =
+            [self.first, self.next, from.ordinal, from.offset, to.ordinal, to.offset, self.before, end.ordinal];
+        let mut bytes = Vec::with_capacity(SPLIT_BYTES);
+        bytes.push(LAYOUT);
+        bytes.extend_from_slice(&self.store_id);
+        numbers.iter().chain([&end.offset]).for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        bytes
+    }
+
+    /// The split that [`Split::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// `InvalidOption` for other bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Split> {
+        let refused = || Error::option("split", "these bytes are no split of this build: make the splits again");
+        let (layout, rest) = bytes.split_first().ok_or_else(refused)?;
+        let (id, rest) = rest.split_first_chunk::<16>().ok_or_else(refused)?;
+        let (numbers, rest) = rest.as_chunks::<8>();
+        let numbers: Vec<u64> = numbers.iter().map(|n| u64::from_le_bytes(*n)).collect();
+        match numbers[..] {
+            [first, next, from, from_at, to, to_at, before, end, end_at]
+                if rest.is_empty() && *layout == LAYOUT && first <= next && next <= before =>
+            {
+                let tail = |ordinal, offset| Tail { ordinal, offset };
+                let (from, to, end) = (tail(from, from_at), tail(to, to_at), tail(end, end_at));
+                Ok(Split { store_id: *id, first, next, from, to, before, end })
+            }
+            _ => Err(refused()),
+        }
+    }
+}
+
+/// A place in a segment, and the live bytes from there to the next one.
+struct Sample {
+    sequence: u64,
+    bytes: u64,
+    /// Where it is, in a segment of the log's order.
+    place: Option<Tail>,
+}
+
+impl Store {
+    /// The store as of now in `number` disjoint parts of about equal live bytes: each page is in
+    /// exactly one. Some are empty if there are few pages. Reads some heads of every segment, no
+    /// body.
+    ///
+    /// # Errors
+    /// `InvalidOption` for 0; `Closed`; `Io`.
+    pub fn splits(&self, number: usize) -> Result<Vec<Split>> {
+        self.reading.check_open()?;
+        self.reading.follow_if_due();
+        let number = u64::try_from(number).ok().filter(|n| (1..=1 << 20).contains(n));
+        let number = number.ok_or_else(|| Error::option("splits", "must be 1 to 1048576"))?;
+        let (end, before) = self.reading.log_end();
+        let mut samples = if number == 1 { Vec::new() } else { self.samples(number, end)? };
+        samples.retain(|s| s.sequence < before);
+        samples.sort_by_key(|s| s.sequence);
+        let total: u128 = samples.iter().map(|s| u128::from(s.bytes)).sum();
+        let (mut firsts, mut sum, mut at) = (vec![0], 0, 0);
+        for nth in 1..number {
+            while let Some(sample) = samples.get(at).filter(|_| sum * u128::from(number) < total * u128::from(nth)) {
+                sum += u128::from(sample.bytes);
+                at += 1;
+            }
+            firsts.push(samples.get(at).map_or(before, |s| s.sequence));
+        }
+        let log: Vec<(u64, Tail)> = samples.iter().filter_map(|s| Some((s.sequence, s.place?))).collect();
+        let bounds = firsts.iter().zip(firsts[1..].iter().chain([&before]));
+        let split = |(&first, &next): (&u64, &u64)| {
+            let from = log[..log.partition_point(|s| s.0 <= first)].last();
+            let to = log.get(log.partition_point(|s| s.0 < next));
+            Split {
+                store_id: self.reading.birth().store_id,
+                first,
+                next,
+                from: from.map_or(Tail { ordinal: 0, offset: 0 }, |s| s.1),
+                to: to.map_or(end, |s| s.1),
+                before,
+                end,
+            }
+        };
+        Ok(bounds.map(split).collect())
+    }
+
+    /// Samples of all segments, at least one of each, by their live bytes.
+    fn samples(&self, splits: u64, end: Tail) -> Result<Vec<Sample>> {
+        let all = self.reading.values().segments.all();
+        let in_use = |s: &&Arc<Segment>| s.is_output || s.ordinal <= end.ordinal;
+        let spaces: Vec<_> = all.iter().filter(in_use).filter_map(|s| Some((s, self.reading.space_of(s)?))).collect();
+        let total = spaces.iter().map(|(_, space)| space.live_bytes + space.unindexed_bytes).sum::<u64>().max(1);
+        let wanted = (SAMPLES * splits).min(MAX_SAMPLES);
+        let mut samples = Vec::new();
+        for (segment, space) in spaces {
+            let live = space.live_bytes + space.unindexed_bytes;
+            let length = live + space.removal_bytes + space.dead_bytes;
+            let number = (u128::from(wanted) * u128::from(live)).div_ceil(u128::from(total)) as u64;
+            for nth in 0..number {
+                let at = |nth: u64| FIRST_RECORD + (u128::from(length) * u128::from(nth) / u128::from(number)) as u64;
+                let range = at(nth)..at(nth + 1).min(at(nth) + SEARCH_BYTES);
+                let found = match self.reading.values().first_head(segment, range) {
+                    // Removed meanwhile: the balance is less good.
+                    Err(e) if e.is_corrupt() => None,
+                    found => found?,
+                };
+                let bytes = live / number;
+                match found {
+                    Some((offset, sequence)) => {
+                        let place = (!segment.is_output).then_some(Tail { ordinal: segment.ordinal, offset });
+                        samples.push(Sample { sequence, bytes, place });
+                    }
+                    // Within a large record: it belongs to the sample before.
+                    None => samples.last_mut().into_iter().for_each(|last: &mut Sample| last.bytes += bytes),
+                }
+            }
+        }
+        Ok(samples)
+    }
+
+    /// [`Store::pages`] of a split, as of when the splits were made, whatever was put or compacted
+    /// since: together the splits give each page once. A page replaced since is given in the
+    /// version of then, if that is kept; else in the version of now, or not at all. Damage and
+    /// absent files are named by every split that may have lost pages with them.
+    ///
+    /// # Errors
+    /// `InvalidOption` if the split is of another store, or of a later state of it than this
+    /// handle can see; `Closed`.
+    pub fn pages_in(&self, split: &Split) -> Result<Pages> {
+        Ok(Pages::new(Arc::clone(&self.reading), Some(self.own(split)?), true))
+    }
+
+    /// [`Store::versions`] of a split, as [`Store::pages_in`].
+    ///
+    /// # Errors
+    /// As [`Store::pages_in`].
+    pub fn versions_in(&self, split: &Split) -> Result<Pages> {
+        Ok(Pages::new(Arc::clone(&self.reading), Some(self.own(split)?), false))
+    }
+
+    /// [`Store::heads`] of a split, as [`Store::pages_in`].
+    ///
+    /// # Errors
+    /// As [`Store::pages_in`].
+    pub fn heads_in(&self, split: &Split) -> Result<Heads> {
+        self.pages_in(split).map(Heads)
+    }
+
+    /// [`Store::version_heads`] of a split, as [`Store::pages_in`].
+    ///
+    /// # Errors
+    /// As [`Store::pages_in`].
+    pub fn version_heads_in(&self, split: &Split) -> Result<Heads> {
+        self.versions_in(split).map(Heads)
+    }
+
+    /// The split, if it is one of this store that this handle can read.
+    fn own(&self, split: &Split) -> Result<Split> {
+        self.reading.check_open()?;
+        if split.store_id != self.reading.birth().store_id {
+            return Err(Error::option("split", "is of another store"));
+        }
+        if self.reading.log_end().1 < split.before {
+            self.reading.catch_up()?;
+        }
+        if self.reading.log_end().1 < split.before {
+            return Err(Error::option("split", "is of a later state of the store: make the splits again"));
+        }
+        Ok(split.clone())
+    }
+}

@@ -1,0 +1,57 @@
+//! Tables: a store as Arrow record batches, with the column names of Common Crawl's index.
+//!
+//! [`PageStore::table`] reads a store, or one of its [`PageStore::splits`], in the order of the
+//! log as [`PageTable`], a `RecordBatchReader`: whatever reads Arrow reads pages. With feature
+//! `parquet`, `write_parquet` writes the same columns to a file.
+//!
+//! Invariants:
+//! - memory is bounded by a batch, the largest page, and a bit for each version;
+//! - a body is decompressed only for a column that needs it, and after the row was selected;
+//! - the value of a column does not depend on which others are read;
+//! - what is damaged is left out, counted, and an error at the end unless the caller takes the
+//!   count.
+
+mod column;
+mod options;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod reader;
+mod report;
+mod rows;
+mod url;
+
+pub use column::Column;
+pub use options::{OnDamage, Records, TableOptions};
+#[cfg(feature = "parquet")]
+pub use parquet::{TableEvent, write_parquet};
+pub use reader::PageTable;
+pub use report::{TableReport, TableWatch};
+
+use filemap_core::list::Split;
+
+use crate::error::Result;
+use crate::store::PageStore;
+
+impl PageStore {
+    /// The rows that `options` select, in the order of the log, as record batches.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::pages_in`], if the options name a split.
+    pub fn table(&self, options: &TableOptions) -> Result<PageTable> {
+        PageTable::new(self, options)
+    }
+
+    /// The store as of now in `number` disjoint parts of about equal bytes, for
+    /// [`TableOptions::split`]; see [`filemap_core::Store::splits`].
+    ///
+    /// # Errors
+    ///
+    /// As [`filemap_core::Store::splits`].
+    pub fn splits(&self, number: usize) -> Result<Vec<Split>> {
+        Ok(self.engine().splits(number)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

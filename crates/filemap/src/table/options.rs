@@ -1,0 +1,155 @@
+//! Options of a table: which columns, rows and versions, and the size of batches.
+
+use filemap_core::list::Split;
+
+use super::column::Column;
+use crate::dump::Selection;
+use crate::page::key;
+
+/// What becomes of damaged versions, which are left out in any case.
+///
+/// ```
+/// use filemap::table::OnDamage;
+/// assert_eq!(OnDamage::default(), OnDamage::Fail);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDamage {
+    /// After all rows, the table ends with an error that says how many were left out.
+    #[default]
+    Fail,
+    /// They are counted in the report alone.
+    Count,
+}
+
+/// Which records are rows.
+///
+/// ```
+/// use filemap::table::Records;
+/// assert_eq!(Records::default(), Records::Pages);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Records {
+    /// Pages, as in [`PageStore::pages`](crate::PageStore::pages).
+    #[default]
+    Pages,
+    /// Pages and their variants.
+    Variants,
+    /// With requests, metadata and conversions beside them.
+    All,
+}
+
+/// Options of a table; the defaults are the newest version of every page, without its body.
+///
+/// ```
+/// use filemap::dump::Selection;
+/// use filemap::table::{Column, TableOptions};
+/// let options = TableOptions::new()
+///     .columns(&[Column::Url, Column::FetchTime, Column::Body])
+///     .selection(Selection::new().host_with_subdomains("example.com"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct TableOptions {
+    pub(super) columns: Vec<Column>,
+    pub(super) selection: Selection,
+    pub(super) batch_bytes: usize,
+    pub(super) batch_rows: usize,
+    pub(super) all_versions: bool,
+    pub(super) records: Records,
+    pub(super) split: Option<Split>,
+    pub(super) limit: Option<u64>,
+    pub(super) on_damage: OnDamage,
+}
+
+/// Text offsets of a batch have 31 bits; a row may go beyond the limit.
+const MAX_BATCH_BYTES: usize = 1 << 30;
+
+impl Default for TableOptions {
+    fn default() -> TableOptions {
+        TableOptions {
+            columns: Column::without_body(),
+            selection: Selection::new(),
+            batch_bytes: 16 << 20,
+            batch_rows: 1 << 16,
+            all_versions: false,
+            records: Records::Pages,
+            split: None,
+            limit: None,
+            on_damage: OnDamage::Fail,
+        }
+    }
+}
+
+impl TableOptions {
+    /// The defaults.
+    pub fn new() -> TableOptions {
+        TableOptions::default()
+    }
+
+    /// These columns, in this order. Default: all for which no body is read.
+    pub fn columns(mut self, columns: &[Column]) -> TableOptions {
+        self.columns = columns.to_vec();
+        self
+    }
+
+    /// Only these versions. Host, prefix and time are tested before anything else of a version is
+    /// read, status and type before its body is decompressed. Default: all.
+    pub fn selection(mut self, selection: Selection) -> TableOptions {
+        self.selection = selection;
+        self
+    }
+
+    /// A batch ends with the row that brings it to this many bytes, at most 1 GiB. Default: 16 MiB.
+    pub fn batch_bytes(mut self, bytes: usize) -> TableOptions {
+        self.batch_bytes = bytes.clamp(1, MAX_BATCH_BYTES);
+        self
+    }
+
+    /// Most rows of a batch. Default: 65,536.
+    pub fn batch_rows(mut self, rows: usize) -> TableOptions {
+        self.batch_rows = rows.max(1);
+        self
+    }
+
+    /// Every version, not the newest only.
+    pub fn all_versions(mut self) -> TableOptions {
+        self.all_versions = true;
+        self
+    }
+
+    /// Which records are rows. Default: pages.
+    pub fn records(mut self, records: Records) -> TableOptions {
+        self.records = records;
+        self
+    }
+
+    /// Only the versions of this part of the store, as of when it was made. Default: the whole
+    /// store as of now.
+    pub fn split(mut self, split: Option<Split>) -> TableOptions {
+        self.split = split;
+        self
+    }
+
+    /// At most this many rows. Default: no limit.
+    pub fn limit(mut self, rows: Option<u64>) -> TableOptions {
+        self.limit = rows;
+        self
+    }
+
+    /// What becomes of damaged versions. Default: an error after the last row.
+    pub fn on_damage(mut self, on_damage: OnDamage) -> TableOptions {
+        self.on_damage = on_damage;
+        self
+    }
+}
+
+impl Records {
+    /// Whether a key's versions are rows.
+    pub(super) fn takes(self, key: &[u8]) -> bool {
+        match self {
+            Records::Pages => key::is_page(key),
+            Records::Variants => key::is_page(key) || key::is_variant(key),
+            Records::All => !key::is_mark(key),
+        }
+    }
+}

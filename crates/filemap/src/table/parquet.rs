@@ -1,0 +1,120 @@
+//! Tables as Parquet files: the columns of a table, compressed by zstd.
+//!
+//! Memory is bounded by a row group and a batch.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use arrow_array::RecordBatchReader as _;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+
+use super::column::Column;
+use super::options::{OnDamage, TableOptions};
+use super::reader::PageTable;
+use super::report::TableReport;
+use crate::error::{Error, Result};
+use crate::store::PageStore;
+
+/// Bytes of a row group before compression: what the writer holds in memory.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+const LEVEL: i32 = 3;
+
+/// An event of [`write_parquet`].
+///
+/// ```
+/// use filemap::table::TableEvent;
+/// let event = TableEvent::Progress(&Default::default());
+/// assert!(format!("{event:?}").contains("rows: 0"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum TableEvent<'a> {
+    /// A batch was written.
+    Progress(&'a TableReport),
+    /// Something cannot be read and is left out.
+    Damage(&'a Error),
+}
+
+/// Writes the table that `options` select to `out` as one Parquet file. `progress` gets an event
+/// for every batch; `Break` ends the work, and what was written is no Parquet file. Damage is
+/// reported and counted, and is no error here.
+///
+/// # Errors
+///
+/// [`Error::Write`] if `out` fails, and those of the store but for damage.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::ops::ControlFlow;
+/// # use filemap::{Options, Page, PageStore, table};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let options = table::TableOptions::new().columns(&table::Column::ALL);
+/// let mut file = Vec::new();
+/// let report = table::write_parquet(&store, &options, &mut file, &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!((report.rows, &file[..4]), (1, &b"PAR1"[..]));
+/// # Ok(())
+/// # }
+/// ```
+pub fn write_parquet<W: Write + Send>(
+    store: &PageStore,
+    options: &TableOptions,
+    out: W,
+    progress: &mut dyn FnMut(TableEvent<'_>) -> ControlFlow<()>,
+) -> Result<TableReport> {
+    let mut table = PageTable::new(store, &options.clone().on_damage(OnDamage::Count))?.keeping_errors();
+    let mut writer = ArrowWriter::try_new(out, table.schema(), Some(properties()?)).map_err(failed)?;
+    let mut flow = ControlFlow::Continue(());
+    loop {
+        let batch = table.next_batch();
+        for error in table.take_errors() {
+            let told = progress(TableEvent::Damage(&error));
+            flow = if flow.is_break() { flow } else { told };
+        }
+        let Some(batch) = batch.filter(|_| flow.is_continue()) else { break };
+        writer.write(&batch?).map_err(failed)?;
+        flow = progress(TableEvent::Progress(&table.watch().report()));
+        if flow.is_break() {
+            break;
+        }
+    }
+    let report = TableReport { stopped: flow.is_break(), ..table.watch().report() };
+    if !report.stopped {
+        let mut out = writer.into_inner().map_err(failed)?;
+        out.flush().map_err(Error::Write)?;
+    }
+    Ok(report)
+}
+
+/// Bodies and headers are too long for dictionaries and statistics to be of use.
+fn properties() -> Result<WriterProperties> {
+    let level = ZstdLevel::try_new(LEVEL).map_err(failed)?;
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+        .set_created_by(concat!("filemap ", env!("CARGO_PKG_VERSION")).to_owned());
+    let body = ColumnPath::from(Column::Body.name());
+    let header = |field: &str| {
+        ColumnPath::new([Column::Headers.name(), "entries", field].iter().map(|name| (*name).to_owned()).collect())
+    };
+    for long in [body.clone(), header("key"), header("value")] {
+        properties = properties.set_column_statistics_enabled(long, EnabledStatistics::None);
+    }
+    Ok(properties.set_column_dictionary_enabled(body, false).build())
+}
+
+/// The error of the writer; the output's own is given as such.
+fn failed(error: ParquetError) -> Error {
+    Error::Write(match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(source) => io::Error::other(source),
+        },
+        error => io::Error::other(error),
+    })
+}

@@ -1,0 +1,260 @@
+//! The reader of a table: versions in the order of the log, as record batches.
+
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use filemap_core::list::{Heads, Pages};
+use filemap_core::{Head, Value};
+
+use super::column::{Column, schema};
+use super::options::{OnDamage, TableOptions};
+use super::report::{TableReport, TableWatch};
+use super::rows::{Columns, Row, received};
+use crate::error::{Error, Result};
+use crate::page::{Page, key};
+use crate::store::PageStore;
+
+/// The rows of a store as record batches: see [`PageStore::table`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::table::{Column, TableOptions};
+/// use filemap::{Options, Page, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// for batch in store.table(&TableOptions::new().columns(&[Column::Url, Column::Body]))? {
+///     assert_eq!(batch?.num_rows(), 1);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct PageTable {
+    store: PageStore,
+    options: TableOptions,
+    schema: SchemaRef,
+    columns: Columns,
+    source: Source,
+    /// Some rows need the body for the digest.
+    needs_digest: bool,
+    report: TableReport,
+    watch: TableWatch,
+    /// Damage met since it was asked for, if it is.
+    errors: Option<Vec<Error>>,
+    is_over: bool,
+}
+
+/// What is read of each version.
+enum Source {
+    Heads(Heads),
+    Pages(Pages),
+}
+
+impl std::fmt::Debug for PageTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PageTable").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl PageTable {
+    pub(super) fn new(store: &PageStore, options: &TableOptions) -> Result<PageTable> {
+        let has = |column: Column| options.columns.contains(&column);
+        let schema: SchemaRef = Arc::new(schema(&options.columns));
+        let source = if has(Column::Body) || has(Column::ContentMimeDetected) {
+            Source::Pages(pages(store, options)?)
+        } else {
+            Source::Heads(heads(store, options)?)
+        };
+        Ok(PageTable {
+            store: store.clone(),
+            columns: Columns::new(&options.columns, Arc::clone(&schema)),
+            schema,
+            source,
+            needs_digest: has(Column::ContentDigest),
+            options: options.clone(),
+            report: TableReport::default(),
+            watch: TableWatch::default(),
+            errors: None,
+            is_over: false,
+        })
+    }
+
+    /// The report, which can be read wherever the table goes.
+    pub fn watch(&self) -> TableWatch {
+        self.watch.clone()
+    }
+
+    /// Appends the next version; false at the end.
+    fn step(&mut self) -> Result<bool> {
+        let next = match &mut self.source {
+            Source::Heads(heads) => heads.next().map(|found| found.map(|l| (l.key, l.head, None))),
+            Source::Pages(pages) => pages.next().map(|found| found.map(|(key, v)| (key, v.head, Some(v.body)))),
+        };
+        let Some(next) = next else { return Ok(false) };
+        let (key, head, body) = next?;
+        self.report.seen += 1;
+        self.report.seen_bytes += head.stored_bytes;
+        self.take(&key, head, body)?;
+        Ok(true)
+    }
+
+    fn take(&mut self, key: &[u8], head: Head, body: Option<Vec<u8>>) -> Result<()> {
+        let (version, stored_bytes) = (head.version, head.stored_bytes);
+        let body_bytes = self.store.body_bytes(key, &head)?;
+        let has_body = body.is_some();
+        let mut page = match body {
+            Some(body) => self.store.stored(key, Value { head, body })?,
+            None => self.store.describe(key, &head)?,
+        };
+        if !self.options.selection.takes_description(&page) {
+            return Ok(());
+        }
+        let mut body = has_body.then(|| std::mem::take(&mut page.body));
+        if self.needs_digest && body.is_none() && received(&page).is_none() {
+            let value = self.store.value_of(key, version)?;
+            body = value.map(|value| self.store.stored(key, value)).transpose()?.map(|page| page.body);
+        }
+        if let Some(own) = body.take() {
+            body = self.whole(key, &page, own)?;
+        }
+        let row = Row { key, page: &page, version, stored_bytes, body_bytes, body: body.as_deref() };
+        self.columns.push(&row).map_err(|error| Error::Table { what: error.to_string() })?;
+        self.report.rows += 1;
+        Ok(())
+    }
+
+    /// The body of a version whose own is `own`; `None` if it is not in the store.
+    fn whole(&mut self, key: &[u8], page: &Page, own: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        if page.revisit.is_none() {
+            return Ok(Some(own));
+        }
+        match self.store.original_and_steps(key, page) {
+            Ok(Some((original, _))) => Ok(Some(original.page.body)),
+            Ok(None) => Ok((!own.is_empty() || page.is_of_no_bytes()).then_some(own)),
+            Err(error) if error.is_damage() => {
+                self.report.bodiless += 1;
+                self.note(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn note(&mut self, error: Error) {
+        self.report.note(&error);
+        if let Some(errors) = &mut self.errors {
+            errors.push(error);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let options = &self.options;
+        self.columns.bytes >= options.batch_bytes
+            || self.columns.rows >= options.batch_rows
+            || options.limit.is_some_and(|limit| self.report.rows >= limit)
+    }
+
+    /// Fills the next batch; `None` after the last one.
+    fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        self.is_over |= self.options.limit.is_some_and(|limit| self.report.rows >= limit);
+        while !self.is_over && !self.is_full() {
+            match self.step() {
+                Ok(is_more) => self.is_over = !is_more,
+                Err(error) if error.is_damage() => {
+                    self.report.damaged += 1;
+                    self.note(error);
+                }
+                Err(error) => {
+                    self.is_over = true;
+                    return Err(error);
+                }
+            }
+        }
+        self.watch.set(&self.report);
+        let failed = |error: ArrowError| Error::Table { what: error.to_string() };
+        (self.columns.rows > 0).then(|| self.columns.finish().map_err(failed)).transpose()
+    }
+
+    /// The error that ends the table, once.
+    fn ending(&mut self) -> Option<Error> {
+        let is_asked = std::mem::replace(&mut self.options.on_damage, OnDamage::Count) == OnDamage::Fail;
+        if is_asked { self.report.error() } else { None }
+    }
+
+    /// Keeps damage for [`PageTable::take_errors`].
+    #[cfg(feature = "parquet")]
+    pub(super) fn keeping_errors(self) -> PageTable {
+        PageTable { errors: Some(Vec::new()), ..self }
+    }
+
+    /// Damage met since the last call.
+    #[cfg(feature = "parquet")]
+    pub(super) fn take_errors(&mut self) -> Vec<Error> {
+        self.errors.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The next batch; the error of damage after the last one.
+    pub(super) fn next_batch(&mut self) -> Option<Result<RecordBatch>> {
+        match self.batch() {
+            Ok(Some(batch)) => Some(Ok(batch)),
+            Ok(None) => self.ending().map(Err),
+            Err(error) => {
+                self.options.on_damage = OnDamage::Count;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+/// Which versions are looked at, by key and time.
+fn chosen(options: &TableOptions) -> impl Fn(&[u8], filemap_core::Version) -> bool + Send + 'static {
+    let (records, selection) = (options.records, options.selection.clone());
+    move |key, version| records.takes(key) && selection.takes_key(key::url(key), version.time_ms)
+}
+
+fn heads(store: &PageStore, options: &TableOptions) -> Result<Heads> {
+    let engine = store.engine();
+    let heads = match (&options.split, options.all_versions) {
+        (None, false) => engine.heads(),
+        (None, true) => engine.version_heads(),
+        (Some(split), false) => engine.heads_in(split)?,
+        (Some(split), true) => engine.version_heads_in(split)?,
+    };
+    Ok(heads.only(chosen(options)))
+}
+
+fn pages(store: &PageStore, options: &TableOptions) -> Result<Pages> {
+    let engine = store.engine();
+    let pages = match (&options.split, options.all_versions) {
+        (None, false) => engine.pages(),
+        (None, true) => engine.versions(),
+        (Some(split), false) => engine.pages_in(split)?,
+        (Some(split), true) => engine.versions_in(split)?,
+    };
+    let pages = pages.only(chosen(options));
+    if !options.selection.is_of_description() {
+        return Ok(pages);
+    }
+    let (store, selection) = (store.clone(), options.selection.clone());
+    // What cannot be decided here is decided, or is an error, when the row is made.
+    let takes = move |key: &[u8], head: &Head| {
+        store.describe_alone(key, head).is_none_or(|page| selection.takes_description(&page))
+    };
+    Ok(pages.wanted(takes))
+}
+
+impl Iterator for PageTable {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().map(|batch| batch.map_err(|error| ArrowError::ExternalError(Box::new(error))))
+    }
+}
+
+impl RecordBatchReader for PageTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}

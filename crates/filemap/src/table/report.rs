@@ -1,0 +1,76 @@
+//! What a table has read so far, and what it left out; readable while another owns the table.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::Error;
+
+/// Rows of a table so far, and what was left out.
+///
+/// ```
+/// let report = filemap::table::TableReport::default();
+/// assert_eq!((report.rows, report.left_out()), (0, 0));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableReport {
+    /// Rows in the batches so far.
+    pub rows: u64,
+    /// Versions read: those of which more than the key and time was looked at.
+    pub seen: u64,
+    /// Bytes in the value log of the versions read.
+    pub seen_bytes: u64,
+    /// Versions, stretches of the log and absent files that cannot be read: no row.
+    pub damaged: u64,
+    /// Rows whose body is null because the version that it is in cannot be read.
+    pub bodiless: u64,
+    /// The first of these errors.
+    pub first_error: Option<String>,
+    /// The progress callback ended the work: rows are missing.
+    pub stopped: bool,
+}
+
+impl TableReport {
+    /// Everything that cannot be read.
+    pub fn left_out(&self) -> u64 {
+        self.damaged + self.bodiless
+    }
+
+    pub(super) fn note(&mut self, error: &Error) {
+        self.first_error.get_or_insert_with(|| error.to_string());
+    }
+
+    /// The error that ends a table with damage.
+    pub(super) fn error(&self) -> Option<Error> {
+        let first = self.first_error.clone().filter(|_| self.left_out() > 0)?;
+        Some(Error::LeftOut { damaged: self.damaged, bodiless: self.bodiless, first })
+    }
+}
+
+/// The report of a table, whoever owns the table.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let table = store.table(&Default::default())?;
+/// let watch = table.watch();
+/// table.for_each(drop);
+/// assert_eq!(watch.report().rows, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct TableWatch(Arc<Mutex<TableReport>>);
+
+impl TableWatch {
+    /// The report as of the last batch.
+    pub fn report(&self) -> TableReport {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set(&self, report: &TableReport) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(report);
+    }
+}
