@@ -81,9 +81,9 @@ pub mod dictionaries {
 /// Erasing, the rules that keep erased pages out, and the search for what is left.
 pub mod erase {
     pub use crate::format::rules::{Rule, RuleState};
+    pub use crate::handle::retention::KeyFilter;
     pub use crate::handle::writing::Admission;
     pub use crate::store::{Erased, Erasure, ErasureStep, FoundText, Search, Searched, VersionFilter};
-    pub use crate::upkeep::state::KeyFilter;
 }
 
 /// Iterators over keys, pages, heads and versions, of the store or of its splits.
@@ -93,7 +93,7 @@ pub mod list {
 
 /// Pruning by number, age or size.
 pub mod prune {
-    pub use crate::handle::retention::Needed;
+    pub use crate::handle::retention::{Needed, Spared};
     pub use crate::store::{PruneRule, Pruned};
     pub use crate::upkeep::prune::PruneProgress;
 }

@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use filemap_core::prune::{PruneRule, Pruned};
+use filemap_core::prune::{PruneRule, Pruned, Spared};
 use filemap_core::{Error, Options, Put, Record, StorageError, Store};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -275,4 +276,28 @@ fn a_hundred_thousand_pages_are_removed_and_their_space_is_given_back() {
     assert!(before > 30_000_000 && after < 1_000_000, "{before} {after}");
     assert_eq!((store.stats().live_bytes, store.keys().count()), (0, 0));
     is_sound(&store);
+}
+
+#[test]
+fn only_the_keys_that_are_meant_lose_versions() {
+    let mut spared = Spared::default();
+    spared.keys = Some(Arc::new(|key: &[u8]| key != b"five"));
+    let go_on = &mut |_| ControlFlow::Continue(());
+    for rule in [keep(1), since(9), PruneRule { keep_versions: Some(1), ..since(9) }] {
+        let temp = tempfile::tempdir().unwrap();
+        let store = Store::create(temp.path().join("a"), options()).unwrap();
+        small(&store);
+        store.checkpoint().unwrap();
+        let planned = store.prune_plan_with(rule, &spared, go_on).unwrap();
+        let pruned = store.prune_with(rule, &spared, go_on).unwrap();
+        assert_eq!(planned, pruned, "what was foretold");
+        assert_eq!(times(&store, b"five"), [5, 4, 3, 2, 1]);
+        let left: &[i64] = if rule.keep_versions.is_some() { &[8] } else { &[] };
+        assert_eq!((times(&store, b"young"), pruned.versions), (left.to_vec(), if left.is_empty() { 3 } else { 1 }));
+        is_sound(&store);
+        let size = PruneRule { max_live_bytes: Some(1), ..PruneRule::default() };
+        for refused in [store.prune_with(size, &spared, go_on), store.prune_plan_with(size, &spared, go_on)] {
+            assert!(matches!(refused, Err(Error::Storage(StorageError::InvalidOption { .. }))), "{refused:?}");
+        }
+    }
 }

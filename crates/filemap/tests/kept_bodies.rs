@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use crate::samples::{fresh, run};
 use crate::stores::dumped;
+use filemap::access::Scope;
 use filemap::dump::{DumpOptions, Format, Selection, jsonl};
 use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::import::ImportOptions;
@@ -174,6 +175,35 @@ proptest! {
         prop_assert_eq!(bodies(&store).len() as u64 + pruned.versions, before.len() as u64);
         reads_as_before(&store, &before);
         store.engine().compact_with(filemap_core::compact::CompactionGoal::Bound, &mut |_| ControlFlow::Continue(())).unwrap();
+        reads_as_before(&store, &before);
+        is_sound(&store);
+    }
+
+    #[test]
+    fn a_prune_of_one_host_leaves_every_other_page_whole(
+        puts in puts(),
+        keep_versions in proptest::option::of(1..4u32),
+        since in proptest::option::of(0..12i64),
+        host in prop_oneof![Just("a.example"), Just("b.example")],
+    ) {
+        let rule = PruneRule { keep_versions, since_ms: since.map(|t| t * 1000), max_live_bytes: None };
+        prop_assume!(rule.check().is_ok());
+        let (store, _dir) = store_of(&puts);
+        let before = bodies(&store);
+        let by_rule = kept(&store, rule);
+        let is_of = move || Scope::new().host(host).filter();
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let planned = store.prune_plan_where(rule, is_of(), go_on).unwrap();
+        let pruned = store.prune_where(rule, is_of(), go_on).unwrap();
+        prop_assert_eq!((planned.versions, planned.keys), (pruned.versions, pruned.keys), "what was foretold");
+        for (url, version) in by_rule {
+            prop_assert!(store.get_version(URLS[url], version).unwrap().is_some(), "{} {:?}", url, version);
+        }
+        let after = bodies(&store);
+        for ((url, nth), _) in before.iter().filter(|((url, _), _)| !is_of()(URLS[*url].as_bytes())) {
+            prop_assert!(after.contains_key(&(*url, nth.clone())), "{} {}", url, nth);
+        }
+        prop_assert_eq!(after.len() as u64 + pruned.versions, before.len() as u64);
         reads_as_before(&store, &before);
         is_sound(&store);
     }

@@ -155,6 +155,41 @@ fn old_versions_are_pruned_by_age_number_and_size_and_their_space_comes_back() {
 }
 
 #[test]
+fn only_chosen_pages_are_pruned_with_their_variants() {
+    let bench = wasteful();
+    for (host, time) in [("a.news.test", 2019), ("news.test", 2020), ("other.test", 2019)] {
+        for extra in [&[][..], &["--variant", "one"]] {
+            let (url, time) = (format!("http://{host}/x"), format!("{time}-01-01"));
+            bench.feed("put", &[&[&*url, "-", "--time", &*time], extra].concat(), b"a page").ended(0);
+        }
+    }
+    let versions = || count(&bench.store(), &["--versions"]);
+    let all = versions();
+    for choice in [["--host", "news.test"], ["--domain", "news.test"], ["--prefix", "http://a"], ["--regex", "/x$"]] {
+        bench.run("prune", &[&choice[..], &["--max-size", "1MB"]].concat()).ended(2).said("cannot be used with");
+        bench.run("prune", &choice).ended(2).said("--older-than");
+    }
+    bench.run("prune", &["--regex", "(", "--keep-versions", "1"]).ended(2).said("regex");
+    let drops = |choice: &[&str]| {
+        let rule = [choice, &["--older-than", "2020-06-01", "--json"]].concat();
+        let planned = bench.run("prune", &[&rule[..], &["--dry-run"]].concat()).ended(0).json();
+        (planned[0]["versions"].as_u64(), planned[0]["pages"].as_u64())
+    };
+    assert_eq!(drops(&["--host", "news.test"]), (Some(3), Some(3)), "page, variant and the mark of variants");
+    assert_eq!(drops(&["--domain", "News.Test"]), (Some(6), Some(6)));
+    assert_eq!(drops(&["--regex", "^http://(a|other)[^/]*/x$"]), (Some(6), Some(6)));
+    assert_eq!(drops(&["--domain", "news.test", "--prefix", "http://a."]), (Some(3), Some(3)));
+    assert_eq!(drops(&["--host", "absent.test"]), (Some(0), Some(0)));
+    assert_eq!(versions(), all);
+    bench.run("prune", &["--domain", "news.test", "--older-than", "2020-06-01"]).ended(0).said("6 versions of");
+    for (host, code) in [("a.news.test", 1), ("news.test", 1), ("other.test", 0)] {
+        bench.run("get", &[format!("http://{host}/x")]).ended(code);
+        bench.run("get", &[&format!("http://{host}/x"), "--variant", "one"]).ended(code);
+    }
+    bench.run::<&str>("verify", &[]).ended(0);
+}
+
+#[test]
 fn the_original_of_a_revisit_that_stays_is_kept_with_it() {
     let length = |bench: &Bench| bench.run("get", &["http://example.com/"]).ended(0).out.len();
     for rule in [["--keep-versions", "1"], ["--older-than", "1d"], ["--max-size", "1"]] {

@@ -1,6 +1,8 @@
 //! Retention: which versions of a key are kept, by number or age.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::handle::spot::Spot;
@@ -32,6 +34,48 @@ impl Dropped {
 /// Versions whose bodies others need in a way that only the caller knows, as a revisit record of a
 /// WARC file needs its original: sequence -> youngest version that needs it.
 pub type Needed = HashMap<u64, Version>;
+
+/// Returns true for the keys that are meant.
+pub type KeyFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+/// What a prune leaves alone, whatever its rule drops; by default nothing.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # use std::ops::ControlFlow;
+/// # use std::sync::Arc;
+/// use filemap_core::prune::{PruneRule, Spared};
+/// let rule = PruneRule { since_ms: Some(8), ..PruneRule::default() };
+/// let mut spared = Spared::default();
+/// spared.keys = Some(Arc::new(|key: &[u8]| key.starts_with(b"http://b.example/")));
+/// let pruned = store.prune_with(rule, &spared, &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!(pruned.versions, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Spared {
+    /// Versions that others need.
+    pub needed: Arc<Needed>,
+    /// The keys that are pruned: all others keep every version. `None`: every key.
+    pub keys: Option<KeyFilter>,
+}
+
+impl Spared {
+    /// Returns true if a key may lose versions.
+    pub(crate) fn covers(&self, key: &[u8]) -> bool {
+        self.keys.as_ref().is_none_or(|keys| keys(key))
+    }
+}
+
+impl fmt::Debug for Spared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.keys.as_ref().map(|_| "..");
+        f.debug_struct("Spared").field("needed", &self.needed).field("keys", &keys).finish()
+    }
+}
 
 /// Retention rules: a version is kept if any rule keeps it; without rules all are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,13 +8,13 @@ use filemap_io::Progress;
 use crate::error::{Error, Result, unless_cancelled};
 use crate::event::{Compacted, Reason};
 use crate::format::names;
+use crate::handle::retention::KeyFilter;
 use crate::handle::spot::Spot;
 use crate::logs::values::dictionaries::DictionaryFacts;
 use crate::record::{Record, Version};
 use crate::store::Store;
 use crate::sync::lock;
 use crate::upkeep::checkpoint::Task;
-use crate::upkeep::state::KeyFilter;
 
 /// Selects versions of a key.
 pub type VersionFilter = Arc<dyn Fn(&[u8], Version) -> bool + Send + Sync>;

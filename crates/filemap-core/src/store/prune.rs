@@ -1,15 +1,14 @@
 //! Pruning on demand by number, age or size, and what it would drop.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use filemap_io::Progress;
 
 use crate::error::{Error, Result, StorageError, unless_cancelled};
 use crate::handle::recover::Absent;
 use crate::handle::retention::Dropped;
-use crate::handle::retention::Needed;
 use crate::handle::retention::Retention;
+use crate::handle::retention::Spared;
 use crate::handle::spot::Spot;
 use crate::logs::values::read::Want;
 use crate::record::Version;
@@ -96,25 +95,26 @@ impl Store {
     /// `InvalidOption` if the rule keeps everything, or no version at all;
     /// [`Error::ReadOnly`]; those of [`Store::checkpoint`].
     pub fn prune(&self, rule: PruneRule, progress: &mut Progress<'_, PruneProgress>) -> Result<Pruned> {
-        self.prune_with(rule, &Arc::default(), progress)
+        self.prune_with(rule, &Spared::default(), progress)
     }
 
-    /// [`Store::prune`] that also keeps what others need, for as long as the youngest version that
-    /// needs it is kept. Pass only needs of versions that are [`Store::kept_by`] the rule.
+    /// [`Store::prune`] that leaves more alone: keys that are not meant, and versions that others
+    /// need, for as long as the youngest that needs them is kept. Pass only needs of versions that
+    /// are [`Store::kept_by`] the rule, or of keys that are not meant.
     ///
     /// # Errors
-    /// As [`Store::prune`].
+    /// As [`Store::prune`]; `InvalidOption` for `max_live_bytes` with a choice of keys.
     pub fn prune_with(
         &self,
         rule: PruneRule,
-        needed: &Arc<Needed>,
+        spared: &Spared,
         progress: &mut Progress<'_, PruneProgress>,
     ) -> Result<Pruned> {
-        rule.check()?;
+        spared.check(&rule)?;
         self.reading.check_open()?;
         self.upkeep()?;
         let mut dropped = Dropped::default();
-        let ended = self.prune_into(rule, needed, progress, &mut dropped);
+        let ended = self.prune_into(rule, spared, progress, &mut dropped);
         let is_cancelled = matches!(ended, Err(Error::Cancelled));
         if !is_cancelled {
             ended?;
@@ -126,12 +126,12 @@ impl Store {
     fn prune_into(
         &self,
         rule: PruneRule,
-        needed: &Arc<Needed>,
+        spared: &Spared,
         progress: &mut Progress<'_, PruneProgress>,
         dropped: &mut Dropped,
     ) -> Result<()> {
         if let Some(retention) = rule.retention() {
-            self.upkeep()?.prune(retention, needed, progress, dropped)?;
+            self.upkeep()?.prune(retention, spared, progress, dropped)?;
         }
         let Some(max_bytes) = rule.max_live_bytes else { return Ok(()) };
         self.upkeep()?.checkpoint()?;
@@ -141,12 +141,12 @@ impl Store {
             if live_bytes <= max_bytes {
                 break;
             }
-            let survey = self.survey(None, needed, Ages::new(), progress)?;
+            let survey = self.survey(None, spared, Ages::new(), progress)?;
             hidden = survey.dropped.hidden;
-            let (_, step) = self.cut(survey.ages, None, needed, live_bytes - max_bytes, progress)?;
+            let (_, step) = self.cut(survey.ages, None, spared, live_bytes - max_bytes, progress)?;
             let cut = step.map_or(Version { time_ms: i64::MAX, sequence: u64::MAX }, |step| step.cut());
             let so_far = dropped.versions;
-            self.upkeep()?.prune(Retention::since(cut), needed, progress, dropped)?;
+            self.upkeep()?.prune(Retention::since(cut), spared, progress, dropped)?;
             if dropped.versions == so_far {
                 break;
             }
@@ -162,7 +162,7 @@ impl Store {
     /// `InvalidOption`; [`Error::Cancelled`]; those of reading. Damaged keys are skipped and
     /// counted.
     pub fn prune_plan(&self, rule: PruneRule, progress: &mut Progress<'_, PruneProgress>) -> Result<Pruned> {
-        self.prune_plan_with(rule, &Needed::new(), progress)
+        self.prune_plan_with(rule, &Spared::default(), progress)
     }
 
     /// What [`Store::prune_with`] would drop.
@@ -172,17 +172,17 @@ impl Store {
     pub fn prune_plan_with(
         &self,
         rule: PruneRule,
-        needed: &Needed,
+        spared: &Spared,
         progress: &mut Progress<'_, PruneProgress>,
     ) -> Result<Pruned> {
-        rule.check()?;
+        spared.check(&rule)?;
         self.reading.check_open()?;
-        let survey = self.survey(rule.retention(), needed, Ages::new(), progress)?;
+        let survey = self.survey(rule.retention(), spared, Ages::new(), progress)?;
         let mut gone = survey.dropped;
         let live_bytes = survey.ages.all().bytes;
         let mut left_bytes = live_bytes;
         if let Some(max_bytes) = rule.max_live_bytes.filter(|max| live_bytes > *max) {
-            let (ages, step) = self.cut(survey.ages, rule.retention(), needed, live_bytes - max_bytes, progress)?;
+            let (ages, step) = self.cut(survey.ages, rule.retention(), spared, live_bytes - max_bytes, progress)?;
             let older = step.map_or(ages.all(), |step| ages.until(&step));
             left_bytes = left_bytes.saturating_sub(older.bytes);
             gone.add(older);
@@ -206,14 +206,14 @@ impl Store {
         &self,
         ages: Ages,
         rule: Option<Retention>,
-        needed: &Needed,
+        spared: &Spared,
         bytes: u64,
         progress: &mut Progress<'_, PruneProgress>,
     ) -> Result<(Ages, Option<Step>)> {
         let mut ages = ages;
         loop {
             match ages.step(bytes) {
-                Some(step) if step.is_coarse => ages = self.survey(rule, needed, Ages::within(&step), progress)?.ages,
+                Some(step) if step.is_coarse => ages = self.survey(rule, spared, Ages::within(&step), progress)?.ages,
                 step => return Ok((ages, step)),
             }
         }
@@ -223,7 +223,7 @@ impl Store {
     fn survey(
         &self,
         rule: Option<Retention>,
-        needed: &Needed,
+        spared: &Spared,
         ages: Ages,
         progress: &mut Progress<'_, PruneProgress>,
     ) -> Result<Survey> {
@@ -240,7 +240,7 @@ impl Store {
             }
             let looked = key.and_then(|key| {
                 let all = self.reading.all_spots(&key, self.reading.hash(&key))?;
-                self.add(&mut survey, rule.unwrap_or_default(), needed, &key, all)
+                self.add(&mut survey, rule.unwrap_or_default(), spared, &key, all)
             });
             match looked {
                 Err(e) if e.is_corrupt() => survey.dropped.hidden += 1,
@@ -250,7 +250,9 @@ impl Store {
         Ok(survey)
     }
 
-    fn add(&self, survey: &mut Survey, rule: Retention, needed: &Needed, key: &[u8], all: Vec<Spot>) -> Result<()> {
+    fn add(&self, survey: &mut Survey, rule: Retention, spared: &Spared, key: &[u8], all: Vec<Spot>) -> Result<()> {
+        let rule = if spared.covers(key) { rule } else { Retention::default() };
+        let needed = &spared.needed;
         let kept = rule.kept_with(all.clone(), needed);
         let is_kept = |s: &Spot| kept.binary_search_by(|k| s.version.cmp(&k.version)).is_ok();
         for spot in all.iter().filter(|s| !is_kept(s)) {
@@ -291,6 +293,21 @@ impl From<Dropped> for Pruned {
     fn from(dropped: Dropped) -> Pruned {
         let Dropped { keys, versions, bytes, hidden } = dropped;
         Pruned { keys, versions, bytes, hidden, ..Pruned::default() }
+    }
+}
+
+impl Spared {
+    /// Checks the rule, and that it can be applied to some keys only.
+    ///
+    /// # Errors
+    /// `InvalidOption`.
+    pub fn check(&self, rule: &PruneRule) -> Result<()> {
+        rule.check()?;
+        if self.keys.is_some() && rule.max_live_bytes.is_some() {
+            let why = "a bound of live bytes is one of the whole store; prune chosen keys by number or age";
+            return Err(Error::option("prune", why));
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,6 @@
 //! frees no space: compaction does, once the segment table shows what is dead.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use filemap_io::Progress;
 
@@ -16,8 +15,8 @@ use crate::failpoint::step;
 use crate::format::key::KeyRecord;
 use crate::format::superblock::Tail;
 use crate::handle::retention::Dropped;
-use crate::handle::retention::Needed;
 use crate::handle::retention::Retention;
+use crate::handle::retention::Spared;
 use crate::logs::keys::KeyFile;
 use crate::logs::scan::Item;
 use crate::logs::segments::FIRST_RECORD;
@@ -50,7 +49,7 @@ impl Upkeep {
     pub(crate) fn prune(
         &self,
         rule: Retention,
-        needed: &Arc<Needed>,
+        spared: &Spared,
         progress: &mut Progress<'_, PruneProgress>,
         dropped: &mut Dropped,
     ) -> Result<()> {
@@ -70,7 +69,7 @@ impl Upkeep {
                 match item {
                     Item::Record { offset, bytes } => {
                         let (record, key) = self.reading.keys().decode(segment, bytes, offset)?;
-                        let hash = self.may_lose(rule, &record, key, dropped)?;
+                        let hash = self.may_lose((rule, spared), &record, key, dropped)?;
                         // A key that was put often has many records in a row.
                         if hash != hashes.last().copied() {
                             hashes.extend(hash);
@@ -83,7 +82,7 @@ impl Upkeep {
                     Item::Filler { .. } => {}
                 }
                 if hashes.len() >= HASHES_PER_OP * self.reading.options().limits.compact_ops {
-                    dropped.add(self.drop_from(std::mem::take(&mut hashes), rule, needed)?);
+                    dropped.add(self.drop_from(std::mem::take(&mut hashes), rule, spared)?);
                 }
                 if done + scan.offset() >= told + LOOK_UP_BYTES {
                     told = done + scan.offset();
@@ -95,24 +94,30 @@ impl Upkeep {
         }
         dropped.hidden += self.reading.slots_in(gaps)?.len() as u64;
         if !hashes.is_empty() {
-            dropped.add(self.drop_from(hashes, rule, needed)?);
+            dropped.add(self.drop_from(hashes, rule, spared)?);
         }
         Ok(())
     }
 
-    fn drop_from(&self, chains: Vec<u64>, retention: Retention, needed: &Arc<Needed>) -> Result<Dropped> {
+    fn drop_from(&self, chains: Vec<u64>, retention: Retention, spared: &Spared) -> Result<Dropped> {
         step();
-        self.checkpoint_with(Task { chains, retention, needed: Arc::clone(needed), ..Task::default() })
+        self.checkpoint_with(Task { chains, retention, spared: spared.clone(), ..Task::default() })
     }
 
     /// Returns the hash of a key that may lose a version, judged by one of its records. Dead
     /// records may point to keys that lose nothing; that only costs a walk of their chains.
-    fn may_lose(&self, rule: Retention, record: &KeyRecord, key: &[u8], dropped: &mut Dropped) -> Result<Option<u64>> {
+    fn may_lose(
+        &self,
+        (rule, spared): (Retention, &Spared),
+        record: &KeyRecord,
+        key: &[u8],
+        dropped: &mut Dropped,
+    ) -> Result<Option<u64>> {
         let is_old = rule.is_old(record.version);
         // A chain's length is in its head, the newest version, which may well be young.
         let is_longer = |n| record.chain > n || record.chain >= self.reading.options().limits.chain_count;
         let is_long = rule.since_ms.is_some() || rule.versions.is_none_or(is_longer);
-        if !(is_old && is_long) {
+        if !(is_old && is_long && spared.covers(key)) {
             return Ok(None);
         }
         let hash = self.reading.hash(key);
@@ -137,7 +142,7 @@ impl Upkeep {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        self.prune(Retention::of(self.reading.options()), &Arc::default(), &mut progress, &mut dropped)?;
+        self.prune(Retention::of(self.reading.options()), &Spared::default(), &mut progress, &mut dropped)?;
         Ok(dropped.versions > 0)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::format::superblock::Superblock;
-use crate::handle::retention::{Dropped, Retention};
+use crate::handle::retention::{Dropped, KeyFilter, Retention};
 use crate::index::address::IndexWriter;
 use crate::index::segment_table::SegmentTable;
 use crate::logs::keys::KeyAppender;
@@ -89,6 +89,3 @@ pub(crate) struct Compactor {
     /// The erasure in progress, if any.
     pub(crate) cleaning: Option<Arc<Cleaning>>,
 }
-
-/// Returns true for the keys that are meant.
-pub type KeyFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;

@@ -15,6 +15,8 @@ use crate::page::variant::Variant;
 pub struct Scope {
     /// Only those of this host, in any spelling.
     pub host: Option<String>,
+    /// Only those of this host and of its subdomains, in any spelling.
+    pub domain: Option<String>,
     /// Only those whose canonical URL begins with these bytes.
     pub prefix: Vec<u8>,
     /// Pages, or variants.
@@ -42,6 +44,11 @@ impl Scope {
         Scope { host: Some(host.into()), ..self }
     }
 
+    /// Only those of this host and of its subdomains, in any spelling.
+    pub fn domain(self, domain: impl Into<String>) -> Scope {
+        Scope { domain: Some(domain.into()), ..self }
+    }
+
     /// Only those whose canonical URL begins with these bytes.
     pub fn prefix(self, prefix: impl Into<Vec<u8>>) -> Scope {
         Scope { prefix: prefix.into(), ..self }
@@ -52,19 +59,28 @@ impl Scope {
         Scope { kind: ListKind::Variants, ..self }
     }
 
-    /// Whether neither host nor prefix is given.
+    /// Whether neither host nor domain nor prefix is given.
     pub fn is_all(&self) -> bool {
-        self.host.is_none() && self.prefix.is_empty()
+        self.host.is_none() && self.domain.is_none() && self.prefix.is_empty()
     }
 
     /// Whether a canonical URL is in the scope.
-    pub fn filter(&self) -> impl Fn(&[u8]) -> bool + Send + 'static {
-        let host = self.host.clone().map(|host| urlindex::canonical::canonical_host(&host).unwrap_or(host));
+    pub fn filter(&self) -> impl Fn(&[u8]) -> bool + Send + Sync + use<> {
+        let canonical = |host: &String| urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.clone());
+        let host = self.host.as_ref().map(canonical);
+        let domain = self.domain.as_ref().map(canonical);
         let prefix = self.prefix.clone();
         move |url| {
-            url.starts_with(&prefix) && host.as_ref().is_none_or(|host| urlindex::host(url) == Some(host.as_bytes()))
+            let is_of = |host: &String| urlindex::host(url) == Some(host.as_bytes());
+            let is_in = |domain: &String| urlindex::host(url).is_some_and(|host| is_within(host, domain.as_bytes()));
+            url.starts_with(&prefix) && host.as_ref().is_none_or(is_of) && domain.as_ref().is_none_or(is_in)
         }
     }
+}
+
+/// Whether a host is a domain's own, or that of a subdomain; both canonical.
+fn is_within(host: &[u8], domain: &[u8]) -> bool {
+    host.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with(b"."))
 }
 
 /// A place in a listing, to continue from. Opaque; it can be kept and sent.

@@ -7,12 +7,15 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use filemap_core::prune::{Needed, PruneProgress, PruneRule, Pruned};
+use filemap_core::Version;
+use filemap_core::erase::KeyFilter;
+use filemap_core::prune::{Needed, PruneProgress, PruneRule, Pruned, Spared};
 
 use super::PageStore;
 use super::revisit::Resolver;
 use super::unresolved::FoundRevisit;
 use crate::error::{Error, Result};
+use crate::page::key;
 
 /// Progress of [`PageStore::prune`].
 ///
@@ -46,6 +49,8 @@ pub enum PruneStep {
     Pruning(PruneProgress),
 }
 
+/// The keys that are pruned; `None`: all.
+type Keys = Option<KeyFilter>;
 type Progress<'a> = &'a mut dyn FnMut(PruneStep) -> ControlFlow<()>;
 
 impl PageStore {
@@ -60,18 +65,59 @@ impl PageStore {
     ///
     /// Those of [`filemap_core::Store::prune`].
     pub fn prune(&self, rule: PruneRule, progress: Progress<'_>) -> Result<Pruned> {
-        rule.check()?;
+        self.prune_urls(rule, None, progress)
+    }
+
+    /// As [`PageStore::prune`], for the pages whose canonical URL passes `filter`, with their
+    /// variants and the records beside them. All others keep every version, and what those need.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::ops::ControlFlow;
+    /// # use filemap::{Options, Page, PageStore};
+    /// use filemap::access::Scope;
+    /// use filemap_core::prune::PruneRule;
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+    /// for url in ["http://news.example.com/", "http://example.org/"] {
+    ///     store.put_page(&Page::new(url, 1_500_000_000_000, 200, "hello"))?;
+    /// }
+    /// let mut rule = PruneRule::default();
+    /// rule.since_ms = Some(1_600_000_000_000);
+    /// let news = Scope::new().domain("example.com").filter();
+    /// let pruned = store.prune_where(rule, news, &mut |_| ControlFlow::Continue(()))?;
+    /// assert_eq!((pruned.versions, store.contains("http://example.org/")?), (1, true));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageStore::prune`]; `InvalidOption` for `max_live_bytes`, a bound of the whole
+    /// store.
+    pub fn prune_where(
+        &self,
+        rule: PruneRule,
+        filter: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
+        progress: Progress<'_>,
+    ) -> Result<Pruned> {
+        self.prune_urls(rule, by_url(filter), progress)
+    }
+
+    fn prune_urls(&self, rule: PruneRule, keys: Keys, progress: Progress<'_>) -> Result<Pruned> {
+        check(rule, &keys)?;
         // Before the pass, which takes long.
         if self.engine().is_read_only() {
             return Err(filemap_core::Error::ReadOnly.into());
         }
-        let Some(needed) = self.needed(rule, progress)? else {
+        let Some(spared) = self.spared(rule, keys, progress)? else {
             let mut stopped = Pruned::default();
             stopped.is_cancelled = true;
             stopped.live_bytes = self.engine().stats().live_bytes;
             return Ok(stopped);
         };
-        Ok(self.engine().prune_with(rule, &Arc::new(needed), &mut |step| progress(PruneStep::Pruning(step)))?)
+        Ok(self.engine().prune_with(rule, &spared, &mut |step| progress(PruneStep::Pruning(step)))?)
     }
 
     /// What [`PageStore::prune`] would drop. Changes nothing; any handle may call it.
@@ -80,42 +126,88 @@ impl PageStore {
     ///
     /// Those of [`filemap_core::Store::prune_plan`].
     pub fn prune_plan(&self, rule: PruneRule, progress: Progress<'_>) -> Result<Pruned> {
-        rule.check()?;
-        let Some(needed) = self.needed(rule, progress)? else { return Err(filemap_core::Error::Cancelled.into()) };
-        Ok(self.engine().prune_plan_with(rule, &needed, &mut |step| progress(PruneStep::Pruning(step)))?)
+        self.plan_urls(rule, None, progress)
     }
 
-    /// The versions that lead from revisits that a rule keeps to their originals; `None` if
-    /// cancelled.
-    fn needed(&self, rule: PruneRule, progress: Progress<'_>) -> Result<Option<Needed>> {
+    /// What [`PageStore::prune_where`] would drop.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::prune_plan`] and [`PageStore::prune_where`].
+    pub fn prune_plan_where(
+        &self,
+        rule: PruneRule,
+        filter: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
+        progress: Progress<'_>,
+    ) -> Result<Pruned> {
+        self.plan_urls(rule, by_url(filter), progress)
+    }
+
+    fn plan_urls(&self, rule: PruneRule, keys: Keys, progress: Progress<'_>) -> Result<Pruned> {
+        check(rule, &keys)?;
+        let Some(spared) = self.spared(rule, keys, progress)? else {
+            return Err(filemap_core::Error::Cancelled.into());
+        };
+        Ok(self.engine().prune_plan_with(rule, &spared, &mut |step| progress(PruneStep::Pruning(step)))?)
+    }
+
+    /// The keys that are pruned, and the versions that lead from revisits that stay to their
+    /// originals; `None` if cancelled.
+    fn spared(&self, rule: PruneRule, keys: Keys, progress: Progress<'_>) -> Result<Option<Spared>> {
         let mut needed = Needed::new();
         let mut progress = |versions| progress(PruneStep::Revisits(versions));
-        let whole = self.revisits_in_batches(&mut progress, &mut |batch| self.add_needed(rule, batch, &mut needed))?;
-        Ok(whole.then_some(needed))
+        let mut add = |batch| self.add_needed((rule, &keys), batch, &mut needed);
+        let whole = self.revisits_in_batches(&mut progress, &mut add)?;
+        let mut spared = Spared::default();
+        (spared.needed, spared.keys) = (Arc::new(needed), keys);
+        Ok(whole.then_some(spared))
     }
 
-    fn add_needed(&self, rule: PruneRule, batch: Vec<FoundRevisit>, needed: &mut Needed) -> Result<()> {
+    fn add_needed(
+        &self,
+        (rule, keys): (PruneRule, &Keys),
+        batch: Vec<FoundRevisit>,
+        needed: &mut Needed,
+    ) -> Result<()> {
         let mut resolver = Resolver::new(self);
-        // What the rule keeps of this key; `None` if it is damaged, so that nothing of it is
-        // dropped.
-        let (mut key, mut kept) = (Vec::new(), None);
+        // What the rule keeps of this key; `None` if nothing of it is dropped: it is damaged, or is
+        // not meant.
+        let (mut key, mut kept, mut is_meant) = (Vec::new(), None, true);
         for (sought, version) in batch {
             if key != sought.own() {
                 key = sought.own().to_vec();
-                kept = readable(self.engine().kept_by(rule, &key).map_err(Error::from))?;
+                is_meant = keys.as_ref().is_none_or(|keys| keys(&key));
+                kept = match is_meant {
+                    true => readable(self.engine().kept_by(rule, &key).map_err(Error::from))?,
+                    false => None,
+                };
             }
             let stays = kept.as_ref().is_none_or(|kept| kept.contains(&version));
             if !stays {
                 continue;
             }
+            // What no rule applies to never goes, however old it is.
+            let by = if is_meant { version } else { Version { time_ms: i64::MAX, sequence: u64::MAX } };
             // An original that cannot be read has no body to keep.
             for (_, found) in readable(resolver.path(&sought))?.unwrap_or_default() {
-                let youngest = needed.entry(found.sequence).or_insert(version);
-                *youngest = version.max(*youngest);
+                let youngest = needed.entry(found.sequence).or_insert(by);
+                *youngest = by.max(*youngest);
             }
         }
         Ok(())
     }
+}
+
+/// The keys of the URLs that a filter accepts.
+fn by_url(filter: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Keys {
+    Some(Arc::new(move |found: &[u8]| filter(key::url(found))))
+}
+
+/// Checks a rule before the pass over all versions, which takes long.
+fn check(rule: PruneRule, keys: &Keys) -> Result<()> {
+    let mut spared = Spared::default();
+    spared.keys = keys.clone();
+    Ok(spared.check(&rule)?)
 }
 
 /// The result of a read; `None` if it failed for damage.

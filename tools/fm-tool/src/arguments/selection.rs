@@ -1,4 +1,5 @@
-//! `--host` and `--prefix`: which pages a verb is about. Given both, a page must match both.
+//! `--host`, `--domain` and `--prefix`: which pages a verb is about. Given several, a page must match
+//! all.
 
 use filemap::PageRead;
 use filemap::access::Scope;
@@ -13,6 +14,9 @@ pub struct Selection {
     /// Only those of this host
     #[arg(long, value_parser = host)]
     host: Option<String>,
+    /// Only those of this host and of its subdomains
+    #[arg(long, value_parser = host, value_name = "HOST")]
+    domain: Option<String>,
     /// Only those whose canonical URL begins with this
     #[arg(long)]
     prefix: Option<Address>,
@@ -21,13 +25,13 @@ pub struct Selection {
 impl Selection {
     /// Whether every page is selected.
     pub fn is_all(&self) -> bool {
-        self.host.is_none() && self.prefix.is_none()
+        self.host.is_none() && self.domain.is_none() && self.prefix.is_none()
     }
 
     /// The selected pages.
     pub fn scope(&self) -> Scope {
         let mut scope = Scope::new().prefix(self.prefix.as_ref().map_or(&[][..], Address::bytes));
-        scope.host = self.host.clone();
+        (scope.host, scope.domain) = (self.host.clone(), self.domain.clone());
         scope
     }
 
@@ -39,8 +43,9 @@ impl Selection {
     /// The selection in words, after a noun: ` of example.com`.
     pub fn words(&self) -> String {
         let host = self.host.as_ref().map_or(String::new(), |host| format!(" of {host}"));
+        let domain = self.domain.as_ref().map_or(String::new(), |host| format!(" of {host} and its subdomains"));
         let prefix = self.prefix.as_ref().map_or(String::new(), |prefix| format!(" that begin with {prefix}"));
-        format!("{host}{prefix}")
+        format!("{host}{domain}{prefix}")
     }
 }
 
@@ -73,7 +78,7 @@ mod tests {
 
     fn chosen(host: Option<&str>, prefix: Option<&str>) -> Vec<&'static str> {
         let prefix = prefix.map(|prefix| Address::from(std::ffi::OsString::from(prefix)));
-        let selection = Selection { host: host.map(str::to_owned), prefix };
+        let selection = Selection { host: host.map(str::to_owned), domain: None, prefix };
         let filter = selection.scope().filter();
         let urls = ["http://a.example/", "http://a.example/x", "https://a.example/x", "http://b.example/x", "data:,x"];
         urls.into_iter().filter(|url| filter(url.as_bytes())).collect()
@@ -86,5 +91,15 @@ mod tests {
         assert_eq!(chosen(None, Some("http://a.example/")), ["http://a.example/", "http://a.example/x"]);
         assert_eq!(chosen(Some("a.example"), Some("https:")), ["https://a.example/x"]);
         assert!(chosen(Some("absent.example"), None).is_empty());
+    }
+
+    #[test]
+    fn a_domain_is_its_host_and_all_below_it() {
+        let selection = Selection { host: None, domain: Some("B\u{fc}cher.Example".to_owned()), prefix: None };
+        let filter = selection.scope().filter();
+        let chosen = |host: &str| filter(format!("http://{host}/").as_bytes());
+        assert!(chosen("xn--bcher-kva.example") && chosen("www.xn--bcher-kva.example:81") && !selection.is_all());
+        assert!(!chosen("wwwxn--bcher-kva.example") && !chosen("example") && !filter(b"data:,x"));
+        assert_eq!(selection.words(), " of B\u{fc}cher.Example and its subdomains");
     }
 }

@@ -1,4 +1,5 @@
-//! `prune`: drops old versions by number, age or size, and frees their space.
+//! `prune`: drops old versions by number, age or size, of all pages or of chosen ones, and frees
+//! their space.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -9,9 +10,11 @@ use filemap_core::compact::CompactionGoal;
 use filemap_core::prune::{PruneRule, Pruned};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
+use regex::bytes::Regex;
 use serde_json::json;
 
 use super::compact;
+use crate::arguments::selection::Selection;
 use crate::flags::Shared;
 use crate::stores::opening;
 
@@ -23,7 +26,11 @@ use crate::stores::opening;
     --keep-versions alone keeps the newest N of each page at any age. Together they drop a version only if both \
     would. --max-size is applied last and drops the oldest versions of all pages until the live bytes of the value \
     log fit. A version whose body a kept version needs, such as a revisit's original, is kept.\n\n\
-    Example:\n  fm-tool prune pages.fm --older-than 90d --keep-versions 1"
+    --host, --domain, --prefix and --regex choose pages, with their variants and the records beside them; the others \
+    keep all versions. Given several, a page must match all. --max-size is about the whole store and takes none of \
+    them.\n\n\
+    Examples:\n  fm-tool prune pages.fm --older-than 90d --keep-versions 1\n  \
+    fm-tool prune pages.fm --domain news.example --older-than 30d"
 )]
 pub struct Args {
     /// The store's folder
@@ -35,14 +42,33 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep_versions: Option<u32>,
     /// Drop the oldest versions until the live bytes of the value log are at most this: 500GB
-    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = sizes::parse,
+        conflicts_with_all = ["host", "domain", "prefix", "regex"]
+    )]
     max_size: Option<u64>,
+    #[command(flatten)]
+    selection: Selection,
+    /// Only those whose canonical URL this regular expression matches
+    #[arg(long)]
+    regex: Option<Regex>,
     /// Only print what would be dropped
     #[arg(long, conflicts_with = "compact")]
     dry_run: bool,
     /// Free all dead space, not only what the space bound requires
     #[arg(long)]
     compact: bool,
+}
+
+impl Args {
+    /// Accepts the canonical URLs that are meant; `None`: all are.
+    fn filter(&self) -> Option<impl Fn(&[u8]) -> bool + Send + Sync + use<>> {
+        let (is_of, regex) = (self.selection.scope().filter(), self.regex.clone());
+        let is_all = self.selection.is_all() && regex.is_none();
+        (!is_all).then_some(move |url: &[u8]| is_of(url) && regex.as_ref().is_none_or(|regex| regex.is_match(url)))
+    }
 }
 
 /// Runs the verb.
@@ -54,7 +80,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let store = opening::local_to_plan(&args.store, shared)?;
         interrupt::listen();
         let bar = Progress::records(&shared.flags, Some(0), "looked through");
-        let planned = store.prune_plan(rule, &mut |progress| watch(&bar, progress));
+        let planned = match args.filter() {
+            Some(filter) => store.prune_plan_where(rule, filter, &mut |progress| watch(&bar, progress)),
+            None => store.prune_plan(rule, &mut |progress| watch(&bar, progress)),
+        };
         drop(bar);
         if interrupt::asked() {
             return Ok(interrupt::stopped("the plan is incomplete; nothing was changed"));
@@ -79,7 +108,10 @@ fn pruned(
 ) -> Result<Outcome, Failure> {
     interrupt::listen();
     let bar = Progress::records(&shared.flags, Some(0), "looked through");
-    let pruned = store.prune(rule, &mut |progress| watch(&bar, progress))?;
+    let pruned = match args.filter() {
+        Some(filter) => store.prune_where(rule, filter, &mut |progress| watch(&bar, progress))?,
+        None => store.prune(rule, &mut |progress| watch(&bar, progress))?,
+    };
     drop(bar);
     tell(&pruned, Done::Dropped, out)?;
     if pruned.is_cancelled {

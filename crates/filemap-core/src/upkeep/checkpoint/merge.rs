@@ -148,7 +148,12 @@ impl Merge<'_> {
         for spot in &mut all {
             spot.extent = moved(ops, spot);
         }
-        let kept = task.without_erased(task.retention.kept_with(self.retention.kept(all), &task.needed));
+        let kept = self.retention.kept(all);
+        let kept = match task.spared.covers(key) {
+            true => task.retention.kept_with(kept, &task.spared.needed),
+            false => kept,
+        };
+        let kept = task.without_erased(kept);
         let mut dropped = self.dropped_from(chain.spots(), &kept)?;
         dropped.hidden = u64::from(chain.behind != (0, 0) || existing.address == 0);
         if kept != chain.spots() || chain.records().any(|(address, _)| task.evacuates(address)) {

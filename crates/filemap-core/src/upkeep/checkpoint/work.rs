@@ -2,13 +2,11 @@
 //! drop versions from chains, rewrite chains.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use crate::format::key;
 use crate::format::leaf::MAX_DEPTH;
 use crate::format::location::{Extent, Location};
-use crate::handle::retention::Needed;
-use crate::handle::retention::Retention;
+use crate::handle::retention::{Retention, Spared};
 use crate::handle::spot::Spot;
 
 /// A move of one version.
@@ -45,8 +43,8 @@ pub(crate) struct Task {
     pub(crate) leaving: Vec<u64>,
     /// Retention by which versions are dropped from the examined chains.
     pub(crate) retention: Retention,
-    /// Versions kept all the same, because others need them.
-    pub(crate) needed: Arc<Needed>,
+    /// What that leaves alone.
+    pub(crate) spared: Spared,
     /// Sequences of versions to drop, unless a kept version has its body from one.
     pub(crate) erased: HashSet<u64>,
 }

@@ -18,6 +18,7 @@ use crate::event::{Compacted, Reason};
 use crate::failpoint::{Fault, planted};
 use crate::format::names;
 use crate::format::value::{self, Kind};
+use crate::handle::retention::KeyFilter;
 use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::sync::{Ranked, lock};
@@ -25,7 +26,7 @@ use crate::upkeep::Upkeep;
 use crate::upkeep::compact::Goal;
 use crate::upkeep::compact::keys;
 use crate::upkeep::compact::plan::{Candidate, Plan};
-use crate::upkeep::state::{Cleaning, Compactor, KeyFilter};
+use crate::upkeep::state::{Cleaning, Compactor};
 
 /// Rounds without gain after which a log is given up: damage may keep a segment, and concurrent
 /// puts make new garbage.
