@@ -32,7 +32,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
@@ -210,20 +210,12 @@ class Member(Generic[_S]):
 
     `open_service` opens the store for writing, and raises `filemap.LockedError` where another
     process has it. `patience` is how many seconds a call waits for a store that is locked by
-    something that does not answer, such as a long `fm-tool` command. `greet` is called with each
-    new part that this process has: with the open service, or with the link to its holder.
+    something that does not answer, such as a long `fm-tool` command.
     """
 
-    def __init__(
-        self,
-        path: str,
-        open_service: Callable[[], _S],
-        patience: float = 30.0,
-        greet: Callable[[_S | Link], None] | None = None,
-    ) -> None:
+    def __init__(self, path: str, open_service: Callable[[], _S], patience: float = 30.0) -> None:
         self._path = path
         self._open = open_service
-        self._greet = greet
         self._patience = patience
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -271,7 +263,7 @@ class Member(Generic[_S]):
         Raises `filemap.LockedError` if the store is locked, and nobody answers until `deadline`.
         """
         if os.getpid() != self._pid:
-            raise filemap.ForkedError(f"{self._path} was opened before a fork: open it in the child")
+            raise filemap.ForkedError(f"{self._path} was opened before a fork: open it again")
         until = time.monotonic() + self._patience if deadline is None else deadline
         with self._lock:
             while self._role is None:
@@ -305,16 +297,12 @@ class Member(Generic[_S]):
             server = Server(self._path, service)
         except OSError as error:
             logger.warning("%s cannot be shared with other processes: %s", self._path, error)
-        if self._greet is not None:
-            self._greet(service)
         self._role = (service, server)
         logger.debug("Process %d holds %s", os.getpid(), self._path)
 
     def _become_client(self) -> bool:
         try:
             link = Link.to(self._path)
-            if self._greet is not None:
-                self._greet(link)
         except OSError as error:
             if isinstance(error, filemap.FileMapError):
                 raise
@@ -364,7 +352,7 @@ def _socket_path(path: str) -> str:
 
 
 @contextlib.contextmanager
-def _address(path: str) -> Iterator[str]:
+def _address(path: str) -> Generator[str, None, None]:
     """The address of a store's socket, by its folder's descriptor where the path is too long."""
     address = _socket_path(path)
     if len(os.fsencode(address)) <= _LONGEST_ADDRESS:
@@ -388,7 +376,7 @@ def _description(error: Exception) -> dict[str, Any]:
 
 def _exception(error: object) -> Exception:
     """What a call raised at the holder: one of the package's own exceptions, or `Refused`."""
-    said = cast(Mapping[str, Any], error) if isinstance(error, dict) else {}
+    said = cast(dict[str, Any], error) if isinstance(error, dict) else {}
     named = getattr(filemap, str(said.get("class")), None)
     if isinstance(named, type) and issubclass(named, filemap.FileMapError):
         more = dict(said.get("with") or {})

@@ -28,7 +28,15 @@ from scrapy.utils.project import data_path
 
 import filemap
 
-from .responses import Classes, NoteError, UnknownClassError, note_of, record_of, response_of, time_of
+from .responses import (
+    Classes,
+    NoteError,
+    UnknownClassError,
+    note_of,
+    record_of,
+    response_of,
+    time_of,
+)
 from .shared_pages import Record, SharedPages, shared
 
 logger = logging.getLogger(__name__)
@@ -92,7 +100,8 @@ class FileMapCacheStorage:
         fingerprinter = spider.crawler.request_fingerprinter
         assert fingerprinter is not None
         self._fingerprinter = fingerprinter
-        logger.debug("Using FileMap cache storage in %(path)s", {"path": path}, extra={"spider": spider})
+        extra = {"spider": spider}
+        logger.debug("Using FileMap cache storage in %(path)s", {"path": path}, extra=extra)
 
     def close_spider(self, spider: Spider) -> None:
         """Removes what expired, and closes this spider's part."""
@@ -119,7 +128,8 @@ class FileMapCacheStorage:
             if scrapy.version_info >= _CATCHES_SINCE:
                 raise
             logger.warning(
-                "Could not read the cache entry for %(request)s, treating it as a cache miss: %(error)s",
+                "Could not read the cache entry for %(request)s, treating it as a cache miss:"
+                " %(error)s",
                 {"request": request, "error": error},
                 extra={"spider": spider},
             )
@@ -130,7 +140,13 @@ class FileMapCacheStorage:
         url, variant = self._key(request)
         limit = int(request.meta.get("download_maxsize", self._limit) or LARGEST_BODY)
         record, lost = record_of(
-            request, response, url=url, variant=variant, now=time(), limit=limit, classes=self._classes
+            request,
+            response,
+            url=url,
+            variant=variant,
+            now=time(),
+            limit=limit,
+            classes=self._classes,
         )
         if lost:
             self._count("filemap/cache/attributes_lost", len(lost))

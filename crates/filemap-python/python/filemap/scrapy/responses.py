@@ -17,8 +17,8 @@ import ipaddress
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias, cast
 
 from scrapy import http as scrapy_http
 from scrapy.http import Headers, Request, Response, TextResponse
@@ -37,6 +37,11 @@ _OF_BODY: Final = frozenset(
     (b"Content-Encoding", b"Content-Length", b"Transfer-Encoding", b"Content-Range")
 )
 _PROTOCOLS: Final = frozenset(("HTTP/1.0", "HTTP/1.1", "HTTP/2", "HTTP/3"))
+# `Headers` is a dict of lists; its own `items` and `update` normalise every name again. By
+# `getattr`, since type checkers do not know which lists.
+_Lists: TypeAlias = Mapping[bytes, list[bytes]]
+_items: Final[Callable[[Headers], Iterable[tuple[bytes, list[bytes]]]]] = getattr(dict, "items")
+_update: Final[Callable[[Headers, _Lists], None]] = getattr(dict, "update")
 _json: Final = json.JSONEncoder(separators=(",", ":")).encode
 _NO_HEADER: Final = re.compile(rb"[\r\n\0]")
 _FLAGS: Final = ("cached", "filemap")
@@ -130,9 +135,7 @@ def record_of(
 
 def _stored(response: Response, limit: int) -> tuple[Fields, bytes]:
     """Headers and body as they are stored: decoded, the originals under other names."""
-    # `Headers` is a dict of lists; its own `items` normalises every name again.
-    named: Iterable[tuple[bytes, list[bytes]]] = dict.items(response.headers)
-    fields = [(name, value) for name, values in named for value in values]
+    fields = [(name, value) for name, values in _items(response.headers) for value in values]
     if isinstance(response.headers, DecodedHeaders):  # From the store, and freshened.
         length = (b"Content-Length", str(len(response.body)).encode())
         return [*fields, *response.headers.originals, length], response.body
@@ -174,7 +177,7 @@ def _attribute(response: Response, name: str) -> object:
     if name == "encoding" and hasattr(response, "_encoding"):
         # An encoding that was not given comes from headers and body, and will again. To find it
         # out takes longer than all else.
-        return response._encoding
+        return cast(Any, response)._encoding
     return getattr(response, name)
 
 
@@ -186,29 +189,32 @@ def _plain(value: object) -> object:
     if isinstance(value, (ipaddress.IPv4Address, ipaddress.IPv6Address)):
         return {"ip": str(value)}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_plain(item) for item in cast(list[object], value)]
     if isinstance(value, tuple):
-        return {"tuple": [_plain(item) for item in value]}
-    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        return {"dict": {name: _plain(item) for name, item in value.items()}}
-    raise TypeError(f"{type(value).__qualname__} cannot be kept")
+        return {"tuple": [_plain(item) for item in cast(tuple[object, ...], value)]}
+    if isinstance(value, Mapping):
+        known = cast(Mapping[object, object], value)
+        if all(isinstance(name, str) for name in known):
+            return {"dict": {str(name): _plain(item) for name, item in known.items()}}
+    raise TypeError("this cannot be kept")
 
 
 def _unplain(value: object) -> object:
     if isinstance(value, list):
-        return [_unplain(item) for item in value]
+        return [_unplain(item) for item in cast(list[object], value)]
     if not isinstance(value, dict):
         return value
-    if len(value) == 1:
-        ((kind, inner),) = value.items()
+    tagged = cast(dict[str, object], value)
+    if len(tagged) == 1:
+        ((kind, inner),) = tagged.items()
         if kind == "bytes" and isinstance(inner, str):
             return base64.b64decode(inner, validate=True)
         if kind == "ip" and isinstance(inner, str):
             return ipaddress.ip_address(inner)
         if kind == "tuple" and isinstance(inner, list):
-            return tuple(_unplain(item) for item in inner)
+            return tuple(_unplain(item) for item in cast(list[object], inner))
         if kind == "dict" and isinstance(inner, dict):
-            return {str(name): _unplain(item) for name, item in inner.items()}
+            return {k: _unplain(item) for k, item in cast(dict[str, object], inner).items()}
     raise NoteError(f"{value!r} is no value of a note")
 
 
@@ -220,7 +226,8 @@ def note_of(record: Record) -> dict[str, Any]:
     try:
         note = json.loads(text)
         if isinstance(note, dict):
-            return {str(name): _unplain(value) for name, value in note.items()}
+            known = cast(dict[str, object], note)
+            return {name: _unplain(value) for name, value in known.items()}
     except ValueError as error:
         raise NoteError(f"the note of {record.url} cannot be read: {error}") from error
     raise NoteError(f"the note of {record.url} is no object")
@@ -282,8 +289,10 @@ class DecodedHeaders(Headers):
 
     def update(self, seq: Any) -> None:  # type: ignore[override]
         """Takes other fields over, but for those about the coding of the body."""
-        pairs = seq.items() if isinstance(seq, Mapping) else seq
-        super().update([(n, v) for n, v in pairs if self.normkey(n) not in _OF_BODY])
+        given = Headers(seq)
+        for name in _OF_BODY:
+            given.pop(name, None)
+        super().update(given)
 
 
 def _given(record: Record) -> Headers:
@@ -301,7 +310,6 @@ def _given(record: Record) -> Headers:
     return _headers(given, kept)
 
 
-def _headers(made: Headers, fields: Mapping[bytes, list[bytes]]) -> Headers:
-    # As `Headers.update` does it, without normalising again what is normal.
-    dict.update(made, fields)
+def _headers(made: Headers, fields: _Lists) -> Headers:
+    _update(made, fields)
     return made

@@ -1,19 +1,19 @@
-"""A set of fingerprints that many processes share, and that loses none older than a second.
+"""A set of fingerprints that many processes share, and that a kill takes nothing from.
 
-The set is `filemap.seen.DiskSet`. A thread of the holder syncs it twice a second, so that a kill
-costs at most what was added since.
+The set is `filemap.seen.DiskSet`, which forgets at a kill what was not synced. A sync waits for
+the disk, and so do all who ask meanwhile. So each new fingerprint is appended to a journal, whose
+bytes the kernel has before the answer is given, and the set is synced every five seconds only. The
+next holder adds what the journals have. A kill loses nothing; a power failure the last seconds.
 
 Asking *is it new?* adds the fingerprint, so a question must not be asked twice: if the holder dies
 after it added a fingerprint and before it answered, the second try must not hear "seen", or the
 request would be lost. So each client numbers its questions, and the holder notes in a file, before
 it adds a new fingerprint, which question of which client it is about to answer with "new". The
 next holder reads the notes, adds those fingerprints, and gives the same answer to the same
-question. A client has one question under way, so one note a client is enough. The notes are
-written to the file at once and never synced: they survive a kill, and after a power failure no
-client is left to ask.
+question. A client has one question under way, so one note a client is enough.
 
-A client also remembers for some seconds what it added, and gives it to the next holder: of what
-was added since the last sync, only what the dead process added for itself is new again.
+Neither journals nor notes are synced: they are for kills, and after a power failure no client is
+left to ask.
 """
 
 import contextlib
@@ -21,9 +21,8 @@ import hashlib
 import os
 import struct
 import threading
-import time
 import zlib
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -32,15 +31,14 @@ from filemap.seen import DiskSet
 from . import wire
 from .broker import Link, Member
 
-SYNC_SECS: Final = 0.4
-"""Between two syncs of the set."""
+SYNC_SECS: Final = 5.0
+"""Between two syncs of the set: what a power failure may cost."""
 
 MEMORY_BYTES: Final = 48 << 20
 """Memory of the set: recent fingerprints, popular ones, filters."""
 
 _NOTE: Final = struct.Struct("<16sQB32sxxxI")
 _NOTE_BYTES: Final = 64
-_REMEMBERED_SECS: Final = 3.0
 _MOST_CLIENTS: Final = 4096
 _LONGEST_KEY: Final = 32
 
@@ -99,6 +97,44 @@ class Notes:
                 os.unlink(self._path)
 
 
+class Journals:
+    """What was added since the last sync, in two files: one is written, the other goes with the
+    sync under way."""
+
+    def __init__(self, path: str) -> None:
+        self._paths = (f"{path}.journal0", f"{path}.journal1")
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._files = [os.open(name, flags, 0o600) for name in self._paths]
+        self._at = 0
+
+    def keys(self) -> list[bytes]:
+        """The fingerprints of both. What a kill cut at the end is left out."""
+        keys: list[bytes] = []
+        for name in self._paths:
+            with open(name, "rb") as file:
+                keys += _split(file.read(), is_cut=True)
+        return keys
+
+    def write(self, key: bytes) -> None:
+        """Appends a fingerprint."""
+        os.write(self._files[self._at], bytes((len(key),)) + key)
+
+    def turn(self) -> None:
+        """What comes now goes to the other file."""
+        self._at ^= 1
+
+    def forget(self) -> None:
+        """Empties the file of before `turn`: the set is synced."""
+        os.ftruncate(self._files[self._at ^ 1], 0)
+
+    def close(self) -> None:
+        """Removes both: the set is closed."""
+        for file, name in zip(self._files, self._paths, strict=True):
+            os.close(file)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+
+
 class SeenService:
     """The open set of the holder. All its calls may come from any thread."""
 
@@ -108,10 +144,11 @@ class SeenService:
         self._turn = threading.Lock()
         self._is_changed = threading.Event()
         self._end = threading.Event()
-        self.failure: Exception | None = None
+        self._failure: Exception | None = None
         try:
             self._notes = Notes(f"{path}.clients")
-            self._set.add_many(self._notes.keys())
+            self._journals = Journals(path)
+            self._set.add_many([*self._journals.keys(), *self._notes.keys()])
         except BaseException:
             self._set.close()
             raise
@@ -122,6 +159,8 @@ class SeenService:
         """Adds a fingerprint; returns whether it is new."""
         with self._turn:
             new = self._set.add(key)
+            if new:
+                self._journals.write(key)
         if new:
             self._changed()
         return new
@@ -137,6 +176,7 @@ class SeenService:
                 if new:
                     self._notes.write(client, number, key)
                     self._set.add(key)
+                    self._journals.write(key)
         if new:
             self._changed()
         return new
@@ -170,12 +210,13 @@ class SeenService:
         self._end.set()
         self._is_changed.set()
         self._syncer.join()
-        self._notes.close()
         self._set.close()
+        self._journals.close()
+        self._notes.close()
 
     def _changed(self) -> None:
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            raise self._failure
         if not self._is_changed.is_set():
             self._is_changed.set()
 
@@ -183,9 +224,12 @@ class SeenService:
         while self._is_changed.wait() and not self._end.wait(SYNC_SECS):
             self._is_changed.clear()
             try:
+                with self._turn:
+                    self._journals.turn()
                 self._set.sync()
+                self._journals.forget()
             except Exception as error:  # noqa: BLE001: the next caller raises it.
-                self.failure = error
+                self._failure = error
                 return
 
 
@@ -193,12 +237,14 @@ def _joined(keys: Iterable[bytes]) -> bytes:
     return b"".join(bytes((len(key),)) + key for key in keys)
 
 
-def _split(body: bytes) -> list[bytes]:
+def _split(body: bytes, is_cut: bool = False) -> list[bytes]:
     keys: list[bytes] = []
     at = 0
     while at < len(body):
         end = at + 1 + body[at]
         if end > len(body) or body[at] > _LONGEST_KEY:
+            if is_cut:
+                break
             raise wire.Broken("a list of fingerprints is cut")
         keys.append(body[at + 1 : end])
         at = end
@@ -214,8 +260,7 @@ class SharedSeen:
         self._client = os.urandom(16)
         self._number = 0
         self._turn = threading.Lock()
-        self._recent: deque[tuple[float, bytes]] = deque()
-        self._member = Member(path, lambda: SeenService(path), patience, self._greet)
+        self._member = Member(path, lambda: SeenService(path), patience)
         self._member.join()
 
     @property
@@ -235,10 +280,7 @@ class SharedSeen:
         def remote(link: Link, _again: bool) -> bool:
             client = wire.text_of(self._client)
             head = {"call": "add", "client": client, "number": self._number}
-            new = bool(link.ask(head, key)[0]["new"])
-            if new:
-                self._remember(key)
-            return new
+            return bool(link.ask(head, key)[0]["new"])
 
         with self._turn:  # One question under way: see the module.
             self._number += 1
@@ -258,21 +300,6 @@ class SharedSeen:
             lambda service, _: len(service),
             lambda link, _: int(link.ask({"call": "len"})[0]["len"]),
         )
-
-    def _remember(self, key: bytes) -> None:
-        now = time.monotonic()
-        self._recent.append((now, key))
-        while self._recent[0][0] < now - _REMEMBERED_SECS:
-            self._recent.popleft()
-
-    def _greet(self, part: SeenService | Link) -> None:
-        keys = [key for _, key in self._recent]
-        if not keys:
-            return
-        if isinstance(part, Link):
-            part.ask({"call": "add_many"}, _joined(keys))
-        else:
-            part.add_many(keys)
 
     def close(self) -> None:
         """Ends this user's part; the last one in a process gives the set back."""

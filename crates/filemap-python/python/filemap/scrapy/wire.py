@@ -10,7 +10,7 @@ import json
 import socket
 import struct
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 MAX_HEAD_BYTES: Final = 128 << 20
 """The longest JSON: a page's headers may have 64 MiB."""
@@ -55,7 +55,7 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], bytes]:
         raise Broken("a message is no JSON") from error
     if not isinstance(head, dict):
         raise Broken("a message is no JSON object")
-    return head, bytes(_exactly(connection, body_bytes))
+    return cast(dict[str, Any], head), bytes(_exactly(connection, body_bytes))
 
 
 def _exactly(connection: socket.socket, count: int) -> bytearray:
