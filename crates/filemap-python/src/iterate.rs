@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use filemap::access::ListKind;
 use filemap::{Lookup, PageStore};
+use filemap_core::list::Split;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyString};
 
@@ -178,20 +179,25 @@ pub fn variants(store: &PageStore, url: &Text) -> Result<Bytes, Failure> {
 /// The newest heads of pages or variants in a scope and of some times: a sequential read without
 /// bodies.
 pub fn heads(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> Heads {
-    Heads(Stream::new(heads_of(store, scope, times, kind)))
+    Heads(Stream::new(heads_of(store, scope, times, newest(store, kind))))
 }
 
-fn heads_of(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> Steps<filemap::PageHead> {
+type Found = Box<dyn Iterator<Item = filemap::Result<filemap::PageHead>> + Send>;
+
+fn newest(store: &PageStore, kind: ListKind) -> Found {
+    match kind {
+        ListKind::Pages => Box::new(store.heads()),
+        ListKind::Variants => Box::new(store.variant_heads()),
+    }
+}
+
+fn heads_of(store: &PageStore, scope: Scope, times: Times, heads: Found) -> Steps<filemap::PageHead> {
     let of_store = store.clone();
     let takes = move |head: &filemap::PageHead| -> filemap::Result<bool> {
         if !times.takes(head.version.time_ms) {
             return Ok(false);
         }
         Ok(scope.is_all() || scope.takes(&of_store.key(&head.page.url)?))
-    };
-    let heads: Box<dyn Iterator<Item = filemap::Result<filemap::PageHead>> + Send> = match kind {
-        ListKind::Pages => Box::new(store.heads()),
-        ListKind::Variants => Box::new(store.variant_heads()),
     };
     Box::new(heads.map(move |head| {
         let wanted = head.as_ref().map_or(Ok(true), &takes);
@@ -217,14 +223,32 @@ pub fn pages(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> P
     if scope.is_all() && times.is_all() && kind == ListKind::Pages {
         return Pages(Stream::new(Box::new(store.pages().map(Some))));
     }
+    let heads = newest(store, kind);
+    Pages(Stream::new(with_bodies(store, scope, times, heads)))
+}
+
+/// The newest pages of a part of the store, in a scope and of some times.
+///
+/// # Errors
+///
+/// The part is of another store.
+pub fn pages_in(store: &PageStore, part: &Split, scope: Scope, times: Times) -> Result<Pages, Failure> {
+    if scope.is_all() && times.is_all() {
+        return Ok(Pages(Stream::new(Box::new(store.pages_in(part)?.map(Some)))));
+    }
+    let heads = Box::new(store.heads_in(part)?);
+    Ok(Pages(Stream::new(with_bodies(store, scope, times, heads))))
+}
+
+fn with_bodies(store: &PageStore, scope: Scope, times: Times, heads: Found) -> Steps<filemap::Page> {
     let of_store = store.clone();
-    Pages(Stream::new(Box::new(heads_of(store, scope, times, kind).map(move |head| match head? {
+    Box::new(heads_of(store, scope, times, heads).map(move |head| match head? {
         Ok(head) => {
             let lookup = Lookup::new(&head.page.url).variant(head.page.variant.as_ref());
             of_store.get_version(lookup, head.version).transpose()
         }
         Err(error) => Some(Err(error)),
-    }))))
+    }))
 }
 
 /// Every version of the pages in a scope and of some times.

@@ -12,7 +12,7 @@
 //! * Long calls look for signals ([`signals`]), so that Ctrl-C ends them.
 //!
 //! Layers, lowest first: `errors`, `times`, `text`; `fork`, `signals`; `page`; `iterate`,
-//! `options`; `store`, `upkeep`, `seen`, `warc`, `coding`.
+//! `options`; `store`, `upkeep`, `seen`, `warc`, `tables`, `coding`.
 
 // PyO3 makes the documentation of classes from these comments; generated glue has none.
 #![allow(missing_docs)]
@@ -29,6 +29,7 @@ mod report;
 mod seen;
 mod signals;
 mod store;
+mod tables;
 mod times;
 mod upkeep;
 mod warc;
@@ -54,6 +55,8 @@ mod _native {
     use crate::seen::{SeenSet, canonicalize};
     #[pymodule_export]
     use crate::store::PageStore;
+    #[pymodule_export]
+    use crate::tables::Table;
     #[pymodule_export]
     use crate::warc::{export, import_};
 

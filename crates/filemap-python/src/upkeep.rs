@@ -10,8 +10,9 @@ use filemap_core::compact::CompactionGoal;
 use filemap_core::prune::PruneRule;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use regex::bytes::Regex;
 
-use crate::argument::Text;
+use crate::argument::{Scope, Text};
 use crate::errors::Failure;
 use crate::page::now_ms;
 use crate::report::{Absent, BackupReport, CompactReport, EraseReport, Problem, PruneReport, VerifyReport};
@@ -28,6 +29,10 @@ fn tell(progress: &Callback, py: Python<'_>, done: u64, total: u64) -> PyResult<
         Some(progress) => progress.bind(py).call1((done, total)).map(|_| ()),
         None => Ok(()),
     }
+}
+
+fn pattern(regex: &str) -> PyResult<Regex> {
+    Regex::new(regex).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 #[pymethods]
@@ -86,14 +91,20 @@ impl PageStore {
     }
 
     /// Drops old versions: keeps `keep_versions` of each page, and those younger than `older_than`;
-    /// then the oldest until `max_bytes` are left.
-    #[pyo3(signature = (*, keep_versions = None, older_than = None, max_bytes = None, dry_run = false, progress = None))]
+    /// then the oldest until `max_bytes` are left. `host`, `domain`, `prefix` and `regex` say of
+    /// which pages; all others keep every version.
+    #[pyo3(signature = (*, keep_versions = None, older_than = None, max_bytes = None, host = None, domain = None, prefix = None, regex = None, dry_run = false, progress = None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn prune(
         &self,
         py: Python<'_>,
         keep_versions: Option<u32>,
         older_than: Option<&Bound<'_, PyAny>>,
         max_bytes: Option<u64>,
+        host: Option<String>,
+        domain: Option<String>,
+        prefix: Option<Text>,
+        regex: Option<String>,
         dry_run: bool,
         progress: Callback,
     ) -> PyResult<PruneReport> {
@@ -103,6 +114,10 @@ impl PageStore {
         if rule == PruneRule::default() {
             return Err(PyValueError::new_err("prune needs keep_versions, older_than or max_bytes"));
         }
+        let (scope, regex) = (Scope::new(host, prefix, domain), regex.map(|regex| pattern(&regex)).transpose()?);
+        let is_all = scope.is_all() && regex.is_none();
+        let filter = (!is_all)
+            .then_some(move |url: &[u8]| scope.takes(url) && regex.as_ref().is_none_or(|regex| regex.is_match(url)));
         let store = self.handle()?;
         let done = py.detach(|| {
             let mut watch = Watch::new();
@@ -111,7 +126,12 @@ impl PageStore {
                 steps += 1;
                 watch.tick(|py| tell(&progress, py, steps, 0))
             };
-            let done = if dry_run { store.prune_plan(rule, &mut step) } else { store.prune(rule, &mut step) };
+            let done = match (filter, dry_run) {
+                (None, true) => store.prune_plan(rule, &mut step),
+                (None, false) => store.prune(rule, &mut step),
+                (Some(filter), true) => store.prune_plan_where(rule, filter, &mut step),
+                (Some(filter), false) => store.prune_where(rule, filter, &mut step),
+            };
             watch.end(done.map_err(|error| Failure::from(error).into()))
         })?;
         Ok(PruneReport {

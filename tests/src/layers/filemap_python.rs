@@ -7,5 +7,5 @@ pub const LAYERS: &[&[&str]] = &[
     &["page", "seen"],
     &["iterate"],
     &["store"],
-    &["upkeep", "warc"],
+    &["tables", "upkeep", "warc"],
 ];

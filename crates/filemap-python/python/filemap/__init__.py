@@ -36,11 +36,13 @@ from ._native import (
     Page,
     PageHead,
     Put,
+    Table,
     Version,
     __version__,
     canonicalize,
     decode_body,
 )
+from ._split import Split
 from ._store import PageStore, Stat
 
 if TYPE_CHECKING:
@@ -66,10 +68,12 @@ __all__ = [
     "Put",
     "ReadOnlyError",
     "RefusedError",
+    "Split",
     "Stat",
     "StoreExistsError",
     "StoreIOError",
     "StoreOptions",
+    "Table",
     "Version",
     "__version__",
     "canonicalize",

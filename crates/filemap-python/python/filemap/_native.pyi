@@ -30,6 +30,7 @@ __all__ = [
     "PruneReport",
     "Put",
     "SeenSet",
+    "Table",
     "Urls",
     "VerifyReport",
     "Version",
@@ -196,6 +197,18 @@ class Absent:
     def live_bytes(self) -> int: ...
     @property
     def accepted(self) -> bool: ...
+
+@final
+class Table:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def damaged(self) -> int: ...
+    @property
+    def bodiless(self) -> int: ...
+    @property
+    def first_error(self) -> str | None: ...
 
 @final
 class CompactReport:
@@ -467,6 +480,30 @@ class PageStore:
     ) -> Put: ...
     @overload
     def put_if_changed(self, url: Page, body: None = None) -> Put: ...
+    def _table(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: dict[str, Any] | None = None,
+        batch_bytes: int | None = None,
+        batch_rows: int | None = None,
+        limit: int | None = None,
+        all_versions: bool = False,
+        variants: bool = False,
+        skip_damage: bool = False,
+        part: bytes | None = None,
+    ) -> Table: ...
+    def _pages_in(
+        self,
+        part: bytes,
+        *,
+        host: str | None = None,
+        prefix: Url | None = None,
+        domain: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+    ) -> Pages: ...
+    def _splits(self, number: int) -> list[bytes]: ...
     def put_many(
         self, pages: Iterable[Page | tuple[Url, Body]], *, if_changed: bool = False
     ) -> int: ...
@@ -481,6 +518,10 @@ class PageStore:
         keep_versions: int | None = None,
         older_than: Age | None = None,
         max_bytes: int | None = None,
+        host: str | None = None,
+        domain: str | None = None,
+        prefix: Url | None = None,
+        regex: str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> PruneReport: ...

@@ -3,15 +3,19 @@
 import asyncio
 import functools
 import html
+import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from . import _native
+from ._split import Split
 
 if TYPE_CHECKING:
-    from ._native import Page, PageHead, Put, Version
-    from .types import Text, Time, Url
+    from collections.abc import Sequence
+
+    from ._native import Page, PageHead, Put, Table, Version
+    from .types import Filter, Text, Time, Url
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -57,6 +61,48 @@ class PageStore(_native.PageStore):
     def stat(self) -> Stat:
         """Statistics, by name. Measures the files: some system calls for each segment."""
         return Stat(super().stat())
+
+    def to_arrow(
+        self,
+        columns: "Sequence[str] | None" = None,
+        *,
+        filter: "Filter | None" = None,
+        batch_bytes: int | None = None,
+        batch_rows: int | None = None,
+        limit: int | None = None,
+        all_versions: bool = False,
+        variants: bool = False,
+        skip_damage: bool = False,
+        split: "Split | None" = None,
+    ) -> "Table":
+        """The pages as a table: an object with `__arrow_c_stream__`, to be read once.
+
+        pyarrow (`pyarrow.table(...)`), polars (`polars.DataFrame(...)`), DuckDB and pandas take
+        it without a copy, a batch of `batch_bytes` (16 MiB) at a time. `columns` are names of
+        Common Crawl's index and `headers`, `body` (docs/PYTHON.md has the list); by default all
+        that need no body. No body is read that is not asked for, and `filter` is applied before.
+
+        Rows are the newest versions of pages; `all_versions` and `variants` add to them. Damage
+        is an error after the last row; with `skip_damage` it is counted in the object.
+        """
+        return self._table(
+            columns,
+            filter=None if filter is None else {**filter},
+            batch_bytes=batch_bytes,
+            batch_rows=batch_rows,
+            limit=limit,
+            all_versions=all_versions,
+            variants=variants,
+            skip_damage=skip_damage,
+            part=None if split is None else split.part,
+        )
+
+    def splits(self, number: int) -> "list[Split]":
+        """The store as of now in `number` disjoint parts of about equal bytes.
+
+        Each can be pickled and read in another process. Together they are the pages of `pages()`.
+        """
+        return [Split(os.fspath(self.path), part) for part in self._splits(number)]
 
     async def aget(
         self, url: "Url", *, at: "Time | None" = None, variant: "Text | None" = None

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from ._native import Headers
@@ -29,6 +29,22 @@ HeadersLike: TypeAlias = (
 
 Mode: TypeAlias = Literal["r", "w", "a", "x"]
 """Read-only; write; write, made if absent; made, must not exist."""
+
+class Filter(TypedDict, total=False):
+    """Which pages are meant. What is left out restricts nothing."""
+
+    host: str | None
+    domain: str | None
+    """A host and its subdomains."""
+    prefix: Url | None
+    """The beginning of the canonical URL."""
+    since: Time | None
+    until: Time | None
+    status: int | str | None
+    """`200`, `"2xx"` or `"200-299"`; of tables only."""
+    mime: str | None
+    """`"text/html"` or `"text/*"`; of tables only."""
+
 
 Progress: TypeAlias = Callable[[int, int], object]
 """Called about ten times a second with what is done, and of how much (0 if that is not known)."""

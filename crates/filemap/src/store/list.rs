@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 
 use filemap_core::Value;
-use filemap_core::list::Keys;
+use filemap_core::list::{Keys, Split};
 
 use super::PageStore;
 use crate::access::{Removed, Scope};
@@ -165,6 +165,28 @@ impl PageStore {
     pub fn pages(&self) -> impl Iterator<Item = Result<Page>> + use<> {
         let store = self.clone();
         taken(self.engine().pages(), move |(key, value)| key::is_page(&key).then(|| store.resolved(&key, value)))
+    }
+
+    /// As [`PageStore::pages`], of one part of the store ([`filemap_core::Store::splits`]).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::pages_in`].
+    pub fn pages_in(&self, split: &Split) -> Result<impl Iterator<Item = Result<Page>> + Send + use<>> {
+        let store = self.clone();
+        let pages = self.engine().pages_in(split)?;
+        Ok(taken(pages, move |(key, value)| key::is_page(&key).then(|| store.resolved(&key, value))))
+    }
+
+    /// As [`PageStore::heads`], of one part of the store ([`filemap_core::Store::splits`]).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::heads_in`].
+    pub fn heads_in(&self, split: &Split) -> Result<impl Iterator<Item = Result<PageHead>> + Send + use<>> {
+        let store = self.clone();
+        let heads = self.engine().heads_in(split)?;
+        Ok(taken(heads, move |listed| key::is_page(&listed.key).then(|| store.page_head(&listed.key, listed.head))))
     }
 
     /// Every live version of every page, of its variants and of the records beside them, as stored

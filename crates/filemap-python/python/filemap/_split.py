@@ -1,0 +1,37 @@
+"""Parts of a store, to be read by several processes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._native import Page
+    from .types import Filter
+
+
+@dataclass(frozen=True)
+class Split:
+    """One of the disjoint parts that `PageStore.splits` gives: a part of the store as it was then.
+
+    It can be pickled. Iterating reads its pages, the newest version of each, through a read-only
+    handle that is opened where it is read, and closed at the end. What is removed meanwhile may be
+    missing; no page comes twice from an unchanged store, and compaction does not disturb it.
+    """
+
+    path: str
+    """The store."""
+    part: bytes
+    """Which part, as the store wrote it."""
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Options of `filemap.open`."""
+
+    def __iter__(self) -> "Iterator[Page]":
+        return self.pages()
+
+    def pages(self, filter: "Filter | None" = None) -> "Iterator[Page]":
+        """The pages, of a host or of some times if `filter` says so."""
+        from . import open
+
+        wanted: dict[str, Any] = dict(filter or {})
+        with open(self.path, "r", **self.options) as store:
+            yield from store._pages_in(self.part, **wanted)

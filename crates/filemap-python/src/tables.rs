@@ -1,0 +1,200 @@
+//! Tables: a store as a stream of Arrow record batches, by the C stream interface, and its parts
+//! for several processes.
+
+use std::sync::{Mutex, PoisonError};
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use filemap::dump::{MimeRange, Selection, StatusRange};
+use filemap::table::{Column, OnDamage, Records, TableOptions, TableWatch};
+use filemap_core::list::Split;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+
+use crate::argument::{Scope, Text};
+use crate::errors::{self, Failure};
+use crate::fork::OfProcess;
+use crate::iterate::{self, Pages, Times};
+use crate::store::PageStore;
+use crate::times;
+
+/// The rows of a store, to be read once: by pyarrow, polars, DuckDB, or whatever else takes an
+/// object with `__arrow_c_stream__`.
+#[pyclass(frozen, module = "filemap", name = "Table")]
+pub struct Table {
+    /// `None` once it was handed over.
+    reader: Mutex<Option<FFI_ArrowArrayStream>>,
+    watch: TableWatch,
+}
+
+/// The table of a handle: no other process may use it.
+struct Rows {
+    table: OfProcess<filemap::table::PageTable>,
+    schema: SchemaRef,
+}
+
+impl Iterator for Rows {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Result<RecordBatch, ArrowError>> {
+        match self.table.get_mut() {
+            Ok(table) => table.next(),
+            Err(error) => Some(Err(ArrowError::ExternalError(Box::new(error)))),
+        }
+    }
+}
+
+impl RecordBatchReader for Rows {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+#[pymethods]
+impl Table {
+    /// The stream, by the Arrow PyCapsule interface. A second call is an error: rows are read once.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // A consumer may ask for another schema and must take what it gets.
+        let _ = requested_schema;
+        let taken = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stream = taken
+            .ok_or_else(|| errors::make("InvalidValueError", "a table is read once: call to_arrow again".to_owned()))?;
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+
+    /// Rows in the batches read so far.
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.watch.report().rows
+    }
+
+    /// Versions, stretches and files that could not be read, so far.
+    #[getter]
+    fn damaged(&self) -> u64 {
+        self.watch.report().damaged
+    }
+
+    /// Rows without their body, since that could not be read, so far.
+    #[getter]
+    fn bodiless(&self) -> u64 {
+        self.watch.report().bodiless
+    }
+
+    /// The first of these errors.
+    #[getter]
+    fn first_error(&self) -> Option<String> {
+        self.watch.report().first_error
+    }
+}
+
+fn column(name: &str) -> PyResult<Column> {
+    let found = Column::ALL.into_iter().find(|column| column.name() == name);
+    found.ok_or_else(|| {
+        let all = Column::ALL.map(Column::name).join(", ");
+        PyValueError::new_err(format!("there is no column {name:?}; there are {all}"))
+    })
+}
+
+/// The filter of the caller's: a mapping.
+fn selection(filter: Option<&Bound<'_, PyDict>>) -> PyResult<Selection> {
+    let mut selection = Selection::new();
+    for (name, value) in filter.into_iter().flat_map(|filter| filter.iter()) {
+        let name: String = name.extract()?;
+        if value.is_none() {
+            continue;
+        }
+        selection = match name.as_str() {
+            "host" => selection.host(&value.extract::<String>()?),
+            "domain" => selection.host_with_subdomains(&value.extract::<String>()?),
+            "prefix" => selection.prefix(value.extract::<Text>()?),
+            "since" => selection.from(times::from_python(&value)?),
+            "until" => selection.before(times::from_python(&value)?.saturating_add(1)),
+            "status" => selection.status(parsed::<StatusRange>(&value)?),
+            "mime" => selection.mime(parsed::<MimeRange>(&value)?),
+            _ => return Err(PyTypeError::new_err(format!("a filter has no '{name}'"))),
+        };
+    }
+    Ok(selection)
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(value: &Bound<'_, PyAny>) -> PyResult<T> {
+    value.str()?.to_str()?.parse().map_err(|error: T::Err| PyValueError::new_err(error.to_string()))
+}
+
+fn split(token: Option<&[u8]>) -> PyResult<Option<Split>> {
+    Ok(token.map(Split::from_bytes).transpose().map_err(Failure::from)?)
+}
+
+#[pymethods]
+impl PageStore {
+    /// The rows of the store, or of a part of it. See `filemap.PageStore.to_arrow`.
+    #[pyo3(signature = (columns = None, *, filter = None, batch_bytes = None, batch_rows = None, limit = None, all_versions = false, variants = false, skip_damage = false, part = None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
+    fn _table(
+        &self,
+        py: Python<'_>,
+        columns: Option<Vec<String>>,
+        filter: Option<&Bound<'_, PyDict>>,
+        batch_bytes: Option<usize>,
+        batch_rows: Option<usize>,
+        limit: Option<u64>,
+        all_versions: bool,
+        variants: bool,
+        skip_damage: bool,
+        part: Option<&[u8]>,
+    ) -> PyResult<Table> {
+        let mut options = TableOptions::new().selection(selection(filter)?).limit(limit).split(split(part)?);
+        if let Some(names) = columns {
+            let columns: Vec<Column> = names.iter().map(|name| column(name)).collect::<PyResult<_>>()?;
+            options = options.columns(&columns);
+        }
+        if let Some(bytes) = batch_bytes {
+            options = options.batch_bytes(bytes);
+        }
+        if let Some(rows) = batch_rows {
+            options = options.batch_rows(rows);
+        }
+        if all_versions {
+            options = options.all_versions();
+        }
+        if variants {
+            options = options.records(Records::Variants);
+        }
+        if skip_damage {
+            options = options.on_damage(OnDamage::Count);
+        }
+        let table = self.with(py, |store| Ok(store.table(&options)?))?;
+        let (schema, watch) = (table.schema(), table.watch());
+        let rows = Rows { table: OfProcess::new(table), schema };
+        Ok(Table { reader: Mutex::new(Some(FFI_ArrowArrayStream::new(Box::new(rows)))), watch })
+    }
+
+    /// The newest pages of a part of the store.
+    #[pyo3(signature = (part, *, host = None, prefix = None, domain = None, since = None, until = None))]
+    fn _pages_in(
+        &self,
+        part: &[u8],
+        host: Option<String>,
+        prefix: Option<Text>,
+        domain: Option<String>,
+        since: Option<&Bound<'_, PyAny>>,
+        until: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Pages> {
+        let part = Split::from_bytes(part).map_err(Failure::from)?;
+        let times = Times::new(since.map(times::from_python).transpose()?, until.map(times::from_python).transpose()?);
+        Ok(iterate::pages_in(&self.handle()?, &part, Scope::new(host, prefix, domain), times)?)
+    }
+
+    /// The store as of now in disjoint parts of about equal bytes.
+    fn _splits(&self, py: Python<'_>, number: usize) -> PyResult<Vec<Vec<u8>>> {
+        let splits = self.with(py, |store| Ok(store.splits(number)?))?;
+        Ok(splits.iter().map(Split::to_bytes).collect())
+    }
+}

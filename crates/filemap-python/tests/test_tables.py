@@ -1,0 +1,133 @@
+"""Tables and splits: the same pages as every other way, in the columns of Common Crawl."""
+
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+import filemap
+
+pa = pytest.importorskip("pyarrow")
+
+T0 = 1_700_000_000
+
+
+@pytest.fixture
+def filled(store: filemap.PageStore) -> filemap.PageStore:
+    for n in range(300):
+        store.put(
+            f"https://h{n % 3}.example.org:8443/a/{n}?q={n}",
+            f"<html><title>{n}</title>" + "x" * n,
+            status=200 if n % 10 else 404,
+            headers=[("Content-Type", "text/html; charset=UTF-8"), ("Set-Cookie", "a"), ("Set-Cookie", "b")],
+            time=T0 + n,
+        )
+    return store
+
+
+def urls_of(split: filemap.Split) -> "list[str]":
+    with filemap.open(split.path) as store:
+        return [store.key(page.url) for page in split]
+
+
+def test_the_columns_are_common_crawls(filled: filemap.PageStore) -> None:
+    table = pa.table(filled.to_arrow())
+    assert table.num_rows == 300 and "body" not in table.column_names
+    row = table.filter(pa.compute.equal(table["url"], "https://h1.example.org:8443/a/7?q=7")).to_pylist()[0]
+    assert row["url_host_name"] == "h1.example.org" and row["url_protocol"] == "https"
+    assert (row["url_port"], row["url_path"], row["url_query"]) == (8443, "/a/7", "q=7")
+    assert row["url_surtkey"].startswith("org,example,h1") and row["fetch_status"] == 200
+    assert row["fetch_time"] == datetime.fromtimestamp(T0 + 7, UTC) and row["content_mime_type"] == "text/html"
+    assert row["headers"] == [
+        ("Content-Type", "text/html; charset=UTF-8"),
+        ("Set-Cookie", "a"),
+        ("Set-Cookie", "b"),
+    ]
+
+
+def test_bodies_filters_and_batches(filled: filemap.PageStore) -> None:
+    reader = pa.RecordBatchReader.from_stream(
+        filled.to_arrow(["url", "body"], filter={"host": "h2.example.org"}, batch_rows=30)
+    )
+    batches = list(reader)
+    assert sum(batch.num_rows for batch in batches) == 100 and max(batch.num_rows for batch in batches) == 30
+    for row in batches[0].to_pylist():
+        assert filled[row["url"]].body == row["body"]
+    count = lambda **filter: pa.table(filled.to_arrow(["url"], filter=filter)).num_rows  # noqa: E731
+    assert count(since=T0 + 290) == 10 and count(until=T0 + 9) == 10 and count(status=404) == 30
+    assert count(status="4xx", domain="example.org") == 30 and count(prefix="https://h0") == 100
+    assert count(mime="text/*") == 300 and count(mime="image/*") == 0 and count() == 300
+    assert pa.table(filled.to_arrow(["url"], limit=7)).num_rows == 7
+    filled.put("https://h0.example.org:8443/a/0?q=0", b"newer", time=T0 + 1000)
+    assert pa.table(filled.to_arrow(["url"])).num_rows == 300
+    assert pa.table(filled.to_arrow(["url"], all_versions=True)).num_rows == 301
+    with pytest.raises(ValueError, match="no column 'bdoy'"):
+        filled.to_arrow(["bdoy"])
+    with pytest.raises(TypeError, match="no 'hots'"):
+        filled.to_arrow(filter={"hots": "x"})  # type: ignore[typeddict-unknown-key]
+    with pytest.raises(ValueError, match="status"):
+        filled.to_arrow(filter={"status": "good"})
+    table = filled.to_arrow()
+    pa.table(table)
+    with pytest.raises(ValueError, match="read once"):
+        pa.table(table)
+
+
+def test_other_readers_of_arrow_take_it(filled: filemap.PageStore) -> None:
+    columns = ["url", "fetch_status", "body"]
+    polars = pytest.importorskip("polars")
+    assert polars.DataFrame(filled.to_arrow(columns)).height == 300
+    duckdb = pytest.importorskip("duckdb")
+    table = pa.RecordBatchReader.from_stream(filled.to_arrow(columns))  # noqa: F841 (DuckDB finds it)
+    counted = duckdb.sql("SELECT fetch_status, count(*) FROM table GROUP BY 1 ORDER BY 1").fetchall()
+    assert counted == [(200, 270), (404, 30)]
+
+
+def test_damage_is_an_error_after_the_last_row(path: Path) -> None:
+    with filemap.open(path, "a", dictionaries=False, compression_level=0) as store:
+        for n in range(20):
+            store.put(f"http://h/{n}", f"unique-{n}-" * 100)
+    file = path / "value0.dat"
+    data = bytearray(file.read_bytes())
+    data[data.index(b"unique-7-") + 50] ^= 1
+    file.write_bytes(data)
+    with filemap.open(path) as store:
+        rows = 0
+        with pytest.raises(Exception, match=r"value0\.dat") as damage:
+            for batch in pa.RecordBatchReader.from_stream(store.to_arrow(["url", "body"])):
+                rows += batch.num_rows
+        assert rows >= 19 and damage.value
+        table = store.to_arrow(["url", "body"], skip_damage=True)
+        assert pa.table(table).num_rows >= 19
+        assert table.damaged + table.bodiless == 1 and "value0.dat" in (table.first_error or "")
+
+
+def test_splits_are_disjoint_and_together_all(filled: filemap.PageStore) -> None:
+    for n in range(0, 300, 3):
+        filled.put(f"https://h0.example.org:8443/a/{n}?q={n}", b"again", time=T0 + 1000)
+    filled.remove("https://h1.example.org:8443/a/1?q=1")
+    splits = filled.splits(4)
+    assert len(splits) == 4 and pickle.loads(pickle.dumps(splits)) == splits
+    filled.compact()
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        parts = list(pool.map(urls_of, splits))
+    together = [url for part in parts for url in part]
+    assert len(together) == len(set(together)) and set(together) == set(filled)
+    rows = sum(pa.table(filled.to_arrow(["url"], split=split)).num_rows for split in splits)
+    assert rows == len(filled) == 299
+    some = [page.url for split in splits for page in split.pages({"host": "h2.example.org"})]
+    assert len(some) == 100
+    with pytest.raises(filemap.FileMapError):
+        list(filemap.Split(splits[0].path, b"nonsense"))
+
+
+def test_a_table_outlives_its_store_with_an_error(filled: filemap.PageStore) -> None:
+    reader = pa.RecordBatchReader.from_stream(filled.to_arrow(["url"], batch_rows=10))
+    reader.read_next_batch()
+    filled.close()
+    with pytest.raises(Exception, match="closed"):
+        while True:
+            reader.read_next_batch()
