@@ -10,7 +10,8 @@ pub const LAYERS: &[&[&str]] = &[
     // Parts of one verb.
     &["verbs::dump::target", "verbs::seen::canonical", "verbs::seen::lines"],
     &["verbs::import::report", "verbs::seen::sets", "verbs::stat::statistics", "verbs::top::hosts"],
-    &["verbs::import::json_lines", "verbs::import::source", "verbs::seen::stat", "verbs::stat::watch"],
+    &["verbs::import::caches", "verbs::import::json_lines", "verbs::seen::stat", "verbs::stat::watch"],
+    &["verbs::import::source"],
     &[
         "verbs::seen::ask",
         "verbs::seen::create",

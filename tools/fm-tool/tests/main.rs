@@ -2,6 +2,7 @@
 
 mod absent;
 mod bad_input;
+mod caches;
 mod chosen;
 mod dumps;
 mod erase;

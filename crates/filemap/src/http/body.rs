@@ -55,6 +55,19 @@ pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -
     Ok(body)
 }
 
+/// Undoes the content codings of `payload`, and adjusts `headers`: for a body whose transfer codings
+/// are gone, whatever the headers say.
+pub(crate) fn undo_content_only(headers: &mut Headers, payload: Payload, rules: &BodyRules) -> Result<Body> {
+    let mut body = Body { payload, decoded: false, as_received: None, cut: false };
+    if !rules.as_received {
+        undo_content(headers, &mut body, rules)?;
+    }
+    if body.decoded {
+        headers.set_length(body.payload.len());
+    }
+    Ok(body)
+}
+
 /// Adjusts the headers of a revisit, whose body [`undo`] decoded as another record's.
 pub(crate) fn undo_revisit(headers: &mut Headers) {
     let is_known = |coding: &String| coding == CHUNKED || content::is_known(coding);

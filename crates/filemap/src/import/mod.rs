@@ -2,9 +2,10 @@
 //!
 //! Layers: `asked` (requests), `dates` (dates repaired by rule), `pair` (answers with their
 //! requests), [`import`] (a WARC file into a store), [`import_wacz`] (the WARC files in a WACZ
-//! file).
+//! file); `cache`, the caches of other programs.
 
 mod asked;
+pub mod cache;
 mod dates;
 mod options;
 mod pair;

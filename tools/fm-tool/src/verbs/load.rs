@@ -30,6 +30,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         files: args.files.clone(),
         as_received: false,
         keep: Vec::new(),
+        from: None,
+        shared: false,
         new: args.new.clone(),
         form: Form::Load,
     };

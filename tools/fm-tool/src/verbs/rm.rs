@@ -23,8 +23,8 @@ use crate::stores::{file_system, opening};
 /// Remove pages, with all their versions and variants
 #[derive(clap::Args)]
 #[command(
-    mut_arg("urls", |urls| urls.required_unless_present_any(["host", "prefix"])),
-    after_help = "--host and --prefix ask first, or need --yes; `fm-tool ls` with the same flags lists those pages.\n\n\
+    mut_arg("urls", |urls| urls.required_unless_present_any(["host", "domain", "prefix"])),
+    after_help = "--host, --domain and --prefix ask first, or need --yes; `fm-tool ls` with the same flags lists those pages.\n\n\
     Example:\n  fm-tool rm pages.fm https://example.com/old"
 )]
 pub struct Args {
@@ -44,14 +44,16 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if !args.urls.is_none() && !args.selection.is_all() {
-        return Err(Failure::Usage("give either URLs, or --host and --prefix, not both".to_owned()));
+        return Err(Failure::Usage("give either URLs, or --host, --domain and --prefix, not both".to_owned()));
     }
     if !args.selection.is_all() && !args.yes && !io::stdin().is_terminal() {
         let what = "removing a whole host or prefix asks first; without a terminal, give --yes";
         return Err(Failure::Usage(what.to_owned()));
     }
     if !args.variant.is_none() && !args.selection.is_all() {
-        return Err(Failure::Usage("--host and --prefix remove pages with all their variants, not one".to_owned()));
+        return Err(Failure::Usage(
+            "--host, --domain and --prefix remove pages with all their variants, not one".to_owned(),
+        ));
     }
     let variant = args.variant.of(&args.urls)?;
     let urls = args.urls.open()?;

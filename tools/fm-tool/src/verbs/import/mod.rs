@@ -1,9 +1,10 @@
-//! `import`: WARC files, WACZ files and JSON Lines into a store.
+//! `import`: WARC files, WACZ files, JSON Lines and caches of other programs into a store.
 //!
 //! Every file is opened before the store is made. Damage is reported with file and offset, and
 //! ends the program with the code for it; every whole record is imported. Running an import again
 //! adds nothing, which is how one is continued.
 
+mod caches;
 pub mod json_lines;
 pub mod report;
 mod source;
@@ -24,12 +25,16 @@ use crate::revisits;
 use crate::stores::file_system;
 use crate::stores::opening::{NewStore, ToFill};
 
-/// Import WARC files, WACZ files and JSON Lines
+/// Import WARC files, WACZ files, JSON Lines and caches of other programs
 #[derive(clap::Args)]
 #[command(
     after_help = "Formats are recognised by content: WARC and ARC (plain, gzip or zstd), WACZ, and JSON Lines as \
     `dump` writes them; a file called .jsonl is JSON Lines. Running an import again adds nothing.\n\n\
-    Examples:\n  fm-tool import pages.fm crawl-*.warc.gz\n  fm-tool dump old.fm | fm-tool import new.fm -"
+    --from reads the HTTP cache of Scrapy (either storage) or of requests-cache (SQLite or files; serializers pickle \
+    and json). Pickles are read as data: nothing in them is run. Entries of Scrapy are variants of their URL, \
+    scrapy:SPIDER:FINGERPRINT. An entry that cannot be read is counted, named and left out; exit code 3.\n\n\
+    Examples:\n  fm-tool import pages.fm crawl-*.warc.gz\n  fm-tool dump old.fm | fm-tool import new.fm -\n  \
+    fm-tool import pages.fm --from scrapy-httpcache .scrapy/httpcache"
 )]
 pub struct Args {
     /// The store's folder, made if absent
@@ -40,6 +45,12 @@ pub struct Args {
     /// Keep content codings (gzip, br, ...) as they came instead of decoding them
     #[arg(long)]
     pub as_received: bool,
+    /// The files are a cache of this program
+    #[arg(long, value_enum, conflicts_with = "keep")]
+    pub from: Option<caches::CacheKind>,
+    /// Leave the spider's name out of variants: one entry for all spiders (FILEMAP_SHARED)
+    #[arg(long, requires = "from")]
+    pub shared: bool,
     /// Keep these records beside their pages; may be given several times
     #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
     pub keep: Vec<Keep>,
@@ -63,7 +74,7 @@ pub enum Keep {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let sources: Vec<Source> =
-        args.files.iter().map(|path| Source::open(path, args.form, shared)).collect::<Result<_, _>>()?;
+        args.files.iter().map(|path| Source::open(path, args.form, args.from, shared)).collect::<Result<_, _>>()?;
     let total_bytes = sources.iter().map(|source| source.bytes).sum();
     interrupt::listen();
     let mut stores = ToFill::open(&args.store, &args.new, shared)?;
@@ -95,7 +106,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         done_bytes += bytes;
         done_files += 1;
         if brought.report.losses() > 0 {
-            outcome = Outcome::Damaged;
+            outcome = outcome.and(Outcome::Damaged);
+        }
+        if !brought.refused.is_empty() {
+            outcome = outcome.and(Outcome::Refused);
         }
         bar.aside(|| {
             say_problems(&name, &brought, args.form);
@@ -178,7 +192,13 @@ fn bring(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Brought, Failure> {
     let started = Instant::now();
-    let Source { name, content, reader, .. } = source;
+    let Source { name, content, reader, path, .. } = source;
+    if let Content::Cache(from) = content {
+        let options = if args.as_received { ImportOptions::new().as_received() } else { ImportOptions::new() };
+        let mut brought = caches::import(stores, (from, args.shared), &path, options, progress)?;
+        brought.seconds = started.elapsed().as_secs_f64();
+        return Ok(brought);
+    }
     let (content, reader) =
         content.resolve(reader).map_err(|error| Failure::Io(format!("cannot read {name}: {error}")))?;
     let mut brought = if content == Content::JsonLines {

@@ -46,6 +46,8 @@ pub struct Brought {
     pub report: ImportReport,
     pub problems: Vec<Value>,
     pub seconds: f64,
+    /// Files of kinds that are not read, a sentence each.
+    pub refused: Vec<String>,
 }
 
 /// What is wrong with a line of JSON Lines.
@@ -70,7 +72,7 @@ impl From<ImportReport> for Brought {
                 "segment": problem.kind == ProblemKind::Segment,
             })
         });
-        Brought { problems: listed.collect(), report, seconds: 0.0 }
+        Brought { problems: listed.collect(), report, ..Brought::default() }
     }
 }
 
@@ -93,16 +95,22 @@ impl Brought {
 pub fn say_problems(name: &str, brought: &Brought, form: Form) {
     let most = if form == Form::Load { LISTED_LINES } else { SAID_PROBLEMS };
     for problem in brought.problems.iter().take(most) {
+        let entry = problem["entry"].as_str();
         let inner = problem["inner_offset"].as_u64().filter(|inner| *inner > 0);
         let inner = inner.map_or(String::new(), |inner| format!(" (+{inner} decompressed)"));
         let what = problem["what"].as_str().unwrap_or_default();
         let offset = &problem["offset"];
+        if let Some(entry) = entry {
+            words::complain(format_args!("{name}: {entry}: {what}"));
+            continue;
+        }
         match (problem["line"].as_u64(), form) {
             (Some(line), Form::Load) => words::complain(format_args!("{name}: line {line} (offset {offset}): {what}")),
             (Some(line), _) => words::complain(format_args!("{name}: offset {offset}: line {line}: {what}")),
             (None, _) => words::complain(format_args!("{name}: offset {offset}{inner}: {what}")),
         }
     }
+    brought.refused.iter().for_each(words::complain);
     let report = &brought.report;
     let all = report.losses() + report.warnings;
     if all > most as u64 {
@@ -145,6 +153,7 @@ pub fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>, form
         "stopped": report.stopped,
         "seconds": (brought.seconds * 1000.0).round() / 1000.0,
         "problems": brought.problems,
+        "not_read": brought.refused,
     });
     if let (Form::Load, Some(fields)) = (form, line.as_object_mut()) {
         fields.retain(|name, _| LOAD_FIELDS.contains(&name.as_str()));

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io::{self, Cursor, IsTerminal, Read};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fm_cli::{Failure, words};
 
+use super::caches::CacheKind;
 use super::report::Form;
 use crate::flags::Shared;
 use crate::input::Input;
@@ -21,6 +22,8 @@ pub enum Content {
     Warc,
     Wacz,
     JsonLines,
+    /// A cache of another program.
+    Cache(CacheKind),
     /// A stream whose first bytes have not come yet.
     Unknown,
 }
@@ -81,6 +84,7 @@ impl Read for Head {
 /// An open input.
 pub struct Source {
     pub name: String,
+    pub path: PathBuf,
     pub bytes: u64,
     pub reader: Input,
     pub content: Content,
@@ -90,8 +94,13 @@ pub struct Source {
 
 impl Source {
     /// Opens a file, or standard input for `-`.
-    pub fn open(path: &Path, form: Form, shared: &Shared) -> Result<Source, Failure> {
+    pub fn open(path: &Path, form: Form, from: Option<CacheKind>, shared: &Shared) -> Result<Source, Failure> {
         let fail = |error: io::Error| Failure::io("open", path, &error);
+        if let Some(from) = from {
+            let (name, reader) = (path.display().to_string(), Input::file(File::open(path).map_err(fail)?));
+            let content = Content::Cache(from);
+            return Ok(Source { name, path: path.to_path_buf(), bytes: 0, reader, content, is_endless: true });
+        }
         let known = if form == Form::Load { Some(Content::JsonLines) } else { None };
         if path == Path::new("-") {
             if io::stdin().is_terminal() && !shared.flags.quiet {
@@ -99,7 +108,7 @@ impl Source {
             }
             let name = "standard input".to_owned();
             let (reader, content) = (Input::stdin().map_err(fail)?, known.unwrap_or(Content::Unknown));
-            return Ok(Source { name, bytes: 0, reader, content, is_endless: true });
+            return Ok(Source { name, path: path.to_path_buf(), bytes: 0, reader, content, is_endless: true });
         }
         let file = File::open(path).map_err(fail)?;
         let about = file.metadata().map_err(fail)?;
@@ -115,7 +124,8 @@ impl Source {
             }
         });
         let (name, reader) = (path.display().to_string(), Input::file(file));
-        Ok(Source { name, bytes: about.len(), reader, content, is_endless: !about.is_file() })
+        let (path, bytes) = (path.to_path_buf(), about.len());
+        Ok(Source { name, path, bytes, reader, content, is_endless: !about.is_file() })
     }
 }
 

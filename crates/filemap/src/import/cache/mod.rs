@@ -1,0 +1,22 @@
+//! Caches of other programs: Scrapy's HTTP cache, and requests-cache.
+//!
+//! Each entry becomes a [`CachedPage`], which a [`CacheLoader`] puts. What these programs pickle is
+//! read as data: nothing is called, and what is not plain data is an error of that
+//! entry. The files and tables are for the caller to read.
+//!
+//! Layers: `data` (values); `literal`, `pickle` (text and bytes as values); `dbm` (entries in a
+//! file), `page`; `scrapy`, `requests` (values as pages).
+
+mod data;
+mod dbm;
+mod json;
+mod literal;
+mod page;
+mod pickle;
+mod requests;
+mod scrapy;
+
+pub use dbm::{DbmEntry, DbmIndex, dumb_index, gdbm_index, is_gdbm};
+pub use page::{CacheError, CacheLoader, CachedPage};
+pub use requests::requests_entries;
+pub use scrapy::{ScrapyFiles, scrapy_dbm_entry, scrapy_entry};
