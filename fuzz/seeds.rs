@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use filemap::{Page, meta};
+use filemap::page::meta;
+use filemap::Page;
 use filemap_tests::hostile::forge::PAGE;
 use filemap_tests::hostile::golden;
 use filemap_tests::hostile::layout::Layout;
@@ -103,7 +104,7 @@ fn warc_and_http() -> std::io::Result<()> {
         if name.ends_with(".warc") {
             write("warc", &format!("{name}.member"), 31, &bytes[..bytes.len().min(6000)])?;
         }
-        let mut reader = filemap::warc::Reader::new(&bytes[..], name.clone(), filemap::Spool::default())
+        let mut reader = filemap::warc::Reader::new(&bytes[..], name.clone(), filemap::warc::Spool::default())
             .map_err(std::io::Error::other)?;
         let mut nth = 0;
         while let Some(item) = reader.next_item().map_err(std::io::Error::other)? {

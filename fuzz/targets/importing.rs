@@ -1,7 +1,8 @@
 //! Imports a WARC file into a fresh store, judges what is in it, and imports it again.
 
 use filemap::import::{ImportOptions, ImportReport, import};
-use filemap::{Options, PageStore, RecordKind};
+use filemap::page::RecordKind;
+use filemap::{Options, PageStore};
 use filemap_core::sim::{self, Limits};
 use filemap_io::sim::SimDisk;
 use std::ops::ControlFlow;

@@ -4,7 +4,9 @@
 #![no_main]
 
 use filemap::dump::jsonl;
-use filemap::{Canonicalizer, Exact, Whatwg, date, meta};
+use filemap::canonical::{Canonicalizer, Exact, Whatwg};
+use filemap::page::meta;
+use filemap::date;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -9,7 +9,7 @@ mod importing;
 
 use std::io::Write;
 
-use filemap::Spool;
+use filemap::warc::Spool;
 use filemap::warc::{Item, Reader};
 use libfuzzer_sys::fuzz_target;
 

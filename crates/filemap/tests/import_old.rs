@@ -8,8 +8,9 @@ use std::ops::ControlFlow;
 use crate::samples::{self, Fresh, fresh, gz, read, run, zst};
 use filemap::date::DateRule;
 use filemap::import::{ImportOptions, ImportReport};
+use filemap::page::RecordKind;
 use filemap::warc::{ProblemKind, Record};
-use filemap::{Error, Page, PageStore, RecordKind, date};
+use filemap::{Error, Page, PageStore, date};
 
 const ARC_FIRST: &str = "filedesc://IA-1.arc 0.0.0.0 20060622190110 text/plain 76\n1 0 InternetArchive\n\
      URL IP-address Archive-date Content-type Archive-length\n";

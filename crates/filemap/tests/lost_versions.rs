@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use filemap::dump::{DumpEvent, DumpOptions, DumpReport, Format, dump};
-use filemap::{Error, Lookup, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Version};
+use filemap::page::{RecordKind, Revisit, RevisitProfile};
+use filemap::{Error, Lookup, Options, Page, PageStore, Version};
 use tempfile::TempDir;
 
 const URL: &str = "http://a.example/";

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use crate::samples::{self, Fresh, bytes, fresh};
 use filemap::import::{ImportOptions, ImportProgress, import};
-use filemap::{Page, PageStore, RecordKind};
+use filemap::page::RecordKind;
+use filemap::{Page, PageStore};
 
 /// Three pages of two hosts, one of two versions, one with a request beside it.
 fn filled() -> Fresh {

@@ -5,8 +5,10 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crate::samples::{self, fresh};
+use filemap::canonical::{Exact, UrlError, Whatwg};
 use filemap::dump::jsonl;
-use filemap::{Error, Exact, Lookup, Options, Page, PageStore, Put, RecordKind, UrlError, Whatwg};
+use filemap::page::RecordKind;
+use filemap::{Error, Lookup, Options, Page, PageStore, Put};
 
 fn text(name: &str, fetched_at_ms: i64, body: &str) -> Page {
     let mut page = Page::new(name, fetched_at_ms, 200, body);

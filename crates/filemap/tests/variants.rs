@@ -10,7 +10,8 @@ use crate::stores::{Memory, assert_equal, dumped};
 use filemap::dump::{DumpOptions, Format, jsonl};
 use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::import::ImportOptions;
-use filemap::{Lookup, Options, Page, PageStore, RecordKind, Variant};
+use filemap::page::RecordKind;
+use filemap::{Lookup, Options, Page, PageStore, Variant};
 
 const URL: &str = "http://a.example/api";
 
@@ -245,7 +246,8 @@ fn the_index_of_an_export_has_a_key_for_each_variant() {
 fn a_store_of_exact_urls_tells_variants_and_urls_apart_whatever_bytes_they_have() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("pages.fm");
-    let store = PageStore::create_with(path, std::sync::Arc::new(filemap::Exact), Options::new()).expect("a store");
+    let store =
+        PageStore::create_with(path, std::sync::Arc::new(filemap::canonical::Exact), Options::new()).expect("a store");
     let variant = Variant::new("x://h/y").expect("fits");
     store.put_page(&Page { variant: Some(variant.clone()), ..Page::new("a", 1, 200, "variant") }).expect("it fits");
     store.put_page(&Page::new("ax://h/y", 1, 200, "page")).expect("it fits");

@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 
 use crate::samples::{Fresh, fresh, gz, page, run_sample};
 use crate::stores::assert_equal;
+use filemap::PageStore;
 use filemap::dump::{DumpOptions, Format, Wacz, dump};
 use filemap::import::{ImportOptions, ImportReport, import_wacz, is_zip};
-use filemap::{PageStore, RecordKind};
+use filemap::page::RecordKind;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::web::crawl::Bench;
 use crate::web::{self, Web, sites};
-use filemap::RecordKind;
+use filemap::page::RecordKind;
 use serde_json::json;
 
 const FAST: [&str; 4] = ["--rate=0", "--allow-private", "--json", "--host-connections=8"];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::web::crawl::Bench;
 use bytes::Bytes;
-use filemap::HttpVersion;
+use filemap::page::HttpVersion;
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper::{Request, Response};

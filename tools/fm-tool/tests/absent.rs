@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::harness::{Bench, Ran, run, tool};
-use filemap::{Exact, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile};
+use filemap::canonical::Exact;
+use filemap::page::{RecordKind, Revisit, RevisitProfile};
+use filemap::{Options, Page, PageStore};
 use serde_json::Value;
 
 /// What lies where: by file, the URLs and times of the versions in it.

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap::{Canonicalizer, Event, Options, PageStore};
+use filemap::canonical::Canonicalizer;
+use filemap::{Event, Options, PageStore};
 use filemap_io::OsDir;
 use fm_cli::{Failure, words};
 use frontier::{Frontier, FrontierOptions, Recrawl};

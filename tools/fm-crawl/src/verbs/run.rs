@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap::{Canonicalizer, RecordKind, Whatwg};
+use filemap::canonical::{Canonicalizer, Whatwg};
+use filemap::page::RecordKind;
 use fm_cli::times::{self, now_ms};
 use fm_cli::{Failure, Flags, Outcome, interrupt, sizes, words};
 use frontier::{Frontier, PageStatus};

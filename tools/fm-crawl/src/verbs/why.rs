@@ -8,7 +8,8 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use filemap::{PageStore, RecordKind};
+use filemap::PageStore;
+use filemap::page::RecordKind;
 use fm_cli::{Failure, Flags, Outcome, plain};
 use frontier::{FailureKind, PageState, PageStatus};
 use serde_json::{Value, json};

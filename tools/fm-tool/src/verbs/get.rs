@@ -7,7 +7,8 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use filemap::{Lookup, Page, PageRead, RecordKind, Variant};
+use filemap::page::RecordKind;
+use filemap::{Lookup, Page, PageRead, Variant};
 use fm_cli::{Failure, Outcome, Output, interrupt, plain, times, words};
 
 use crate::arguments::urls::{Address, UrlArgs, Urls};

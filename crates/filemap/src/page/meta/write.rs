@@ -11,7 +11,8 @@ use crate::page::{HttpVersion, Page, Revisit, RevisitProfile};
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use filemap::{Page, meta};
+/// use filemap::page::meta;
+/// use filemap::Page;
 ///
 /// let page = Page::new("http://example.com/#top", 1_700_000_000_000, 200, "");
 /// let encoded = meta::encode(&page, "http://example.com/")?;
