@@ -86,8 +86,9 @@ pub mod erase {
     pub use crate::upkeep::state::KeyFilter;
 }
 
-/// Iterators over keys, pages, heads and versions.
+/// Iterators over keys, pages, heads and versions; a set of versions that were met.
 pub mod list {
+    pub use crate::sequences::Sequences;
     pub use crate::store::{GetAhead, Heads, History, Keys, Listed, Pages};
 }
 
