@@ -1,4 +1,5 @@
-//! Over TLS pages come by HTTP/2 where the server offers it, and only from servers that are trusted.
+//! Over TLS pages come by HTTP/2 where the server offers it, and only from servers that are
+//! trusted.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
