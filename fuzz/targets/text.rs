@@ -1,4 +1,5 @@
-//! The small readers: descriptions of pages, JSON Lines, dates, URLs. What reads is written and read again.
+//! The small readers: descriptions of pages, JSON Lines, dates, URLs. What reads is written and
+//! read again.
 //!
 //! The first byte says which.
 #![no_main]

@@ -1,7 +1,7 @@
 //! Any bytes as a WARC file: read record by record, imported into a store, imported again.
 //!
-//! The first byte: bit 0 compresses the rest as one gzip member, so that records behind a checksum are reached; the others
-//! choose options.
+//! The first byte: bit 0 compresses the rest as one gzip member, so that records behind a checksum
+//! are reached; the others choose options.
 #![no_main]
 
 #[path = "importing.rs"]

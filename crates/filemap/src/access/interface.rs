@@ -252,8 +252,7 @@ pub(crate) fn heads_of_listed<'s, S: PageRead + ?Sized>(store: &'s S, scope: &Sc
 /// # }
 /// ```
 pub trait PageWrite: PageRead {
-    /// Puts a page. Returns what became of it; `None` if it was there, by a rule
-    /// that does not put it then.
+    /// Puts a page. Returns the outcome; `None` if the rule skipped a page already stored.
     ///
     /// # Errors
     ///
@@ -271,8 +270,8 @@ pub trait PageWrite: PageRead {
         pages.iter().map(|page| load(page, rule)).collect()
     }
 
-    /// As [`PageWrite::put`] of one page after the other, in linear time over all of them where the
-    /// store can, however many versions one URL has.
+    /// As [`PageWrite::put`] of one page after the other, in linear time over all of them where
+    /// the store can, however many versions one URL has.
     fn load(&self) -> Loading<'_> {
         Box::new(|page, rule| self.put(page, rule))
     }
@@ -293,9 +292,9 @@ pub trait PageWrite: PageRead {
     /// As [`PageWrite::put`].
     fn remove(&self, url: &[u8], variant: Option<&Variant>) -> Result<bool>;
 
-    /// Removes every page in `scope` with all its versions, its variants and the records beside
-    /// it. `each` gets every removal and all damage found, and may end the work. Returns the number
-    /// of pages removed.
+    /// Removes every page in
+    /// `scope` with all its versions, its variants and the records beside it. `each` gets every
+    /// removal and all damage found, and may end the work. Returns the number of pages removed.
     ///
     /// # Errors
     ///

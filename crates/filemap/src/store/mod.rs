@@ -1,6 +1,7 @@
 //! A store of pages: the engine, and the canonicaliser that makes its keys.
 //!
-//! Invariant: every key of the store was made by this canonicaliser and the key scheme of `page::key`.
+//! Invariant: every key of the store was made by this canonicaliser and the key scheme of
+//! `page::key`.
 
 mod access;
 mod given;
