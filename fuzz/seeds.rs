@@ -1,5 +1,5 @@
-//! Writes the first inputs of every target to a folder: records of the golden store, and pieces of the real files in
-//! tests/data. `fuzz/run seeds` calls it and packs them.
+//! Writes the first inputs of every target to a folder: records of the golden store, and pieces of
+//! the real files in tests/data. `fuzz/run seeds` calls it and packs them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -154,7 +154,8 @@ fn seen() -> std::io::Result<()> {
     ];
     for (nth, edit) in edits.iter().enumerate() {
         for kind in 0..7 {
-            // Both are divided by the number of kinds; only the second has the mark of right checksums.
+            // Both are divided by the number of kinds; only the second has the mark of right
+            // checksums.
             write("seen", &format!("edit{nth}.{kind}"), 70 + kind, edit)?;
             write("seen", &format!("sealed{nth}.{kind}"), 133 + kind, edit)?;
         }

@@ -1,4 +1,5 @@
-//! Stores written out and read back: by WARC files of every form and by JSON Lines, the store is the same again.
+//! Stores written out and read back: by WARC files of every form and by JSON Lines, the store is
+//! the same again.
 
 use crate::samples::{self, Fresh, fresh, run, run_sample};
 use crate::stores::{Memory, assert_equal, contents, dumped};

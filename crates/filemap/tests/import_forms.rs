@@ -1,5 +1,5 @@
-//! WARC files in every form: plain, gzip and zstd, by member and whole, mixed, with dictionaries; and bodies that are
-//! large, repeated, coded in every way, or not to be kept.
+//! WARC files in every form: plain, gzip and zstd, by member and whole, mixed, with dictionaries;
+//! and bodies that are large, repeated, coded in every way, or not to be kept.
 
 use crate::samples::{self, fresh, gz, page, plain, read, response, run, zst};
 use std::io::{Read, Write};

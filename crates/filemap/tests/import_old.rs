@@ -1,5 +1,6 @@
-//! Files as they are found: ARC records, dates that are none, line ends with two carriage returns, a last record that is
-//! clipped at each of its bytes, payload digests that do not hold, and forms of compression that are not read.
+//! Files as they are found: ARC records, dates that are none, line ends with two carriage returns,
+//! a last record that is clipped at each of its bytes, payload digests that do not hold, and forms
+//! of compression that are not read.
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -1,4 +1,5 @@
-//! What is done to many pages at once: sizes told, pages removed by a filter, imports stopped and taken up again.
+//! What is done to many pages at once: sizes told, pages removed by a filter, imports stopped and
+//! taken up again.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,5 @@
-//! A store of pages through its public face: what is put comes back, by URL, time, host and prefix.
+//! A store of pages through its public face: what is put comes back, by URL, time, host and
+//! prefix.
 
 use std::collections::BTreeSet;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Answers find their requests on import: what a POST brought never stands in the page's place, whatever order the records of
-//! a file have.
+//! Answers find their requests on import: what a POST brought never stands in the page's place,
+//! whatever order the records of a file have.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Several answers of one URL: the page is the page, and the answers to other requests are beside it, each with its own
-//! versions, through every form of a dump.
+//! Several answers of one URL: the page is the page, and the answers to other requests are beside
+//! it, each with its own versions, through every form of a dump.
 
 use filemap::store::{BodyForm, Loader};
 use std::collections::BTreeSet;
@@ -87,7 +87,8 @@ fn lists_of_pages_have_no_variants_and_lists_of_variants_have_them() {
     assert_eq!(of(store.variants("http://a.example/none").expect("readable")), BTreeSet::new());
     assert_eq!(store.variants_where(|_| true).count(), 3);
     assert_eq!(store.variant_heads().filter(|head| head.as_ref().expect("whole").page.variant.is_some()).count(), 3);
-    // Three versions of variants of one URL, one of the other, a page, and two records beside them.
+    // Three versions of variants of one URL, one of the other, a page, and two records beside
+    // them.
     assert_eq!((store.versions().count(), store.stored_versions().count(), store.stored_newest().count()), (7, 7, 4));
     let sizes: Vec<_> = store.sizes().map(|size| size.expect("whole")).collect();
     assert_eq!(sizes.iter().filter(|size| size.is_page).count(), 1);

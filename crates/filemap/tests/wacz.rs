@@ -1,4 +1,5 @@
-//! WACZ files out and in: what stands in them, that they give an equal store, and what damaged and hostile ones cost.
+//! WACZ files out and in: what stands in them, that they give an equal store, and what damaged and
+//! hostile ones cost.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
