@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use filemap::page::meta;
 use filemap::Page;
+use filemap::page::meta;
 use filemap_tests::hostile::forge::PAGE;
 use filemap_tests::hostile::golden;
 use filemap_tests::hostile::layout::Layout;

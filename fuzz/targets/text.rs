@@ -4,10 +4,10 @@
 //! The first byte says which.
 #![no_main]
 
-use filemap::dump::jsonl;
 use filemap::canonical::{Canonicalizer, Exact, Whatwg};
-use filemap::page::meta;
 use filemap::date;
+use filemap::dump::jsonl;
+use filemap::page::meta;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

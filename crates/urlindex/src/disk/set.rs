@@ -18,7 +18,7 @@ use super::manifest::{Keys, Manifest};
 use super::options::{self, DiskOptions};
 use super::state::State;
 
-/// An exact set of URLs on disk. See the module.
+/// An exact set of URLs on disk. See [`crate::disk`].
 ///
 /// An insert is durable after [`SeenSet::sync`], which writes the log's end; until then a killed
 /// process may forget it.
@@ -318,7 +318,7 @@ impl SeenSet for DiskUrlSet {
         guard(&self.state).disk_bytes()
     }
 
-    /// For a URL of a host like those in the set: see the module.
+    /// For a URL of a host like those in the set: see [`crate::disk`].
     fn false_positive_rate(&self) -> f64 {
         self.errors(&guard(&self.state)).0
     }
