@@ -1,10 +1,11 @@
-//! Writes the first inputs of every target to a folder: records of the golden store, and pieces of the real files in
-//! tests/data. `fuzz/run seeds` calls it and packs them.
+//! Writes the first inputs of every target to a folder: records of the golden store, and pieces of
+//! the real files in tests/data. `fuzz/run seeds` calls it and packs them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use filemap::{Page, meta};
+use filemap::Page;
+use filemap::page::meta;
 use filemap_tests::hostile::forge::PAGE;
 use filemap_tests::hostile::golden;
 use filemap_tests::hostile::layout::Layout;
@@ -103,7 +104,7 @@ fn warc_and_http() -> std::io::Result<()> {
         if name.ends_with(".warc") {
             write("warc", &format!("{name}.member"), 31, &bytes[..bytes.len().min(6000)])?;
         }
-        let mut reader = filemap::warc::Reader::new(&bytes[..], name.clone(), filemap::Spool::default())
+        let mut reader = filemap::warc::Reader::new(&bytes[..], name.clone(), filemap::warc::Spool::default())
             .map_err(std::io::Error::other)?;
         let mut nth = 0;
         while let Some(item) = reader.next_item().map_err(std::io::Error::other)? {
@@ -153,7 +154,8 @@ fn seen() -> std::io::Result<()> {
     ];
     for (nth, edit) in edits.iter().enumerate() {
         for kind in 0..7 {
-            // Both are divided by the number of kinds; only the second has the mark of right checksums.
+            // Both are divided by the number of kinds; only the second has the mark of right
+            // checksums.
             write("seen", &format!("edit{nth}.{kind}"), 70 + kind, edit)?;
             write("seen", &format!("sealed{nth}.{kind}"), 133 + kind, edit)?;
         }

@@ -1,9 +1,9 @@
 //! URLs for the seen sets: a list of real URLs, scaled up to any number.
 //!
 //! A list of a few ten thousand URLs says nothing about ten million, and random texts say nothing
-//! about URLs. New URLs are made from two or three of one host, cut between words about as far along
-//! and joined. Hosts keep their shares, URLs their lengths and letters; texts grow alike as they do
-//! in the list of one crawl (docs/SEEN.md).
+//! about URLs. New URLs are made from two or three of one host, cut between words about as far
+//! along and joined. Hosts keep their shares, URLs their lengths and letters; texts grow alike as
+//! they do in the list of one crawl (docs/SEEN.md).
 //!
 //! URL number i follows from the seed and i; the first ones are the list itself. Some come twice
 //! (docs/SEEN.md says how many).

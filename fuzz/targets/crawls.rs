@@ -21,7 +21,8 @@ pub fn url(i: u32) -> String {
     format!("http://h{}.example/{i}", i % 6)
 }
 
-/// The files of a frontier that was closed: with a snapshot, batches behind it, and pages on both sides of it.
+/// The files of a frontier that was closed: with a snapshot, batches behind it, and pages on both
+/// sides of it.
 pub fn image() -> Image {
     let disk = SimDisk::new(1);
     make(&disk).expect("a simulated disk");
@@ -77,7 +78,8 @@ pub fn seal(image: &mut Image, name: &str) {
     }
 }
 
-/// Seals records that begin with a checksum and say how long they are: by offset, number and contents. Batches begin at multiples of 512.
+/// Seals records that begin with a checksum and say how long they are: by offset, number and
+/// contents. Batches begin at multiples of 512.
 fn records(file: &mut [u8], head: usize, len: (usize, usize), sum: impl Fn(u64, u32, &[u8]) -> [u8; 4]) {
     let (mut at, mut nth) = (512, 0);
     while at + head <= file.len() {

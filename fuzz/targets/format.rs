@@ -1,5 +1,5 @@
-//! Every decoder of the on-disk format and the scans of both logs, over any bytes, with checksums as they come and made
-//! right: a checksum must not be a wall that hides what lies behind it.
+//! Every decoder of the on-disk format and the scans of both logs, over any bytes, with checksums
+//! as they come and made right: a checksum must not be a wall that hides what lies behind it.
 //!
 //! The first byte says what the rest is; its top bit asks for right checksums.
 #![no_main]
@@ -54,7 +54,8 @@ fn seal(form: Form, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A whole log. The records to be sealed are those that the bytes themselves lay out, one behind the other.
+/// A whole log. The records to be sealed are those that the bytes themselves lay out, one behind
+/// the other.
 fn log(bytes: &[u8], is_values: bool, is_sealed: bool) {
     let mut file = vec![0; 64];
     file.extend_from_slice(bytes);

@@ -1,7 +1,9 @@
-//! Frontiers: any damage to their files, with checksums as they come and made right; and lives of one against a simple model.
+//! Frontiers: any damage to their files, with and without recomputed checksums; and
+//! random operations on one, against a simple model.
 //!
-//! The first byte says which. Below 64 it is a life: operations of two bytes, what and with what. Otherwise it is damage (the top bit asks for
-//! right checksums): operation, file, offset (2 bytes), argument, and for an overwrite that many bytes.
+//! The first byte says which. Below 64 it is a run of operations, two bytes each: which, and its
+//! argument. Otherwise it is damage (the top bit asks for recomputed checksums): operation, file,
+//! offset (2 bytes), argument, and for an overwrite that many bytes.
 #![no_main]
 
 mod crawls;
@@ -166,7 +168,8 @@ impl Model {
     }
 }
 
-/// A life by operations: what was committed is there at every opening, and the rest as after one of the calls since.
+/// A life by operations: what was committed is there at every opening, and the rest as after one
+/// of the calls since.
 fn live(operations: &[u8]) {
     let mut disk = SimDisk::new(1);
     let mut frontier = Frontier::create_in(disk.dir(), options()).expect("made");
@@ -234,7 +237,8 @@ fn live(operations: &[u8]) {
     assert_eq!(frontier.credit_units(), ALL_CREDIT);
 }
 
-/// Closes a frontier, drops it, or loses the power, and opens it again: it is as after one of the calls since the last commit.
+/// Closes a frontier, drops it, or loses the power, and opens it again: it is as after one of the
+/// calls since the last commit.
 fn ended(disk: &mut SimDisk, frontier: Frontier, with: u8, since: &mut Vec<Model>) -> Frontier {
     match with % 3 {
         0 => {

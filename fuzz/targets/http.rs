@@ -1,4 +1,5 @@
-//! Any bytes as the block of a WARC response or request: the HTTP head, the chunked coding, the content codings.
+//! Any bytes as the block of a WARC response or request: the HTTP head, the chunked coding, the
+//! content codings.
 //!
 //! The first byte: bit 0 makes it a request; the others choose options as for whole WARC files.
 #![no_main]
@@ -21,7 +22,8 @@ fuzz_target!(|data: &[u8]| {
     file.extend_from_slice(b"\r\n\r\n");
     let (report, store) = importing::import_twice(&file, flags | 4);
     assert_eq!((report.records, report.damaged), (1, 0), "{:?}", report.problems);
-    // A request that cannot be read is kept as it is, and named: it does not tell what its answer is of.
+    // A request that cannot be read is kept as it is, and named: it does not tell what its answer
+    // is of.
     let told = report.stored + report.unusable;
     assert!(told == 1 || (kind == "request" && (report.stored, report.unusable) == (1, 1)), "{:?}", report.problems);
     if kind == "response" && report.stored == 1 {

@@ -1,12 +1,14 @@
 //! Imports a WARC file into a fresh store, judges what is in it, and imports it again.
 
 use filemap::import::{ImportOptions, ImportReport, import};
-use filemap::{Options, PageStore, RecordKind};
+use filemap::page::RecordKind;
+use filemap::{Options, PageStore};
 use filemap_core::sim::{self, Limits};
 use filemap_io::sim::SimDisk;
 use std::ops::ControlFlow;
 
-/// Imports `bytes` twice: whatever they hold, each page then reads, the store is whole, and the second time adds nothing.
+/// Imports `bytes` twice: whatever they hold, each page then reads, the store is whole, and the
+/// second time adds nothing.
 pub fn import_twice(bytes: &[u8], flags: u8) -> (ImportReport, PageStore) {
     let options = Options::new().canonicalizer("whatwg", 1).free_space_floor(0).memtable_bytes(256 << 10);
     // A simulated map is memory: as little as the store needs.

@@ -1,4 +1,5 @@
-//! Strings of operations on a store over a simulated disk, against the oracle, as in the property test.
+//! Strings of operations on a store over a simulated disk, against the oracle, as in the property
+//! test.
 //!
 //! The first byte bounds the versions kept; then each operation is a byte and its arguments.
 #![no_main]

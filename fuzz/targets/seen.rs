@@ -1,8 +1,10 @@
-//! Canonical URLs, and the files of seen sets: any text, and any damage, with checksums as they come and made right.
+//! Canonical URLs, and the files of seen sets: any text, and any damage, with and without
+//! recomputed checksums.
 //!
-//! The first byte says which. Below 64 it is a URL: four bytes of rules, and the text. Otherwise it is a set of one of the kinds (its
-//! value modulo their number; the top bit asks for right checksums), and edits of its files: operation, file, offset (2 bytes),
-//! argument, and for an overwrite that many bytes.
+//! The first byte says which. Below 64 it is a URL: four bytes of rules, and the text. Otherwise
+//! it is a set of one of the kinds (its value modulo their number; the top bit asks for recomputed
+//! checksums), and edits of its files: operation, file, offset (2 bytes), argument, and for an
+//! overwrite that many bytes.
 #![no_main]
 
 mod sets;
@@ -24,7 +26,8 @@ use urlindex::{
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// The files have less than 64 KiB, a run is read by 512 KiB, and the simulated disk keeps all that was ever written.
+/// The files have less than 64 KiB, a run is read by 512 KiB, and the simulated disk keeps all
+/// that was ever written.
 const MEMORY_LIMIT: usize = 16 << 20;
 const EXTREMES: [u64; 8] = [0, 0xff, 0xffff, 1 << 30, 0xffff_ffff, 1 << 60, u64::MAX, 64];
 

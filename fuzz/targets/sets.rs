@@ -1,4 +1,5 @@
-//! One small set of each kind that `urlindex` keeps in files, damage to their files, and right checksums over it.
+//! One small set of each kind that `urlindex` keeps in files, damage to their files, and right
+//! checksums over it.
 //!
 //! The checksums are written after the tables in the modules' documentation, not with their code.
 

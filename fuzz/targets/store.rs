@@ -1,7 +1,9 @@
-//! Edits of the golden store's files, then everything that a store does: open, get, head, history, lists, verify, put.
+//! Edits of the golden store's files, then everything that a store does: open, get, head, history,
+//! lists, verify, put.
 //!
-//! The first byte: bit 0 asks for right checksums over what was edited, bit 1 for a writer instead of a reader. The rest are
-//! edits: operation, file, offset (2 bytes), argument, and for an overwrite that many bytes.
+//! The first byte: bit 0 asks for right checksums over what was edited, bit 1 for a writer instead
+//! of a reader. The rest are edits: operation, file, offset (2 bytes), argument, and for an
+//! overwrite that many bytes.
 #![no_main]
 
 use std::cell::RefCell;
@@ -18,7 +20,8 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// More than the files are large: a page may be said to have 64 MiB, and is then read into two buffers at most.
+/// More than the files are large: a page may be said to have 64 MiB, and is then read into two
+/// buffers at most.
 const MEMORY_LIMIT: usize = 192 << 20;
 const FILES: [&str; 4] = ["SUPERBLOCK", "value0.dat", "key0.dat", "address.idx"];
 const EXTREMES: [u64; 8] = [0, 0xff, 0xffff, 1 << 30, 0xffff_ffff, 1 << 60, u64::MAX, 64];
@@ -165,7 +168,8 @@ fn swap_sectors(bytes: &mut [u8], a: usize, b: usize) -> Option<(Range<usize>, R
     Some((a..a + 512, b..b + 512))
 }
 
-/// Seals what lies at an offset: the record that the golden store has there, or the page, copy or header.
+/// Seals what lies at an offset: the record that the golden store has there, or the page, copy or
+/// header.
 fn seal(image: &mut Image, layout: &Layout, name: &str, at: usize) {
     let id = image.0.get("SUPERBLOCK").map_or([0; 16], |file| forge::store_id(file));
     let Some(file) = image.0.get_mut(name) else { return };

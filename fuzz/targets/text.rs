@@ -1,10 +1,13 @@
-//! The small readers: descriptions of pages, JSON Lines, dates, URLs. What reads is written and read again.
+//! The small readers: descriptions of pages, JSON Lines, dates, URLs. What reads is written and
+//! read again.
 //!
 //! The first byte says which.
 #![no_main]
 
+use filemap::canonical::{Canonicalizer, Exact, Whatwg};
+use filemap::date;
 use filemap::dump::jsonl;
-use filemap::{Canonicalizer, Exact, Whatwg, date, meta};
+use filemap::page::meta;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

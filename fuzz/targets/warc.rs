@@ -1,7 +1,7 @@
 //! Any bytes as a WARC file: read record by record, imported into a store, imported again.
 //!
-//! The first byte: bit 0 compresses the rest as one gzip member, so that records behind a checksum are reached; the others
-//! choose options.
+//! The first byte: bit 0 compresses the rest as one gzip member, so that records behind a checksum
+//! are reached; the others choose options.
 #![no_main]
 
 #[path = "importing.rs"]
@@ -9,7 +9,7 @@ mod importing;
 
 use std::io::Write;
 
-use filemap::Spool;
+use filemap::warc::Spool;
 use filemap::warc::{Item, Reader};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,7 +1,8 @@
 //! Who may import whom: one table of crates, and one table of modules for each crate that has one.
 //!
-//! Invariant: an import goes downward only. A new crate, or a new module of a crate in [`TABLES`], fails the test until
-//! it is placed here. The engine's table is [`ENGINE_LAYERS`]; other crates have a file each below `layers/`.
+//! Invariant: an import goes downward only. A new crate, or a new module of a crate in
+//! [`TABLES`], fails the test until it is placed here. The engine's table is [`ENGINE_LAYERS`];
+//! other crates have a file each below `layers/`.
 
 mod benches;
 mod filemap;
@@ -13,15 +14,15 @@ mod libraries;
 
 use std::path::Path;
 
-/// A crate of the workspace and the crates of the workspace that it may depend on. Tests, benches and their
-/// dev-dependencies may look at everything.
+/// A crate of the workspace and the crates of the workspace that it may depend on. Tests, benches
+/// and their dev-dependencies may look at everything.
 pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap-io", &[]),
     ("filemap-core", &["filemap-io"]),
     ("filemap-runs", &["filemap-io"]),
     ("urlindex", &["filemap-io", "filemap-runs"]),
     ("frontier", &["filemap-io", "urlindex"]),
-    ("filemap", &["filemap-core", "urlindex"]),
+    ("filemap", &["filemap-core", "filemap-io", "urlindex"]),
     ("filemap-python", &["filemap", "filemap-core", "urlindex"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-core", "fm-cli", "urlindex"]),
@@ -42,9 +43,10 @@ pub const CRATES: &[(&str, &[&str])] = &[
 pub struct Table {
     /// The crate's source folder, relative to the workspace's root.
     pub source: &'static str,
-    /// Module paths, lowest layer first. A path stands for its file and for all files below it that no longer path
-    /// names. A module may import itself and lower layers, never its own layer or a higher one; unit tests too. The
-    /// crate's root (`lib.rs`, `main.rs`) stands above all and has no entry.
+    /// Module paths, lowest layer first. A path stands for its file and for all files below it
+    /// that no longer path names. A module may import itself and lower layers, never its own layer
+    /// or a higher one; unit tests too. The crate's root (`lib.rs`, `main.rs`) stands above all
+    /// and has no entry.
     pub layers: &'static [&'static [&'static str]],
     /// The only module that may start threads, where the crate has such a rule.
     pub spawning: Option<&'static str>,
@@ -67,8 +69,9 @@ pub const TABLES: &[Table] = &[
     Table { source: "tools/fm-crawl/src", layers: fm_crawl::LAYERS, spawning: None },
 ];
 
-/// The modules of `filemap-core`, lowest layer first; a path stands for all files below it that no longer path names. A module
-/// may import those of lower layers, and itself; never those beside it or above it. The same holds for unit tests.
+/// The modules of `filemap-core`, lowest layer first; a path stands for all files below it that no
+/// longer path names. A module may import those of lower layers, and itself; never those beside it
+/// or above it. The same holds for unit tests.
 pub const ENGINE_LAYERS: &[&[&str]] = &[
     // Which locks a thread holds.
     &["sync::order"],
@@ -79,7 +82,8 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["error"],
     &["event"],
     &["options"],
-    // Atomics and locks, as the system or a model checker has them; locks and their order; counters; the write gate.
+    // Atomics and locks, as the system or a model checker has them; locks and their order;
+    // counters; the write gate.
     &["sync::primitive"],
     &["sync"],
     &["stats"],
@@ -124,7 +128,8 @@ pub const IO_PATHS: &[&[&str]] = &[&["std", "fs"], &["libc"], &["rustix"], &["me
 /// The only engine module that may start a thread.
 pub const SPAWNING_MODULE: &str = "upkeep::worker";
 
-/// Files that may hold `unsafe`: the memory map; and in the comparison the opening of LMDB, whose own map is one too.
+/// Files that may hold `unsafe`: the memory map; and in the comparison the opening of LMDB, whose
+/// own map is one too.
 pub const UNSAFE_FILES: &[&str] = &["crates/filemap-io/src/map.rs", "benches/compare/src/engine/lmdb.rs"];
 
 impl Table {
@@ -133,7 +138,8 @@ impl Table {
         TABLES.iter().filter(|table| path.starts_with(table.source)).max_by_key(|table| table.source.len())
     }
 
-    /// The entry that a module, or a name in it, belongs to (the longest that fits), and its layer counted from the lowest.
+    /// The entry that a module, or a name in it, belongs to (the longest that fits), and its layer
+    /// counted from the lowest.
     pub fn layer(&self, path: &[String]) -> Option<(&'static str, usize)> {
         let fits =
             |entry: &str| entry.split("::").enumerate().all(|(nth, part)| path.get(nth).is_some_and(|p| p == part));

@@ -2,6 +2,7 @@
 //! sentence that begins with `file:line` and says what to do. No rule stops at the first.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::layers::{self, Table};
 use crate::source::{SourceFile, UsedPath};
@@ -12,6 +13,10 @@ pub const FILE_LINES_MAX: usize = 500;
 pub const FILE_LINES_MEDIAN: usize = 200;
 /// Lines that a function may have.
 pub const FUNCTION_LINES_MAX: usize = 70;
+/// Characters that a line of a comment or of Markdown may have.
+pub const LINE_CHARACTERS_MAX: usize = 99;
+/// Folders and pages whose comments are still wider.
+const WIDE: [&str; 4] = ["crates/filemap-core", "crates/filemap-runs", "crates/frontier", "docs/FORMAT.md"];
 /// Words that the opening `//!` block must have: what the file owns and why does not fit into
 /// fewer.
 pub const HEADER_WORDS_MIN: usize = 8;
@@ -83,6 +88,35 @@ pub fn finished(file: &SourceFile) -> Vec<String> {
     broken
 }
 
+/// Comments of a Rust file and lines of a page of Markdown are narrow. Tables, blocks of code and
+/// single words that are longer may be wide.
+pub fn width(path: &Path, text: &str) -> Vec<String> {
+    if WIDE.iter().any(|wide| path.starts_with(wide)) {
+        return Vec::new();
+    }
+    let is_page = path.extension().is_some_and(|end| end == "md");
+    let (mut is_code, mut broken) = (false, Vec::new());
+    for (number, line) in text.lines().enumerate() {
+        let Some(prose) = (if is_page { Some(line) } else { line.trim_start().strip_prefix("//") }) else {
+            is_code = false;
+            continue;
+        };
+        let prose = prose.trim_start_matches(['/', '!']).trim();
+        is_code ^= prose.starts_with("```");
+        let characters = line.chars().count();
+        let is_table = prose.starts_with('|');
+        let can_break = prose.trim_start_matches(['-', '*']).trim().contains(' ');
+        if characters > LINE_CHARACTERS_MAX && !is_code && !is_table && can_break {
+            broken.push(format!(
+                "{}:{}: {characters} characters, {LINE_CHARACTERS_MAX} is the limit; wrap it",
+                path.display(),
+                number + 1
+            ));
+        }
+    }
+    broken
+}
+
 /// Libraries do not print: words are for the tools.
 pub fn silent(file: &SourceFile) -> Vec<String> {
     if !file.path.starts_with("crates") || file.is_test() || !file.path.iter().any(|p| p == "src") {
@@ -139,9 +173,11 @@ pub fn unsafe_code(file: &SourceFile) -> Vec<String> {
     broken
 }
 
-/// Inside a layered crate imports go downward only, those of unit tests too, and threads start where its table says.
+/// Inside a layered crate imports go downward only, those of unit tests too, and threads start
+/// where its table says.
 ///
-/// `re_exports` are the names of the crate's root, with the paths they stand for (from `lib.rs` or `main.rs`).
+/// `re_exports` are the names of the crate's root, with the paths they stand for (from `lib.rs` or
+/// `main.rs`).
 pub fn imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     let module = file.module();
     let Some(table) = Table::of(&file.path).filter(|_| !module.is_empty()) else { return Vec::new() };

@@ -27,6 +27,27 @@ pub fn rust_files() -> io::Result<Vec<(PathBuf, String)>> {
     read_all(|name| name.ends_with(".rs"))
 }
 
+/// Every page of Markdown, but the archives of bench runs, as (path relative to the root, text).
+///
+/// # Errors
+/// Whatever reading a folder or a file returns.
+pub fn pages() -> io::Result<Vec<(PathBuf, String)>> {
+    let root = root();
+    let is_page = |name: &str| name.ends_with(".md");
+    let mut pages = read_all(is_page)?;
+    let mut paths = Vec::new();
+    walk(&root.join("docs"), &is_page, &mut paths)?;
+    for entry in fs::read_dir(&root)? {
+        paths.extend(Some(entry?.path()).filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    for path in paths {
+        let text = fs::read_to_string(&path)?;
+        pages.push((path.strip_prefix(&root).expect("the walk began at the root").to_path_buf(), text));
+    }
+    pages.retain(|(path, _)| !path.starts_with("benches/results"));
+    Ok(pages)
+}
+
 /// Every member's `Cargo.toml`, as (path relative to the root, text), sorted by path.
 ///
 /// # Errors

@@ -1,7 +1,8 @@
 //! Holds the rules of the house: who may import whom, what a file may weigh, how it opens.
 //!
-//! The rules and their table are in the library of this package. Each is run twice: on the workspace, where it must
-//! find nothing, and on a planted bad snippet, where it must find exactly what was planted.
+//! The rules and their table are in the library of this package. Each is run twice: on the
+//! workspace, where it must find nothing, and on a planted bad snippet, where it must find exactly
+//! what was planted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -68,6 +69,14 @@ fn no_module_has_a_name_that_fits_any_other() {
 #[test]
 fn nothing_is_left_for_later() {
     assert_none(files().iter().flat_map(rules::finished).collect());
+}
+
+#[test]
+fn comments_and_pages_are_narrow() {
+    let texts = workspace::rust_files().expect("the workspace can be read");
+    let pages = workspace::pages().expect("the pages can be read");
+    assert!(pages.iter().any(|(path, _)| path == Path::new("README.md")), "the walk finds README");
+    assert_none(texts.iter().chain(&pages).flat_map(|(path, text)| rules::width(path, text)).collect());
 }
 
 #[test]
@@ -224,6 +233,12 @@ fn planted_bad_files_are_found() {
     assert_one(&rules::finished(&planted(at, "fn f() { todo!() }")), "finish it");
     let note = format!("// {}: some day", ["TO", "DO"].concat());
     assert_one(&rules::finished(&planted(at, &note)), "a note for later");
+    let (wide, page) = ("word ".repeat(20), Path::new("docs/A.md"));
+    assert_one(&rules::width(Path::new(at), &format!("fn f() {{}}\n    /// {wide}")), ":2: 108 characters");
+    assert_one(&rules::width(page, &format!("{wide}\n")), ":1: 100 characters");
+    let allowed = format!("| {wide} |\n```\n{wide}\n```\n{}\n{}", &wide[..99], wide.replace(' ', "_"));
+    assert_none(rules::width(page, &allowed));
+    assert_none(rules::width(Path::new(at), &format!("let a = \"{wide}\";")));
     assert_one(&rules::silent(&planted(at, "fn f() { println!(\"x\") }")), "in a library");
     assert_one(&rules::unsafe_code(&planted(at, "fn f() { unsafe { g() } }")), "outside the files");
 }

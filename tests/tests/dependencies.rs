@@ -1,6 +1,8 @@
-//! Holds deny.toml: the licences, sources and banned names of all packages, read from the lock files and `cargo metadata`.
+//! Holds deny.toml: the licences, sources and banned names of all packages, read from the lock
+//! files and `cargo metadata`.
 //!
-//! cargo-deny checks the same and more, but takes longer to build than the rest of the gate's tools together.
+//! cargo-deny checks the same and more, but takes longer to build than the rest of the gate's
+//! tools together.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -21,7 +23,8 @@ fn list(section: &str, key: &str) -> BTreeSet<String> {
     entries.iter().map(|entry| text(entry).expect("an entry is a string or names a crate")).collect()
 }
 
-/// Whether an SPDX expression can be met with the allowed licences. `AND` binds closer than `OR`; `/` is an old `OR`.
+/// Whether an SPDX expression can be met with the allowed licences. `AND` binds closer than `OR`;
+/// `/` is an old `OR`.
 fn allows(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ").replace(" WITH ", "+");
     let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -8,8 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use filemap::import::{ImportOptions, ImportReport, import};
+use filemap::warc::Spool;
 use filemap::warc::{Item, Reader};
-use filemap::{Options, PageStore, Spool};
+use filemap::{Options, PageStore};
 use filemap_core::sim;
 use filemap_io::sim::SimDisk;
 use peak_alloc::PeakAlloc;

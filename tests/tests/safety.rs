@@ -1,5 +1,5 @@
-//! What the documents name exists: tests behind the promises of docs/SAFETY.md and docs/RECOVERY.md, and each section names some;
-//! files in docs/ARCHITECTURE.md.
+//! What the documents name exists: tests behind the promises of docs/SAFETY.md and
+//! docs/RECOVERY.md, and each section names some; files in docs/ARCHITECTURE.md.
 
 use std::collections::HashSet;
 use std::fs;
@@ -91,7 +91,8 @@ fn every_file_that_the_architecture_names_stands_where_it_says() {
         for row in part.lines().filter(|line| line.starts_with("| ")).skip(1) {
             let mut before = folder.clone();
             for name in row.rsplit_once(" | ").unwrap().1.split('`').skip(1).step_by(2) {
-                // A bare name stands beside the file that is named before it, or in the folder itself.
+                // A bare name stands beside the file that is named before it, or in the folder
+                // itself.
                 match [before.join(name), folder.join(name)].into_iter().find(|path| path.exists()) {
                     Some(path) => before = path.parent().unwrap().to_owned(),
                     None => absent.push(folder.join(name)),

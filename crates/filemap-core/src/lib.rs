@@ -86,8 +86,10 @@ pub mod erase {
     pub use crate::store::{Erased, Erasure, ErasureStep, FoundText, Search, Searched, VersionFilter};
 }
 
-/// Iterators over keys, pages, heads and versions, of the store or of its splits.
+/// Iterators over keys, pages, heads and versions, of the store or of its splits; a set of versions
+/// that were met.
 pub mod list {
+    pub use crate::sequences::Sequences;
     pub use crate::store::{GetAhead, Heads, History, Keys, Listed, Pages, Split};
 }
 

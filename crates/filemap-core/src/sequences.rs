@@ -6,9 +6,17 @@ use std::collections::HashMap;
 /// Words of a page: 4096 sequences.
 const WORDS: usize = 64;
 
-/// See the module.
+/// A set of versions, by their sequence.
+///
+/// ```
+/// use filemap_core::list::Sequences;
+///
+/// let mut written = Sequences::default();
+/// written.insert(7);
+/// assert!(written.contains(7) && !written.contains(8));
+/// ```
 #[derive(Debug, Default)]
-pub(crate) struct Sequences {
+pub struct Sequences {
     pages: HashMap<u64, Box<[u64; WORDS]>>,
 }
 
@@ -17,12 +25,14 @@ impl Sequences {
         (sequence / (64 * WORDS as u64), (sequence / 64) as usize % WORDS, 1 << (sequence % 64))
     }
 
-    pub(crate) fn insert(&mut self, sequence: u64) {
+    /// Adds a sequence; up to 560 bytes of memory if none near it is there.
+    pub fn insert(&mut self, sequence: u64) {
         let (page, word, bit) = Sequences::place(sequence);
         self.pages.entry(page).or_insert_with(|| Box::new([0; WORDS]))[word] |= bit;
     }
 
-    pub(crate) fn contains(&self, sequence: u64) -> bool {
+    /// Whether a sequence is in the set.
+    pub fn contains(&self, sequence: u64) -> bool {
         let (page, word, bit) = Sequences::place(sequence);
         self.pages.get(&page).is_some_and(|p| p[word] & bit != 0)
     }

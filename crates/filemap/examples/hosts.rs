@@ -1,5 +1,5 @@
-//! Hosts of a store by how many pages they have, with the bytes of their bodies: read while a crawler
-//! writes, without a lock and without a body being expanded.
+//! Hosts of a store by how many pages they have, with the bytes of their bodies: read while a
+//! crawler writes, without a lock and without a body being expanded.
 //!
 //! ```text
 //! cargo run --release --package filemap --example hosts -- pages.fm

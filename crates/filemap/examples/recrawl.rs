@@ -1,5 +1,6 @@
-//! A second visit to pages of a store, in a store of its own: what has not changed takes a reference, not a body; both visits
-//! are in the page's history; and what was synced survives a crash.
+//! A second visit to pages of a store, in a store of its own: what has not changed takes a
+//! reference, not a body; both visits are in the page's history; and what was synced survives a
+//! crash.
 //!
 //! ```text
 //! cargo run --release --package filemap --example recrawl -- pages.fm

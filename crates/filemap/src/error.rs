@@ -168,7 +168,7 @@ pub enum Error {
 /// Why a description of a page does not decode.
 ///
 /// ```
-/// use filemap::meta::{self, MetaError};
+/// use filemap::page::meta::{self, MetaError};
 /// assert_eq!(meta::spill_bytes(&[9]), Err(MetaError::Version { found: 9 }));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,8 +12,9 @@
 //! * `table` reads a store as Arrow record batches and writes Parquet files.
 //! * [`erase`] removes pages for good, and keeps them from coming back.
 //! * [`coding`] undoes content codings (gzip, deflate, br, zstd) within bounds.
-//! * [`meta`] encodes a page's headers and the rest of its description.
-//! * [`encoding`] finds a document's character set and decodes it.
+//! * [`page::meta`] encodes a page's headers and the rest of its description;
+//!   [`page::encoding`] finds a document's character set and decodes it.
+//! * [`canonical`] makes keys of URLs.
 //!
 //! Keys are made by a canonicaliser of `urlindex`; the URL as fetched is kept beside it. Bodies
 //! are bytes and are never re-coded: character sets are left to the reader.
@@ -42,7 +43,7 @@ mod http;
 pub mod import;
 mod limits;
 mod packing;
-mod page;
+pub mod page;
 #[cfg(feature = "warc")]
 mod spool;
 pub mod store;
@@ -51,21 +52,20 @@ pub mod table;
 #[cfg(feature = "warc")]
 pub mod warc;
 
-pub use access::{Lookup, PageRead, PageWrite};
+/// How URLs become keys: the part of crate `urlindex` that a store takes or returns.
+pub mod canonical {
+    pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};
+}
+
+pub use access::interface::{Lookup, PageRead, PageWrite};
 #[cfg(feature = "async")]
 pub use async_store::AsyncPageStore;
 pub use error::{Error, Result};
 pub use filemap_core::{Durability, Event, Options, Put, Stats, Version};
 #[cfg(feature = "warc")]
 pub use http::coding;
-pub use page::encoding;
-pub use page::headers::{Header, Headers};
 pub use page::key::url as url_of_key;
-pub use page::meta;
 pub use page::variant::Variant;
 pub use page::version::PageHead;
-pub use page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
-#[cfg(feature = "warc")]
-pub use spool::Spool;
-pub use store::PageStore;
-pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};
+pub use page::visit::Page;
+pub use store::handle::PageStore;

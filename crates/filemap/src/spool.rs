@@ -18,7 +18,7 @@ use crate::page::digest::Digest;
 /// Where large payloads are set aside, and which are large.
 ///
 /// ```
-/// let spool = filemap::Spool::default().memory_bytes(1 << 20);
+/// let spool = filemap::warc::Spool::default().memory_bytes(1 << 20);
 /// assert_eq!(spool.dir, std::env::temp_dir());
 /// ```
 #[derive(Clone, Debug)]

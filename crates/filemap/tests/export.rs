@@ -1,14 +1,15 @@
-//! Stores written out and read back: by WARC files of every form and by JSON Lines, the store is the same again.
+//! Stores written out and read back: by WARC files of every form and by JSON Lines, the store is
+//! the same again.
 
 use crate::samples::{self, Fresh, fresh, run, run_sample};
 use crate::stores::{Memory, assert_equal, contents, dumped};
+use filemap::canonical::Exact;
 use filemap::dump::{DumpEvent, DumpOptions, Format, Selection, dump, jsonl};
 use filemap::import::ImportOptions;
+use filemap::page::{Header, HttpVersion, RecordKind, Revisit, RevisitProfile};
 use filemap::store::{BodyForm, Loader};
 use filemap::warc::{Compression, Item};
-use filemap::{
-    Exact, Header, HttpVersion, Lookup, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Variant,
-};
+use filemap::{Lookup, Options, Page, PageStore, Variant};
 use proptest::prelude::*;
 use std::ops::ControlFlow;
 
@@ -455,7 +456,7 @@ fn a_field_of_ours_that_lies_makes_an_ordinary_record_of_it() {
 }
 
 fn first(text: &str) -> Option<Item> {
-    filemap::warc::Reader::new(text.as_bytes(), "t", filemap::Spool::default())
+    filemap::warc::Reader::new(text.as_bytes(), "t", filemap::warc::Spool::default())
         .expect("a reader")
         .next_item()
         .expect("memory")

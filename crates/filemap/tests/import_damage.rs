@@ -1,4 +1,5 @@
-//! Damaged WARC files: every record that is still whole is found, the damage is told with its offset, nothing panics.
+//! Damaged WARC files: every record that is still whole is found, the damage is told with its
+//! offset, nothing panics.
 
 use crate::samples::{bytes, fresh, gz, ids, page, plain, read, run, zst};
 use std::collections::BTreeSet;
@@ -40,7 +41,8 @@ fn a_file_cut_anywhere_gives_its_whole_records() {
         let members = members(pack);
         let file = members.concat();
         let ends = [members[0].len(), members[0].len() + members[1].len(), file.len()];
-        // Behind a record stand the two line ends (plain) or the checksum (gzip, zstd), which it does not need.
+        // Behind a record stand the two line ends (plain) or the checksum (gzip, zstd), which it
+        // does not need.
         let slack = [8, 4, 4][usize::from(file.starts_with(b"WARC")) * 2 + usize::from(file[0] == 0x28)];
         for cut in 0..file.len() {
             let (ids, problems) = (whole_ids(&file[..cut]), found(&file[..cut]).1);

@@ -1,13 +1,16 @@
-//! WARC files in every form: plain, gzip and zstd, by member and whole, mixed, with dictionaries; and bodies that are
-//! large, repeated, coded in every way, or not to be kept.
+//! WARC files in every form: plain, gzip and zstd, by member and whole, mixed, with dictionaries;
+//! and bodies that are large, repeated, coded in every way, or not to be kept.
 
 use crate::samples::{self, fresh, gz, page, plain, read, response, run, zst};
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 
+use filemap::canonical::Exact;
 use filemap::import::{ImportOptions, ImportReport, import};
+use filemap::page::RecordKind;
 use filemap::warc::ProblemKind;
-use filemap::{Exact, Options, PageStore, RecordKind, Spool};
+use filemap::warc::Spool;
+use filemap::{Options, PageStore};
 
 /// The records of the plain sample, one by one.
 fn records() -> Vec<Vec<u8>> {

@@ -1,5 +1,6 @@
-//! Files as they are found: ARC records, dates that are none, line ends with two carriage returns, a last record that is
-//! clipped at each of its bytes, payload digests that do not hold, and forms of compression that are not read.
+//! Files as they are found: ARC records, dates that are none, line ends with two carriage returns,
+//! a last record that is clipped at each of its bytes, payload digests that do not hold, and forms
+//! of compression that are not read.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -8,8 +9,9 @@ use std::ops::ControlFlow;
 use crate::samples::{self, Fresh, fresh, gz, read, run, zst};
 use filemap::date::DateRule;
 use filemap::import::{ImportOptions, ImportReport};
+use filemap::page::RecordKind;
 use filemap::warc::{ProblemKind, Record};
-use filemap::{Error, Page, PageStore, RecordKind, date};
+use filemap::{Error, Page, PageStore, date};
 
 const ARC_FIRST: &str = "filedesc://IA-1.arc 0.0.0.0 20060622190110 text/plain 76\n1 0 InternetArchive\n\
      URL IP-address Archive-date Content-type Archive-length\n";

@@ -4,7 +4,8 @@
 
 use crate::samples::{bytes, fresh, run_sample};
 use filemap::import::ImportOptions;
-use filemap::{Lookup, Page, PageStore, RecordKind, date};
+use filemap::page::RecordKind;
+use filemap::{Lookup, Page, PageStore, date};
 use sha1::{Digest, Sha1};
 
 /// What one sample holds.

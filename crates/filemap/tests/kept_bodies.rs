@@ -1,5 +1,6 @@
-//! What is pruned or erased takes no body from what stays, and a dump of a part of a store brings all bodies: versions with bodies, references to them, and revisits of
-//! versions of the same URL and of others, by digest, time and record id, through other revisits too, in all mixtures.
+//! What is pruned or erased takes no body from what stays, and a dump of a part of a store brings
+//! all bodies: versions with bodies, references to them, and revisits of versions of the same URL
+//! and of others, by digest, time and record id, through other revisits too, in all mixtures.
 
 use filemap::store::{BodyForm, Loader};
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use filemap::access::Scope;
 use filemap::dump::{DumpOptions, Format, Selection, jsonl};
 use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::import::ImportOptions;
-use filemap::{Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Version};
+use filemap::page::{RecordKind, Revisit, RevisitProfile};
+use filemap::{Options, Page, PageStore, Version};
 use filemap_core::prune::PruneRule;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

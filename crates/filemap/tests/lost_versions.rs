@@ -1,5 +1,5 @@
-//! One version of a page that cannot be read costs that version: histories, revisits, imports and dumps go on with the others,
-//! and name it.
+//! One version of a page that cannot be read costs that version: histories, revisits, imports and
+//! dumps go on with the others, and name it.
 
 use crate::stores;
 use filemap::store::BodyForm;
@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use filemap::dump::{DumpEvent, DumpOptions, DumpReport, Format, dump};
-use filemap::{Error, Lookup, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Version};
+use filemap::page::{RecordKind, Revisit, RevisitProfile};
+use filemap::{Error, Lookup, Options, Page, PageStore, Version};
 use tempfile::TempDir;
 
 const URL: &str = "http://a.example/";

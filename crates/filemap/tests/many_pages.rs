@@ -1,10 +1,12 @@
-//! What is done to many pages at once: sizes told, pages removed by a filter, imports stopped and taken up again.
+//! What is done to many pages at once: sizes told, pages removed by a filter, imports stopped and
+//! taken up again.
 
 use std::ops::ControlFlow;
 
 use crate::samples::{self, Fresh, bytes, fresh};
 use filemap::import::{ImportOptions, ImportProgress, import};
-use filemap::{Page, PageStore, RecordKind};
+use filemap::page::RecordKind;
+use filemap::{Page, PageStore};
 
 /// Three pages of two hosts, one of two versions, one with a request beside it.
 fn filled() -> Fresh {

@@ -1,12 +1,15 @@
-//! A store of pages through its public face: what is put comes back, by URL, time, host and prefix.
+//! A store of pages through its public face: what is put comes back, by URL, time, host and
+//! prefix.
 
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::sync::Arc;
 
 use crate::samples::{self, fresh};
+use filemap::canonical::{Exact, UrlError, Whatwg};
 use filemap::dump::jsonl;
-use filemap::{Error, Exact, Lookup, Options, Page, PageStore, Put, RecordKind, UrlError, Whatwg};
+use filemap::page::RecordKind;
+use filemap::{Error, Lookup, Options, Page, PageStore, Put};
 
 fn text(name: &str, fetched_at_ms: i64, body: &str) -> Page {
     let mut page = Page::new(name, fetched_at_ms, 200, body);

@@ -1,5 +1,5 @@
-//! Answers find their requests on import: what a POST brought never stands in the page's place, whatever order the records of
-//! a file have.
+//! Answers find their requests on import: what a POST brought never stands in the page's place,
+//! whatever order the records of a file have.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use crate::samples::{Fresh, fresh, read, run};
 use crate::stores::{assert_equal, dumped};
 use filemap::dump::{DumpOptions, Format};
 use filemap::import::{ImportOptions, ImportReport};
-use filemap::{Lookup, PageStore, RecordKind, RevisitProfile, Variant};
+use filemap::page::{RecordKind, RevisitProfile};
+use filemap::{Lookup, PageStore, Variant};
 
 const URL: &str = "http://a.example/api?v=1";
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -259,7 +260,7 @@ fn an_answer_whose_request_is_not_in_the_file_is_the_page_and_counted() {
 
 #[test]
 fn an_answer_of_any_size_waits_for_its_request() {
-    let spool = || filemap::Spool::default().memory_bytes(1 << 20);
+    let spool = || filemap::warc::Spool::default().memory_bytes(1 << 20);
     for says in [Says::RequestNamesAnswer, Says::AnswerNamesRequest, Says::Nothing] {
         let long = "x".repeat(9 << 20);
         let file = pair(1, "POST", "q=1", says, false).replace("POST q=1", &format!("POST {long}"));
@@ -316,7 +317,7 @@ fn large_bodies_are_told_apart_and_their_keys_are_short() {
     }
     // A small bound on memory makes no other variant of it.
     let again = fresh();
-    let spool = filemap::Spool::default().memory_bytes(1000);
+    let spool = filemap::warc::Spool::default().memory_bytes(1000);
     run(&again.store, file.as_bytes(), &ImportOptions::new().spool(spool));
     assert_equal(&again.store, &to.store);
 }

@@ -1,5 +1,5 @@
-//! Revisits of WARC files: found by every way to write a digest, under the other scheme, by URL and time, by record id,
-//! through another revisit; and counted while their original is not there.
+//! Revisits of WARC files: found by every way to write a digest, under the other scheme, by URL
+//! and time, by record id, through another revisit; and counted while their original is not there.
 
 use crate::samples::{Fresh, fresh, run};
 use base64::Engine as _;
@@ -10,7 +10,8 @@ use std::ops::ControlFlow;
 
 const BODY: &str = "the very same payload";
 
-/// The digest of `BODY` written in this way: algorithm with or without a hyphen, upper case or lower, in base 16, 32 or 64.
+/// The digest of `BODY` written in this way: algorithm with or without a hyphen, upper case or
+/// lower, in base 16, 32 or 64.
 fn forms() -> Vec<String> {
     use md5::Digest as _;
     let digests: [(&str, Vec<u8>); 4] = [

@@ -1,5 +1,5 @@
-//! Several answers of one URL: the page is the page, and the answers to other requests are beside it, each with its own
-//! versions, through every form of a dump.
+//! Several answers of one URL: the page is the page, and the answers to other requests are beside
+//! it, each with its own versions, through every form of a dump.
 
 use filemap::store::{BodyForm, Loader};
 use std::collections::BTreeSet;
@@ -10,7 +10,8 @@ use crate::stores::{Memory, assert_equal, dumped};
 use filemap::dump::{DumpOptions, Format, jsonl};
 use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::import::ImportOptions;
-use filemap::{Lookup, Options, Page, PageStore, RecordKind, Variant};
+use filemap::page::RecordKind;
+use filemap::{Lookup, Options, Page, PageStore, Variant};
 
 const URL: &str = "http://a.example/api";
 
@@ -86,7 +87,8 @@ fn lists_of_pages_have_no_variants_and_lists_of_variants_have_them() {
     assert_eq!(of(store.variants("http://a.example/none").expect("readable")), BTreeSet::new());
     assert_eq!(store.variants_where(|_| true).count(), 3);
     assert_eq!(store.variant_heads().filter(|head| head.as_ref().expect("whole").page.variant.is_some()).count(), 3);
-    // Three versions of variants of one URL, one of the other, a page, and two records beside them.
+    // Three versions of variants of one URL, one of the other, a page, and two records beside
+    // them.
     assert_eq!((store.versions().count(), store.stored_versions().count(), store.stored_newest().count()), (7, 7, 4));
     let sizes: Vec<_> = store.sizes().map(|size| size.expect("whole")).collect();
     assert_eq!(sizes.iter().filter(|size| size.is_page).count(), 1);
@@ -245,7 +247,8 @@ fn the_index_of_an_export_has_a_key_for_each_variant() {
 fn a_store_of_exact_urls_tells_variants_and_urls_apart_whatever_bytes_they_have() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("pages.fm");
-    let store = PageStore::create_with(path, std::sync::Arc::new(filemap::Exact), Options::new()).expect("a store");
+    let store =
+        PageStore::create_with(path, std::sync::Arc::new(filemap::canonical::Exact), Options::new()).expect("a store");
     let variant = Variant::new("x://h/y").expect("fits");
     store.put_page(&Page { variant: Some(variant.clone()), ..Page::new("a", 1, 200, "variant") }).expect("it fits");
     store.put_page(&Page::new("ax://h/y", 1, 200, "page")).expect("it fits");

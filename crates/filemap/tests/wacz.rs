@@ -1,4 +1,5 @@
-//! WACZ files out and in: what stands in them, that they give an equal store, and what damaged and hostile ones cost.
+//! WACZ files out and in: what stands in them, that they give an equal store, and what damaged and
+//! hostile ones cost.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
@@ -6,9 +7,10 @@ use std::ops::ControlFlow;
 
 use crate::samples::{Fresh, fresh, gz, page, run_sample};
 use crate::stores::assert_equal;
+use filemap::PageStore;
 use filemap::dump::{DumpOptions, Format, Wacz, dump};
 use filemap::import::{ImportOptions, ImportReport, import_wacz, is_zip};
-use filemap::{PageStore, RecordKind};
+use filemap::page::RecordKind;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;

@@ -64,9 +64,14 @@ pub mod hash {
 pub use bitmap::{HashBitmap, Md5Bitmap};
 pub use bloom::growing::GrowingFilter;
 pub use bloom::{BloomFilter, BloomOptions};
-pub use canonical::{Canonicalizer, CrawlRules, Exact, UrlError, Whatwg, host};
+pub use canonical::canonicalizer::{Canonicalizer, UrlError};
+pub use canonical::crawl::CrawlRules;
+pub use canonical::exact::Exact;
+pub use canonical::host::host;
+pub use canonical::whatwg::Whatwg;
 pub use content::ContentSeen;
-pub use disk::{DiskOptions, DiskUrlSet};
+pub use disk::options::DiskOptions;
+pub use disk::set::DiskUrlSet;
 pub use error::{Error, Result};
 pub use filemap_io::StorageError;
 pub use seen::{SeenSet, SeenStats, Verdict};

@@ -1,4 +1,5 @@
-//! The layers of crate `filemap`: a page at the bottom, then HTTP, WARC records, the store, and what fills and empties it.
+//! The layers of crate `filemap`: a page at the bottom, then HTTP, WARC records, the store, and
+//! what fills and empties it.
 
 use super::Table;
 
@@ -8,7 +9,8 @@ pub const FILEMAP: Table = Table {
     layers: &[
         &["date", "limits", "packing"],
         &["error"],
-        // A page: its parts, itself, the key that it lies under, the description that lies beside its body.
+        // A page: its parts, itself, the key that it lies under, the description that lies beside
+        // its body.
         &["page::digest", "page::encoding", "page::headers"],
         &["page::variant"],
         &["page"],

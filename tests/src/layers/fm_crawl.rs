@@ -3,7 +3,7 @@
 
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["failure", "limits", "retry_after", "scope"],
+    &["failure", "files", "limits", "retry_after", "scope"],
     &["bodies", "seen", "sequence", "settings"],
     // Bytes in, links out.
     &["links"],

@@ -7,6 +7,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["stores::opening"],
     &["arguments::urls"],
     &["arguments::selection", "arguments::variant"],
+    &["arguments::pages"],
     // Parts of one verb.
     &["verbs::dump::target", "verbs::seen::canonical", "verbs::seen::lines"],
     &["verbs::import::report", "verbs::seen::sets", "verbs::stat::statistics", "verbs::top::hosts"],

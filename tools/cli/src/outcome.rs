@@ -2,8 +2,8 @@
 //!
 //! The codes are a contract with scripts: 0 done, 1 not found, 2 usage or I/O, 3 damage found or
 //! pages refused by the store, 4 locked, 128 plus the signal's number (130 after Ctrl-C)
-//! interrupted. Errors of the libraries are mapped to their codes here; those of the frontier in the
-//! crawler, by the same rule for stored files.
+//! interrupted. Errors of the libraries are mapped to their codes here; those of the frontier in
+//! the crawler, by the same rule for stored files.
 
 use std::fmt;
 use std::io;

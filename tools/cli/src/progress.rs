@@ -114,8 +114,8 @@ impl Progress {
         Ok(())
     }
 
-    /// Takes all items, then removes the bar. A failure that concerns one item is printed. `None` if
-    /// interrupted.
+    /// Takes all items, then removes the bar. A failure that concerns one item is printed. `None`
+    /// if interrupted.
     pub fn each<T, E: Into<Failure>>(
         self,
         items: impl Iterator<Item = Result<T, E>>,

@@ -14,6 +14,8 @@ use filemap_core::{Options, Record, Store};
 use fm_cli::Failure;
 use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
 
+use crate::files;
+
 /// Memory of the set of digests.
 const SEEN_BYTES: u64 = 16 << 20;
 /// Memory of the memtable of the store behind it, and its log between two checkpoints.
@@ -55,17 +57,17 @@ impl Bodies {
             .compression_level(0)
             .memtable_bytes(RECENT_BYTES)
             .checkpoint_bytes(CHECKPOINT_BYTES);
-        let path = folder.join("holders.fm");
+        let path = folder.join(files::HOLDERS);
         let holders = match Store::open(&path, options.clone()) {
             Err(filemap_core::Error::NotAStore { .. }) => Store::create(&path, options)?,
             opened => opened?,
         };
         let disk = DiskOptions::new().memory_bytes(SEEN_BYTES);
-        let seen = match ContentSeen::open(folder.join("bodies"), disk.clone()) {
+        let seen = match ContentSeen::open(folder.join(files::BODIES), disk.clone()) {
             Err(urlindex::Error::Storage(urlindex::StorageError::Io { source, .. }))
                 if source.kind() == std::io::ErrorKind::NotFound =>
             {
-                ContentSeen::create(folder.join("bodies"), disk)?
+                ContentSeen::create(folder.join(files::BODIES), disk)?
             }
             opened => opened?,
         };

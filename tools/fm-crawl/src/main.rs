@@ -14,6 +14,7 @@ mod cli;
 mod crawl;
 mod failure;
 mod fetch;
+mod files;
 mod limits;
 mod links;
 mod progress;

@@ -3,8 +3,6 @@
 //!
 //! Nothing here ends a crawl: a line or file that cannot be written is skipped.
 
-use std::fs;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use fm_cli::times::now_ms;
@@ -13,10 +11,9 @@ use frontier::Frontier;
 use serde_json::{Value, json};
 
 use crate::crawl::Tally;
+use crate::files;
 use crate::settings::Folder;
 
-/// The file for `status`.
-pub const NAME: &str = "status.json";
 /// Intervals of the line on a terminal, of lines elsewhere, of the file.
 const DRAW: Duration = Duration::from_millis(250);
 const LINE: Duration = Duration::from_secs(10);
@@ -107,9 +104,7 @@ impl Progress {
             "run": tally.json(),
             "frontier": numbers(frontier),
         });
-        let (path, new) = (self.folder.join(NAME), self.folder.join("status.json.new"));
-        let written = fm_cli::sink::create_anew(&new).and_then(|mut file| file.write_all(value.to_string().as_bytes()));
-        let _ = written.and_then(|()| fs::rename(&new, &path));
+        let _ = files::publish(self.folder.path(), files::STATUS, value.to_string().as_bytes());
     }
 
     /// Removes the line.

@@ -5,7 +5,8 @@
 //! failure leaves a note beside the page (a WARC metadata record), which `why` and every reader of
 //! a dump can find.
 
-use filemap::{Page, PageHead, RecordKind, Revisit, RevisitProfile};
+use filemap::page::{RecordKind, Revisit, RevisitProfile};
+use filemap::{Page, PageHead};
 
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Validators};

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use filemap::Canonicalizer;
+use filemap::canonical::Canonicalizer;
 use fm_cli::Failure;
 use frontier::{Frontier, PageId};
 use urlindex::{DiskOptions, NewSet, SeenSet, StoredSet};

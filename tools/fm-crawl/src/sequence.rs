@@ -5,14 +5,7 @@
 //! note.
 //!
 //! The file has two slots of 512 bytes, at 0 and at 4096, written in turn; the greater number of
-//! the valid ones counts. A slot:
-//!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 8 | magic `FMCSEQ01` |
-//! | 8 | 8 | the sequence, little-endian |
-//! | 16 | 8 | XXH3-64 of the 16 bytes before, little-endian |
-//! | 24 | 488 | 0 |
+//! the valid ones counts.
 //!
 //! Invariants: a number is noted after the store has made it durable, and is durable here before
 //! the frontier commits what depends on it. So after a crash the note is at or below the store,
@@ -24,18 +17,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use filemap::PageStore;
-use filemap_io::{Access, Dir, File};
+use filemap_io::{Access, Dir, File, StorageError, files};
 use fm_cli::Failure;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The file.
-const NAME: &str = "store-sequence";
-/// Its name until it is complete.
-const NEW: &str = "store-sequence.new";
+const NAME: &str = crate::files::SEQUENCE;
 const MAGIC: [u8; 8] = *b"FMCSEQ01";
-const PLACE_BYTES: usize = 512;
+const PLACE_BYTES: usize = Slot::BYTES;
 /// Too far apart for a device to write both at once.
 const PLACES: [u64; 2] = [0, 4096];
+
+filemap_io::layout! {
+    /// A slot.
+    struct Slot {
+        0 MAGIC: [u8; 8] = "magic `FMCSEQ01`";
+        8 SEQUENCE: u64 = "the sequence";
+        16 CHECKSUM: u64 = "XXH3-64 of the 16 bytes before";
+        24 RESERVED: filemap_io::layout::Zeros<488> = "zero";
+    }
+}
 
 /// The note, open to be written.
 #[derive(Debug)]
@@ -117,10 +117,10 @@ pub fn check(noted: Option<u64>, store: &PageStore, folder: &Path) -> Result<(),
 
 fn place(sequence: u64) -> [u8; PLACE_BYTES] {
     let mut bytes = [0; PLACE_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..16].copy_from_slice(&sequence.to_le_bytes());
-    let checksum = xxh3_64(&bytes[..16]);
-    bytes[16..24].copy_from_slice(&checksum.to_le_bytes());
+    Slot::MAGIC.put(&mut bytes, MAGIC);
+    Slot::SEQUENCE.put(&mut bytes, sequence);
+    let checksum = xxh3_64(&bytes[..Slot::CHECKSUM.at]);
+    Slot::CHECKSUM.put(&mut bytes, checksum);
     bytes
 }
 
@@ -130,7 +130,7 @@ fn newest(file: &dyn File, path: &Path) -> Result<(u64, usize), Failure> {
     for (at, offset) in PLACES.into_iter().enumerate() {
         let mut bytes = [0; PLACE_BYTES];
         file.read_at(&mut bytes, offset).map_err(|error| Failure::io("read", path, &error))?;
-        let sequence = u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 + byte]));
+        let sequence = Slot::SEQUENCE.get(&bytes);
         if bytes == place(sequence) {
             newest = newest.max(Some((sequence, at)));
         }
@@ -142,19 +142,15 @@ fn newest(file: &dyn File, path: &Path) -> Result<(u64, usize), Failure> {
 }
 
 fn begin(dir: &dyn Dir) -> Result<Arc<dyn File>, Failure> {
-    let path = dir.path().join(NEW);
-    match dir.remove(NEW) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(Failure::io("remove", &path, &error)),
-        _ => {}
-    }
-    let made = dir.open(NEW, Access::Create).and_then(|file| {
-        PLACES.into_iter().try_for_each(|offset| file.write_at(&place(0), offset))?;
-        file.sync()?;
-        dir.rename(NEW, NAME)?;
-        dir.sync()?;
-        Ok(file)
+    let (path, new) = (dir.path().join(NAME), crate::files::unfinished(NAME));
+    let made = files::remove(dir, &new).and_then(|()| {
+        files::replace(dir, NAME, &new, |file| {
+            let mut places = PLACES.into_iter();
+            places.try_for_each(|offset| file.write_at(&place(0), offset)).map_err(StorageError::io("write", &new))
+        })
     });
-    made.map_err(|error| Failure::io("create", &path, &error))
+    made.map_err(|error| Failure::of_storage(&error, format!("{}: {error}", path.display())))?;
+    dir.open(NAME, Access::Write).map_err(|error| Failure::io("open", &path, &error))
 }
 
 #[cfg(test)]

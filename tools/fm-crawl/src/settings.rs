@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,11 +14,9 @@ use std::time::Duration;
 use fm_cli::Failure;
 use serde::{Deserialize, Serialize};
 
+use crate::files;
 use crate::limits::Limits;
 use crate::scope::Reach;
-
-/// The settings' file.
-const NAME: &str = "crawl.json";
 
 /// The settings of a crawl.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -119,7 +117,7 @@ impl Folder {
     /// # Errors
     /// The system's, and damage.
     pub fn settings(&self) -> Result<Option<Settings>, Failure> {
-        let path = self.join(NAME);
+        let path = self.join(files::SETTINGS);
         let text = match fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             text => text.map_err(|error| Failure::io("read", &path, &error))?,
@@ -138,23 +136,7 @@ impl Folder {
         made.map_err(|error| Failure::io("create", &self.0, &error))?;
         let text =
             serde_json::to_vec_pretty(settings).map_err(|error| Failure::Io(format!("the settings: {error}")))?;
-        self.replace(NAME, &text)
-    }
-
-    /// Replaces a file in the folder, durably and atomically.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
-        let (path, new) = (self.join(name), self.join(&format!("{name}.new")));
-        let written = fm_cli::sink::create_anew(&new).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        });
-        written.map_err(|error| Failure::io("write", &new, &error))?;
-        fs::rename(&new, &path).map_err(|error| Failure::io("rename", &new, &error))?;
-        let synced = fs::File::open(&self.0).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| Failure::io("sync", &self.0, &error))
+        files::replace(&self.0, files::SETTINGS, &text)
     }
 }
 
@@ -173,7 +155,7 @@ mod tests {
         settings.recrawl = Some(Duration::from_secs(9));
         folder.keep(&settings).unwrap();
         assert_eq!(folder.settings().unwrap(), Some(settings));
-        fs::write(folder.join(NAME), "{").unwrap();
+        fs::write(folder.join(files::SETTINGS), "{").unwrap();
         assert!(matches!(folder.settings(), Err(Failure::Damage(_))));
     }
 

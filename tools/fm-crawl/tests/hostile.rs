@@ -1,4 +1,5 @@
-//! The hostile web: a crawl of it ends by itself, names every limit that it met, and stays within its memory.
+//! The hostile web: a crawl of it ends by itself, names every limit that it met, and stays within
+//! its memory.
 
 use std::collections::BTreeSet;
 use std::fs;

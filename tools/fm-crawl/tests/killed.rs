@@ -1,4 +1,5 @@
-//! A crawl that is killed again and again ends with the same store, and fetches again only what was in flight.
+//! A crawl that is killed again and again ends with the same store, and fetches again only what
+//! was in flight.
 
 use std::process::{Child, Stdio};
 

@@ -1,4 +1,5 @@
-//! What goes wrong, with servers, folders and arguments: it is said what it is, and nothing is lost.
+//! What goes wrong, with servers, folders and arguments: it is said what it is, and nothing is
+//! lost.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -158,7 +159,8 @@ fn a_store_of_an_older_backup_is_told_from_the_one_that_the_crawl_knows() {
         assert!(said.iter().all(|words| ran.words.contains(words)), "{verb}: {}", ran.words);
         assert!(!ran.out.contains("nothing is left"), "{verb}: {}", ran.out);
     }
-    // A crawl of an earlier build noted nothing, nor is anything amiss with the one that belongs to the backup.
+    // A crawl of an earlier build noted nothing, nor is anything amiss with the one that belongs
+    // to the backup.
     let note = bench.path("pages.fm.crawl/store-sequence");
     let new = fs::read(&note).unwrap();
     fs::copy(&old_crawl, &note).unwrap();

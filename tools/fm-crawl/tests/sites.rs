@@ -1,10 +1,11 @@
-//! Well-behaved sites are crawled as a whole, each page once, and kept as they were; and what is asked about them is answered.
+//! Well-behaved sites are crawled as a whole, each page once, and kept as they were; and what is
+//! asked about them is answered.
 
 use std::sync::Arc;
 
 use crate::web::crawl::Bench;
 use crate::web::{self, Web, sites};
-use filemap::RecordKind;
+use filemap::page::RecordKind;
 use serde_json::json;
 
 const FAST: [&str; 4] = ["--rate=0", "--allow-private", "--json", "--host-connections=8"];
@@ -109,7 +110,8 @@ fn a_host_is_asked_politely() {
     bench.run("run", &["--seed=http://polite.test/", "--allow-private", "--rate=10", "--json", &resolve]).ended(0);
     let asked = web.asked();
     assert_eq!(asked.len(), 6, "robots.txt and five pages");
-    // Six requests at ten a second begin within half a second; a busy machine may be late with the first, but not by most of that.
+    // Six requests at ten a second begin within half a second; a busy machine may be late with the
+    // first, but not by most of that.
     assert!((asked[5].at - asked[0].at).as_millis() >= 300, "they came too fast");
     let agent = &asked[0].fields["user-agent"];
     assert!(agent.starts_with("fm-crawl/"), "{agent}");

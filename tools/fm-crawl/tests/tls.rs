@@ -1,4 +1,5 @@
-//! Over TLS pages come by HTTP/2 where the server offers it, and only from servers that are trusted.
+//! Over TLS pages come by HTTP/2 where the server offers it, and only from servers that are
+//! trusted.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use crate::web::crawl::Bench;
 use bytes::Bytes;
-use filemap::HttpVersion;
+use filemap::page::HttpVersion;
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper::{Request, Response};

@@ -1,5 +1,6 @@
-//! A store that has lost a whole segment of values, or a dictionary: every verb that reads gives all the rest, names the file and ends with 3; no
-//! verb writes before the loss is accepted; what was removed stays so.
+//! A store that has lost a whole segment of values, or a dictionary: every verb that reads gives
+//! all the rest, names the file and ends with 3; no verb writes before the loss is accepted; what
+//! was removed stays so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -8,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::harness::{Bench, Ran, run, tool};
-use filemap::{Exact, Options, Page, PageStore, RecordKind, Revisit, RevisitProfile};
+use filemap::canonical::Exact;
+use filemap::page::{RecordKind, Revisit, RevisitProfile};
+use filemap::{Options, Page, PageStore};
 use serde_json::Value;
 
 /// What lies where: by file, the URLs and times of the versions in it.
@@ -28,7 +31,8 @@ fn body(i: u32, time_ms: i64) -> Vec<u8> {
     (0..20_000).map(|_| next()).collect()
 }
 
-/// The pages that are removed: their versions lie in the first segment, their removals in another one.
+/// The pages that are removed: their versions lie in the first segment, their removals in another
+/// one.
 const REMOVED: std::ops::Range<u32> = 0..5;
 
 /// A store of several segments: pages, newer versions of some of them, removals.

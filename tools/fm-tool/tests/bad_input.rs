@@ -1,4 +1,5 @@
-//! What is refused, with which words and exit code; and that nothing is written and nothing lost by it.
+//! What is refused, with which words and exit code; and that nothing is written and nothing lost
+//! by it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};

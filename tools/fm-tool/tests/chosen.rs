@@ -1,4 +1,5 @@
-//! Verbs that are about many pages: counted, ranked, looked for, printed and removed, by host, by prefix or by a list.
+//! Verbs that are about many pages: counted, ranked, looked for, printed and removed, by host, by
+//! prefix or by a list.
 
 use crate::harness::{Bench, PAGE_CRC, PAGE_URL, PAGES, warc};
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Dumps in every form: what is written where, what is never written over, what a killed dump leaves, and the way back.
+//! Dumps in every form: what is written where, what is never written over, what a killed dump
+//! leaves, and the way back.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Erasing: what goes is in no file, what comes again is refused and counted, and the rest is as it was.
+//! Erasing: what goes is in no file, what comes again is refused and counted, and the rest is as
+//! it was.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,9 @@ use crate::harness::{Bench, PAGE_URL, run, tool, warc};
 
 const SECRET: &str = "Jane Roe of 14 Hill Street was born in 1971";
 
-/// The pages of the samples, and 300 of a site that makes a dictionary worth while. Every fourth of these is private: so the dictionary
-/// has their text whenever it is made, while they are loaded or after that.
+/// The pages of the samples, and 300 of a site that makes a dictionary worth while. Every fourth
+/// of these is private: so the dictionary has their text whenever it is made, while they are
+/// loaded or after that.
 fn bench() -> Bench {
     let bench = Bench::with(&["python-docs.warc.gz"]);
     let mut lines = String::new();
@@ -129,7 +131,8 @@ fn a_damaged_body_may_be_the_one_that_is_meant_and_is_counted() {
     let order = ["--digest", "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5", "--reason", "r"];
     bench.run("erase", &order).ended(3).said("could not be looked at").said("value0.dat");
     bench.run("get", &["http://b/"]).ended(1);
-    // So it stays until the damaged one is gone, which the first of these sees to: dead bytes may be meant, too.
+    // So it stays until the damaged one is gone, which the first of these sees to: dead bytes may
+    // be meant, too.
     bench.run("erase", &["--resume"]).ended(3);
     let lifted = bench.path("lifted.fm");
     run(std::process::Command::new("cp").arg("-r").arg(bench.store()).arg(&lifted)).ended(0);

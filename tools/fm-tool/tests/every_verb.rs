@@ -1,5 +1,6 @@
-//! What holds for every verb, as one table: an absent path is not made, a folder of other things is left alone, damage gives
-//! a code of its own, a reader that closes the pipe is no error, and none of them ever ends with a trace.
+//! What holds for every verb, as one table: an absent path is not made, a folder of other things
+//! is left alone, damage gives a code of its own, a reader that closes the pipe is no error, and
+//! none of them ever ends with a trace.
 
 use std::ffi::OsString;
 use std::fs;
@@ -32,7 +33,8 @@ enum Reads {
     Store,
 }
 
-/// A verb with arguments that make sense; `@` stands for the store, `%` for an absent path beside it.
+/// A verb with arguments that make sense; `@` stands for the store, `%` for an absent path beside
+/// it.
 struct Row {
     verb: &'static str,
     args: &'static [&'static str],
@@ -127,7 +129,8 @@ fn the_table_has_every_verb() {
     let all = help.text().split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let all: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
     assert!(all.len() > 12, "{all:?}");
-    // Those that make a store, have none (the table of `seen` is in seen.rs), or are asked for help.
+    // Those that make a store, have none (the table of `seen` is in seen.rs), or are asked for
+    // help.
     let others = ["import", "load", "put", "seen", "inspect", "completions", "man", "help"];
     for verb in all.into_iter().filter(|verb| !verb.is_empty() && !others.contains(verb)) {
         assert!(ROWS.iter().any(|row| row.verb == verb), "{verb} is not in the table");

@@ -1,5 +1,5 @@
-//! Paths that lead to something else than a whole store of ours: every way to open them refuses, says why, and leaves
-//! every byte and time as it was.
+//! Paths that lead to something else than a whole store of ours: every way to open them refuses,
+//! says why, and leaves every byte and time as it was.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,8 +16,8 @@ const URL: &str = "http://example.com/";
 /// All that can be seen of a file: mode, owner, time of the last change, content or target.
 type Seen = (u32, u32, i64, i64, Vec<u8>);
 
-/// Everything under a folder. The content and time of a lock file may be left out: to look at a damaged store of ours with
-/// the right to mend it, its lock is taken.
+/// Everything under a folder. The content and time of a lock file may be left out: to look at a
+/// damaged store of ours with the right to mend it, its lock is taken.
 fn everything(folder: &Path, but_locks: bool) -> BTreeMap<PathBuf, Seen> {
     let mut seen = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -44,7 +44,8 @@ fn everything(folder: &Path, but_locks: bool) -> BTreeMap<PathBuf, Seen> {
     seen
 }
 
-/// Puts something wrong at `store`; `whole` and `other` are folders of two whole stores to copy from.
+/// Puts something wrong at `store`; `whole` and `other` are folders of two whole stores to copy
+/// from.
 type Make = fn(store: &Path, whole: &Path, other: &Path);
 
 fn copy(from: &Path, to: &Path) {
@@ -174,7 +175,8 @@ fn without(store: &Path, whole: &Path, name: &str) {
 
 type Open = fn(&Path, Options) -> filemap_core::Result<Store>;
 
-/// Opens the store of `bench` in every way that the library and the tool have, and wants each to refuse.
+/// Opens the store of `bench` in every way that the library and the tool have, and wants each to
+/// refuse.
 fn refuse_all(kind: &str, bench: &Bench, but_locks: bool) {
     let (store, file) = (bench.store(), warc("example.warc.gz"));
     let options = || Options::new().canonicalizer("whatwg", 1);

@@ -1,5 +1,6 @@
-//! A disk that is full: an import says what is safe and how to go on, a floor of free space is an option, a removal is durable or said not to
-//! be. On a small tmpfs of each test's own; where none can be mounted, nothing is tested.
+//! A disk that is full: an import says what is safe and how to go on, a floor of free space is an
+//! option, a removal is durable or said not to be. On a small tmpfs of each test's own; where none
+//! can be mounted, nothing is tested.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,8 +22,8 @@ fn help_that_cannot_be_written_is_an_error() {
 /// Pages of the WARC file that is too large.
 const PAGES: usize = 400;
 
-/// Runs a script in a mount namespace of its own, in which `$D` is a file system of `size`, `$T` the program and `$W` a WARC file; `None`
-/// where that is not allowed.
+/// Runs a script in a mount namespace of its own, in which `$D` is a file system of `size`,
+/// `$T` the program and `$W` a WARC file; `None` where that is not allowed.
 fn on_small_disk(bench: &Bench, size: &str, warc: &Path, script: &str) -> Option<Ran> {
     let folder = bench.path("disk");
     fs::create_dir_all(&folder).unwrap();
@@ -131,7 +132,8 @@ fn a_removal_on_a_disk_at_0_bytes_is_durable_or_said_not_to_be() {
     }
 }
 
-/// A trie and a growing filter are written as a whole: what they answered must fit on a disk that others fill meanwhile.
+/// A trie and a growing filter are written as a whole: what they answered must fit on a disk that
+/// others fill meanwhile.
 #[test]
 fn a_set_on_a_full_disk_says_early_that_it_cannot_grow_and_keeps_what_it_answered() {
     for kind in [&["trie"][..], &["growing", "--rate", "1e-6"]] {

@@ -1,5 +1,5 @@
-//! Input that means harm: keys that look like paths or orders to a terminal, headers of several lines, times at the ends of
-//! the calendar; and standard streams that are not there.
+//! Input that means harm: keys that look like paths or orders to a terminal, headers of several
+//! lines, times at the ends of the calendar; and standard streams that are not there.
 
 use std::fs;
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! `import`, `get` and `verify` of what is not all there: revisits without their originals, dates by a rule, forms that are
-//! not read; and no store for nothing.
+//! `import`, `get` and `verify` of what is not all there: revisits without their originals, dates
+//! by a rule, forms that are not read; and no store for nothing.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Ctrl-C: the first stops at a safe place and says how to go on, a second ends at once, and neither costs a page.
+//! Ctrl-C: the first stops at a safe place and says how to go on, a second ends at once, and
+//! neither costs a page.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write as _};

@@ -36,7 +36,8 @@ fn write_warc(path: &Path) -> String {
     warc
 }
 
-/// An import from a pipe: it cannot end before the pipe is closed, however slow or fast this test is.
+/// An import from a pipe: it cannot end before the pipe is closed, however slow or fast this test
+/// is.
 fn import_from_pipe(bench: &Bench) -> Child {
     bench.command("import").arg("-").stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
@@ -51,7 +52,8 @@ fn an_import_killed_at_any_moment_is_resumed_and_loses_nothing() {
         let mut child = import_from_pipe(&bench);
         // Not all of it: the import is killed while it waits for more.
         child.stdin.as_mut().unwrap().write_all(&warc.as_bytes()[..warc.len() / 4 * quarters]).unwrap();
-        // By now it has taken all but what the pipe and its own buffers hold; a part of that is stored already.
+        // By now it has taken all but what the pipe and its own buffers hold; a part of that is
+        // stored already.
         let segment = bench.store().join("value0.dat");
         while fs::metadata(&segment).map_or(0, |about| about.len()) < (quarters as u64) << 21 {
             assert!(child.try_wait().unwrap().is_none(), "it waits for the rest of its input");

@@ -1,6 +1,8 @@
-//! The sessions of docs/GUIDE.md and docs/COMMANDS.md are real: their commands, run in a shell, print what stands under them.
+//! The sessions of docs/GUIDE.md and docs/COMMANDS.md are real: their commands, run in a shell,
+//! print what stands under them.
 //!
-//! Numbers that depend on a store's salt (how many index pages it has) are compared by their shape.
+//! Numbers that depend on a store's salt (how many index pages it has) are compared by their
+//! shape.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! `repair`: into a new folder and in place, after a question or with `--yes`; what it lists, and how it ends.
+//! `repair`: into a new folder and in place, after a question or with `--yes`; what it lists, and
+//! how it ends.
 
 use std::fs;
 use std::process::Stdio;

@@ -1,5 +1,6 @@
-//! `fm-tool seen` as a crawler uses it: every kind of set made, filled, asked, merged, exported and forgotten; what is refused, and with
-//! which code; and that no answer is lost by Ctrl-C or by whoever closes the pipe.
+//! `fm-tool seen` as a crawler uses it: every kind of set made, filled, asked, merged, exported
+//! and forgotten; what is refused, and with which code; and that no answer is lost by Ctrl-C or by
+//! whoever closes the pipe.
 
 use std::ffi::OsString;
 use std::fs;
@@ -320,7 +321,8 @@ fn a_set_is_taken_up_as_what_it_is_or_not_at_all() {
     assert_eq!(fed("check", &bitmap, &["-n"], b"http://a.example/?utm_source=y\n").ended(0).out, b"");
 }
 
-/// A filter as C programs write it: k functions, each modulo the number of bits, into an array of chars.
+/// A filter as C programs write it: k functions, each modulo the number of bits, into an array of
+/// chars.
 const WRITER: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -341,7 +343,8 @@ int main(void) {
 }
 "#;
 
-/// The bits of [`WRITER`]: by the C program itself, where there is a compiler, which must agree with the functions here.
+/// The bits of [`WRITER`]: by the C program itself, where there is a compiler, which must agree
+/// with the functions here.
 fn written_in_c(bench: &Bench, urls: &[u8]) -> Vec<u8> {
     let mut bits = vec![0u8; 1_000_003 / 8 + 1];
     for url in urls.split(|byte| *byte == b'\n').filter(|url| !url.is_empty()) {

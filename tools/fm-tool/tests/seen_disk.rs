@@ -1,4 +1,5 @@
-//! `fm-tool seen` on a set on disk: batches answered in order, fingerprints, ages, memory, and damage to any of its files.
+//! `fm-tool seen` on a set on disk: batches answered in order, fingerprints, ages, memory, and
+//! damage to any of its files.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -223,7 +224,8 @@ fn damage_to_a_run_or_the_log_is_told_with_file_and_offset_and_ends_with_3() {
     for path in runs.iter().chain(&logs) {
         let whole = fs::read(path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
-        // A block of a run, which is met when it is asked; a sector of the log, which is met at once.
+        // A block of a run, which is met when it is asked; a sector of the log, which is met at
+        // once.
         let at = if name.ends_with(".run") { 4096 + 99 } else { 512 + 99 };
         let mut damaged = whole.clone();
         damaged[at] ^= 4;

@@ -1,4 +1,5 @@
-//! What takes space and how it is given back: segments, compaction, pruning; and whole stores: backups, copies, merges.
+//! What takes space and how it is given back: segments, compaction, pruning; and whole stores:
+//! backups, copies, merges.
 
 use std::fs;
 use std::io::Read;

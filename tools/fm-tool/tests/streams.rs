@@ -1,4 +1,5 @@
-//! Which stream carries what: data and words, JSON Lines, OpenMetrics, pipes that close early, help.
+//! Which stream carries what: data and words, JSON Lines, OpenMetrics, pipes that close early,
+//! help.
 
 use std::io::Read;
 use std::process::Stdio;

@@ -1,4 +1,5 @@
-//! Answers to other requests than a plain GET, from the command line: a URL alone is the page, whatever came after it.
+//! Answers to other requests than a plain GET, from the command line: a URL alone is the page,
+//! whatever came after it.
 
 use crate::harness::{Bench, run, tool};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! `verify`: quickly and in full, at a rate, interrupted and resumed, and what `stat` tells of it afterwards.
+//! `verify`: quickly and in full, at a rate, interrupted and resumed, and what `stat` tells of it
+//! afterwards.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -29,7 +30,8 @@ fn stat(bench: &Bench, name: &str) -> String {
     line.unwrap_or_default().split_once(' ').unwrap_or_default().1.trim().to_owned()
 }
 
-/// Damage in the body of a page, and in the head of another's record, which only the key log can tell whose it is.
+/// Damage in the body of a page, and in the head of another's record, which only the key log can
+/// tell whose it is.
 #[test]
 fn damage_is_named_by_file_offset_and_url() {
     let bench = Bench::new();

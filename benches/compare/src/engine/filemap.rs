@@ -59,7 +59,7 @@ fn describe(variant: Variant, settings: &Settings) -> String {
     let grouped = match variant {
         Variant::Dictionaries => "dictionaries by site".into(),
         Variant::Plain => "no dictionaries".into(),
-        Variant::Cached => format!("dictionaries by site; page cache {} MiB", settings.cache_bytes >> 20),
+        Variant::Cached => format!("dictionaries by site; value cache {} MiB", settings.cache_bytes >> 20),
     };
     format!(
         "defaults (synced every second, space bound 1.25), one version kept; {grouped}; put one by one; Durability::Sync for \

@@ -24,6 +24,13 @@ pub struct Scope {
 }
 
 /// What a listing gives.
+///
+/// ```
+/// use filemap::access::{ListKind, Scope};
+///
+/// assert_eq!(Scope::new().kind, ListKind::Pages);
+/// assert_eq!(Scope::new().variants().kind, ListKind::Variants);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListKind {
     /// Pages.
@@ -40,8 +47,8 @@ impl Scope {
     }
 
     /// Only those of this host, in any spelling (`Example.com`, `bücher.example`).
-    pub fn host(self, host: impl Into<String>) -> Scope {
-        Scope { host: Some(host.into()), ..self }
+    pub fn host(self, host: impl AsRef<str>) -> Scope {
+        Scope { host: Some(host.as_ref().to_owned()), ..self }
     }
 
     /// Only those of this host and of its subdomains, in any spelling.

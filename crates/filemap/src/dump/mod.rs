@@ -16,7 +16,6 @@ mod options;
 mod pages;
 mod pass;
 mod select;
-mod sequences;
 mod sort;
 mod surt;
 mod target;

@@ -6,13 +6,13 @@
 use std::io;
 use std::ops::ControlFlow;
 
+use filemap_core::list::Sequences;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::cdxj::CdxjIndex;
 use super::files::WarcFiles;
 use super::options::{DumpOptions, Format};
 use super::pages::PageList;
-use super::sequences::Sequences;
 use super::target::{OutputFile, Target};
 use super::{jsonl, names};
 use crate::date;

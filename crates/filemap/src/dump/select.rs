@@ -118,13 +118,13 @@ impl Selection {
     }
 
     /// Only pages of this host, in any spelling; not those of its subdomains.
-    pub fn host(self, host: &str) -> Selection {
-        self.of_host(host, false)
+    pub fn host(self, host: impl AsRef<str>) -> Selection {
+        self.of_host(host.as_ref(), false)
     }
 
     /// Only pages of this host, in any spelling, and of its subdomains.
-    pub fn host_with_subdomains(self, host: &str) -> Selection {
-        self.of_host(host, true)
+    pub fn host_with_subdomains(self, host: impl AsRef<str>) -> Selection {
+        self.of_host(host.as_ref(), true)
     }
 
     fn of_host(mut self, host: &str, subdomains: bool) -> Selection {

@@ -63,13 +63,13 @@ pub enum CodingError {
     #[error("the data ends early")]
     EndsEarly,
     /// There is data after the end of the coding.
-    #[error("the data goes on behind the end of its coding")]
+    #[error("data follows the end of the coding")]
     GoesOn,
     /// The output exceeds [`Decoder::max_bytes`]; its beginning was written.
     #[error("the decoded body is over the limit")]
     TooLong,
     /// The output is larger than the input by more than [`Decoder::max_ratio`] allows.
-    #[error("the decoded body is too many times as long as what came")]
+    #[error("expansion ratio exceeded")]
     TooDense,
     /// The output cannot be written.
     #[error("the decoded body cannot be written: {0}")]

@@ -23,7 +23,7 @@ pub(crate) const UNKNOWN: &str = "the coding is unknown";
 
 const DAMAGED: &str = "the data is damaged";
 const ENDS_EARLY: &str = "the data ends early";
-const GOES_ON: &str = "the data goes on behind the end of its coding";
+const GOES_ON: &str = "data follows the end of the coding";
 const TOO_MUCH: &str = "the decoded body is over the limit";
 
 /// Result of decoding.

@@ -8,7 +8,7 @@ use crate::spool::Spool;
 /// variants.
 ///
 /// ```
-/// use filemap::RecordKind;
+/// use filemap::page::RecordKind;
 /// use filemap::import::ImportOptions;
 /// let options = ImportOptions::new().as_received().keep(RecordKind::Request);
 /// ```

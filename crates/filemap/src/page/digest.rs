@@ -188,7 +188,7 @@ mod tests {
 
     /// Every way to write the digest of `abc`, by algorithm.
     fn forms(label: &str, digest: &[u8]) -> Vec<String> {
-        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(digest);
         let mut base32 = String::new();
         for bits in digest.chunks(5) {
             let group = bits.iter().chain(&[0; 4]).take(5).fold(0u64, |group, &byte| group << 8 | u64::from(byte));

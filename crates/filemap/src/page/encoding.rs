@@ -16,7 +16,7 @@ const PRESCAN_BYTES: usize = 1024;
 /// The text of a document and its encoding; invalid bytes become U+FFFD. Borrowed if it is UTF-8.
 ///
 /// ```
-/// use filemap::encoding::decode;
+/// use filemap::page::encoding::decode;
 ///
 /// let (text, encoding) = decode(b"caf\xe9", Some(b"text/html; charset=iso-8859-1"));
 /// assert_eq!((&*text, encoding.name()), ("caf\u{e9}", "windows-1252"));

@@ -6,7 +6,7 @@
 /// One header field.
 ///
 /// ```
-/// assert!(filemap::Header::new("ETag", "\"1\"").is("etag"));
+/// assert!(filemap::page::Header::new("ETag", "\"1\"").is("etag"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
@@ -31,7 +31,7 @@ impl Header {
 /// The header fields of one message, in order.
 ///
 /// ```
-/// let mut headers = filemap::Headers::new();
+/// let mut headers = filemap::page::Headers::new();
 /// headers.push("Content-Type", "text/html");
 /// assert_eq!(headers.get("content-type"), Some(&b"text/html"[..]));
 /// ```

@@ -61,7 +61,8 @@ pub(crate) fn is_mark(key: &[u8]) -> bool {
 /// ```
 /// assert_eq!(filemap::url_of_key(b"http://example.com/\0request"), b"http://example.com/");
 /// ```
-pub fn url(key: &[u8]) -> &[u8] {
+pub fn url<K: AsRef<[u8]> + ?Sized>(key: &K) -> &[u8] {
+    let key = key.as_ref();
     &key[..memchr::memchr(SEPARATOR, key).unwrap_or(key.len())]
 }
 

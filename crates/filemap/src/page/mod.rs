@@ -1,10 +1,5 @@
-//! A page: the result of one visit to a URL.
-//!
-//! The body is bytes and is never re-coded: no character set is guessed or converted. Everything
-//! else that a fetch or an archive knows about the visit is kept beside it, unchanged.
-//!
-//! Invariant: a `Page` read from a store equals the one that was put, except for
-//! `Revisit::original` and the body of a revisit, which reading fills in.
+//! The parts of a [`Page`](crate::Page): kind, protocol, header fields, what a revisit refers to;
+//! its description in a store ([`meta`]) and the character set of its body ([`encoding`]).
 
 pub(crate) mod digest;
 pub mod encoding;
@@ -13,17 +8,15 @@ pub(crate) mod key;
 pub mod meta;
 pub(crate) mod variant;
 pub(crate) mod version;
+pub(crate) mod visit;
 
-use std::net::IpAddr;
-
-use crate::page::digest::Digest;
-use crate::page::headers::Headers;
-use crate::page::variant::Variant;
+pub use headers::{Header, Headers};
+pub(crate) use visit::Page;
 
 /// The kind of a record; WARC has the same.
 ///
 /// ```
-/// use filemap::RecordKind;
+/// use filemap::page::RecordKind;
 /// assert_eq!(RecordKind::named("Metadata"), Some(RecordKind::Metadata));
 /// assert!(RecordKind::Resource.is_page() && !RecordKind::Request.is_page());
 /// ```
@@ -84,7 +77,7 @@ impl RecordKind {
 /// The protocol of a message, as in its first line.
 ///
 /// ```
-/// use filemap::HttpVersion;
+/// use filemap::page::HttpVersion;
 /// assert_eq!(HttpVersion::from_token("HTTP/2.0"), HttpVersion::Http2);
 /// assert_eq!(HttpVersion::Http11.as_str(), "HTTP/1.1");
 /// ```
@@ -130,7 +123,7 @@ impl HttpVersion {
 /// Why a visit counts as a repetition of an earlier one.
 ///
 /// ```
-/// use filemap::{Revisit, RevisitProfile};
+/// use filemap::page::{Revisit, RevisitProfile};
 ///
 /// fn is_304(revisit: &Revisit) -> bool {
 ///     revisit.profile == RevisitProfile::ServerNotModified
@@ -150,7 +143,8 @@ pub enum RevisitProfile {
 /// What a revisit refers to.
 ///
 /// ```
-/// use filemap::{Page, RecordKind, Revisit, RevisitProfile};
+/// use filemap::page::{RecordKind, Revisit, RevisitProfile};
+/// use filemap::Page;
 /// let revisit = Revisit {
 ///     profile: RevisitProfile::IdenticalPayload,
 ///     refers_to_url: Some(b"http://example.com/".to_vec()),
@@ -184,7 +178,8 @@ pub struct Revisit {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # use filemap::{Options, Page, PageStore, RecordKind, Revisit, RevisitProfile};
+/// # use filemap::page::{RecordKind, Revisit, RevisitProfile};
+/// # use filemap::{Options, Page, PageStore};
 /// # let dir = tempfile::tempdir()?;
 /// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
 /// let first = Page::new("http://example.com/", 1_700_000_000_000, 200, "hello");
@@ -208,109 +203,6 @@ pub struct Original {
     pub fetched_at_ms: i64,
 }
 
-/// One page as it was fetched at one time.
-///
-/// ```
-/// let mut page = filemap::Page::new("http://example.com/", 1_700_000_000_000, 200, "<p>hello");
-/// page.headers.push("Content-Type", "text/html");
-/// assert_eq!(page.http_head(), b"HTTP/1.1 200 \r\nContent-Type: text/html\r\n\r\n");
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// The URL as fetched; the store's key is its canonical form.
-    pub url: Vec<u8>,
-    /// The variant that it is, or is beside; `None` for the page itself, the answer to a plain
-    /// `GET`.
-    pub variant: Option<Variant>,
-    /// When it was fetched.
-    pub fetched_at_ms: i64,
-    /// What kind of record it is.
-    pub kind: RecordKind,
-    /// The status code of the answer, 1 or more; `None` for what has none (a resource, a request).
-    pub status: Option<u16>,
-    /// The reason phrase, as sent.
-    pub reason: Vec<u8>,
-    /// The protocol of the answer or request.
-    pub http_version: Option<HttpVersion>,
-    /// The method of the request, if it is known.
-    pub method: Option<String>,
-    /// The address that answered.
-    pub ip: Option<IpAddr>,
-    /// The header fields. A resource or metadata record has its `Content-Type` here.
-    pub headers: Headers,
-    /// The body's bytes.
-    pub body: Vec<u8>,
-    /// Why the body is truncated (WARC has `length`, `time`, `disconnect`, `unspecified`); `None`
-    /// if it is whole.
-    pub truncated: Option<String>,
-    /// The payload digest of the source (`sha1:...`): of the bytes on the wire, so not of `body`
-    /// if that was decoded. Never checked.
-    pub digest: Option<String>,
-    /// The record id of the source (`<urn:uuid:...>`).
-    pub record_id: Option<String>,
-    /// The reference to the original, if it is a revisit.
-    pub revisit: Option<Revisit>,
-}
-
-impl Page {
-    /// A page with this URL, time, status and body.
-    pub fn new(url: impl Into<Vec<u8>>, fetched_at_ms: i64, status: u16, body: impl Into<Vec<u8>>) -> Page {
-        Page { url: url.into(), fetched_at_ms, status: Some(status), body: body.into(), ..Page::default() }
-    }
-
-    /// Whether its body is missing: it is a revisit that was read with its body, and its original
-    /// is not in the store. False if the payload digest is that of no bytes.
-    pub fn lacks_body(&self) -> bool {
-        let is_resolved = self.revisit.as_ref().is_some_and(|revisit| revisit.original.is_some());
-        self.kind == RecordKind::Revisit && !is_resolved && self.body.is_empty() && !self.is_of_no_bytes()
-    }
-
-    /// Whether its payload digest is that of no bytes.
-    pub(crate) fn is_of_no_bytes(&self) -> bool {
-        self.digest.as_deref().and_then(Digest::parse).is_some_and(|digest| digest.is_of_nothing())
-    }
-
-    /// A copy without the body.
-    pub(crate) fn description(&self) -> Page {
-        Page {
-            url: self.url.clone(),
-            variant: self.variant.clone(),
-            fetched_at_ms: self.fetched_at_ms,
-            kind: self.kind,
-            status: self.status,
-            reason: self.reason.clone(),
-            http_version: self.http_version.clone(),
-            method: self.method.clone(),
-            ip: self.ip,
-            headers: self.headers.clone(),
-            body: Vec::new(),
-            truncated: self.truncated.clone(),
-            digest: self.digest.clone(),
-            record_id: self.record_id.clone(),
-            revisit: self.revisit.clone(),
-        }
-    }
-
-    /// The status line and the headers, with the blank line at the end.
-    pub fn http_head(&self) -> Vec<u8> {
-        let mut head = Vec::new();
-        if let Some(status) = self.status {
-            let version = self.http_version.as_ref().map_or("HTTP/1.1", HttpVersion::as_str);
-            head.extend_from_slice(format!("{version} {status} ").as_bytes());
-            head.extend_from_slice(&self.reason);
-            head.extend_from_slice(b"\r\n");
-        }
-        for header in &self.headers {
-            head.extend_from_slice(&header.name);
-            head.extend_from_slice(b": ");
-            head.extend_from_slice(&header.value);
-            head.extend_from_slice(b"\r\n");
-        }
-        head.extend_from_slice(b"\r\n");
-        head
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,14 +213,5 @@ mod tests {
             assert_eq!(RecordKind::named(&kind.name().to_uppercase()), Some(kind));
         }
         assert_eq!(RecordKind::named("warcinfo"), None);
-    }
-
-    #[test]
-    fn a_http_head_reads_as_it_was_sent() {
-        let mut page = Page::new("http://a/", 0, 200, "x");
-        page.reason = b"OK".to_vec();
-        page.headers.push("A", b"\xe9".to_vec());
-        page.headers.push("A", "2");
-        assert_eq!(page.http_head(), b"HTTP/1.1 200 OK\r\nA: \xe9\r\nA: 2\r\n\r\n");
     }
 }

@@ -116,10 +116,7 @@ mod tests {
         assert_eq!((bytes(&untold), bytes(&revisit(None, 2000))), (Some(8), None), "by what it refers to");
         let of_another_kind = |bytes: &str| {
             use sha2::Digest as _;
-            format!(
-                "sha256:{}",
-                sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-            )
+            format!("sha256:{}", crate::page::digest::hex(&sha2::Sha256::digest(bytes)))
         };
         assert_eq!(bytes(&revisit(Some(&of_another_kind("the body")), 1000)), Some(8), "by the body");
         assert_eq!(bytes(&revisit(Some(&of_another_kind("another")), 1000)), None);

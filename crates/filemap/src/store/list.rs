@@ -146,7 +146,7 @@ impl PageStore {
     }
 
     /// The URLs of the pages of one host, in any spelling (`Example.com`, `bücher.example`).
-    pub fn urls_of_host(&self, host: &str) -> Urls {
+    pub fn urls_of_host(&self, host: impl AsRef<str>) -> Urls {
         self.urls_where(Scope::new().host(host).filter())
     }
 

@@ -54,8 +54,8 @@ impl PageStore {
         self.put_parts(page, BodySource::Bytes(&page.body, BodyForm::Reference))
     }
 
-    /// As [`PageStore::put_page`], with these bytes as the body instead of `page.body`: for a caller
-    /// who has them in memory of another owner.
+    /// As [`PageStore::put_page`], with these bytes as the body instead of `page.body`: for a
+    /// caller who has them in memory of another owner.
     ///
     /// # Errors
     ///

@@ -43,12 +43,12 @@ pub(crate) enum Segment {
 ///
 /// ```
 /// # fn main() -> filemap::Result<()> {
-/// use filemap::RecordKind;
+/// use filemap::page::RecordKind;
 /// use filemap::warc::{Item, Reader};
 ///
 /// let file = b"WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: <http://example.com/>\r\n\
 ///     Content-Length: 0\r\n\r\n\r\n\r\n";
-/// let mut reader = Reader::new(&file[..], "file.warc", filemap::Spool::default())?;
+/// let mut reader = Reader::new(&file[..], "file.warc", filemap::warc::Spool::default())?;
 /// let Some(Item::Record(record)) = reader.next_item()? else { panic!("a record") };
 /// assert_eq!(record.header.kind(), Some(RecordKind::Resource));
 /// assert_eq!(record.header.target_uri(), Some(&b"http://example.com/"[..]));

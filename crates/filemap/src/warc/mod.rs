@@ -35,3 +35,4 @@ pub use record::{Item, Record};
 pub use write::Compression;
 
 pub use crate::packing::Packing;
+pub use crate::spool::Spool;

@@ -6,7 +6,7 @@ use std::fmt;
 ///
 /// ```
 /// # fn main() -> filemap::Result<()> {
-/// use filemap::Spool;
+/// use filemap::warc::Spool;
 /// use filemap::warc::{Item, Place, Reader};
 ///
 /// let file = b"WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 2\r\n\r\nok\r\n\r\n";
@@ -57,7 +57,7 @@ pub enum ProblemKind {
 ///
 /// ```
 /// # fn main() -> filemap::Result<()> {
-/// use filemap::Spool;
+/// use filemap::warc::Spool;
 /// use filemap::warc::{Item, Reader};
 ///
 /// let mut reader = Reader::new(&b"no WARC file"[..], "file.warc", Spool::default())?;

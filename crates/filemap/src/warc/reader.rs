@@ -40,7 +40,7 @@ const MAX_BLOCK_BYTES: u64 = filemap_core::MAX_VALUE_BYTES + (1 << 20);
 ///
 /// ```
 /// # fn main() -> filemap::Result<()> {
-/// use filemap::Spool;
+/// use filemap::warc::Spool;
 /// use filemap::warc::{Item, Reader};
 ///
 /// let file = b"WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 2\r\n\r\nok\r\n\r\n";

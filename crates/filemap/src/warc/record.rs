@@ -16,7 +16,7 @@ use crate::warc::problem::{Place, Problem};
 /// use filemap::warc::{Item, Reader};
 ///
 /// let file = b"WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 2\r\n\r\nok\r\n\r\n";
-/// let mut reader = Reader::new(&file[..], "file.warc", filemap::Spool::default())?;
+/// let mut reader = Reader::new(&file[..], "file.warc", filemap::warc::Spool::default())?;
 /// let Some(Item::Record(mut record)) = reader.next_item()? else { panic!("a record") };
 /// let mut block = String::new();
 /// record.block()?.read_to_string(&mut block)?;
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Record {
 /// # fn main() -> filemap::Result<()> {
 /// use filemap::warc::{Item, Reader};
 ///
-/// let mut reader = Reader::new(&b""[..], "empty.warc", filemap::Spool::default())?;
+/// let mut reader = Reader::new(&b""[..], "empty.warc", filemap::warc::Spool::default())?;
 /// while let Some(item) = reader.next_item()? {
 ///     match item {
 ///         Item::Record(record) => println!("{}", record.header.record_type()),

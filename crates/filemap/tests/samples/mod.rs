@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap::import::{ImportOptions, ImportReport, import};
+use filemap::warc::Spool;
 use filemap::warc::{Item, Problem, Reader, Record};
-use filemap::{Options, PageStore, Spool};
+use filemap::{Options, PageStore};
 
 pub fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/warc").join(name)

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use filemap::dump::{DumpEvent, DumpOptions, DumpReport, OutputFile, Target, dump};
 use filemap::{Page, PageStore};
 
-/// A version as it counts for equality: the page as stored, and which of the key's versions, the newest first, holds its
-/// body if it does not itself.
+/// A version as it counts for equality: the page as stored, and which of the key's versions, the
+/// newest first, holds its body if it does not itself.
 pub type Held = (Page, Option<usize>);
 
 /// Everything in a store: the versions of each key, the newest first.
@@ -29,8 +29,8 @@ pub fn contents(store: &PageStore) -> BTreeMap<Vec<u8>, Vec<Held>> {
     keys.into_iter().map(held).collect()
 }
 
-/// Fails the test unless both stores hold the same versions of the same keys: times, statuses, headers, bodies and all
-/// else, in the same order, and the same of them by reference.
+/// Fails the test unless both stores hold the same versions of the same keys: times, statuses,
+/// headers, bodies and all else, in the same order, and the same of them by reference.
 #[track_caller]
 pub fn assert_equal(found: &PageStore, expected: &PageStore) {
     let (found, expected) = (contents(found), contents(expected));

@@ -63,27 +63,27 @@ fn signed(byte: u8) -> u32 {
 }
 
 /// The BKDR hash (Kernighan and Ritchie) with factor 13131, 31 bits.
-pub fn bkdr(url: &[u8]) -> u32 {
-    url.iter().fold(0u32, |hash, &byte| hash.wrapping_mul(13131).wrapping_add(signed(byte))) & MASK
+pub fn bkdr(url: impl AsRef<[u8]>) -> u32 {
+    url.as_ref().iter().fold(0u32, |hash, &byte| hash.wrapping_mul(13131).wrapping_add(signed(byte))) & MASK
 }
 
 /// Arash Partow's hash, started at 0, 31 bits.
-pub fn ap(url: &[u8]) -> u32 {
+pub fn ap(url: impl AsRef<[u8]>) -> u32 {
     let step = |hash: u32, (i, &byte): (usize, &u8)| match i & 1 {
         0 => hash ^ ((hash << 7) ^ signed(byte) ^ (hash >> 3)),
         _ => hash ^ !((hash << 11) ^ signed(byte) ^ (hash >> 5)),
     };
-    url.iter().enumerate().fold(0u32, step) & MASK
+    url.as_ref().iter().enumerate().fold(0u32, step) & MASK
 }
 
 /// Daniel J. Bernstein's hash, started at 5381, 31 bits.
-pub fn djb(url: &[u8]) -> u32 {
-    bernstein(url, 5381)
+pub fn djb(url: impl AsRef<[u8]>) -> u32 {
+    bernstein(url.as_ref(), 5381)
 }
 
 /// [`djb`], started at 0.
-pub fn djb0(url: &[u8]) -> u32 {
-    bernstein(url, 0)
+pub fn djb0(url: impl AsRef<[u8]>) -> u32 {
+    bernstein(url.as_ref(), 0)
 }
 
 fn bernstein(url: &[u8], start: u32) -> u32 {

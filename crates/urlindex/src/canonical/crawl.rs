@@ -113,9 +113,9 @@ impl CrawlRules {
     }
 
     /// The key of `url`, and each rule that changed it: tells why a URL was taken for another.
-    pub fn explain(&self, url: &[u8]) -> Explanation {
+    pub fn explain(&self, url: impl AsRef<[u8]>) -> Explanation {
         let mut steps = Vec::new();
-        let key = self.run(url, &mut Notes(Some(&mut steps)));
+        let key = self.run(url.as_ref(), &mut Notes(Some(&mut steps)));
         Explanation { key: key.map(Cow::into_owned), steps }
     }
 

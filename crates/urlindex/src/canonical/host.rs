@@ -8,7 +8,8 @@
 /// host (`file:///x`).
 ///
 /// An IPv6 address keeps its brackets.
-pub fn host(key: &[u8]) -> Option<&[u8]> {
+pub fn host<K: AsRef<[u8]> + ?Sized>(key: &K) -> Option<&[u8]> {
+    let key = key.as_ref();
     let colon = key.iter().position(|&byte| byte == b':')?;
     let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     if colon == 0 || !key[..colon].iter().all(is_scheme) {

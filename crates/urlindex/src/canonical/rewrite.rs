@@ -268,7 +268,8 @@ fn surt(parts: &mut Parts<'_>) -> bool {
 
 /// The URL of a key with a reversed host: `http://(com,example,www,)/x` is
 /// `http://www.example.com/x`. Other bytes are returned unchanged.
-pub fn url_of_surt(key: &[u8]) -> Cow<'_, [u8]> {
+pub fn url_of_surt<K: AsRef<[u8]> + ?Sized>(key: &K) -> Cow<'_, [u8]> {
+    let key = key.as_ref();
     let turned = std::str::from_utf8(key).ok().and_then(|text| {
         let mut parts = Parts::of(text)?;
         let inner = parts.host.strip_prefix('(')?.strip_suffix(')')?.to_owned();

@@ -8,12 +8,15 @@ mod strangers;
 mod time;
 mod torn;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use filemap_io::sim::SimDisk;
-use filemap_io::{OsDir, StorageError};
+use filemap_io::{Dir, OsDir, StorageError, guard};
 
 use super::*;
+use crate::error::{Error, Result};
+
+use crate::seen::{SeenSet, Verdict};
 
 /// Little memory, so that tables of 192 are rolled all the time, and no cache.
 fn options() -> DiskOptions {

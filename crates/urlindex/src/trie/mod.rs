@@ -76,15 +76,15 @@ impl UrlTrie {
     }
 
     /// URLs that begin with `prefix`, in order.
-    pub fn prefix(&self, prefix: &[u8]) -> UrlTrieIter<'_> {
-        UrlTrieIter::new(self, prefix.to_vec())
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> UrlTrieIter<'_> {
+        UrlTrieIter::new(self, prefix.as_ref().to_vec())
     }
 
     /// The `http` and `https` URLs of a host, with any port; URLs with a user are not found. For
     /// canonical URLs give the canonical host ([`crate::canonical::canonical_host`]).
-    pub fn host(&self, host: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
-        let wanted = host.to_vec();
-        let of_scheme = |scheme: &[u8]| self.prefix(&[scheme, host].concat());
+    pub fn host<H: AsRef<[u8]>>(&self, host: H) -> impl Iterator<Item = Vec<u8>> + use<'_, H> {
+        let wanted = host.as_ref().to_vec();
+        let of_scheme = |scheme: &[u8]| self.prefix([scheme, &wanted].concat());
         let candidates = of_scheme(b"http://").chain(of_scheme(b"https://"));
         candidates.filter(move |url| crate::canonical::host(url) == Some(wanted.as_slice()))
     }

@@ -1,8 +1,8 @@
 //! The trie as a tree of blocks: search, insert, and cutting of full blocks.
 //!
 //! [Leaves](super::leaf) hold keys; [inner blocks](super::inner) hold the shortest separators of
-//! leaves, and lead to them. An insert into a leaf of an older code rewrites it in the newest [`Code`]; inner blocks are
-//! raw: they are few, and every search reads some.
+//! leaves, and lead to them. An insert into a leaf of an older code rewrites it in the newest
+//! [`Code`]; inner blocks are raw: they are few, and every search reads some.
 //!
 //! Invariants: the keys of a block lie between its own separator and the next one in the block
 //! above; all leaves have the same depth; no block is empty, but the root of an empty trie; the

@@ -372,7 +372,7 @@ fn find(crawl: &Crawl, page: &Page) -> Found {
     if forbids && !crawl.settings.follow_nofollow {
         return Found { is_nofollow: true, ..Found::default() };
     }
-    let (text, encoding) = filemap::encoding::decode(&page.body, page.headers.get("Content-Type"));
+    let (text, encoding) = filemap::page::encoding::decode(&page.body, page.headers.get("Content-Type"));
     let found = links::html::find(text.as_bytes(), bounds);
     Found { encoding: Some(encoding), ..found }
 }

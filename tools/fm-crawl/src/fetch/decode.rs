@@ -2,12 +2,12 @@
 //! first bytes.
 //!
 //! A deflate or brotli stream has no magic number: a text may pass for one that ends after a byte.
-//! So the received bytes are kept beside the decoded ones. If the stream ends before the body does,
-//! the body is kept as received.
+//! So the received bytes are kept beside the decoded ones. If the stream ends before the body
+//! does, the body is kept as received.
 //!
-//! Invariants: a body never has more bytes than its limit, and never over [`RATIO_FROM_BYTES`] more
-//! than `ratio` times the received bytes; after each piece, received and decoded bytes together are
-//! within the limit.
+//! Invariants: a body never has more bytes than its limit, and never over
+//! [`RATIO_FROM_BYTES`] more than `ratio` times the received bytes; after each piece, received and
+//! decoded bytes together are within the limit.
 
 use filemap::coding::{self, Coding, CodingError};
 
@@ -94,8 +94,8 @@ impl Decoder {
         received + self.held.as_ref().map_or(self.body.len(), Vec::len)
     }
 
-    /// Chooses the decoder by the announced coding and the first bytes: servers announce codings of
-    /// bodies that have none.
+    /// Chooses the decoder by the announced coding and the first bytes: servers announce codings
+    /// of bodies that have none.
     fn begin(&mut self, first: &[u8]) {
         let is_zlib =
             first.len() >= 2 && first[0] & 0xf == 8 && u16::from_be_bytes([first[0], first[1]]).is_multiple_of(31);

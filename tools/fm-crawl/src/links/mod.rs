@@ -10,7 +10,7 @@ pub mod sitemap;
 
 use std::collections::HashSet;
 
-use filemap::Canonicalizer;
+use filemap::canonical::Canonicalizer;
 use urlindex::canonical::Encoding;
 
 /// Which links of a document are taken.
@@ -143,7 +143,7 @@ pub fn is_web(key: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use filemap::Whatwg;
+    use filemap::canonical::Whatwg;
 
     use super::*;
 
@@ -229,7 +229,7 @@ mod tests {
         ];
         for (body, label, expected) in rows {
             let kind = format!("text/html; charset={label}");
-            let (text, encoding) = filemap::encoding::decode(body, Some(kind.as_bytes()));
+            let (text, encoding) = filemap::page::encoding::decode(body, Some(kind.as_bytes()));
             let found = Found { encoding: Some(encoding), ..html::find(text.as_bytes(), BOUNDS) };
             let links = resolve(&found, "http://a.example/dir/page", &Whatwg, BOUNDS);
             assert_eq!(links.urls, expected.map(|rest| format!("http://a.example/{rest}")), "{label}");

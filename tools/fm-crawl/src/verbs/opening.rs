@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap::{Canonicalizer, Event, Options, PageStore};
+use filemap::canonical::Canonicalizer;
+use filemap::{Event, Options, PageStore};
 use filemap_io::OsDir;
 use fm_cli::{Failure, words};
 use frontier::{Frontier, FrontierOptions, Recrawl};
@@ -13,8 +14,8 @@ use urlindex::canonical::{Rule, RuleSet};
 use urlindex::{CrawlRules, Whatwg};
 
 use crate::failure::of_frontier;
-use crate::sequence;
 use crate::settings::{Folder, Settings};
+use crate::{files, sequence};
 
 /// Memory of the store's memtable.
 const RECENT_BYTES: usize = 32 << 20;
@@ -108,7 +109,7 @@ pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<
 /// The frontier of a crawl whose store we have locked, made if absent. `status` or `why` may have
 /// it open for a moment.
 pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
-    let path = folder.join("frontier");
+    let path = folder.join(files::FRONTIER);
     for _ in 0..ASKED_WITHIN {
         let is_absent = match Frontier::open(&path, frontier_options(settings)) {
             Err(frontier::Error::Storage(frontier::StorageError::Locked { .. })) => {
@@ -124,7 +125,7 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failur
             opened => return opened.map_err(|error| lost(folder, of_frontier(error))),
         };
         // The seen set is made after the frontier, which is therefore lost.
-        if is_absent && folder.join("seen").exists() {
+        if is_absent && folder.join(files::SEEN).exists() {
             return Err(lost(folder, Failure::Damage("the frontier is missing".to_owned())));
         }
         return Frontier::create(&path, frontier_options(settings)).map_err(of_frontier);
@@ -134,7 +135,7 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failur
 
 /// The frontier of a crawl, which must exist, to read.
 pub fn frontier_to_ask(folder: &Folder, settings: &Settings) -> Result<Frontier, Failure> {
-    let opened = Frontier::open(folder.join("frontier"), frontier_options(settings));
+    let opened = Frontier::open(folder.join(files::FRONTIER), frontier_options(settings));
     opened.map_err(|error| lost(folder, of_frontier(error)))
 }
 
@@ -144,7 +145,7 @@ fn lost(folder: &Folder, failure: Failure) -> Failure {
         "Without a copy of it, remove {} and run with --seed again: stored pages are requested with their ETag or date",
         folder.path().display()
     );
-    failure.at(&folder.join("frontier"), &remedy)
+    failure.at(&folder.join(files::FRONTIER), &remedy)
 }
 
 fn frontier_options(settings: &Settings) -> FrontierOptions {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap::{Canonicalizer, RecordKind, Whatwg};
+use filemap::canonical::{Canonicalizer, Whatwg};
+use filemap::page::RecordKind;
 use fm_cli::times::{self, now_ms};
 use fm_cli::{Failure, Flags, Outcome, interrupt, sizes, words};
 use frontier::{Frontier, PageStatus};
@@ -28,7 +29,7 @@ use crate::scope::{Reach, Scope};
 use crate::seen::Seen;
 use crate::sequence::{self, SequenceNote};
 use crate::settings::{Folder, Settings};
-use crate::{failure, record};
+use crate::{failure, files, record};
 
 /// Most threads of the runtime.
 const THREADS_MAX: usize = 8;
@@ -175,7 +176,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let seeds: Vec<&str> = settings.seeds.iter().map(String::as_str).collect();
     frontier.seed(&seeds, now_ms()).map_err(of_frontier)?;
     frontier.commit().map_err(of_frontier)?;
-    let seen = Seen::open(&folder.join("seen"), &**pages.canonicalizer(), &frontier)?;
+    let seen = Seen::open(&folder.join(files::SEEN), &**pages.canonicalizer(), &frontier)?;
     let bodies = Bodies::open(folder.path())?;
     let resolver = Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private };
     let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, resolver, tls).map_err(Failure::Usage)?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{opening, print};
 use crate::failure::of_frontier;
-use crate::progress;
+use crate::{files, progress};
 
 /// Show the state of a crawl
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let (folder, settings) = opening::settings(&args.store)?;
-    let published = fs::read(folder.join(progress::NAME)).ok();
+    let published = fs::read(folder.join(files::STATUS)).ok();
     let published: Value = published.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or(Value::Null);
     let (numbers, hosts, pages, runs_as) = match opening::frontier_to_ask(&folder, &settings) {
         Ok(frontier) => (progress::numbers(&frontier), hosts(&frontier, args.top), pages(&frontier, args.top)?, None),

@@ -8,7 +8,8 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use filemap::{PageStore, RecordKind};
+use filemap::PageStore;
+use filemap::page::RecordKind;
 use fm_cli::{Failure, Flags, Outcome, plain};
 use frontier::{FailureKind, PageState, PageStatus};
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ use crate::links::is_web;
 use crate::robots::{self, cache};
 use crate::scope::Scope;
 use crate::settings::Settings;
-use crate::{failure, record, seen};
+use crate::{failure, files, record, seen};
 
 /// Show what became of a URL, and why
 #[derive(clap::Args)]
@@ -39,14 +40,14 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let key = canonicalizer.canonicalize(args.url.as_bytes());
     let key = key.map_err(|error| Failure::Usage(format!("{}: {error}", args.url)))?;
     let url = String::from_utf8_lossy(&key).into_owned();
-    let seen = match StoredSet::open_read_only(folder.join("seen")) {
+    let seen = match StoredSet::open_read_only(folder.join(files::SEEN)) {
         Ok(set) => json!(!set.contains(&key)?.is_new()),
         Err(urlindex::Error::Storage(urlindex::StorageError::Io { source, .. }))
             if source.kind() == ErrorKind::NotFound =>
         {
             Value::Null
         }
-        Err(error) => return Err(seen::failure(&folder.join("seen"), error)),
+        Err(error) => return Err(seen::failure(&folder.join(files::SEEN), error)),
     };
     let (page, is_running) = match opening::frontier_to_ask(&folder, &settings) {
         Ok(frontier) => (frontier.page(&url).map_err(failure::of_frontier)?, false),

@@ -1,4 +1,5 @@
-//! Hosts that mean no good, or are broken: each tries to keep a crawler busy for ever, or to fill its memory.
+//! Hosts that mean no good, or are broken: each tries to keep a crawler busy for ever, or to fill
+//! its memory.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -148,7 +149,8 @@ fn lengths(request: &Request) -> Reply {
     }
 }
 
-/// Bodies that are thousands of times as long as they come, by the path that leads to them. Made once: that takes longer than a crawler waits.
+/// Bodies that are thousands of times as long as they come, by the path that leads to them. Made
+/// once: that takes longer than a crawler waits.
 fn bombs() -> &'static [(&'static str, Vec<u8>); 2] {
     static BOMBS: OnceLock<[(&str, Vec<u8>); 2]> = OnceLock::new();
     BOMBS.get_or_init(|| {

@@ -1,7 +1,9 @@
-//! A web for tests: many hosts on one listener of the loopback, well-behaved and hostile ones, and a count of all that was asked.
+//! A web for tests: many hosts on one listener of the loopback, well-behaved and hostile ones, and
+//! a count of all that was asked.
 //!
-//! Requests are read and answered by plain threads and bytes, so that a host can do what no HTTP library would: send half an answer, none, an endless one.
-//! Programs reach it by `--resolve *:80:ADDRESS:PORT`.
+//! Requests are read and answered by plain threads and bytes, so that a host can do what no HTTP
+//! library would: send half an answer, none, an endless one. Programs reach it by
+//! `--resolve *:80:ADDRESS:PORT`.
 
 pub mod crawl;
 pub mod hostile;

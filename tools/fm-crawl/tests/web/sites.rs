@@ -1,4 +1,5 @@
-//! Ordinary sites: real documentation, mirrors, pages that change, pages that ask not to be fetched.
+//! Ordinary sites: real documentation, mirrors, pages that change, pages that ask not to be
+//! fetched.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -7,14 +7,15 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use filemap::{Lookup, Page, PageRead, RecordKind, Variant};
+use filemap::page::RecordKind;
+use filemap::{Lookup, Page, PageRead, Variant};
 use fm_cli::{Failure, Outcome, Output, interrupt, plain, times, words};
 
-use crate::arguments::urls::{Address, UrlArgs, Urls};
-use crate::arguments::variant::{self, VariantArgs};
+use crate::arguments::pages::{Asked, PageArgs};
+use crate::arguments::urls::{Address, Urls};
+use crate::arguments::variant;
 use crate::flags::Shared;
 use crate::json;
-use crate::stores::opening;
 
 /// Print a page's body, headers, or both
 #[derive(clap::Args)]
@@ -24,12 +25,8 @@ use crate::stores::opening;
     Example:\n  fm-tool get pages.fm https://example.com/ --at 2024-05-01 -o page.html"
 )]
 pub struct Args {
-    /// The store's folder
-    store: PathBuf,
     #[command(flatten)]
-    urls: UrlArgs,
-    #[command(flatten)]
-    variant: VariantArgs,
+    pages: PageArgs,
     /// Write to this file instead of standard output; it is replaced when all is written
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -53,12 +50,9 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let asked = args.variant.of(&args.urls)?;
-    let urls = args.urls.open()?;
-    let store = opening::to_read(&args.store, shared)?;
-    interrupt::listen();
+    let Asked { store, variant, urls } = args.pages.open(shared)?;
     let mut out = None;
-    let outcome = all(args, shared, &Asked { store, variant: asked }, urls, &mut out)?;
+    let outcome = all(args, shared, &Source { store, variant }, urls, &mut out)?;
     match (outcome, out) {
         // An incomplete file replaces nothing.
         (Outcome::Interrupted(_), Some(mut out)) => out.flush()?,
@@ -69,13 +63,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 }
 
 /// The store, and which variant of the URLs.
-struct Asked {
+struct Source {
     store: Box<dyn PageRead>,
     variant: Option<Variant>,
 }
 
 /// Prints every page that exists; `out` is opened for the first.
-fn all(args: &Args, shared: &Shared, asked: &Asked, urls: Urls, out: &mut Option<Output>) -> Result<Outcome, Failure> {
+fn all(args: &Args, shared: &Shared, asked: &Source, urls: Urls, out: &mut Option<Output>) -> Result<Outcome, Failure> {
     let outcome = urls.each(
         |url| find(args, shared, asked, url),
         |url, found| {
@@ -85,7 +79,7 @@ fn all(args: &Args, shared: &Shared, asked: &Asked, urls: Urls, out: &mut Option
                     (_, Some(sequence)) => format!(" (no version {sequence}; `history --json` lists them)"),
                     _ => String::new(),
                 };
-                variant::complain(&*asked.store, &args.store, url, asked.variant.as_ref(), &when);
+                variant::complain(&*asked.store, &args.pages.store, url, asked.variant.as_ref(), &when);
                 return Ok(Outcome::NotFound);
             };
             if !args.headers && page.lacks_body() {
@@ -108,7 +102,7 @@ fn all(args: &Args, shared: &Shared, asked: &Asked, urls: Urls, out: &mut Option
 /// A page, and the reader of its body if that is not in the page.
 type Found<'a> = (Page, Option<Box<dyn Read + 'a>>);
 
-fn find<'a>(args: &Args, shared: &Shared, asked: &'a Asked, url: &Address) -> Result<Option<Found<'a>>, Failure> {
+fn find<'a>(args: &Args, shared: &Shared, asked: &'a Source, url: &Address) -> Result<Option<Found<'a>>, Failure> {
     let store = &*asked.store;
     let newest = Lookup::new(url).variant(asked.variant.as_ref());
     let page = match (args.at, args.version) {
@@ -147,7 +141,7 @@ fn say_no_body(args: &Args, url: &Address, page: &Page) {
         "{url}: no body: the version of {} is a revisit, and its original{original}{when}{digest} is not in {}; import the \
          file that has it",
         times::print(page.fetched_at_ms),
-        args.store.display()
+        args.pages.store.display()
     ));
 }
 

@@ -1,16 +1,12 @@
 //! `has`: which URLs are pages of the store. Reads the index and key records, no page.
 
-use std::path::PathBuf;
-
 use filemap::Lookup;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt};
 use serde_json::json;
 
-use crate::arguments::urls::UrlArgs;
-use crate::arguments::variant::VariantArgs;
+use crate::arguments::pages::{Asked, PageArgs};
 use crate::flags::Shared;
 use crate::json;
-use crate::stores::opening;
 
 /// Check whether pages are in the store
 #[derive(clap::Args)]
@@ -19,12 +15,8 @@ use crate::stores::opening;
     Example:\n  fm-tool has pages.fm --from frontier.txt --missing > to-fetch.txt"
 )]
 pub struct Args {
-    /// The store's folder
-    store: PathBuf,
     #[command(flatten)]
-    urls: UrlArgs,
-    #[command(flatten)]
-    variant: VariantArgs,
+    pages: PageArgs,
     /// Print those that are not in the store
     #[arg(long, conflicts_with = "json")]
     missing: bool,
@@ -32,10 +24,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let variant = args.variant.of(&args.urls)?;
-    let urls = args.urls.open()?;
-    let store = opening::to_read(&args.store, shared)?;
-    interrupt::listen();
+    let Asked { store, variant, urls } = args.pages.open(shared)?;
     let mut out = Output::stdout(shared.flags);
     let progress = Progress::records(&shared.flags, None, "URLs").unless_printing(out.is_terminal());
     let (mut asked, mut missed) = (0_u64, Outcome::Done);

@@ -1,26 +1,20 @@
 //! `head`: pages without their bodies, which are not read.
 
-use std::path::PathBuf;
-
 use filemap::{Lookup, PageHead};
 use fm_cli::{Failure, Outcome, Output, interrupt, times};
 
-use crate::arguments::urls::{Address, UrlArgs};
-use crate::arguments::variant::{self, VariantArgs};
+use crate::arguments::pages::{Asked, PageArgs};
+use crate::arguments::urls::Address;
+use crate::arguments::variant;
 use crate::flags::Shared;
 use crate::json;
-use crate::stores::opening;
 
 /// Print a page without its body
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fm-tool head pages.fm https://example.com/")]
 pub struct Args {
-    /// The store's folder
-    store: PathBuf,
     #[command(flatten)]
-    urls: UrlArgs,
-    #[command(flatten)]
-    variant: VariantArgs,
+    pages: PageArgs,
     /// The version that was the newest at this time
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     at: Option<i64>,
@@ -28,10 +22,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let variant = args.variant.of(&args.urls)?;
-    let urls = args.urls.open()?;
-    let store = opening::to_read(&args.store, shared)?;
-    interrupt::listen();
+    let Asked { store, variant, urls } = args.pages.open(shared)?;
     let mut out = Output::stdout(shared.flags);
     let mut nth = 0;
     let find = |url: &Address| {
@@ -44,7 +35,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
         nth += 1;
         let Some(head) = head else {
-            variant::complain(&*store, &args.store, url, variant.as_ref(), "");
+            variant::complain(&*store, &args.pages.store, url, variant.as_ref(), "");
             return Ok(Outcome::NotFound);
         };
         if out.is_json() {

@@ -7,7 +7,8 @@ use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use filemap::{Headers, Page};
+use filemap::Page;
+use filemap::page::Headers;
 use fm_cli::{Failure, Outcome, Output, times, words};
 use rustix::fs::{FileType, OFlags};
 use serde_json::json;

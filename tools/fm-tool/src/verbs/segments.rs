@@ -27,7 +27,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let segments = store.segments();
     let mut out = Output::stdout(shared.flags);
     if !out.is_json() {
-        let head = ["FILE", "ORDINAL", "KIND", "BYTES", "LIVE", "DEAD", "REMOVALS", "NEW", "LIVE%", "BEGUN"];
+        let head = ["FILE", "ORDINAL", "KIND", "BYTES", "LIVE", "DEAD", "TOMBSTONES", "NEW", "LIVE%", "BEGUN"];
         out.line(row(&head.map(str::to_owned)))?;
     }
     for segment in &segments {
@@ -39,7 +39,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
                 "bytes": segment.bytes,
                 "live_bytes": segment.live_bytes,
                 "dead_bytes": segment.dead_bytes,
-                "removal_bytes": segment.removal_bytes,
+                "tombstone_bytes": segment.removal_bytes,
                 "unindexed_bytes": segment.unindexed_bytes,
                 "live_share": share(segment),
                 "begun": times::print(segment.begun_ms),
@@ -74,8 +74,8 @@ fn share(segment: &SegmentInfo) -> Option<f64> {
 }
 
 fn row(cells: &[String; 10]) -> String {
-    let [file, ordinal, kind, bytes, live, dead, removals, new, share, begun] = cells;
+    let [file, ordinal, kind, bytes, live, dead, tombstones, new, share, begun] = cells;
     format!(
-        "{file:<14} {ordinal:>7} {kind:<9} {bytes:>9} {live:>9} {dead:>9} {removals:>9} {new:>9} {share:>5} {begun}"
+        "{file:<14} {ordinal:>7} {kind:<9} {bytes:>9} {live:>9} {dead:>9} {tombstones:>10} {new:>9} {share:>5} {begun}"
     )
 }

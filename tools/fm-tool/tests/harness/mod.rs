@@ -1,7 +1,7 @@
 //! Runs the built `fm-tool` as a user does: arguments in; exit code, output and words out.
 //!
-//! Every test has its own folder, removed at its end. The WARC files are those of the tests package, the same that the
-//! README's first command imports.
+//! Every test has its own folder, removed at its end. The WARC files are those of the tests
+//! package, the same that the README's first command imports.
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -61,8 +61,22 @@ pub const MAX_BYTES: u64 = limits::DESCRIPTION_BYTES;
 /// The layout that this build writes, and the newest it reads.
 pub const VERSION: u8 = limits::DESCRIPTION_VERSION;
 
+filemap_io::layout! {
+    /// What stands before the description.
+    struct Fixed {
+        0 LAYOUT: u8 = "layout version, 1";
+        1 KIND: u8 = "kind: 1 response, 2 resource, 3 revisit, 4 metadata, 5 request, 6 conversion";
+        2 FLAGS: u16 = "flags: which optional fields follow, bit by bit in the order below; the rest are zero";
+        4 STATUS: u16 = "status code; 0 for none";
+        6 PROTOCOL: u8 = "protocol: 0 none, 1 HTTP/1.0, 2 HTTP/1.1, 3 HTTP/2, 4 HTTP/3, 255 a text follows";
+        7 RESERVED: filemap_io::layout::Zeros<1> = "zero";
+        8 SPILL: u32 = "spill: 0, or the number of bytes of the description that stand before the body";
+        .. "12", ".." = "the description: the fields below, nothing after them";
+    }
+}
+
 /// Number of bytes before the description.
-pub(crate) const FIXED_BYTES: usize = 12;
+pub(crate) const FIXED_BYTES: usize = Fixed::BYTES;
 
 /// The protocol code that says that a text follows.
 const PROTOCOL_TEXT: u8 = 255;

@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use filemap_io::layout;
+
 use super::bytes::Cursor;
-use super::{FIXED_BYTES, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
+use super::{FIXED_BYTES, Fixed, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
 use crate::error::MetaError;
 use crate::page::headers::{Header, Headers};
 use crate::page::{HttpVersion, Page, RecordKind, Revisit, RevisitProfile};
@@ -19,8 +21,8 @@ pub fn spill_bytes(meta: &[u8]) -> Result<u32, MetaError> {
     if version != VERSION {
         return Err(MetaError::Version { found: version });
     }
-    cursor.take(FIXED_BYTES - 5, "fixed part")?;
-    let spill = u32::from_le_bytes(cursor.array("spill")?);
+    cursor.take(FIXED_BYTES - 1, "fixed part")?;
+    let spill = Fixed::SPILL.get(meta);
     if u64::from(spill) > MAX_BYTES {
         return Err(MetaError::Invalid { field: "spill" });
     }
@@ -43,12 +45,9 @@ pub fn decode(meta: &[u8], spill: &[u8], key_url: impl AsRef<[u8]>, time_ms: i64
     if spilled != spill.len() {
         return Err(MetaError::Short { field: "spill" });
     }
-    let mut fixed = Cursor::new(&meta[1..FIXED_BYTES]);
-    let kind = kind(fixed.byte("kind")?)?;
-    let flags = u16::from_le_bytes(fixed.array("flags")?);
-    let status = u16::from_le_bytes(fixed.array("status")?);
-    let protocol = fixed.byte("protocol")?;
-    if flags & !flag::KNOWN != 0 || fixed.byte("zero")? != 0 {
+    let kind = kind(Fixed::KIND.get(meta))?;
+    let (flags, status, protocol) = (Fixed::FLAGS.get(meta), Fixed::STATUS.get(meta), Fixed::PROTOCOL.get(meta));
+    if flags & !flag::KNOWN != 0 || !layout::is_reserved_zero(Fixed::ROWS, meta) {
         return Err(MetaError::Invalid { field: "flags" });
     }
     let cursor = &mut Cursor::new(description);
@@ -135,11 +134,7 @@ fn revisit(cursor: &mut Cursor<'_>) -> Result<Revisit, MetaError> {
     Ok(Revisit {
         profile,
         refers_to_url: if has(revisit_bit::URL) { Some(cursor.bytes("revisit url")?.to_vec()) } else { None },
-        refers_to_ms: if has(revisit_bit::TIME) {
-            Some(i64::from_le_bytes(cursor.array("revisit time")?))
-        } else {
-            None
-        },
+        refers_to_ms: if has(revisit_bit::TIME) { Some(cursor.number("revisit time")?) } else { None },
         refers_to_id: if has(revisit_bit::ID) { Some(cursor.text("revisit id")?) } else { None },
         original: None,
     })

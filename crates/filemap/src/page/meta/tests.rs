@@ -192,3 +192,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_documentation_has_the_layout() {
+    let documented: String = include_str!("mod.rs").lines().filter_map(|line| line.strip_prefix("//! ")).collect();
+    for row in filemap_io::layout::table(Fixed::ROWS, Fixed::OPEN) {
+        assert!(documented.contains(&row), "{row}");
+    }
+}

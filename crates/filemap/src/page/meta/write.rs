@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::bytes::{put_bytes, put_varint};
-use super::{FIXED_BYTES, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
+use filemap_io::varint;
+
+use super::bytes::put_bytes;
+use super::{FIXED_BYTES, Fixed, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
 use crate::error::{Error, Result};
 use crate::page::{HttpVersion, Page, Revisit, RevisitProfile};
 
@@ -11,7 +13,8 @@ use crate::page::{HttpVersion, Page, Revisit, RevisitProfile};
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use filemap::{Page, meta};
+/// use filemap::page::meta;
+/// use filemap::Page;
 ///
 /// let page = Page::new("http://example.com/#top", 1_700_000_000_000, 200, "");
 /// let encoded = meta::encode(&page, "http://example.com/")?;
@@ -52,22 +55,23 @@ pub fn encode(page: &Page, key_url: impl AsRef<[u8]>) -> Result<Encoded> {
         flags |= flag::REVISIT;
         put_revisit(out, revisit);
     }
-    put_varint(out, page.headers.len() as u64);
+    varint::put(out, page.headers.len() as u64);
     for header in &page.headers {
         put_bytes(out, &header.name);
         put_bytes(out, &header.value);
     }
-    let mut meta = vec![VERSION, page.kind as u8 + 1];
-    meta.extend_from_slice(&flags.to_le_bytes());
-    meta.extend_from_slice(&page.status.unwrap_or(0).to_le_bytes());
-    meta.extend_from_slice(&[protocol, 0]);
+    let mut meta = vec![0; FIXED_BYTES];
+    Fixed::LAYOUT.put(&mut meta, VERSION);
+    Fixed::KIND.put(&mut meta, page.kind as u8 + 1);
+    Fixed::FLAGS.put(&mut meta, flags);
+    Fixed::STATUS.put(&mut meta, page.status.unwrap_or(0));
+    Fixed::PROTOCOL.put(&mut meta, protocol);
     finish(meta, description)
 }
 
 /// Puts the description after the fixed bytes, or, if it is too large, before the body.
 fn finish(mut meta: Vec<u8>, description: Vec<u8>) -> Result<Encoded> {
     if FIXED_BYTES + description.len() <= filemap_core::MAX_META_BYTES {
-        meta.extend_from_slice(&0u32.to_le_bytes());
         meta.extend_from_slice(&description);
         return Ok(Encoded { meta, spill: Vec::new() });
     }
@@ -75,7 +79,7 @@ fn finish(mut meta: Vec<u8>, description: Vec<u8>) -> Result<Encoded> {
     if bytes > MAX_BYTES {
         return Err(Error::HeadersTooLarge { bytes });
     }
-    meta.extend_from_slice(&(bytes as u32).to_le_bytes());
+    Fixed::SPILL.put(&mut meta, bytes as u32);
     Ok(Encoded { meta, spill: description })
 }
 

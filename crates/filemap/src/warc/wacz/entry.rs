@@ -88,13 +88,12 @@ impl<R: Read> EntryReader<'_, R> {
         };
         let crc = self.crc.clone().finalize();
         if self.bytes != header.bytes_out {
-            let what =
-                format!("the zip entry is damaged: it has {} bytes, and should have {}", self.bytes, header.bytes_out);
+            let what = format!("zip entry: {} bytes, {} expected", self.bytes, header.bytes_out);
             self.verdict.give(what);
         } else if crc != header.crc && crc != self.entry.other_crc {
-            self.verdict.give("the zip entry is damaged: its checksum is another".to_owned());
+            self.verdict.give("zip entry: checksum mismatch".to_owned());
         } else if left > 0 {
-            self.verdict.give(format!("the zip entry is damaged: {left} bytes of it lie behind the end of its data"));
+            self.verdict.give(format!("zip entry: {left} bytes follow the end of its data"));
         }
     }
 }

@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use filemap::dump::{DumpEvent, DumpOptions, DumpReport, MimeRange, OutputFile, Selection, StatusRange, Target, Wacz};
-use filemap::{Error, Spool, dump, warc};
+use filemap::warc::Spool;
+use filemap::{Error, dump, warc};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sink, sizes, times};
 use serde_json::json;

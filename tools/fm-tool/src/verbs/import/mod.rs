@@ -12,8 +12,8 @@ mod source;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use filemap::RecordKind;
 use filemap::import::{ImportOptions, ImportProgress, ImportReport};
+use filemap::page::RecordKind;
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt};
 use serde_json::json;

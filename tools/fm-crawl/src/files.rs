@@ -1,0 +1,70 @@
+//! The files of a crawl's folder: their names, and how one is replaced.
+//!
+//! A file is written under its name with `.new` appended, and renamed: a crash leaves the old one
+//! or the new one.
+
+use std::path::Path;
+
+use filemap_io::files::{self, Replacement};
+use filemap_io::{Dir, OsDir, StorageError};
+use fm_cli::Failure;
+
+/// The settings.
+pub const SETTINGS: &str = "crawl.json";
+/// The numbers of the run, for `status`.
+pub const STATUS: &str = "status.json";
+/// The store's sequence at the last commit.
+pub const SEQUENCE: &str = "store-sequence";
+/// The frontier's folder.
+pub const FRONTIER: &str = "frontier";
+/// The set of discovered URLs.
+pub const SEEN: &str = "seen";
+/// The set of bodies.
+pub const BODIES: &str = "bodies";
+/// The store of the URLs that hold a body.
+pub const HOLDERS: &str = "holders.fm";
+
+/// The name of a file until it is complete.
+pub fn unfinished(name: &str) -> String {
+    format!("{name}.new")
+}
+
+/// Replaces a file, durably and atomically.
+///
+/// # Errors
+/// The system's.
+pub fn replace(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+    replacing(folder, name, bytes, |replacement| {
+        replacement.sync()?;
+        replacement.commit()
+    })
+}
+
+/// Replaces a file atomically. A power failure may lose it.
+///
+/// # Errors
+/// The system's.
+pub fn publish(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+    replacing(folder, name, bytes, |replacement| replacement.rename())
+}
+
+fn replacing(
+    folder: &Path,
+    name: &str,
+    bytes: &[u8],
+    finish: impl FnOnce(Replacement<'_>) -> Result<(), StorageError>,
+) -> Result<(), Failure> {
+    let dir = OsDir::open(folder).map_err(|error| Failure::io("open", folder, &error))?;
+    let new = unfinished(name);
+    let replaced = begin(&dir, name, &new).and_then(|replacement| {
+        replacement.file().write_at(bytes, 0).map_err(StorageError::io("write", &new))?;
+        finish(replacement)
+    });
+    replaced.map_err(|error| Failure::of_storage(&error, format!("{}: {error}", folder.display())))
+}
+
+/// Begins a replacement, over what a crash left of an earlier one.
+fn begin<'a>(dir: &'a dyn Dir, name: &'a str, new: &'a str) -> Result<Replacement<'a>, StorageError> {
+    files::remove(dir, new)?;
+    Replacement::begin(dir, name, new)
+}
