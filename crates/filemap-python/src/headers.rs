@@ -3,7 +3,7 @@
 //! Names and values are text by Latin-1, as HTTP has them, so that every byte comes back; `raw`
 //! gives the bytes.
 
-use filemap::{Header, Headers as Fields};
+use filemap::page::{Header, Headers as Fields};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping, PyString, PyTuple};

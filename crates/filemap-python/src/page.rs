@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use filemap::store::PageReader;
-use filemap::{HttpVersion, RecordKind};
+use filemap::page::{HttpVersion, RecordKind};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -266,7 +266,7 @@ impl Page {
     #[getter]
     fn text<'py>(slf: &Bound<'py, Page>) -> Bound<'py, PyString> {
         let kind = Page::content_type(slf.as_super().get());
-        let (text, _) = filemap::encoding::decode(slf.get().body.bind(slf.py()).as_bytes(), kind);
+        let (text, _) = filemap::page::encoding::decode(slf.get().body.bind(slf.py()).as_bytes(), kind);
         PyString::new(slf.py(), &text)
     }
 
@@ -274,7 +274,7 @@ impl Page {
     #[getter]
     fn encoding(slf: &Bound<'_, Page>) -> &'static str {
         let kind = Page::content_type(slf.as_super().get());
-        filemap::encoding::decode(slf.get().body.bind(slf.py()).as_bytes(), kind).1.name()
+        filemap::page::encoding::decode(slf.get().body.bind(slf.py()).as_bytes(), kind).1.name()
     }
 
     /// Whether it is a revisit whose original is not in the store.
