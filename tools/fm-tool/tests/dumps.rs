@@ -297,6 +297,36 @@ fn a_wacz_file_is_written_whole_and_taken_in() {
 }
 
 #[test]
+fn a_parquet_file_has_a_row_for_each_version_and_is_written_whole() {
+    let bench = bench();
+    let path = bench.path("crawl.parquet");
+    let to = |out: &Path, args: &[&str]| {
+        bench.run("dump", &[&["--format", "parquet", "-o", out.to_str().unwrap()][..], args].concat())
+    };
+    let rows =
+        |args: &[&str]| to(&path, &[&["--json", "--overwrite"], args].concat()).ended(0).json()[0]["written"].clone();
+    assert_eq!(to(&path, &["--json"]).ended(0).json()[0]["files"], serde_json::json!(["crawl.parquet"]));
+    let bytes = fs::read(&path).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1") && !bench.path("crawl.parquet.open").exists());
+    to(&path, &[]).ended(2).said("--overwrite");
+    for args in [&[][..], &["--newest"], &["--newest", "--host", "docs.python.localhost"], &["--status", "2xx"]] {
+        assert_eq!(rows(args), lines(&bench, args).len(), "{args:?}");
+    }
+    assert_eq!(rows(&["--limit", "3"]), 3);
+    let folder = bench.path("out");
+    to(&folder, &[]).ended(0);
+    assert_eq!(names(&folder), ["pages.parquet"]);
+    to(&folder, &[]).ended(2).said("--overwrite");
+    for args in [&["--compression", "zstd"][..], &["--roll", "1MB"], &["--format", "warc"]] {
+        to(&bench.path("new.parquet"), args).ended(2).said("Parquet");
+    }
+    assert!(!bench.path("new.parquet").exists());
+    bench.run("dump", &["--format", "parquet"]).ended(2).said("-o NAME.parquet");
+    bench.run("dump", &["--format", "parquet", "-o", "-"]).ended(2).said("-o NAME.parquet");
+    to(&bench.store().join("x.parquet"), &[]).ended(2).said("in a store");
+}
+
+#[test]
 fn a_dump_that_is_interrupted_leaves_no_unfinished_file_that_looks_finished() {
     let bench = large();
     let out = bench.path("out");
@@ -322,7 +352,7 @@ fn a_dump_that_is_interrupted_leaves_no_unfinished_file_that_looks_finished() {
     let back = Bench::new();
     back.run("import", &whole.iter().map(|name| out.join(name)).collect::<Vec<_>>()).ended(0);
 
-    for (format, name) in [("wacz", "one.wacz"), ("jsonl", "one.jsonl")] {
+    for (format, name) in [("wacz", "one.wacz"), ("jsonl", "one.jsonl"), ("parquet", "one.parquet")] {
         let (whole, open) = (bench.path(name), bench.path(&format!("{name}.open")));
         let args = ["--format", format, "-o", whole.to_str().unwrap()];
         let mut child = bench.command("dump").args(args).stderr(Stdio::null()).spawn().unwrap();

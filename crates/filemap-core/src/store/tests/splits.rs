@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use crate::list::Split;
+use crate::store::{Pages, Split};
 use crate::{Error, Options, Record, Result, Store, Value};
 
 fn options() -> Options {
@@ -215,9 +215,8 @@ fn damage_and_absent_files_are_told_by_splits_too() {
     std::fs::write(&all[1], bytes).unwrap();
     std::fs::remove_file(&all[3]).unwrap();
     let store = Store::open_read_only(&path, options()).unwrap();
-    let good = |pages: crate::list::Pages| {
-        pages.fold((0, 0), |sum, p| (sum.0 + i32::from(p.is_ok()), sum.1 + i32::from(p.is_err())))
-    };
+    let good =
+        |pages: Pages| pages.fold((0, 0), |sum, p| (sum.0 + i32::from(p.is_ok()), sum.1 + i32::from(p.is_err())));
     let (pages, errors) = good(store.pages());
     assert!(errors >= 1);
     let parts: Vec<_> = store.splits(4).unwrap().iter().map(|s| good(store.pages_in(s).unwrap())).collect();

@@ -1,8 +1,10 @@
-//! `dump`: writes pages as JSON Lines, WARC files and their index, a WACZ file, or plain files.
+//! `dump`: writes pages as JSON Lines, WARC files and their index, a WACZ file, plain files, or a
+//! Parquet file.
 //!
 //! Arguments are checked before anything is made. A damaged version is reported and left out;
 //! every whole one is written.
 
+mod parquet;
 mod target;
 
 use std::io::{self, IsTerminal};
@@ -27,18 +29,21 @@ const AFTER_HELP: &str = "\
 JSON Lines go to standard output or to one file. WARC files, their index and plain files go to a folder, several \
 formats in one pass: pages-00000.warc.gz, pages.cdxj, pages.files/HOST/PATH and so on, each called .open until it \
 is complete. WARC alone goes to one file if its name ends in .warc, .warc.gz or .warc.zst, WACZ always to one file. \
-`import` reads JSON Lines, WARC and WACZ back; each gives an equal store.\n\n\
+`import` reads JSON Lines, WARC and WACZ back; each gives an equal store. Parquet is a table of all versions and \
+records beside pages, or of pages and variants with --newest: one row each, the columns named as in Common Crawl's \
+index, in NAME.parquet or, in a folder, pages.parquet.\n\n\
 Examples:\n  \
 fm-tool dump pages.fm | gzip > pages.jsonl.gz\n  \
 fm-tool dump pages.fm --format warc,cdxj -o archive\n  \
 fm-tool dump pages.fm --format warc -o pages.warc.gz\n  \
 fm-tool dump pages.fm --format wacz -o pages.wacz\n  \
+fm-tool dump pages.fm --format parquet -o pages.parquet --newest --host example.com --subdomains\n  \
 fm-tool dump pages.fm --format files -o site --newest --host example.com --status 2xx";
 
 /// The default of `--roll`.
 const ROLL_BYTES: u64 = 1_000_000_000;
 
-/// Write pages as JSON Lines, WARC files, WACZ or plain files
+/// Write pages as JSON Lines, WARC files, WACZ, plain files or Parquet
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -115,6 +120,8 @@ enum Format {
     Files,
     /// One WACZ file: WARC files, their index and a list of pages, zipped
     Wacz,
+    /// One Parquet file: a table, compressed by zstd
+    Parquet,
 }
 
 /// How WARC files are compressed.
@@ -133,6 +140,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     check(args)?;
     let store = opening::local_to_read(&args.store, shared)?;
     interrupt::listen();
+    if args.format == [Format::Parquet] {
+        return parquet::run(args, &store, shared);
+    }
     let mut to = to(args)?;
     let is_stdout = matches!(to, To::Stream(_));
     let options = options(args, &to);
@@ -156,6 +166,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if !is_stdout {
         tell(&report, started.elapsed().as_secs_f64(), shared)?;
     }
+    conclude(&report)
+}
+
+/// Says what was left out. Returns the outcome.
+fn conclude(report: &DumpReport) -> Result<Outcome, Failure> {
     let notes = [
         (
             count(report.without_place, "record"),
@@ -184,6 +199,9 @@ fn check(args: &Args) -> Result<(), Failure> {
     }
     if has(Format::Wacz) {
         return check_wacz(args);
+    }
+    if has(Format::Parquet) {
+        return parquet::check(args);
     }
     let is_stream = args.format == [Format::Jsonl] || args.format == [Format::Warc];
     match &args.output {
@@ -331,6 +349,8 @@ fn options(args: &Args, to: &To) -> DumpOptions {
         Format::Cdxj => &[dump::Format::Cdxj],
         Format::Files => &[dump::Format::Files],
         Format::Wacz => &[dump::Format::Warc, dump::Format::Cdxj, dump::Format::Pages],
+        // A table is no dump of the library: see `parquet`.
+        Format::Parquet => &[],
     });
     let one = one_warc(args).map(|(_, compression)| compression);
     let compression = match one.or(args.compression).unwrap_or(Compression::Gzip) {

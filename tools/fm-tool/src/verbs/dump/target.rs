@@ -102,7 +102,7 @@ fn is_of_dump(name: &str, stem: &str) -> bool {
         let digits = number.strip_prefix('-').unwrap_or_default();
         digits.len() == 5 && digits.bytes().all(|byte| byte.is_ascii_digit()) && is_warc(extension)
     };
-    matches!(rest, ".jsonl" | ".cdxj" | ".files.jsonl" | ".files") || is_warc(rest) || is_volume(rest)
+    matches!(rest, ".jsonl" | ".cdxj" | ".files.jsonl" | ".files" | ".parquet") || is_warc(rest) || is_volume(rest)
 }
 
 fn is_warc(extension: &str) -> bool {

@@ -1,0 +1,91 @@
+//! `dump --format parquet`: one Parquet file, with every column of a table.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use filemap::PageStore;
+use filemap::dump::{DumpReport, OutputFile};
+use filemap::table::{Column, Records, TableEvent, TableOptions, TableReport, write_parquet};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Progress, interrupt};
+
+use super::target::{Folder, WholeFile};
+use super::{Args, Format, conclude, failure, stem, tell};
+use crate::flags::Shared;
+
+/// Refuses what does not go with a table.
+pub(super) fn check(args: &Args) -> Result<(), Failure> {
+    let refuse = |why: &str| Err(Failure::Usage(why.to_owned()));
+    if args.format != [Format::Parquet] {
+        return refuse("a Parquet file is written in a pass of its own; give --format parquet alone");
+    }
+    if args.compression.is_some() || args.roll.is_some() {
+        return refuse("--compression and --roll are for WARC files; a Parquet file is compressed by zstd");
+    }
+    match &args.output {
+        Some(path) if is_file(path) && args.name.is_some() => refuse("--name is for the files of a folder"),
+        Some(path) if path != Path::new("-") => Ok(()),
+        _ => refuse("a Parquet file is written to a file; give -o NAME.parquet or a folder"),
+    }
+}
+
+/// Whether a path names the file itself, not a folder for it.
+fn is_file(path: &Path) -> bool {
+    !path.is_dir() && path.extension().is_some_and(|extension| extension == "parquet")
+}
+
+/// The file to write; its folder is made.
+fn file(args: &Args) -> Result<PathBuf, Failure> {
+    let path = args.output.clone().unwrap_or_default();
+    if is_file(&path) {
+        return Ok(path);
+    }
+    let stem = stem(args);
+    Folder::open(&path, &stem, args.existing())?;
+    Ok(path.join(format!("{stem}.parquet")))
+}
+
+/// Writes the file.
+pub(super) fn run(args: &Args, store: &PageStore, shared: &Shared) -> Result<Outcome, Failure> {
+    let path = file(args)?;
+    let mut out = WholeFile::at(&path, args.existing())?;
+    let options = TableOptions::new()
+        .columns(&Column::ALL)
+        // A batch is what Ctrl-C waits for.
+        .batch_bytes(4 << 20)
+        .selection(args.selected.selection())
+        .limit(args.selected.limit)
+        .records(if args.newest { Records::Variants } else { Records::All });
+    let options = if args.newest { options } else { options.all_versions() };
+    let started = Instant::now();
+    let bar = Progress::bytes(&shared.flags);
+    let total_bytes = store.engine().stats().value_bytes;
+    let written = write_parquet(store, &options, &mut out, &mut |event| {
+        match event {
+            TableEvent::Progress(report) => {
+                bar.at(report.seen_bytes, total_bytes.max(report.seen_bytes), || count(report.rows, "row"));
+            }
+            TableEvent::Damage(error) => bar.aside(|| words::complain(error)),
+            _ => {}
+        }
+        interrupt::go_on()
+    });
+    drop(bar);
+    let written = written.map_err(failure)?;
+    let mut report = report(&written);
+    if !written.stopped {
+        Box::new(out).close().map_err(|error| failure(filemap::Error::Write(error)))?;
+        report.files.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+    }
+    tell(&report, started.elapsed().as_secs_f64(), shared)?;
+    conclude(&report)
+}
+
+/// The report as other dumps give it.
+fn report(table: &TableReport) -> DumpReport {
+    let mut report = DumpReport::default();
+    (report.seen, report.written) = (table.seen, table.rows);
+    (report.seen_bytes, report.stopped) = (table.seen_bytes, table.stopped);
+    (report.damaged, report.bodiless) = (table.damaged, table.bodiless);
+    report
+}
