@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use filemap::store::PageReader;
 use filemap::page::{HttpVersion, RecordKind};
+use filemap::store::PageReader;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;

@@ -4,11 +4,11 @@
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 
+use filemap::PageStore as Pages;
 use filemap::dump::{DumpEvent, DumpOptions, Format, OutputFile, Selection, Target, Wacz, dump};
 use filemap::import::{ImportOptions, ImportProgress, import, import_wacz, is_zip};
-use filemap::warc::Compression;
-use filemap::PageStore as Pages;
 use filemap::page::RecordKind;
+use filemap::warc::Compression;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -9,7 +9,8 @@ use arrow_array::{Array, RecordBatch, RecordBatchReader};
 
 use super::*;
 use crate::dump::{Selection, StatusRange};
-use crate::{Options, Page, PageStore, RecordKind, Revisit, RevisitProfile, Variant};
+use crate::page::{RecordKind, Revisit, RevisitProfile};
+use crate::{Options, Page, PageStore, Variant};
 
 fn store() -> (tempfile::TempDir, PageStore) {
     let dir = tempfile::tempdir().unwrap();
