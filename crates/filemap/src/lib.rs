@@ -63,5 +63,5 @@ pub use page::version::PageHead;
 pub use page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
 #[cfg(feature = "warc")]
 pub use spool::Spool;
-pub use store::PageStore;
+pub use store::{PageStore, page_options};
 pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};
