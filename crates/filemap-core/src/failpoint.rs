@@ -61,6 +61,7 @@ filemap_io::failpoints! {
         BegunSegmentsNotSynced,
         SparesRemovedEarly,
         EmptiedNotMarked,
+        RemovedKeysCounted,
     }
 }
 
@@ -90,7 +91,7 @@ mod on {
         /// - Those of erasures (`ErasedWhileEntered`, `RemovalsErasedAtOnce`,
         ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` too
         ///   rarely.
-        pub const ALL: [Fault; 44] = [
+        pub const ALL: [Fault; 45] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -135,6 +136,7 @@ mod on {
             Fault::BegunSegmentsNotSynced,
             Fault::SparesRemovedEarly,
             Fault::EmptiedNotMarked,
+            Fault::RemovedKeysCounted,
         ];
     }
 

@@ -76,6 +76,9 @@ pub enum Dictionaries {
 /// Extracts a key's group, e.g. the host of a URL.
 pub(crate) type GroupOf = fn(&[u8]) -> &[u8];
 
+/// Whether a key is counted.
+pub(crate) type CountedOf = fn(&[u8]) -> bool;
+
 pub(crate) type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// How a store is created or opened. `segment_bytes` and `canonicalizer` are fixed at creation;
@@ -107,6 +110,7 @@ pub struct Options {
     pub(crate) dictionary_bytes: usize,
     pub(crate) dictionary_memory_bytes: usize,
     pub(crate) dictionary_group: Option<GroupOf>,
+    pub(crate) counted: Option<CountedOf>,
     pub(crate) value_cache_bytes: usize,
     pub(crate) filter_memory_bytes: u64,
     pub(crate) accept_loss: bool,
@@ -137,6 +141,7 @@ impl Default for Options {
             dictionary_bytes: 1 << 20,
             dictionary_memory_bytes: 64 << 20,
             dictionary_group: None,
+            counted: None,
             value_cache_bytes: 0,
             filter_memory_bytes: 64 << 20,
             accept_loss: false,
@@ -342,6 +347,15 @@ impl Options {
     /// By default all keys are one group.
     pub fn dictionary_group(mut self, group_of: fn(&[u8]) -> &[u8]) -> Options {
         self.dictionary_group = Some(group_of);
+        self
+    }
+
+    /// Chooses the keys that [`Store::counted_keys`](crate::Store::counted_keys) counts. The store
+    /// keeps their number with each checkpoint, not the rule: every opening must give the same one,
+    /// and a verification finds the number wrong otherwise. A writer without the option that adds
+    /// or removes keys makes the number unknown, for good: a repair or a copy counts anew.
+    pub fn counted(mut self, is_counted: fn(&[u8]) -> bool) -> Options {
+        self.counted = Some(is_counted);
         self
     }
 

@@ -2,6 +2,7 @@
 
 mod backup;
 mod compaction;
+mod counted;
 mod edges;
 mod erase;
 mod hostile_keys;

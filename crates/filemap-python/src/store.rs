@@ -17,7 +17,6 @@ use crate::iterate::{self, Bytes, Heads, Many, Pages, Times, Urls};
 use crate::options::{Mode, Opening, opened};
 use crate::page::{Given, Page, PageHead, Put, Version};
 use crate::report::Absent;
-use crate::signals::Watch;
 use crate::times;
 
 /// Pages that `put_many` takes from its iterator before it puts them.
@@ -166,21 +165,9 @@ impl PageStore {
         }
     }
 
-    /// The number of URLs that have a page.
+    /// The number of URLs that have a page: from the superblock, and what was put since.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        let store = self.handle()?;
-        py.detach(|| {
-            let mut watch = Watch::new();
-            let mut count = 0;
-            for (nth, url) in store.urls().enumerate() {
-                url.map_err(Failure::from)?;
-                count += 1;
-                if nth % 4096 == 0 && watch.tick(|_| Ok(())).is_break() {
-                    break;
-                }
-            }
-            watch.end(Ok(count))
-        })
+        self.with(py, |store| Ok(usize::try_from(store.count_pages()?).unwrap_or(usize::MAX)))
     }
 
     /// A store is true, also if it is empty.

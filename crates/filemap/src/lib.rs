@@ -68,4 +68,4 @@ pub use page::key::url as url_of_key;
 pub use page::variant::Variant;
 pub use page::version::PageHead;
 pub use page::visit::Page;
-pub use store::handle::PageStore;
+pub use store::handle::{PageStore, page_options};

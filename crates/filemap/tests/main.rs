@@ -11,6 +11,7 @@ mod import_samples;
 mod kept_bodies;
 mod lost_versions;
 mod many_pages;
+mod page_count;
 mod page_store;
 mod requests;
 mod revisits;

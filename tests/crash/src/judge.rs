@@ -9,7 +9,7 @@ use filemap_io::sim::SimDisk;
 
 use crate::erase;
 use crate::mend;
-use crate::world::World;
+use crate::world::{World, is_counted};
 use filemap_oracle::{After, Oracle, Shown, What};
 
 /// Why an operation or a reading did not succeed.
@@ -64,6 +64,11 @@ pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents
     listed.sort();
     if !listed.iter().eq(all.keys()) {
         return Err(Trouble::Wrong(format!("{} keys are listed, {} can be read", listed.len(), all.len())));
+    }
+    let counted = all.keys().filter(|key| is_counted(key)).count() as u64;
+    match store.counted_keys()? {
+        Some(told) if told == counted => {}
+        told => return Err(Trouble::Wrong(format!("the store counts {told:?} keys, of which {counted} can be read"))),
     }
     Ok(all)
 }

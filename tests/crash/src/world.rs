@@ -168,9 +168,15 @@ fn options(limits: Limits, segment_bytes: u64, chunk_bytes: u64) -> Options {
         .memtable_bytes(64 << 10)
         .writeback_bytes(2048)
         .dictionary_group(host)
+        .counted(is_counted)
         .dictionary_bytes(4096)
         .free_space_floor(0);
     sim::with_limits(options, limits)
+}
+
+/// Whether the store counts a key: about three of four.
+pub fn is_counted(key: &[u8]) -> bool {
+    key.last().is_some_and(|last| !last.is_multiple_of(4))
 }
 
 /// The host of a key, with the scheme.

@@ -40,9 +40,11 @@ filemap_io::layout! {
         188 TABLE_WORDS: u32 = "number of its words";
         192 KEY_TAIL_OFFSET: u64 = "key tail: byte offset in that segment";
         200 LAST_DICTIONARY: u32 = "highest id of a dictionary up to then, 0 for none: it is not given again, whatever becomes of the file";
-        204 RESERVED_2: Zeros<4> = "reserved, zero";
+        204 IS_COUNTED: u8 = "1 if the number of counted keys is known, 0 if not";
+        205 RESERVED_2: Zeros<3> = "reserved, zero";
         208 RULES: u64 = "generation of the file RULES that is there at least, 0 for none";
-        216 RESERVED_3: Zeros<288> = "reserved, zero: a write that ends in the middle of the sector leaves a whole superblock";
+        216 COUNTED: u64 = "counted keys in the index, by the program's own rule (of pages: the URLs that have one); 0 if not known";
+        224 RESERVED_3: Zeros<280> = "reserved, zero: a write that ends in the middle of the sector leaves a whole superblock";
         504 OLD_RULES: u64 = "zero; earlier builds wrote the generation of RULES here, and the greater of the two counts";
     }
 }
@@ -69,6 +71,8 @@ pub(crate) struct IndexRoot {
     pub(crate) depth: u8,
     pub(crate) leaves: u64,
     pub(crate) keys: u64,
+    /// Keys that [`Options::counted`](crate::Options::counted) counts; `None` if not known.
+    pub(crate) counted: Option<u64>,
     /// Root page of the segment table, 0 for none.
     pub(crate) table: u32,
     /// Number of words of the table.
@@ -78,7 +82,8 @@ pub(crate) struct IndexRoot {
 impl IndexRoot {
     /// The root of a new store.
     pub(crate) fn empty() -> IndexRoot {
-        IndexRoot { pages: 1, root: 0, depth: leaf::MIN_DEPTH, leaves: 0, keys: 0, table: 0, table_words: 0 }
+        let (depth, counted) = (leaf::MIN_DEPTH, Some(0));
+        IndexRoot { pages: 1, root: 0, depth, leaves: 0, keys: 0, counted, table: 0, table_words: 0 }
     }
 
     fn encode(&self, b: &mut [u8]) {
@@ -87,6 +92,8 @@ impl IndexRoot {
         Layout::DEPTH.put(b, self.depth);
         Layout::LEAVES.put(b, self.leaves);
         Layout::KEYS.put(b, self.keys);
+        Layout::IS_COUNTED.put(b, u8::from(self.counted.is_some()));
+        Layout::COUNTED.put(b, self.counted.unwrap_or(0));
         Layout::TABLE.put(b, self.table);
         Layout::TABLE_WORDS.put(b, self.table_words);
     }
@@ -98,6 +105,7 @@ impl IndexRoot {
             depth: Layout::DEPTH.get(b),
             leaves: Layout::LEAVES.get(b),
             keys: Layout::KEYS.get(b),
+            counted: (Layout::IS_COUNTED.get(b) == 1).then(|| Layout::COUNTED.get(b)),
             table: Layout::TABLE.get(b),
             table_words: Layout::TABLE_WORDS.get(b),
         }
@@ -200,6 +208,9 @@ impl Superblock {
             if !is_reserved_zero(Layout::ROWS, b) {
                 return Err("reserved superblock bytes are not zero");
             }
+            if Layout::IS_COUNTED.get(b) > 1 || Layout::COUNTED.get(b) != superblock.index.counted.unwrap_or(0) {
+                return Err("number of counted keys is neither known nor unknown");
+            }
             superblock.check_ranges()?;
             check_name(&Layout::RULE_NAME.get(b))?;
         }
@@ -230,7 +241,7 @@ impl Superblock {
         }
         let index = &self.index;
         let has_room = index.leaves <= index.pages && index.keys <= index.leaves * leaf::CAPACITY as u64;
-        if index.pages > u64::from(u32::MAX) || !has_room {
+        if index.pages > u64::from(u32::MAX) || !has_room || index.counted.is_some_and(|n| n > index.keys) {
             return Err("size of the index is out of range");
         }
         // Four words an entry: 65,536 segments of either log, and as many dictionaries.
@@ -263,7 +274,16 @@ pub(crate) fn example() -> Superblock {
         tail: Tail { ordinal: 4, offset: 640 },
         next_sequence: 77,
         key_tail: Tail { ordinal: 2, offset: 4096 },
-        index: IndexRoot { pages: 12, root: 5, depth: 8, leaves: 6, keys: 1000, table: 4, table_words: 9 },
+        index: IndexRoot {
+            pages: 12,
+            root: 5,
+            depth: 8,
+            leaves: 6,
+            keys: 1000,
+            counted: Some(990),
+            table: 4,
+            table_words: 9,
+        },
         versions: 1010,
         max_time_ms: -1,
         dropped_epoch: 3,
@@ -307,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_superblock_out_of_range_is_refused_though_its_checksum_is_right() {
-        let spoil: [fn(&mut Superblock); 11] = [
+        let spoil: [fn(&mut Superblock); 12] = [
             |s| s.epoch = u64::MAX,
             |s| s.tail.ordinal = u64::MAX,
             |s| s.tail.offset = 0, // a filler there would cover the segment's header
@@ -318,6 +338,7 @@ mod tests {
             |s| s.index.pages = 1 << 33,
             |s| s.index.leaves = s.index.pages + 1,
             |s| s.index.keys = u64::MAX,
+            |s| s.index.counted = Some(s.index.keys + 1),
             |s| s.canonicalizer.name = String::new(),
         ];
         for (nth, spoil) in spoil.iter().enumerate() {
@@ -325,12 +346,13 @@ mod tests {
             spoil(&mut superblock);
             assert!(Superblock::decode(&superblock.encode()).is_err(), "{nth}");
         }
-        for at in [48, 79] {
+        // In the name of the canonicaliser, and the flag of the counted keys.
+        for (at, byte) in [(48, 0xff), (79, 0xff), (Layout::IS_COUNTED.at, 2), (Layout::IS_COUNTED.at, 0)] {
             let mut bytes = example().encode();
-            bytes[at] = 0xff;
+            bytes[at] = byte;
             let crc = crc32fast::hash(&bytes[12..]);
             Layout::CRC.put(&mut bytes, crc);
-            assert!(Superblock::decode(&bytes).is_err(), "byte {at} of the name");
+            assert!(Superblock::decode(&bytes).is_err(), "byte {at}");
         }
     }
 }

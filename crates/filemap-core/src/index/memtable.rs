@@ -62,6 +62,18 @@ pub(crate) struct Found {
     pub(crate) floor: u64,
 }
 
+/// What one entry changed: see [`Memtable::changes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Of the entry, for [`Memtable::key`].
+    pub(crate) address: u32,
+    pub(crate) hash: u64,
+    /// Whether the key has a version after the entry.
+    pub(crate) is_live: bool,
+    /// Whether it had one before, as far as this table knows: `None` for the key's first entry.
+    pub(crate) was_live: Option<bool>,
+}
+
 type Chunk = Box<[AtomicU64]>;
 
 /// The memtable.
@@ -157,7 +169,8 @@ impl Memtable {
             && key.chunks(8).zip(&words[HEAD_WORDS..]).all(|(c, w)| w.load(Ordering::Relaxed) == word_of(c))
     }
 
-    fn key(&self, address: u32) -> Vec<u8> {
+    /// The key of the entry at an address.
+    pub(crate) fn key(&self, address: u32) -> Vec<u8> {
         let len = self.word(address, 1) as u32 as usize;
         let words = &self.words(address)[HEAD_WORDS..][..len.div_ceil(8)];
         let mut key: Vec<u8> = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
@@ -230,6 +243,30 @@ impl Memtable {
     /// A mark between entries: later ones have addresses at or above it.
     pub(crate) fn mark(&self) -> u32 {
         self.published_words.load(Ordering::Acquire) as u32
+    }
+
+    /// Iterates over the entries between two marks (0 for the beginning), in the order in which they
+    /// were added.
+    pub(crate) fn changes(&self, from: u32, to: u32) -> impl Iterator<Item = Change> {
+        let (mut at, to) = (from.max(1) as usize, to as usize);
+        std::iter::from_fn(move || {
+            // Where the next entry did not fit, a chunk ends in zeros; no sequence is 0.
+            let is_end = |at| self.chunk_words(at) < at % CHUNK_WORDS + HEAD_WORDS || self.word(at as u32, 3) == 0;
+            if at < to && is_end(at) {
+                at = (at / CHUNK_WORDS + 1) * CHUNK_WORDS;
+            }
+            let address = (at < to).then_some(at as u32)?;
+            at += HEAD_WORDS + (self.word(address, 1) as u32 as usize).div_ceil(8);
+            let is_live = |address| self.word(address, 1) >> 32 != 0;
+            let before = (self.word(address, 0) >> 32) as u32;
+            let was_live = (before != 0).then(|| is_live(before));
+            Some(Change { address, hash: self.word(address, 2), is_live: is_live(address), was_live })
+        })
+    }
+
+    /// Words of the chunk in which an address lies.
+    fn chunk_words(&self, at: usize) -> usize {
+        if at < CHUNK_WORDS { self.first_words } else { CHUNK_WORDS }
     }
 
     /// Returns the version of a key with this sequence, unless it was removed.
@@ -312,12 +349,11 @@ impl Memtable {
     /// Reserves words in one chunk.
     fn allocate(&self, words: usize) -> u32 {
         let mut at = self.used_words.load(Ordering::Relaxed);
-        let chunk_words = |at: usize| if at < CHUNK_WORDS { self.first_words } else { CHUNK_WORDS };
-        if at % CHUNK_WORDS + words > chunk_words(at) {
+        if at % CHUNK_WORDS + words > self.chunk_words(at) {
             at = at.next_multiple_of(CHUNK_WORDS);
         }
         assert!(at + words <= self.chunks.len() * CHUNK_WORDS, "the caller asks whether there is room");
-        self.chunks[at / CHUNK_WORDS].get_or_init(|| (0..chunk_words(at)).map(|_| AtomicU64::new(0)).collect());
+        self.chunks[at / CHUNK_WORDS].get_or_init(|| (0..self.chunk_words(at)).map(|_| AtomicU64::new(0)).collect());
         self.used_words.store(at + words, Ordering::Relaxed);
         at as u32
     }
@@ -401,6 +437,27 @@ mod tests {
         assert_eq!(t.find(7, b"b").unwrap().best, Some(entry(3, 10, false)));
         assert!(t.find(8, b"a").is_none());
         assert_eq!(t.keys().count(), 2);
+    }
+
+    #[test]
+    fn changes_tell_every_entry_in_order_and_what_its_key_was_before() {
+        let t = Memtable::new(4 << 20, 0);
+        let (mut model, mut want) = (HashMap::new(), Vec::new());
+        let mut marks = vec![t.mark()];
+        // Long keys, so that chunks end in gaps.
+        for i in 0..3000u64 {
+            let key = vec![(i % 7) as u8 + 1; [1, 8, 300, 40_000][i as usize % 4]];
+            let dead = i % 5 == 0;
+            t.insert(key.len() as u64, &key, &entry(i + 1, 0, dead));
+            want.push((key.clone(), !dead, model.insert(key, !dead)));
+            marks.push(t.mark());
+        }
+        let told =
+            |from, to| t.changes(from, to).map(|c| (t.key(c.address), c.is_live, c.was_live)).collect::<Vec<_>>();
+        assert!(told(0, t.mark()) == want && t.changes(0, t.mark()).all(|c| t.key(c.address).len() as u64 == c.hash));
+        for (from, to) in [(0, 0), (0, 1), (5, 9), (17, 2000), (2999, 3000), (3000, 3000)] {
+            assert!(told(marks[from], marks[to]) == want[from..to], "{from}..{to}");
+        }
     }
 
     #[test]

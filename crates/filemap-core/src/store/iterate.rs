@@ -36,6 +36,33 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The number of live keys that [`Options::counted`](crate::Options::counted) counts, of one
+    /// moment during the call: what [`Store::keys_where`] would list then. `None` without that
+    /// option, or if the store does not know it.
+    ///
+    /// The superblock has the number as of the last checkpoint. What was put or removed since is
+    /// looked up in the index, about a microsecond a key, once: a further call pays only for what
+    /// came after, unless a checkpoint has changed the index.
+    ///
+    /// # Errors
+    /// `Corrupt` if such a look meets damage; `Io`; `Closed`.
+    ///
+    /// ```
+    /// # use filemap_core::{Options, Record, Store};
+    /// # let temp = tempfile::tempdir()?;
+    /// let pages_only = Options::new().counted(|key| !key.contains(&0));
+    /// let store = Store::create(temp.path().join("a"), pages_only)?;
+    /// store.put(&Record::new(b"http://a.example/", b"A page."))?;
+    /// store.put(&Record::new(b"http://a.example/\0request", b"How it was asked for."))?;
+    /// assert_eq!(store.counted_keys()?, Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn counted_keys(&self) -> Result<Option<u64>> {
+        self.reading.counted_keys()
+    }
+}
+
 /// A memtable, and its state when the iteration began.
 struct Known {
     table: Arc<Memtable>,

@@ -68,6 +68,10 @@ pub(crate) mod rank {
     pub(crate) const UNREADABLE: u8 = 26;
     /// `Counters::last_error`.
     pub(crate) const LAST_ERROR: u8 = 27;
+    /// `Index::count`: the number of counted keys.
+    pub(crate) const INDEX_COUNT: u8 = 28;
+    /// `Reading::last_count`.
+    pub(crate) const LAST_COUNT: u8 = 29;
 }
 
 /// A mutex with a rank in the lock order.

@@ -38,9 +38,25 @@ pub struct PageStore {
     pub(crate) rule_set: Arc<RwLock<Arc<RuleSet>>>,
 }
 
-/// Pages of one site share a dictionary.
-fn by_site(options: Options) -> Options {
-    options.dictionary_group(key::site)
+/// Options for the engine of a store of pages, which [`PageStore`] sets itself: pages of one site
+/// share a dictionary, and the store keeps count of the URLs that have a page
+/// ([`PageStore::count_pages`]). For programs that write such a store through [`Store`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::{Options, Page, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("a.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// store.close()?;
+/// let engine = filemap_core::Store::open(dir.path().join("a.fm"), filemap::page_options(Options::new()))?;
+/// engine.compact()?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn page_options(options: Options) -> Options {
+    options.dictionary_group(key::site).counted(key::is_page)
 }
 
 impl PageStore {
@@ -64,7 +80,7 @@ impl PageStore {
         options: Options,
     ) -> Result<PageStore> {
         let options = options.canonicalizer(canonicalizer.name(), canonicalizer.version());
-        PageStore::obeying(Store::create(path, by_site(options))?, canonicalizer)
+        PageStore::obeying(Store::create(path, page_options(options))?, canonicalizer)
     }
 
     /// Opens a store for writing, with the canonicaliser that it was made with.
@@ -73,7 +89,7 @@ impl PageStore {
     ///
     /// Those of [`Store::open`], and [`Error::UnknownCanonicalizer`].
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<PageStore> {
-        PageStore::over(Store::open(path, by_site(options))?)
+        PageStore::over(Store::open(path, page_options(options))?)
     }
 
     /// Opens a store for writing that must have been made with this canonicaliser.
@@ -88,7 +104,7 @@ impl PageStore {
         options: Options,
     ) -> Result<PageStore> {
         let options = options.canonicalizer(canonicalizer.name(), canonicalizer.version());
-        PageStore::obeying(Store::open(path, by_site(options))?, canonicalizer)
+        PageStore::obeying(Store::open(path, page_options(options))?, canonicalizer)
     }
 
     /// Opens a store for reading, in any process, while another may write it.
@@ -97,7 +113,7 @@ impl PageStore {
     ///
     /// Those of [`Store::open_read_only`], and [`Error::UnknownCanonicalizer`].
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<PageStore> {
-        PageStore::over(Store::open_read_only(path, options)?)
+        PageStore::over(Store::open_read_only(path, page_options(options))?)
     }
 
     /// Opens a store for writing, or creates one ([`Whatwg`]) where the directory is absent or
@@ -119,7 +135,7 @@ impl PageStore {
         }
     }
 
-    /// Pages over an open engine.
+    /// Pages over an open engine, which was opened with [`page_options`].
     ///
     /// # Errors
     ///

@@ -140,6 +140,37 @@ impl PageStore {
         Ok(pages)
     }
 
+    /// The number of URLs that have a page: how many [`PageStore::urls`] lists, of one moment
+    /// during the call. Variants and the records beside pages do not count.
+    ///
+    /// No pass over the keys: the store keeps the number with each checkpoint, and looks up what
+    /// was put or removed since, about a microsecond a key, once
+    /// ([`filemap_core::Store::counted_keys`]). Only a store that does not know it lists its keys
+    /// at each call: one that was written by an older build, or through the engine without
+    /// [`page_options`](crate::page_options), until it is repaired or copied.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::counted_keys`] and, of such a store, of
+    /// [`filemap_core::Store::keys_where`]: a number is given only if nothing is missed.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use filemap::{Options, Page, PageStore};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+    /// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+    /// assert_eq!(store.count_pages()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn count_pages(&self) -> Result<u64> {
+        if let Some(pages) = self.engine().counted_keys()? {
+            return Ok(pages);
+        }
+        self.urls().try_fold(0, |pages, url| url.map(|_| pages + 1))
+    }
+
     /// The URLs of all pages.
     pub fn urls(&self) -> Urls {
         self.urls_where(|_| true)

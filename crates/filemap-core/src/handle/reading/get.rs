@@ -160,8 +160,13 @@ impl Reading {
 
     /// [`Reading::indexed`] without retry if a key segment is removed meanwhile.
     pub(crate) fn indexed_now(&self, key: &[u8], hash: u64) -> Result<Option<(Slot, KeyRecord)>> {
+        self.indexed_near(key, hash, &mut LastLeaf::default())
+    }
+
+    /// [`Reading::indexed_now`] for many hashes in roughly ascending order.
+    pub(super) fn indexed_near(&self, key: &[u8], hash: u64, last: &mut LastLeaf) -> Result<Option<(Slot, KeyRecord)>> {
         let mut damage = None;
-        for slot in self.candidates(hash)?.iter() {
+        for slot in self.candidates_near(hash, last)?.iter() {
             let (record, found) = self.keys.read(slot.key)?;
             if found == key {
                 return Ok(Some((*slot, record)));

@@ -6,6 +6,7 @@
 //! - A version moves from active memtable to frozen memtable to index, and is entered in the next
 //!   before it leaves the last. Reads look in that order.
 
+mod count;
 pub(crate) mod follow;
 mod get;
 mod lost;
@@ -35,6 +36,7 @@ use crate::stats::Counters;
 use crate::sync::primitive::{ArcSwap, AtomicBool, AtomicI64, Ordering};
 use crate::sync::{Ranked, lock, rank};
 
+use count::LastCount;
 use follow::Follower;
 pub(crate) use packing::Recompressed;
 pub use sample::RecompressionEstimate;
@@ -94,6 +96,7 @@ pub(crate) struct Reading {
     /// no reference to one may be made. `i64::MIN` if none.
     expiring_ms: AtomicI64,
     counters: Counters,
+    last_count: Ranked<{ rank::LAST_COUNT }, LastCount>,
     end: End,
     /// Files of the store known to be gone.
     absent: ArcSwap<Vec<Absent>>,
@@ -116,6 +119,7 @@ impl Reading {
             indexed_time_ms: AtomicI64::new(opened.current.max_time_ms),
             expiring_ms: AtomicI64::new(i64::MIN),
             counters: Counters::default(),
+            last_count: Ranked::default(),
             end: opened.end,
             absent: ArcSwap::from_pointee(opened.absent),
             closed: AtomicBool::new(false),

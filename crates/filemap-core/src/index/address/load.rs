@@ -59,7 +59,7 @@ pub(crate) fn load(
         0 => (Vec::new(), Vec::new()),
         page => loader.tree(page, root.table_words as usize, TABLE_LEVEL)?,
     };
-    let index = Arc::new(Index::new(Arc::clone(&file), seed, owner, directory, limits));
+    let index = Arc::new(Index::new(Arc::clone(&file), seed, owner, directory, root.counted, limits));
     Ok(Loaded { index, levels, table, table_pages: table_levels.concat() })
 }
 

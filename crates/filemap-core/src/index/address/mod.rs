@@ -29,6 +29,7 @@ use crate::format::node::Entry;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
 use crate::sync::primitive::{ArcSwap, AtomicU64, Ordering, fence};
+use crate::sync::{Ranked, lock, rank};
 use directory::Directory;
 use extents::Extents;
 
@@ -115,6 +116,20 @@ pub(crate) struct Index {
     /// Raised by every change of this handle; odd while the directory is ahead of the last
     /// superblock.
     reuse: AtomicU64,
+    /// Held while leaves are shown to readers, so that both change in one step.
+    count: Ranked<{ rank::INDEX_COUNT }, Count>,
+}
+
+/// How many of the index's keys are counted, as readers see it: between the leaves of a checkpoint
+/// too, which it enters in the order of their hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// `None` if not known.
+    pub(crate) keys: Option<u64>,
+    /// Number of the checkpoint, or of the index that a follower has taken over.
+    pub(crate) run: u64,
+    /// The last hash whose leaf that checkpoint has changed.
+    pub(crate) reached: Option<u64>,
 }
 
 impl Index {
@@ -123,11 +138,25 @@ impl Index {
         self.file.identity()
     }
 
-    fn new(file: Arc<dyn File>, seed: u32, owner: Owner, directory: Directory, limits: &Limits) -> Index {
+    fn new(
+        file: Arc<dyn File>,
+        seed: u32,
+        owner: Owner,
+        directory: Directory,
+        counted: Option<u64>,
+        limits: &Limits,
+    ) -> Index {
         let extents = Extents::new(Arc::clone(&file), limits.map_pages);
         let epoch = AtomicU64::new(directory.epoch());
         let directory = ArcSwap::from_pointee(directory);
-        Index { file, seed, owner, extents, directory, epoch, reuse: AtomicU64::new(0) }
+        let count = Ranked::new(Count { keys: counted, run: 0, reached: None });
+        Index { file, seed, owner, extents, directory, epoch, reuse: AtomicU64::new(0), count }
+    }
+
+    /// The number of counted keys. While it stays the same, so do all keys; if only `reached` grows,
+    /// those of hashes outside the part between the two.
+    pub(crate) fn count(&self) -> Count {
+        *lock(&self.count)
     }
 
     /// Returns all slots with the kept bits of `hash`; reads at most one page. `Stale` occurs only
@@ -234,8 +263,11 @@ impl Index {
     pub(crate) fn follow(&self, newer: &Index) {
         let directory = newer.directory.load_full();
         let epoch = directory.epoch();
+        let keys = newer.count().keys;
+        let mut count = lock(&self.count);
         self.directory.store(directory);
         self.epoch.store(epoch, Ordering::Release);
+        *count = Count { keys, run: count.run + 1, reached: None };
     }
 
     /// A number that stays the same while the directory is that of one superblock; `None` between

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::directory::Directory;
 use super::load::{Levels, Loaded};
 use super::old_leaf::{OldLeaf, Shrinking};
-use super::{Index, copy};
+use super::{Count, Index, copy};
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::format::leaf::{self, CAPACITY, MAX_DEPTH, Slot};
@@ -20,6 +20,7 @@ use crate::format::node::{self, Entry, TABLE_LEVEL};
 use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
+use crate::sync::lock;
 use crate::sync::primitive::{Ordering, fence};
 
 /// A stage writes at most one in this many of all leaves.
@@ -52,6 +53,8 @@ pub(crate) struct IndexWriter {
     pub(super) pages: u64,
     pub(super) leaves: u64,
     keys: u64,
+    /// The count as it will be once the waiting leaves are shown to readers.
+    count: Count,
     epoch: u64,
     stage_pages: u64,
     written_pages: u64,
@@ -82,6 +85,7 @@ impl IndexWriter {
         free.extend(used[used.len() - 1] + 1..root.pages as u32);
         IndexWriter {
             epoch,
+            count: index.count(),
             index,
             levels,
             dirty: BTreeSet::new(),
@@ -101,9 +105,21 @@ impl IndexWriter {
         }
     }
 
-    /// Announces up to `keys` new keys, which bounds the depth of the directory.
+    /// Begins a checkpoint of up to `keys` new keys, which bounds the depth of the directory.
     pub(crate) fn expect(&mut self, keys: u64) {
         self.deepest = deepest(self.keys.saturating_add(keys));
+        self.count = Count { run: self.count.run + 1, reached: None, ..self.count };
+        *lock(&self.index.count) = self.count;
+    }
+
+    /// Adds to the number of counted keys what a replaced leaf has more, or has fewer; `None` if
+    /// nobody knows. The number is then not known before the index is empty.
+    pub(crate) fn count(&mut self, leaf: &OldLeaf, more: Option<i64>) {
+        let keys = match self.keys {
+            0 => Some(0),
+            _ => self.count.keys.zip(more).and_then(|(keys, more)| keys.checked_add_signed(more)),
+        };
+        self.count = Count { keys, reached: Some(leaf.last_hash()), ..self.count };
     }
 
     /// Reads the leaf that serves a hash. Within a checkpoint hashes must ascend.
@@ -210,6 +226,7 @@ impl IndexWriter {
             pending.iter().filter_map(|p| p.bytes.as_ref().map(|b| (p.entry.page, &b[..]))).collect();
         write_pages(&self.index, &mut writes)?;
         let deepest = pending.iter().map(|p| p.entry.depth).max().unwrap_or(0);
+        let mut count = lock(&self.index.count);
         let mut directory = self.index.directory.load_full();
         while directory.depth() < deepest {
             directory = Arc::new(directory.doubled());
@@ -224,6 +241,7 @@ impl IndexWriter {
         if !Arc::ptr_eq(&directory, &self.index.directory.load()) {
             self.index.directory.store(directory);
         }
+        *count = self.count;
         Ok(())
     }
 
@@ -270,6 +288,7 @@ impl IndexWriter {
             depth: self.index.directory.load().depth(),
             leaves: self.leaves,
             keys: self.keys,
+            counted: self.count.keys,
             table: self.table.0.last().map_or(0, |&root| root),
             table_words: self.table.1,
         }

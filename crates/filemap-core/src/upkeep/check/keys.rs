@@ -70,6 +70,7 @@ impl Check<'_, '_> {
                     let here = Tail { ordinal: segment.ordinal, offset };
                     for slot in candidates.iter().filter(|s| reading.keys().position(s.key) == Some(here)) {
                         heads += 1;
+                        self.count(key);
                         if slot.location != record.extent.location || slot.hash != kept_bits(hash) {
                             self.problem(&name, offset, "its slot in the index leads elsewhere");
                         }
@@ -83,6 +84,12 @@ impl Check<'_, '_> {
         }
         self.read(&name, read)?;
         Ok(heads)
+    }
+
+    /// Counts a key in the index, if it is one that counts.
+    fn count(&mut self, key: &[u8]) {
+        let is_counted = self.reading.options().counted.is_some_and(|is_counted| is_counted(key));
+        self.counted = self.counted.map(|counted| counted + u64::from(is_counted));
     }
 
     /// Returns true if key-log segments were removed since the pass began: a chain that ends in a

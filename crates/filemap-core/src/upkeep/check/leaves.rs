@@ -111,7 +111,8 @@ impl Check<'_, '_> {
         for (name, offset, what) in bad {
             self.problem(name, offset, what);
         }
-        let expected = self.reading.latest().index.keys;
+        let latest = self.reading.latest().index;
+        let expected = latest.keys;
         // The counts are comparable only if no checkpoint changed the index, not even one still
         // running.
         let unchanged = settled.is_some() && stamp(self.reading) == settled;
@@ -119,6 +120,14 @@ impl Check<'_, '_> {
             let what =
                 format!("the index has {keys} keys, the superblock says {expected}, the key log has {heads} heads");
             self.problem(names::INDEX, 0, what);
+        }
+        if unchanged
+            && self.report.problems.is_empty()
+            && let Some((counted, expected)) = self.counted.zip(latest.counted)
+            && counted != expected
+        {
+            let what = format!("the index has {counted} counted keys, the superblock says {expected}");
+            self.problem(names::SUPERBLOCK, 0, what);
         }
         if unchanged && self.report.problems.is_empty() {
             self.segment_table();

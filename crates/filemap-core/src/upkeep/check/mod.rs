@@ -64,6 +64,8 @@ struct Check<'a, 's> {
     named: BTreeSet<u32>,
     last_dictionary: u32,
     keys: HashMap<u16, Starts>,
+    /// Heads of keys that are counted; `None` without a rule for that.
+    counted: Option<u64>,
     /// Keys of value records that are not whole.
     whose: Whose,
     /// End of the key-log scan: what the index leads to beyond it was written since.
@@ -161,6 +163,7 @@ fn check<'a, 's>(
         named,
         last_dictionary: reading.values().dictionaries.last_id(),
         keys: HashMap::new(),
+        counted: reading.options().counted.map(|_| 0),
         whose: Whose::new(),
         key_end,
         key_files,

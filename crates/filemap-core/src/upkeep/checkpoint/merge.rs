@@ -20,6 +20,7 @@ use crate::index::segment_table::SegmentTable;
 use crate::logs::keys::KeyAppender;
 use crate::logs::values::ValueLog;
 use crate::logs::values::read::Want;
+use crate::options::CountedOf;
 use crate::sync::primitive::{AtomicBool, Ordering};
 use crate::upkeep::checkpoint::chain::{Chain, without};
 use crate::upkeep::checkpoint::work::{Op, Task, moved};
@@ -38,6 +39,9 @@ pub(super) struct Merge<'a> {
     pub(super) closed: &'a AtomicBool,
     /// Set if part of the task was left undone.
     pub(super) is_cut: &'a mut bool,
+    pub(super) counts: Option<CountedOf>,
+    /// Counted keys that the leaf has more than before, or fewer; `None` if nobody knows.
+    pub(super) counted: Option<i64>,
 }
 
 /// Key records between two checks for closing: less than about a tenth of a millisecond.
@@ -290,13 +294,27 @@ impl Merge<'_> {
             self.segment_table.debit_key(address, bytes);
         }
         match (kept.first(), at) {
-            (Some(newest), at) => self.set(slots, at, slot(hash, address, newest)),
+            (Some(newest), at) => {
+                self.set(slots, at, slot(hash, address, newest));
+                if at.is_none() {
+                    self.count(key, 1);
+                }
+            }
             (None, Some(at)) => {
                 slots.remove(at);
+                if !planted(Fault::RemovedKeysCounted) {
+                    self.count(key, -1);
+                }
             }
             (None, None) => {}
         }
         Ok(())
+    }
+
+    /// Counts a key that has got its slot, or lost it.
+    fn count(&mut self, key: &[u8], more: i64) {
+        let more = self.counts.map(|is_counted| if is_counted(key) { more } else { 0 });
+        self.counted = self.counted.zip(more).map(|(counted, more)| counted + more);
     }
 
     /// Appends the new versions, newest first, to a chain.

@@ -255,9 +255,10 @@ impl Upkeep {
             let (touched, others) = rest.split_at(rest.partition_point(|h| old.covers(*h)));
             let (these, later) = mine.split_at(mine.partition_point(|k| old.covers(k.0)));
             let mut slots = old.slots.clone();
-            self.merge_leaf(c, &mut slots, table, these, touched, &task)?;
+            let counted = self.merge_leaf(c, &mut slots, table, these, touched, &task)?;
             if slots != old.slots {
                 c.index.replace(&old, &slots)?;
+                c.index.count(&old, counted);
             }
             if c.index.wants_flush() || c.keys.wants_flush() {
                 // Readers may be led to a key record only once it is in the file.
@@ -277,7 +278,7 @@ impl Upkeep {
     }
 
     /// Merges into the slots of one leaf: first the table's keys, then the task for all touched
-    /// hashes.
+    /// hashes. Returns how many counted keys more it has, if that is known.
     fn merge_leaf(
         &self,
         c: &mut Checkpointer,
@@ -286,7 +287,7 @@ impl Upkeep {
         keys: &[(u64, Found)],
         touched: &[u64],
         task: &Task,
-    ) -> Result<()> {
+    ) -> Result<Option<i64>> {
         let mut merge = Merge {
             keys: &mut c.keys,
             values: self.reading.values(),
@@ -297,6 +298,8 @@ impl Upkeep {
             chain_count: self.reading.options().limits.chain_count,
             closed: self.reading.closed(),
             is_cut: &mut c.is_cut,
+            counts: self.reading.options().counted,
+            counted: Some(0),
         };
         merge.read_ahead(slots, touched.iter().map(|h| kept_bits(*h)));
         for (hash, found) in keys {
@@ -313,7 +316,7 @@ impl Upkeep {
             }
             last = Some(kept_bits(*hash));
         }
-        Ok(())
+        Ok(merge.counted)
     }
 
     /// Ends a stage: on return everything entered so far is durable.
