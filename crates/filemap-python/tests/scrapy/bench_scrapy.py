@@ -23,15 +23,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import filemap
 import scrapy
+from filemap.scrapy import FileMapDupeFilter
+from filemap.scrapy.shared_seen import SharedSeen
 from helpers import STORAGE, crawler_of
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.http import HtmlResponse, Request
-
-import filemap
-from filemap.scrapy import FileMapDupeFilter
-from filemap.scrapy.shared_seen import SharedSeen
 
 Pages = list[tuple[str, bytes]]
 
@@ -144,7 +143,9 @@ def bench_cache(folder: str, count: int, rounds: int) -> None:
     pages = pages_of(folder, count)
     logical = sum(len(body) for _, body in pages)
     few = pages[: max(1000, count // 10)]
-    print(f"cache: {len(pages)} pages of {logical / len(pages):.0f} bytes, {rounds} rounds; ", end="")
+    print(
+        f"cache: {len(pages)} pages of {logical / len(pages):.0f} bytes, {rounds} rounds; ", end=""
+    )
     print(f"Filesystem and DBM {len(few)} pages")
     found: dict[str, list[dict[str, float]]] = {name: [] for name in (*OTHERS, "few", "library")}
     for _ in range(rounds):
@@ -161,10 +162,25 @@ def bench_cache(folder: str, count: int, rounds: int) -> None:
     by_library = ours["puts/s"] / library["puts/s"]
     show("puts/s by Filesystem's", by_file, ">= 10", by_file >= 10)
     show("puts/s by DBM's", by_dbm, ">= 2.5, or the next", by_dbm >= 2.5 or by_library >= 0.6)
-    show("puts/s by the package's own", by_library, ">= 0.6, or the last", by_dbm >= 2.5 or by_library >= 0.6)
+    show(
+        "puts/s by the package's own",
+        by_library,
+        ">= 0.6, or the last",
+        by_dbm >= 2.5 or by_library >= 0.6,
+    )
     bar = 0.15 if len(pages) >= 20_000 else 0.20
-    show(f"bytes on disk by logical, {len(pages)} pages", ours["of logical"], f"<= {bar}", ours["of logical"] <= bar)
-    show(f"bytes on disk by logical, {len(few)} pages", few_ours["of logical"], "<= 0.2", few_ours["of logical"] <= 0.2)
+    show(
+        f"bytes on disk by logical, {len(pages)} pages",
+        ours["of logical"],
+        f"<= {bar}",
+        ours["of logical"] <= bar,
+    )
+    show(
+        f"bytes on disk by logical, {len(few)} pages",
+        few_ours["of logical"],
+        "<= 0.2",
+        few_ours["of logical"] <= 0.2,
+    )
     show("files", ours["files"], "<= 12", ours["files"] <= 12)
 
 
@@ -205,7 +221,11 @@ def bench_crawl(folder: str, rounds: int) -> None:
         for _ in range(rounds):
             for cached in (False, True):
                 with tempfile.TemporaryDirectory() as work:
-                    given = {"HTTPCACHE_ENABLED": cached, "HTTPCACHE_DIR": work, "LOG_LEVEL": "ERROR"}
+                    given = {
+                        "HTTPCACHE_ENABLED": cached,
+                        "HTTPCACHE_DIR": work,
+                        "LOG_LEVEL": "ERROR",
+                    }
                     given |= {"METAREFRESH_ENABLED": False, "PLAIN": True}
                     script = [sys.executable, f"{here}/crawl_site.py", json.dumps(given), url]
                     done = subprocess.run(script, capture_output=True, text=True, check=True)
@@ -216,7 +236,9 @@ def bench_crawl(folder: str, rounds: int) -> None:
         server.kill()
         server.wait()
     medians = {cached: statistics.median(found) for cached, found in times.items()}
-    print(f"crawl of 2,000 pages: {medians[False]:.2f} s without a cache, {medians[True]:.2f} s with it")
+    print(
+        f"crawl of 2,000 pages: {medians[False]:.2f} s without a cache, {medians[True]:.2f} s with it"
+    )
     ratio = medians[True] / medians[False]
     show("time of a crawl by that without a cache", ratio, "<= 1.05", ratio <= 1.05)
 
@@ -226,7 +248,7 @@ def bench_dupes(urls: int, rounds: int) -> None:
     numbers = [random.randrange(60_000) for _ in range(100_000)]
     for _ in range(rounds):
         answers = []
-        for name in found:
+        for name, rates in found.items():
             requests = [Request(f"http://example.com/page?b={n}&a=1") for n in numbers]
             with tempfile.TemporaryDirectory() as job:
                 dupes: RFPDupeFilter
@@ -237,7 +259,7 @@ def bench_dupes(urls: int, rounds: int) -> None:
                     dupes = RFPDupeFilter(job)
                 start = time.perf_counter()
                 answers.append([dupes.request_seen(request) for request in requests])
-                found[name].append(len(requests) / (time.perf_counter() - start))
+                rates.append(len(requests) / (time.perf_counter() - start))
                 dupes.close("finished")
         assert answers[0] == answers[1]
     ours, theirs = statistics.median(found["ours"]), statistics.median(found["theirs"])
@@ -255,7 +277,9 @@ def bench_dupes(urls: int, rounds: int) -> None:
 def memory_mib(name: str) -> float:
     """A figure of this process's memory, as the kernel keeps it."""
     status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name)) / 1024
+    return (
+        next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name)) / 1024
+    )
 
 
 def fill(urls: int) -> None:

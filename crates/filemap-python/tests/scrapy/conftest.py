@@ -1,10 +1,6 @@
-"""What the tests of `filemap.scrapy` share. Without Scrapy they are skipped, and say so."""
+"""The modules of these tests find each other."""
 
 import sys
 from pathlib import Path
-
-import pytest
-
-pytest.importorskip("scrapy", reason="Scrapy is not installed")
 
 sys.path.insert(0, str(Path(__file__).parent))

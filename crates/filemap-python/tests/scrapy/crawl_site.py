@@ -18,7 +18,7 @@ from scrapy.http import Response
 
 class SiteSpider(scrapy.Spider):
     name = sys.argv[3] if len(sys.argv) > 3 else "site"
-    start_urls = [sys.argv[2]]
+    start_urls = (sys.argv[2],)
 
     def parse(self, response: Response, **kwargs: Any) -> Iterator[Any]:
         assert self.settings.getbool("PLAIN") or b"<!DOCTYPE html>" in response.body

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from filemap.scrapy import FileMapCacheStorage
 from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.utils.reactor import install_reactor
-
-from filemap.scrapy import FileMapCacheStorage
 
 STORAGE = "filemap.scrapy.FileMapCacheStorage"
 
@@ -83,7 +82,7 @@ class Site(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
-    def __enter__(self) -> "Site":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -118,7 +117,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _coded(self, body: bytes, tag: str) -> None:
         if "gzip" in self.headers.get("Accept-Encoding", ""):
-            return self._answer(200, gzip.compress(body, 1), {"ETag": tag, "Content-Encoding": "gzip"})
+            return self._answer(
+                200, gzip.compress(body, 1), {"ETag": tag, "Content-Encoding": "gzip"}
+            )
         return self._answer(200, body, {"ETag": tag})
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
@@ -144,7 +145,11 @@ def crawl_command(*arguments: str, **settings: Any) -> list[str]:
 def crawl(*arguments: str, **settings: Any) -> dict[str, Any]:
     """Runs `crawl_site.py` in a process of its own; its stats."""
     done = subprocess.run(
-        crawl_command(*arguments, **settings), capture_output=True, text=True, timeout=120, check=False
+        crawl_command(*arguments, **settings),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     stats = json.loads(done.stdout.splitlines()[-1])

@@ -31,7 +31,7 @@ NOT_RUN: Final = {
     "test_fingerprints_deprecation": "RFPDupeFilter.fingerprints, deprecated",
 }
 
-_CONFTEST: Final = '''
+_CONFTEST: Final = """
 from scrapy.settings import default_settings
 from scrapy.utils.reactor import install_reactor
 
@@ -40,7 +40,7 @@ default_settings.DUPEFILTER_CLASS = "filemap.scrapy.FileMapDupeFilter"
 
 def pytest_configure(config):
     install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
-'''
+"""
 
 _HOOKS: Final = '''
 

@@ -1,5 +1,9 @@
 """The broker by itself: a service that is a file of lines under a lock."""
 
+import pytest
+
+pytest.importorskip("scrapy", reason="Scrapy is not installed")
+
 import fcntl
 import os
 import signal
@@ -12,8 +16,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 import filemap
 from filemap.scrapy import broker, wire

@@ -1,5 +1,9 @@
 """The storage of the cache, by itself."""
 
+import pytest
+
+pytest.importorskip("scrapy", reason="Scrapy is not installed")
+
 import gzip
 import ipaddress
 import json
@@ -9,14 +13,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pytest
-import scrapy
-from helpers import middleware_of, storage_of
-from scrapy.http import HtmlResponse, Request, Response, TextResponse
-
 import filemap
+import scrapy
 from filemap.scrapy import coding, responses
 from filemap.scrapy.shared_pages import PagesService
+from helpers import middleware_of, storage_of
+from scrapy.http import HtmlResponse, Request, Response, TextResponse
 
 TEXT = b"<html><p>" + b"The quick brown fox jumps over the lazy dog. " * 20
 URL = "http://example.com/a?b=1"
@@ -34,7 +36,9 @@ def kept(storage: Any, response: Response, request: Request | None = None) -> Re
     """What the storage gives back of a response."""
     asked = request or Request(response.url)
     storage.store_response(None, asked, response)
-    found = storage.retrieve_response(None, Request(asked.url, method=asked.method, body=asked.body))
+    found = storage.retrieve_response(
+        None, Request(asked.url, method=asked.method, body=asked.body)
+    )
     assert isinstance(found, Response)
     return found
 
@@ -101,7 +105,10 @@ def test_a_body_that_does_not_decode_is_kept_as_it_came(
 def test_a_bomb_is_kept_as_it_came(tmp_path: Path) -> None:
     bomb = gzip.compress(bytes(1 << 20))
     with storage_of(tmp_path, DOWNLOAD_MAXSIZE=1 << 19) as storage:
-        assert kept(storage, Response(URL, headers={"Content-Encoding": "gzip"}, body=bomb)).body == bomb
+        assert (
+            kept(storage, Response(URL, headers={"Content-Encoding": "gzip"}, body=bomb)).body
+            == bomb
+        )
     assert coding.decode(["gzip"], bomb, 1 << 20) == bytes(1 << 20)
     assert coding.decode(["gzip"], bomb, (1 << 20) - 1) is None
 
@@ -158,8 +165,9 @@ def test_classes_come_from_a_list_only(tmp_path: Path) -> None:
                 storage.retrieve_response(None, Request(URL))
         else:
             assert storage.retrieve_response(None, Request(URL)) is None
-    with pytest.raises(ValueError, match="no class of responses"), storage_of(
-        tmp_path, FILEMAP_RESPONSE_CLASSES=["os.system"]
+    with (
+        pytest.raises(TypeError, match="no class of responses"),
+        storage_of(tmp_path, FILEMAP_RESPONSE_CLASSES=["os.system"]),
     ):
         pass
 

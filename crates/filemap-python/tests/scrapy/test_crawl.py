@@ -1,5 +1,9 @@
 """Crawls of a local site with the cache, the filter and the page store."""
 
+import pytest
+
+pytest.importorskip("scrapy", reason="Scrapy is not installed")
+
 import os
 import random
 import signal
@@ -7,7 +11,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
 from helpers import Site, crawl, crawl_command
 
 PAGES = 60
@@ -129,7 +132,9 @@ def has(cache: Path, url: str) -> bool:
 
 
 @pytest.mark.parametrize("processes", [4])
-def test_crawls_of_many_processes_share_a_cache_and_a_filter(tmp_path: Path, processes: int) -> None:
+def test_crawls_of_many_processes_share_a_cache_and_a_filter(
+    tmp_path: Path, processes: int
+) -> None:
     given = settings(
         tmp_path,
         FILEMAP_SHARED=True,

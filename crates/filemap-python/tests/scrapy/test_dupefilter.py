@@ -1,5 +1,9 @@
 """The filter of duplicate requests, by itself."""
 
+import pytest
+
+pytest.importorskip("scrapy", reason="Scrapy is not installed")
+
 import hashlib
 import random
 import signal
@@ -9,15 +13,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
+from filemap.scrapy import FileMapDupeFilter
+from filemap.scrapy.dupefilter import fingerprints_of
+from filemap.scrapy.shared_seen import Journals, Notes, SeenService
 from helpers import crawler_of
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.http import Request
 from scrapy.utils.misc import load_object
-
-from filemap.scrapy import FileMapDupeFilter
-from filemap.scrapy.dupefilter import fingerprints_of
-from filemap.scrapy.shared_seen import Journals, Notes, SeenService
 
 
 def filter_of(**settings: Any) -> FileMapDupeFilter:

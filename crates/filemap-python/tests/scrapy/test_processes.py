@@ -3,6 +3,10 @@
 `FILEMAP_TEST_PROCESSES` (4) and `FILEMAP_TEST_KILLS` (6) make it larger: the issue's is 16 and 100.
 """
 
+import pytest
+
+pytest.importorskip("scrapy", reason="Scrapy is not installed")
+
 import os
 import random
 import signal

@@ -1,5 +1,9 @@
 """Scrapy's own tests pass with our classes in the place of its own."""
 
+import pytest
+
+pytest.importorskip("scrapy", reason="Scrapy is not installed")
+
 import re
 
 import scrapy_suites

@@ -200,7 +200,7 @@ class Server:
             answer, answered = self._service.perform(head, body)
         except wire.Broken:
             raise
-        except Exception as error:  # noqa: BLE001: the client raises it.
+        except Exception as error:  # noqa: BLE001 (the client raises it)
             answer, answered = {"error": _description(error)}, b""
         wire.send(connection, answer, answered)
 

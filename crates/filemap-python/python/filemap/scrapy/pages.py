@@ -242,4 +242,3 @@ def _ask_for_change(request: Request, record: Record) -> bool:
 def _forget_question(request: Request) -> None:
     for _, name in _VALIDATORS:
         request.headers.pop(name, None)
-

@@ -38,10 +38,10 @@ _OF_BODY: Final = frozenset(
 )
 _PROTOCOLS: Final = frozenset(("HTTP/1.0", "HTTP/1.1", "HTTP/2", "HTTP/3"))
 # `Headers` is a dict of lists; its own `items` and `update` normalise every name again. By
-# `getattr`, since type checkers do not know which lists.
+# `vars`, since type checkers do not know which lists.
 _Lists: TypeAlias = Mapping[bytes, list[bytes]]
-_items: Final[Callable[[Headers], Iterable[tuple[bytes, list[bytes]]]]] = getattr(dict, "items")
-_update: Final[Callable[[Headers, _Lists], None]] = getattr(dict, "update")
+_items: Final[Callable[[Headers], Iterable[tuple[bytes, list[bytes]]]]] = vars(dict)["items"]
+_update: Final[Callable[[Headers, _Lists], None]] = vars(dict)["update"]
 _json: Final = json.JSONEncoder(separators=(",", ":")).encode
 _NO_HEADER: Final = re.compile(rb"[\r\n\0]")
 _FLAGS: Final = ("cached", "filemap")
@@ -71,7 +71,7 @@ class Classes:
         for named in more:
             found: object = load_object(named) if isinstance(named, str) else named
             if not (isinstance(found, type) and issubclass(found, Response)):
-                raise ValueError(f"FILEMAP_RESPONSE_CLASSES: {named!r} is no class of responses")
+                raise TypeError(f"FILEMAP_RESPONSE_CLASSES: {named!r} is no class of responses")
             self.add(found)
 
     def add(self, known: type[Response]) -> None:
@@ -284,8 +284,12 @@ class DecodedHeaders(Headers):
     this body (RFC 9111, 3.2), so `update` leaves such fields out.
     """
 
-    originals: Fields = []
+    originals: Fields
     """The fields of the body as it came, as they are stored."""
+
+    def __init__(self, seq: Any = None, encoding: str = "utf-8") -> None:
+        self.originals = []
+        super().__init__(seq, encoding)
 
     def update(self, seq: Any) -> None:  # type: ignore[override]
         """Takes other fields over, but for those about the coding of the body."""

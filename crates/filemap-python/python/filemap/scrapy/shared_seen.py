@@ -228,7 +228,7 @@ class SeenService:
                     self._journals.turn()
                 self._set.sync()
                 self._journals.forget()
-            except Exception as error:  # noqa: BLE001: the next caller raises it.
+            except Exception as error:  # noqa: BLE001 (the next caller raises it)
                 self._failure = error
                 return
 
