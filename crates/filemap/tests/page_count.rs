@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use filemap::{Options, Page, PageStore, RecordKind, Variant};
+use filemap::page::RecordKind;
+use filemap::{Options, Page, PageStore, Variant};
 use filemap_core::prune::PruneRule;
 use proptest::prelude::*;
 
