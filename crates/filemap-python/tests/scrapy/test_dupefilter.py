@@ -15,7 +15,7 @@ from typing import Any
 
 from filemap.scrapy import FileMapDupeFilter
 from filemap.scrapy.dupefilter import fingerprints_of
-from filemap.scrapy.shared_seen import Journals, Notes, SeenService
+from filemap.scrapy.shared_seen import Journal, Notes, SeenService
 from helpers import crawler_of
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.http import Request
@@ -173,17 +173,20 @@ def test_a_kill_loses_no_fingerprint(
     assert not {"seen.journal0", "seen.journal1", "seen.clients"} & kept
 
 
-def test_a_journal_that_a_kill_cut_is_read_up_to_there(tmp_path: Path) -> None:
-    path = str(tmp_path / "seen")
-    journals = Journals(path)
-    for turn in range(3):
-        for n in range(10):
-            journals.write(b"%d-%d" % (turn, n))
-        journals.turn()
-        if turn == 0:
-            journals.forget()
-    (tmp_path / "seen.journal1").write_bytes((tmp_path / "seen.journal1").read_bytes()[:-1])
-    found = Journals(path).keys()
-    assert sorted(found) == sorted(
-        [b"1-%d" % n for n in range(9)] + [b"2-%d" % n for n in range(10)]
-    )
+def test_a_journal_is_read_up_to_where_a_kill_cut_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    keys = [b"", *(b"%032d" % n for n in range(70_000)), b"last"]
+    journal = Journal(str(path))
+    for key in keys:
+        journal.write(key)
+    assert path.stat().st_size == 3 << 20
+    data = path.read_bytes()
+    assert Journal(str(path)).keys == keys
+    path.write_bytes(data[: data.index(b"last") + 2])
+    assert Journal(str(path)).keys == keys[:-1]
+    again = Journal(str(path))
+    again.forget()
+    again.write(b"new")
+    assert Journal(str(path)).keys == [b"new"]
+    again.close()
+    assert not path.exists()

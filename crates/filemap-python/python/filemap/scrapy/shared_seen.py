@@ -1,8 +1,8 @@
 """A set of fingerprints that many processes share, and that a kill takes nothing from.
 
 The set is `filemap.seen.DiskSet`, which forgets at a kill what was not synced. A sync waits for
-the disk, and so do all who ask meanwhile. So each new fingerprint is appended to a journal, whose
-bytes the kernel has before the answer is given, and the set is synced every five seconds only. The
+the disk, and so do all who ask meanwhile. So each new fingerprint is appended to a journal, a
+mapped file that the kernel keeps after a kill, and the set is synced every five seconds only. The
 next holder adds what the journals have. A kill loses nothing; a power failure the last seconds.
 
 Asking *is it new?* adds the fingerprint, so a question must not be asked twice: if the holder dies
@@ -18,12 +18,13 @@ left to ask.
 
 import contextlib
 import hashlib
+import mmap
 import os
 import struct
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from filemap.seen import DiskSet
@@ -37,6 +38,7 @@ SYNC_SECS: Final = 5.0
 MEMORY_BYTES: Final = 48 << 20
 """Memory of the set: recent fingerprints, popular ones, filters."""
 
+_JOURNAL_BYTES: Final = 1 << 20
 _NOTE: Final = struct.Struct("<16sQB32sxxxI")
 _NOTE_BYTES: Final = 64
 _MOST_CLIENTS: Final = 4096
@@ -97,42 +99,67 @@ class Notes:
                 os.unlink(self._path)
 
 
-class Journals:
-    """What was added since the last sync, in two files: one is written, the other goes with the
-    sync under way."""
+class Journal:
+    """What was added since a sync: fingerprints behind their lengths, in a file that is mapped.
+
+    A write to the map is no system call, and the kernel has it at once. The file's room is
+    reserved before it is mapped, so a full disk is an error here and not a signal.
+    """
 
     def __init__(self, path: str) -> None:
-        self._paths = (f"{path}.journal0", f"{path}.journal1")
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._files = [os.open(name, flags, 0o600) for name in self._paths]
-        self._at = 0
-
-    def keys(self) -> list[bytes]:
-        """The fingerprints of both. What a kill cut at the end is left out."""
-        keys: list[bytes] = []
-        for name in self._paths:
-            with open(name, "rb") as file:
-                keys += _split(file.read(), is_cut=True)
-        return keys
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        found = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        self.keys = list(_listed(found))
+        """What was in the file: of a holder that was killed."""
+        self._bytes = max(_JOURNAL_BYTES, len(found))
+        self._map = self._mapped()
+        self._at = len(found)
 
     def write(self, key: bytes) -> None:
         """Appends a fingerprint."""
-        os.write(self._files[self._at], bytes((len(key),)) + key)
-
-    def turn(self) -> None:
-        """What comes now goes to the other file."""
-        self._at ^= 1
+        end = self._at + 1 + len(key)
+        if end >= self._bytes:
+            self._map.close()
+            self._bytes += _JOURNAL_BYTES
+            self._map = self._mapped()
+        self._map[self._at : end] = bytes((len(key) + 1,)) + key
+        self._at = end
 
     def forget(self) -> None:
-        """Empties the file of before `turn`: the set is synced."""
-        os.ftruncate(self._files[self._at ^ 1], 0)
+        """Empties the file: the set is synced."""
+        if self._bytes > _JOURNAL_BYTES:
+            self._map.close()
+            self._bytes = _JOURNAL_BYTES
+            os.ftruncate(self._file, self._bytes)
+            self._map = self._mapped()
+        used = min(self._at, self._bytes)
+        self._map[:used] = bytes(used)
+        self._at = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has outgrown the room that it begins with: a sync is due."""
+        return self._bytes > _JOURNAL_BYTES
 
     def close(self) -> None:
-        """Removes both: the set is closed."""
-        for file, name in zip(self._files, self._paths, strict=True):
-            os.close(file)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
+        """Removes the file: the set is closed."""
+        self._map.close()
+        os.close(self._file)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+    def _mapped(self) -> mmap.mmap:
+        os.posix_fallocate(self._file, 0, self._bytes)
+        return mmap.mmap(self._file, self._bytes)
+
+
+def _listed(data: bytes) -> Iterator[bytes]:
+    """The fingerprints of a journal, up to its first zero."""
+    at = 0
+    while at < len(data) and 0 < data[at] <= _LONGEST_KEY + 1 and at + data[at] <= len(data):
+        yield data[at + 1 : at + data[at]]
+        at += data[at]
 
 
 class SeenService:
@@ -143,12 +170,19 @@ class SeenService:
         self._set = DiskSet(path, "a", memory_bytes=MEMORY_BYTES, canonicalizer="exact")
         self._turn = threading.Lock()
         self._is_changed = threading.Event()
-        self._end = threading.Event()
+        self._is_due = threading.Event()
+        self._is_ending = False
         self._failure: Exception | None = None
         try:
             self._notes = Notes(f"{path}.clients")
-            self._journals = Journals(path)
-            self._set.add_many([*self._journals.keys(), *self._notes.keys()])
+            # One is written; the other empties with the sync that is under way.
+            self._journal, self._other = Journal(f"{path}.journal0"), Journal(f"{path}.journal1")
+            left = [*self._journal.keys, *self._other.keys, *self._notes.keys()]
+            if left:
+                self._set.add_many(left)
+                self._set.sync()
+            self._journal.forget()
+            self._other.forget()
         except BaseException:
             self._set.close()
             raise
@@ -160,7 +194,7 @@ class SeenService:
         with self._turn:
             new = self._set.add(key)
             if new:
-                self._journals.write(key)
+                self._journal.write(key)
         if new:
             self._changed()
         return new
@@ -176,7 +210,7 @@ class SeenService:
                 if new:
                     self._notes.write(client, number, key)
                     self._set.add(key)
-                    self._journals.write(key)
+                    self._journal.write(key)
         if new:
             self._changed()
         return new
@@ -207,11 +241,13 @@ class SeenService:
 
     def close(self) -> None:
         """Makes all durable and gives the set's lock back."""
-        self._end.set()
+        self._is_ending = True
+        self._is_due.set()
         self._is_changed.set()
         self._syncer.join()
         self._set.close()
-        self._journals.close()
+        self._journal.close()
+        self._other.close()
         self._notes.close()
 
     def _changed(self) -> None:
@@ -219,15 +255,22 @@ class SeenService:
             raise self._failure
         if not self._is_changed.is_set():
             self._is_changed.set()
+        if self._journal.is_full:
+            self._is_due.set()
 
     def _sync(self) -> None:
-        while self._is_changed.wait() and not self._end.wait(SYNC_SECS):
+        while True:
+            self._is_changed.wait()
+            self._is_due.wait(SYNC_SECS)
+            self._is_due.clear()
             self._is_changed.clear()
+            if self._is_ending:  # Asked last: `close` sets it first.
+                return
             try:
                 with self._turn:
-                    self._journals.turn()
+                    self._journal, self._other = self._other, self._journal
                 self._set.sync()
-                self._journals.forget()
+                self._other.forget()
             except Exception as error:  # noqa: BLE001 (the next caller raises it)
                 self._failure = error
                 return
@@ -237,14 +280,12 @@ def _joined(keys: Iterable[bytes]) -> bytes:
     return b"".join(bytes((len(key),)) + key for key in keys)
 
 
-def _split(body: bytes, is_cut: bool = False) -> list[bytes]:
+def _split(body: bytes) -> list[bytes]:
     keys: list[bytes] = []
     at = 0
     while at < len(body):
         end = at + 1 + body[at]
         if end > len(body) or body[at] > _LONGEST_KEY:
-            if is_cut:
-                break
             raise wire.Broken("a list of fingerprints is cut")
         keys.append(body[at + 1 : end])
         at = end
