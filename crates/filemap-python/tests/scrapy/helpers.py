@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -18,6 +19,8 @@ from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.utils.reactor import install_reactor
+
+IS_SOAK = os.environ.get("FILEMAP_CHECK") == "soak"
 
 STORAGE = "filemap.scrapy.FileMapCacheStorage"
 

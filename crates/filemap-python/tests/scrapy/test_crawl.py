@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from helpers import Site, crawl, crawl_command
+from helpers import IS_SOAK, Site, crawl, crawl_command
 
 PAGES = 60
 COMPRESSION = {"COMPRESSION_ENABLED": True}
@@ -87,7 +87,7 @@ def test_the_page_store_keeps_history_and_skips_what_is_fresh(tmp_path: Path) ->
 
 
 def kills() -> int:
-    return int(os.environ.get("FILEMAP_TEST_KILLS", "3"))
+    return int(os.environ.get("FILEMAP_TEST_KILLS", "100" if IS_SOAK else "3"))
 
 
 def test_a_killed_crawl_asks_for_no_stored_page_again(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Many processes on one cache and one filter, which are killed at any moment.
 
-`FILEMAP_TEST_PROCESSES` (4) and `FILEMAP_TEST_KILLS` (6) make it larger: the issue's is 16 and 100.
+`FILEMAP_TEST_PROCESSES` and `FILEMAP_TEST_KILLS`: 4 and 6, in a soak 16 and 100.
 """
 
 import pytest
@@ -16,11 +16,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from helpers import page_body, storage_of
+from helpers import IS_SOAK, page_body, storage_of
 from scrapy.http import Request
 
-PROCESSES = int(os.environ.get("FILEMAP_TEST_PROCESSES", "4"))
-KILLS = int(os.environ.get("FILEMAP_TEST_KILLS", "6"))
+PROCESSES = int(os.environ.get("FILEMAP_TEST_PROCESSES", "16" if IS_SOAK else "4"))
+KILLS = int(os.environ.get("FILEMAP_TEST_KILLS", "100" if IS_SOAK else "6"))
 PAGES = int(os.environ.get("FILEMAP_TEST_PAGES", str(60 * PROCESSES + 40 * KILLS)))
 
 WORKER = """

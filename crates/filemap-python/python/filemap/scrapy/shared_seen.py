@@ -262,10 +262,10 @@ class SeenService:
         while True:
             self._is_changed.wait()
             self._is_due.wait(SYNC_SECS)
+            if self._is_ending:
+                return
             self._is_due.clear()
             self._is_changed.clear()
-            if self._is_ending:  # Asked last: `close` sets it first.
-                return
             try:
                 with self._turn:
                     self._journal, self._other = self._other, self._journal
