@@ -21,7 +21,9 @@ PAGES = [ROOT / "docs" / "PYTHON.md", ROOT / "crates" / "filemap-python" / "READ
 @pytest.mark.filterwarnings("default:skipped")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(ROOT / "tests" / "data" / "warc" / "python-docs.warc.gz", tmp_path / "sample.warc.gz")
+    shutil.copy(
+        ROOT / "tests" / "data" / "warc" / "python-docs.warc.gz", tmp_path / "sample.warc.gz"
+    )
     monkeypatch.chdir(tmp_path)
     text = page.read_text()
     blocks = list(BLOCK.finditer(text))

@@ -17,7 +17,10 @@ def test_near_duplicates_are_found(path: Path) -> None:
         store.put("http://a/2", f"<h1>{text} and</h1> more", headers=html)
         store.put("http://a/3", "<p>something else altogether is here</p>", headers=html)
     out = subprocess.run(
-        [sys.executable, EXAMPLES / "near_duplicates.py", path], check=True, capture_output=True, text=True
+        [sys.executable, EXAMPLES / "near_duplicates.py", path],
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     (line,) = out.splitlines()
     same, *urls = line.split()

@@ -22,7 +22,11 @@ def filled(store: filemap.PageStore) -> filemap.PageStore:
             f"https://h{n % 3}.example.org:8443/a/{n}?q={n}",
             f"<html><title>{n}</title>" + "x" * n,
             status=200 if n % 10 else 404,
-            headers=[("Content-Type", "text/html; charset=UTF-8"), ("Set-Cookie", "a"), ("Set-Cookie", "b")],
+            headers=[
+                ("Content-Type", "text/html; charset=UTF-8"),
+                ("Set-Cookie", "a"),
+                ("Set-Cookie", "b"),
+            ],
             time=T0 + n,
         )
     return store
@@ -36,11 +40,16 @@ def urls_of(split: filemap.Split) -> "list[str]":
 def test_the_columns_are_common_crawls(filled: filemap.PageStore) -> None:
     table = pa.table(filled.to_arrow())
     assert table.num_rows == 300 and "body" not in table.column_names
-    row = table.filter(pa.compute.equal(table["url"], "https://h1.example.org:8443/a/7?q=7")).to_pylist()[0]
+    row = table.filter(
+        pa.compute.equal(table["url"], "https://h1.example.org:8443/a/7?q=7")
+    ).to_pylist()[0]
     assert row["url_host_name"] == "h1.example.org" and row["url_protocol"] == "https"
     assert (row["url_port"], row["url_path"], row["url_query"]) == (8443, "/a/7", "q=7")
     assert row["url_surtkey"].startswith("org,example,h1") and row["fetch_status"] == 200
-    assert row["fetch_time"] == datetime.fromtimestamp(T0 + 7, UTC) and row["content_mime_type"] == "text/html"
+    assert (
+        row["fetch_time"] == datetime.fromtimestamp(T0 + 7, UTC)
+        and row["content_mime_type"] == "text/html"
+    )
     assert row["headers"] == [
         ("Content-Type", "text/html; charset=UTF-8"),
         ("Set-Cookie", "a"),
@@ -53,7 +62,10 @@ def test_bodies_filters_and_batches(filled: filemap.PageStore) -> None:
         filled.to_arrow(["url", "body"], filter={"host": "h2.example.org"}, batch_rows=30)
     )
     batches = list(reader)
-    assert sum(batch.num_rows for batch in batches) == 100 and max(batch.num_rows for batch in batches) == 30
+    assert (
+        sum(batch.num_rows for batch in batches) == 100
+        and max(batch.num_rows for batch in batches) == 30
+    )
     for row in batches[0].to_pylist():
         assert filled[row["url"]].body == row["body"]
     count = lambda **filter: pa.table(filled.to_arrow(["url"], filter=filter)).num_rows  # noqa: E731
@@ -81,8 +93,10 @@ def test_other_readers_of_arrow_take_it(filled: filemap.PageStore) -> None:
     polars = pytest.importorskip("polars")
     assert polars.DataFrame(filled.to_arrow(columns)).height == 300
     duckdb = pytest.importorskip("duckdb")
-    table = pa.RecordBatchReader.from_stream(filled.to_arrow(columns))  # noqa: F841 (DuckDB finds it)
-    counted = duckdb.sql("SELECT fetch_status, count(*) FROM table GROUP BY 1 ORDER BY 1").fetchall()
+    pages = pa.RecordBatchReader.from_stream(filled.to_arrow(columns))  # noqa: F841 (DuckDB finds it)
+    counted = duckdb.sql(
+        "SELECT fetch_status, count(*) FROM pages GROUP BY 1 ORDER BY 1"
+    ).fetchall()
     assert counted == [(200, 270), (404, 30)]
 
 

@@ -30,6 +30,7 @@ HeadersLike: TypeAlias = (
 Mode: TypeAlias = Literal["r", "w", "a", "x"]
 """Read-only; write; write, made if absent; made, must not exist."""
 
+
 class Filter(TypedDict, total=False):
     """Which pages are meant. What is left out restricts nothing."""
 
