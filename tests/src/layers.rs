@@ -10,6 +10,7 @@ mod filemap_python;
 mod fm_cli;
 mod fm_crawl;
 mod fm_tool;
+mod harnesses;
 mod libraries;
 
 use std::path::Path;
@@ -67,7 +68,14 @@ pub const TABLES: &[Table] = &[
     Table { source: "tools/cli/src", layers: fm_cli::LAYERS, spawning: None },
     Table { source: "tools/fm-tool/src", layers: fm_tool::LAYERS, spawning: None },
     Table { source: "tools/fm-crawl/src", layers: fm_crawl::LAYERS, spawning: None },
+    Table { source: "tests/src", layers: harnesses::TESTS, spawning: None },
+    Table { source: "tests/oracle/src", layers: harnesses::ORACLE, spawning: None },
+    Table { source: "tests/crash/src", layers: harnesses::CRASH, spawning: None },
+    Table { source: "tests/kernel/src", layers: harnesses::KERNEL, spawning: None },
 ];
+
+/// Crates without a table, and why.
+pub const WITHOUT_TABLE: &[(&str, &str)] = &[("filemap-fuzz", "each target is a program of one or two files")];
 
 /// The modules of `filemap-core`, lowest layer first; a path stands for all files below it that no
 /// longer path names. A module may import those of lower layers, and itself; never those beside it
@@ -109,8 +117,8 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["upkeep"],
     &["upkeep::checkpoint"],
     &["upkeep::backup", "upkeep::compact", "upkeep::prune", "upkeep::rules", "upkeep::train"],
-    &["upkeep::check", "upkeep::inspect", "upkeep::repair"],
-    &["upkeep::worker"],
+    &["upkeep::check", "upkeep::repair"],
+    &["upkeep::inspect", "upkeep::worker"],
     // The public face.
     &["store"],
     &["sim", "fuzzing"],

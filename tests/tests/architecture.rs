@@ -123,6 +123,18 @@ fn every_entry_of_a_table_is_a_module_once() {
 }
 
 #[test]
+fn every_crate_has_a_table_or_says_why_not() {
+    for (path, text) in workspace::manifests().expect("the manifests can be read") {
+        let manifest: toml::Table = text.parse().expect("a manifest");
+        let Some(package) = manifest.get("package") else { continue };
+        let (name, folder) = (package["name"].as_str().expect("a name"), path.parent().expect("a folder"));
+        let has_table = TABLES.iter().any(|table| Path::new(table.source) == folder.join("src"));
+        let says_why = layers::WITHOUT_TABLE.iter().any(|(listed, _)| *listed == name);
+        assert!(has_table != says_why, "{name}: a table in tests/src/layers, or a reason for none");
+    }
+}
+
+#[test]
 fn crates_depend_on_the_crates_below_them_only() {
     let manifests = workspace::manifests().expect("the manifests can be read");
     assert!(manifests.len() >= layers::CRATES.len(), "found {} manifests", manifests.len());

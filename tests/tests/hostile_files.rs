@@ -130,7 +130,7 @@ fn repair(owed: &BTreeSet<Named>, image: &Image, in_place: bool, broken: &mut Br
     }
     let is_doubted = !report.unwitnessed.is_empty();
     if !got.is_subset(owed) && !is_doubted {
-        let is_named = report.losses.iter().any(|l| l.what.contains("removals"));
+        let is_named = report.losses.iter().any(|l| l.what.contains("tombstones"));
         broken.insert(
             if is_named { BACK_IN_A_TOLD_REPAIR } else { "a repair brings back" },
             format!("{:?}, {:?}", got.difference(owed).collect::<Vec<_>>(), report.losses),

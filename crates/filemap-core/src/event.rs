@@ -72,7 +72,7 @@ pub enum Reason {
     /// Pages are due for recompression.
     Recompression,
     /// Tombstones take much space, and old segments keep them from being dropped.
-    Removals,
+    Tombstones,
     /// Every byte is live.
     AllLive,
     /// Dead bytes are within the space bound.
@@ -90,11 +90,11 @@ impl fmt::Display for Reason {
             Reason::OverBound => "more is dead than the bound allows",
             Reason::Garbage => "some bytes are dead",
             Reason::Recompression => "pages are to be compressed better",
-            Reason::Removals => "removals take much room, and older segments keep them",
+            Reason::Tombstones => "many tombstones are kept by older segments",
             Reason::AllLive => "all is live",
             Reason::WithinBound => "what is dead is within the bound",
             Reason::NotYet => "what is dead lies in segments that are still in use",
-            Reason::Cancelled => "it was told to stop",
+            Reason::Cancelled => "cancelled",
         })
     }
 }

@@ -39,14 +39,14 @@ filemap_io::failpoints! {
         CreatedWithoutSync,
         LocationsNotSeeded,
         OutputNotSynced,
-        RemovalsDropped,
+        TombstonesDropped,
         StreamsNotPinned,
         VictimsRemovedEarly,
         DictionaryNotSynced,
         DictionaryNameNotSynced,
         DictionaryUsedUnnamed,
         DictionaryRemovedNamed,
-        RemovalsForgotten,
+        TombstonesForgotten,
         BackupNotHeld,
         BackupNotSynced,
         ExpiringReferredTo,
@@ -54,7 +54,7 @@ filemap_io::failpoints! {
         FilterNotFilled,
         GateNotShut,
         ErasedWhileEntered,
-        RemovalsErasedAtOnce,
+        TombstonesErasedAtOnce,
         RetiredDictionariesNamed,
         LeftoversCounted,
         SegmentsNamedEarly,
@@ -81,14 +81,14 @@ mod on {
     impl Fault {
         /// The faults that random crash tests find soon. The others have test cases of their own:
         /// - `LocationsNotSeeded` loses something only where a record lies in two places.
-        /// - `RemovalsDropped` only where an older version lies in a segment that is not worth
+        /// - `TombstonesDropped` only where an older version lies in a segment that is not worth
         ///   compacting, and the index is rebuilt from the value log.
         /// - `StaleKeysBelieved` only for a reader that has not followed since a segment of the key
         ///   log was removed.
         /// - `StalePagesKept` only where a key is put again at the very place where a recovery
         ///   dropped it.
         /// - `LeftoversCounted` only in lists.
-        /// - Those of erasures (`ErasedWhileEntered`, `RemovalsErasedAtOnce`,
+        /// - Those of erasures (`ErasedWhileEntered`, `TombstonesErasedAtOnce`,
         ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` too
         ///   rarely.
         pub const ALL: [Fault; 45] = [
@@ -126,7 +126,7 @@ mod on {
             Fault::StreamsNotPinned,
             Fault::DictionaryNotSynced,
             Fault::DictionaryNameNotSynced,
-            Fault::RemovalsForgotten,
+            Fault::TombstonesForgotten,
             Fault::BackupNotHeld,
             Fault::BackupNotSynced,
             Fault::ExpiringReferredTo,

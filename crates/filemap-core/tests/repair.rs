@@ -193,8 +193,8 @@ fn a_store_that_keeps_few_versions_keeps_as_many_after_a_repair() {
     }
 }
 
-/// What must and what may be there after damage: everything that can still be read must; nothing may that never was. Where a
-/// removal itself is lost, what it removed may show again.
+/// Which versions must and may exist after damage: everything that can still be read must; nothing may that never was. Where
+/// a tombstone itself is lost, what it removed may show again.
 fn judge(all: &Contents, readable: &Contents, original: &Contents, what: &str) {
     for (key, versions) in readable {
         let name = String::from_utf8_lossy(key);

@@ -36,6 +36,47 @@ fn expected() -> Vec<(u32, RuleState, String, Vec<u8>)> {
 }
 
 #[test]
+fn inspection_shows_the_rules_and_the_begun_segments() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    filled(&path).close().unwrap();
+    let longer = temp.path().join("b");
+    let store = Store::create(&longer, options().segment_bytes(1 << 20).large_value_bytes(700 << 10)).unwrap();
+    let mut rng = fastrand::Rng::with_seed(1);
+    for n in 0..3 {
+        let body: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(600 << 10).collect();
+        store.put(&Record::new(&[n], &body)).unwrap();
+    }
+    store.close().unwrap();
+    let items = |path: &Path| {
+        let mut items = Vec::new();
+        let mut sink = |item| {
+            items.push(item);
+            ControlFlow::Continue(())
+        };
+        filemap_core::check::inspect(path, &mut sink).unwrap();
+        items
+    };
+    let field = |item: &filemap_core::check::Inspected, name: &str| {
+        item.fields.iter().find(|(found, _)| *found == name).map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let rules = items(&path.join("RULES"));
+    assert!(rules.iter().all(|item| item.problem.is_none()), "{rules:?}");
+    assert_eq!((rules[0].kind.as_str(), field(&rules[0], "rules")), ("rules", "3".to_owned()));
+    let told: Vec<_> = rules[1..].iter().map(|r| [field(r, "id"), field(r, "state"), field(r, "reason")]).collect();
+    assert_eq!(told, [["1", "inforce", "why"], ["2", "lifted", "why"], ["3", "unfinished", "why"]]);
+    let superblock = items(&longer.join("SUPERBLOCK"));
+    let kinds: Vec<_> = superblock.iter().map(|item| (item.kind.as_str(), item.problem.is_some())).collect();
+    assert_eq!(kinds, [("superblock", false), ("superblock", false), ("begun segments", false)]);
+    assert_eq!(
+        (field(&superblock[1], "magic"), field(&superblock[1], "hash_seed")),
+        ("FILEMAP".into(), "secret".into())
+    );
+    let begun = field(&superblock[2], "segments");
+    assert!(begun.split(' ').any(|ordinal| ordinal == "1"), "a second segment was begun: {begun:?}");
+}
+
+#[test]
 fn rules_last_and_backups_copies_and_repairs_carry_them() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a");

@@ -1,4 +1,4 @@
-//! The page cache: what it answers without a look at the file, what it passes by, and that it stays within its bytes.
+//! The value cache: what it answers without a look at the file, what it passes by, and that it stays within its bytes.
 
 use filemap_core::{Options, Record, Stats, Store};
 

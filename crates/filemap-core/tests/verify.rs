@@ -208,7 +208,7 @@ fn the_end_of_a_full_pass_is_noted_by_writers_and_by_others_if_asked() {
     assert!(inspected(&path.join("VERIFIED")).problem.is_some());
 }
 
-/// The one thing in a file.
+/// The head of a note; of VERIFYING all else is whole, and names a segment.
 fn inspected(file: &Path) -> Inspected {
     let mut items = Vec::new();
     let mut sink = |item| {
@@ -216,6 +216,11 @@ fn inspected(file: &Path) -> Inspected {
         ControlFlow::Continue(())
     };
     inspect(file, &mut sink).unwrap();
-    assert_eq!(items.len(), 1, "{items:?}");
-    items.remove(0)
+    let head = items.remove(0);
+    assert_eq!(items.is_empty(), head.kind == "full verification", "{items:?}");
+    for item in items {
+        assert_eq!((item.kind.as_str(), item.problem), ("verified segment", None));
+        assert!(item.fields.iter().any(|(name, number)| *name == "records" && number != "0"), "{:?}", item.fields);
+    }
+    head
 }

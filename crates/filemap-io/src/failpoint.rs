@@ -44,13 +44,13 @@ macro_rules! failpoints {
             PLANTED.set(fault);
         }
 
-        /// Whether this thread is to make this mistake.
+        /// Whether this thread has the fault planted.
         #[cfg($condition)]
         pub(crate) fn planted(fault: $fault) -> bool {
             PLANTED.get() == ::std::option::Option::Some(fault)
         }
 
-        /// Never.
+        /// Always false.
         #[cfg(not($condition))]
         #[inline(always)]
         pub(crate) fn planted(_: $fault) -> bool {

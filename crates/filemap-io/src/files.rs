@@ -1,5 +1,4 @@
-//! What every crate does with files alike: the writer's lock, whole files replaced at once,
-//! removal, exact reads, random ids.
+//! Shared file operations: lock, atomic replace, remove, exact reads, random ids.
 //!
 //! Invariant: a file replaced by [`replace`] is the old one or the new one after any crash.
 
@@ -21,6 +20,18 @@ pub fn lock(dir: &dyn Dir, name: &str, of: &str) -> Result<Box<dyn Lock>, Storag
 
 /// A new file that is to take another's name when it is durable: [`Replacement::begin`], write,
 /// [`Replacement::sync`], [`Replacement::commit`]. Dropped before, it is removed.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// use filemap_io::{Dir, OsDir, files::Replacement};
+/// let dir = OsDir::open(temp.path())?;
+/// let new = Replacement::begin(&dir, "f", "f.new")?;
+/// new.file().write_at(b"bytes", 0)?;
+/// new.sync()?;
+/// new.commit()?;
+/// assert_eq!(dir.list()?, ["f"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Replacement<'a> {
     dir: &'a dyn Dir,
@@ -196,7 +207,7 @@ pub fn new_id(dir: &dyn Dir) -> Result<[u8; 16], StorageError> {
     random(dir)
 }
 
-/// Random bytes that nobody can foretell.
+/// Unpredictable random bytes.
 ///
 /// # Errors
 /// [`StorageError::Io`].

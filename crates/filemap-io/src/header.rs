@@ -8,7 +8,7 @@ use crate::StorageError;
 use crate::layout::Wire as _;
 
 crate::layout! {
-    /// What every header begins with.
+    /// What every header begins with: see [`Kind`].
     pub struct Start {
         0 MAGIC: [u8; 8] = "magic";
         8 READ_VERSION: u16 = "the version that a reader must know";
@@ -19,6 +19,18 @@ crate::layout! {
 const CRC_BYTES: usize = 4;
 
 /// A kind of file.
+///
+/// ```
+/// use filemap_io::header::{Kind, Start, seal};
+/// const NOTES: Kind = Kind { magic: *b"NOTES001", version: 1, what: "file of notes" };
+/// let mut header = [0; 64];
+/// NOTES.begin(&mut header);
+/// seal(&mut header);
+/// assert!(NOTES.check("notes", &header).is_ok());
+/// assert_eq!(Start::READ_VERSION.get(&header), 1);
+/// header[40] ^= 1;
+/// assert!(NOTES.check("notes", &header).is_err());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// Its first bytes.

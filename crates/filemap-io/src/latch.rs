@@ -5,7 +5,14 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::StorageError;
 
-/// Set by the first failure, for good.
+/// Set by the first failure, never reset.
+///
+/// ```
+/// use filemap_io::{Latch, StorageError};
+/// let latch = Latch::default();
+/// let failed: Result<(), _> = latch.guard(|| Err(StorageError::corrupt("f", 0, "a bad sector")));
+/// assert!(failed.is_err() && latch.check().is_err());
+/// ```
 #[derive(Debug, Default)]
 pub struct Latch {
     cause: OnceLock<String>,

@@ -1,15 +1,24 @@
 //! Layouts of records on disk: each field's offset, type, name and meaning are declared once, by
-//! [`layout!`](crate::layout!). Encoding, decoding, checks of reserved bytes and the tables of the
-//! format's documentation come from that.
+//! [`layout!`](crate::layout!). Encoding, decoding, checks of reserved bytes, the tables of the
+//! format's documentation and listings of fields come from that.
 //!
 //! Invariants: numbers are little-endian; the fields of a layout follow each other without a gap,
 //! which the compiler checks.
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use byteorder::{ByteOrder, LittleEndian};
 
 /// A type of a field.
+///
+/// ```
+/// use filemap_io::layout::Wire;
+/// let mut bytes = [0; 4];
+/// 7u32.write(&mut bytes);
+/// assert_eq!((u32::read(&bytes), 7u32.show()), (7, "7".to_owned()));
+/// assert_eq!([0xab_u8, 1].show(), "ab01");
+/// ```
 pub trait Wire: Copy {
     /// Length of a field in bytes.
     const BYTES: usize;
@@ -21,6 +30,9 @@ pub trait Wire: Copy {
 
     /// Writes the value to the front of `b`, which is long enough.
     fn write(self, b: &mut [u8]);
+
+    /// The value as text: a number in decimal, bytes in hexadecimal.
+    fn show(self) -> String;
 }
 
 macro_rules! numbers {
@@ -36,6 +48,10 @@ macro_rules! numbers {
             #[inline]
             fn write(self, b: &mut [u8]) {
                 LittleEndian::$write(b, self);
+            }
+
+            fn show(self) -> String {
+                self.to_string()
             }
         }
     )+};
@@ -63,6 +79,10 @@ impl Wire for u8 {
     fn write(self, b: &mut [u8]) {
         b[0] = self;
     }
+
+    fn show(self) -> String {
+        self.to_string()
+    }
 }
 
 impl<const N: usize> Wire for [u8; N] {
@@ -78,6 +98,70 @@ impl<const N: usize> Wire for [u8; N] {
     #[inline]
     fn write(self, b: &mut [u8]) {
         b[..N].copy_from_slice(&self);
+    }
+
+    fn show(self) -> String {
+        self.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Bytes of text, NUL-padded.
+///
+/// ```
+/// use filemap_io::layout::{Text, Wire};
+/// assert_eq!(Text(*b"whatwg\0\0").show(), "whatwg");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text<const N: usize>(pub [u8; N]);
+
+impl<const N: usize> Wire for Text<N> {
+    const BYTES: usize = N;
+
+    #[inline]
+    fn read(b: &[u8]) -> Text<N> {
+        Text(Wire::read(b))
+    }
+
+    #[inline]
+    fn write(self, b: &mut [u8]) {
+        self.0.write(b);
+    }
+
+    fn show(self) -> String {
+        String::from_utf8_lossy(&self.0).trim_end_matches('\0').to_owned()
+    }
+}
+
+/// A value that is never shown.
+///
+/// ```
+/// use filemap_io::layout::{Secret, Wire};
+/// assert_eq!(Secret(7u64).show(), "secret");
+/// ```
+#[derive(Clone, Copy)]
+pub struct Secret<T>(pub T);
+
+impl<T> fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl<T: Wire> Wire for Secret<T> {
+    const BYTES: usize = T::BYTES;
+
+    #[inline]
+    fn read(b: &[u8]) -> Secret<T> {
+        Secret(T::read(b))
+    }
+
+    #[inline]
+    fn write(self, b: &mut [u8]) {
+        self.0.write(b);
+    }
+
+    fn show(self) -> String {
+        "secret".to_owned()
     }
 }
 
@@ -95,6 +179,10 @@ impl<const N: usize> Wire for Zeros<N> {
 
     fn write(self, b: &mut [u8]) {
         b[..N].fill(0);
+    }
+
+    fn show(self) -> String {
+        "zero".to_owned()
     }
 }
 
@@ -145,7 +233,20 @@ impl<T: Wire> Field<T> {
     }
 }
 
-/// A field as the documentation has it.
+/// A field as the documentation and listings have it.
+///
+/// ```
+/// filemap_io::layout! {
+///     /// A pair.
+///     pub struct Pair {
+///         0 FIRST: u32 = "the first";
+///         4 SECOND: u32 = "the second";
+///     }
+/// }
+/// let row = Pair::ROWS[1];
+/// assert_eq!((row.at, row.bytes, row.name, row.text), (4, 4, "second", "the second"));
+/// assert_eq!(row.show(&[1, 0, 0, 0, 2, 0, 0, 0]).as_deref(), Some("2"));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// Byte offset.
@@ -154,15 +255,35 @@ pub struct Row {
     pub bytes: usize,
     /// Whether the bytes are zero.
     pub is_reserved: bool,
+    /// Name, in lower case.
+    pub name: &'static str,
     /// What it is.
     pub text: &'static str,
+    show: fn(&[u8]) -> String,
 }
 
 impl Row {
     /// The row of a field.
-    pub const fn of<T: Wire>(at: usize, text: &'static str) -> Row {
-        Row { at, bytes: T::BYTES, is_reserved: T::IS_RESERVED, text }
+    pub const fn of<T: Wire>(at: usize, name: &'static str, text: &'static str) -> Row {
+        Row { at, bytes: T::BYTES, is_reserved: T::IS_RESERVED, name, text, show: |b| T::read(b).show() }
     }
+
+    /// The field's value in a record, as text. `None` if the record ends before.
+    pub fn show(&self, record: &[u8]) -> Option<String> {
+        let bytes = record.get(self.at..self.at + self.bytes)?;
+        Some((self.show)(bytes))
+    }
+}
+
+/// Converts the name of a constant to lower case.
+#[doc(hidden)]
+pub const fn lower<const N: usize>(name: &str) -> [u8; N] {
+    let (mut out, mut at) = ([0; N], 0);
+    while at < N {
+        out[at] = name.as_bytes()[at].to_ascii_lowercase();
+        at += 1;
+    }
+    out
 }
 
 /// What follows the fields: offset, length and meaning, in words.
@@ -239,7 +360,14 @@ macro_rules! layout {
             /// Where the fields end, in bytes.
             $vis const BYTES: usize = $crate::layout::end(Self::ROWS);
             /// The fields.
-            $vis const ROWS: &'static [$crate::layout::Row] = &[$($crate::layout::Row::of::<$type>($at, $text)),+];
+            $vis const ROWS: &'static [$crate::layout::Row] = &[$({
+                const LOWER: [u8; stringify!($field).len()] = $crate::layout::lower(stringify!($field));
+                let name = match ::std::str::from_utf8(&LOWER) {
+                    Ok(name) => name,
+                    Err(_) => stringify!($field),
+                };
+                $crate::layout::Row::of::<$type>($at, name, $text)
+            }),+];
             /// What follows them.
             $vis const OPEN: &'static [$crate::layout::Open] = &[$(($place, $size, $open)),*];
         }
@@ -283,6 +411,17 @@ mod tests {
     }
 
     #[test]
+    fn a_field_is_shown_under_its_name_and_not_beyond_the_record() {
+        let mut record = [0; All::BYTES];
+        All::SHORT.put(&mut record, 770);
+        All::SIGNED.put(&mut record, -2);
+        let shown = |name| All::ROWS.iter().find(|row| row.name == name).and_then(|row| row.show(&record));
+        assert_eq!((shown("short").as_deref(), shown("signed").as_deref()), (Some("770"), Some("-2")));
+        assert_eq!((shown("id").as_deref(), shown("reserved_1").as_deref()), (Some("000000"), Some("zero")));
+        assert_eq!(All::ROWS[1].show(&record[..2]), None);
+    }
+
+    #[test]
     fn only_reserved_bytes_must_be_zero() {
         let mut record = [7; All::BYTES];
         All::RESERVED_1.put(&mut record, Zeros);
@@ -299,12 +438,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "leave a gap, or overlap")]
     fn fields_that_overlap_are_refused() {
-        end(&[Row::of::<u32>(0, ""), Row::of::<u32>(3, "")]);
+        end(&[Row::of::<u32>(0, "a", ""), Row::of::<u32>(3, "b", "")]);
     }
 
     #[test]
     #[should_panic(expected = "leave a gap, or overlap")]
     fn fields_that_leave_a_gap_are_refused() {
-        end(&[Row::of::<u32>(0, ""), Row::of::<u32>(5, "")]);
+        end(&[Row::of::<u32>(0, "a", ""), Row::of::<u32>(5, "b", "")]);
     }
 }

@@ -24,7 +24,7 @@ impl OsMap {
     /// Maps `len` bytes at `offset`, both multiples of the page size.
     pub(crate) fn new(file: &File, offset: u64, len: usize) -> io::Result<OsMap> {
         let raw = MmapOptions::new().offset(offset).len(len).map_raw_read_only(file)?;
-        // Index pages are met at random: without this each fault would read 128 KiB around it.
+        // Index pages are read at random: disable fault-around.
         let _ = raw.advise(Advice::Random);
         Ok(OsMap { raw, words: len / 8 })
     }
@@ -38,7 +38,7 @@ impl OsMap {
     }
 }
 
-/// The checker's words cannot be laid over a file: its scenarios bring files of their own.
+/// Under loom: words that the checker sees; they cannot lie over a file.
 #[cfg(filemap_loom)]
 impl Map for OsMap {
     fn words(&self) -> &[Word] {
@@ -63,8 +63,15 @@ impl Map for OsMap {
     }
 }
 
-/// Words of a process's own, all zero at first, that many threads read here and there: in large
-/// pages, where the system has them, as [`LargeMemory`](crate::LargeMemory) is.
+/// Zeroed words, read at random by many threads, in huge pages if available.
+///
+/// ```
+/// use std::sync::atomic::Ordering;
+/// let words = filemap_io::LargeWords::zeroed(1024)?;
+/// words[7].store(1, Ordering::Relaxed);
+/// assert_eq!((words.len(), words[7].load(Ordering::Relaxed)), (1024, 1));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct LargeWords(Words);
 
@@ -74,7 +81,7 @@ type Words = OsMap;
 type Words = Vec<Word>;
 
 impl LargeWords {
-    /// So many words. They take memory only where they are stored to.
+    /// `words` zero words. Memory is taken on first store.
     ///
     /// # Errors
     /// When no memory can be mapped, or not so much.
@@ -84,7 +91,7 @@ impl LargeWords {
         Ok(LargeWords(OsMap { raw: memory::mapped(bytes)?.into(), words }))
     }
 
-    /// The same, of the checker's words.
+    /// Under loom: words that the checker sees.
     ///
     /// # Errors
     /// None.

@@ -1,9 +1,4 @@
 //! Large random-access tables overflow the TLB with 4 KiB pages; ask for 2 MiB huge pages.
-//!
-//! A processor knows the places of some thousand pages; of memory that is many times that, a read
-//! finds in no table where its page is and looks that up in memory first. Pages of two megabytes
-//! are so few that it knows them all. The system gives them to those who ask, and to these only
-//! while it has some; without them all is as it was.
 
 use std::fmt;
 use std::io;
@@ -11,7 +6,13 @@ use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-/// Bytes, all zero at first, for good.
+/// An owned, zero-initialised buffer.
+///
+/// ```
+/// let mut memory = filemap_io::LargeMemory::zeroed(2 << 20);
+/// memory[7] = 1;
+/// assert_eq!(memory[6..9], [0, 1, 0]);
+/// ```
 pub struct LargeMemory(Bytes);
 
 enum Bytes {
@@ -21,7 +22,7 @@ enum Bytes {
 }
 
 impl LargeMemory {
-    /// So many bytes; a multiple of two megabytes can have large pages.
+    /// `len` zero bytes; huge pages need a multiple of 2 MiB.
     pub fn zeroed(len: usize) -> LargeMemory {
         LargeMemory(match mapped(len) {
             Ok(mapped) => Bytes::Mapped(mapped),
@@ -30,10 +31,10 @@ impl LargeMemory {
     }
 }
 
-/// So many bytes of the process's own, in large pages where there are any.
+/// An anonymous map, in huge pages if available.
 pub(crate) fn mapped(len: usize) -> io::Result<MmapMut> {
     let mapped = MmapMut::map_anon(len)?;
-    // A wish: a system that knows no such pages says so.
+    // A hint: systems without huge pages refuse it.
     #[cfg(target_os = "linux")]
     let _ = mapped.advise(memmap2::Advice::HugePage);
     Ok(mapped)

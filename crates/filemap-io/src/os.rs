@@ -21,10 +21,18 @@ use crate::{Access, Advice, Dir, File, Identity, Lock, Locking, Map};
 
 /// No system that this runs on has larger pages.
 const LARGEST_PAGE: u64 = 64 << 10;
-/// So much is asked for ahead of what is read once.
+/// Read-ahead of sequential reads, in bytes.
 const AHEAD_BYTES: u64 = 16 << 20;
 
 /// A directory of the operating system.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// use filemap_io::{Dir, OsDir};
+/// let dir = OsDir::open(temp.path())?;
+/// assert!(dir.list()?.is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct OsDir {
     path: PathBuf,
@@ -41,7 +49,7 @@ const FILE_MODE: u32 = 0o600;
 /// fine, and left as it is.
 ///
 /// # Errors
-/// Whatever the system says, for instance when the parent is absent or read-only.
+/// I/O errors, such as an absent or read-only parent.
 pub fn create_dir(path: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -59,7 +67,7 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
 /// Renames a directory, over an empty one if there is one, and syncs the parent of its new name.
 ///
 /// # Errors
-/// Whatever the system says: [`io::ErrorKind::DirectoryNotEmpty`] when the new name is that of a
+/// I/O errors, such as [`io::ErrorKind::DirectoryNotEmpty`] when the new name is that of a
 /// directory that holds anything.
 pub fn rename_dir(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)?;
@@ -69,12 +77,12 @@ pub fn rename_dir(from: &Path, to: &Path) -> io::Result<()> {
 /// Removes an empty directory.
 ///
 /// # Errors
-/// Whatever the system says, for instance when it is not empty.
+/// I/O errors, such as a directory that is not empty.
 pub fn remove_dir(path: &Path) -> io::Result<()> {
     std::fs::remove_dir(path)
 }
 
-/// Makes a system call until no signal interrupts it: that is no error, least of all of a sync.
+/// Retries a system call interrupted by a signal.
 fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -94,8 +102,7 @@ pub fn open_file_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Whether the system has refused something for want of descriptors or memory: that says nothing
-/// about the file, and passes.
+/// Whether an error is a shortage of descriptors or memory: temporary, not damage.
 pub fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
@@ -106,7 +113,7 @@ pub fn is_shortage(error: &io::Error) -> bool {
 /// not for using it.
 ///
 /// # Errors
-/// Whatever the system says; [`io::ErrorKind::InvalidInput`] when it is no regular file.
+/// I/O errors, such as [`io::ErrorKind::InvalidInput`] when it is no regular file.
 pub fn open_to_inspect(path: &Path) -> io::Result<Arc<dyn File>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = std::fs::File::from(again(|| rustix::fs::open(path, flags, Mode::empty()))?);
@@ -120,8 +127,8 @@ impl OsDir {
     /// Opens an existing directory, once: it is not looked up by its path again.
     ///
     /// # Errors
-    /// Whatever the system says: [`io::ErrorKind::NotFound`], [`io::ErrorKind::NotADirectory`] and
-    /// so on; [`io::ErrorKind::InvalidInput`] when everyone may write to it.
+    /// I/O errors, such as [`io::ErrorKind::NotFound`] and [`io::ErrorKind::NotADirectory`];
+    /// [`io::ErrorKind::InvalidInput`] when everyone may write to it.
     pub fn open(path: &Path) -> io::Result<OsDir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = std::fs::File::from(again(|| rustix::fs::open(path, flags, Mode::empty()))?);
@@ -203,7 +210,7 @@ impl Dir for OsDir {
 
     fn links(&self, name: &str) -> io::Result<u64> {
         let about = again(|| rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW))?;
-        // Of another width on other systems.
+        // The type differs between systems.
         #[allow(clippy::useless_conversion, reason = "it is u64 here, and u32 elsewhere")]
         Ok(about.st_nlink.into())
     }
@@ -211,7 +218,7 @@ impl Dir for OsDir {
     fn identity_of(&self, name: &str) -> io::Result<Option<Identity>> {
         let about = again(|| rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW))?;
         guard::name(&about)?;
-        // Of another width on other systems.
+        // The type differs between systems.
         #[allow(clippy::useless_conversion, reason = "they are u64 here, and narrower elsewhere")]
         Ok(Some((about.st_dev.into(), about.st_ino.into())))
     }
@@ -267,9 +274,8 @@ impl Dir for OsDir {
     }
 }
 
-/// The kernel drops the lock with the process, however that ends. It belongs to the open file,
-/// which a process that was forked meanwhile has too (if only until it executes something else):
-/// so it is given up in so many words, and only by the process that took it.
+/// The kernel drops the lock when the process ends. A forked child shares the lock, so its owner
+/// unlocks it explicitly.
 #[derive(Debug)]
 struct OsLock {
     file: std::fs::File,
@@ -299,7 +305,7 @@ impl Drop for OsLock {
 #[derive(Debug)]
 struct OsFile {
     file: std::fs::File,
-    /// Whether the system was found to have no reads past its cache.
+    /// Whether uncached reads are unsupported.
     keeps_reads: AtomicBool,
 }
 
@@ -361,7 +367,7 @@ impl File for OsFile {
                 read => return read,
             }
         }
-        // So that the device has something to do while these bytes are judged.
+        // Prefetches the next bytes while these are checked.
         self.advise(Advice::WillNeed, offset + buf.len() as u64, AHEAD_BYTES);
         self.read_at(buf, offset)
     }

@@ -7,6 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What a file is opened for.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// use filemap_io::{Access, Dir, OsDir};
+/// let dir = OsDir::open(temp.path())?;
+/// dir.open("f", Access::Create)?.write_at(b"bytes", 0)?;
+/// let again = dir.open("f", Access::Create).expect_err("it is there");
+/// assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);
+/// assert_eq!(dir.open("f", Access::Read)?.len()?, 5);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading only; the file must exist.
@@ -20,6 +31,14 @@ pub enum Access {
 
 /// A hint about a range of a file. Hints never fail: where the system has no such thing they do
 /// nothing.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// use filemap_io::{Access, Advice, Dir, OsDir};
+/// let file = OsDir::open(temp.path())?.open("f", Access::Create)?;
+/// file.advise(Advice::Random, 0, 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Reads will be scattered: no read-ahead.
@@ -32,6 +51,16 @@ pub enum Advice {
 }
 
 /// The result of [`Dir::lock`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// use filemap_io::{Dir, Locking, OsDir};
+/// let dir = OsDir::open(temp.path())?;
+/// let Locking::Acquired(held) = dir.lock("LOCK")? else { panic!("another handle has it") };
+/// assert!(matches!(dir.lock("LOCK")?, Locking::HeldBy(_)));
+/// drop(held);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub enum Locking {
     /// The lock is held until the value is dropped, or the process ends.
@@ -43,7 +72,16 @@ pub enum Locking {
 /// Device and inode of an open file, or what stands for them.
 pub type Identity = (u64, u64);
 
-/// A held advisory lock.
+/// A held advisory lock, given up on drop.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// use filemap_io::{Dir, Lock, Locking, OsDir};
+/// let dir = OsDir::open(temp.path())?;
+/// let Locking::Acquired(held) = dir.lock("LOCK")? else { panic!("another handle has it") };
+/// assert_eq!(held.identity(), dir.identity_of("LOCK")?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Lock: Send + Sync + Debug {
     /// As [`File::identity`], of the lock file.
     fn identity(&self) -> Option<Identity> {
@@ -52,6 +90,18 @@ pub trait Lock: Send + Sync + Debug {
 }
 
 /// A directory that holds the files of one store.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// use filemap_io::{Access, Dir, OsDir};
+/// let dir = OsDir::open(temp.path())?;
+/// let file = dir.open("f.new", Access::Create)?;
+/// file.sync()?;
+/// dir.rename("f.new", "f")?;
+/// dir.sync()?;
+/// assert_eq!(dir.list()?, ["f"]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Dir: Send + Sync + Debug {
     /// The directory's path, for messages only.
     fn path(&self) -> &Path;
@@ -88,9 +138,8 @@ pub trait Dir: Send + Sync + Debug {
         Ok(1)
     }
 
-    /// What tells the file under a name from every other one: [`File::identity`] without opening
-    /// it, where that can be, so that it can be asked though no more files can be opened. Refused
-    /// as by [`Dir::open`] is what is no regular file.
+    /// The file's identity: device and inode. It is read without opening the file where possible,
+    /// so it works without free descriptors. Refuses, as [`Dir::open`], what is no regular file.
     fn identity_of(&self, name: &str) -> io::Result<Option<Identity>> {
         self.open(name, Access::Read).map(|file| file.identity())
     }
@@ -110,20 +159,29 @@ pub trait Dir: Send + Sync + Debug {
     /// Bytes that an unprivileged user may still write to the file system.
     fn free_bytes(&self) -> io::Result<u64>;
 
-    /// Fills a buffer with random bytes that nobody can foretell.
+    /// Fills a buffer with unpredictable random bytes.
     fn random(&self, buf: &mut [u8]) -> io::Result<()>;
 }
 
 /// An open file. All offsets and lengths are in bytes. Any number of threads may call any method
 /// at once.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// use filemap_io::{Access, Dir, File, OsDir};
+/// let file = OsDir::open(temp.path())?.open("f", Access::Create)?;
+/// file.write_at(b"bytes", 4)?;
+/// let mut buf = [0; 16];
+/// assert_eq!((file.read_at(&mut buf, 4)?, file.len()?), (5, 9));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait File: Send + Sync + Debug {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file. Returns the
     /// count.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// [`read_at`](File::read_at) for what nobody is going to want again soon, from front to end:
-    /// where the system can, the bytes leave its cache once they were read, unless they were in it
-    /// before.
+    /// Sequential [`read_at`](File::read_at) that leaves nothing in the page cache where possible;
+    /// what was cached before stays.
     fn read_once_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buf, offset)
     }
@@ -145,9 +203,8 @@ pub trait File: Send + Sync + Debug {
     /// Cuts the file or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Gives the space of a range back, which reads as zeros then; the length stays. Durable, or
-    /// not, as a write of zeros is. Whether the system has such a thing: if not, nothing is
-    /// changed.
+    /// Punches a hole: the range reads as zeros, the length stays. Returns false if unsupported;
+    /// nothing is changed then. Durable as a write of zeros is.
     fn punch(&self, _offset: u64, _len: u64) -> io::Result<bool> {
         Ok(false)
     }
@@ -159,14 +216,13 @@ pub trait File: Send + Sync + Debug {
     /// A hint about `len` bytes at `offset` (`len` 0: to the end).
     fn advise(&self, advice: Advice, offset: u64, len: u64);
 
-    /// What tells this file from every other that is there at the same time, whatever they are
-    /// called; `None` where the system does not say.
+    /// The file's identity: device and inode; `None` where the system has none.
     fn identity(&self) -> Option<Identity> {
         None
     }
 
     /// Maps `len` bytes at `offset` (both multiples of 4096) for reading. The range may reach past
-    /// the end of the file: the caller must not read words past the end, as that ends the process.
+    /// the end of the file. Reading past the end raises SIGBUS.
     fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>>;
 
     /// Maps a range for storing too: what is stored is in the file at once, may reach the device
@@ -189,6 +245,17 @@ pub type Word = std::sync::atomic::AtomicU64;
 pub type Word = loom::sync::atomic::AtomicU64;
 
 /// A range of a file, mapped for reading; for storing too only if [`File::map_writable`] made it.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// use std::sync::atomic::Ordering;
+/// use filemap_io::{Access, Dir, Map, OsDir};
+/// let file = OsDir::open(temp.path())?.open("f", Access::Create)?;
+/// file.write_at(&[7; 4096], 0)?;
+/// let map = file.map(0, 4096)?;
+/// assert_eq!(map.words()[0].load(Ordering::Relaxed), 0x0707_0707_0707_0707);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Map: Send + Sync + Debug {
     /// The mapped words, in the machine's byte order of the file's little-endian bytes: word `i`
     /// is bytes `8 * i .. 8 * i + 8`. A word may change between two loads while the file is

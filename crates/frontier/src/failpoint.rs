@@ -3,7 +3,7 @@
 filemap_io::failpoints! {
     test;
     /// A step left out or done in the wrong order.
-    pub(crate) enum Mistake {
+    pub(crate) enum Failpoint {
         /// A commit does not sync the journal.
         JournalNotSynced,
         /// A snapshot gets its name before it is synced.

@@ -9,7 +9,7 @@ use filemap_io::header::Kind;
 use filemap_io::{Access, Advice, Dir, File, OsDir};
 
 use crate::error::{Error, Result};
-use crate::failpoint::{Mistake, planted};
+use crate::failpoint::{Failpoint, planted};
 use crate::format::{header, read_header};
 
 /// The writer's lock.
@@ -56,7 +56,7 @@ pub(crate) fn replace_snapshot(dir: &dyn Dir, write: impl FnOnce(&dyn File, &str
     remove_unfinished(dir)?;
     let new = Replacement::begin(dir, SNAPSHOT, NEW_SNAPSHOT)?;
     write(new.file(), NEW_SNAPSHOT)?;
-    if !planted(Mistake::SnapshotNotSynced) {
+    if !planted(Failpoint::SnapshotNotSynced) {
         new.sync()?;
     }
     Ok(new.commit()?)

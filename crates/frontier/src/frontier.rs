@@ -24,7 +24,7 @@ use filemap_io::{Dir, Latch, Lock, StorageError};
 
 use crate::discover::sort_links;
 use crate::error::{Error, Result};
-use crate::failpoint::{Mistake, planted};
+use crate::failpoint::{Failpoint, planted};
 use crate::journal::Journal;
 use crate::options::FrontierOptions;
 use crate::outcome::{Assignment, Done, Failure, Fetched, Next, PageId};
@@ -311,7 +311,7 @@ impl Frontier {
         let old_links = self.sync_links()?;
         let next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
         sync_folder(&*self.dir)?;
-        if planted(Mistake::JournalRemovedFirst) {
+        if planted(Failpoint::JournalRemovedFirst) {
             remove(&*self.dir, self.journal.name())?;
             sync_folder(&*self.dir)?;
         }
@@ -350,7 +350,7 @@ impl Frontier {
     /// Applies a record and appends it to the journal.
     fn tell(&mut self, record: &Record<'_>) -> Result<()> {
         self.state.prepare(record)?;
-        if planted(Mistake::LinksNotTold) {
+        if planted(Failpoint::LinksNotTold) {
             let mut record = record.clone();
             if let Record::Done { new, .. } = &mut record {
                 new.clear();

@@ -12,7 +12,7 @@ use filemap_io::header::crc32;
 use filemap_io::{Dir, File};
 
 use crate::error::{Error, Result};
-use crate::failpoint::{Mistake, planted};
+use crate::failpoint::{Failpoint, planted};
 use crate::files;
 use crate::format::{BatchHeader, HEADER_BYTES, JOURNAL};
 use crate::record::Record;
@@ -103,7 +103,7 @@ impl Journal {
         }
         let mut payload = vec![0; payload_bytes as usize];
         read_exact(&*self.file, &self.name, &mut payload, offset + BATCH_HEAD_BYTES)?;
-        let is_whole = BatchHeader::CRC.get(&head) == self.checksum(offset, &head[4..], &payload);
+        let is_whole = BatchHeader::CRC.get(&head) == self.checksum(offset, &head[BatchHeader::CRC.end()..], &payload);
         Ok(is_whole.then(|| (payload, BatchHeader::DURABLE.get(&head))))
     }
 
@@ -137,7 +137,7 @@ impl Journal {
         BatchHeader::LEN.put(&mut self.buffer, payload_bytes);
         BatchHeader::DURABLE.put(&mut self.buffer, self.durable);
         let (head, payload) = self.buffer.split_at(BATCH_HEAD_BYTES as usize);
-        let crc = self.checksum(self.end, &head[4..], payload);
+        let crc = self.checksum(self.end, &head[BatchHeader::CRC.end()..], payload);
         BatchHeader::CRC.put(&mut self.buffer, crc);
         self.buffer.resize(batch_bytes(payload_bytes) as usize, 0);
         self.file.write_at(&self.buffer, self.end).map_err(Error::io("write", &self.name))?;
@@ -158,7 +158,7 @@ impl Journal {
         if self.durable == self.end {
             return Ok(());
         }
-        if !planted(Mistake::JournalNotSynced) {
+        if !planted(Failpoint::JournalNotSynced) {
             self.file.sync().map_err(Error::io("sync", &self.name))?;
         }
         (self.durable, self.is_closed) = (self.end, false);

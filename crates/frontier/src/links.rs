@@ -19,7 +19,7 @@ use filemap_io::header::crc32;
 use filemap_io::{Dir, File, varint};
 
 use crate::error::{Error, Result};
-use crate::failpoint::{Mistake, planted};
+use crate::failpoint::{Failpoint, planted};
 use crate::files;
 use crate::format::{BlockHeader, HEADER_BYTES, LINKS};
 use crate::record::{Bytes, put_pages};
@@ -106,10 +106,11 @@ impl Links {
         if self.open.is_empty() {
             return;
         }
-        let len = (self.open.len() as u32).to_le_bytes();
-        let crc = self.checksum(self.place.bytes, &len, &self.open);
-        self.pending.extend_from_slice(&crc.to_le_bytes());
-        self.pending.extend_from_slice(&len);
+        let mut head = [0; BlockHeader::BYTES];
+        BlockHeader::LEN.put(&mut head, self.open.len() as u32);
+        let crc = self.checksum(self.place.bytes, &head[BlockHeader::CRC.end()..], &self.open);
+        BlockHeader::CRC.put(&mut head, crc);
+        self.pending.extend_from_slice(&head);
         self.pending.append(&mut self.open);
         self.place.bytes = self.written_bytes + self.pending.len() as u64;
     }
@@ -128,7 +129,7 @@ impl Links {
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.seal();
         self.flush()?;
-        if planted(Mistake::LinksNotSynced) {
+        if planted(Failpoint::LinksNotSynced) {
             return Ok(());
         }
         self.file.sync().map_err(Error::io("sync", &self.name))
@@ -184,7 +185,7 @@ impl Links {
         }
         let mut lists = vec![0; len as usize];
         self.read(&mut lists, offset + BLOCK_HEAD_BYTES)?;
-        if BlockHeader::CRC.get(&head) != self.checksum(offset, &head[4..], &lists) {
+        if BlockHeader::CRC.get(&head) != self.checksum(offset, &head[BlockHeader::CRC.end()..], &lists) {
             return Err(bad("block checksum mismatch"));
         }
         let numbers = decode(&lists, pages).ok_or_else(|| bad("not lists of links"))?;

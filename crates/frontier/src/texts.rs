@@ -11,7 +11,7 @@ use filemap_io::header::crc32;
 use filemap_io::{Dir, File};
 
 use crate::error::{Error, Result};
-use crate::failpoint::{Mistake, planted};
+use crate::failpoint::{Failpoint, planted};
 use crate::files::{self, URLS};
 use crate::format::{self, HEADER_BYTES, UrlHeader};
 use crate::grow::push;
@@ -60,7 +60,7 @@ impl Texts {
         let mut head = [0; RECORD_HEAD_BYTES];
         UrlHeader::LEN.put(&mut head, text.len() as u16);
         UrlHeader::DEPTH.put(&mut head, depth);
-        let crc = self.checksum(self.pages, &head[4..], text.as_bytes());
+        let crc = self.checksum(self.pages, &head[UrlHeader::CRC.end()..], text.as_bytes());
         UrlHeader::CRC.put(&mut head, crc);
         self.buffer.extend_from_slice(&head);
         self.buffer.extend_from_slice(text.as_bytes());
@@ -83,7 +83,7 @@ impl Texts {
     /// Makes all records durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.flush()?;
-        if planted(Mistake::UrlsNotSynced) {
+        if planted(Failpoint::UrlsNotSynced) {
             return Ok(());
         }
         self.file.sync().map_err(Error::io("sync", URLS))
@@ -149,7 +149,7 @@ impl Texts {
         let head = bytes.get(..RECORD_HEAD_BYTES)?;
         let len = usize::from(UrlHeader::LEN.get(head));
         let text = bytes.get(RECORD_HEAD_BYTES..RECORD_HEAD_BYTES + len)?;
-        if UrlHeader::CRC.get(head) != self.checksum(page, &head[4..], text) {
+        if UrlHeader::CRC.get(head) != self.checksum(page, &head[UrlHeader::CRC.end()..], text) {
             return None;
         }
         Some((UrlHeader::DEPTH.get(head), std::str::from_utf8(text).ok()?))

@@ -9,9 +9,11 @@ use filemap_core::prune::PruneRule;
 use filemap_core::{Error, Result, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
+use crate::contents;
 use crate::drive::{Driver, now, tell};
-use crate::judge::{self, Trouble};
+use crate::judge;
 use crate::op::{Long, Op};
+use crate::trouble::Trouble;
 use filemap_oracle::{After, Pruning};
 
 /// What happens at the steps of something long: at one of them the handle is closed.
@@ -107,7 +109,7 @@ impl Driver {
             }
             Err(e) => return Err(Trouble::Error(e)),
         }
-        let shown = judge::contents(self.store()?, &now(&self.oracle), After::Kill);
+        let shown = contents::contents(self.store()?, &now(&self.oracle), After::Kill);
         let shown = shown.map_err(|e| match e {
             Trouble::Wrong(what) => Trouble::Wrong(format!("after {long:?} was closed: {what}")),
             error => error,

@@ -9,10 +9,12 @@ use filemap_core::prune::PruneRule;
 use filemap_core::{Error, Put, Record, StorageError, Store, Writer, sim};
 use filemap_io::sim::{Level, Loss, SimDisk};
 
+use crate::contents;
 use crate::erase;
-use crate::judge::{self, Depth, Trouble};
+use crate::judge::{self, Depth};
 use crate::listing::Listing;
 use crate::op::Op;
+use crate::trouble::Trouble;
 use crate::world::{World, choice};
 use filemap_oracle::{After, Oracle, Pruning, What};
 
@@ -338,7 +340,7 @@ impl Driver {
         self.interrupted(false, |d| {
             d.durable(|store| store.prune(rule, &mut |_| ControlFlow::Continue(())).map(judge::all_seen))
         })?;
-        let shown = judge::contents(self.store()?, &now(&self.oracle), After::Kill);
+        let shown = contents::contents(self.store()?, &now(&self.oracle), After::Kill);
         let shown = shown.map_err(|e| within("after a prune", e))?;
         tell(&self.oracle, |o| o.pruned(begun, &shown));
         Ok(())
@@ -366,7 +368,7 @@ impl Driver {
         if !is_busy && !is_complete {
             return Err(Trouble::Wrong(format!("an erasure left something: {erased:?}")));
         }
-        let shown = judge::contents(self.store()?, &now(&self.oracle), After::Kill);
+        let shown = contents::contents(self.store()?, &now(&self.oracle), After::Kill);
         let shown = shown.map_err(|e| within("after an erasure", e))?;
         if is_complete {
             let texts = tell(&self.oracle, |o| o.erased(&key, begun, &shown));
@@ -419,7 +421,7 @@ impl Driver {
 
     /// A read-only handle that has not looked for a while reads on.
     fn stay_behind(&self) -> Result<(), Trouble> {
-        let read = self.reader.iter().try_for_each(|reader| judge::readable(reader, &now(&self.oracle)));
+        let read = self.reader.iter().try_for_each(|reader| contents::readable(reader, &now(&self.oracle)));
         read.map_err(|e| within("a reader that stays behind", e))
     }
 
@@ -429,7 +431,7 @@ impl Driver {
         let reader = self.reader()?.clone();
         reader.refresh()?;
         let oracle = now(&self.oracle);
-        judge::contents(&reader, &oracle, After::Kill).map_err(|e| within("a reader", e))?;
+        contents::contents(&reader, &oracle, After::Kill).map_err(|e| within("a reader", e))?;
         Ok(())
     }
 }
@@ -474,7 +476,7 @@ impl BetweenSteps {
             8 | 10 | 11 => return driver.list().map_err(|e| within("beside a checkpoint", e)),
             7 => {
                 let oracle = now(&driver.oracle);
-                let read = judge::contents(driver.store()?, &oracle, After::Kill);
+                let read = contents::contents(driver.store()?, &oracle, After::Kill);
                 return read.map(|_| ()).map_err(|e| within("during a checkpoint", e));
             }
             _ => return Ok(()),

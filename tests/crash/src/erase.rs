@@ -8,7 +8,7 @@ use filemap_core::Store;
 use filemap_core::erase::{Erased, Erasure, Search};
 use filemap_io::sim::SimDisk;
 
-use crate::judge::Trouble;
+use crate::trouble::Trouble;
 
 /// An erasure of all versions of a key.
 pub fn of(key: &[u8]) -> Erasure {
@@ -35,7 +35,7 @@ pub fn check(disk: &SimDisk, store: &Store, key: &[u8], texts: &[Vec<u8>]) -> Re
     let searched = store.search(Search {
         texts,
         what: &of(key),
-        removals_too: true,
+        tombstones_too: true,
         mention: &mut |_, _| mentioned += 1,
         progress: &mut |_| ControlFlow::Continue(()),
     })?;

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex};
 use filemap_core::{Error, StorageError, sim};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
+use crate::contents;
 use crate::drive::{Driver, Shared, now};
-use crate::hunt::guarded;
-use crate::judge::{self, Depth, Trouble};
+use crate::guard::guarded;
+use crate::judge::{self, Depth};
 use crate::op::Op;
+use crate::trouble::Trouble;
 use crate::world::World;
 use crate::{Count, Violation};
 use filemap_oracle::{After, Oracle};
@@ -126,7 +128,8 @@ fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<
     disk.fail(None);
     driver.forget_list();
     let Ok(store) = driver.store() else { return Ok(()) };
-    judge::contents(store, &now(&driver.oracle), After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
+    contents::contents(store, &now(&driver.oracle), After::Kill)
+        .map_err(|e| format!("reads after a failed call: {e}"))?;
     let failed = matches!(error, Error::Storage(StorageError::Io { op: "write" | "sync", .. }));
     // What compaction cannot write, nothing leads to: it is given up, and puts go on. An erasure
     // compacts, but writes the log too; a sync of the directory, or of the superblock that names

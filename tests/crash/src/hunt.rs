@@ -8,9 +8,12 @@ use filemap_core::sim::{self, Fault};
 use filemap_core::{Error, StorageError};
 use filemap_io::sim::{Level, Loss, SimDisk, Snapshot};
 
+use crate::contents;
 use crate::drive::{Driver, Shared, now, random_failure};
-use crate::judge::{self, Depth, Trouble};
+use crate::guard::guarded;
+use crate::judge::{self, Depth};
 use crate::op::Op;
+use crate::trouble::Trouble;
 use crate::world::{Mood, World, choice};
 use crate::{Count, Violation, failing, vanish};
 use filemap_oracle::{After, Oracle};
@@ -109,19 +112,6 @@ fn run_counted(seed: u64, fault: Option<Fault>) -> (Count, Result<(), Violation>
     (run.count, result)
 }
 
-/// Runs with a fault planted or without; a panic of the engine is a violation.
-pub(crate) fn guarded(fault: Option<Fault>, run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-    sim::plant(fault);
-    let result = catch_unwind(AssertUnwindSafe(run));
-    sim::at_steps(None);
-    sim::plant(None);
-    result.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned()));
-        Err(format!("a panic: {}", text.unwrap_or_default()))
-    })
-}
-
 /// Hunts with a fault planted, until it shows or so many states were judged: after how many, and
 /// how it showed.
 pub fn catch(fault: Fault, states: u64) -> Option<(u64, Violation)> {
@@ -173,7 +163,7 @@ impl Run {
         let (store, shared) = match (oracle, shared) {
             (Some(oracle), Some(shared)) => {
                 let store = sim::open(disk.dir(), options).map_err(|e| format!("open: {e}"))?;
-                let shown = judge::contents(&store, &oracle, after).map_err(|e| e.to_string())?;
+                let shown = contents::contents(&store, &oracle, after).map_err(|e| e.to_string())?;
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(oracle.rebased(&shown));
                 (store, shared)
             }
@@ -240,7 +230,7 @@ impl Run {
         }
         disk.fail(None);
         driver.end_list().map_err(|e| format!("a list that ends: {e}"))?;
-        let shown = driver.store().and_then(|s| judge::contents(s, &now(&driver.oracle), After::Kill));
+        let shown = driver.store().and_then(|s| contents::contents(s, &now(&driver.oracle), After::Kill));
         shown.map_err(|e| e.to_string())?;
         // A string's end is where most has been removed, moved and dropped: its log alone must
         // tell all of that.
@@ -257,7 +247,7 @@ impl Run {
         disk.observe(None);
         let oracle = now(&driver.oracle);
         if let Ok(store) = driver.store() {
-            judge::contents(store, &oracle, After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
+            contents::contents(store, &oracle, After::Kill).map_err(|e| format!("reads after a failed call: {e}"))?;
         }
         let (next, after) = (disk.kill(), After::PowerLoss);
         if number + 1 < GENERATIONS {

@@ -1,4 +1,4 @@
-//! Opens a crash image, reads everything in every way and lets the oracle judge it.
+//! Opens a crash image, reads everything and lets the oracle judge it.
 
 use std::collections::BTreeMap;
 
@@ -7,125 +7,11 @@ use filemap_core::prune::Pruned;
 use filemap_core::{Error, Head, Record, StorageError, Store, sim};
 use filemap_io::sim::SimDisk;
 
+use crate::contents::{Contents, contents};
 use crate::erase;
 use crate::mend;
-use crate::world::{World, is_counted};
+use crate::world::World;
 use filemap_oracle::{After, Oracle, Shown, What};
-
-/// Why an operation or a reading did not succeed.
-#[derive(Debug)]
-pub enum Trouble {
-    /// The store returned an error: legal when a call was made to fail.
-    Error(Error),
-    /// The store did what it must not.
-    Wrong(String),
-}
-
-impl From<Error> for Trouble {
-    fn from(e: Error) -> Trouble {
-        Trouble::Error(e)
-    }
-}
-
-impl From<String> for Trouble {
-    fn from(what: String) -> Trouble {
-        Trouble::Wrong(what)
-    }
-}
-
-impl std::fmt::Display for Trouble {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Trouble::Error(e) => e.fmt(f),
-            Trouble::Wrong(what) => what.fmt(f),
-        }
-    }
-}
-
-/// All versions of all keys that a store shows, newest first.
-pub type Contents = BTreeMap<Vec<u8>, Vec<Shown>>;
-
-/// Reads every key that the oracle knows, in all ways, and judges it.
-///
-/// # Errors
-/// Says what is wrong.
-pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents, Trouble> {
-    let mut all = Contents::new();
-    for key in oracle.keys() {
-        let name = || String::from_utf8_lossy(key).into_owned();
-        let shown = versions(store, key)?;
-        oracle.judge(key, &shown, after).map_err(|e| format!("{} {after:?}: {e}", name()))?;
-        newest(store, key, shown.first())?;
-        if !shown.is_empty() {
-            all.insert(key.clone(), shown);
-        }
-    }
-    let mut listed = store.keys().collect::<Result<Vec<_>, _>>()?;
-    listed.sort();
-    if !listed.iter().eq(all.keys()) {
-        return Err(Trouble::Wrong(format!("{} keys are listed, {} can be read", listed.len(), all.len())));
-    }
-    let counted = all.keys().filter(|key| is_counted(key)).count() as u64;
-    match store.counted_keys()? {
-        Some(told) if told == counted => {}
-        told => return Err(Trouble::Wrong(format!("the store counts {told:?} keys, of which {counted} can be read"))),
-    }
-    Ok(all)
-}
-
-/// Reads every key in all ways without judging what is there: a handle that stays behind its
-/// writer may see something older, but never damage.
-///
-/// # Errors
-/// What a read returned.
-pub fn readable(store: &Store, oracle: &Oracle) -> Result<(), Trouble> {
-    let damage = |e| match e {
-        Error::Storage(StorageError::Corrupt { .. }) => Trouble::Wrong(format!("it meets damage that is none: {e}")),
-        e => Trouble::Error(e),
-    };
-    for key in oracle.keys() {
-        store.contains(key).map_err(damage)?;
-        store.history(key).map_err(damage)?;
-        store.get(key).map_err(damage)?;
-    }
-    store.keys().try_for_each(|key| key.map(|_| ())).map_err(damage)
-}
-
-fn versions(store: &Store, key: &[u8]) -> Result<Vec<Shown>, Trouble> {
-    let history = store.history(key)?;
-    let one = |head: Head| {
-        let value = store.get_version(key, head.version)?;
-        let value =
-            value.ok_or_else(|| format!("{:?} is in the history, and get_version finds nothing", head.version))?;
-        // Compaction may have moved it meanwhile, or compressed it anew.
-        let Head { place, stored_bytes, .. } = head;
-        if (Head { place, stored_bytes, ..value.head.clone() }) != head {
-            return Err(Trouble::Wrong(format!("{:?} has another head when it is read", head.version)));
-        }
-        Ok(Shown { version: head.version, body: value.body, meta: value.head.meta })
-    };
-    history.into_iter().map(one).collect()
-}
-
-/// The ways to the newest version must agree with the history.
-fn newest(store: &Store, key: &[u8], first: Option<&Shown>) -> Result<(), Trouble> {
-    let got = store.get(key)?;
-    let found = got.as_ref().map(|v| (v.head.version, &v.body));
-    if found != first.map(|s| (s.version, &s.body)) {
-        let gives = found.map(|f| f.0);
-        return Err(Trouble::Wrong(format!("get gives {gives:?}, the history {:?}", first.map(|s| s.version))));
-    }
-    if store.contains(key)? != first.is_some() {
-        return Err(Trouble::Wrong("contains says otherwise than get".into()));
-    }
-    if let Some(first) = first {
-        let at = store.get_at(key, first.version.time_ms)?;
-        if at.map(|v| v.head.version) != Some(first.version) {
-            return Err(Trouble::Wrong("get_at the newest time gives another version".into()));
-        }
-    }
-    Ok(())
-}
 
 /// Compaction met no damage, since there is none; a panic is a violation.
 pub(crate) fn all_moved(done: Compacted) -> bool {

@@ -7,8 +7,9 @@
 //! - `world` chooses options, tiny limits and keys;
 //! - `op` has the operations; `drive` performs them on a store and tells the oracle;
 //! - `closing` closes a handle in the middle of what a clone of it does;
-//! - `listing` reads a list of keys beside other work;
-//! - `judge` opens an image and compares it with the oracle;
+//! - `listing` reads a list of keys beside other work, `lists` has the driver's part of it;
+//! - `contents` reads everything that a store shows; `judge` opens an image and compares it with
+//!   the oracle; `trouble` says what went wrong;
 //! - `mend` repairs a store without its derived files;
 //! - [`hunt`] runs random strings of operations over three generations of crashes;
 //! - [`small`] runs every string of up to four operations;
@@ -17,94 +18,21 @@
 //! A seed decides everything: a violation names the command that repeats it.
 
 mod closing;
+mod contents;
+mod count;
 mod drive;
 mod erase;
 pub mod failing;
+mod guard;
 pub mod hunt;
 mod judge;
 mod listing;
+mod lists;
 mod mend;
 mod op;
 pub mod small;
+mod trouble;
 mod vanish;
 mod world;
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-
-/// Something that must not be: what, and the command that shows it again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// What is wrong.
-    pub what: String,
-    /// How to see it again.
-    pub repeat: String,
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}\n  again: {}", self.what, self.repeat)
-    }
-}
-
-/// What a run has looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Strings of operations.
-    pub runs: u64,
-    /// States of the disk that were opened and judged.
-    pub states: u64,
-    /// Those among them that a crash inside a recovery left.
-    pub in_recovery: u64,
-    /// Calls that were made to fail.
-    pub failures: u64,
-}
-
-impl Count {
-    /// Adds another count.
-    pub fn add(&mut self, other: Count) {
-        self.runs += other.runs;
-        self.states += other.states;
-        self.in_recovery += other.in_recovery;
-        self.failures += other.failures;
-    }
-}
-
-/// Runs numbers by so many threads, until they are used up, enough states were judged, or
-/// something was violated.
-///
-/// # Errors
-/// The first violation.
-pub fn each(
-    threads: usize,
-    numbers: Range<u64>,
-    enough: u64,
-    run: impl Fn(u64) -> Result<Count, Violation> + Sync,
-) -> Result<Count, Violation> {
-    let next = AtomicU64::new(numbers.start);
-    let total = Mutex::new((Count::default(), None));
-    std::thread::scope(|s| {
-        for _ in 0..threads.max(1) {
-            s.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    {
-                        let total = total.lock().unwrap_or_else(PoisonError::into_inner);
-                        if number >= numbers.end || total.0.states >= enough || total.1.is_some() {
-                            return;
-                        }
-                    }
-                    let result = run(number);
-                    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-                    match result {
-                        Ok(count) => total.0.add(count),
-                        Err(violation) => total.1 = total.1.take().or(Some(violation)),
-                    }
-                }
-            });
-        }
-    });
-    let (count, violation) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
-    violation.map_or(Ok(count), Err)
-}
+pub use count::{Count, Violation, each};

@@ -32,7 +32,7 @@ enum What {
         /// How many seeds; without it, as many as `--states` take.
         #[arg(long)]
         runs: Option<u64>,
-        /// At least so many states.
+        /// Minimum number of states.
         #[arg(long, default_value_t = 200_000)]
         states: u64,
     },
@@ -57,13 +57,13 @@ enum What {
         /// The first seed of the random strings.
         #[arg(long, default_value_t = 1_000_000)]
         seed: u64,
-        /// At least so many states of random strings.
+        /// Minimum number of states.
         #[arg(long, default_value_t = 5_000_000)]
         states: u64,
     },
     /// Plants each fault in turn, and says after how many states it was caught.
     Faults {
-        /// A fault is to be caught within so many states.
+        /// Maximum number of states until the fault is caught.
         #[arg(long, default_value_t = 40_000)]
         states: u64,
         /// Only the faults whose names have this in them.

@@ -8,7 +8,7 @@ use filemap_core::repair::{Loss as Lost, RepairReport};
 use filemap_core::sim;
 use filemap_io::sim::{Level, Loss, SimDisk};
 
-use crate::judge::contents;
+use crate::contents::contents;
 use crate::world::{World, choice};
 use filemap_oracle::{After, Oracle};
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use filemap_core::sim;
 use filemap_io::sim::{Level, Loss, SimDisk};
 
+use crate::contents;
 use crate::drive::{Driver, Shared, now};
 use crate::judge::{self, Depth};
 use crate::op::Op;
@@ -98,7 +99,7 @@ fn run_counted(string: &str, count: &mut Count) -> Result<(), String> {
         count.states += 1;
         judge::image(&image.disk, &world, &image.oracle, image.after, Depth::Checkpoint)?;
     }
-    judge::contents(driver.store().map_err(|e| e.to_string())?, &now(&oracle), After::Kill)
+    contents::contents(driver.store().map_err(|e| e.to_string())?, &now(&oracle), After::Kill)
         .map_err(|e| e.to_string())?;
     Ok(())
 }

@@ -351,7 +351,7 @@ fn case_o_what_a_failed_sync_left_in_the_cache_is_not_trusted() {
     assert!((1..30).contains(&lost), "{lost} of 30 were lost");
 }
 
-/// How often a reader with a page cache shows something else than what was put last, after a
+/// How often a reader with a value cache shows something else than what was put last, after a
 /// recovery has dropped what it had read and the same page was put again.
 fn stale_pages() -> usize {
     let put_as = |store: &Store, text: &str| store.put(&Record::new(b"new", &body(text, 100)).time(5)).unwrap();

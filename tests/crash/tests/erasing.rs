@@ -120,7 +120,7 @@ fn brought_back() -> usize {
 
 #[test]
 fn a_removal_goes_after_all_that_it_hides() {
-    let (sound, planted) = with_and_without(Fault::RemovalsErasedAtOnce, brought_back);
+    let (sound, planted) = with_and_without(Fault::TombstonesErasedAtOnce, brought_back);
     assert_eq!(sound, 0);
     assert!(planted > 0);
 }

@@ -66,7 +66,7 @@ fn what_was_removed_before_a_compaction_stays_removed_and_a_rebuild_sees_when_it
         let (before, after) = rebuilt(filler);
         assert_eq!(before, after, "{filler}");
     }
-    sim::plant(Some(Fault::RemovalsDropped));
+    sim::plant(Some(Fault::TombstonesDropped));
     let (before, after) = rebuilt("lives");
     sim::plant(None);
     assert!(!before.contains(&b"gone".to_vec()));

@@ -42,7 +42,7 @@ pub struct Part {
     /// Which of the readers this is; it decides what it reads.
     #[arg(long, default_value_t = 0)]
     number: u64,
-    /// For the worker: forget one removal, a planted mistake that readers must see.
+    /// For the worker: forget one removal, a failpoint that readers must see.
     #[arg(long)]
     forget: bool,
 }

@@ -216,7 +216,7 @@ pub fn serve(service: &Service) -> Result<()> {
     }
     // Who used it may have been killed: what is still mounted is unmounted while it is still
     // served.
-    crate::system::take_down(&service.mount_point, &service.name);
+    crate::mounts::take_down(&service.mount_point, &service.name);
     Ok(())
 }
 

@@ -17,6 +17,7 @@ pub mod disk;
 pub mod full;
 pub mod image;
 pub mod kill;
+pub mod mounts;
 pub mod ops;
 pub mod oracle;
 pub mod random;

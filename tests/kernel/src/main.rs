@@ -30,7 +30,7 @@ enum Command {
         /// How many writers.
         #[arg(long, default_value_t = 300)]
         cycles: u64,
-        /// What the run is determined by, but for the moments of the kills.
+        /// Seed of the workload.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -45,10 +45,10 @@ enum Command {
         /// Processes that read.
         #[arg(long, default_value_t = 2)]
         readers: u64,
-        /// What the work is determined by.
+        /// Seed of the workload.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Plant a fault, which should be found: a removal that is not made.
+        /// Skip one remove, which the check must report.
         #[arg(long)]
         forget: bool,
     },
@@ -60,7 +60,7 @@ enum Command {
         /// How many states on each.
         #[arg(long, default_value_t = 100)]
         states: u64,
-        /// What the work and the power losses are determined by.
+        /// Seed of the workload.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Plant a fault, which should be found.

@@ -15,14 +15,13 @@ use std::time::Duration;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::disk::Disk;
+pub use crate::mounts::{Result, run};
+use crate::mounts::{find_program, loop_devices};
 
 /// The start of every name that is given out here.
 const PREFIX: &str = "filemap-kernel";
 /// Set in the process that has its own mounts.
 const PRIVATE: &str = "FILEMAP_KERNEL_PRIVATE_MOUNTS";
-
-/// Words for what failed.
-pub type Result<T> = std::result::Result<T, String>;
 
 /// A file system of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -109,25 +108,6 @@ pub fn missing(systems: &[FileSystem]) -> Option<String> {
     systems.iter().find(|s| !s.is_known()).map(|s| format!("the kernel has no {}", s.name()))
 }
 
-fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(name)).find(|p| p.is_file())
-}
-
-/// Runs a program to its end; what it printed.
-///
-/// # Errors
-/// What it said when it failed.
-pub fn run(program: &str, arguments: &[&str]) -> Result<String> {
-    let path = find_program(program).ok_or_else(|| format!("no program {program}"))?;
-    let output = Command::new(path).args(arguments).output().map_err(|e| format!("{program}: {e}"))?;
-    if !output.status.success() {
-        return Err(format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr).trim()));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
 /// Goes on in a process with mounts of its own: it runs this program with the same arguments
 /// again, in a new namespace.
 ///
@@ -143,31 +123,6 @@ pub fn enter_private_mounts() -> Result<()> {
     let mut command = Command::new(unshare);
     command.args(["--mount", "--propagation", "private"]).arg(own).args(std::env::args_os().skip(1));
     Err(format!("unshare: {}", command.env(PRIVATE, "1").exec()))
-}
-
-/// Unmounts what is mounted beside a disk's folder, and detaches the loop device of its file. In
-/// the order of things nothing is: only a process that was killed leaves it to its disk.
-pub(crate) fn take_down(disk_folder: &Path, file_name: &str) {
-    let Some(scratch) = disk_folder.parent() else { return };
-    // Processes that use it are ending as well.
-    for tries_left in (0..100).rev() {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let paths = mounts.lines().filter_map(|l| l.split(' ').nth(1)).map(Path::new);
-        let left: Vec<&Path> = paths.filter(|p| p.starts_with(scratch) && *p != disk_folder).collect();
-        if left.is_empty() {
-            break;
-        }
-        let flags = if tries_left == 0 { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-        let unmounted = left.iter().filter(|p| rustix::mount::unmount(**p, flags).is_ok()).count();
-        if unmounted < left.len() {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-    for (device, file) in loop_devices() {
-        if file.rsplit('/').next() == Some(file_name) {
-            let _ = run("losetup", &["-d", &device]);
-        }
-    }
 }
 
 /// Detaches loop devices and removes folders that runs left behind which were killed. Their mounts
@@ -190,14 +145,6 @@ fn sweep() {
 fn is_left_behind(name: &str) -> bool {
     let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('-')?.split('-').next());
     pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
-}
-
-/// Attached loop devices and their files.
-fn loop_devices() -> Vec<(String, String)> {
-    let Ok(blocks) = std::fs::read_dir("/sys/block") else { return Vec::new() };
-    let names = blocks.filter_map(|b| b.ok()?.file_name().into_string().ok());
-    let file = |name: &String| std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok();
-    names.filter_map(|n| file(&n).map(|f| (format!("/dev/{n}"), f.trim().to_owned()))).collect()
 }
 
 /// A name that nobody else uses now.

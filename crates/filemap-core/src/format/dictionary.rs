@@ -2,7 +2,7 @@
 //!
 //! The file is two equal copies, each a multiple of 512 bytes, so one rotten copy costs nothing.
 
-use filemap_io::layout::Zeros;
+use filemap_io::layout::{Text, Zeros};
 
 use super::header::{FileHeader, Kind};
 use super::{Flaw, all_zero, seed, seeded_crc};
@@ -17,11 +17,11 @@ filemap_io::layout! {
         76 META_BYTES: u32 = "length of the dictionary of metas, 0 for none";
         80 META_CRC: u32 = "its CRC-32";
         84 PAGES: u32 = "of how many pages samples were taken for both";
-        88 BODY_PPM: u32 = "what it made of other bodies: compressed bytes in a million";
-        92 META_PPM: u32 = "what it made of other metas: compressed bytes in a million";
+        88 BODY_PPM: u32 = "hold-out compression ratio of bodies, ppm";
+        92 META_PPM: u32 = "hold-out compression ratio of metas, ppm";
         96 LEVEL: u16 = "zstd level of those trials";
         98 GROUP_BYTES: u16 = "length of the group's name, 0 for all keys";
-        100 GROUP: [u8; 255] = "the group's name, zeros after it";
+        100 GROUP: Text<255> = "the group's name, zeros after it";
         355 RESERVED: Zeros<157> = "reserved, zero";
         .. "512", "" = "dictionary of bodies, dictionary of metas; then zeros to a multiple of 512";
     }

@@ -1,6 +1,6 @@
 //! The 64-byte header of every file but the superblock: owner, kind and format versions.
 
-use filemap_io::layout::{Zeros, is_reserved_zero};
+use filemap_io::layout::{Text, Zeros, is_reserved_zero};
 
 use super::{FORMAT_VERSION, Flaw, all_zero};
 use crate::record::MAX_SEQUENCE;
@@ -8,16 +8,16 @@ use crate::record::MAX_SEQUENCE;
 filemap_io::layout! {
     /// The header of a file.
     pub(crate) struct Layout {
-        0 MAGIC: [u8; 8] = "magic: `FMVALUE\\0`, `FMKEYS\\0\\0`, `FMINDEX\\0` or `FMDICT\\0\\0`";
+        0 MAGIC: Text<8> = "magic: `FMVALUE\\0`, `FMKEYS\\0\\0`, `FMINDEX\\0` or `FMDICT\\0\\0`";
         8 CRC: u32 = "CRC-32 of bytes 12..64";
         12 READ_VERSION: u16 = "format version that a reader must know";
         14 WRITE_VERSION: u16 = "format version that a writer must know";
         16 STORE_ID: [u8; 16] = "store id";
         32 ORDINAL: u64 = "segment of values or keys: ordinal, its place in the order of its log; dictionary: its id; 0 in the index";
         40 CREATED_MS: i64 = "time of creation, ms since 1970";
-        48 FLOOR: u64 = "value segment: floor, no record in it is an earlier version of a removal with a lower sequence; 0 elsewhere";
+        48 FLOOR: u64 = "value segment: floor, no record in it is an earlier version of a tombstone with a lower sequence; 0 elsewhere";
         56 IS_OUTPUT: u8 = "value segment: 0 = part of the log, 1 = written by compaction; 0 elsewhere";
-        57 LEVEL: u8 = "value segment: level at which compaction compressed its pages anew, 0 = as they came; 0 elsewhere";
+        57 LEVEL: u8 = "value segment: recompression level, 0: not recompressed; 0 elsewhere";
         58 RESERVED: Zeros<6> = "reserved, zero";
     }
 }
@@ -85,7 +85,7 @@ impl FileHeader {
 
     pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
-        Layout::MAGIC.put(&mut b, *self.kind.magic());
+        Layout::MAGIC.put(&mut b, Text(*self.kind.magic()));
         Layout::READ_VERSION.put(&mut b, self.read_version);
         Layout::WRITE_VERSION.put(&mut b, self.write_version);
         Layout::STORE_ID.put(&mut b, self.store_id);
@@ -105,7 +105,7 @@ impl FileHeader {
         if b.len() < BYTES {
             return Err("shorter than its header");
         }
-        let kind = Kind::of_magic(Layout::MAGIC.get(b)).ok_or("unknown magic")?;
+        let kind = Kind::of_magic(Layout::MAGIC.get(b).0).ok_or("unknown magic")?;
         if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
             return Err("header checksum does not match");
         }

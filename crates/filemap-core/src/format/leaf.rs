@@ -1,13 +1,12 @@
 //! A leaf page of address.idx: the slots of all keys whose hash starts with the leaf's prefix,
 //! sorted by hash.
 //!
-//! A slot is two words: {40 hash bits, upper 24 bits of the key record's address} and {lower 16
-//! bits of that address, 40 bits of location, 8 bits of size class}. The 40 hash bits follow the
-//! hash's first 7, which the directory always resolves. Pages are immutable once a superblock names
-//! them.
+//! A slot is two words. Its 40 hash bits follow the hash's first 7, which the directory always
+//! resolves. Pages are immutable once a superblock names them.
 
-use filemap_io::layout::{Wire, Zeros, is_reserved_zero};
+use filemap_io::layout::{Wire, Zeros, get, is_reserved_zero};
 
+use super::bits::Bits;
 use super::location::{Location, SizeClass};
 use super::{Flaw, PAGE_BYTES, all_zero, seeded_crc};
 
@@ -17,13 +16,23 @@ filemap_io::layout! {
         0 CRC: u32 = "CRC-32 of bytes 4..4096, seeded with store id and page number";
         4 KIND: u8 = "1 = leaf";
         5 DEPTH: u8 = "depth: length of the prefix in bits, 7 to 47";
-        6 COUNT: u16 = "number of slots, up to 254";
+        6 SLOTS: u16 = "number of slots, up to 254";
         8 EPOCH: u64 = "epoch of the superblock that first names the page";
         16 PREFIX: u64 = "prefix, in the low `depth` bits";
         24 RESERVED: Zeros<8> = "reserved, zero";
         .. "32", "16 each" = "slots";
     }
 }
+
+const HASH: Bits = Bits { word: 0, low: 24, bits: 40, text: "hash bits" };
+const KEY_HIGH: Bits = Bits { word: 0, low: 0, bits: 24, text: "address of the key record, upper bits" };
+const KEY_LOW: Bits = Bits { word: 1, low: 48, bits: 16, text: "address of the key record, lower bits" };
+const LOCATION: Bits = Bits { word: 1, low: 8, bits: 40, text: "location of the value record" };
+const SIZE: Bits = Bits { word: 1, low: 0, bits: 8, text: "size class" };
+
+/// The fields of a slot, for the document.
+#[cfg(test)]
+pub(super) const SLOT_FIELDS: [Bits; 5] = [HASH, KEY_HIGH, KEY_LOW, LOCATION, SIZE];
 
 /// Slots of a full leaf.
 pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / SLOT_BYTES;
@@ -32,8 +41,8 @@ pub(crate) const MIN_DEPTH: u8 = if cfg!(filemap_loom) { 1 } else { 7 };
 /// Greatest depth of a leaf: its slots have no bits left to split by.
 pub(crate) const MAX_DEPTH: u8 = MIN_DEPTH + HASH_BITS;
 pub(crate) const HEADER_BYTES: usize = Layout::BYTES;
-const SLOT_BYTES: usize = 16;
-const HASH_BITS: u8 = 40;
+const SLOT_BYTES: usize = 2 * u64::BYTES;
+const HASH_BITS: u8 = HASH.bits as u8;
 const KIND: u8 = 1;
 
 /// Returns the 40 bits of a 64-bit hash that a slot keeps.
@@ -54,24 +63,24 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn pack(&self) -> [u64; 2] {
-        debug_assert!(self.hash < 1 << HASH_BITS && self.key < 1 << 40);
-        let low = (self.key & 0xffff) << 48 | self.location.pack() << 8 | u64::from(self.size.0);
-        [self.hash << 24 | self.key >> 16, low]
+        let first = HASH.at(self.hash) | KEY_HIGH.at(self.key >> KEY_LOW.bits);
+        let key_low = KEY_LOW.at(self.key & KEY_LOW.max());
+        [first, key_low | LOCATION.at(self.location.pack()) | SIZE.at(u64::from(self.size.0))]
     }
 
     pub(crate) fn unpack(words: [u64; 2]) -> Slot {
         Slot {
-            hash: words[0] >> 24,
-            key: (words[0] & 0xff_ffff) << 16 | words[1] >> 48,
-            location: Location::unpack(words[1] >> 8),
-            size: SizeClass(words[1] as u8),
+            hash: HASH.get(&words),
+            key: KEY_HIGH.get(&words) << KEY_LOW.bits | KEY_LOW.get(&words),
+            location: Location::unpack(LOCATION.get(&words)),
+            size: SizeClass(SIZE.get(&words) as u8),
         }
     }
 }
 
 /// Returns the hash bits of a slot's first word, the sort key of slots.
 pub(crate) fn hash_of_word(word: u64) -> u64 {
-    word >> 24
+    HASH.of(word)
 }
 
 /// A decoded leaf.
@@ -100,13 +109,13 @@ pub(crate) fn encode(seed: u32, page: u32, depth: u8, prefix: u64, epoch: u64, s
     let mut b = [0; PAGE_BYTES];
     Layout::KIND.put(&mut b, KIND);
     Layout::DEPTH.put(&mut b, depth);
-    Layout::COUNT.put(&mut b, slots.len() as u16);
+    Layout::SLOTS.put(&mut b, slots.len() as u16);
     Layout::EPOCH.put(&mut b, epoch);
     Layout::PREFIX.put(&mut b, prefix);
     for (slot, out) in slots.iter().zip(b[HEADER_BYTES..].chunks_exact_mut(SLOT_BYTES)) {
-        let [first, second] = slot.pack();
-        first.write(out);
-        second.write(&mut out[8..]);
+        for (word, out) in slot.pack().into_iter().zip(out.chunks_exact_mut(u64::BYTES)) {
+            word.write(out);
+        }
     }
     let crc = seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]);
     Layout::CRC.put(&mut b, crc);
@@ -115,7 +124,7 @@ pub(crate) fn encode(seed: u32, page: u32, depth: u8, prefix: u64, epoch: u64, s
 
 /// Iterates over the hash bits of all slots of an encoded leaf.
 pub(crate) fn hashes(b: &[u8; PAGE_BYTES]) -> impl Iterator<Item = u64> + '_ {
-    let count = usize::from(Layout::COUNT.get(b));
+    let count = usize::from(Layout::SLOTS.get(b));
     b[HEADER_BYTES..].chunks_exact(SLOT_BYTES).take(count).map(|slot| hash_of_word(u64::read(slot)))
 }
 
@@ -127,7 +136,7 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
     if seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]) != Layout::CRC.get(b) {
         return Err("leaf page checksum does not match");
     }
-    let (depth, count) = (Layout::DEPTH.get(b), usize::from(Layout::COUNT.get(b)));
+    let (depth, count) = (Layout::DEPTH.get(b), usize::from(Layout::SLOTS.get(b)));
     if Layout::KIND.get(b) != KIND {
         return Err("not a leaf page");
     }
@@ -140,7 +149,7 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
     }
     let slots: Vec<Slot> = b[HEADER_BYTES..used]
         .chunks_exact(SLOT_BYTES)
-        .map(|s| Slot::unpack([u64::read(s), u64::read(&s[8..])]))
+        .map(|s| Slot::unpack([0, 1].map(|word| get(s, word * u64::BYTES))))
         .collect();
     if !slots.is_sorted_by_key(|s| s.hash) {
         return Err("slots of a leaf page are not in order");

@@ -1,6 +1,9 @@
 //! The on-disk format: one file per record or header, encode beside decode. Each layout is declared
-//! once, by [`layout!`](filemap_io::layout!); docs/FORMAT.md has the same tables, and a test holds
-//! the two equal.
+//! once, by [`layout!`](filemap_io::layout!) or as `Bits`; docs/FORMAT.md has the same tables, and
+//! a test holds the two equal.
+//!
+//! Who may call it: every folder but `sync`; it only names plain data (`record`, `options`) and the
+//! failpoints.
 //!
 //! Invariants:
 //! - little-endian, fixed width, all padding written;
@@ -8,6 +11,7 @@
 //! - tag 0 is invalid;
 //! - `decode` is total over any bytes and never allocates by an unchecked length.
 
+pub(crate) mod bits;
 pub(crate) mod dictionary;
 pub(crate) mod header;
 pub(crate) mod key;
@@ -16,6 +20,7 @@ pub(crate) mod location;
 pub(crate) mod names;
 pub(crate) mod node;
 pub(crate) mod rolls;
+pub(crate) mod row;
 pub(crate) mod rules;
 pub(crate) mod superblock;
 pub(crate) mod value;

@@ -1,15 +1,12 @@
 //! A node page of address.idx: a stretch of the directory or of the segment table, or the page
 //! numbers of nodes one level below.
 //!
-//! The segment table has four words per entry: {8 bits family (1 = value log, 2 = key log, 3 =
-//! dictionaries), 56 bits ordinal}, live units, tombstone units, {8 bits flags, 56 bits length in
-//! units}.
-//!
-//! A directory entry is {32 bits page, 16 bits number of slots, 8 bits depth, 8 bits zero}. Page 0
-//! stands for a leaf without slots, which has no page.
+//! The segment table has the words of [`row`](super::row). Page 0 of a directory entry stands for a
+//! leaf without slots, which has no page.
 
 use filemap_io::layout::{Wire, Zeros, is_reserved_zero};
 
+use super::bits::Bits;
 use super::{Flaw, PAGE_BYTES, all_zero, seeded_crc};
 
 filemap_io::layout! {
@@ -18,7 +15,7 @@ filemap_io::layout! {
         0 CRC: u32 = "CRC-32 of bytes 4..4096, seeded with store id and page number";
         4 KIND: u8 = "2 = node";
         5 LEVEL: u8 = "level: 0 holds directory entries, 64 words of the segment table, n > 0 or n > 64 the page numbers of nodes of level n - 1";
-        6 COUNT: u16 = "number of entries, up to 508";
+        6 ENTRIES: u16 = "number of entries, up to 508";
         8 EPOCH: u64 = "epoch of the superblock that first names the page";
         16 FIRST: u64 = "index of the first entry in its level";
         24 RESERVED: Zeros<8> = "reserved, zero";
@@ -26,8 +23,17 @@ filemap_io::layout! {
     }
 }
 
+const DEPTH: Bits = Bits { word: 0, low: 48, bits: 8, text: "depth of the leaf" };
+const COUNT: Bits = Bits { word: 0, low: 32, bits: 16, text: "number of its slots" };
+const PAGE: Bits = Bits { word: 0, low: 0, bits: 32, text: "page, 0 for a leaf without slots" };
+
+/// The fields of a directory entry, for the document.
+#[cfg(test)]
+pub(super) const ENTRY_FIELDS: [Bits; 3] = [DEPTH, COUNT, PAGE];
+
 /// Entries of a full node.
-pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / 8;
+pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / ENTRY_BYTES;
+const ENTRY_BYTES: usize = u64::BYTES;
 /// Lowest level of the segment table's tree.
 pub(crate) const TABLE_LEVEL: u8 = 64;
 const HEADER_BYTES: usize = Layout::BYTES;
@@ -43,12 +49,12 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn pack(self) -> u64 {
-        u64::from(self.page) | u64::from(self.count) << 32 | u64::from(self.depth) << 48
+        PAGE.at(u64::from(self.page)) | COUNT.at(u64::from(self.count)) | DEPTH.at(u64::from(self.depth))
     }
 
     /// Unpacks a word; ignores the upper 8 bits, which are free for use in memory.
     pub(crate) fn unpack(word: u64) -> Entry {
-        Entry { page: word as u32, count: (word >> 32) as u16, depth: (word >> 48) as u8 }
+        Entry { page: PAGE.of(word) as u32, count: COUNT.of(word) as u16, depth: DEPTH.of(word) as u8 }
     }
 }
 
@@ -67,15 +73,20 @@ pub(crate) fn encode(seed: u32, page: u32, level: u8, epoch: u64, first: u64, en
     let mut b = [0; PAGE_BYTES];
     Layout::KIND.put(&mut b, KIND);
     Layout::LEVEL.put(&mut b, level);
-    Layout::COUNT.put(&mut b, entries.len() as u16);
+    Layout::ENTRIES.put(&mut b, entries.len() as u16);
     Layout::EPOCH.put(&mut b, epoch);
     Layout::FIRST.put(&mut b, first);
-    for (entry, out) in entries.iter().zip(b[HEADER_BYTES..].chunks_exact_mut(8)) {
+    for (entry, out) in entries.iter().zip(b[HEADER_BYTES..].chunks_exact_mut(ENTRY_BYTES)) {
         entry.write(out);
     }
     let crc = seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]);
     Layout::CRC.put(&mut b, crc);
     b
+}
+
+/// Returns true if a page has the kind of a node.
+pub(crate) fn is_node(page: &[u8]) -> bool {
+    Layout::KIND.get(page) == KIND
 }
 
 /// Decodes and verifies a node read from page number `page`.
@@ -86,14 +97,14 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Node, Flaw> {
     if seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]) != Layout::CRC.get(b) {
         return Err("node page checksum does not match");
     }
-    let count = usize::from(Layout::COUNT.get(b));
+    let count = usize::from(Layout::ENTRIES.get(b));
     if Layout::KIND.get(b) != KIND {
         return Err("not a node page");
     }
     if count > CAPACITY {
         return Err("node page header is out of range");
     }
-    let used = HEADER_BYTES + 8 * count;
+    let used = HEADER_BYTES + ENTRY_BYTES * count;
     if !is_reserved_zero(Layout::ROWS, b) || !all_zero(&b[used..]) {
         return Err("reserved bytes of a node page are not zero");
     }
@@ -101,7 +112,7 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Node, Flaw> {
         level: Layout::LEVEL.get(b),
         epoch: Layout::EPOCH.get(b),
         first: Layout::FIRST.get(b),
-        entries: b[HEADER_BYTES..used].chunks_exact(8).map(u64::read).collect(),
+        entries: b[HEADER_BYTES..used].chunks_exact(ENTRY_BYTES).map(u64::read).collect(),
     })
 }
 

@@ -7,14 +7,14 @@
 //! The sector lies at byte 8192. It reaches the disk whole or not at all, so one that does not
 //! verify is damage.
 
-use filemap_io::layout::{Zeros, is_reserved_zero};
+use filemap_io::layout::{Text, Zeros, is_reserved_zero};
 
 use super::{Flaw, header};
 
 filemap_io::layout! {
     /// The list of begun segments.
     pub(crate) struct Layout {
-        0 MAGIC: [u8; 8] = "magic `FMROLLS\\0`";
+        0 MAGIC: Text<8> = "magic `FMROLLS\\0`";
         8 CRC: u32 = "CRC-32 of bytes 12..512";
         12 RESERVED: Zeros<4> = "reserved, zero";
         16 STORE_ID: [u8; 16] = "store id";
@@ -105,7 +105,7 @@ impl Rolls {
 
     pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
-        Layout::MAGIC.put(&mut b, *MAGIC);
+        Layout::MAGIC.put(&mut b, Text(*MAGIC));
         Layout::STORE_ID.put(&mut b, self.store_id);
         Layout::FIRST.put(&mut b, self.first);
         Layout::BITS.put(&mut b, self.bits);
@@ -118,7 +118,7 @@ impl Rolls {
         if b.len() < BYTES {
             return Err("the list of begun segments is cut off");
         }
-        if Layout::MAGIC.get(b) != *MAGIC || crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
+        if Layout::MAGIC.get(b).0 != *MAGIC || crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
             return Err("checksum mismatch in the list of begun segments");
         }
         let first = Layout::FIRST.get(b);

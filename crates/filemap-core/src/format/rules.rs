@@ -1,21 +1,21 @@
 //! The file RULES: what was erased and must not come back. It is written whole as RULES.new, synced
 //! and renamed.
 
-use filemap_io::layout::{Zeros, is_reserved_zero};
+use filemap_io::layout::{Text, Zeros, is_reserved_zero};
 
 use super::{FORMAT_VERSION, Flaw};
 
 filemap_io::layout! {
     /// The head of the file.
     pub(crate) struct Layout {
-        0 MAGIC: [u8; 8] = "magic `FMRULES\\0`";
+        0 MAGIC: Text<8> = "magic `FMRULES\\0`";
         8 CRC: u32 = "CRC-32 of bytes 12 to the end of the file";
         12 READ_VERSION: u16 = "format version that a reader must know";
         14 WRITE_VERSION: u16 = "format version that a writer must know";
         16 STORE_ID: [u8; 16] = "store id";
         32 GENERATION: u64 = "generation: one more with every change, from 1 on; the superblock names one that is not greater";
         40 NEXT_ID: u32 = "id of the next rule: none is given again";
-        44 COUNT: u32 = "number of rules, which follow one after the other";
+        44 RULES: u32 = "number of rules, which follow one after the other";
         48 FILE_BYTES: u64 = "length of the file";
         56 RESERVED: Zeros<8> = "reserved, zero";
     }
@@ -35,7 +35,7 @@ filemap_io::layout! {
     }
 }
 
-const MAGIC: &[u8; 8] = b"FMRULES\0";
+pub(crate) const MAGIC: &[u8; 8] = b"FMRULES\0";
 const HEAD_BYTES: usize = Layout::BYTES;
 const RULE_BYTES: usize = RuleLayout::BYTES;
 /// Longest file that is written or read, in bytes.
@@ -117,13 +117,13 @@ pub(crate) struct Rules {
 impl Rules {
     pub(crate) fn encode(&self, store_id: &[u8; 16]) -> Vec<u8> {
         let mut b = vec![0; HEAD_BYTES];
-        Layout::MAGIC.put(&mut b, *MAGIC);
+        Layout::MAGIC.put(&mut b, Text(*MAGIC));
         Layout::READ_VERSION.put(&mut b, FORMAT_VERSION);
         Layout::WRITE_VERSION.put(&mut b, FORMAT_VERSION);
         Layout::STORE_ID.put(&mut b, *store_id);
         Layout::GENERATION.put(&mut b, self.generation);
         Layout::NEXT_ID.put(&mut b, self.next_id);
-        Layout::COUNT.put(&mut b, self.list.len() as u32);
+        Layout::RULES.put(&mut b, self.list.len() as u32);
         for rule in &self.list {
             let mut head = [0; RULE_BYTES];
             RuleLayout::ID.put(&mut head, rule.id);
@@ -146,7 +146,7 @@ impl Rules {
     /// Decodes the file. Returns its rules with the format versions that readers and writers must
     /// know. If the read version is newer than this program's, the list is empty.
     pub(crate) fn decode(b: &[u8], store_id: &[u8; 16]) -> Result<(Rules, u16, u16), Flaw> {
-        if b.len() < HEAD_BYTES || Layout::MAGIC.get(b) != *MAGIC {
+        if b.len() < HEAD_BYTES || Layout::MAGIC.get(b).0 != *MAGIC {
             return Err("unknown magic");
         }
         if Layout::FILE_BYTES.get(b) != b.len() as u64 || crc32fast::hash(&b[Layout::CRC.end()..]) != Layout::CRC.get(b)
@@ -166,7 +166,7 @@ impl Rules {
             return Err("its head says what cannot be");
         }
         let mut rest = &b[HEAD_BYTES..];
-        for _ in 0..Layout::COUNT.get(b) {
+        for _ in 0..Layout::RULES.get(b) {
             let (rule, more) = decode_rule(rest)?;
             if rule.id == 0 || rule.id >= rules.next_id {
                 return Err("a rule has an id that was not given");

@@ -3,7 +3,7 @@
 //! Two copies, written in turn, lie 4096 bytes apart. Each is one sector of 512 bytes, which
 //! reaches the disk whole or not at all.
 
-use filemap_io::layout::{Zeros, is_reserved_zero};
+use filemap_io::layout::{Secret, Text, Zeros, is_reserved_zero};
 
 use super::{FORMAT_VERSION, Flaw, PAGE_BYTES, all_zero, header, key, leaf};
 use crate::options::Canonicalizer;
@@ -12,34 +12,34 @@ use crate::record::MAX_SEQUENCE;
 filemap_io::layout! {
     /// One copy of the superblock.
     pub(crate) struct Layout {
-        0 MAGIC: [u8; 8] = "magic `FILEMAP\\0`";
+        0 MAGIC: Text<8> = "magic `FILEMAP\\0`";
         8 CRC: u32 = "CRC-32 of bytes 12..512";
         12 READ_VERSION: u16 = "format version that a reader must know";
         14 WRITE_VERSION: u16 = "format version that a writer must know";
         16 STORE_ID: [u8; 16] = "store id";
-        32 HASH_SEED: u64 = "seed of the key hash";
+        32 HASH_SEED: Secret<u64> = "seed of the key hash";
         40 SEGMENT_BYTES: u32 = "segment size in bytes";
-        44 RULE_VERSION: u32 = "canonicaliser version";
-        48 RULE_NAME: [u8; 32] = "canonicaliser name, NUL-padded";
+        44 CANONICALIZER_VERSION: u32 = "canonicaliser version";
+        48 CANONICALIZER: Text<32> = "canonicaliser name, NUL-padded";
         80 CREATED_MS: i64 = "time of creation, ms since 1970";
         88 EPOCH: u64 = "epoch: 1 at creation, one more with every write of the superblock; copy 0 has even ones, copy 1 odd ones";
         96 TAIL_ORDINAL: u64 = "tail: ordinal of the segment up to which the value log is in the index";
         104 TAIL_OFFSET: u64 = "tail: byte offset in that segment";
         112 NEXT_SEQUENCE: u64 = "next sequence at the tail";
         120 KEY_TAIL_ORDINAL: u64 = "key tail: ordinal of the last segment of the key log that the index leads to";
-        128 PAGES: u64 = "length of address.idx in pages";
-        136 ROOT: u32 = "root node page of the directory, 0 for none";
-        140 DEPTH: u8 = "directory depth: it has 2^depth entries";
+        128 INDEX_PAGES: u64 = "length of address.idx in pages";
+        136 INDEX_ROOT: u32 = "root node page of the directory, 0 for none";
+        140 INDEX_DEPTH: u8 = "directory depth: it has 2^depth entries";
         141 RESERVED_1: Zeros<3> = "reserved, zero";
-        144 LEAVES: u64 = "leaf pages in use";
-        152 KEYS: u64 = "keys in the index";
+        144 INDEX_LEAVES: u64 = "leaf pages in use";
+        152 INDEX_KEYS: u64 = "keys in the index";
         160 VERSIONS: u64 = "versions in the index, as they were put";
         168 MAX_TIME_MS: i64 = "greatest time of any version in the index";
         176 DROPPED_EPOCH: u64 = "epoch at which something was last dropped that a reader may have seen, by a recovery or a prune; 0 if never";
         184 TABLE: u32 = "root page of the segment table, 0 for none";
         188 TABLE_WORDS: u32 = "number of its words";
         192 KEY_TAIL_OFFSET: u64 = "key tail: byte offset in that segment";
-        200 LAST_DICTIONARY: u32 = "highest id of a dictionary up to then, 0 for none: it is not given again, whatever becomes of the file";
+        200 LAST_DICTIONARY: u32 = "highest dictionary id ever used, 0 for none; ids are not reused";
         204 IS_COUNTED: u8 = "1 if the number of counted keys is known, 0 if not";
         205 RESERVED_2: Zeros<3> = "reserved, zero";
         208 RULES: u64 = "generation of the file RULES that is there at least, 0 for none";
@@ -52,7 +52,7 @@ filemap_io::layout! {
 pub(crate) const BYTES: usize = Layout::BYTES;
 /// Byte offsets of the two copies.
 pub(crate) const COPIES: [u64; 2] = [0, PAGE_BYTES as u64];
-const MAGIC: &[u8; 8] = b"FILEMAP\0";
+pub(crate) const MAGIC: &[u8; 8] = b"FILEMAP\0";
 
 /// A position in the order of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,11 +87,11 @@ impl IndexRoot {
     }
 
     fn encode(&self, b: &mut [u8]) {
-        Layout::PAGES.put(b, self.pages);
-        Layout::ROOT.put(b, self.root);
-        Layout::DEPTH.put(b, self.depth);
-        Layout::LEAVES.put(b, self.leaves);
-        Layout::KEYS.put(b, self.keys);
+        Layout::INDEX_PAGES.put(b, self.pages);
+        Layout::INDEX_ROOT.put(b, self.root);
+        Layout::INDEX_DEPTH.put(b, self.depth);
+        Layout::INDEX_LEAVES.put(b, self.leaves);
+        Layout::INDEX_KEYS.put(b, self.keys);
         Layout::IS_COUNTED.put(b, u8::from(self.counted.is_some()));
         Layout::COUNTED.put(b, self.counted.unwrap_or(0));
         Layout::TABLE.put(b, self.table);
@@ -100,11 +100,11 @@ impl IndexRoot {
 
     fn decode(b: &[u8]) -> IndexRoot {
         IndexRoot {
-            pages: Layout::PAGES.get(b),
-            root: Layout::ROOT.get(b),
-            depth: Layout::DEPTH.get(b),
-            leaves: Layout::LEAVES.get(b),
-            keys: Layout::KEYS.get(b),
+            pages: Layout::INDEX_PAGES.get(b),
+            root: Layout::INDEX_ROOT.get(b),
+            depth: Layout::INDEX_DEPTH.get(b),
+            leaves: Layout::INDEX_LEAVES.get(b),
+            keys: Layout::INDEX_KEYS.get(b),
             counted: (Layout::IS_COUNTED.get(b) == 1).then(|| Layout::COUNTED.get(b)),
             table: Layout::TABLE.get(b),
             table_words: Layout::TABLE_WORDS.get(b),
@@ -139,15 +139,15 @@ pub(crate) struct Superblock {
 impl Superblock {
     pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
-        Layout::MAGIC.put(&mut b, *MAGIC);
+        Layout::MAGIC.put(&mut b, Text(*MAGIC));
         Layout::READ_VERSION.put(&mut b, self.read_version);
         Layout::WRITE_VERSION.put(&mut b, FORMAT_VERSION);
         Layout::STORE_ID.put(&mut b, self.store_id);
-        Layout::HASH_SEED.put(&mut b, self.hash_seed);
+        Layout::HASH_SEED.put(&mut b, Secret(self.hash_seed));
         Layout::SEGMENT_BYTES.put(&mut b, self.segment_bytes);
-        Layout::RULE_VERSION.put(&mut b, self.canonicalizer.version);
+        Layout::CANONICALIZER_VERSION.put(&mut b, self.canonicalizer.version);
         let name = self.canonicalizer.name.as_bytes();
-        b[Layout::RULE_NAME.at..][..name.len()].copy_from_slice(name);
+        b[Layout::CANONICALIZER.at..][..name.len()].copy_from_slice(name);
         Layout::CREATED_MS.put(&mut b, self.created_ms);
         Layout::EPOCH.put(&mut b, self.epoch);
         Layout::TAIL_ORDINAL.put(&mut b, self.tail.ordinal);
@@ -170,23 +170,23 @@ impl Superblock {
         if b.len() < BYTES {
             return Err("superblock is cut off");
         }
-        if Layout::MAGIC.get(b) != *MAGIC {
+        if Layout::MAGIC.get(b).0 != *MAGIC {
             return Err("unknown magic");
         }
         if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
             return Err("superblock checksum does not match");
         }
-        let name = Layout::RULE_NAME.get(b);
+        let name = Layout::CANONICALIZER.get(b).0;
         let name = name.split(|&c| c == 0).next().unwrap_or_default();
         let superblock = Superblock {
             read_version: Layout::READ_VERSION.get(b),
             write_version: Layout::WRITE_VERSION.get(b),
             store_id: Layout::STORE_ID.get(b),
-            hash_seed: Layout::HASH_SEED.get(b),
+            hash_seed: Layout::HASH_SEED.get(b).0,
             segment_bytes: Layout::SEGMENT_BYTES.get(b),
             canonicalizer: Canonicalizer {
                 name: String::from_utf8_lossy(name).into_owned(),
-                version: Layout::RULE_VERSION.get(b),
+                version: Layout::CANONICALIZER_VERSION.get(b),
             },
             created_ms: Layout::CREATED_MS.get(b),
             epoch: Layout::EPOCH.get(b),
@@ -212,7 +212,7 @@ impl Superblock {
                 return Err("number of counted keys is neither known nor unknown");
             }
             superblock.check_ranges()?;
-            check_name(&Layout::RULE_NAME.get(b))?;
+            check_name(&Layout::CANONICALIZER.get(b).0)?;
         }
         Ok(superblock)
     }

@@ -1,10 +1,9 @@
 //! A record of the value log. Records are self-describing: every other file can be rebuilt from
 //! them.
 //!
-//! The payload of a page or chunk is its body. The payload of a reference is the sequence (8 bytes)
-//! of the version of the same key that holds the body. The payload of a chunked record is 16 bytes
-//! per chunk: {8 location, 4 uncompressed length, 4 length of its record in units of 64 bytes}. A
-//! filler covers bytes that never held a whole record; its payload is arbitrary.
+//! The payload of a page or chunk is its body, that of a reference a [`ReferenceLayout`], that of a
+//! chunked record a [`ChunkLayout`] per chunk. A filler covers bytes that never held a whole record;
+//! its payload is arbitrary.
 
 use filemap_io::layout::Zeros;
 
@@ -24,13 +23,20 @@ filemap_io::layout! {
         12 DICTIONARY: u32 = "id of the dictionary of payload and meta, 0 if neither needs one";
         16 SEQUENCE: u64 = "sequence";
         24 TIME_MS: i64 = "time, ms since 1970";
-        32 RAW_BYTES: u64 = "length of the body, uncompressed; of a chunk, of that chunk";
+        32 BODY_BYTES: u64 = "length of the body, uncompressed; of a chunk, of that chunk";
         40 PAYLOAD_BYTES: u32 = "length of the payload as stored";
-        44 META_RAW_BYTES: u32 = "length of the meta, uncompressed";
-        48 META_BYTES: u32 = "length of the meta as stored";
+        44 META_BYTES: u32 = "length of the meta, uncompressed";
+        48 META_STORED_BYTES: u32 = "length of the meta as stored";
         52 KEY_BYTES: u32 = "length of the key";
         56 DIGEST: [u8; 16] = "XXH3-128 of the body; only in a page, a reference and a chunked record";
         .. "56 or 72", "" = "key, meta, payload; then zeros to a multiple of 64";
+    }
+}
+
+filemap_io::layout! {
+    /// The payload of a reference.
+    pub(crate) struct ReferenceLayout {
+        0 SEQUENCE: u64 = "sequence of the version of the same key that holds the body";
     }
 }
 
@@ -192,10 +198,10 @@ pub(crate) fn seal_head(header: &Header, seed: u32, offset: u64, out: &mut [u8])
     Layout::DICTIONARY.put(out, header.dictionary);
     Layout::SEQUENCE.put(out, header.sequence);
     Layout::TIME_MS.put(out, header.time_ms);
-    Layout::RAW_BYTES.put(out, header.raw_bytes);
+    Layout::BODY_BYTES.put(out, header.raw_bytes);
     Layout::PAYLOAD_BYTES.put(out, header.payload_bytes);
-    Layout::META_RAW_BYTES.put(out, header.meta_raw_bytes);
-    Layout::META_BYTES.put(out, header.meta_bytes);
+    Layout::META_BYTES.put(out, header.meta_raw_bytes);
+    Layout::META_STORED_BYTES.put(out, header.meta_bytes);
     Layout::KEY_BYTES.put(out, header.key_bytes);
     if header.kind.is_version() {
         Layout::DIGEST.put(out, header.digest);
@@ -227,10 +233,10 @@ pub(crate) fn peek(b: &[u8]) -> Result<Header, Flaw> {
         dictionary: Layout::DICTIONARY.get(b),
         sequence: Layout::SEQUENCE.get(b),
         time_ms: Layout::TIME_MS.get(b),
-        raw_bytes: Layout::RAW_BYTES.get(b),
+        raw_bytes: Layout::BODY_BYTES.get(b),
         payload_bytes: Layout::PAYLOAD_BYTES.get(b),
-        meta_raw_bytes: Layout::META_RAW_BYTES.get(b),
-        meta_bytes: Layout::META_BYTES.get(b),
+        meta_raw_bytes: Layout::META_BYTES.get(b),
+        meta_bytes: Layout::META_STORED_BYTES.get(b),
         key_bytes: Layout::KEY_BYTES.get(b),
         payload_crc: Layout::PAYLOAD_CRC.get(b),
         digest: if kind.is_version() { Layout::DIGEST.get(b) } else { [0; 16] },
@@ -265,7 +271,7 @@ fn check_limits(h: &Header) -> Result<(), Flaw> {
     let ok = match h.kind {
         Kind::Page | Kind::Chunk if h.codec == Codec::Raw => u64::from(h.payload_bytes) == h.raw_bytes,
         Kind::Page | Kind::Chunk => u64::from(h.payload_bytes) < h.raw_bytes,
-        Kind::Reference => h.payload_bytes == 8,
+        Kind::Reference => h.payload_bytes as usize == ReferenceLayout::BYTES,
         Kind::Tombstone => h.payload_bytes == 0 && h.raw_bytes == 0,
         Kind::Chunked => (h.payload_bytes as usize).is_multiple_of(CHUNK_ENTRY_BYTES),
         Kind::Filler => (u64::from(h.payload_bytes) + FIXED_BYTES as u64).is_multiple_of(UNIT_BYTES),
@@ -303,6 +309,18 @@ pub(crate) fn check_payload(header: &Header, b: &[u8]) -> Result<(), Flaw> {
         return Err("padding is not zero");
     }
     Ok(())
+}
+
+/// The payload of a reference to the version with this sequence.
+pub(crate) fn reference(sequence: u64) -> [u8; ReferenceLayout::BYTES] {
+    let mut payload = [0; ReferenceLayout::BYTES];
+    ReferenceLayout::SEQUENCE.put(&mut payload, sequence);
+    payload
+}
+
+/// The sequence that the payload of a reference names; 0 if it is cut off.
+pub(crate) fn referred_to(payload: &[u8]) -> u64 {
+    if payload.len() < ReferenceLayout::BYTES { 0 } else { ReferenceLayout::SEQUENCE.get(payload) }
 }
 
 /// One entry of a chunked record's payload.

@@ -1,16 +1,16 @@
 //! The file VERIFIED: time and result of the last full verification. It informs people; the engine
 //! does not rely on it.
 //!
-//! Also the head of the file VERIFYING, the progress of a resumable verification.
+//! Also the head and the frames of the file VERIFYING, the progress of a resumable verification.
 
-use filemap_io::layout::{Zeros, is_reserved_zero};
+use filemap_io::layout::{Text, Zeros, is_reserved_zero};
 
 use super::Flaw;
 
 filemap_io::layout! {
     /// The file VERIFIED.
     pub(crate) struct Layout {
-        0 MAGIC: [u8; 8] = "magic `FMSEEN\\0\\0`";
+        0 MAGIC: Text<8> = "magic `FMSEEN\\0\\0`";
         8 CRC: u32 = "CRC-32 of bytes 12..64";
         12 RESERVED: Zeros<4> = "reserved, zero";
         16 STORE_ID: [u8; 16] = "store id";
@@ -24,10 +24,19 @@ filemap_io::layout! {
 filemap_io::layout! {
     /// The head of the file VERIFYING.
     pub(crate) struct UnderWayLayout {
-        0 MAGIC: [u8; 8] = "magic `FMCHECK1`";
+        0 MAGIC: Text<8> = "magic `FMCHECK1`";
         8 STORE_ID: [u8; 16] = "store id";
         24 BEGUN_MS: i64 = "time at which it began, ms since 1970";
         32 CRC: u32 = "CRC-32 of bytes 0..32";
+    }
+}
+
+filemap_io::layout! {
+    /// The findings of a segment in the file VERIFYING.
+    pub(crate) struct FrameLayout {
+        0 LENGTH: u32 = "length of the numbers in bytes";
+        4 CRC: u32 = "CRC-32 of the numbers";
+        .. "8", "" = "numbers of the findings, LEB128";
     }
 }
 
@@ -50,7 +59,7 @@ pub(crate) struct Verified {
 impl Verified {
     pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
-        Layout::MAGIC.put(&mut b, *MAGIC);
+        Layout::MAGIC.put(&mut b, Text(*MAGIC));
         Layout::STORE_ID.put(&mut b, self.store_id);
         Layout::ENDED_MS.put(&mut b, self.ended_ms);
         Layout::READ_BYTES.put(&mut b, self.bytes);
@@ -62,7 +71,7 @@ impl Verified {
     }
 
     pub(crate) fn decode(b: &[u8]) -> Result<Verified, Flaw> {
-        if b.len() < BYTES || Layout::MAGIC.get(b) != *MAGIC {
+        if b.len() < BYTES || Layout::MAGIC.get(b).0 != *MAGIC {
             return Err("unknown magic");
         }
         if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
@@ -91,7 +100,7 @@ pub(crate) struct UnderWay {
 impl UnderWay {
     pub(crate) fn encode(&self) -> [u8; UNDER_WAY_BYTES] {
         let mut b = [0; UNDER_WAY_BYTES];
-        UnderWayLayout::MAGIC.put(&mut b, *UNDER_WAY_MAGIC);
+        UnderWayLayout::MAGIC.put(&mut b, Text(*UNDER_WAY_MAGIC));
         UnderWayLayout::STORE_ID.put(&mut b, self.store_id);
         UnderWayLayout::BEGUN_MS.put(&mut b, self.begun_ms);
         let crc = crc32fast::hash(&b[..UnderWayLayout::CRC.at]);
@@ -100,7 +109,7 @@ impl UnderWay {
     }
 
     pub(crate) fn decode(b: &[u8]) -> Result<UnderWay, Flaw> {
-        if b.len() < UNDER_WAY_BYTES || UnderWayLayout::MAGIC.get(b) != *UNDER_WAY_MAGIC {
+        if b.len() < UNDER_WAY_BYTES || UnderWayLayout::MAGIC.get(b).0 != *UNDER_WAY_MAGIC {
             return Err("unknown magic");
         }
         if crc32fast::hash(&b[..UnderWayLayout::CRC.at]) != UnderWayLayout::CRC.get(b) {

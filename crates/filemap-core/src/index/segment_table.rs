@@ -14,14 +14,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::format::bits::Bits;
 use crate::format::location::Extent;
+use crate::format::row::{END_UNITS, FAMILY, FLAGS, LIVE_UNITS, ORDINAL, TOMBSTONE_UNITS, WORDS};
 use crate::format::{Flaw, key};
 
-/// Words of an entry: {8 bits family, 56 bits ordinal}, live units, tombstone units, {8 bits flags,
-/// 56 bits length in units}.
-const WORDS: usize = 4;
-const FAMILY_SHIFT: u32 = 56;
-const FLAGS_SHIFT: u32 = 56;
 const OUTPUT: u64 = 1;
 const LEAVING: u64 = 2;
 const LOST: u64 = 4;
@@ -59,19 +56,29 @@ impl SegmentRow {
         let flag = |is: bool, flag: u64| if is { flag } else { 0 };
         let flags = flag(self.is_output, OUTPUT) | flag(self.is_leaving, LEAVING) | flag(self.is_lost, LOST);
         let flags = flags | flag(self.is_unseen, UNSEEN);
-        let (live, removals) = (self.live_units, self.tombstone_units);
-        [family << FAMILY_SHIFT | self.ordinal, live, removals, flags << FLAGS_SHIFT | self.end_units]
+        let mut words = [0; WORDS];
+        let mut put = |field: Bits, value| words[field.word] |= field.at(value);
+        put(FAMILY, family);
+        put(ORDINAL, self.ordinal);
+        put(LIVE_UNITS, self.live_units);
+        put(TOMBSTONE_UNITS, self.tombstone_units);
+        put(FLAGS, flags);
+        put(END_UNITS, self.end_units);
+        words
     }
 
     fn decode(words: &[u64]) -> Result<SegmentRow, Flaw> {
-        let (flags, end_units) = (words[3] >> FLAGS_SHIFT, words[3] & ((1 << FLAGS_SHIFT) - 1));
-        if words[1].max(words[2]).max(end_units) > u64::from(u32::MAX) || flags > OUTPUT + LEAVING + LOST + UNSEEN {
+        let (flags, end_units) = (FLAGS.get(words), END_UNITS.get(words));
+        let (live_units, tombstone_units) = (LIVE_UNITS.get(words), TOMBSTONE_UNITS.get(words));
+        if live_units.max(tombstone_units).max(end_units) > u64::from(u32::MAX)
+            || flags > OUTPUT + LEAVING + LOST + UNSEEN
+        {
             return Err("segment table has a row that no segment can have");
         }
         Ok(SegmentRow {
-            ordinal: words[0] & ((1 << FAMILY_SHIFT) - 1),
-            live_units: words[1],
-            tombstone_units: words[2],
+            ordinal: ORDINAL.get(words),
+            live_units,
+            tombstone_units,
             end_units,
             is_output: flags & OUTPUT != 0,
             is_leaving: flags & LEAVING != 0,
@@ -230,7 +237,7 @@ impl SegmentTable {
         }
         for entry in words.chunks_exact(WORDS) {
             let row = SegmentRow::decode(entry)?;
-            let family = match entry[0] >> FAMILY_SHIFT {
+            let family = match FAMILY.get(entry) {
                 VALUES => &mut segment_table.values,
                 KEYS => &mut segment_table.keys,
                 DICTIONARIES => {
@@ -297,15 +304,14 @@ mod tests {
         assert!(segment_table.keys.is_empty() && segment_table.values.len() == 2);
         assert!(SegmentTable::decode(&words[..7]).is_err());
         assert!(SegmentTable::decode(&[words.clone(), words].concat()).is_err());
-        assert!(SegmentTable::decode(&[9 << FAMILY_SHIFT, 0, 0, 0]).is_err());
-        assert!(SegmentTable::decode(&[VALUES << FAMILY_SHIFT, 1 << 32, 0, 0]).is_err());
-        let dictionary =
-            |id: u64, live, flags: u64| vec![DICTIONARIES << FAMILY_SHIFT | id, live, 0, flags << FLAGS_SHIFT];
+        assert!(SegmentTable::decode(&[FAMILY.at(9), 0, 0, 0]).is_err());
+        assert!(SegmentTable::decode(&[FAMILY.at(VALUES), 1 << 32, 0, 0]).is_err());
+        let dictionary = |id: u64, live, flags: u64| vec![FAMILY.at(DICTIONARIES) | id, live, 0, FLAGS.at(flags)];
         assert!(SegmentTable::decode(&dictionary(1, 0, LOST)).is_ok());
         for wrong in [dictionary(0, 0, 0), dictionary(1 << 32, 0, 0), dictionary(1, 1, 0), dictionary(1, 0, OUTPUT)] {
             assert!(SegmentTable::decode(&wrong).is_err());
         }
         assert!(SegmentTable::decode(&[dictionary(1, 0, 0), dictionary(1, 0, 0)].concat()).is_err());
-        assert!(SegmentTable::decode(&[VALUES << FAMILY_SHIFT, 0, 0, 16 << FLAGS_SHIFT]).is_err());
+        assert!(SegmentTable::decode(&[FAMILY.at(VALUES), 0, 0, FLAGS.at(16)]).is_err());
     }
 }

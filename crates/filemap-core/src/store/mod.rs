@@ -1,4 +1,7 @@
 //! The store: opens and closes it, and holds its parts. Its operations are in the sibling files.
+//!
+//! Who may call it: users of the crate, and its modules `sim` and `fuzzing`; no folder of the
+//! engine.
 
 mod ages;
 mod assemble;

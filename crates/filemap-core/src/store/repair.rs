@@ -386,7 +386,7 @@ impl Job<'_> {
             segments: found.segments,
             bytes: found.bytes,
             records: found.records,
-            removals: found.removals,
+            tombstones: found.tombstones,
             keys: superblock.index.keys,
             losses,
             outdated: found.outdated,

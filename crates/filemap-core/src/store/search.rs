@@ -31,7 +31,7 @@ pub struct Search<'a> {
     /// What was erased: no record of it may exist.
     pub what: &'a Erasure,
     /// Tombstones of such keys may not exist either.
-    pub removals_too: bool,
+    pub tombstones_too: bool,
     /// Called with a key that stays and the number of a text in its record. The key is `RULES` for
     /// the file RULES.
     pub mention: &'a mut dyn FnMut(&[u8], usize),
@@ -70,7 +70,7 @@ pub struct FoundText {
 /// let found = store.search(Search {
 ///     texts: &[b"secret".to_vec()],
 ///     what: &what,
-///     removals_too: false,
+///     tombstones_too: false,
 ///     mention: &mut |_, _| {},
 ///     progress: &mut |_| ControlFlow::Continue(()),
 /// })?;
@@ -231,7 +231,7 @@ impl Run<'_, '_> {
         let version = Version { time_ms: header.time_ms, sequence: header.sequence };
         match header.kind {
             Kind::Filler | Kind::Chunk => false,
-            Kind::Tombstone => self.search.removals_too && (self.search.what.keys)(key),
+            Kind::Tombstone => self.search.tombstones_too && (self.search.what.keys)(key),
             _ => (self.search.what.keys)(key) && (self.search.what.versions)(key, version),
         }
     }

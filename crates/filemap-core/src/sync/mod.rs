@@ -1,4 +1,7 @@
 //! Synchronisation: ranked locks, group commit, bells, turns, poison, the write gate, atomics.
+//!
+//! Who may call it: every folder. It knows no file of a store, and nothing above `error` and
+//! `failpoint`.
 
 mod bell;
 pub(crate) mod gate;

@@ -1,19 +1,25 @@
 //! `inspect`: lists the contents of any file of a store, field by field, without opening the store.
+//! Names and order of the fields are those of the layouts.
 
 use std::path::Path;
 
+use filemap_io::layout::Row;
 use filemap_io::{File, Progress, files};
 
 use crate::error::{Error, Result};
-use crate::format::dictionary::{CONTENT_AT, decode_facts};
+use crate::format::dictionary::{self, CONTENT_AT, decode_facts};
 use crate::format::header::{self, FileHeader, Kind};
 use crate::format::key::KeyRecord;
-use crate::format::superblock::{BYTES, COPIES, Superblock};
-use crate::format::verified::{self, UnderWay, Verified};
-use crate::format::{PAGE_BYTES, key, leaf, node, seed, value};
+use crate::format::leaf::Slot;
+use crate::format::rolls::{self, Rolls};
+use crate::format::rules::{self, Rules};
+use crate::format::superblock::{self, BYTES, COPIES, Superblock};
+use crate::format::verified::{self, UNDER_WAY_BYTES, UnderWay, Verified};
+use crate::format::{Flaw, PAGE_BYTES, all_zero, key, leaf, node, seed, value};
 use crate::logs::keys::KeyFraming;
 use crate::logs::scan::{Framing, Item, Scan};
 use crate::logs::values::ValueFraming;
+use crate::upkeep::check::position;
 
 /// One item of a file: a header, a record or a page.
 ///
@@ -54,18 +60,25 @@ pub fn inspect(path: impl AsRef<Path>, progress: &mut Progress<'_, Inspected>) -
     let name = path.file_name().and_then(|n| n.to_str()).ok_or_else(|| not("it has no file name"))?;
     let file = filemap_io::open_to_inspect(path).map_err(Error::io("open", path.display()))?;
     let b = files::read(&*file, name, 0, header::BYTES)?;
-    if b.starts_with(b"FILEMAP\0") {
+    if b.starts_with(superblock::MAGIC) {
         return superblock(&*file, name, progress);
     }
-    if let Some(note) = verification(&b) {
-        let _ = progress(note);
+    if b.starts_with(rules::MAGIC) {
+        return rules(&*file, name, progress);
+    }
+    if b.starts_with(verified::UNDER_WAY_MAGIC) {
+        return verifying(&*file, name, &b, progress);
+    }
+    if b.starts_with(verified::MAGIC) {
+        let _ = progress(verified(&b));
         return Ok(());
     }
     if !Kind::ALL.iter().any(|k| b.starts_with(k.magic())) {
         return Err(not("it does not start like a file of FileMap"));
     }
     let head = FileHeader::decode(&b);
-    if progress(header_item(head)).is_break() {
+    let shown = head.as_ref().map(|head| header_fields(head, &b)).map_err(|what| *what);
+    if progress(item(0, header::BYTES, "file header", shown)).is_break() {
         return Ok(());
     }
     let Ok(head) = head else { return Ok(()) };
@@ -83,171 +96,168 @@ pub fn inspect(path: impl AsRef<Path>, progress: &mut Progress<'_, Inspected>) -
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+/// Names and values of fields.
+type Fields = Vec<(&'static str, String)>;
+
+/// The fields that a layout declares. `instead` replaces coded words, by name: one word may hold
+/// several values.
+fn fields<const N: usize>(rows: &[Row], record: &[u8], instead: [(&str, Fields); N]) -> Fields {
+    let mut out = Fields::new();
+    for row in rows.iter().filter(|row| !row.is_reserved) {
+        match instead.iter().find(|(name, _)| *name == row.name) {
+            Some((_, values)) => out.extend(values.iter().cloned()),
+            None => out.extend(row.show(record).map(|value| (row.name, value))),
+        }
+    }
+    out
 }
 
-fn header_item(head: std::result::Result<FileHeader, &str>) -> Inspected {
-    let (fields, problem) = match head {
-        Err(what) => (Vec::new(), Some(what.to_owned())),
-        Ok(h) => (
-            vec![
-                ("kind", format!("{:?}", h.kind).to_lowercase()),
-                ("format_version", h.read_version.to_string()),
-                ("store_id", hex(&h.store_id)),
-                ("ordinal", h.ordinal.to_string()),
-                ("created_ms", h.created_ms.to_string()),
-            ],
-            None,
-        ),
-    };
-    Inspected { offset: 0, bytes: header::BYTES as u64, kind: "file header".into(), fields, problem }
+/// One value in place of a coded word.
+fn word(name: &'static str, value: impl ToString) -> (&'static str, Fields) {
+    (name, vec![(name, value.to_string())])
 }
 
-/// Decodes VERIFIED, or the head of VERIFYING; `None` for any other file.
-fn verification(b: &[u8]) -> Option<Inspected> {
-    let (kind, bytes, fields) = if b.starts_with(verified::MAGIC) {
-        let fields = Verified::decode(b).map(|v| {
-            vec![
-                ("store_id", hex(&v.store_id)),
-                ("begun_ms", v.begun_ms.to_string()),
-                ("ended_ms", v.ended_ms.to_string()),
-                ("bytes", v.bytes.to_string()),
-                ("problems", v.problems.to_string()),
-            ]
-        });
-        ("full verification", verified::BYTES, fields)
-    } else if b.starts_with(verified::UNDER_WAY_MAGIC) {
-        let fields =
-            UnderWay::decode(b).map(|u| vec![("store_id", hex(&u.store_id)), ("begun_ms", u.begun_ms.to_string())]);
-        ("verification under way", verified::UNDER_WAY_BYTES, fields)
-    } else {
-        return None;
-    };
+fn lower(value: impl std::fmt::Debug) -> String {
+    format!("{value:?}").to_lowercase()
+}
+
+/// An item with its fields, or what is wrong with it.
+fn item(offset: u64, bytes: usize, kind: &str, fields: std::result::Result<Fields, &str>) -> Inspected {
     let problem = fields.as_ref().err().map(|what| (*what).to_owned());
-    let (kind, fields) = (kind.to_owned(), fields.unwrap_or_default());
-    Some(Inspected { offset: 0, bytes: bytes as u64, kind, fields, problem })
+    let fields = fields.unwrap_or_default();
+    Inspected { offset, bytes: bytes as u64, kind: kind.to_owned(), fields, problem }
+}
+
+fn header_fields(head: &FileHeader, b: &[u8]) -> Fields {
+    fields(header::Layout::ROWS, b, [("magic", vec![("kind", lower(head.kind))])])
+}
+
+/// Lists VERIFIED.
+fn verified(b: &[u8]) -> Inspected {
+    let fields = Verified::decode(b).map(|_| fields(verified::Layout::ROWS, b, []));
+    item(0, verified::BYTES, "full verification", fields)
+}
+
+/// Lists VERIFYING: its head, and the segments that need not be read again.
+fn verifying(file: &dyn File, name: &str, b: &[u8], progress: &mut Progress<'_, Inspected>) -> Result<()> {
+    let head = UnderWay::decode(b).map(|_| fields(verified::UnderWayLayout::ROWS, b, []));
+    let is_whole = head.is_ok();
+    if progress(item(0, UNDER_WAY_BYTES, "verification under way", head)).is_break() || !is_whole {
+        return Ok(());
+    }
+    let len = file.len().map_err(Error::io("measure", name))?;
+    let mut at = UNDER_WAY_BYTES as u64;
+    while let Some(frame) = position::frame(file, at, len) {
+        let mut shown = fields(verified::FrameLayout::ROWS, &frame.head, []);
+        shown.extend(frame.numbers.map(|(name, number)| (name, number.to_string())));
+        if progress(item(at, frame.bytes as usize, "verified segment", Ok(shown))).is_break() {
+            return Ok(());
+        }
+        at += frame.bytes;
+    }
+    if at < len {
+        let _ = progress(item(at, (len - at) as usize, "verified segment", Err("not whole: it is read again")));
+    }
+    Ok(())
+}
+
+/// Lists RULES: its head and its rules.
+fn rules(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) -> Result<()> {
+    let len = file.len().map_err(Error::io("measure", name))?;
+    let b = files::read(file, name, 0, len.min(rules::LONGEST) as usize)?;
+    let store_id = files::read(file, name, 0, rules::Layout::BYTES)?;
+    let decoded = match store_id.len() < rules::Layout::BYTES {
+        true => Err("it is cut off"),
+        false => Rules::decode(&b, &rules::Layout::STORE_ID.get(&store_id)),
+    };
+    let head = decoded.as_ref().map(|_| fields(rules::Layout::ROWS, &b, [])).map_err(|what| *what);
+    if progress(item(0, rules::Layout::BYTES, "rules", head)).is_break() {
+        return Ok(());
+    }
+    let Ok((rules, ..)) = decoded else { return Ok(()) };
+    let mut at = rules::Layout::BYTES;
+    for rule in &rules.list {
+        let bytes = rules::RuleLayout::BYTES + rule.reason.len() + rule.what.len();
+        let mut shown = fields(rules::RuleLayout::ROWS, &b[at..], [word("state", lower(rule.state))]);
+        shown.push(("reason", rule.reason.clone()));
+        shown.push(("what", String::from_utf8_lossy(&rule.what).into_owned()));
+        if progress(item(at as u64, bytes, "rule", Ok(shown))).is_break() {
+            break;
+        }
+        at += bytes;
+    }
+    Ok(())
 }
 
 /// Lists both copies of a dictionary.
 fn dictionary(file: &dyn File, name: &str, head: &FileHeader, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     let half = file.len().map_err(Error::io("measure", name))? / 2;
     for offset in [0, half] {
-        let bytes = files::read(file, name, offset, CONTENT_AT)?;
-        let (fields, problem) = match decode_facts(&bytes, &head.store_id) {
-            Err(what) => (Vec::new(), Some(what.to_owned())),
-            Ok((_, f)) => (
-                vec![
-                    ("id", f.id.to_string()),
-                    ("group", String::from_utf8_lossy(&f.group).into_owned()),
-                    ("pages", f.pages.to_string()),
-                    ("body_bytes", f.body_bytes.to_string()),
-                    ("meta_bytes", f.meta_bytes.to_string()),
-                    ("body_ppm", f.body_ppm.to_string()),
-                    ("meta_ppm", f.meta_ppm.to_string()),
-                    ("level", f.level.to_string()),
-                ],
-                None,
-            ),
-        };
-        let item = Inspected { offset, bytes: half, kind: "dictionary".into(), fields, problem };
-        if progress(item).is_break() {
+        let b = files::read(file, name, offset, CONTENT_AT)?;
+        let shown = decode_facts(&b, &head.store_id)
+            .map(|(_, facts)| fields(dictionary::Layout::ROWS, &b, [("header", vec![("id", facts.id.to_string())])]));
+        if progress(item(offset, half as usize, "dictionary", shown)).is_break() {
             return Ok(());
         }
     }
     Ok(())
 }
 
+/// Lists both copies of the superblock and the list of begun segments.
 fn superblock(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     for offset in COPIES {
-        let bytes = files::read(file, name, offset, BYTES)?;
-        let (fields, problem) = match Superblock::decode(&bytes) {
-            Err(what) => (Vec::new(), Some(what.to_owned())),
-            Ok(s) => (
-                vec![
-                    ("format_version", s.read_version.to_string()),
-                    ("store_id", hex(&s.store_id)),
-                    ("segment_bytes", s.segment_bytes.to_string()),
-                    ("canonicalizer", s.canonicalizer.to_string()),
-                    ("created_ms", s.created_ms.to_string()),
-                    ("epoch", s.epoch.to_string()),
-                    ("tail_ordinal", s.tail.ordinal.to_string()),
-                    ("tail_offset", s.tail.offset.to_string()),
-                    ("next_sequence", s.next_sequence.to_string()),
-                    ("key_tail_ordinal", s.key_tail.ordinal.to_string()),
-                    ("key_tail_offset", s.key_tail.offset.to_string()),
-                    ("index_pages", s.index.pages.to_string()),
-                    ("index_root", s.index.root.to_string()),
-                    ("index_depth", s.index.depth.to_string()),
-                    ("index_leaves", s.index.leaves.to_string()),
-                    ("index_keys", s.index.keys.to_string()),
-                    ("versions", s.versions.to_string()),
-                    ("max_time_ms", s.max_time_ms.to_string()),
-                    ("dropped_epoch", s.dropped_epoch.to_string()),
-                    ("last_dictionary", s.last_dictionary.to_string()),
-                ],
-                None,
-            ),
-        };
-        let item = Inspected { offset, bytes: BYTES as u64, kind: "superblock".into(), fields, problem };
-        if progress(item).is_break() {
-            break;
+        let b = files::read(file, name, offset, BYTES)?;
+        let shown = Superblock::decode(&b).map(|_| fields(superblock::Layout::ROWS, &b, []));
+        if progress(item(offset, BYTES, "superblock", shown)).is_break() {
+            return Ok(());
         }
     }
+    let b = files::read(file, name, rolls::AT, rolls::BYTES)?;
+    let shown = Rolls::decode(&b).map(|begun| {
+        let ordinals: Vec<String> = begun.after(0).map(|ordinal| ordinal.to_string()).collect();
+        fields(rolls::Layout::ROWS, &b, [("bits", vec![("segments", ordinals.join(" "))])])
+    });
+    let _ = progress(item(rolls::AT, rolls::BYTES, "begun segments", shown));
     Ok(())
 }
 
-type Fields = (String, Vec<(&'static str, String)>);
+type Shown = (String, Fields);
 
 fn log<F: Framing>(
     file: &dyn File,
     name: &str,
     framing: F,
-    fields: &dyn Fn(&[u8]) -> Fields,
+    fields: &dyn Fn(&[u8]) -> Shown,
     progress: &mut Progress<'_, Inspected>,
 ) -> Result<()> {
     let mut scan = Scan::new(file, name.to_owned(), framing, header::BYTES as u64, u64::MAX)?;
     loop {
         let offset = scan.offset();
-        let Some(item) = scan.next()? else { break };
-        let item = match item {
-            Item::Gap { offset, bytes, what } => {
-                Inspected { offset, bytes, kind: "gap".into(), fields: Vec::new(), problem: Some(what.into()) }
-            }
-            Item::Filler { bytes } => {
-                Inspected { offset, bytes, kind: "filler".into(), fields: Vec::new(), problem: None }
-            }
+        let Some(found) = scan.next()? else { break };
+        let found = match found {
+            Item::Gap { offset, bytes, what } => item(offset, bytes as usize, "gap", Err(what)),
+            Item::Filler { bytes } => item(offset, bytes as usize, "filler", Ok(Fields::new())),
             Item::Record { offset, bytes } => {
                 let (kind, fields) = fields(bytes);
-                Inspected { offset, bytes: bytes.len() as u64, kind, fields, problem: None }
+                item(offset, bytes.len(), &kind, Ok(fields))
             }
         };
-        if progress(item).is_break() {
+        if progress(found).is_break() {
             break;
         }
     }
     Ok(())
 }
 
-fn value_fields(b: &[u8]) -> Fields {
-    let Ok(h) = value::peek(b) else { return ("record".into(), Vec::new()) };
-    let mut fields = vec![
-        ("sequence", h.sequence.to_string()),
-        ("time_ms", h.time_ms.to_string()),
-        ("codec", format!("{:?}", h.codec).to_lowercase()),
-        ("dictionary", h.dictionary.to_string()),
-        ("body_bytes", h.raw_bytes.to_string()),
-        ("payload_bytes", h.payload_bytes.to_string()),
-        ("meta_codec", format!("{:?}", h.meta_codec).to_lowercase()),
-        ("meta_bytes", h.meta_raw_bytes.to_string()),
-        ("meta_stored_bytes", h.meta_bytes.to_string()),
-        ("digest", hex(&h.digest)),
-        ("key", String::from_utf8_lossy(&b[h.key_at()..h.meta_at()]).into_owned()),
-    ];
-    if let (value::Kind::Reference, Some(s)) = (h.kind, b[h.payload_at()..].first_chunk()) {
-        fields.push(("refers_to", u64::from_le_bytes(*s).to_string()));
+fn value_fields(b: &[u8]) -> Shown {
+    let Ok(h) = value::peek(b) else { return ("record".into(), Fields::new()) };
+    let words = [word("kind", lower(h.kind)), word("codec", lower(h.codec)), word("meta_codec", lower(h.meta_codec))];
+    let mut shown = fields(value::Layout::ROWS, &b[..h.key_at()], words);
+    shown.push(("key", String::from_utf8_lossy(&b[h.key_at()..h.meta_at()]).into_owned()));
+    if h.kind == value::Kind::Reference {
+        shown.push(("refers_to", value::referred_to(&b[h.payload_at()..]).to_string()));
     }
-    (format!("{:?} record", h.kind).to_lowercase(), fields)
+    (format!("{} record", lower(h.kind)), shown)
 }
 
 /// Formats a key-log address as segment:offset.
@@ -258,79 +268,55 @@ fn place(address: u64) -> String {
     format!("{}:{}", key::segment_of(address), key::offset_of(address))
 }
 
-fn key_fields(b: &[u8]) -> Fields {
-    let Ok(r) = KeyRecord::peek(b) else { return ("key record".into(), Vec::new()) };
+fn key_fields(b: &[u8]) -> Shown {
+    let Ok(r) = KeyRecord::peek(b) else { return ("key record".into(), Fields::new()) };
     let end = (r.key_at() + r.key_bytes as usize).min(b.len());
-    let fields = vec![
-        ("sequence", r.version.sequence.to_string()),
-        ("time_ms", r.version.time_ms.to_string()),
-        ("segment", r.extent.location.segment.to_string()),
-        ("offset", r.extent.location.offset().to_string()),
-        ("bytes", r.extent.bytes().to_string()),
-        ("chunked", r.chunked.to_string()),
-        ("previous", place(r.previous)),
-        ("chain", r.chain.to_string()),
-        ("refers_to", r.refers_to.to_string()),
-        ("holder", place(r.holder)),
-        ("key", String::from_utf8_lossy(&b[r.key_at()..end]).into_owned()),
+    let words = [
+        ("key_bytes", vec![("key_bytes", r.key_bytes.to_string()), ("chunked", r.chunked.to_string())]),
+        (
+            "extent",
+            vec![
+                ("segment", r.extent.location.segment.to_string()),
+                ("offset", r.extent.location.offset().to_string()),
+                ("bytes", r.extent.bytes().to_string()),
+            ],
+        ),
+        ("previous", vec![("previous", place(r.previous)), ("chain", r.chain.to_string())]),
+        word("holder", place(r.holder)),
     ];
-    ("key record".into(), fields)
+    let mut shown = fields(key::Layout::ROWS, &b[..r.key_at()], words);
+    shown.push(("key", String::from_utf8_lossy(&b[r.key_at()..end]).into_owned()));
+    ("key record".into(), shown)
 }
 
 fn pages(file: &dyn File, name: &str, seed: u32, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     let len = file.len().map_err(Error::io("measure", name))?;
     for page in 1..u32::try_from(len / PAGE_BYTES as u64).unwrap_or(u32::MAX) {
         let offset = u64::from(page) * PAGE_BYTES as u64;
-        let (kind, fields, problem) = page_fields(seed, page, &files::read(file, name, offset, PAGE_BYTES)?);
-        let item = Inspected { offset, bytes: PAGE_BYTES as u64, kind, fields, problem };
-        if progress(item).is_break() {
+        let (kind, shown) = page_fields(seed, page, &files::read(file, name, offset, PAGE_BYTES)?);
+        if progress(item(offset, PAGE_BYTES, kind, shown)).is_break() {
             break;
         }
     }
     Ok(())
 }
 
-type PageFields = (String, Vec<(&'static str, String)>, Option<String>);
-
-fn page_fields(seed: u32, page: u32, b: &[u8]) -> PageFields {
-    if b.get(4) == Some(&2) {
-        return match node::decode(seed, page, b) {
-            Err(what) => ("node".into(), Vec::new(), Some(what.into())),
-            Ok(n) => (
-                "node".into(),
-                vec![
-                    ("level", n.level.to_string()),
-                    ("epoch", n.epoch.to_string()),
-                    ("first", n.first.to_string()),
-                    ("entries", n.entries.len().to_string()),
-                ],
-                None,
-            ),
-        };
+fn page_fields(seed: u32, page: u32, b: &[u8]) -> (&'static str, std::result::Result<Fields, Flaw>) {
+    if b.len() == PAGE_BYTES && node::is_node(b) {
+        return ("node", node::decode(seed, page, b).map(|_| fields(node::Layout::ROWS, b, [])));
     }
     match leaf::decode(seed, page, b) {
-        Err(_) if b.iter().all(|&x| x == 0) => ("unused page".into(), Vec::new(), None),
-        Err(what) => ("leaf".into(), Vec::new(), Some(what.into())),
-        Ok(l) => {
-            let slots: Vec<String> = l
-                .slots
-                .iter()
-                .map(|s| {
-                    let (segment, offset) = (s.location.segment, s.location.offset());
-                    format!("{:010x}->{}@{segment}:{offset}", s.hash, place(s.key))
-                })
-                .collect();
-            (
-                "leaf".into(),
-                vec![
-                    ("depth", l.depth.to_string()),
-                    ("prefix", format!("{:x}", l.prefix)),
-                    ("epoch", l.epoch.to_string()),
-                    ("slots", l.slots.len().to_string()),
-                    ("slot_list", slots.join(" ")),
-                ],
-                None,
-            )
+        Err(_) if all_zero(b) => ("unused page", Ok(Fields::new())),
+        Err(what) => ("leaf", Err(what)),
+        Ok(leaf) => {
+            let slot = |s: &Slot| {
+                let (segment, offset) = (s.location.segment, s.location.offset());
+                format!("{:010x}->{}@{segment}:{offset}", s.hash, place(s.key))
+            };
+            let slots: Vec<String> = leaf.slots.iter().map(slot).collect();
+            let mut shown = fields(leaf::Layout::ROWS, b, [word("prefix", format!("{:x}", leaf.prefix))]);
+            shown.push(("slot_list", slots.join(" ")));
+            ("leaf", Ok(shown))
         }
     }
 }

@@ -66,7 +66,7 @@ pub(crate) struct Cleaning {
     pub(crate) retired: BTreeSet<u32>,
     /// Filter of erased keys: their tombstones below this sequence are dropped, since nothing that
     /// they hide is left.
-    pub(crate) removals: Option<(KeyFilter, u64)>,
+    pub(crate) tombstones: Option<(KeyFilter, u64)>,
     /// Retired dictionaries still needed by records that cannot be expanded and move as they are.
     pub(crate) needed: Ranked<{ rank::NEEDED }, BTreeSet<u32>>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Cleaning {
 impl Cleaning {
     /// Returns true if a tombstone is to be dropped.
     pub(crate) fn drops(&self, key: &[u8], sequence: u64) -> bool {
-        self.removals.as_ref().is_some_and(|(is_meant, below)| sequence < *below && is_meant(key))
+        self.tombstones.as_ref().is_some_and(|(is_meant, below)| sequence < *below && is_meant(key))
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::state::{Inode, Sector, State, put_sector, sector};
+use super::state::{Inode, Sector, Snapshot, State, put_sector, sector};
 use super::{SECTOR_BYTES, SimDisk};
 
-/// How much order there is in what survives.
+/// Ordering guarantees of a crash image. Example: [`SimDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// As ext4 with ordered data: names in order, a length implies its bytes, a sync of a file
@@ -16,7 +16,7 @@ pub enum Level {
     Adversarial,
 }
 
-/// How much of what is not durable is lost.
+/// How much of what is not durable is lost. Example: [`SimDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of it.
@@ -35,12 +35,7 @@ impl Loss {
     pub const ALL: [Loss; 4] = [Loss::Everything, Loss::Nothing, Loss::Random, Loss::Garbage];
 }
 
-/// A look at a disk between two calls.
-pub struct Snapshot<'a> {
-    state: &'a State,
-}
-
-/// What becomes of one file.
+/// Fate of one file in a crash.
 #[derive(Clone, Copy)]
 enum Fate {
     Lost,
@@ -49,11 +44,7 @@ enum Fate {
     Mixed(u8),
 }
 
-impl<'a> Snapshot<'a> {
-    pub(super) fn of(state: &'a State) -> Snapshot<'a> {
-        Snapshot { state }
-    }
-
+impl Snapshot<'_> {
     /// Calls so far that could have failed.
     pub fn calls(&self) -> u64 {
         self.state.calls

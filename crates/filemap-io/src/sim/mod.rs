@@ -32,27 +32,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Dir;
 
-pub use image::{Level, Loss, Snapshot};
+pub use image::{Level, Loss};
+pub use state::Snapshot;
 use state::State;
 pub use stop::Stop;
 
 /// Bytes that reach the device whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
-/// A call that the disk is to refuse, counted in calls of any kind ([`SimDisk::calls`]).
+/// A call that the disk is to refuse, counted in calls of any kind ([`SimDisk::calls`]). Example:
+/// [`SimDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The number of the call that fails; the first call on a disk has number 1.
     pub at: u64,
     /// How it fails.
     pub fault: Fault,
-    /// Whether only a sync is refused: then it is the first one from `at` on.
+    /// If true, the first sync from `at` on fails.
     pub only_syncs: bool,
     /// Whether all later calls that write or sync fail too, or only this one.
     pub forever: bool,
 }
 
-/// How a call fails.
+/// How a call fails. Example: [`SimDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The device reports an error. Of a sync, some sectors are on the device, and the others are
@@ -70,6 +72,21 @@ pub enum Fault {
 pub type Observer = Box<dyn FnMut(&Snapshot<'_>) + Send>;
 
 /// A simulated disk with one directory. Clones are the same disk.
+///
+/// ```
+/// use filemap_io::Access;
+/// use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
+/// let disk = SimDisk::new(1);
+/// let file = disk.dir().open("f", Access::Create)?;
+/// disk.dir().sync()?;
+/// file.write_at(b"bytes", 0)?;
+/// let crashed = disk.crash(Level::Adversarial, Loss::Everything, 7);
+/// assert_eq!(crashed.bytes("f"), Some(Vec::new()));
+/// let at = disk.calls() + 1;
+/// disk.fail(Some(Failure { at, fault: Fault::Enospc, only_syncs: false, forever: false }));
+/// assert!(file.write_at(b"more", 5).is_err() && disk.failed() == 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,

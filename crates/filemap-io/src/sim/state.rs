@@ -6,12 +6,11 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::image::Snapshot;
 use super::{Failure, Fault, Observer, SECTOR_BYTES};
 
 /// Pages of the cache: what `DropCache` drops as one.
 const PAGE_BYTES: usize = 4096;
-/// What a map shows past the end of its file: a read of it would have ended the process.
+/// Filler past the end of file; reading it would be SIGBUS.
 const PAST_END: u64 = 0x0bad_0bad_0bad_0bad;
 
 pub(super) type Sector = [u8; SECTOR_BYTES];
@@ -68,6 +67,28 @@ impl fmt::Debug for State {
     }
 }
 
+/// A look at a disk between two calls. Images are drawn from it.
+///
+/// ```
+/// use filemap_io::sim::{Level, Loss, SimDisk};
+/// let disk = SimDisk::new(1);
+/// disk.observe(Some(Box::new(|snapshot| {
+///     let crashed = snapshot.crash(Level::Ordered, Loss::Everything, 7);
+///     println!("{} calls, {:?}", snapshot.calls(), crashed.names());
+/// })));
+/// disk.dir().open("f", filemap_io::Access::Create)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Snapshot<'a> {
+    pub(super) state: &'a State,
+}
+
+impl<'a> Snapshot<'a> {
+    pub(super) fn of(state: &'a State) -> Snapshot<'a> {
+        Snapshot { state }
+    }
+}
+
 /// What a call is, as far as failures go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
@@ -79,7 +100,7 @@ pub(super) enum Call {
     Sync,
 }
 
-/// What a call is to do instead of what it was asked.
+/// Action of a failing call.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Error(io::Error),
@@ -104,7 +125,7 @@ impl State {
         }
     }
 
-    /// Takes what was stored through maps into the files.
+    /// Copies stores made through maps into the files.
     pub(super) fn take_stores(&mut self) {
         let files = &mut self.files;
         self.stored.retain(|(id, map)| {

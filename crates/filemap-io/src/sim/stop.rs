@@ -20,18 +20,18 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Not at all, until [`Stop::after`]. `say` is called when it has stopped, to tell the other
+    /// Never stops, until [`Stop::after`]. Calls `say` when it has stopped, to tell the other
     /// process.
     pub fn never(say: fn()) -> Stop {
         Stop { left: Arc::new(AtomicI64::new(-1)), say }
     }
 
-    /// In the call that follows so many more.
+    /// Stops in the call after `calls` more.
     pub fn after(&self, calls: u64) {
         self.left.store(i64::try_from(calls).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
-    /// Not at all from now on.
+    /// Never stops from now on.
     pub fn disarm(&self) {
         self.left.store(-1, Ordering::SeqCst);
     }

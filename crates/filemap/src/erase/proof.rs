@@ -133,7 +133,7 @@ impl PageStore {
                 proof.mentioned_in.push(Mention { url: key::url(found).to_vec(), is_url: text < urls });
             }
         };
-        let search = Search { texts: &texts, what, removals_too: of_all_times, mention: &mut mention, progress };
+        let search = Search { texts: &texts, what, tombstones_too: of_all_times, mention: &mut mention, progress };
         let searched = self.engine().search(search)?;
         let left = searched.left.into_iter().map(|found| (found.file, found.offset, found.what)).collect();
         let (files, bytes, records) = (searched.files, searched.bytes, searched.records);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use filemap_io::sim::{Failure as DiskFailure, Fault, Level, Loss};
 
 use super::*;
-use crate::failpoint::{Mistake, plant};
+use crate::failpoint::{Failpoint, plant};
 
 type Judged<T> = std::result::Result<T, String>;
 
@@ -214,12 +214,12 @@ fn what_was_committed_is_there_and_nothing_done_comes_again_whenever_the_power_f
 #[test]
 fn planted_mistakes_are_found() {
     let mistakes = [
-        Mistake::JournalNotSynced,
-        Mistake::SnapshotNotSynced,
-        Mistake::UrlsNotSynced,
-        Mistake::LinksNotSynced,
-        Mistake::JournalRemovedFirst,
-        Mistake::LinksNotTold,
+        Failpoint::JournalNotSynced,
+        Failpoint::SnapshotNotSynced,
+        Failpoint::UrlsNotSynced,
+        Failpoint::LinksNotSynced,
+        Failpoint::JournalRemovedFirst,
+        Failpoint::LinksNotTold,
     ];
     for mistake in mistakes {
         plant(Some(mistake));

@@ -191,7 +191,7 @@ fn summary(report: &RepairReport) -> Value {
         "segments": report.segments,
         "bytes": report.bytes,
         "records": report.records,
-        "tombstones": report.removals,
+        "tombstones": report.tombstones,
         "keys": report.keys,
         "losses": report.losses.len(),
         "lost_bytes": report.lost_bytes(),

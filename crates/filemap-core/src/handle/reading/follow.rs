@@ -13,7 +13,7 @@ use filemap_io::{Access, Dir, File};
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::format::superblock::{Superblock, Tail};
-use crate::handle::reading::lost::absent;
+use crate::handle::reading::lost::{READS, absent};
 use crate::handle::reading::{End, Opened, Reading, Tables};
 use crate::handle::recover::check_canonicalizer;
 use crate::handle::recover::{self, Met};
@@ -31,8 +31,6 @@ use crate::sync::{Ranked, lock, rank};
 
 /// Greatest interval between two follows of a handle in use.
 const EVERY: Duration = Duration::from_millis(500);
-/// Attempts to read a superblock that may be being written.
-pub(super) const READS: u32 = 50;
 
 /// State of a follower.
 #[derive(Debug)]

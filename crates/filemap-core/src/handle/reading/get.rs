@@ -19,12 +19,12 @@ use crate::stats::Counters;
 use crate::sync::primitive::Ordering;
 
 /// Error text: a slot leads to a key of another hash.
-const MISLED: &str = "the index leads here for a key of another hash: address.idx is damaged";
+const MISLED: &str = "index slot points to a key of another hash: address.idx is damaged";
 
 /// Key records read between two checks whether the handle was closed.
 const SOME_RECORDS: usize = 256;
 
-/// Change counters of what leads a read. While they are equal, a read finds what it is led to.
+/// Change counters; equal before and after means that the read was consistent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Moment {
     /// Value segments added or removed.

@@ -13,13 +13,15 @@ use crate::format::names;
 use crate::format::rolls::Rolls;
 use crate::format::superblock::{Superblock, Tail};
 use crate::handle::reading::Reading;
-use crate::handle::reading::follow::READS;
 use crate::handle::recover::{Absent, Witness};
 use crate::index::segment_table::SegmentTable;
 use crate::index::superblock::SuperblockFile;
 use crate::logs::keys::{KeyFile, KeyLog};
 use crate::logs::values::ValueLog;
 use crate::sync::primitive::sleep;
+
+/// Attempts to read what another process may be writing.
+pub(super) const READS: u32 = 50;
 
 /// Reads the list of begun segments, which another process may be writing.
 fn read_rolls(file: &SuperblockFile, store_id: &[u8; 16]) -> Result<Rolls> {

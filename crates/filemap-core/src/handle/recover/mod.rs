@@ -1,7 +1,7 @@
 //! Recovery: creates a store's files, and brings an existing store to the state of its log.
 
 mod absent;
-mod met;
+mod complete;
 mod replay;
 
 use std::io::ErrorKind;
@@ -29,7 +29,7 @@ use crate::record::{Version, now_ms};
 
 pub use absent::Absent;
 pub(crate) use absent::{Witness, accept, refuse, welcome};
-pub(crate) use met::Met;
+pub(crate) use complete::Met;
 pub(crate) use replay::{fill, replay};
 
 /// Greatest length of a lock file that a creation leaves: a process id.
@@ -193,10 +193,7 @@ pub(crate) fn enter(table: &Memtable, segment: u16, offset: u64, bytes: &[u8], h
     }
     let key = &bytes[header.key_at()..header.meta_at()];
     let payload = &bytes[header.payload_at()..];
-    let refers_to = match (header.kind, payload.first_chunk()) {
-        (Kind::Reference, Some(sequence)) => u64::from_le_bytes(*sequence),
-        _ => 0,
-    };
+    let refers_to = if header.kind == Kind::Reference { value::referred_to(payload) } else { 0 };
     if header.kind == Kind::Tombstone && planted(Fault::TombstonesNotReplayed) {
         return header.sequence;
     }

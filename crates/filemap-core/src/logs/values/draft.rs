@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Result};
-use crate::format::value::{ChunkEntry, Codec, Header, Kind};
+use crate::format::value::{self, ChunkEntry, Codec, Header, Kind};
 use crate::logs::values::append::Draft;
 use crate::logs::values::codec;
 use crate::logs::values::dictionaries::{Digest, Part, Registry};
@@ -117,7 +117,7 @@ impl Draft {
     ) -> Draft {
         let header =
             Header { time_ms: record.time_ms, raw_bytes, digest, ..Header::plain(Kind::Reference, record.key.len()) };
-        Draft::build(header, record.key, record.meta, packing, |out| raw(&refers_to.to_le_bytes(), out))
+        Draft::build(header, record.key, record.meta, packing, |out| raw(&value::reference(refers_to), out))
     }
 
     /// A copy of a record of another store, neither decompressed nor recompressed.

@@ -114,7 +114,7 @@ impl Raw<'_> {
 
     /// The sequence that a reference names.
     pub(crate) fn refers_to(&self) -> u64 {
-        self.payload().try_into().map_or(0, u64::from_le_bytes)
+        value::referred_to(self.payload())
     }
 
     /// The chunks that a chunked record lists.

@@ -6,7 +6,7 @@ mod expand;
 mod keys;
 mod leaves;
 mod places;
-mod position;
+pub(crate) mod position;
 mod quick;
 mod report;
 mod segment_table;

@@ -4,9 +4,8 @@
 //! Decoding is total: any file yields segments or ends. The file is never synced; damage in it
 //! costs only time.
 //!
-//! The file is a head ([`UnderWay`]), then a frame per segment: length of what follows the CRC-32,
-//! u32; CRC-32 of that, u32; numbers in seven bits a byte, lowest first, the last byte with its
-//! highest bit clear.
+//! The file is a head ([`UnderWay`]), then a frame per segment: [`FrameLayout`] and numbers in
+//! LEB128.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,14 +16,15 @@ use crate::error::{Error, Result};
 
 use crate::format::location::{Extent, Location};
 use crate::format::names;
-use crate::format::verified::{UNDER_WAY_BYTES, UnderWay};
+use crate::format::verified::{FrameLayout, UNDER_WAY_BYTES, UnderWay};
 use crate::record::now_ms;
 use crate::upkeep::check::values::{Findings, List};
 
 /// Older findings say little about what the disk holds today.
 const LONGEST_PASS_MS: i64 = 30 * 24 * 3600 * 1000;
 /// Longest frame: no segment needs more.
-const MOST_BYTES: usize = 256 << 20;
+const MOST_BYTES: u64 = 256 << 20;
+const HEAD_BYTES: usize = FrameLayout::BYTES;
 
 /// The file VERIFYING, open for appending.
 #[derive(Debug)]
@@ -92,17 +92,45 @@ impl Position {
 
 /// Reads the frame at an offset. Returns the findings and the frame's length.
 fn read(file: &dyn File, offset: u64, len: u64) -> Option<(Findings, u64)> {
-    let mut head = [0; 8];
+    let mut head = [0; HEAD_BYTES];
     files::read_exact(file, names::VERIFYING, &mut head, offset).ok()?;
-    let bytes = u64::from(u32::from_le_bytes(*head.first_chunk()?));
-    (bytes <= MOST_BYTES as u64 && offset + 8 + bytes <= len).then_some(())?;
-    let mut frame = vec![0; 8 + bytes as usize];
+    let bytes = HEAD_BYTES as u64 + u64::from(FrameLayout::LENGTH.get(&head));
+    (bytes <= MOST_BYTES && offset + bytes <= len).then_some(())?;
+    let mut frame = vec![0; bytes as usize];
     files::read_exact(file, names::VERIFYING, &mut frame, offset).ok()?;
-    Some((decode(&frame)?, 8 + bytes))
+    Some((decode(&frame)?, bytes))
+}
+
+/// A whole frame as `inspect` shows it.
+pub(crate) struct Frame {
+    /// Length in bytes.
+    pub(crate) bytes: u64,
+    /// What [`FrameLayout`] describes.
+    pub(crate) head: [u8; HEAD_BYTES],
+    /// Names and values; of lists, their lengths.
+    pub(crate) numbers: [(&'static str, u64); 8],
+}
+
+/// Returns the frame at an offset of a file of `len` bytes; `None` if it is not whole.
+pub(crate) fn frame(file: &dyn File, offset: u64, len: u64) -> Option<Frame> {
+    let (findings, bytes) = read(file, offset, len)?;
+    let mut head = [0; HEAD_BYTES];
+    files::read_exact(file, names::VERIFYING, &mut head, offset).ok()?;
+    let numbers = [
+        ("id", u64::from(findings.id)),
+        ("ordinal", findings.ordinal),
+        ("end", findings.end),
+        ("records", findings.records),
+        ("tombstone_units", findings.tombstone_units),
+        ("starts", findings.starts.len() as u64),
+        ("chunks", findings.chunks.len() as u64),
+        ("lists", findings.lists.len() as u64),
+    ];
+    Some(Frame { bytes, head, numbers })
 }
 
 fn encode(f: &Findings) -> Vec<u8> {
-    let mut out = Writer(vec![0; 8]);
+    let mut out = Writer(vec![0; HEAD_BYTES]);
     [u64::from(f.id), f.ordinal, f.end, f.records, f.tombstone_units].iter().for_each(|n| out.number(*n));
     out.rising(&f.starts);
     out.rising(&f.chunks);
@@ -115,16 +143,16 @@ fn encode(f: &Findings) -> Vec<u8> {
             out.number(u64::from(extent.units));
         }
     }
-    let (length, crc) = (out.0.len() as u32 - 8, crc32fast::hash(&out.0[8..]));
-    out.0[..4].copy_from_slice(&length.to_le_bytes());
-    out.0[4..8].copy_from_slice(&crc.to_le_bytes());
+    let (length, crc) = (out.0.len() - HEAD_BYTES, crc32fast::hash(&out.0[HEAD_BYTES..]));
+    FrameLayout::LENGTH.put(&mut out.0, length as u32);
+    FrameLayout::CRC.put(&mut out.0, crc);
     out.0
 }
 
 /// Decodes a frame; `None` if it is damaged.
 fn decode(frame: &[u8]) -> Option<Findings> {
-    let (head, body) = frame.split_first_chunk::<8>()?;
-    let (length, crc) = (u32::from_le_bytes(*head.first_chunk()?), u32::from_le_bytes(*head.last_chunk()?));
+    let (head, body) = frame.split_first_chunk::<HEAD_BYTES>()?;
+    let (length, crc) = (FrameLayout::LENGTH.get(head), FrameLayout::CRC.get(head));
     (length as usize == body.len() && crc32fast::hash(body) == crc).then_some(())?;
     let mut input = Reader(body);
     input.findings().filter(|_| input.0.is_empty())

@@ -39,13 +39,13 @@ fn disagreements(
     for (nth, (told, found, unit)) in families.into_iter().enumerate() {
         let ids: BTreeSet<u16> = told.keys().chain(found.keys()).copied().collect();
         for id in ids.into_iter().filter(|id| of(told, *id) != of(found, *id)) {
-            let ((live, removals), (found_live, found_removals)) = (of(told, id), of(found, id));
+            let ((live, tombstones), (found_live, found_tombstones)) = (of(told, id), of(found, id));
             let what = format!(
-                "the segment table says {} bytes are live and {} removals, but {} and {} are",
+                "the segment table says {} bytes are live and {} tombstones, but {} and {} are",
                 live * unit,
-                removals * unit,
+                tombstones * unit,
                 found_live * unit,
-                found_removals * unit
+                found_tombstones * unit
             );
             all.push((if nth == 0 { names::segment(id) } else { names::keys(id) }, what));
         }
@@ -82,7 +82,7 @@ mod tests {
     fn what_lives_is_missed_wherever_it_was() {
         let gone = disagreements(segment_table(&[(1, 9, 0)]), SegmentTable::default(), &HashSet::new());
         assert_eq!(gone.len(), 1);
-        assert!(gone[0].1.contains("576 bytes are live and 0 removals, but 0 and 0"), "{}", gone[0].1);
+        assert!(gone[0].1.contains("576 bytes are live and 0 tombstones, but 0 and 0"), "{}", gone[0].1);
         assert_eq!(disagreements(segment_table(&[(1, 9, 0)]), segment_table(&[(1, 8, 0)]), &[(1, 1)].into()).len(), 1);
     }
 }

@@ -96,12 +96,12 @@ impl Upkeep {
         // Later puts are not erased.
         let tail = self.reading.log_end().0.ordinal;
         let _ended = Ended(self);
-        let removals = Some((Arc::clone(is_erased), below));
-        let first = removals.clone().filter(|_| planted(Fault::RemovalsErasedAtOnce));
-        for removals in [first, removals] {
+        let tombstones = Some((Arc::clone(is_erased), below));
+        let first = tombstones.clone().filter(|_| planted(Fault::TombstonesErasedAtOnce));
+        for tombstones in [first, tombstones] {
             let last = self.reading.values().segments.all().last().map_or(0, |s| s.ordinal);
             let needed = Ranked::default();
-            let cleaning = Arc::new(Cleaning { retired: retired.clone(), removals, needed });
+            let cleaning = Arc::new(Cleaning { retired: retired.clone(), tombstones, needed });
             let mut left = self.clean_with(&cleaning, Limit { last, tail }, done, progress)?;
             left.extend(lock(&cleaning.needed).iter().map(|id| names::dictionary(*id)));
             if !left.is_empty() {

@@ -210,7 +210,7 @@ impl<'s> Copier<'s> {
     /// Returns true if no earlier version of the key can exist outside of the tombstone's own
     /// segment: every other segment has a higher floor. A victim counts until its file is removed.
     fn is_obsolete(&self, sequence: u64, own: &Segment) -> bool {
-        if planted(Fault::RemovalsDropped) {
+        if planted(Fault::TombstonesDropped) {
             return true;
         }
         let others = if self.least[0].1 == own.ordinal { self.least[1] } else { self.least[0] };

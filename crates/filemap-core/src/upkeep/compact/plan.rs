@@ -127,7 +127,7 @@ pub(crate) fn plan(view: &View, want: Want) -> Plan {
     if tombstones > dead.max(live / 16)
         && let Some(oldest) = view.segments.iter().filter(|s| s.is_eligible).min_by_key(|s| s.floor)
     {
-        return Plan { victims: vec![oldest.id], reason: Reason::Removals };
+        return Plan { victims: vec![oldest.id], reason: Reason::Tombstones };
     }
     nothing(if dead == 0 { Reason::AllLive } else { Reason::NotYet })
 }
@@ -166,7 +166,7 @@ pub(crate) fn whole(view: &View, want: Want) -> Plan {
             ..*chosen[0]
         };
         view.segments = others.into_iter().copied().chain([output]).collect();
-        if next.reason == Reason::Removals {
+        if next.reason == Reason::Tombstones {
             // Only the run itself finds out which tombstones can be dropped.
             break;
         }
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn the_oldest_segment_goes_when_it_keeps_too_many_removals_alive() {
         let some = view(vec![segment(0, 1000, 0), segment(1, 0, 1000), segment(2, 100, 900)]);
-        assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![0], reason: Reason::Removals });
+        assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![0], reason: Reason::Tombstones });
     }
 
     proptest::proptest! {
@@ -264,7 +264,7 @@ mod tests {
             for id in &made.victims {
                 let victim = all[usize::from(*id)];
                 proptest::prop_assert!(victim.is_eligible);
-                proptest::prop_assert!(victim.dead_bytes() > 0 || made.reason == Reason::Removals);
+                proptest::prop_assert!(victim.dead_bytes() > 0 || made.reason == Reason::Tombstones);
             }
             let (live, total) = (all.iter().map(|s| s.live_bytes).sum::<u64>(), all.len() as u64 * 1000);
             let can = all.iter().any(|s| s.is_eligible && s.dead_bytes() >= 50);

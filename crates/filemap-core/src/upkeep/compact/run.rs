@@ -99,7 +99,7 @@ impl Upkeep {
             view = self.view(compactor, last)?;
             plan = plan::plan(&view, want(&self.reading, goal));
         }
-        if plan.reason == Reason::Removals && !compactor.emptied.is_empty() {
+        if plan.reason == Reason::Tombstones && !compactor.emptied.is_empty() {
             // A backup holds emptied segments, so the versions that the tombstones hide still
             // exist.
             plan = Plan { victims: Vec::new(), reason: Reason::NotYet };
@@ -283,8 +283,7 @@ impl Upkeep {
         done: &mut Compacted,
         is_empty: &dyn Fn(&Segment, u64) -> bool,
     ) -> Result<Vec<u64>> {
-        // Held during the removal, so that nobody relying on the last checkpoint's files misses
-        // one.
+        // Held while unlinking, so that users of the last checkpoint find all files.
         let mut checkpointer = lock(&self.checkpointer);
         let live = |id: u16| checkpointer.segment_table.values.get(&id).map_or(0, |a| a.live_units);
         // Without the mark in a durable superblock a missing file would count as lost.

@@ -94,7 +94,7 @@ impl<'a> Known<'a> {
             all().filter(|a| !a.is_leaving && !is_there(a.ordinal)).map(|a| match (a.live_units, a.tombstone_units) {
                 (0, 0) => loss(a, "the segment is missing; nothing in it counted any more"),
                 (_, 0) => loss(a, "the segment is missing"),
-                _ => loss(a, "the segment is missing, and removals with it"),
+                _ => loss(a, "segment missing; its tombstones are lost"),
             });
         let tail = superblock.tail;
         let named = |ordinal: u64| all().any(|a| a.ordinal == ordinal);

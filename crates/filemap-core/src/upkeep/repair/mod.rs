@@ -92,7 +92,7 @@ pub struct RepairReport {
     /// Whole records in them.
     pub records: u64,
     /// Whole tombstones among them.
-    pub removals: u64,
+    pub tombstones: u64,
     /// Keys in the repaired store.
     pub keys: u64,
     /// Losses, in the order found. Includes damaged records that may have been replaced or removed

@@ -53,7 +53,7 @@ pub(crate) struct Found {
     pub(crate) segments: u64,
     pub(crate) bytes: u64,
     pub(crate) records: u64,
-    pub(crate) removals: u64,
+    pub(crate) tombstones: u64,
     pub(crate) losses: Vec<Loss>,
     pub(crate) outdated: u64,
     pub(crate) unfinished_bytes: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Rebuild<'a> {
     next_sequence: u64,
     /// Last tombstone by hash of the key: of keys removed outside the log's order, and of watched
     /// keys (0 if none was seen).
-    removals: HashMap<u128, u64>,
+    tombstones: HashMap<u128, u64>,
     /// Whole chunks, with hashes of their keys.
     chunks: HashMap<Location, u64>,
     /// Versions that hold bodies.
@@ -125,7 +125,7 @@ impl<'a> Rebuild<'a> {
             total_bytes,
             vouched,
             next_sequence: 1,
-            removals: HashMap::new(),
+            tombstones: HashMap::new(),
             chunks: HashMap::new(),
             holders: Sequences::default(),
             waiting: Vec::new(),
@@ -263,13 +263,13 @@ impl<'a> Rebuild<'a> {
                 }
                 is_whole
             }
-            Kind::Reference => self.holders.contains(holder(payload)),
+            Kind::Reference => self.holders.contains(value::referred_to(payload)),
         };
         if whole {
             return self.enter(segment, offset, bytes, key, &header);
         }
-        self.removals.entry(self.hash128(key)).or_insert(0);
-        let holder = if header.kind == Kind::Reference { holder(payload) } else { 0 };
+        self.tombstones.entry(self.hash128(key)).or_insert(0);
+        let holder = if header.kind == Kind::Reference { value::referred_to(payload) } else { 0 };
         if segment.is_output || self.awaited.contains(holder) {
             self.waiting.push(Waiting { extent, holder });
             if holder == 0 {
@@ -283,15 +283,15 @@ impl<'a> Rebuild<'a> {
 
     /// Counts a tombstone, and remembers it if something that it hides may follow.
     fn removal(&mut self, segment: &Segment, key: &[u8], header: &Header, extent: Extent) -> Result<()> {
-        self.found.removals += 1;
+        self.found.tombstones += 1;
         let mut log = lock(self.upkeep.writing.log());
         *log.tombstones.entry(segment.id).or_default() += u64::from(extent.units);
         drop(log);
         let hash = self.hash128(key);
         if segment.is_output {
-            let last = self.removals.entry(hash).or_insert(0);
+            let last = self.tombstones.entry(hash).or_insert(0);
             *last = header.sequence.max(*last);
-        } else if let Some(last) = self.removals.get_mut(&hash) {
+        } else if let Some(last) = self.tombstones.get_mut(&hash) {
             *last = header.sequence.max(*last);
         }
         Ok(())
@@ -309,9 +309,9 @@ impl<'a> Rebuild<'a> {
 
     /// Returns true if a remembered tombstone hides a version of a key.
     fn is_removed(&self, key: &[u8], sequence: u64) -> bool {
-        !planted(Fault::RemovalsForgotten)
-            && !self.removals.is_empty()
-            && self.removals.get(&self.hash128(key)).is_some_and(|last| *last > sequence)
+        !planted(Fault::TombstonesForgotten)
+            && !self.tombstones.is_empty()
+            && self.tombstones.get(&self.hash128(key)).is_some_and(|last| *last > sequence)
     }
 
     /// Enters a whole version or tombstone in the table.
@@ -409,9 +409,4 @@ impl<'a> Rebuild<'a> {
 
 fn version(header: &Header) -> Version {
     Version { time_ms: header.time_ms, sequence: header.sequence }
-}
-
-/// The sequence that a reference names.
-fn holder(payload: &[u8]) -> u64 {
-    payload.first_chunk().map_or(0, |s| u64::from_le_bytes(*s))
 }

@@ -16,7 +16,7 @@ use crate::format::value::{self, Kind};
 use crate::index::memtable::Memtable;
 use crate::logs::segments::{Segment, Segments};
 
-/// What is known of the log since a superblock.
+/// Log state since a superblock.
 #[derive(Debug)]
 pub(crate) struct Met {
     /// Everything before this was synced.
@@ -57,7 +57,7 @@ impl Met {
         hash: impl Fn(&[u8]) -> u64,
     ) -> bool {
         let Ok(header) = value::peek(bytes) else { return false };
-        // The fault stands for everything that detects a record not written here.
+        // This fault disables all detection of foreign records.
         if header.sequence < self.next_sequence && !planted(Fault::LocationsNotSeeded) {
             return false;
         }
@@ -70,7 +70,7 @@ impl Met {
                 chunks.is_ok_and(|list| list.iter().all(|c| self.has_chunk(c.location, segments)))
             }
             Kind::Reference => {
-                let holder = payload.first_chunk().map_or(0, |s| u64::from_le_bytes(*s));
+                let holder = value::referred_to(payload);
                 let key = &bytes[header.key_at()..header.meta_at()];
                 let is_met = || table.find(hash(key), key).is_some_and(|f| table.version(&f, holder).is_some());
                 holder < self.synced_below || is_met()
