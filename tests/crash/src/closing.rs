@@ -11,7 +11,6 @@ use filemap_io::sim::SimDisk;
 
 use crate::contents;
 use crate::drive::{Driver, now, tell};
-use crate::judge;
 use crate::op::{Long, Op};
 use crate::trouble::Trouble;
 use filemap_oracle::{After, Pruning};

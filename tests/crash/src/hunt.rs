@@ -1,7 +1,6 @@
 //! Random strings of operations over three generations: a run starts from a crash image of the one
 //! before, so that crashes in a recovery occur, and crashes after a recovery that was cut short.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use filemap_core::sim::{self, Fault};

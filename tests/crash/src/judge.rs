@@ -1,17 +1,15 @@
 //! Opens a crash image, reads everything and lets the oracle judge it.
 
-use std::collections::BTreeMap;
-
 use filemap_core::compact::Compacted;
 use filemap_core::prune::Pruned;
-use filemap_core::{Error, Head, Record, StorageError, Store, sim};
+use filemap_core::{Record, Store, sim};
 use filemap_io::sim::SimDisk;
 
 use crate::contents::{Contents, contents};
 use crate::erase;
 use crate::mend;
 use crate::world::World;
-use filemap_oracle::{After, Oracle, Shown, What};
+use filemap_oracle::{After, Oracle, What};
 
 /// Compaction met no damage, since there is none; a panic is a violation.
 pub(crate) fn all_moved(done: Compacted) -> bool {

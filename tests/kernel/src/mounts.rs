@@ -9,7 +9,7 @@ use rustix::mount::UnmountFlags;
 /// Words for what failed.
 pub type Result<T> = std::result::Result<T, String>;
 
-fn find_program(name: &str) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(name)).find(|p| p.is_file())
