@@ -138,9 +138,7 @@ def test_versions_are_found_by_time(store: filemap.PageStore) -> None:
     assert [head.time_ms for head in store.history(URL, until=T0)] == [T0 * 1000]
     head = store.head(URL, at=noon)
     assert (
-        head
-        and head.version.time_ms == (T0 + 86400) * 1000
-        and store.head("http://other/") is None
+        head and head.version.time_ms == (T0 + 86400) * 1000 and store.head("http://other/") is None
     )
     assert pickle.loads(pickle.dumps(oldest.version)) == oldest.version
 
@@ -261,9 +259,10 @@ def test_lists_by_host_domain_prefix_and_time(store: filemap.PageStore) -> None:
     assert [head.url for head in store.heads(host="ba.org")] == ["http://ba.org/3"]
     assert len(list(store.pages())) == 4
     store.put(urls[0], "again", time=T0 + 9)
-    assert [
-        page.body for page in store.pages(host="a.org", prefix="http:", all_versions=True)
-    ] == [b"0", b"again"]
+    assert [page.body for page in store.pages(host="a.org", prefix="http:", all_versions=True)] == [
+        b"0",
+        b"again",
+    ]
 
 
 def test_variants_stand_beside_the_page(store: filemap.PageStore) -> None:
@@ -271,9 +270,7 @@ def test_variants_stand_beside_the_page(store: filemap.PageStore) -> None:
     store.put(URL, b"fr", variant="fr")
     store.put(URL, b"de", variant=b"de")
     assert store[URL].body == b"page" and len(store) == 1
-    assert (
-        sorted(store.variants(URL)) == [b"de", b"fr"] and list(store.variants("http://o/")) == []
-    )
+    assert sorted(store.variants(URL)) == [b"de", b"fr"] and list(store.variants("http://o/")) == []
     page = store.get(URL, variant="fr")
     assert page and page.body == b"fr" and page.variant == b"fr"
     assert sorted(head.variant or b"" for head in store.heads(variants=True)) == [b"de", b"fr"]
@@ -405,9 +402,7 @@ def test_upkeep(store: filemap.PageStore, tmp_path: Path) -> None:
         store.erase(reason="x")
 
 
-def test_an_exception_in_a_callback_ends_the_work(
-    store: filemap.PageStore, tmp_path: Path
-) -> None:
+def test_an_exception_in_a_callback_ends_the_work(store: filemap.PageStore, tmp_path: Path) -> None:
     store.put_many((f"http://h/{n}", bytes([n % 256]) * 200_000) for n in range(2000))
 
     class Enough(Exception):

@@ -58,9 +58,7 @@ class Trie(SeenSet):
 
     __slots__ = ()
 
-    def __new__(
-        cls, path: "Path", mode: "Mode" = "a", *, canonicalizer: str | None = None
-    ) -> Self:
+    def __new__(cls, path: "Path", mode: "Mode" = "a", *, canonicalizer: str | None = None) -> Self:
         return super().__new__(cls, "trie", path, mode, canonicalizer=canonicalizer)
 
 

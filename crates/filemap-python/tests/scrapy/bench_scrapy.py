@@ -23,14 +23,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import filemap
-import scrapy
-from filemap.scrapy import FileMapDupeFilter
-from filemap.scrapy.shared_seen import SharedSeen
 from helpers import STORAGE, crawler_of
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.http import HtmlResponse, Request
+
+import filemap
+import scrapy
+from filemap.scrapy import FileMapDupeFilter
+from filemap.scrapy.shared_seen import SharedSeen
 
 Pages = list[tuple[str, bytes]]
 

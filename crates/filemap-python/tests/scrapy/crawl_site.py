@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import scrapy
 from scrapy.crawler import CrawlerProcess
 from scrapy.http import Response
+
+import scrapy
 
 
 class SiteSpider(scrapy.Spider):

@@ -14,11 +14,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
-from filemap.scrapy import FileMapCacheStorage
-from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.utils.reactor import install_reactor
+
+from filemap.scrapy import FileMapCacheStorage
+from scrapy import Spider
 
 IS_SOAK = os.environ.get("FILEMAP_CHECK") == "soak"
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from helpers import middleware_of, storage_of
+from scrapy.http import HtmlResponse, Request, Response, TextResponse
+
 import filemap
 import scrapy
 from filemap.scrapy import coding, responses
 from filemap.scrapy.shared_pages import PagesService
-from helpers import middleware_of, storage_of
-from scrapy.http import HtmlResponse, Request, Response, TextResponse
 
 TEXT = b"<html><p>" + b"The quick brown fox jumps over the lazy dog. " * 20
 URL = "http://example.com/a?b=1"

@@ -13,13 +13,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from filemap.scrapy import FileMapDupeFilter
-from filemap.scrapy.dupefilter import fingerprints_of
-from filemap.scrapy.shared_seen import Journal, Notes, SeenService
 from helpers import crawler_of
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.http import Request
 from scrapy.utils.misc import load_object
+
+from filemap.scrapy import FileMapDupeFilter
+from filemap.scrapy.dupefilter import fingerprints_of
+from filemap.scrapy.shared_seen import Journal, Notes, SeenService
 
 
 def filter_of(**settings: Any) -> FileMapDupeFilter:

@@ -20,11 +20,12 @@ import pytest
 
 pytest.importorskip("scrapy", reason="Scrapy is not installed")
 
-from scrapy import Spider
 from scrapy.http import HtmlResponse, Request, Response, TextResponse
 from scrapy.utils.misc import load_object
 from scrapy.utils.reactor import install_reactor
 from scrapy.utils.test import get_crawler
+
+from scrapy import Spider
 
 with contextlib.suppress(Exception):  # Another test has installed one.
     install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
@@ -79,7 +80,10 @@ def entries() -> list[tuple[Request, Response, bytes]]:
             Request("http://a.example/gz?b=2&a=1#f"),
             Response,
             HTML,
-            {"body": packed, "headers": {**html, "Content-Encoding": "gzip", "Content-Length": len(packed)}},
+            {
+                "body": packed,
+                "headers": {**html, "Content-Encoding": "gzip", "Content-Length": len(packed)},
+            },
         ),
         (
             Request("http://a.example/twice"),
@@ -103,7 +107,10 @@ def entries() -> list[tuple[Request, Response, bytes]]:
             Request("http://a.example/\u00e9'\"?q='\"\\"),
             Response,
             b"",
-            {"status": 301, "headers": {"Location": "/", "Set-Cookie": ["a=1", "b=2", "a=1"], "X": "\u00e9:"}},
+            {
+                "status": 301,
+                "headers": {"Location": "/", "Set-Cookie": ["a=1", "b=2", "a=1"], "X": "\u00e9:"},
+            },
         ),
         (Request("http://a.example/v6"), Response, b"6", {"body": b"6", "protocol": "HTTP/1.1"}),
     ]
@@ -125,7 +132,9 @@ def cache(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
 
 def imported(folder: Path, store: Path, *more: str) -> dict[str, Any]:
     """Imports a cache."""
-    found: dict[str, Any] = fm_tool("import", store, "--from", "scrapy-httpcache", folder, "--json", *more)[0]
+    found: dict[str, Any] = fm_tool(
+        "import", store, "--from", "scrapy-httpcache", folder, "--json", *more
+    )[0]
     return found
 
 
@@ -146,7 +155,11 @@ def test_entries_are_pages_with_their_headers_and_decoded_bodies(
     for request, response, body in entries():
         variant = variant_of(request, spider, Docs.name)
         page = fm_tool("get", store, request.url, "--variant", variant, "--json")[0]
-        found = base64.b64decode(page["body_base64"]) if "body_base64" in page else page["body"].encode()
+        found = (
+            base64.b64decode(page["body_base64"])
+            if "body_base64" in page
+            else page["body"].encode()
+        )
         assert (page["status"], found) == (response.status, body), request
         assert page.get("method") == (None if storage.startswith("dbm") else request.method)
         original = own.retrieve_response(spider, request)
@@ -156,7 +169,9 @@ def test_entries_are_pages_with_their_headers_and_decoded_bodies(
         fields = [
             (
                 field["name"].encode(),
-                base64.b64decode(field["value_base64"]) if "value_base64" in field else field["value"].encode(),
+                base64.b64decode(field["value_base64"])
+                if "value_base64" in field
+                else field["value"].encode(),
             )
             for field in page["headers"]
         ]
@@ -165,7 +180,9 @@ def test_entries_are_pages_with_their_headers_and_decoded_bodies(
         if any(name == b"X-Crawler-Content-Encoding" for name, _ in fields):
             assert fields.pop() == (b"Content-Length", str(len(body)).encode())
         kept = [(name.removeprefix(b"X-Crawler-"), value) for name, value in fields]
-        assert kept == [(name, value) for name, values in original.headers.items() for value in values]
+        assert kept == [
+            (name, value) for name, values in original.headers.items() for value in values
+        ]
     own.close_spider(spider)
     again = imported(folder, store)
     assert (again["stored"], again["already_there"]) == (0, len(entries()))
@@ -178,11 +195,15 @@ def test_a_shared_import_leaves_the_spider_out(cache: tuple[Path, str], tmp_path
     own, spider = storage_of(folder, storage)
     own.close_spider(spider)
     for request, response, _ in entries():
-        page = fm_tool("get", store, request.url, "--variant", variant_of(request, spider, ""), "--json")[0]
+        page = fm_tool(
+            "get", store, request.url, "--variant", variant_of(request, spider, ""), "--json"
+        )[0]
         assert page["status"] == response.status
 
 
-def test_entries_read_back_through_the_storage_of_this_package(cache: tuple[Path, str], tmp_path: Path) -> None:
+def test_entries_read_back_through_the_storage_of_this_package(
+    cache: tuple[Path, str], tmp_path: Path
+) -> None:
     pytest.importorskip("filemap.scrapy", reason="the package filemap is not installed")
     folder, storage = cache
     (tmp_path / "new").mkdir()

@@ -18,5 +18,5 @@ HTTPCACHE_DIR = os.path.join(os.path.abspath(DATA), "cache")
 DUPEFILTER_CLASS = "filemap.scrapy.FileMapDupeFilter"
 
 # Each page is kept with its history, for all spiders.
-DOWNLOADER_MIDDLEWARES = {"filemap.scrapy.PageStoreMiddleware": 850}
+DOWNLOADER_MIDDLEWARES = {"filemap.scrapy.PageStoreMiddleware": 905}
 FILEMAP_STORE = os.path.join(os.path.abspath(DATA), "pages.fm")

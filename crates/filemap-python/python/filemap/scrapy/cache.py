@@ -19,14 +19,14 @@ from collections.abc import Callable
 from time import time
 from typing import Any, Final
 
-import scrapy
-from scrapy import Spider
 from scrapy.http import Request, Response
 from scrapy.settings import BaseSettings
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.project import data_path
 
 import filemap
+import scrapy
+from scrapy import Spider
 
 from .responses import (
     Classes,

@@ -28,7 +28,6 @@ import logging
 from time import time
 from typing import Final, Self
 
-from scrapy import Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Request, Response
@@ -36,6 +35,7 @@ from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.project import data_path
 
 import filemap
+from scrapy import Spider, signals
 
 from . import cache
 from .responses import (

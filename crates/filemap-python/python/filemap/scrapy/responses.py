@@ -20,10 +20,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from scrapy import http as scrapy_http
 from scrapy.http import Headers, Request, Response, TextResponse
 from scrapy.responsetypes import responsetypes
 from scrapy.utils.misc import load_object
+
+from scrapy import http as scrapy_http
 
 from . import coding
 from .shared_pages import Fields, Record

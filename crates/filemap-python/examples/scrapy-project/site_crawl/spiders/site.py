@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-import scrapy
 from scrapy.http import Response, TextResponse
+
+import scrapy
 
 
 class SiteSpider(scrapy.Spider):
