@@ -20,6 +20,7 @@ import argparse
 import json
 import re
 import sys
+import textwrap
 from collections import namedtuple
 from pathlib import Path
 
@@ -777,7 +778,15 @@ def report(data):
               losses_section(data), "## Failures\n\n", failures_section(data),
               "## Left out\n\n", skipped_section(data), "## Engines\n\n", engines_section(data),
               "## Runs\n\n", runs_section(data)]
-    return "".join(parts).rstrip() + "\n"
+    return "".join(wrapped(line) + "\n" for line in "".join(parts).rstrip().split("\n"))
+
+
+def wrapped(line):
+    """A line of the report within 99 columns, as all pages are; tables cannot be wrapped."""
+    if line.startswith("|"):
+        return line
+    return textwrap.fill(line, 99, subsequent_indent="  " if line.startswith("- ") else "",
+                         break_long_words=False, break_on_hyphens=False)
 
 
 # The chart of a set: bars of four figures beside each other, each with its own scale.
