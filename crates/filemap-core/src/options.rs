@@ -64,6 +64,12 @@ impl fmt::Display for Canonicalizer {
 
 /// Whether new pages are compressed with dictionaries trained on the store's own pages. Reads use
 /// dictionaries regardless.
+///
+/// ```
+/// use filemap_core::Options;
+/// use filemap_core::dictionaries::Dictionaries;
+/// let options = Options::new().dictionaries(Dictionaries::Off);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dictionaries {
     /// Never: each page is compressed alone.

@@ -71,6 +71,23 @@ impl CopyOptions {
 }
 
 /// Progress of a copy.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use std::ops::ControlFlow;
+/// use filemap_core::backup::{CopyEvent, CopyOptions};
+/// use filemap_core::{Options, Store};
+/// let to = Store::create(temp.path().join("b"), Options::new())?;
+/// store.copy_to(&to, CopyOptions::new(), &mut |event| {
+///     if let CopyEvent::Damaged(error) = event {
+///         println!("skipped: {error}");
+///     }
+///     ControlFlow::Continue(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CopyEvent<'a> {

@@ -51,6 +51,25 @@ impl std::fmt::Debug for Erasure {
 }
 
 /// Progress of an erasure.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use std::ops::ControlFlow;
+/// use std::sync::Arc;
+/// use filemap_core::erase::{Erasure, ErasureStep};
+/// let keys = Arc::new(|key: &[u8]| key.starts_with(b"http://a.example/"));
+/// let what = Erasure { keys: keys.clone(), versions: Arc::new(|_, _| true), groups: keys };
+/// store.erase(&what, &mut |step| {
+///     if let ErasureStep::Values(bytes) = step {
+///         println!("{bytes} bytes read");
+///     }
+///     ControlFlow::Continue(())
+/// })?;
+/// assert!(!store.contains(b"http://a.example/")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErasureStep {

@@ -45,7 +45,14 @@ impl std::fmt::Debug for Search<'_> {
     }
 }
 
-/// Something that should not be there.
+/// Something that should not be there: see [`Searched`].
+///
+/// ```
+/// # let searched = filemap_core::erase::Searched::default();
+/// for found in searched.left {
+///     println!("{} at byte {} of {}", found.what, found.offset, found.file);
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundText {
     /// The file's name.

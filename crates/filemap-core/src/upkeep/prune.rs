@@ -31,6 +31,20 @@ const LOOK_UP_BYTES: u64 = 1 << 20;
 const HASHES_PER_OP: usize = 4;
 
 /// Progress of a prune.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use std::ops::ControlFlow;
+/// use filemap_core::prune::{PruneProgress, PruneRule};
+/// let rule = PruneRule { keep_versions: Some(3), ..Default::default() };
+/// store.prune(rule, &mut |now: PruneProgress| {
+///     println!("{} of {}", now.done, now.total);
+///     ControlFlow::Continue(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PruneProgress {

@@ -14,6 +14,15 @@ const STRETCHES: u64 = 256;
 
 /// Estimated result of recompression: see
 /// [`Store::try_recompression`](crate::Store::try_recompression).
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// let estimate = store.try_recompression(9)?;
+/// println!("{} of {} records would get shorter", estimate.shorter_records, estimate.records);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecompressionEstimate {
     /// Records tried: pages and chunks.

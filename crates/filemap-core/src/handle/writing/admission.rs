@@ -8,6 +8,24 @@ use crate::record::Record;
 /// Decides about every put of a handle; see
 /// [`Store::set_admission`](crate::Store::set_admission). Called on every put: should take no
 /// lock and little time.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use std::sync::Arc;
+/// use filemap_core::Record;
+/// use filemap_core::erase::Admission;
+/// struct No;
+/// impl Admission for No {
+///     fn refuses(&self, key: &[u8], _: i64) -> Option<u32> {
+///         key.starts_with(b"http://b.example/").then_some(1)
+///     }
+/// }
+/// store.set_admission(Some(Arc::new(No)));
+/// assert!(store.put(&Record::new(b"http://b.example/", b"A page.")).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Admission: Send + Sync {
     /// Id of the rule that refuses versions of this key and time, whatever their bodies.
     fn refuses(&self, key: &[u8], time_ms: i64) -> Option<u32>;

@@ -58,6 +58,16 @@ impl VerifyOptions {
 }
 
 /// A damaged place.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// for problem in store.verify()?.problems {
+///     println!("{} at byte {}: {}", problem.file, problem.offset, problem.what);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file's name inside the store.
@@ -74,6 +84,19 @@ pub struct Problem {
 }
 
 /// Progress of a verification.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use std::ops::ControlFlow;
+/// use filemap_core::check::{VerifyOptions, VerifyProgress};
+/// store.verify_with(&VerifyOptions::new(), &mut |now: VerifyProgress| {
+///     println!("{} of {} bytes, {} problems", now.done_bytes, now.total_bytes, now.problems);
+///     ControlFlow::Continue(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct VerifyProgress {
     /// The file being read.

@@ -44,6 +44,22 @@ pub enum RepairTo<'a> {
 }
 
 /// Progress of a repair.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use std::ops::ControlFlow;
+/// use filemap_core::repair::RepairTo;
+/// use filemap_core::{Options, Store};
+/// store.close()?;
+/// let (damaged, new) = (temp.path().join("a"), temp.path().join("b"));
+/// Store::repair(damaged, RepairTo::New(&new), &Options::new(), &mut |now| {
+///     println!("{} of {} bytes of {}", now.done_bytes, now.total_bytes, now.file);
+///     ControlFlow::Continue(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RepairProgress {
     /// The file being read.
@@ -57,6 +73,22 @@ pub struct RepairProgress {
 }
 
 /// Something that was not recovered.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use std::ops::ControlFlow;
+/// use filemap_core::repair::RepairTo;
+/// use filemap_core::{Options, Store};
+/// store.close()?;
+/// let (damaged, new) = (temp.path().join("a"), temp.path().join("b"));
+/// let go_on = &mut |_| ControlFlow::Continue(());
+/// for loss in Store::repair(damaged, RepairTo::New(&new), &Options::new(), go_on)?.losses {
+///     println!("{} bytes at {} of {}: {}", loss.bytes, loss.offset, loss.file, loss.what);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The file's name in the source.
@@ -74,6 +106,22 @@ pub struct Loss {
 }
 
 /// A file that was left out.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// use std::ops::ControlFlow;
+/// use filemap_core::repair::RepairTo;
+/// use filemap_core::{Options, Store};
+/// store.close()?;
+/// let (damaged, new) = (temp.path().join("a"), temp.path().join("b"));
+/// let go_on = &mut |_| ControlFlow::Continue(());
+/// for ignored in Store::repair(damaged, RepairTo::New(&new), &Options::new(), go_on)?.ignored {
+///     println!("{}: {}", ignored.file, ignored.why);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
     /// Its name in the source.
