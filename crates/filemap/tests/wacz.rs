@@ -179,7 +179,10 @@ fn damage_in_a_wacz_file_is_told_and_costs_what_it_hits() {
     flipped[at..at + 4].iter_mut().for_each(|byte| *byte ^= 0xff);
     let (to, report) = imported(&flipped);
     assert_eq!(report.stored, 20, "one of 21 is damaged: {:?}", report.problems);
-    assert!(report.damaged >= 2 && report.problems.iter().any(|problem| problem.what.contains("zip entry is damaged")));
+    assert!(
+        report.damaged >= 2
+            && report.problems.iter().any(|problem| problem.what.contains("zip entry: checksum mismatch"))
+    );
     assert!(report.problems.iter().all(|problem| problem.file == "x.wacz: archive/a.warc.gz"));
     assert!(to.store.contains("http://example.com/b").expect("readable"));
     for cut in (0..file.len()).step_by(97) {

@@ -1,4 +1,4 @@
-//! The parts of a [`Page`](crate::Page): kind, protocol, header fields, what a revisit refers to;
+//! The parts of a [`Page`]: kind, protocol, header fields, what a revisit refers to;
 //! its description in a store ([`meta`]) and the character set of its body ([`encoding`]).
 
 pub(crate) mod digest;
