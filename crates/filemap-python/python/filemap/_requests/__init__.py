@@ -1,0 +1,1 @@
+"""The parts of `filemap.requests_cache`."""

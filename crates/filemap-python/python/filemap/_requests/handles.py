@@ -1,0 +1,114 @@
+"""One open store a path in a process, shared by all caches and storages on it.
+
+A store has one writer, and programs make several sessions on one cache: so each path is opened
+once, at the first use, and closed when the last that uses it closes or goes. A handle that was
+closed, or that a `fork` has made useless, opens the store again at its next use.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import filemap
+
+_STRIPES: Final = 64
+
+
+class _Shared:
+    """An open store, and how many handles use it."""
+
+    def __init__(self, path: str, read_only: bool, options: Mapping[str, Any]) -> None:
+        self.options = dict(options)
+        self.pid = os.getpid()
+        self.users = 0
+        self.locks = tuple(threading.Lock() for _ in range(_STRIPES))
+        given: Any = self.options
+        if not read_only:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        self.store = filemap.open(path, "r" if read_only else "a", **given)
+
+
+_all: dict[tuple[str, bool], _Shared] = {}
+_lock = threading.Lock()
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _all.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _release(name: tuple[str, bool], used: list[_Shared]) -> None:
+    with _lock:
+        while used:
+            shared = used.pop()
+            if shared.pid != os.getpid():
+                continue
+            shared.users -= 1
+            if shared.users == 0:
+                if _all.get(name) is shared:
+                    del _all[name]
+                shared.store.close()
+
+
+class Handle:
+    """A use of the store at a path; opened when first asked for.
+
+    Two handles of one process on one path must have the same options.
+    """
+
+    def __init__(self, path: str, *, read_only: bool, options: Mapping[str, Any]) -> None:
+        self.path = os.path.realpath(path)
+        self.read_only = read_only
+        given = {"keep_versions": 1, **options}
+        self._options = {name: value for name, value in given.items() if value is not None}
+        self._used: list[_Shared] = []
+        self._finalizer = weakref.finalize(self, _release, (self.path, read_only), self._used)
+
+    @property
+    def store(self) -> filemap.PageStore:
+        """The store. Raises what `filemap.open` raises: `LockedError` if another process has it
+        open for writing."""
+        return self._shared().store
+
+    def lock(self, key: str) -> AbstractContextManager[Any]:
+        """The lock of a key, among all that write this store in this process."""
+        return self._shared().locks[hash(key) % _STRIPES]
+
+    def close(self) -> None:
+        """Ends this use; the last one closes the store."""
+        _release((self.path, self.read_only), self._used)
+
+    def _shared(self) -> _Shared:
+        try:
+            shared = self._used[-1]
+            if shared.pid == os.getpid():
+                return shared
+        except IndexError:
+            pass
+        with _lock:
+            if self._used and self._used[-1].pid == os.getpid():
+                return self._used[-1]
+            shared = self._found()
+            shared.users += 1
+            # What was opened before a fork stays in the list: it is the parent's.
+            self._used.append(shared)
+            return shared
+
+    def _found(self) -> _Shared:
+        name = (self.path, self.read_only)
+        shared = _all.get(name)
+        if shared is None:
+            shared = _all[name] = _Shared(self.path, self.read_only, self._options)
+        elif shared.options != self._options:
+            raise ValueError(
+                f"{self.path} is open in this process with other options: {shared.options},"
+                f" not {self._options}; give both the same"
+            )
+        return shared
