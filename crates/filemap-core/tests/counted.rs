@@ -119,6 +119,7 @@ fn the_number_is_one_that_was_true_during_the_call() {
     const STAYING: u64 = 3000;
     (0..STAYING).for_each(|i| put(&store, &key(i)));
     store.checkpoint().unwrap();
+    reader.refresh().unwrap();
     let ended = AtomicBool::new(false);
     std::thread::scope(|s| {
         s.spawn(|| {

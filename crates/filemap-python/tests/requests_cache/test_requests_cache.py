@@ -282,6 +282,26 @@ def test_caches_of_one_process_share_a_store(path: Path, tmp_path: Path) -> None
     assert store.closed
 
 
+def test_caches_come_and_go_in_threads(path: Path) -> None:
+    def work(number: int) -> None:
+        for turn in range(20):
+            cache = FileMapCache(path, options=OPTIONS)
+            cache.cycle = cache  # type: ignore[attr-defined]
+            cache.redirects[f"k{number}"] = str(turn)
+            assert cache.redirects[f"k{number}"] == str(turn)
+            if turn % 3 == 0:
+                cache.close()
+            del cache
+            if turn % 5 == 0:
+                gc.collect()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    gc.collect()
+    with filemap.open(path, "w", free_space_floor=0) as store:
+        assert sum(1 for _ in store.urls(variants=True)) == 8
+
+
 def test_history_is_kept_if_asked_for(path: Path) -> None:
     cache = FileMapCache(path, options={**OPTIONS, "keep_versions": None})
     for day in range(3):

@@ -32,12 +32,13 @@ class _Shared:
 
 
 _all: dict[tuple[str, bool], _Shared] = {}
-_lock = threading.Lock()
+# Taken again by a finalizer that the garbage collector runs while it is held.
+_lock = threading.RLock()
 
 
 def _forked() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _all.clear()
 
 
@@ -97,6 +98,9 @@ class Handle:
                 return self._used[-1]
             shared = self._found()
             shared.users += 1
+            while shared.store.closed:  # By such a finalizer, just now.
+                shared = self._found()
+                shared.users += 1
             # What was opened before a fork stays in the list: it is the parent's.
             self._used.append(shared)
             return shared
