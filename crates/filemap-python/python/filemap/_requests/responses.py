@@ -7,7 +7,7 @@ wrote them.
 
 | key of the note | what |
 |---|---|
-| `request`, `history`, `cookies`, `expires`, ... | fields of `CachedResponse` but body and headers |
+| `request`, `history`, `cookies`, `expires`, ... | the fields that have no place in a page |
 | `_content` | null: there was no body, not even an empty one |
 | `_coded` | true: the body was decoded; headers on its coding have `X-Crawler-` before the name |
 | `headers` | the headers, if a page cannot hold them exactly |
@@ -160,7 +160,7 @@ def _headers(response: CachedResponse) -> Mapping[str, str]:
 
 
 def _fields(response: CachedResponse, body: bytes) -> tuple[_Fields, bool, bool]:
-    """The headers as a page has them; whether the body was coded, and if they come back exactly."""
+    """The headers as a page has them; if the body was coded, and if they come back exactly."""
     fields: _Fields = []
     is_exact = True
     raw: object = getattr(response.raw, "headers", None)
