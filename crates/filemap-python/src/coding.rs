@@ -8,7 +8,8 @@ use pyo3::types::PyBytes;
 /// Codings of one body; a longer list is hostile.
 const MAX_CODINGS: usize = 8;
 
-/// Undoes the codings of a body (`gzip`, `deflate`, `br`, `zstd`, `identity`), given in the order in
+/// Undoes the codings of a body (`gzip`, `deflate`, `br`, `zstd`, `identity`), given in the order
+/// in
 /// which they were applied. `None` if the body does not decode, to its very end: then it is to be
 /// kept as it came. Each coding may give up to `max_bytes`.
 #[pyfunction]

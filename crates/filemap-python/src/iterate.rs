@@ -1,5 +1,5 @@
-//! Iterators: URLs, pages, heads, variants, and pages of many URLs. They stream: each step releases
-//! the interpreter, and a long search for the next item looks for signals.
+//! Iterators: URLs, pages, heads, variants, and pages of many URLs. They stream: each step
+//! releases the interpreter, and a long search for the next item looks for signals.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,5 @@
-//! The compiled module `filemap._native`: stores of pages, seen sets and canonical URLs for Python.
+//! The compiled module `filemap._native`: stores of pages, seen sets and canonical URLs for
+//! Python.
 //!
 //! Thin over the crates `filemap` and `urlindex`: arguments in, objects out. The rest of the
 //! package (asyncio, Scrapy, requests-cache) is Python, in `python/filemap`.

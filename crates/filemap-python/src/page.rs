@@ -1,4 +1,4 @@
-//! `Page`, `PageHead`, `Put` and `Version`.
+//! `Page`, `PageHead`, `Put` and `Version`: what a store gives, and what is put into it.
 
 use std::io::Read;
 use std::sync::Arc;

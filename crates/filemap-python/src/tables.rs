@@ -54,7 +54,8 @@ impl RecordBatchReader for Rows {
 
 #[pymethods]
 impl Table {
-    /// The stream, by the Arrow PyCapsule interface. A second call is an error: rows are read once.
+    /// The stream, by the Arrow PyCapsule interface. A second call is an error: rows are read
+    /// once.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,

@@ -90,7 +90,8 @@ impl PageStore {
         })
     }
 
-    /// Drops old versions: keeps `keep_versions` of each page, and those younger than `older_than`;
+    /// Drops old versions: keeps `keep_versions` of each page, and those younger than
+    /// `older_than`;
     /// then the oldest until `max_bytes` are left. `host`, `domain`, `prefix` and `regex` say of
     /// which pages; all others keep every version.
     #[pyo3(signature = (*, keep_versions = None, older_than = None, max_bytes = None, host = None, domain = None, prefix = None, regex = None, dry_run = false, progress = None))]

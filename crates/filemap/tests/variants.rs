@@ -259,8 +259,8 @@ fn a_store_of_exact_urls_tells_variants_and_urls_apart_whatever_bytes_they_have(
 
 #[test]
 fn damage_of_an_older_answer_does_not_hide_the_newer_one_in_memory() {
-    // The mark of a URL with variants has a time to come, so that the index may have newer versions than the memtable:
-    // a get looks there, and met the damage of what is older.
+    // The mark of a URL with variants has a time to come, so that the index may have newer
+    // versions than the memtable: a get looks there, and met the damage of what is older.
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("pages.fm");
     let options = || Options::new().compression_level(0).free_space_floor(0);

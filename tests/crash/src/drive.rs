@@ -9,13 +9,12 @@ use filemap_core::prune::PruneRule;
 use filemap_core::{Error, Put, Record, StorageError, Store, Writer, sim};
 use filemap_io::sim::{Level, Loss, SimDisk};
 
-use crate::contents;
-use crate::erase;
 use crate::judge::{self, Depth};
 use crate::listing::Listing;
 use crate::op::Op;
 use crate::trouble::Trouble;
 use crate::world::{World, choice};
+use crate::{contents, erase};
 use filemap_oracle::{After, Oracle, Pruning, What};
 
 /// What all bodies have in common.

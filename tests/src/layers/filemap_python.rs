@@ -1,4 +1,5 @@
-//! The layers of `filemap-python`: conversions at the bottom, then pages, iterators, the store and its upkeep.
+//! The layers of `filemap-python`: conversions at the bottom, then pages, iterators, the store and
+//! its upkeep.
 
 /// Its modules, lowest layer first.
 pub const LAYERS: &[&[&str]] = &[

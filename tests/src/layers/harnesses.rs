@@ -1,4 +1,5 @@
-//! The layers of the harnesses: this package itself, the oracle, the crash tests, the kernel tests.
+//! The layers of the harnesses: this package itself, the oracle, the crash tests, the kernel
+//! tests.
 
 /// `filemap-tests`.
 pub const TESTS: &[&[&str]] = &[

@@ -1,5 +1,5 @@
-//! `import --from`: the caches of Scrapy and requests-cache under tests/data/caches, whole, twice, interrupted, damaged,
-//! and of kinds that are not read.
+//! `import --from`: the caches of Scrapy and requests-cache under tests/data/caches, whole, twice,
+//! interrupted, damaged, and of kinds that are not read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -152,7 +152,8 @@ fn requests_cache_is_read_with_its_redirects_and_forms() {
     for name in ["requests-1.2-json.sqlite", "requests-1.3-pickle.sqlite", "requests-1.3-files"] {
         let bench = Bench::new();
         let line = &bench.run("import", &args("requests-cache", &data(name))).ended(0).json()[0];
-        // The page that another was redirected to is in the cache twice, and may be the same version.
+        // The page that another was redirected to is in the cache twice, and may be the same
+        // version.
         let sum = line["stored"].as_u64().zip(line["already_there"].as_u64()).map(|(stored, there)| stored + there);
         assert_eq!((&line["records"], sum, &line["variants"]), (&5.into(), Some(6), &1.into()), "{line}");
         let again = &bench.run("import", &args("requests-cache", &data(name))).ended(0).json()[0];

@@ -55,8 +55,8 @@ pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -
     Ok(body)
 }
 
-/// Undoes the content codings of `payload`, and adjusts `headers`: for a body whose transfer codings
-/// are gone, whatever the headers say.
+/// Undoes the content codings of `payload`, and adjusts `headers`: for a body whose transfer
+/// codings are gone, whatever the headers say.
 pub(crate) fn undo_content_only(headers: &mut Headers, payload: Payload, rules: &BodyRules) -> Result<Body> {
     let mut body = Body { payload, decoded: false, as_received: None, cut: false };
     if !rules.as_received {

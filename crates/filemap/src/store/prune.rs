@@ -170,8 +170,8 @@ impl PageStore {
         needed: &mut Needed,
     ) -> Result<()> {
         let mut resolver = Resolver::new(self);
-        // What the rule keeps of this key; `None` if nothing of it is dropped: it is damaged, or is
-        // not meant.
+        // What the rule keeps of this key; `None` if nothing of it is dropped: it is damaged, or
+        // is not meant.
         let (mut key, mut kept, mut is_meant) = (Vec::new(), None, true);
         for (sought, version) in batch {
             if key != sought.own() {

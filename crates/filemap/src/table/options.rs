@@ -99,7 +99,8 @@ impl TableOptions {
         self
     }
 
-    /// A batch ends with the row that brings it to this many bytes, at most 1 GiB. Default: 16 MiB.
+    /// A batch ends with the row that brings it to this many bytes, at most 1 GiB. Default: 16
+    /// MiB.
     pub fn batch_bytes(mut self, bytes: usize) -> TableOptions {
         self.batch_bytes = bytes.clamp(1, MAX_BATCH_BYTES);
         self

@@ -10,7 +10,8 @@ use arrow_array::{Array, RecordBatch, RecordBatchReader};
 use super::*;
 use crate::dump::{Selection, StatusRange};
 use crate::page::{RecordKind, Revisit, RevisitProfile};
-use crate::{Options, Page, PageStore, Variant};
+use crate::{Page, PageStore, Variant};
+use filemap_core::Options;
 
 fn store() -> (tempfile::TempDir, PageStore) {
     let dir = tempfile::tempdir().unwrap();

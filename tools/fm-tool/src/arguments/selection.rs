@@ -1,5 +1,5 @@
-//! `--host`, `--domain` and `--prefix`: which pages a verb is about. Given several, a page must match
-//! all.
+//! `--host`, `--domain` and `--prefix`: which pages a verb is about. Given several, a page must
+//! match all.
 
 use filemap::PageRead;
 use filemap::access::Scope;

@@ -41,16 +41,10 @@ const TRIES: u32 = 40;
 /// Progress of a backup.
 ///
 /// ```
-/// # let temp = tempfile::tempdir()?;
-/// # let store = filemap_core::Store::create(temp.path().join("a"), filemap_core::Options::new())?;
-/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
-/// use std::ops::ControlFlow;
-/// use filemap_core::backup::{BackupOptions, BackupProgress};
-/// store.backup(temp.path().join("b"), &BackupOptions::new(), &mut |now: BackupProgress| {
-///     println!("{} of {} bytes, next {}", now.done_bytes, now.total_bytes, now.file);
-///     ControlFlow::Continue(())
-/// })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// use filemap_core::backup::BackupProgress;
+/// fn words(now: &BackupProgress) -> String {
+///     format!("{} of {} bytes, next {}", now.done_bytes, now.total_bytes, now.file)
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

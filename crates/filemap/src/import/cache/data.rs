@@ -1,8 +1,8 @@
 //! Plain data as caches write it: what a pickle, a literal of Python or a JSON document says.
 //!
 //! Values lie in one table and name each other by number, so that a value that occurs many times
-//! is kept once. A class or a call in a pickle is a value like any other: nothing is looked up, made
-//! or called.
+//! is kept once. A class or a call in a pickle is a value like any other: nothing is looked up,
+//! made or called.
 //!
 //! Invariant: a number leads into the table; values may lead in circles, so whoever walks them
 //! bounds the depth.

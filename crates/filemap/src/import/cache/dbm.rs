@@ -1,5 +1,5 @@
-//! Finds the entries of a Scrapy cache in the files of Python's `dbm`: the two files of `dbm.dumb`,
-//! and a file of gdbm (`dbm.gnu`, and `dbm.ndbm` where it is built on gdbm).
+//! Finds the entries of a Scrapy cache in the files of Python's `dbm`: the two files of
+//! `dbm.dumb`, and a file of gdbm (`dbm.gnu`, and `dbm.ndbm` where it is built on gdbm).
 //!
 //! Of each entry the places of its values are given: no value is read here.
 //!

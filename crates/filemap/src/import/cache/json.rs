@@ -1,7 +1,7 @@
 //! Values of Python as JSON: with tags for what JSON lacks, or as Python's own `json` writes them.
 //!
-//! Invariant: depth and length are bounded, since pickled values may lead in circles and occur many
-//! times.
+//! Invariant: depth and length are bounded, since pickled values may lead in circles and occur
+//! many times.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ use super::data::{Node, View};
 const MAX_DEPTH: usize = 64;
 
 /// A value as JSON; what JSON lacks is an object of one field: `bytes` (base 64), `tuple`, `dict`.
-/// `None` for an object of a class, what is too deep, and what takes more than `room`, in bytes, of
-/// which is left what others may take.
+/// `None` for an object of a class, what is too deep, and what takes more than `room`, in bytes,
+/// of which is left what others may take.
 pub(super) fn tagged(value: View<'_>, room: &mut usize) -> Option<Value> {
     tagged_at(value, 0, room)
 }

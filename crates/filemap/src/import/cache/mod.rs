@@ -1,7 +1,7 @@
 //! Caches of other programs: Scrapy's HTTP cache, and requests-cache.
 //!
-//! Each entry becomes a [`CachedPage`], which a [`CacheLoader`] puts. What these programs pickle is
-//! read as data: nothing is called, and what is not plain data is an error of that
+//! Each entry becomes a [`CachedPage`], which a [`CacheLoader`] puts. What these programs pickle
+//! is read as data: nothing is called, and what is not plain data is an error of that
 //! entry. The files and tables are for the caller to read.
 //!
 //! Layers: `data` (values); `literal`, `pickle` (text and bytes as values); `dbm` (entries in a

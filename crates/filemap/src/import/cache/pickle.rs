@@ -1,8 +1,8 @@
 //! Reads a pickle as data: text, bytes, numbers, lists, mappings. Nothing is called or imported.
 //!
 //! Protocols 2 to 5. A class is kept by its name, and what a call would have made by its class and
-//! arguments; whoever asks decides what that stands for. Everything else that a pickle can do is an
-//! error.
+//! arguments; whoever asks decides what that stands for. Everything else that a pickle can do is
+//! an error.
 //!
 //! Invariant: time and memory are linear in the length, with at most [`MAX_STEPS`] instructions.
 

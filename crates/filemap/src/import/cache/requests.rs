@@ -1,6 +1,7 @@
 //! An entry of requests-cache as pages: the response, and those that redirected to it.
 //!
-//! A response is a mapping in a pickle or in JSON. Its body was decoded when it was cached, and its
+//! A response is a mapping in a pickle or in JSON. Its body was decoded when it was cached, and
+//! its
 //! headers still name the coding. A response to a `GET` without a body is the page itself; others
 //! are variants of their URL.
 //!
@@ -21,8 +22,8 @@ const MAX_HISTORY: usize = 200;
 /// Bytes that the pages of an entry may have beyond twice the entry's.
 const ROOM: usize = 1 << 20;
 
-/// Reads a value of table `responses`, or a file: the response first, then its redirects, the first
-/// of them first.
+/// Reads a value of table `responses`, or a file: the response first, then its redirects, the
+/// first of them first.
 ///
 /// ```
 /// let value = br#"{"url": "http://a.example/", "status_code": 200, "_content": "aGVsbG8=",
