@@ -8,9 +8,9 @@
 //!
 //! * The interpreter is released around all work of the store (`Python::detach`), and attached
 //!   again only to make objects.
-//! * A handle knows the generation of the process it was opened in ([`fork`]): after a `fork` the
+//! * A handle knows the generation of the process it was opened in (`fork`): after a `fork` the
 //!   child gets an error, and drops nothing of it.
-//! * Long calls look for signals ([`signals`]), so that Ctrl-C ends them.
+//! * Long calls look for signals (`signals`), so that Ctrl-C ends them.
 //!
 //! Layers, lowest first: `errors`, `times`, `text`; `fork`, `signals`; `page`; `iterate`,
 //! `options`; `store`, `upkeep`, `seen`, `warc`, `tables`, `coding`.
