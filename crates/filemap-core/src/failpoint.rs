@@ -62,6 +62,8 @@ filemap_io::failpoints! {
         SparesRemovedEarly,
         EmptiedNotMarked,
         RemovedKeysCounted,
+        OutputsNotAwaited,
+        OldPlacesBelieved,
     }
 }
 
@@ -70,7 +72,7 @@ mod on {
     use std::cell::RefCell;
 
     use super::Fault;
-    use crate::sync::order::as_another_thread;
+    use crate::sync::order;
 
     type Work = Box<dyn FnMut()>;
 
@@ -91,7 +93,7 @@ mod on {
         /// - Those of erasures (`ErasedWhileEntered`, `TombstonesErasedAtOnce`,
         ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` too
         ///   rarely.
-        pub const ALL: [Fault; 45] = [
+        pub const ALL: [Fault; 47] = [
             Fault::LogNotSyncedBeforeCheckpoint,
             Fault::KeysNotSynced,
             Fault::RolledKeysNotSynced,
@@ -137,7 +139,14 @@ mod on {
             Fault::SparesRemovedEarly,
             Fault::EmptiedNotMarked,
             Fault::RemovedKeysCounted,
+            Fault::OutputsNotAwaited,
+            Fault::OldPlacesBelieved,
         ];
+    }
+
+    /// Runs what another simulated thread does, which does not hold this one's locks.
+    pub fn as_another_thread(work: impl FnOnce()) {
+        order::as_another_thread(work);
     }
 
     /// A step of a checkpoint, read, compaction or other operation: runs the test's work. No lock
@@ -145,7 +154,7 @@ mod on {
     pub(crate) fn step() {
         // Taken out while it runs: the work may reach a step itself.
         if let Some(mut work) = STEP.take() {
-            as_another_thread(&mut work);
+            order::as_another_thread(&mut work);
             STEP.with_borrow_mut(|slot| {
                 slot.get_or_insert(work);
             });
@@ -168,6 +177,6 @@ mod off {
 #[cfg(not(feature = "sim"))]
 pub(crate) use off::step;
 #[cfg(feature = "sim")]
-pub use on::at_steps;
-#[cfg(feature = "sim")]
 pub(crate) use on::step;
+#[cfg(feature = "sim")]
+pub use on::{as_another_thread, at_steps};

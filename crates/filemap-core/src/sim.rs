@@ -19,7 +19,7 @@ use crate::upkeep::compact;
 use crate::upkeep::repair::RepairReport;
 use crate::upkeep::worker;
 
-pub use crate::failpoint::{Fault, at_steps, plant};
+pub use crate::failpoint::{Fault, as_another_thread, at_steps, plant};
 pub use crate::limits::Limits;
 
 /// Options with engine limits, which may then exceed the bounds of [`Options::validate`]. The

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use filemap_io::sim::Stop;
+use filemap_io::sim::{Calls, Interrupt};
 use filemap_io::{Dir, OsDir, StorageError};
 use frontier::{Error, Fetched, Frontier, FrontierOptions, Next, PageId, Recrawl};
 
@@ -55,14 +55,21 @@ fn say(word: &str) {
     io::stdout().flush().expect("a pipe");
 }
 
+fn stop() {
+    say(STOPPED);
+    loop {
+        std::thread::park();
+    }
+}
+
 /// What the child does; nothing, unless it is one.
 #[test]
 fn the_child_crawls_and_says_what_is_committed() {
     let (Ok(folder), Ok(call)) = (std::env::var(FOLDER), std::env::var(CALL)) else { return };
-    let stop = Stop::never(|| say(STOPPED));
-    stop.after(call.parse().expect("a number"));
+    let interrupt = Interrupt::never(Calls::Changes, stop);
+    interrupt.after(call.parse().expect("a number"));
     let inner: Arc<dyn Dir> = Arc::new(OsDir::open(Path::new(&folder)).expect("the folder"));
-    let dir = stop.over(inner);
+    let dir = interrupt.over(inner);
     let mut frontier = Frontier::create_in(dir, options()).expect("made");
     let seeds: Vec<String> = (0..30).map(url).collect();
     frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");

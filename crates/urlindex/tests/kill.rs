@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use filemap_io::sim::Stop;
+use filemap_io::sim::{Calls, Interrupt};
 use filemap_io::{Dir, OsDir, StorageError};
 use urlindex::{DiskOptions, DiskUrlSet, Error, SeenSet};
 
@@ -32,27 +32,30 @@ fn url(i: u64) -> Vec<u8> {
     format!("http://h{}.example.com/page/{i}", i % 7).into_bytes()
 }
 
-fn say_stopped() {
+fn stop() {
     println!("\n{STOPPED}");
     io::stdout().flush().expect("a pipe");
+    loop {
+        std::thread::park();
+    }
 }
 
 /// What the child does; nothing, unless it is one.
 #[test]
 fn the_child_fills_a_set_and_merges_it() {
     let (Ok(folder), Ok(call)) = (std::env::var(FOLDER), std::env::var(CALL)) else { return };
-    let stop = Stop::never(say_stopped);
+    let interrupt = Interrupt::never(Calls::Changes, stop);
     let inner: Arc<dyn Dir> = Arc::new(OsDir::open(Path::new(&folder)).expect("the folder"));
-    let dir = stop.over(inner);
+    let dir = interrupt.over(inner);
     let set = DiskUrlSet::create_in(dir, "seen", options()).expect("made");
     for part in [0..8_000, 8_000..12_000, 12_000..SYNCED] {
         insert(&set, part);
     }
     set.sync().expect("synced");
-    stop.after(call.parse().expect("a number"));
+    interrupt.after(call.parse().expect("a number"));
     insert(&set, SYNCED..ALL);
     set.sync().expect("synced");
-    stop.disarm();
+    interrupt.disarm();
     println!("\n{DONE}");
 }
 

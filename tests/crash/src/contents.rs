@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Error, Head, StorageError, Store};
+use filemap_core::{Error, Head, StorageError, Store, Value};
 
 use crate::trouble::Trouble;
 use crate::world::is_counted;
@@ -31,12 +31,40 @@ pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents
     if !listed.iter().eq(all.keys()) {
         return Err(Trouble::Wrong(format!("{} keys are listed, {} can be read", listed.len(), all.len())));
     }
+    // Until a recovery fills them, the holes of a power loss are damage to a scan.
+    if after == After::Kill || !store.is_read_only() {
+        pages(store, &all)?;
+    }
     let counted = all.keys().filter(|key| is_counted(key)).count() as u64;
     match store.counted_keys()? {
         Some(told) if told == counted => {}
         told => return Err(Trouble::Wrong(format!("the store counts {told:?} keys, of which {counted} can be read"))),
     }
     Ok(all)
+}
+
+/// The pages listed must be the newest version of each key, once, and the versions listed all of
+/// them.
+///
+/// # Errors
+/// What a read returned, or what is wrong.
+pub(crate) fn pages(store: &Store, all: &Contents) -> Result<(), Trouble> {
+    let one = |page: filemap_core::Result<(Vec<u8>, Value)>| page.map(|(key, value)| (key, value.body));
+    let mut pages = store.pages().map(one).collect::<Result<Vec<_>, _>>()?;
+    pages.sort();
+    if !pages.iter().map(|(key, body)| (key, body)).eq(all.iter().map(|(key, shown)| (key, &shown[0].body))) {
+        return Err(Trouble::Wrong(format!("{} pages are listed, {} can be read", pages.len(), all.len())));
+    }
+    let one = |version: filemap_core::Result<(Vec<u8>, Value)>| version.map(|(key, value)| (key, value.head.version));
+    let mut versions = store.versions().map(one).collect::<Result<Vec<_>, _>>()?;
+    versions.sort();
+    let mut known: Vec<_> =
+        all.iter().flat_map(|(key, shown)| shown.iter().map(|s| (key.clone(), s.version))).collect();
+    known.sort();
+    if versions != known {
+        return Err(Trouble::Wrong(format!("{} versions are listed, {} can be read", versions.len(), known.len())));
+    }
+    Ok(())
 }
 
 /// Reads every key in all ways without judging what is there: a handle that stays behind its
@@ -54,6 +82,7 @@ pub fn readable(store: &Store, oracle: &Oracle) -> Result<(), Trouble> {
         store.history(key).map_err(damage)?;
         store.get(key).map_err(damage)?;
     }
+    store.pages().try_for_each(|page| page.map(|_| ())).map_err(damage)?;
     store.keys().try_for_each(|key| key.map(|_| ())).map_err(damage)
 }
 

@@ -3,11 +3,12 @@
 use filemap_core::compact::Compacted;
 use filemap_core::prune::Pruned;
 use filemap_core::{Record, Store, sim};
-use filemap_io::sim::SimDisk;
+use filemap_io::sim::{Interrupt, SimDisk};
 
 use crate::contents::{Contents, contents};
 use crate::erase;
 use crate::mend;
+use crate::overtake::{self, overtaken};
 use crate::world::World;
 use filemap_oracle::{After, Oracle, What};
 
@@ -27,7 +28,7 @@ pub(crate) fn all_seen(pruned: Pruned) {
 pub enum Depth {
     /// Opened and read.
     Read,
-    /// Then a checkpoint, and read again.
+    /// Then a checkpoint, and read again by a reader that a compaction overtakes.
     Checkpoint,
     /// Then verified, too.
     Verify,
@@ -43,11 +44,12 @@ pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth
     // A reader comes first: it changes nothing, sees what recovery will find, and follows the
     // writer from there.
     let read_only = |e| format!("open read-only: {e}");
-    let reader = sim::open_read_only(disk.dir(), world.options.clone()).map_err(read_only)?;
+    let interrupt = overtake::interrupt();
+    let reader = sim::open_read_only(interrupt.over(disk.dir()), world.options.clone()).map_err(read_only)?;
     contents(&reader, oracle, after).map_err(|e| format!("read-only: {e}"))?;
     all_there(&reader)?;
     let store = sim::open(disk.dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
-    let result = judged(disk, &store, &reader, oracle, after, depth);
+    let result = judged(disk, &store, (&reader, &interrupt), oracle, after, depth);
     sim::abandon(store);
     match (result?, depth) {
         (Some(now), Depth::Repair(seed)) => mend::repaired(disk, world, &now, &mut fastrand::Rng::with_seed(seed)),
@@ -64,7 +66,7 @@ fn all_there(reader: &Store) -> Result<(), String> {
 fn judged(
     disk: &SimDisk,
     store: &Store,
-    reader: &Store,
+    (reader, interrupt): (&Store, &Interrupt),
     oracle: &Oracle,
     after: After,
     depth: Depth,
@@ -87,11 +89,13 @@ fn judged(
     let version = store.put(&Record::new(key, body).time(0)).map_err(|e| format!("put: {e}"))?;
     now.acknowledge(key, number, Some(version));
     reader.refresh().map_err(|e| format!("refresh: {e}"))?;
-    contents(reader, &now, After::Kill).map_err(|e| format!("a reader that was there before: {e}"))?;
+    let read = contents(reader, &now, After::Kill).map_err(|e| format!("a reader that was there before: {e}"))?;
     all_there(reader)?;
     store.checkpoint().map_err(|e| format!("checkpoint: {e}"))?;
     contents(store, &now, After::Kill).map_err(|e| format!("after a checkpoint: {e}"))?;
-    if depth != Depth::Checkpoint {
+    if depth == Depth::Checkpoint {
+        overtaken(disk, (reader, interrupt), store, &now, &read)?;
+    } else {
         let report = store.verify().map_err(|e| format!("verify: {e}"))?;
         if let Some(problem) = report.problems.first() {
             return Err(format!("verify: {} at {}: {}", problem.file, problem.offset, problem.what));

@@ -30,6 +30,7 @@ mod listing;
 mod lists;
 mod mend;
 mod op;
+mod overtake;
 pub mod small;
 mod trouble;
 mod vanish;

@@ -3,4 +3,5 @@
 mod cases;
 mod crash;
 mod erasing;
+mod overtaken;
 mod repair;

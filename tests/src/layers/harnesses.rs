@@ -17,7 +17,7 @@ pub const ORACLE: &[&[&str]] = &[&["floor"], &["exact", "numbered"], &["string"]
 pub const CRASH: &[&[&str]] = &[
     &["count", "guard", "trouble", "world"],
     &["contents", "erase", "listing", "op", "vanish"],
-    &["mend"],
+    &["mend", "overtake"],
     &["judge"],
     &["drive"],
     &["closing", "lists"],

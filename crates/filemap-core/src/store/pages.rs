@@ -2,8 +2,8 @@
 //!
 //! A version moved by compaction meanwhile is returned exactly once: it keeps its sequence, which
 //! is marked when it is returned. A segment removed before its turn has left its live versions to
-//! segments begun since. So as long as segments are removed, new compaction outputs are scanned,
-//! too.
+//! segments begun since. So as long as segments are removed, or outputs of compaction get their
+//! names, those outputs are scanned, too.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted};
 use crate::format::location::{Extent, Location};
 use crate::format::superblock::Tail;
 use crate::format::value::{self, Kind};
@@ -98,15 +99,21 @@ impl std::fmt::Debug for Pages {
 /// Bytes of log scanned for one batch.
 const BATCH_BYTES: u64 = 1 << 20;
 
+/// Returns true if a superblock names an output of compaction: else it may not be whole yet. A
+/// follower may know of the file before it reads that superblock.
+fn is_named(reading: &Reading, output: &Segment) -> bool {
+    reading.segment_table().names(output.id, output.ordinal)
+}
+
 impl Pages {
     /// All pages as of now, or those of a split as of when it was made.
     pub(super) fn new(reading: Arc<Reading>, split: Option<Split>, newest_only: bool) -> Pages {
         let changes = reading.values().segments.changes();
         let (end, before) = split.as_ref().map_or_else(|| reading.log_end(), |s| (s.end, s.before));
         let log = split.as_ref().map_or(0..=end.ordinal, |s| s.from.ordinal..=s.to.ordinal);
-        let is_part = |s: &&Arc<Segment>| s.is_output || log.contains(&s.ordinal);
-        let segments: Vec<Arc<Segment>> =
-            reading.values().segments.all().iter().filter(is_part).map(Arc::clone).collect();
+        let is_part = |s: &Segment| if s.is_output { is_named(&reading, s) } else { log.contains(&s.ordinal) };
+        let all = reading.values().segments.all();
+        let segments: Vec<Arc<Segment>> = all.iter().filter(|s| is_part(s)).map(Arc::clone).collect();
         Pages {
             newest_only,
             split,
@@ -164,25 +171,20 @@ impl Pages {
         }
         loop {
             if let Some(segment) = self.segments.next() {
-                // A compaction output is known to be whole only if a superblock names it.
-                if !segment.is_output || self.reading.segment_table().names(segment.id, segment.ordinal) {
-                    let from = self.range_in(&segment).start;
-                    return Ok(Some((segment, from)));
-                }
-                self.met.remove(&segment.ordinal);
-                continue;
+                let from = self.range_in(&segment).start;
+                return Ok(Some((segment, from)));
             }
             self.is_ended = true;
             self.reading.catch_up()?;
             self.is_ended = false;
             let changes = self.reading.values().segments.changes();
-            if changes == self.changes {
+            let all = self.reading.values().segments.all();
+            let mut is_more = |s: &Segment| s.is_output && is_named(&self.reading, s) && self.met.insert(s.ordinal);
+            let more: Vec<_> = all.iter().filter(|s| is_more(s)).map(Arc::clone).collect();
+            if changes == self.changes && (more.is_empty() || planted(Fault::OutputsNotAwaited)) {
                 return Ok(None);
             }
             self.changes = changes;
-            let all = self.reading.values().segments.all();
-            let more: Vec<_> =
-                all.iter().filter(|s| s.is_output && self.met.insert(s.ordinal)).map(Arc::clone).collect();
             self.segments = more.into_iter();
         }
     }
@@ -260,12 +262,14 @@ impl Pages {
             return Ok(None);
         }
         let reading = Arc::clone(&self.reading);
+        let mut is_first = true;
         let found = reading.looking_again(|| {
-            let Some((rank, now)) = self.rank(key, spot)? else { return Ok(None) };
+            let Some((rank, now)) = self.rank(key, spot, is_first)? else { return Ok(None) };
             let read = read(rank, &now);
             if matches!(&read, Err(e) if e.is_corrupt()) {
+                is_first = planted(Fault::OldPlacesBelieved);
                 self.ranks.forget(reading.hash(key));
-                if self.rank(key, spot)?.is_none() {
+                if self.rank(key, spot, is_first)?.is_none() {
                     // Removed since it was judged.
                     return Ok(None);
                 }
@@ -279,15 +283,16 @@ impl Pages {
     }
 
     /// Rank of a version among its key's live ones (0 is the newest) and its current location;
-    /// `None` if it is not to be returned.
-    fn rank(&mut self, key: &[u8], spot: &Spot) -> Result<Option<(usize, Spot)>> {
+    /// `None` if it is not to be returned. At first a cached rank is believed, with the location
+    /// where the version was found: since then it, or its chunks, may have been moved.
+    fn rank(&mut self, key: &[u8], spot: &Spot, is_first: bool) -> Result<Option<(usize, Spot)>> {
         let hash = self.reading.hash(key);
         let (in_memory, floor) = self.reading.in_memtables(key, hash);
         if floor > spot.version.sequence {
             return Ok(None);
         }
         let changes = self.reading.values().segments.changes();
-        if let Some(rank) = self.ranks.get(hash, key, spot.version.sequence, changes) {
+        if is_first && let Some(rank) = self.ranks.get(hash, key, spot.version.sequence, changes) {
             return Ok(rank.map(|rank| (rank, *spot)));
         }
         if (in_memory, floor) == (None, 0) {

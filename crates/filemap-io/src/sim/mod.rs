@@ -25,17 +25,17 @@
 
 mod dir;
 mod image;
+mod interrupt;
 mod state;
-mod stop;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Dir;
 
 pub use image::{Level, Loss};
+pub use interrupt::{Calls, Interrupt};
 pub use state::Snapshot;
 use state::State;
-pub use stop::Stop;
 
 /// Bytes that reach the device whole or not at all.
 pub const SECTOR_BYTES: usize = 512;

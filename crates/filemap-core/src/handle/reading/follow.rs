@@ -46,6 +46,10 @@ struct Following {
     position: Tail,
     /// Next sequence at `position`.
     next_sequence: u64,
+    /// The position's segment when a superblock last told that nothing was missed.
+    checked: u64,
+    /// The memtable must be rebuilt: compaction may have removed segments before they were read.
+    is_lost: bool,
     /// Records met since the memtable was begun.
     met: Met,
     /// [`Segments::changes`] when the memtable was begun.
@@ -61,6 +65,8 @@ impl Following {
             changes: segments.changes(),
             position: superblock.tail,
             next_sequence: superblock.next_sequence,
+            checked: superblock.tail.ordinal,
+            is_lost: false,
             met: Met::since(superblock),
             dropped_epoch: superblock.dropped_epoch,
         }
@@ -158,7 +164,7 @@ impl Reading {
         }
         if let Some(mut state) = follower.state.try_lock() {
             follower.last_ms.store(now.as_millis() as u64, Ordering::Relaxed);
-            if let Err(e) = self.follow_locked(&mut state) {
+            if let Err(e) = self.keeping_up(|| self.follow_locked(&mut state)) {
                 self.counters.failed(&e);
             }
         }
@@ -168,7 +174,7 @@ impl Reading {
     pub(crate) fn follow_writer(&self) -> Result<()> {
         let Some(follower) = self.follower() else { return Ok(()) };
         let mut state = lock(&follower.state);
-        let result = self.follow_locked(&mut state);
+        let result = self.keeping_up(|| self.follow_locked(&mut state));
         follower.last_ms.store(follower.opened.elapsed().as_millis() as u64, Ordering::Relaxed);
         result
     }
@@ -179,50 +185,61 @@ impl Reading {
     pub(crate) fn catch_up(&self) -> Result<bool> {
         let Some(follower) = self.follower() else { return Ok(false) };
         let mut state = lock(&follower.state);
-        self.follow_locked(&mut state)?;
-        self.values.segments.look_anew()?;
-        let newest = self.latest.load_full();
-        let is_stale = self.values.segments.changes() != state.changes;
-        if is_stale {
-            self.start_table_anew(&mut state, &newest)?;
+        let mut is_begun_anew = false;
+        self.keeping_up(|| {
+            self.follow_locked(&mut state)?;
+            self.values.segments.look_anew()?;
+            if self.values.segments.changes() != state.changes {
+                self.start_table_anew(&mut state, &self.latest.load_full())?;
+                is_begun_anew = true;
+                self.follow_locked(&mut state)?;
+            }
+            Ok(is_begun_anew)
+        })
+    }
+
+    /// Calls `follow` again if it fails with `Corrupt`: the writer may have overwritten or removed
+    /// what its last superblock names, which it does only when there is a newer one. Failing twice
+    /// at the same superblock is damage.
+    fn keeping_up<T>(&self, mut follow: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut failed = None;
+        loop {
+            match follow() {
+                Err(e) if e.is_corrupt() => {
+                    let epoch = self.superblock.newest_whole(&*self.dir)?.epoch;
+                    if failed.replace(epoch) == Some(epoch) {
+                        return Err(e);
+                    }
+                }
+                followed => return followed,
+            }
         }
-        Ok(is_stale)
     }
 
     fn follow_locked(&self, state: &mut Following) -> Result<()> {
         Counters::add(&self.counters.refreshes, 1);
         self.heed_recoveries(state)?;
-        let begun_in = state.position.ordinal;
-        let mut is_lost = self.follow_or_lose(state)?;
-        let mut failed = None;
+        state.is_lost |= self.follow_or_lose(state)?;
+        // Until a superblock that is read after the log tells nothing new.
         loop {
             let newest = self.superblock.newest_whole(&*self.dir)?;
             // Compaction may have removed segments below the tail before this handle read them.
-            is_lost |= newest.tail.ordinal > begun_in;
-            if newest.epoch <= self.index.epoch() {
-                return if is_lost { self.start_table_anew(state, &newest) } else { Ok(()) };
+            state.is_lost |= newest.tail.ordinal > state.checked;
+            let is_newer = newest.epoch > self.index.epoch();
+            if !is_newer && !state.is_lost {
+                state.checked = state.position.ordinal;
+                return Ok(());
             }
-            // What the last superblock names is never overwritten: a misfit in it is damage. If
-            // there is a newer superblock, the writer was faster.
-            if let Some((epoch, error)) = failed.take()
-                && epoch == newest.epoch
-            {
-                return Err(error);
-            }
-            if newest.tail > state.position {
-                // The writer has moved on: the log that its index covers must be replayed first.
-                is_lost |= self.follow_or_lose(state)?;
-            }
-            match self.take_index(&newest) {
-                Err(e) if e.is_corrupt() => failed = Some((newest.epoch, e)),
-                Err(e) => return Err(e),
-                Ok(()) => {
-                    let full = self.tables.load().active.bytes() > self.options.memtable_bytes;
-                    if is_lost || (full && newest.tail <= state.position) {
-                        self.start_table_anew(state, &newest)?;
-                    }
-                    return Ok(());
+            if is_newer {
+                if newest.tail > state.position {
+                    // The writer has moved on: the log that its index covers must be replayed first.
+                    state.is_lost |= self.follow_or_lose(state)?;
                 }
+                self.take_index(&newest)?;
+            }
+            let full = self.tables.load().active.bytes() > self.options.memtable_bytes;
+            if state.is_lost || (full && newest.tail <= state.position) {
+                self.start_table_anew(state, &newest)?;
             }
         }
     }
@@ -392,36 +409,21 @@ impl Reading {
     /// this handle may have followed either. The index is replaced first: otherwise what only the
     /// old memtable knew would be missing in between.
     fn heed_recoveries(&self, state: &mut Following) -> Result<()> {
-        let mut failed = None;
-        loop {
-            let newest = self.superblock.newest_whole(&*self.dir)?;
-            // A superblock whose sync failed may have been seen and then be gone: the one before
-            // counts.
-            if newest.dropped_epoch == state.dropped_epoch && newest.epoch >= self.index.epoch() {
-                return Ok(());
-            }
-            if let Some((epoch, error)) = failed.take()
-                && epoch == newest.epoch
-            {
-                return Err(error);
-            }
-            // Dropped records may have been overwritten by others.
-            if let Some(pages) = &self.values.cache
-                && !planted(Fault::StalePagesKept)
-            {
-                pages.forget();
-            }
-            self.values.segments.rescan(|s| self.is_settled(s, newest.tail.ordinal))?;
-            if newest.epoch != self.index.epoch() {
-                match self.take_index(&newest) {
-                    Err(e) if e.is_corrupt() => {
-                        failed = Some((newest.epoch, e));
-                        continue;
-                    }
-                    taken => taken?,
-                }
-            }
-            return self.start_table_anew(state, &newest);
+        let newest = self.superblock.newest_whole(&*self.dir)?;
+        // A superblock whose sync failed may have been seen and then be gone: the one before counts.
+        if newest.dropped_epoch == state.dropped_epoch && newest.epoch >= self.index.epoch() {
+            return Ok(());
         }
+        // Dropped records may have been overwritten by others.
+        if let Some(pages) = &self.values.cache
+            && !planted(Fault::StalePagesKept)
+        {
+            pages.forget();
+        }
+        self.values.segments.rescan(|s| self.is_settled(s, newest.tail.ordinal))?;
+        if newest.epoch != self.index.epoch() {
+            self.take_index(&newest)?;
+        }
+        self.start_table_anew(state, &newest)
     }
 }

@@ -1,8 +1,7 @@
-//! A directory that stops its process at a chosen call, so that another process can kill it there:
-//! on a real disk, where no clock could hit the moment.
+//! A directory that runs something in the middle of a chosen call: what another process does, or a
+//! stop, so that another process can kill this one where no clock could hit the moment.
 //!
-//! Invariant: only calls that change something count, and a write is stopped in its middle, when
-//! its first half is there.
+//! Invariant: a write is interrupted in its middle, when its first half is there.
 
 use std::io;
 use std::path::Path;
@@ -11,74 +10,87 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::{Access, Advice, Dir, File, Identity, Locking, Map};
 
-/// When to stop. Clones are one.
-#[derive(Clone, Debug)]
-pub struct Stop {
-    /// Calls that are left; below 0 they do not count.
-    left: Arc<AtomicI64>,
-    say: fn(),
+/// Which calls of a directory and of its files count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// Those that may change something.
+    Changes,
+    /// Those that read or list, too.
+    All,
 }
 
-impl Stop {
-    /// Never stops, until [`Stop::after`]. Calls `say` when it has stopped, to tell the other
-    /// process.
-    pub fn never(say: fn()) -> Stop {
-        Stop { left: Arc::new(AtomicI64::new(-1)), say }
+/// When something is run, and what. Clones are one.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    /// Calls that are left; below 0 they do not count.
+    left: Arc<AtomicI64>,
+    calls: Calls,
+    work: fn(),
+}
+
+impl Interrupt {
+    /// Never runs `work`, until [`Interrupt::after`].
+    pub fn never(calls: Calls, work: fn()) -> Interrupt {
+        Interrupt { left: Arc::new(AtomicI64::new(-1)), calls, work }
     }
 
-    /// Stops in the call after `calls` more.
+    /// Runs it once, in the call after `calls` more.
     pub fn after(&self, calls: u64) {
         self.left.store(i64::try_from(calls).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
-    /// Never stops from now on.
+    /// Never runs it from now on.
     pub fn disarm(&self) {
         self.left.store(-1, Ordering::SeqCst);
     }
 
     /// A directory whose calls count.
     pub fn over(&self, inner: Arc<dyn Dir>) -> Arc<dyn Dir> {
-        Arc::new(Stopping { stop: self.clone(), inner })
+        Arc::new(Interrupted { by: self.clone(), inner })
     }
 
     fn count(&self) {
         if self.left.load(Ordering::SeqCst) >= 0 && self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
-            (self.say)();
-            loop {
-                std::thread::park();
-            }
+            (self.work)();
+        }
+    }
+
+    fn count_read(&self) {
+        if self.calls == Calls::All {
+            self.count();
         }
     }
 }
 
 #[derive(Debug)]
-struct Stopping<T: ?Sized> {
-    stop: Stop,
+struct Interrupted<T: ?Sized> {
+    by: Interrupt,
     inner: Arc<T>,
 }
 
-impl Dir for Stopping<dyn Dir> {
+impl Dir for Interrupted<dyn Dir> {
     fn path(&self) -> &Path {
         self.inner.path()
     }
     fn list(&self) -> io::Result<Vec<String>> {
+        self.by.count_read();
         self.inner.list()
     }
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>> {
-        self.stop.count();
+        self.by.count();
         let inner = self.inner.open(name, access)?;
-        Ok(Arc::new(Stopping { stop: self.stop.clone(), inner }))
+        Ok(Arc::new(Interrupted { by: self.by.clone(), inner }))
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.stop.count();
+        self.by.count();
         self.inner.rename(from, to)
     }
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.stop.count();
+        self.by.count();
         self.inner.remove(name)
     }
     fn sync(&self) -> io::Result<()> {
-        self.stop.count();
+        self.by.count();
         self.inner.sync()
     }
     fn lock(&self, name: &str) -> io::Result<Locking> {
@@ -92,33 +104,35 @@ impl Dir for Stopping<dyn Dir> {
     }
 }
 
-impl File for Stopping<dyn File> {
+impl File for Interrupted<dyn File> {
     fn identity(&self) -> Option<Identity> {
         self.inner.identity()
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.by.count_read();
         self.inner.read_at(buf, offset)
     }
-    /// A write is stopped in its middle: its first half is there.
+    /// Interrupted in its middle: its first half is there.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let half = data.len() / 2;
         self.inner.write_at(&data[..half], offset)?;
-        self.stop.count();
+        self.by.count();
         self.inner.write_at(&data[half..], offset + half as u64)
     }
     fn len(&self) -> io::Result<u64> {
+        self.by.count_read();
         self.inner.len()
     }
     fn allocated_bytes(&self) -> io::Result<u64> {
         self.inner.allocated_bytes()
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.stop.count();
+        self.by.count();
         self.inner.set_len(len)
     }
     fn sync(&self) -> io::Result<()> {
-        self.stop.count();
+        self.by.count();
         self.inner.sync()
     }
     fn advise(&self, advice: Advice, offset: u64, len: u64) {
