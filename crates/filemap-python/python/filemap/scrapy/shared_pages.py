@@ -80,12 +80,7 @@ class PagesService:
 
     def get(self, url: str, variant: bytes | None) -> Record | None:
         """The newest version."""
-        try:
-            page = self.store.get(url, variant=variant)
-        except filemap.CorruptError:
-            # An older version may be what is damaged.
-            newest = next(self.store.history(url, variant=variant), None)
-            page = newest and self.store.get_version(url, newest.version, variant=variant)
+        page = self.store.get(url, variant=variant)
         return None if page is None else _record(url, variant, page, page.body)
 
     def head(self, url: str, variant: bytes | None) -> Record | None:
