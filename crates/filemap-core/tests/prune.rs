@@ -301,3 +301,71 @@ fn only_the_keys_that_are_meant_lose_versions() {
         }
     }
 }
+
+/// The versions of the keys of `three_versions` that can be read.
+fn readable(store: &Store) -> Vec<(u64, i64)> {
+    let versions = (0..60).flat_map(|key| (0..3).map(move |time| (key, time)));
+    let is_read = |&(key, time): &(u64, i64)| {
+        let at = store.get_at(format!("http://{key}.example/").as_bytes(), time);
+        at.is_ok_and(|found| found.is_some_and(|value| value.head.version.time_ms == time))
+    };
+    versions.filter(is_read).collect()
+}
+
+/// Three versions of 60 keys, the newest from value2.dat on, of which `damage` does something.
+fn three_versions(path: &Path, damage: impl Fn(&Path)) -> Store {
+    let store = Store::create(path, options()).unwrap();
+    for time in 0..3 {
+        for key in 0..60 {
+            let url = format!("http://{key}.example/");
+            store.put(&Record::new(url.as_bytes(), &body(3 * key + time, 20_000)).time(time as i64)).unwrap();
+        }
+        // One version of them all fills a segment and a part.
+        if time == 1 {
+            store
+                .put_stream(b"http://large.example/", b"", 0)
+                .and_then(|mut w| {
+                    std::io::Write::write_all(&mut w, &body(999, 900_000)).unwrap();
+                    w.finish()
+                })
+                .unwrap();
+        }
+    }
+    store.close().unwrap();
+    damage(path);
+    Store::open(path, options().accept_loss()).unwrap()
+}
+
+fn newest_segments(path: &Path) -> Vec<std::path::PathBuf> {
+    let mut all: Vec<_> = (0..9).map(|n| path.join(format!("value{n}.dat"))).filter(|p| p.exists()).collect();
+    all.split_off(all.len() - 2)
+}
+
+#[test]
+fn a_prune_keeps_what_can_be_read_of_a_key_whose_newest_version_cannot() {
+    let rot = |path: &Path| {
+        for file in newest_segments(path) {
+            let mut bytes = std::fs::read(&file).unwrap();
+            bytes.iter_mut().skip(5000).step_by(10_000).for_each(|b| *b ^= 1);
+            std::fs::write(file, bytes).unwrap();
+        }
+    };
+    let lose = |path: &Path| std::fs::remove_file(&newest_segments(path)[0]).unwrap();
+    for damage in [&rot as &dyn Fn(&Path), &lose] {
+        let temp = tempfile::tempdir().unwrap();
+        let store = three_versions(&temp.path().join("a"), damage);
+        let before = readable(&store);
+        let lost = (0..60).filter(|key| !before.contains(&(*key, 2))).count() as u64;
+        assert!(lost > 20 && before.len() as u64 + lost <= 180, "{lost} newest versions are damaged");
+        let mut go_on = |_| ControlFlow::Continue(());
+        let planned = store.prune_plan(keep(1), &mut go_on).unwrap();
+        let pruned = store.prune(keep(1), &mut go_on).unwrap();
+        assert_eq!((planned.versions, planned.bytes), (pruned.versions, pruned.bytes));
+        assert_eq!((planned.hidden, pruned.hidden), (lost, lost));
+        let newest = |key| before.iter().filter(|v| v.0 == key).max().copied();
+        assert_eq!(readable(&store), (0..60).filter_map(newest).collect::<Vec<_>>());
+        store.compact().unwrap();
+        assert_eq!(readable(&store), (0..60).filter_map(newest).collect::<Vec<_>>());
+        assert_eq!(store.prune(keep(1), &mut go_on).unwrap().versions, 0, "and again");
+    }
+}

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::Result;
 use crate::handle::spot::Spot;
 use crate::handle::spot::sort_versions;
 use crate::options::Options;
@@ -186,6 +187,46 @@ impl Retention {
             kept[nth - 1] || holders.contains(&spot.version.sequence)
         });
         all
+    }
+
+    /// [`Retention::kept_with`] for a prune, and whether damage was met. A version that cannot be
+    /// read counts for nothing among those kept by number: it stays, with as many that can be read.
+    /// Reads what is kept by number of a key that loses something.
+    ///
+    /// # Errors
+    /// Those of `is_readable`.
+    pub(crate) fn kept_readable(
+        &self,
+        all: &[Spot],
+        needed: &Needed,
+        mut is_readable: impl FnMut(&Spot) -> Result<bool>,
+    ) -> Result<(Vec<Spot>, bool)> {
+        let mut rest = all.to_vec();
+        let (mut damaged, mut whole) = (Vec::new(), HashSet::new());
+        loop {
+            let mut kept = self.kept_with(rest.clone(), needed);
+            let mut found = HashSet::new();
+            if self.versions.is_some() && kept.len() < rest.len() {
+                for spot in &kept {
+                    let sequence = spot.version.sequence;
+                    match whole.contains(&sequence) || is_readable(spot)? {
+                        true => whole.insert(sequence),
+                        false => found.insert(sequence),
+                    };
+                }
+            }
+            if found.is_empty() {
+                let holders: HashSet<u64> = damaged.iter().map(|s: &Spot| s.refers_to).collect();
+                let is_extra = |s: &&Spot| holders.contains(&s.version.sequence) && !kept.contains(s);
+                let extra: Vec<Spot> = rest.iter().filter(is_extra).copied().collect();
+                let is_damaged = !damaged.is_empty();
+                kept.extend(damaged.into_iter().chain(extra));
+                sort_versions(&mut kept);
+                return Ok((kept, is_damaged));
+            }
+            damaged.extend(rest.iter().filter(|s| found.contains(&s.version.sequence)));
+            rest.retain(|s| !found.contains(&s.version.sequence));
+        }
     }
 }
 

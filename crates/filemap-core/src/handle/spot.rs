@@ -1,8 +1,10 @@
 //! Location of a version, from index, key log or memtable; the order of versions.
 
+use crate::error::Result;
 use crate::format::key::KeyRecord;
 use crate::format::location::Extent;
 use crate::index::memtable::Entry;
+use crate::logs::values::ValueLog;
 use crate::record::Version;
 
 /// A version and its location.
@@ -25,6 +27,20 @@ impl From<Entry> for Spot {
     fn from(e: Entry) -> Spot {
         Spot { version: e.version, extent: e.extent, refers_to: e.refers_to, chunked: e.chunked }
     }
+}
+
+/// Returns true if a version can be read, with the one of `all` that holds its body.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn is_readable(values: &ValueLog, key: &[u8], spot: &Spot, all: &[Spot]) -> Result<bool> {
+    let holder = all.iter().filter(|s| spot.refers_to != 0 && s.version.sequence == spot.refers_to);
+    for one in holder.chain([spot]) {
+        if !values.is_readable(key, one.version, one.extent)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Sorts newest first and removes duplicates: an interrupted checkpoint's key records are written

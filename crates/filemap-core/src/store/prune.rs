@@ -6,10 +6,8 @@ use filemap_io::Progress;
 
 use crate::error::{Error, Result, StorageError, unless_cancelled};
 use crate::handle::recover::Absent;
-use crate::handle::retention::Dropped;
-use crate::handle::retention::Retention;
-use crate::handle::retention::Spared;
-use crate::handle::spot::Spot;
+use crate::handle::retention::{Dropped, Needed, Retention, Spared};
+use crate::handle::spot::{Spot, is_readable};
 use crate::logs::values::read::Want;
 use crate::record::Version;
 use crate::store::Store;
@@ -21,7 +19,9 @@ use crate::upkeep::prune::PruneProgress;
 /// `keep_versions` and `since_ms`: a version is kept if either rule keeps it. With `since_ms`
 /// alone a key is removed if all its versions are older. `max_live_bytes` is applied after that:
 /// it drops the oldest versions of any key until the live bytes fit; of equal times, those put
-/// first. A version whose body a kept one refers to is kept with it. Dependencies that only the
+/// first. A version whose body a kept one refers to is kept with it. A version that damage makes
+/// unreadable counts for nothing in `keep_versions`: it stays, and as many as can be read with it;
+/// so of a key that loses something the kept versions are read. Dependencies that only the
 /// caller knows are given to [`Store::prune_with`].
 ///
 /// ```
@@ -239,8 +239,9 @@ impl Store {
                 continue;
             }
             let looked = key.and_then(|key| {
-                let all = self.reading.all_spots(&key, self.reading.hash(&key))?;
-                self.add(&mut survey, rule.unwrap_or_default(), spared, &key, all)
+                let rule = if spared.covers(&key) { rule } else { None };
+                let (all, kept) = self.kept_now(&key, rule.unwrap_or_default(), &spared.needed, &mut survey)?;
+                self.add(&mut survey, &spared.needed, &key, &all, &kept)
             });
             match looked {
                 Err(e) if e.is_corrupt() => survey.dropped.hidden += 1,
@@ -250,10 +251,31 @@ impl Store {
         Ok(survey)
     }
 
-    fn add(&self, survey: &mut Survey, rule: Retention, spared: &Spared, key: &[u8], all: Vec<Spot>) -> Result<()> {
-        let rule = if spared.covers(key) { rule } else { Retention::default() };
-        let needed = &spared.needed;
-        let kept = rule.kept_with(all.clone(), needed);
+    /// All versions of a key, and those that a rule keeps; counts the key as hidden if some of them
+    /// are damaged.
+    fn kept_now(
+        &self,
+        key: &[u8],
+        rule: Retention,
+        needed: &Needed,
+        survey: &mut Survey,
+    ) -> Result<(Vec<Spot>, Vec<Spot>)> {
+        let mut is_again = false;
+        loop {
+            let all = self.reading.all_spots(key, self.reading.hash(key))?;
+            let values = self.reading.values();
+            let (kept, is_damaged) = rule.kept_readable(&all, needed, |s| is_readable(values, key, s, &all))?;
+            // Compaction may have moved what was not where it was.
+            if is_damaged && !std::mem::replace(&mut is_again, true) {
+                self.reading.catch_up()?;
+                continue;
+            }
+            survey.dropped.hidden += u64::from(is_damaged);
+            return Ok((all, kept));
+        }
+    }
+
+    fn add(&self, survey: &mut Survey, needed: &Needed, key: &[u8], all: &[Spot], kept: &[Spot]) -> Result<()> {
         let is_kept = |s: &Spot| kept.binary_search_by(|k| s.version.cmp(&k.version)).is_ok();
         for spot in all.iter().filter(|s| !is_kept(s)) {
             survey.dropped.versions += 1;
@@ -269,7 +291,7 @@ impl Store {
             *youngest = own_age(spot).max(*youngest);
         }
         let mut youngest = None;
-        for spot in &kept {
+        for spot in kept {
             let age = own_age(spot).max(with(spot, users.get(&spot.version.sequence)));
             youngest = youngest.max(Some(age));
             survey.ages.add(age, Dropped { versions: 1, bytes: self.stored_bytes(key, spot)?, ..Dropped::default() });
@@ -285,7 +307,11 @@ impl Store {
         if !spot.chunked {
             return Ok(spot.extent.bytes());
         }
-        self.reading.with_spot(key, spot, Want::Head, |raw| raw.head().map(|h| h.stored_bytes))
+        match self.reading.with_spot(key, spot, Want::Head, |raw| raw.head().map(|h| h.stored_bytes)) {
+            // Its chunks are not known any more.
+            Err(e) if e.is_corrupt() => Ok(spot.extent.bytes()),
+            bytes => bytes,
+        }
     }
 }
 

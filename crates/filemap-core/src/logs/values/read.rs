@@ -7,7 +7,7 @@ use std::sync::Arc;
 use filemap_io::Advice;
 
 use crate::error::{Error, Result};
-use crate::format::location::{Location, SizeClass, UNIT_BYTES};
+use crate::format::location::{Extent, Location, SizeClass, UNIT_BYTES};
 use crate::format::value::{self, ChunkEntry, Codec, FIXED_BYTES, Header, Kind};
 use crate::logs::segments::{OpenSegment, Segment};
 use crate::logs::values::ValueLog;
@@ -225,6 +225,37 @@ impl ValueLog {
         let segment = self.segments.get(id)?;
         let file = self.segments.file(&segment)?;
         Ok((segment, file))
+    }
+
+    /// Returns true if the record of a key's version can be read, with all its chunks. Reads and
+    /// expands them.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn is_readable(&self, key: &[u8], version: Version, extent: Extent) -> Result<bool> {
+        let mut body = Vec::new();
+        let chunks = self.with_record(extent.location, extent.size(), Want::Whole, |raw| {
+            if raw.key() != key || raw.version() != version {
+                return Err(raw.flaw("it is not the record that the index names"));
+            }
+            raw.check_version()?;
+            match raw.header.kind {
+                Kind::Chunked => raw.chunks(),
+                Kind::Page => raw.body(&mut body).map(|()| Vec::new()),
+                _ => Ok(Vec::new()),
+            }
+        });
+        let read = chunks.and_then(|chunks| {
+            chunks.iter().try_for_each(|chunk| {
+                body.clear();
+                self.chunk(key, chunk, &mut body)
+            })
+        });
+        match read {
+            Ok(()) => Ok(true),
+            Err(e) if e.is_corrupt() => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// Appends one chunk of a key's chunked body to `out`.

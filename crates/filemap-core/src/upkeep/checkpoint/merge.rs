@@ -14,7 +14,7 @@ use crate::format::value::Kind;
 use crate::handle::retention::Dropped;
 use crate::handle::retention::Retention;
 use crate::handle::spot::Spot;
-use crate::handle::spot::sort_versions;
+use crate::handle::spot::{is_readable, sort_versions};
 use crate::index::memtable::{Entry, Found};
 use crate::index::segment_table::SegmentTable;
 use crate::logs::keys::KeyAppender;
@@ -153,13 +153,16 @@ impl Merge<'_> {
             spot.extent = moved(ops, spot);
         }
         let kept = self.retention.kept(all);
-        let kept = match task.spared.covers(key) {
-            true => task.retention.kept_with(kept, &task.spared.needed),
-            false => kept,
+        let (kept, is_damaged) = match task.spared.covers(key) {
+            true => {
+                let is_readable = |spot: &Spot| is_readable(self.values, key, spot, &kept);
+                task.retention.kept_readable(&kept, &task.spared.needed, is_readable)?
+            }
+            false => (kept, false),
         };
         let kept = task.without_erased(kept);
         let mut dropped = self.dropped_from(chain.spots(), &kept)?;
-        dropped.hidden = u64::from(chain.behind != (0, 0) || existing.address == 0);
+        dropped.hidden = u64::from(chain.behind != (0, 0) || existing.address == 0 || is_damaged);
         if kept != chain.spots() || chain.records().any(|(address, _)| task.evacuates(address)) {
             self.rewrite(slots, hash, key, (Some(existing.at), chain), &kept, Duty::May)?;
         }
