@@ -227,6 +227,27 @@ def test_asyncio(store: filemap.PageStore, path: Path) -> None:
     asyncio.run(work())
 
 
+def test_asyncio_works_in_a_child_that_opens_the_store_itself(
+    store: filemap.PageStore, path: Path
+) -> None:
+    store.put(URL, b"x")
+    code = """
+import asyncio, os, sys, warnings, filemap
+warnings.simplefilter("ignore")  # Python warns of each fork beside threads.
+async def read():
+    async with filemap.open(sys.argv[1]) as store:
+        page = await store.aget(sys.argv[2])
+        return page.body
+assert asyncio.run(read()) == b"x"
+if (pid := os.fork()) == 0:
+    os._exit(0 if asyncio.run(read()) == b"x" else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    child = run(code, path, URL)
+    out, _ = child.communicate(timeout=60)
+    assert child.returncode == 0, out
+
+
 def test_an_unclosed_store_warns(path: Path) -> None:
     store = filemap.open(path, "a")
     store.put(URL, b"x")

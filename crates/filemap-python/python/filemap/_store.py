@@ -29,6 +29,11 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="filemap")
 
 
+if hasattr(os, "register_at_fork"):
+    # The threads stay behind in the parent.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 async def _in_pool(call: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_pool(), functools.partial(call, *args, **kwargs))

@@ -147,6 +147,30 @@ def test_a_socket_that_a_killed_holder_left_is_replaced(path: Path) -> None:
     part.close()
 
 
+def test_a_holder_out_of_descriptors_takes_clients_when_it_has_some_again(path: Path) -> None:
+    service = Lines(path)
+    server = broker.Server(str(path), service)
+    listener = server._listener
+    accepts = iter([OSError(24, "Too many open files"), None])
+
+    class Listener:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(listener, name)
+
+        def accept(self) -> Any:
+            if error := next(accepts, None):
+                raise error
+            return listener.accept()
+
+    server._listener = Listener()  # type: ignore[assignment]
+    links = [Link.to(str(path)) for _ in range(3)]  # One was waited for before.
+    assert [link.ask({}, b"x")[0]["at"] for link in links] == [0, 1, 2]
+    for link in links:
+        link.close()
+    server.close()
+    service.close()
+
+
 def test_a_message_over_the_bound_ends_the_connection_and_nothing_else(path: Path) -> None:
     first = member(path)
     add(first, "a")

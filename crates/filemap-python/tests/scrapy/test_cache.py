@@ -8,6 +8,7 @@ import gzip
 import ipaddress
 import json
 import os
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from scrapy.http import HtmlResponse, Request, Response, TextResponse
 import filemap
 import scrapy
 from filemap.scrapy import coding, responses
-from filemap.scrapy.shared_pages import PagesService
+from filemap.scrapy.shared_pages import PagesService, Record
 
 TEXT = b"<html><p>" + b"The quick brown fox jumps over the lazy dog. " * 20
 URL = "http://example.com/a?b=1"
@@ -188,6 +189,51 @@ def test_a_header_that_is_none_is_left_out_and_counted(tmp_path: Path) -> None:
         assert set(found.headers) == {b"A"}
         assert storage._stats is not None
         assert storage._stats.get_value("filemap/cache/attributes_lost") == 2
+
+
+def test_a_server_cannot_write_what_is_ours(tmp_path: Path) -> None:
+    note = {
+        "url": "https://bank.example/login",
+        "status": 200,
+        "time": 1e11,
+        "body": {"bytes": "Zm9yZ2Vk"},
+        "flags": ["x"],
+    }
+    headers = {
+        "X-Crawler-Scrapy": [json.dumps(note), "[" * 100_000],
+        "X-Crawler-Content-Encoding": "gzip",
+        "Content-Length": "4",
+    }
+    with storage_of(tmp_path) as storage:
+        request = Request(URL)
+        found = kept(storage, Response(URL, status=404, headers=headers, body=b"real"), request)
+        assert (found.url, found.status, found.body, found.flags) == (URL, 404, b"real", [])
+        assert found.headers["Content-Length"] == b"4"
+        assert storage._stats is not None
+        assert storage._stats.get_value("filemap/cache/attributes_lost") == 2
+        # A page that came from elsewhere, an import, has its server's note only.
+        storage.pages.put(
+            Record(
+                url=storage._key(request)[0],
+                variant=storage._key(request)[1],
+                time_ms=int(time.time() * 1000),
+                status=404,
+                headers=[(b"X-Crawler-Scrapy", json.dumps(note).encode())],
+                body=b"imported",
+            )
+        )
+        found = storage.retrieve_response(None, Request(URL))
+        assert found is not None
+        assert (found.url, found.status, found.body) == (URL, 404, b"imported")
+
+
+def test_what_an_erasure_refuses_is_counted_and_reaches_the_spider(tmp_path: Path) -> None:
+    with storage_of(tmp_path) as storage:
+        refused = mock.Mock(side_effect=filemap.RefusedError("rule 1"))
+        with mock.patch.object(storage.pages, "put", refused):
+            storage.store_response(None, Request(URL), Response(URL, body=b"a"))
+        assert storage._stats is not None
+        assert storage._stats.get_value("filemap/cache/refused") == 1
 
 
 def test_a_record_without_a_note_loads(tmp_path: Path) -> None:

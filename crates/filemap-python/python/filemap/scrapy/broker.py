@@ -167,7 +167,11 @@ class Server:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                return
+                if self._closing or self._listener.fileno() < 0:
+                    return
+                # For want of descriptors or memory, which may end: clients wait.
+                time.sleep(_PAUSE_SECS)
+                continue
             seconds = struct.pack("ll", int(_ANSWER_SECS), 0)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
             busy = threading.Lock()

@@ -153,7 +153,11 @@ class FileMapCacheStorage:
             logger.warning(
                 "Of %(response)s, %(lost)s cannot be stored", {"response": response, "lost": lost}
             )
-        put(self.pages, record, variant)
+        try:
+            put(self.pages, record, variant)
+        except filemap.RefusedError as error:
+            self._count("filemap/cache/refused", 1)
+            logger.info("%(url)s is not kept: %(error)s", {"url": url, "error": error})
 
     def _retrieve(self, request: Request) -> Response | None:
         url, variant = self._key(request)

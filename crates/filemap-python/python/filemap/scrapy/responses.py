@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias, cast
+from urllib.parse import urlsplit
 
 from scrapy.http import Headers, Request, Response, TextResponse
 from scrapy.responsetypes import responsetypes
@@ -34,6 +35,8 @@ NOTE: Final = b"X-Crawler-Scrapy"
 
 _ORIGINAL_CODING: Final = b"X-Crawler-Content-Encoding"
 _ORIGINAL_LENGTH: Final = b"X-Crawler-Content-Length"
+_OF_CODED: Final = (_ORIGINAL_CODING, _ORIGINAL_LENGTH)
+_OURS: Final = (NOTE, *_OF_CODED)
 _OF_BODY: Final = frozenset(
     (b"Content-Encoding", b"Content-Length", b"Transfer-Encoding", b"Content-Range")
 )
@@ -109,6 +112,7 @@ def record_of(
     classes.add(type(response))
     fields, body = _stored(response, limit)
     note, lost = _note(response)
+    lost += [name.decode() for name in _OURS if name in response.headers]
     if _NO_HEADER.search(b"".join(itertools.chain.from_iterable(fields))):
         lost += [repr(name) for name, value in fields if _NO_HEADER.search(name + value)]
         fields = [(name, value) for name, value in fields if not _NO_HEADER.search(name + value)]
@@ -129,14 +133,19 @@ def record_of(
         body=body,
         http_version=protocol if protocol in _PROTOCOLS else None,
         method=request.method,
-        ip=None if address is None else str(address["ip"]),
+        ip=None if address is None else str(address["ip"]).partition("%")[0],
     )
     return record, lost
 
 
 def _stored(response: Response, limit: int) -> tuple[Fields, bytes]:
     """Headers and body as they are stored: decoded, the originals under other names."""
-    fields = [(name, value) for name, values in _items(response.headers) for value in values]
+    fields = [
+        (name, value)
+        for name, values in _items(response.headers)
+        for value in values
+        if name not in _OURS
+    ]
     if isinstance(response.headers, DecodedHeaders):  # From the store, and freshened.
         length = (b"Content-Length", str(len(response.body)).encode())
         return [*fields, *response.headers.originals, length], response.body
@@ -221,7 +230,9 @@ def _unplain(value: object) -> object:
 
 def note_of(record: Record) -> dict[str, Any]:
     """The note of a record. Raises `NoteError` if it is damaged."""
-    text = next((value for name, value in record.headers if name.lower() == NOTE.lower()), None)
+    # Ours is the last: a server may send one, too.
+    notes = (value for name, value in reversed(record.headers) if name.lower() == NOTE.lower())
+    text = next(notes, None)
     if text is None:
         return {}
     try:
@@ -229,7 +240,7 @@ def note_of(record: Record) -> dict[str, Any]:
         if isinstance(note, dict):
             known = cast(dict[str, object], note)
             return {name: _unplain(value) for name, value in known.items()}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NoteError(f"the note of {record.url} cannot be read: {error}") from error
     raise NoteError(f"the note of {record.url} is no object")
 
@@ -240,6 +251,15 @@ def time_of(record: Record, note: Mapping[str, Any]) -> float:
     return float(time) if isinstance(time, (int, float)) else record.time_ms / 1000
 
 
+def _url_of(record: Record, note: Mapping[str, Any]) -> str:
+    """The URL of a response. A page that came from elsewhere may have a note that its server made:
+    that cannot make it the page of another host."""
+    noted = note.get("url")
+    if not isinstance(noted, str) or urlsplit(noted).netloc != urlsplit(record.url).netloc:
+        return record.url
+    return noted
+
+
 def response_of(record: Record, note: Mapping[str, Any], classes: Classes) -> Response:
     """The response of a record: decoded, without Content-Encoding and Content-Length if it was
     coded.
@@ -247,7 +267,7 @@ def response_of(record: Record, note: Mapping[str, Any], classes: Classes) -> Re
     Raises `UnknownClassError` if the class is not among those that may be made.
     """
     known: dict[str, Any] = {
-        "url": str(note.get("url", record.url)),
+        "url": _url_of(record, note),
         "status": record.status,
         "body": record.body,
     }
@@ -256,7 +276,8 @@ def response_of(record: Record, note: Mapping[str, Any], classes: Classes) -> Re
         known["protocol"] = record.http_version
     if record.ip is not None:
         known["ip_address"] = ipaddress.ip_address(record.ip)
-    known.update({name: value for name, value in note.items() if name not in ("time", "url")})
+    noted = {name: value for name, value in note.items() if name not in _NOT_NOTED}
+    known.update({name: value for name, value in noted.items() if name != "time"})
     path = known.pop("_class", None)
     if path is not None:
         made = classes.get(path)
@@ -309,8 +330,7 @@ def _given(record: Record) -> Headers:
     if _ORIGINAL_CODING not in kept:
         return _headers(Headers(), kept)
     given = DecodedHeaders()
-    ours = (_ORIGINAL_CODING, _ORIGINAL_LENGTH)
-    given.originals = [(name, value) for name in ours for value in kept.pop(name, ())]
+    given.originals = [(name, value) for name in _OF_CODED for value in kept.pop(name, ())]
     kept.pop(b"Content-Length", None)
     return _headers(given, kept)
 
