@@ -40,6 +40,7 @@ _OURS: Final = (NOTE, *_OF_CODED)
 _OF_BODY: Final = frozenset(
     (b"Content-Encoding", b"Content-Length", b"Transfer-Encoding", b"Content-Range")
 )
+_LATEST_SECS: Final = 1e15
 _PROTOCOLS: Final = frozenset(("HTTP/1.0", "HTTP/1.1", "HTTP/2", "HTTP/3"))
 # `Headers` is a dict of lists; its own `items` and `update` normalise every name again. By
 # `vars`, since type checkers do not know which lists.
@@ -247,17 +248,27 @@ def note_of(record: Record) -> dict[str, Any]:
 
 def time_of(record: Record, note: Mapping[str, Any]) -> float:
     """When a record was stored, in seconds."""
+    time = _time(note)
+    return record.time_ms / 1000 if time is None else time
+
+
+def _time(note: Mapping[str, Any]) -> float | None:
     time = note.get("time")
-    return float(time) if isinstance(time, (int, float)) else record.time_ms / 1000
+    if isinstance(time, (int, float)) and abs(time) < _LATEST_SECS:
+        return float(time)
+    return None
 
 
 def _url_of(record: Record, note: Mapping[str, Any]) -> str:
-    """The URL of a response. A page that came from elsewhere may have a note that its server made:
-    that cannot make it the page of another host."""
+    """The URL of a response. A page that came from elsewhere may have a note that its server made,
+    which does not know when the page was stored: it cannot make it one of another host."""
     noted = note.get("url")
-    if not isinstance(noted, str) or urlsplit(noted).netloc != urlsplit(record.url).netloc:
+    if not isinstance(noted, str):
         return record.url
-    return noted
+    time = _time(note)
+    is_ours = time is not None and int(time * 1000) == record.time_ms
+    is_same = urlsplit(noted).netloc == urlsplit(record.url).netloc
+    return noted if is_ours or is_same else record.url
 
 
 def response_of(record: Record, note: Mapping[str, Any], classes: Classes) -> Response:
