@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use filemap_core::prune::PruneRule;
 use filemap_core::recovery::RecoveryReport;
 use filemap_core::sim::{self, Fault as Planted, Limits};
-use filemap_core::{Durability, Error, Event, Options, Record, StorageError, Store};
+use filemap_core::{Error, Event, Options, Record, StorageError, Store};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
 /// Bytes of a segment's header.
@@ -19,13 +19,7 @@ type Reports = Arc<Mutex<Vec<RecoveryReport>>>;
 fn options() -> Options {
     let limits =
         Limits { leaf_slots: 2, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1, ..Limits::default() };
-    let options = Options::new()
-        .segment_bytes(4096)
-        .large_value_bytes(512)
-        .durability(Durability::Buffered)
-        .compression_level(0)
-        .free_space_floor(0);
-    sim::with_limits(options, limits)
+    crate::with_limits(limits)
 }
 
 /// A store with one page that a checkpoint has merged, and its disk.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use filemap_core::erase::{Erased, Erasure};
 use filemap_core::sim::{self, Fault, Limits};
-use filemap_core::{Durability, Options, Record, Store};
+use filemap_core::{Options, Record, Store};
 use filemap_io::sim::SimDisk;
 
 const KEY: &[u8] = b"http://example.com/erased";
@@ -14,13 +14,7 @@ const KEY: &[u8] = b"http://example.com/erased";
 fn options() -> Options {
     let limits =
         Limits { leaf_slots: 2, stage_pages: 1, flush_pages: 1, flush_key_bytes: 1, map_pages: 1, ..Limits::default() };
-    let options = Options::new()
-        .segment_bytes(4096)
-        .large_value_bytes(512)
-        .durability(Durability::Buffered)
-        .compression_level(0)
-        .free_space_floor(0);
-    sim::with_limits(options, limits)
+    crate::with_limits(limits)
 }
 
 fn erase(store: &Store) -> Erased {

@@ -6,18 +6,12 @@ use std::ops::ControlFlow;
 
 use filemap_core::compact::CompactionGoal;
 use filemap_core::sim::{self, Fault, Limits};
-use filemap_core::{Durability, Options, Record, Result, Store};
+use filemap_core::{Options, Record, Result, Store};
 use filemap_io::sim::Fault::Eio;
 use filemap_io::sim::{Calls, Failure, Interrupt, SimDisk};
 
 fn options() -> Options {
-    let options = Options::new()
-        .segment_bytes(4096)
-        .large_value_bytes(512)
-        .durability(Durability::Buffered)
-        .compression_level(0)
-        .free_space_floor(0);
-    sim::with_limits(options, Limits { slack_bytes: 0, ..Limits::default() })
+    crate::with_limits(Limits { slack_bytes: 0, ..Limits::default() })
 }
 
 /// What `list` returns while a fault is planted.

@@ -1,18 +1,12 @@
 //! What compaction must leave in the value log for a repair, and a repair whose own calls fail.
 
 use filemap_core::sim::{self, Fault, Limits};
-use filemap_core::{Durability, Options, Record, Store};
+use filemap_core::{Options, Record, Store};
 use filemap_io::sim::{Failure, Fault as Refusal, SimDisk};
 
 fn options() -> Options {
     let limits = Limits { slack_bytes: 0, ..Limits::default() };
-    let options = Options::new()
-        .segment_bytes(4096)
-        .large_value_bytes(512)
-        .durability(Durability::Buffered)
-        .compression_level(0)
-        .free_space_floor(0);
-    sim::with_limits(options, limits)
+    crate::with_limits(limits)
 }
 
 fn put(store: &Store, key: &str, bytes: usize) {

@@ -201,12 +201,15 @@ impl Retention {
         needed: &Needed,
         mut is_readable: impl FnMut(&Spot) -> Result<bool>,
     ) -> Result<(Vec<Spot>, bool)> {
+        if self.versions.is_none() {
+            return Ok((self.kept_with(all.to_vec(), needed), false));
+        }
         let mut rest = all.to_vec();
         let (mut damaged, mut whole) = (Vec::new(), HashSet::new());
         loop {
             let mut kept = self.kept_with(rest.clone(), needed);
             let mut found = HashSet::new();
-            if self.versions.is_some() && kept.len() < rest.len() {
+            if kept.len() < rest.len() {
                 for spot in &kept {
                     let sequence = spot.version.sequence;
                     match whole.contains(&sequence) || is_readable(spot)? {
