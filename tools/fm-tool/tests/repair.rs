@@ -6,8 +6,15 @@ use std::process::Stdio;
 
 use crate::harness::{self, Bench, PAGE_BYTES, PAGE_URL, PAGES, run, tool};
 
+const REMEDY: &str = "`fm-tool repair` makes a store of what the value segments hold";
+
 fn pages(store: &std::path::Path) -> usize {
     run(tool().arg("ls").arg(store)).ended(0).text().lines().count()
+}
+
+/// Pages that are listed though a file is missed.
+fn pages_told(bench: &Bench) -> usize {
+    bench.run::<&str>("ls", &[]).ended(3).text().lines().count()
 }
 
 #[test]
@@ -16,7 +23,7 @@ fn without_index_key_log_and_superblock_every_page_comes_back() {
     for name in ["address.idx", "key0.dat", "SUPERBLOCK"] {
         let _ = fs::remove_file(bench.store().join(name));
     }
-    bench.run::<&str>("ls", &[]).ended(2);
+    bench.run::<&str>("ls", &[]).ended(3).said("SUPERBLOCK").said(REMEDY);
     let new = bench.path("new.fm");
     let ran = bench.run("repair", &[&new]).ended(3).said("nothing is known to be lost").said("whatwg");
     assert!(ran.out.is_empty());
@@ -27,8 +34,49 @@ fn without_index_key_log_and_superblock_every_page_comes_back() {
     let again = run(tool().args(["import".as_ref(), new.as_os_str(), harness::warc("cc.warc.gz").as_os_str()]));
     again.ended(0);
     // The damaged one is as it was.
-    bench.run::<&str>("ls", &[]).ended(2);
+    bench.run::<&str>("ls", &[]).ended(3);
     bench.run("repair", &[&new]).ended(2).said("not empty");
+}
+
+#[test]
+fn every_verb_that_finds_no_way_to_the_pages_names_the_file_and_says_that_a_repair_makes_one() {
+    for name in ["SUPERBLOCK", "address.idx", "key0.dat"] {
+        let bench = Bench::with(&["python-docs.warc.gz"]);
+        fs::remove_file(bench.store().join(name)).unwrap();
+        for verb in ["ls", "count", "top", "stat", "segments", "verify", "dump"] {
+            bench.run::<&str>(verb, &[]).ended(3).said(name).said(REMEDY);
+        }
+        for verb in ["get", "has", "head", "history"] {
+            bench.run(verb, &[PAGE_URL]).ended(3).said(name).said(REMEDY);
+        }
+        bench.run("copy", &[&bench.path("copy.fm")]).ended(3).said(name);
+        bench.run("backup", &[&bench.path("backup.fm")]).ended(3).said(name);
+        bench.run("put", &[PAGE_URL, "-"]).ended(3).said(name);
+    }
+}
+
+#[test]
+fn a_folder_with_somebody_elses_files_is_no_damaged_store() {
+    let bench = Bench::new();
+    fs::create_dir(bench.store()).unwrap();
+    fs::write(bench.store().join("value0.dat"), "seconds,volts\n0,1.5\n").unwrap();
+    bench.run::<&str>("ls", &[]).ended(2).said("not a FileMap store");
+}
+
+#[test]
+fn rules_of_erasures_that_are_gone_are_missed_by_every_verb_that_reads() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    bench.run("erase", &["--url", PAGE_URL, "--reason", "a letter", "--yes"]).ended(0);
+    bench.run::<&str>("ls", &[]).ended(0);
+    for harm in [|path| fs::write(path, "").unwrap(), |path: std::path::PathBuf| fs::remove_file(path).unwrap()] {
+        harm(bench.store().join("RULES"));
+        for verb in ["ls", "count", "top", "stat", "segments", "verify", "dump"] {
+            bench.run::<&str>(verb, &[]).ended(3).said("RULES");
+        }
+        assert_eq!(pages_told(&bench), PAGES - 1, "all the rest is given");
+        bench.run("head", &["http://docs.python.localhost/3.11/index.html"]).ended(3).said("RULES is absent");
+        bench.run("put", &[PAGE_URL, "-"]).ended(3).said("RULES");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::failpoint::{Fault, planted};
 use crate::files::check_versions;
 use crate::format::rolls::{self, Rolls};
 use crate::format::superblock::{BYTES, COPIES, Superblock};
-use crate::format::{Flaw, names};
+use crate::format::{Flaw, header, names};
 
 /// Both copies, decoded.
 type Copies = [std::result::Result<Superblock, Flaw>; 2];
@@ -46,15 +46,13 @@ impl SuperblockFile {
     /// Opens the file.
     ///
     /// # Errors
-    /// `NotAStore` when there is none; `Io`.
+    /// `NotAStore` when there is none; `Corrupt` when there was one; `Io`.
     pub(crate) fn open(dir: &dyn Dir, access: Access) -> Result<SuperblockFile> {
-        let file = dir.open(names::SUPERBLOCK, access).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::NotAStore { path: dir.path().to_owned(), why: "it has no file SUPERBLOCK".into() }
-            }
-            _ => Error::io("open", names::SUPERBLOCK)(e),
-        })?;
-        Ok(SuperblockFile { file })
+        match dir.open(names::SUPERBLOCK, access) {
+            Ok(file) => Ok(SuperblockFile { file }),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(missing(dir)?),
+            Err(e) => Err(Error::io("open", names::SUPERBLOCK)(e)),
+        }
     }
 
     /// Checks without the lock whether this is a superblock, and returns the newest whole copy. The
@@ -138,6 +136,23 @@ impl SuperblockFile {
     pub(crate) fn drop_cache(&self) {
         self.file.advise(filemap_io::Advice::DropCache, 0, 0);
     }
+}
+
+/// The error for a folder without SUPERBLOCK. A value segment beside none is what is left of a
+/// store, unless a creation, repair or backup that was cut short has left its mark there.
+fn missing(dir: &dyn Dir) -> Result<Error> {
+    let found = dir.list().map_err(Error::io("list", dir.path().display()))?;
+    let is_begun = found.iter().any(|name| [names::NEW_SUPERBLOCK, names::PARTIAL].contains(&name.as_str()));
+    let is_ours = |name: &&String| {
+        let mut magic = [0; 8];
+        let read = dir.open(name, Access::Read).and_then(|file| file.read_at(&mut magic, 0));
+        read.is_ok() && magic == *header::Kind::Values.magic()
+    };
+    let mut segments = found.iter().filter(|name| names::parse_segment(name).is_some());
+    Ok(match segments.find(is_ours) {
+        Some(name) if !is_begun => Error::corrupt(names::SUPERBLOCK, 0, format!("the file is missing beside {name}")),
+        _ => Error::NotAStore { path: dir.path().to_owned(), why: "it has no file SUPERBLOCK".into() },
+    })
 }
 
 /// Offset of the copy for an epoch.

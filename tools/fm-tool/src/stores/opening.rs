@@ -33,30 +33,38 @@ pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn P
     Ok(Box::new(local_to_fill(path, new, shared)?))
 }
 
+/// What can be done about a store that does not open, whatever else is missing in it.
+const REMEDY: &str = "`fm-tool repair` makes a store of what the value segments hold, and names all that is lost";
+
+/// A store that does not open for damage is reported with the remedy.
+fn opened<T>(path: &Path, store: Result<T, impl Into<Failure>>) -> Result<T, Failure> {
+    store.map_err(|error| error.into().at(path, REMEDY))
+}
+
 /// The engine of a store, for verbs that do not deal with pages.
 pub fn engine_to_read(path: &Path, shared: &Shared) -> Result<Store, Failure> {
-    let store = Store::open_read_only(path, options(shared))?;
+    let store = opened(path, Store::open_read_only(path, options(shared)))?;
     absence::of_read(&store);
     Ok(store)
 }
 
 /// A local store to read, while another process may write it.
 pub fn local_to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
-    let store = PageStore::open_read_only(path, options(shared))?;
+    let store = opened(path, PageStore::open_read_only(path, options(shared)))?;
     absence::of_read(store.engine());
     Ok(store)
 }
 
 /// The engine of a store to read for a dry run.
 pub fn engine_to_plan(path: &Path, shared: &Shared) -> Result<Store, Failure> {
-    let store = Store::open_read_only(path, options(shared))?;
+    let store = opened(path, Store::open_read_only(path, options(shared)))?;
     absence::of_plan(&store);
     Ok(store)
 }
 
 /// A local store to read for a dry run.
 pub fn local_to_plan(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
-    let store = PageStore::open_read_only(path, options(shared))?;
+    let store = opened(path, PageStore::open_read_only(path, options(shared)))?;
     absence::of_plan(store.engine());
     Ok(store)
 }

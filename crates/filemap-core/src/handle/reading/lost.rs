@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap_io::Dir;
+use filemap_io::{Access, Dir};
 
-use crate::error::Result;
+use crate::error::{Error, Result, StorageError};
 use crate::format::key::segment_of;
 use crate::format::leaf::Slot;
 use crate::format::names;
@@ -14,6 +14,7 @@ use crate::format::rolls::Rolls;
 use crate::format::superblock::{Superblock, Tail};
 use crate::handle::reading::Reading;
 use crate::handle::recover::{Absent, Witness};
+use crate::handle::rules;
 use crate::index::segment_table::SegmentTable;
 use crate::index::superblock::SuperblockFile;
 use crate::logs::keys::{KeyFile, KeyLog};
@@ -57,7 +58,23 @@ pub(super) fn absent(
     let is_current = || -> Result<bool> {
         Ok(file.newest_whole(dir)?.epoch == current.epoch && read_rolls(file, &current.store_id)? == rolls)
     };
-    Ok(if absent.is_empty() || is_current()? { Some(absent) } else { None })
+    if !absent.is_empty() && !is_current()? {
+        return Ok(None);
+    }
+    absent.extend(absent_rules(dir, current)?);
+    Ok(Some(absent))
+}
+
+/// The file RULES, if it cannot be read: nothing is missed by reading, but copies would not obey.
+fn absent_rules(dir: &dyn Dir, current: &Superblock) -> Result<Option<Absent>> {
+    match rules::read(dir, &current.store_id, current.rules, Access::Read) {
+        Err(Error::Storage(StorageError::Corrupt { what, .. })) => {
+            let file = names::RULES.into();
+            Ok(Some(Absent { file, ordinal: None, why: what, live_bytes: 0, is_accepted: false }))
+        }
+        Err(e @ Error::Storage(StorageError::Io { .. })) => Err(e),
+        _ => Ok(None),
+    }
 }
 
 /// Extent of a whole segment.
@@ -85,9 +102,9 @@ impl Reading {
     ) -> Result<Option<Vec<Absent>>> {
         self.values.segments.look_anew()?;
         let found = absent(&self.superblock, &*self.dir, superblock, segment_table, (&self.values, &self.keys))?;
-        // Key segments are opened by name.
+        // Key segments are opened by name, and so is RULES.
         let values = |mut all: Vec<Absent>| {
-            all.retain(|a| names::parse_keys(&a.file).is_none());
+            all.retain(|a| names::parse_keys(&a.file).is_none() && a.file != names::RULES);
             all
         };
         Ok(found.map(values))
