@@ -223,7 +223,8 @@ fn is_with_the_first_superblock(case: &[Harm], others: &[(&str, Way)]) -> bool {
 /// segments that were begun after it the superblock. So these are earlier states, as after a power
 /// failure, of which nothing can tell that there was more: the last segment as it was at that
 /// checkpoint; and a superblock from before the last segment was begun, without that segment. A
-/// removal that only the last segment tells of is undone with it, but never unless files are named.
+/// removal that only the last segment tells of is undone with it, but never unless files are
+/// named.
 #[test]
 fn of_any_two_files_of_a_killed_store_nothing_is_lost_in_silence_but_the_tail_of_the_log() {
     const CONSISTENT: [(&str, Way); 2] = [("value3.dat", Way::Removed), ("value3.dat", Way::Emptied)];
