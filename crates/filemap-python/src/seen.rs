@@ -1,5 +1,6 @@
 //! Seen sets, and canonical URLs. The classes of each kind are in `filemap.seen`.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -65,9 +66,9 @@ fn new_set(kind: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<NewSet> {
 }
 
 /// The bytes of a URL that a set compares.
-fn form<'a>(canonicalizer: Option<&dyn Canonicalizer>, url: &'a [u8]) -> Result<std::borrow::Cow<'a, [u8]>, Failure> {
+fn form<'a>(canonicalizer: Option<&dyn Canonicalizer>, url: &'a [u8]) -> Result<Cow<'a, [u8]>, Failure> {
     match canonicalizer {
-        None => Ok(std::borrow::Cow::Borrowed(url)),
+        None => Ok(Cow::Borrowed(url)),
         Some(rule) => rule.canonical(url).map_err(|source| {
             let said = format!("{:?}: {source}", String::from_utf8_lossy(url));
             Failure::Python(errors::make("InvalidUrlError", said))
@@ -90,32 +91,60 @@ impl SeenSet {
         Ok(py.detach(|| work(&set, self.canonicalizer.as_deref()))?)
     }
 
-    /// Runs `work` on all URLs, some thousand at a time.
+    /// Runs `work` on all URLs, some thousand at a time; `means` is what a verdict says. An error,
+    /// of the iterable too, has what is said of the URLs before it as `done`: they may be in the
+    /// set, and would not be new again.
     fn batches(
         &self,
         py: Python<'_>,
         urls: &Bound<'_, PyAny>,
         work: impl Fn(&StoredSet, &[&[u8]], &mut Vec<Verdict>) -> urlindex::Result<()> + Send + Sync,
-    ) -> PyResult<Vec<Verdict>> {
-        let mut all = Vec::new();
+        means: impl Fn(Verdict) -> bool,
+    ) -> PyResult<Vec<bool>> {
+        let mut done: Vec<bool> = Vec::new();
         let mut urls = urls.try_iter()?;
         loop {
-            let batch: Vec<Text> =
-                urls.by_ref().take(AT_ONCE).map(|url| url.and_then(|url| url.extract())).collect::<PyResult<_>>()?;
-            if batch.is_empty() {
-                return Ok(all);
+            let (mut batch, mut failed) = (Vec::new(), None);
+            for url in urls.by_ref().take(AT_ONCE) {
+                match url.and_then(|url| url.extract::<Text>()) {
+                    Ok(url) => batch.push(url),
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
             }
-            let mut verdicts = self.with(py, |set, rule| {
-                let forms: Vec<_> = batch.iter().map(|url| form(rule, url.as_ref())).collect::<Result<_, Failure>>()?;
+            let mut verdicts = Vec::new();
+            let worked = self.with(py, |set, rule| {
+                let (forms, wrong) = forms(rule, &batch);
                 let borrowed: Vec<&[u8]> = forms.iter().map(|form| &**form).collect();
-                let mut verdicts = Vec::new();
                 work(set, &borrowed, &mut verdicts)?;
-                Ok(verdicts)
-            })?;
-            all.append(&mut verdicts);
-            py.check_signals()?;
+                wrong.map_or(Ok(()), Err)
+            });
+            done.extend(verdicts.into_iter().map(&means));
+            let worked = worked.and_then(|()| failed.map_or(Ok(()), Err)).and_then(|()| py.check_signals());
+            if let Err(error) = worked {
+                // An exception without room for it comes out all the same.
+                let _ = error.value(py).setattr("done", done);
+                return Err(error);
+            }
+            if batch.len() < AT_ONCE {
+                return Ok(done);
+            }
         }
     }
+}
+
+/// The bytes of URLs that a set compares, up to one that is no URL.
+fn forms<'a>(rule: Option<&dyn Canonicalizer>, urls: &'a [Text]) -> (Vec<Cow<'a, [u8]>>, Option<Failure>) {
+    let mut forms = Vec::with_capacity(urls.len());
+    for url in urls {
+        match form(rule, url.as_ref()) {
+            Ok(form) => forms.push(form),
+            Err(wrong) => return (forms, Some(wrong)),
+        }
+    }
+    (forms, None)
 }
 
 fn opened(
@@ -242,10 +271,10 @@ impl SeenSet {
         self.with(py, |set, rule| Ok(set.insert(&form(rule, url.as_ref())?)?))
     }
 
-    /// Adds URLs. Returns for each whether it is new.
+    /// Adds URLs. Returns for each whether it is new. After an error those before it are in the
+    /// set: its attribute `done` says whether they were new.
     fn add_many(&self, py: Python<'_>, urls: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        let verdicts = self.batches(py, urls, |set, urls, verdicts| set.check_and_insert_batch(urls, verdicts))?;
-        Ok(verdicts.into_iter().map(Verdict::is_new).collect())
+        self.batches(py, urls, |set, urls, verdicts| set.check_and_insert_batch(urls, verdicts), Verdict::is_new)
     }
 
     fn __contains__(&self, py: Python<'_>, url: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -259,8 +288,7 @@ impl SeenSet {
 
     /// Returns for each URL whether it was added, or may have been.
     fn contains_many(&self, py: Python<'_>, urls: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        let verdicts = self.batches(py, urls, |set, urls, verdicts| set.contains_batch(urls, verdicts))?;
-        Ok(verdicts.into_iter().map(|verdict| !verdict.is_new()).collect())
+        self.batches(py, urls, |set, urls, verdicts| set.contains_batch(urls, verdicts), |verdict| !verdict.is_new())
     }
 
     /// Takes URLs out of the set. Returns for each whether it was in it.
