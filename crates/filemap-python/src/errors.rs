@@ -76,7 +76,7 @@ fn of_pages(error: &Error) -> PyErr {
         }
         Error::Meta { .. } => corrupt(said, None, None),
         Error::Url { .. } => make("InvalidUrlError", said),
-        Error::Read { source, .. } | Error::Spool { source, .. } => io_error(source, said),
+        Error::Read { source, .. } | Error::Spool { source, .. } | Error::Write(source) => io_error(source, said),
         Error::Variant { .. } | Error::HeadersTooLarge { .. } => make("InvalidValueError", said),
         _ => make("FileMapError", said),
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import filemap
-from filemap import warc
+from filemap import _native, warc
 
 SAMPLES = Path(__file__).parents[3] / "tests" / "data" / "warc"
 
@@ -62,6 +62,8 @@ def test_errors_of_the_file_object_are_the_callers(
 
     with pytest.raises(OSError, match="on fire"):
         warc.import_(store, Bad())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="bytes, not str"):
+        warc.import_(store, io.StringIO("text"))  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         warc.import_(store, tmp_path / "none.warc")
     store.put("http://a/", b"x")
@@ -73,3 +75,59 @@ def test_errors_of_the_file_object_are_the_callers(
         warc.export(store, tmp_path / "out", progress=enough)
     except KeyboardInterrupt:
         assert os.listdir(tmp_path / "out") == []
+
+
+class Failing:
+    """A file that raises when it is read or written for the `nth` time."""
+
+    def __init__(self, error: BaseException, nth: int = 0, content: bytes = b"") -> None:
+        self._error, self._left, self._file = error, nth, io.BytesIO(content)
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise self._error
+
+    def read(self, size: int) -> bytes:
+        self._count()
+        return self._file.read(size)
+
+    def write(self, data: bytes) -> int:
+        self._count()
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+ERRORS = [KeyboardInterrupt(), OSError(28, "full"), InterruptedError(4, "x"), ZeroDivisionError()]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_what_a_file_object_raises_comes_out_as_it_is(
+    store: filemap.PageStore, error: BaseException
+) -> None:
+    sample = (SAMPLES / "python-docs.warc.gz").read_bytes()
+    # The first read, and one on the thread that reads ahead.
+    for file in (Failing(error), Failing(error, 1, sample)):
+        with pytest.raises(type(error)) as raised:
+            warc.import_(store, file)  # type: ignore[arg-type]
+        assert raised.value is error
+    assert "failed at offset" in error.__notes__[0]
+    store.put_many((f"http://h/{n}", os.urandom(100_000)) for n in range(20))
+    choice = {"stem": "pages", "newest_only": False} | dict.fromkeys(
+        ["host", "domain", "prefix", "since", "until"]
+    )
+    for format in ("warc", "warc.gz", "wacz"):
+        with pytest.raises(type(error)) as raised:
+            given = {"format": format, **choice}
+            whole = Failing(error) if format == "wacz" else None
+            _native.export(store, given, lambda _: Failing(error), lambda *_: True, whole)
+        assert raised.value is error
+    assert store.verify().ok
