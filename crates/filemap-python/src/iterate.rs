@@ -9,13 +9,13 @@ use std::thread::{self, ThreadId};
 use filemap::access::ListKind;
 use filemap::{Lookup, PageStore};
 use filemap_core::list::Split;
-use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyIterator, PyString};
 
 use crate::argument::{Scope, Text, text};
-use crate::errors::Failure;
+use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::page::{Page, PageHead};
 use crate::signals::Watch;
@@ -330,7 +330,7 @@ impl Many {
             return Ok(Some(answer));
         }
         if *self.asking() == Some(thread::current().id()) {
-            return Err(PyValueError::new_err("the URLs of get_many ask for their own pages"));
+            return Err(errors::invalid("the URLs of get_many ask for their own pages"));
         }
         // One thread asks and reads; others wait here for its answers. So no thread meets the end
         // while there are some to come.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use urlindex::canonical::{Rule, RuleSet};
@@ -12,7 +12,7 @@ use urlindex::{
     BloomOptions, Canonicalizer, CrawlRules, DiskOptions, NewSet, SeenSet as _, SetKind, StoredSet, Verdict,
 };
 
-use crate::argument::{Text, text};
+use crate::argument::{self, Text, named, text};
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::options;
@@ -35,20 +35,20 @@ pub struct SeenSet {
 }
 
 /// An argument of one kind of set alone.
-fn argument<'py, T>(given: Option<&Bound<'py, PyDict>>, name: &str) -> PyResult<Option<T>>
+fn of_kind<'py, T>(given: Option<&Bound<'py, PyDict>>, name: &str) -> PyResult<Option<T>>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
     match given.map(|given| given.get_item(name)).transpose()?.flatten() {
-        Some(value) if !value.is_none() => value.extract().map(Some),
+        Some(value) if !value.is_none() => named(name, &value).map(Some),
         _ => Ok(None),
     }
 }
 
 /// Memory and seed of a set on disk.
 fn disk_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<DiskOptions> {
-    let options = DiskOptions::new().memory_bytes(argument(given, "memory_bytes")?.unwrap_or(DISK_MEMORY_BYTES));
-    Ok(options.seed(argument(given, "seed")?.unwrap_or(0)))
+    let options = DiskOptions::new().memory_bytes(of_kind(given, "memory_bytes")?.unwrap_or(DISK_MEMORY_BYTES));
+    Ok(options.seed(of_kind(given, "seed")?.unwrap_or(0)))
 }
 
 /// How a new set is made.
@@ -57,11 +57,11 @@ fn new_set(kind: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<NewSet> {
         "disk" => NewSet::Disk(disk_options(given)?),
         "trie" => NewSet::Trie,
         "bloom" => {
-            let capacity = argument(given, "capacity")?.unwrap_or(1_000_000);
-            NewSet::Bloom(BloomOptions::new(capacity, argument(given, "rate")?.unwrap_or(1e-4)))
+            let capacity = of_kind(given, "capacity")?.unwrap_or(1_000_000);
+            NewSet::Bloom(BloomOptions::new(capacity, of_kind(given, "rate")?.unwrap_or(1e-4)))
         }
-        "md5-bitmap" => NewSet::Md5Bitmap { bits: argument(given, "bits")?.unwrap_or(28) },
-        _ => return Err(PyValueError::new_err(format!("there is no seen set of the kind {kind:?}"))),
+        "md5-bitmap" => NewSet::Md5Bitmap { bits: of_kind(given, "bits")?.unwrap_or(28) },
+        _ => return Err(errors::invalid(format!("there is no seen set of the kind {kind:?}"))),
     })
 }
 
@@ -186,13 +186,13 @@ impl SeenSet {
     fn new(
         py: Python<'_>,
         kind: &str,
-        path: PathBuf,
+        #[pyo3(from_py_with = argument::path)] path: PathBuf,
         mode: &str,
         canonicalizer: Option<&str>,
         given: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<SeenSet> {
         if !matches!(mode, "r" | "w" | "a" | "x") {
-            return Err(PyValueError::new_err(format!("a mode is 'r', 'w', 'a' or 'x', not {mode:?}")));
+            return Err(errors::invalid(format!("a mode is 'r', 'w', 'a' or 'x', not {mode:?}")));
         }
         let (new, disk) = (new_set(kind, given)?, disk_options(given)?);
         let rule = options::canonicalizer(canonicalizer.unwrap_or("exact"))?;
@@ -203,13 +203,13 @@ impl SeenSet {
         })?;
         if kind_named(kind) != Some(set.kind()) {
             let what = format!("{} is a set of the kind {}, not {kind}", path.display(), set.kind().name());
-            return Err(errors::make("InvalidValueError", what));
+            return Err(errors::invalid(what));
         }
         let noted = noted.unwrap_or(Arc::clone(&rule));
         if canonicalizer.is_some() && (noted.name(), noted.version()) != (rule.name(), rule.version()) {
             let what =
                 format!("the URLs of {} are canonical by {}, not by {}", path.display(), noted.name(), rule.name());
-            return Err(errors::make("InvalidValueError", what));
+            return Err(errors::invalid(what));
         }
         let canonicalizer = Some(noted).filter(|rule| rule.name() != "exact");
         let set = RwLock::new(OfProcess::new(Some(Arc::new(set))));
@@ -362,7 +362,7 @@ fn rule_set(names: &Bound<'_, PyAny>) -> PyResult<RuleSet> {
     for name in names.try_iter()? {
         let name: String = name?.extract()?;
         let rule = Rule::named(&name);
-        let rule = rule.ok_or_else(|| PyValueError::new_err(format!("there is no rule {name:?} of canonical URLs")))?;
+        let rule = rule.ok_or_else(|| errors::invalid(format!("there is no rule {name:?} of canonical URLs")))?;
         rules = rules.with(rule);
     }
     Ok(rules)

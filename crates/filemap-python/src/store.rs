@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::argument::{Scope, Text, lookup, text, variant};
+use crate::argument::{self, Scope, Text, lookup, number, text, variant};
 use crate::errors::{self, Failure};
 use crate::fork::{self, OfProcess};
 use crate::iterate::{self, Bytes, Heads, Many, Pages, Times, Urls};
@@ -79,7 +79,12 @@ fn list_kind(variants: bool) -> ListKind {
 impl PageStore {
     #[new]
     #[pyo3(signature = (path, mode = "r", **options))]
-    fn new(py: Python<'_>, path: PathBuf, mode: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<PageStore> {
+    fn new(
+        py: Python<'_>,
+        #[pyo3(from_py_with = argument::path)] path: PathBuf,
+        mode: &str,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PageStore> {
         let mode = Mode::named(mode)?;
         let opening = Opening::from_python(options)?;
         let store = py.detach(|| opened(&path, mode, opening).map_err(Failure::from))?;
@@ -227,7 +232,7 @@ impl PageStore {
     /// The pages of many URLs, in their order; `None` for one that is not there. `ahead` of them
     /// are read together.
     #[pyo3(signature = (urls, *, ahead = 64))]
-    fn get_many(&self, urls: &Bound<'_, PyAny>, ahead: usize) -> PyResult<Many> {
+    fn get_many(&self, urls: &Bound<'_, PyAny>, #[pyo3(from_py_with = number)] ahead: usize) -> PyResult<Many> {
         Many::new(self.handle()?, urls, ahead)
     }
 

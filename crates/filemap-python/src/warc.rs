@@ -10,12 +10,12 @@ use filemap::dump::{DumpEvent, DumpOptions, Format, OutputFile, Selection, Targe
 use filemap::import::{ImportOptions, ImportProgress, import, import_wacz, is_zip};
 use filemap::page::RecordKind;
 use filemap::warc::Compression;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::argument::Text;
-use crate::errors::Failure;
+use crate::errors::{Failure, invalid};
 use crate::report::{ExportReport, ImportReport};
 use crate::signals::Watch;
 use crate::store::PageStore;
@@ -196,8 +196,8 @@ pub fn import_(
         options = options.as_received();
     }
     for kind in keep.unwrap_or_default() {
-        let kind = RecordKind::named(&kind)
-            .ok_or_else(|| PyValueError::new_err(format!("there are no records of the kind {kind:?}")))?;
+        let kind =
+            RecordKind::named(&kind).ok_or_else(|| invalid(format!("there are no records of the kind {kind:?}")))?;
         options = options.keep(kind);
     }
     let store = store.get().handle()?;
@@ -278,7 +278,7 @@ impl Choice {
             "wacz" => (&[Format::Warc, Format::Cdxj, Format::Pages], Compression::Gzip),
             "jsonl" => (&[Format::Jsonl], Compression::Gzip),
             other => {
-                return Err(PyValueError::new_err(format!(
+                return Err(invalid(format!(
                     "a format is 'warc.gz', 'warc.zst', 'warc', 'wacz' or 'jsonl', not {other:?}"
                 )));
             }

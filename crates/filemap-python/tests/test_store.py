@@ -207,7 +207,7 @@ def test_pages_are_put_as_objects(store: filemap.PageStore) -> None:
         filemap.Page(URL, b"", headers={"A": "1\r\nB: 2"})
     with pytest.raises(ValueError, match="IP"):
         filemap.Page(URL, b"", ip="localhost")
-    with pytest.raises(OverflowError):
+    with pytest.raises(filemap.InvalidValueError):
         filemap.Page(URL, b"", status=-1)
     with pytest.raises(filemap.InvalidUrlError):
         store.put("no URL", b"")

@@ -97,8 +97,9 @@ class FileMapDict(BaseStorage[str, Any]):
         **kwargs: Any,
     ) -> None:
         if serializer is not None:
-            raise ValueError(
-                "responses are stored as pages and JSON, never pickled: leave `serializer` out"
+            raise filemap.InvalidValueError(
+                f"responses are stored as pages and JSON, not by {serializer!r}:"
+                " leave `serializer` out"
             )
         # Its parameters have no types.
         cast(Any, super()).__init__(serializer=None, **kwargs)
