@@ -342,7 +342,7 @@ pub fn described(url: Text, rest: Option<&Bound<'_, pyo3::types::PyDict>>) -> Py
         match name.as_str() {
             "headers" => page.headers = headers::from_python(&value)?,
             "time" => {
-                page.fetched_at_ms = times::from_python(&value)?;
+                page.fetched_at_ms = times::of_page(&value)?;
                 has_time = true;
             }
             "variant" => page.variant = variant(Some(named(&name, &value)?)).map_err(PyErr::from)?,

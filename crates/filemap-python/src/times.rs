@@ -11,6 +11,9 @@ static EPOCH: PyOnceLock<Py<PyDateTime>> = PyOnceLock::new();
 
 const DAY_MS: i64 = 86_400_000;
 
+/// The times that a `datetime` can have.
+const DATES_MS: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;
+
 fn epoch(py: Python<'_>) -> PyResult<&Bound<'_, PyDateTime>> {
     let made = EPOCH.get_or_try_init(py, || {
         let utc = PyTzInfo::utc(py)?;
@@ -27,7 +30,7 @@ fn epoch(py: Python<'_>) -> PyResult<&Bound<'_, PyDateTime>> {
 pub fn to_datetime(py: Python<'_>, ms: i64) -> PyResult<Bound<'_, PyAny>> {
     let (days, rest) = (ms.div_euclid(DAY_MS), ms.rem_euclid(DAY_MS));
     let no_date = || invalid(format!("{ms} ms since 1970 is no date; `time_ms` has the number"));
-    let days = i32::try_from(days).map_err(|_| no_date())?;
+    let days = i32::try_from(days).ok().filter(|_| DATES_MS.contains(&ms)).ok_or_else(no_date)?;
     let delta = PyDelta::new(py, days, (rest / 1000) as i32, (rest % 1000 * 1000) as i32, false)?;
     epoch(py)?.add(delta)
 }
@@ -48,6 +51,21 @@ pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<i64> {
         return delta_ms(&value.sub(epoch(value.py())?)?);
     }
     seconds_ms(value, "a time is an aware datetime, or seconds since 1970")
+}
+
+/// The time of a page to be put: one that can be read as a `datetime`.
+///
+/// # Errors
+///
+/// As [`from_python`], and `InvalidValueError` outside the years 1 to 9999.
+pub fn of_page(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let ms = from_python(value)?;
+    if DATES_MS.contains(&ms) {
+        return Ok(ms);
+    }
+    let (first, last) = (DATES_MS.start() / 1000, DATES_MS.end() / 1000);
+    let what = format!("a page's time is in the years 1 to 9999, {first} to {last} seconds since 1970, not {value}");
+    Err(invalid(what))
 }
 
 /// An age of the caller's: a `timedelta`, or seconds.
@@ -76,7 +94,12 @@ fn seconds_ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<i64> {
         return ms.ok_or_else(|| invalid(format!("{whole} seconds are too many")));
     }
     let seconds: f64 = value.extract().map_err(|_| PyTypeError::new_err(what.to_owned()))?;
-    let ms = (seconds * 1000.0).floor();
+    let exact = seconds * 1000.0;
+    let near = exact.round();
+    // Few floats are whole milliseconds: 1.001 is a little less. What is nearer to one than a
+    // microsecond's half, or the nearest float of it, means it; else they are cut, as datetimes.
+    let is_near = (exact - near).abs() < 0.0005 || near / 1000.0 == seconds;
+    let ms = if is_near { near } else { exact.floor() };
     if ms.is_finite() && ms.abs() < 9e15 {
         Ok(ms as i64)
     } else {

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,34 @@ def test_an_error_names_what_is_wrong(store: filemap.PageStore, path: Path) -> N
         filemap.open(path, keep_versions=-1)
     with pytest.raises(ValueError, match="the path is empty"):
         filemap.open("")
+
+
+def test_only_times_that_can_be_read_are_put(store: filemap.PageStore) -> None:
+    first = datetime.min.replace(tzinfo=UTC)
+    last = datetime.max.replace(tzinfo=UTC, microsecond=999_000)
+    for time in (first, last):
+        store.put(URL, b"", time=time)
+        assert store.get(URL, at=time).time == time  # type: ignore[union-attr]
+    for seconds in (1e12, -1e12, 253_402_300_800):
+        with pytest.raises(ValueError, match="-62135596800 to 253402300799 seconds"):
+            store.put(URL, b"", time=seconds)
+    # As a bound any time will do.
+    assert store.get(URL, at=1e12) is not None and list(store.pages(since=-1e12))
+
+
+def test_seconds_mean_the_millisecond_that_they_are_nearest_to(store: filemap.PageStore) -> None:
+    assert store.put(URL, b"", time=1.001).time_ms == 1001
+    for nth in range(3000):
+        ms = 1_700_000_000_000 + nth * 86_400_007
+        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+        for given in (ms / 1000, time.timestamp(), time):
+            assert filemap.Page(URL, b"", time=given).time_ms == ms
+    # What is less than a millisecond is cut, as of a datetime.
+    for micros in (-1, 1, 499, 501, 999, 1_700_000_000_123_900):
+        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+        for given in (micros / 1e6, time):
+            assert filemap.Page(URL, b"", time=given).time_ms == micros // 1000
+    assert filemap.Page(URL, b"", time=253_402_300_799.999).time_ms == 253_402_300_799_999
 
 
 def test_an_export_to_a_folder_with_files_is_refused(
