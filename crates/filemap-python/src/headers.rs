@@ -20,16 +20,20 @@ pub fn latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }
 
-fn bytes_of(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+/// Text of HTTP as bytes; `what` it is.
+///
+/// # Errors
+///
+/// `TypeError`; `InvalidValueError` for text beyond Latin-1, which would come back as other text.
+pub fn bytes_of(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(bytes.as_bytes().to_vec());
     }
     let Ok(text) = value.cast::<PyString>() else {
         return Err(PyTypeError::new_err(format!("{what} is str or bytes, not {}", value.get_type().name()?)));
     };
-    let text = text.to_str()?;
-    let latin: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
-    Ok(latin.unwrap_or_else(|| text.as_bytes().to_vec()))
+    let latin = text.to_str().ok().and_then(|text| text.chars().map(|c| u8::try_from(c).ok()).collect());
+    latin.ok_or_else(|| invalid(format!("{what} is Latin-1 text, not {text:?}: give its bytes")))
 }
 
 fn field_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {

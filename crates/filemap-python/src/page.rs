@@ -346,7 +346,7 @@ pub fn described(url: Text, rest: Option<&Bound<'_, pyo3::types::PyDict>>) -> Py
                 has_time = true;
             }
             "variant" => page.variant = variant(Some(named(&name, &value)?)).map_err(PyErr::from)?,
-            "reason" => page.reason = named::<Text>(&name, &value)?.as_ref().to_vec(),
+            "reason" => page.reason = headers::bytes_of(&name, &value)?,
             "http_version" => page.http_version = Some(HttpVersion::from_token(&named::<String>(&name, &value)?)),
             "method" => page.method = Some(named(&name, &value)?),
             "ip" => page.ip = Some(ip(&named::<String>(&name, &value)?)?),

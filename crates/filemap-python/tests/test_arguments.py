@@ -16,6 +16,9 @@ Call = Callable[[Any], object]
 
 PAGES: list[dict[str, Any]] = [
     {"headers": {"A": "1\r\n"}},
+    {"headers": {"A": "\u65e5"}},
+    {"headers": {"A": "\udc80"}},
+    {"reason": "\u65e5"},
     {"status": -1},
     {"status": 65536},
     {"status": 10**20},
@@ -143,6 +146,11 @@ def test_seconds_mean_the_millisecond_that_they_are_nearest_to(store: filemap.Pa
         for given in (micros / 1e6, time):
             assert filemap.Page(URL, b"", time=given).time_ms == micros // 1000
     assert filemap.Page(URL, b"", time=253_402_300_799.999).time_ms == 253_402_300_799_999
+
+
+def test_a_reason_comes_back_as_it_was_put(store: filemap.PageStore) -> None:
+    store.put(URL, b"", reason="d\u00e9j\u00e0", headers={"A": "d\u00e9j\u00e0"})
+    assert store[URL].reason == store[URL].headers["A"] == "d\u00e9j\u00e0"
 
 
 def test_an_export_to_a_folder_with_files_is_refused(

@@ -98,7 +98,8 @@ def stored(response: CachedResponse) -> Stored:
     method = response.request.method
     given = {
         "status": response.status_code if 100 <= (response.status_code or 0) <= 999 else None,
-        "reason": re.sub(r"[\r\n\0]", " ", response.reason or ""),
+        # The note has it exactly.
+        "reason": re.sub(r"[\r\n\0]", " ", response.reason or "").encode("latin-1", "replace"),
         "headers": fields,
         "http_version": _VERSIONS.get(getattr(response.raw, "version", None) or 0),
         "method": method if method and _TOKEN.fullmatch(method) else None,
