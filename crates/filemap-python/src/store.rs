@@ -28,6 +28,8 @@ pub struct PageStore {
     /// `None` once it is closed.
     store: RwLock<OfProcess<Option<filemap::PageStore>>>,
     path: PathBuf,
+    /// The path that it has in every folder.
+    full_path: PathBuf,
     mode: Mode,
 }
 
@@ -88,12 +90,18 @@ impl PageStore {
         let mode = Mode::named(mode)?;
         let opening = Opening::from_python(options)?;
         let store = py.detach(|| opened(&path, mode, opening).map_err(Failure::from))?;
-        Ok(PageStore { store: RwLock::new(OfProcess::new(Some(store))), path, mode })
+        let full_path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        Ok(PageStore { store: RwLock::new(OfProcess::new(Some(store))), path, full_path, mode })
     }
 
     #[getter]
     fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    #[getter]
+    fn _full_path(&self) -> &PathBuf {
+        &self.full_path
     }
 
     #[getter]

@@ -1,6 +1,10 @@
 """Arguments that cannot be: one class of errors, which says what is wrong; times and headers."""
 
 import io
+import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -151,6 +155,22 @@ def test_seconds_mean_the_millisecond_that_they_are_nearest_to(store: filemap.Pa
 def test_a_reason_comes_back_as_it_was_put(store: filemap.PageStore) -> None:
     store.put(URL, b"", reason="d\u00e9j\u00e0", headers={"A": "d\u00e9j\u00e0"})
     assert store[URL].reason == store[URL].headers["A"] == "d\u00e9j\u00e0"
+
+
+def test_parts_are_read_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with filemap.open("pages.fm", "x") as store:
+        store.put(URL, b"x")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        (split,) = store.splits(1)
+        store.sync()
+        assert os.fspath(store.path) == "pages.fm"
+    code = "import pickle, sys; print(len(list(pickle.load(sys.stdin.buffer))))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(split), capture_output=True, cwd="/"
+    )
+    assert done.stdout == b"1\n", done.stderr
 
 
 def test_an_export_to_a_folder_with_files_is_refused(
