@@ -173,6 +173,23 @@ def test_parts_are_read_in_another_folder(tmp_path: Path, monkeypatch: pytest.Mo
     assert done.stdout == b"1\n", done.stderr
 
 
+def test_no_backup_is_made_inside_its_store(
+    store: filemap.PageStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put(URL, b"x")
+    monkeypatch.chdir(path)
+    before = sorted(os.listdir(path))
+    for target in (
+        path / "backup.fm",
+        "backup.fm",
+        path.parent / ".." / path.parent.name / path.name / "b",
+    ):
+        with pytest.raises(filemap.InvalidValueError, match="inside the store"):
+            store.backup(target)
+    assert sorted(os.listdir(path)) == before
+    assert store.backup(path.parent / "pages.fm.backup").files
+
+
 def test_an_export_to_a_folder_with_files_is_refused(
     store: filemap.PageStore, tmp_path: Path
 ) -> None:
