@@ -19,7 +19,7 @@ def contents(store: filemap.PageStore) -> "list[tuple[str, int, bytes]]":
 @pytest.mark.parametrize("format", ["warc.gz", "warc.zst", "warc", "wacz"])
 def test_an_export_comes_in_again(store: filemap.PageStore, tmp_path: Path, format: str) -> None:
     report = warc.import_(store, SAMPLES / "python-docs.warc.gz")
-    assert report.stored > 50 and report.losses == 0 and "stored=" in repr(report)
+    assert report.ok and report.stored > 50 and report.losses == 0 and "stored=" in repr(report)
     assert warc.import_(store, SAMPLES / "python-docs.warc.gz").stored == 0
     target = tmp_path / "out"
     written = warc.export(store, target, format=format)  # type: ignore[arg-type]
@@ -50,7 +50,12 @@ def test_json_lines_and_selections(store: filemap.PageStore, tmp_path: Path) -> 
 def test_damage_is_counted_and_named(store: filemap.PageStore) -> None:
     whole = (SAMPLES / "python-docs.warc.gz").read_bytes()
     report = warc.import_(store, io.BytesIO(whole[: len(whole) // 2]))
-    assert report.stored > 10 and report.losses >= 1 and "a file object" in report.problems[0]
+    assert (
+        not report.ok
+        and report.stored > 10
+        and report.losses >= 1
+        and "a file object" in report.problems[0]
+    )
 
 
 def test_errors_of_the_file_object_are_the_callers(

@@ -213,6 +213,8 @@ class Table:
 @final
 class CompactReport:
     @property
+    def ok(self) -> bool: ...
+    @property
     def removed_segments(self) -> int: ...
     @property
     def read_bytes(self) -> int: ...
@@ -279,6 +281,8 @@ class BackupReport:
 @final
 class PruneReport:
     @property
+    def ok(self) -> bool: ...
+    @property
     def urls(self) -> int: ...
     @property
     def versions(self) -> int: ...
@@ -314,6 +318,8 @@ class EraseReport:
 
 @final
 class ImportReport:
+    @property
+    def ok(self) -> bool: ...
     @property
     def losses(self) -> int: ...
     @property
