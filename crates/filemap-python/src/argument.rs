@@ -4,14 +4,15 @@
 //! are no UTF-8 come back as they were.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use filemap::{Lookup, Variant};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBytes, PyString};
 
-use crate::errors::Failure;
+use crate::errors::{self, Failure};
 
 /// A URL, a variant or a header given as `str` or `bytes`.
 pub enum Text {
@@ -38,7 +39,8 @@ impl<'py> FromPyObject<'_, 'py> for Text {
             return match PyBackedStr::try_from(text.to_owned()) {
                 Ok(text) => Ok(Text::Str(text)),
                 Err(_) => {
-                    let encoded = text.call_method1("encode", ("utf-8", "surrogateescape"))?;
+                    let encoded = text.call_method1("encode", ("utf-8", "surrogateescape"));
+                    let encoded = encoded.map_err(|error| errors::invalid(error.value(text.py()).to_string()))?;
                     Ok(Text::Owned(encoded.cast::<PyBytes>()?.as_bytes().to_vec()))
                 }
             };
@@ -48,6 +50,55 @@ impl<'py> FromPyObject<'_, 'py> for Text {
             Err(_) => Err(PyTypeError::new_err(format!("it must be str or bytes, not {}", value.get_type().name()?))),
         }
     }
+}
+
+/// A number as an argument.
+///
+/// # Errors
+///
+/// `TypeError`; `InvalidValueError` for one out of range, where Python has an `OverflowError`.
+pub fn number<'py, T>(value: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    value.extract().map_err(|error: PyErr| {
+        let is_range = error.is_instance_of::<PyOverflowError>(value.py());
+        if is_range { errors::invalid(format!("{value} is out of range")) } else { error }
+    })
+}
+
+/// The value of an argument that comes in a dictionary.
+///
+/// # Errors
+///
+/// As [`number`], with the argument's name.
+pub fn named<'py, T>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    value.extract().map_err(|error: PyErr| {
+        let py = value.py();
+        if error.is_instance_of::<PyOverflowError>(py) {
+            errors::invalid(format!("{name}: {value} is out of range"))
+        } else if error.is_instance_of::<PyTypeError>(py) {
+            PyTypeError::new_err(format!("{name}: {}", error.value(py)))
+        } else {
+            error
+        }
+    })
+}
+
+/// A path as an argument: the empty one names nothing.
+///
+/// # Errors
+///
+/// `TypeError`, `InvalidValueError`.
+pub fn path(value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let path: PathBuf = value.extract().map_err(|error: PyErr| {
+        let is_text = error.is_instance_of::<PyUnicodeError>(value.py());
+        if is_text { errors::invalid(error.value(value.py()).to_string()) } else { error }
+    })?;
+    if path.as_os_str().is_empty() { Err(errors::invalid("the path is empty")) } else { Ok(path) }
 }
 
 /// Bytes of a store as `str`.

@@ -5,6 +5,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+use crate::argument::number;
+
 /// Codings of one body; a longer list is hostile.
 const MAX_CODINGS: usize = 8;
 
@@ -18,7 +20,7 @@ pub fn decode_body<'py>(
     py: Python<'py>,
     codings: Vec<String>,
     body: PyBackedBytes,
-    max_bytes: u64,
+    #[pyo3(from_py_with = number)] max_bytes: u64,
 ) -> Option<Bound<'py, PyBytes>> {
     let decoded = py.detach(|| undone(&codings, &body, max_bytes))?;
     Some(PyBytes::new(py, &decoded))

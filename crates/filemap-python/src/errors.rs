@@ -76,8 +76,10 @@ fn of_pages(error: &Error) -> PyErr {
         }
         Error::Meta { .. } => corrupt(said, None, None),
         Error::Url { .. } => make("InvalidUrlError", said),
-        Error::Read { source, .. } | Error::Spool { source, .. } => io_error(source, said),
-        Error::Variant { .. } | Error::HeadersTooLarge { .. } => make("InvalidValueError", said),
+        Error::Read { source, .. } | Error::Spool { source, .. } | Error::Write(source) => io_error(source, said),
+        Error::Variant { .. } | Error::HeadersTooLarge { .. } => invalid(said),
+        // A rule that has no number yet is the caller's.
+        Error::Rule { id: 0, what } => invalid(what.clone()),
         _ => make("FileMapError", said),
     }
 }
@@ -88,7 +90,7 @@ fn of_engine(error: &EngineError, said: String) -> PyErr {
         EngineError::NotAStore { .. } => make("NotAStoreError", said),
         EngineError::NotEmpty { .. } => make("StoreExistsError", said),
         EngineError::KeyLength { .. } | EngineError::MetaTooLarge { .. } | EngineError::ValueTooLarge { .. } => {
-            make("InvalidValueError", said)
+            invalid(said)
         }
         EngineError::NoSpace { .. } => io_error(&io::Error::from_raw_os_error(28), said),
         EngineError::Refused { rule } => with(make("RefusedError", said), "rule", *rule),
@@ -104,7 +106,7 @@ fn of_storage(error: &StorageError, said: String) -> PyErr {
         StorageError::Io { source, .. } => io_error(source, said),
         StorageError::Corrupt { file, offset, .. } => corrupt(said, Some(file.clone()), Some(*offset)),
         StorageError::Locked { pid, .. } => with(make_os("LockedError", 11, said), "pid", *pid),
-        StorageError::InvalidOption { .. } => make("InvalidValueError", said),
+        StorageError::InvalidOption { .. } => invalid(said),
         _ => make("FileMapError", said),
     }
 }
@@ -121,7 +123,7 @@ fn of_seen(error: &urlindex::Error) -> PyErr {
         urlindex::Error::Storage(storage) => of_storage(storage, said),
         urlindex::Error::NotASet { .. } => make("NotAStoreError", said),
         urlindex::Error::ReadOnly { .. } => make("ReadOnlyError", said),
-        urlindex::Error::UrlLength { .. } => make("InvalidValueError", said),
+        urlindex::Error::UrlLength { .. } => invalid(said),
         _ => make("FileMapError", said),
     }
 }
@@ -154,6 +156,11 @@ pub fn forked() -> PyErr {
         "this handle was opened before a fork, and only the parent process may use it: open the store again in the child"
             .to_owned(),
     )
+}
+
+/// An argument has a value that cannot be.
+pub fn invalid(said: impl Into<String>) -> PyErr {
+    make("InvalidValueError", said.into())
 }
 
 /// An exception of `filemap._errors` with a message.

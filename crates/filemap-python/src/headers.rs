@@ -4,9 +4,11 @@
 //! gives the bytes.
 
 use filemap::page::{Header, Headers as Fields};
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping, PyString, PyTuple};
+
+use crate::errors::invalid;
 
 /// The header fields of a message: in order, with repeats; names compare without case.
 #[pyclass(frozen, sequence, module = "filemap", name = "Headers")]
@@ -18,30 +20,43 @@ pub fn latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }
 
-fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    let bytes = if let Ok(bytes) = value.cast::<PyBytes>() {
-        bytes.as_bytes().to_vec()
-    } else if let Ok(text) = value.cast::<PyString>() {
-        let text = text.to_str()?;
-        let latin: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
-        latin.unwrap_or_else(|| text.as_bytes().to_vec())
-    } else {
-        return Err(PyTypeError::new_err(format!(
-            "names and values of headers are str or bytes, not {}",
-            value.get_type().name()?
-        )));
+/// Text of HTTP as bytes; `what` it is.
+///
+/// # Errors
+///
+/// `TypeError`; `InvalidValueError` for text beyond Latin-1, which would come back as other text.
+pub fn bytes_of(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(bytes.as_bytes().to_vec());
+    }
+    let Ok(text) = value.cast::<PyString>() else {
+        return Err(PyTypeError::new_err(format!("{what} is str or bytes, not {}", value.get_type().name()?)));
     };
+    let latin = text.to_str().ok().and_then(|text| text.chars().map(|c| u8::try_from(c).ok()).collect());
+    latin.ok_or_else(|| invalid(format!("{what} is Latin-1 text, not {text:?}: give its bytes")))
+}
+
+fn field_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let bytes = bytes_of("the name or value of a header", value)?;
     if bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
-        return Err(PyValueError::new_err("a header cannot hold a line end or a NUL"));
+        return Err(invalid("a header cannot hold a line end or a NUL"));
     }
     Ok(bytes)
+}
+
+fn pair_of<'py>(pair: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    pair.extract().map_err(|_| not_headers())
+}
+
+fn not_headers() -> PyErr {
+    PyTypeError::new_err("headers are a mapping, or pairs of a name and a value")
 }
 
 /// Fields given as `Headers`, a mapping (to a value or several), or pairs.
 ///
 /// # Errors
 ///
-/// `TypeError`, `ValueError`.
+/// `TypeError`, `InvalidValueError`.
 pub fn from_python(given: &Bound<'_, PyAny>) -> PyResult<Fields> {
     if let Ok(headers) = given.cast::<Headers>() {
         return Ok(headers.get().0.clone());
@@ -49,21 +64,23 @@ pub fn from_python(given: &Bound<'_, PyAny>) -> PyResult<Fields> {
     let mut fields = Fields::new();
     if let Ok(mapping) = given.cast::<PyMapping>() {
         for pair in mapping.items()? {
-            let (name, value) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
-            let name = bytes_of(&name)?;
-            if value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyString>() {
-                fields.push(name, bytes_of(&value)?);
-                continue;
-            }
-            for each in value.try_iter()? {
-                fields.push(name.clone(), bytes_of(&each?)?);
+            let (name, value) = pair_of(&pair)?;
+            let name = field_of(&name)?;
+            let is_text = value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyString>();
+            match value.try_iter() {
+                Ok(several) if !is_text => {
+                    for each in several {
+                        fields.push(name.clone(), field_of(&each?)?);
+                    }
+                }
+                _ => fields.push(name, field_of(&value)?),
             }
         }
         return Ok(fields);
     }
-    for pair in given.try_iter()? {
-        let (name, value) = pair?.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
-        fields.push(bytes_of(&name)?, bytes_of(&value)?);
+    for pair in given.try_iter().map_err(|_| not_headers())? {
+        let (name, value) = pair_of(&pair?)?;
+        fields.push(field_of(&name)?, field_of(&value)?);
     }
     Ok(fields)
 }

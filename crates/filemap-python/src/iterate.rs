@@ -3,16 +3,19 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use filemap::access::ListKind;
 use filemap::{Lookup, PageStore};
 use filemap_core::list::Split;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyIterator, PyString};
 
 use crate::argument::{Scope, Text, text};
-use crate::errors::Failure;
+use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::page::{Page, PageHead};
 use crate::signals::Watch;
@@ -268,19 +271,86 @@ pub fn versions(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -
 #[pyclass(frozen, module = "filemap", name = "Many")]
 pub struct Many {
     store: OfProcess<PageStore>,
-    urls: Py<PyIterator>,
     ahead: usize,
+    source: Mutex<Source>,
+    /// The thread that has `source`.
+    asking: Mutex<Option<ThreadId>>,
     read: Mutex<VecDeque<filemap::Result<Option<filemap::Page>>>>,
+}
+
+/// Where the URLs come from.
+struct Source {
+    urls: Py<PyIterator>,
+    /// URLs that were taken and not read.
+    wanted: Vec<Text>,
+    /// What the iterator raised: comes after the pages of the URLs before it.
+    failed: Option<PyErr>,
+}
+
+impl Source {
+    /// Takes URLs, until there are `number`.
+    ///
+    /// # Errors
+    ///
+    /// Ctrl-C and its like, which wait for no page: the URLs taken stay.
+    fn take(&mut self, py: Python<'_>, number: usize) -> PyResult<()> {
+        let mut urls = self.urls.bind(py).clone();
+        while self.wanted.len() < number && self.failed.is_none() {
+            match urls.next().map(|url| url.and_then(|url| url.extract())) {
+                None => break,
+                Some(Ok(url)) => self.wanted.push(url),
+                Some(Err(error)) if error.is_instance_of::<PyException>(py) => self.failed = Some(error),
+                Some(Err(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Many {
     pub fn new(store: PageStore, urls: &Bound<'_, PyAny>, ahead: usize) -> PyResult<Many> {
         let urls = urls.try_iter()?.unbind();
-        Ok(Many { store: OfProcess::new(store), urls, ahead: ahead.max(1), read: Mutex::default() })
+        let source = Mutex::new(Source { urls, wanted: Vec::new(), failed: None });
+        let store = OfProcess::new(store);
+        Ok(Many { store, ahead: ahead.max(1), source, asking: Mutex::default(), read: Mutex::default() })
     }
 
     fn pop(&self) -> Option<filemap::Result<Option<filemap::Page>>> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    fn asking(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next answer, or `None` at the end.
+    fn answer(&self, py: Python<'_>) -> PyResult<Option<filemap::Result<Option<filemap::Page>>>> {
+        let store = self.store.get()?;
+        if let Some(answer) = self.pop() {
+            return Ok(Some(answer));
+        }
+        if *self.asking() == Some(thread::current().id()) {
+            return Err(errors::invalid("the URLs of get_many ask for their own pages"));
+        }
+        // One thread asks and reads; others wait here for its answers. So no thread meets the end
+        // while there are some to come.
+        let mut source = self.source.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        loop {
+            // Others take answers meanwhile.
+            if let Some(answer) = self.pop() {
+                return Ok(Some(answer));
+            }
+            *self.asking() = Some(thread::current().id());
+            let taken = source.take(py, self.ahead);
+            *self.asking() = None;
+            taken?;
+            let wanted = std::mem::take(&mut source.wanted);
+            if wanted.is_empty() {
+                return source.failed.take().map_or(Ok(None), Err);
+            }
+            let found = py.detach(|| read_together(store, &wanted));
+            self.read.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+        }
     }
 }
 
@@ -291,24 +361,7 @@ impl Many {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let store = self.store.get()?;
-        let mut next = self.pop();
-        if next.is_none() {
-            let mut wanted: Vec<Text> = Vec::new();
-            let urls = self.urls.bind(py);
-            for url in urls.clone().take(self.ahead) {
-                wanted.push(url?.extract()?);
-            }
-            if wanted.is_empty() {
-                return Ok(None);
-            }
-            py.detach(|| {
-                let found = read_together(store, &wanted);
-                self.read.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
-            });
-            next = self.pop();
-        }
-        match next {
+        match self.answer(py)? {
             None => Ok(None),
             Some(Err(error)) => Err(Failure::from(error).into()),
             Some(Ok(None)) => Ok(Some(py.None())),

@@ -12,8 +12,8 @@
 //!   child gets an error, and drops nothing of it.
 //! * Long calls look for signals (`signals`), so that Ctrl-C ends them.
 //!
-//! Layers, lowest first: `errors`, `times`, `text`; `fork`, `signals`; `page`; `iterate`,
-//! `options`; `store`, `upkeep`, `seen`, `warc`, `tables`, `coding`.
+//! Layers, lowest first: `errors`, `report`, `signals`; `argument`, `fork`, `headers`, `times`;
+//! `coding`, `options`; `page`, `seen`; `iterate`; `store`; `tables`, `upkeep`, `warc`.
 
 // PyO3 makes the documentation of classes from these comments; generated glue has none.
 #![allow(missing_docs)]

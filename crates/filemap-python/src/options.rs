@@ -7,11 +7,13 @@ use std::time::Duration;
 use filemap::{Durability, Options};
 use filemap_core::Error as EngineError;
 use filemap_core::dictionaries::Dictionaries;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use urlindex::{Canonicalizer, CrawlRules, Exact, Whatwg};
 
+use crate::argument::named;
+use crate::errors::invalid;
 use crate::times;
 
 /// How a store was opened.
@@ -26,7 +28,7 @@ pub enum Mode {
 impl Mode {
     /// # Errors
     ///
-    /// `ValueError` for another name.
+    /// `InvalidValueError` for another name.
     pub fn named(name: &str) -> PyResult<Mode> {
         Ok(match name {
             "r" => Mode::Read,
@@ -35,7 +37,7 @@ impl Mode {
             "x" => Mode::Create,
             _ => {
                 let what = format!("a mode is 'r', 'w', 'a' or 'x', not {name:?}; no mode empties a store");
-                return Err(PyValueError::new_err(what));
+                return Err(invalid(what));
             }
         })
     }
@@ -60,14 +62,14 @@ pub struct Opening {
 impl Opening {
     /// # Errors
     ///
-    /// `TypeError` for an unknown option or one of a wrong type, `ValueError`.
+    /// `TypeError` for an unknown option or one of a wrong type, `InvalidValueError`.
     pub fn from_python(given: Option<&Bound<'_, PyDict>>) -> PyResult<Opening> {
         let mut opening = Opening { options: Options::new(), canonicalizer: None };
         for (name, value) in given.into_iter().flat_map(|given| given.iter()) {
             let name: String = name.extract()?;
             if name == "canonicalizer" {
                 if !value.is_none() {
-                    opening.canonicalizer = Some(canonicalizer(&value.extract::<String>()?)?);
+                    opening.canonicalizer = Some(canonicalizer(&named::<String>(&name, &value)?)?);
                 }
                 continue;
             }
@@ -114,29 +116,29 @@ pub fn opened(path: &Path, mode: Mode, opening: Opening) -> filemap::Result<file
 /// Options whose value may be `None` come first; of others `None` means the default.
 fn with(options: Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Options> {
     Ok(match name {
-        "keep_versions" => options.keep_versions(value.extract()?),
+        "keep_versions" => options.keep_versions(named(name, value)?),
         "keep_age" if value.is_none() => options.keep_age(None),
-        "space_bound" => options.space_bound(value.extract()?),
-        "compaction_rate" => options.compaction_rate(value.extract()?),
-        "recompression_level" => options.recompression_level(value.extract()?),
+        "space_bound" => options.space_bound(named(name, value)?),
+        "compaction_rate" => options.compaction_rate(named(name, value)?),
+        "recompression_level" => options.recompression_level(named(name, value)?),
         _ if value.is_none() => check(options, name)?,
         "keep_age" => options.keep_age(Some(age(value)?)),
         "durability" => options.durability(durability(value)?),
-        "compression_level" => options.compression_level(value.extract()?),
-        "segment_bytes" => options.segment_bytes(value.extract()?),
-        "checkpoint_bytes" => options.checkpoint_bytes(value.extract()?),
-        "memtable_bytes" => options.memtable_bytes(value.extract()?),
-        "max_open_files" => options.max_open_files(value.extract()?),
-        "free_space_floor" => options.free_space_floor(value.extract()?),
-        "large_value_bytes" => options.large_value_bytes(value.extract()?),
+        "compression_level" => options.compression_level(named(name, value)?),
+        "segment_bytes" => options.segment_bytes(named(name, value)?),
+        "checkpoint_bytes" => options.checkpoint_bytes(named(name, value)?),
+        "memtable_bytes" => options.memtable_bytes(named(name, value)?),
+        "max_open_files" => options.max_open_files(named(name, value)?),
+        "free_space_floor" => options.free_space_floor(named(name, value)?),
+        "large_value_bytes" => options.large_value_bytes(named(name, value)?),
         "recompression_age" => options.recompression_age(age(value)?),
         "dictionaries" => {
-            options.dictionaries(if value.extract()? { Dictionaries::Automatic } else { Dictionaries::Off })
+            options.dictionaries(if named(name, value)? { Dictionaries::Automatic } else { Dictionaries::Off })
         }
-        "value_cache_bytes" => options.value_cache_bytes(value.extract()?),
-        "filter_memory_bytes" => options.filter_memory_bytes(value.extract()?),
+        "value_cache_bytes" => options.value_cache_bytes(named(name, value)?),
+        "filter_memory_bytes" => options.filter_memory_bytes(named(name, value)?),
         "accept_loss" => {
-            if value.extract()? {
+            if named(name, value)? {
                 options.accept_loss()
             } else {
                 options
@@ -181,7 +183,7 @@ fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {
         Ok(name) => match name.as_str() {
             "buffered" => Ok(Durability::Buffered),
             "sync" => Ok(Durability::Sync),
-            _ => Err(PyValueError::new_err(format!(
+            _ => Err(invalid(format!(
                 "durability is 'buffered', 'sync', or the seconds between two syncs, not {name:?}"
             ))),
         },
@@ -193,7 +195,7 @@ fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {
 ///
 /// # Errors
 ///
-/// `ValueError` for an unknown name.
+/// `InvalidValueError` for an unknown name.
 pub fn canonicalizer(name: &str) -> PyResult<Arc<dyn Canonicalizer>> {
     Ok(match name {
         "whatwg" => Arc::new(Whatwg),
@@ -201,9 +203,7 @@ pub fn canonicalizer(name: &str) -> PyResult<Arc<dyn Canonicalizer>> {
         "crawl" => Arc::new(CrawlRules::crawl()),
         "surt" => Arc::new(CrawlRules::surt()),
         _ => {
-            return Err(PyValueError::new_err(format!(
-                "a canonicaliser is 'whatwg', 'exact', 'crawl' or 'surt', not {name:?}"
-            )));
+            return Err(invalid(format!("a canonicaliser is 'whatwg', 'exact', 'crawl' or 'surt', not {name:?}")));
         }
     })
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use filemap::page::{HttpVersion, RecordKind};
 use filemap::store::PageReader;
-use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::argument::{Body, Text, escaped, text, variant};
-use crate::errors::Failure;
+use crate::argument::{Body, Text, escaped, named, number, text, variant};
+use crate::errors::{Failure, invalid};
 use crate::headers::{self, Headers, latin1};
 use crate::times;
 
@@ -40,7 +39,7 @@ impl From<&Version> for filemap::Version {
 #[pymethods]
 impl Version {
     #[new]
-    fn new(time_ms: i64, sequence: u64) -> Version {
+    fn new(#[pyo3(from_py_with = number)] time_ms: i64, #[pyo3(from_py_with = number)] sequence: u64) -> Version {
         Version { time_ms, sequence }
     }
 
@@ -327,14 +326,14 @@ impl PageHead {
 ///
 /// # Errors
 ///
-/// `TypeError` for an unknown argument or one of a wrong type, `ValueError`.
+/// `TypeError` for an unknown argument or one of a wrong type, `InvalidValueError`.
 pub fn described(url: Text, rest: Option<&Bound<'_, pyo3::types::PyDict>>) -> PyResult<filemap::Page> {
     let mut page = filemap::Page { url: url.as_ref().to_vec(), status: Some(200), ..filemap::Page::default() };
     let mut has_time = false;
     for (name, value) in rest.into_iter().flat_map(|rest| rest.iter()) {
         let name: String = name.extract()?;
         if name == "status" {
-            page.status = status(&value)?;
+            page.status = named(&name, &value)?;
             continue;
         }
         if value.is_none() {
@@ -343,18 +342,18 @@ pub fn described(url: Text, rest: Option<&Bound<'_, pyo3::types::PyDict>>) -> Py
         match name.as_str() {
             "headers" => page.headers = headers::from_python(&value)?,
             "time" => {
-                page.fetched_at_ms = times::from_python(&value)?;
+                page.fetched_at_ms = times::of_page(&value)?;
                 has_time = true;
             }
-            "variant" => page.variant = variant(Some(value.extract()?)).map_err(PyErr::from)?,
-            "reason" => page.reason = value.extract::<Text>()?.as_ref().to_vec(),
-            "http_version" => page.http_version = Some(HttpVersion::from_token(&value.extract::<String>()?)),
-            "method" => page.method = Some(value.extract()?),
-            "ip" => page.ip = Some(ip(&value)?),
-            "kind" => page.kind = kind(&value.extract::<String>()?)?,
-            "truncated" => page.truncated = Some(value.extract()?),
-            "digest" => page.digest = Some(value.extract()?),
-            "record_id" => page.record_id = Some(value.extract()?),
+            "variant" => page.variant = variant(Some(named(&name, &value)?)).map_err(PyErr::from)?,
+            "reason" => page.reason = headers::bytes_of(&name, &value)?,
+            "http_version" => page.http_version = Some(HttpVersion::from_token(&named::<String>(&name, &value)?)),
+            "method" => page.method = Some(named(&name, &value)?),
+            "ip" => page.ip = Some(ip(&named::<String>(&name, &value)?)?),
+            "kind" => page.kind = kind(&named::<String>(&name, &value)?)?,
+            "truncated" => page.truncated = Some(named(&name, &value)?),
+            "digest" => page.digest = Some(named(&name, &value)?),
+            "record_id" => page.record_id = Some(named(&name, &value)?),
             _ => {
                 let what = format!("a page has no argument '{name}'");
                 return Err(pyo3::exceptions::PyTypeError::new_err(what));
@@ -367,23 +366,13 @@ pub fn described(url: Text, rest: Option<&Bound<'_, pyo3::types::PyDict>>) -> Py
     Ok(page)
 }
 
-fn status(value: &Bound<'_, PyAny>) -> PyResult<Option<u16>> {
-    if value.is_none() {
-        return Ok(None);
-    }
-    let status: i64 = value.extract()?;
-    let fits = u16::try_from(status).map_err(|_| PyOverflowError::new_err(format!("{status} is no HTTP status")));
-    fits.map(Some)
-}
-
-fn ip(value: &Bound<'_, PyAny>) -> PyResult<std::net::IpAddr> {
-    let said: String = value.extract()?;
-    said.parse().map_err(|_| PyValueError::new_err(format!("{said:?} is no IP address")))
+fn ip(said: &str) -> PyResult<std::net::IpAddr> {
+    said.parse().map_err(|_| invalid(format!("{said:?} is no IP address")))
 }
 
 fn kind(name: &str) -> PyResult<RecordKind> {
     let kind = RecordKind::named(name).filter(|kind| matches!(kind, RecordKind::Response | RecordKind::Resource));
-    kind.ok_or_else(|| PyValueError::new_err(format!("a page is a 'response' or a 'resource', not {name:?}")))
+    kind.ok_or_else(|| invalid(format!("a page is a 'response' or a 'resource', not {name:?}")))
 }
 
 /// The time of now, in ms since 1970.
@@ -407,7 +396,7 @@ pub enum BodyBytes {
 impl Given {
     /// # Errors
     ///
-    /// `TypeError`, `ValueError`.
+    /// `TypeError`, `InvalidValueError`.
     pub fn from_python(
         first: &Bound<'_, PyAny>,
         body: Option<&Bound<'_, PyAny>>,
@@ -433,7 +422,7 @@ impl Given {
     ///
     /// # Errors
     ///
-    /// `TypeError`, `ValueError`.
+    /// `TypeError`, `InvalidValueError`.
     pub fn from_item(item: &Bound<'_, PyAny>) -> PyResult<Given> {
         if item.is_instance_of::<Page>() {
             return Given::from_python(item, None, None);

@@ -75,7 +75,31 @@ impl VerifyReport {
 }
 
 #[pymethods]
+impl CompactReport {
+    /// Whether no damage was in the way: no segment had to stay, no record to move as it was.
+    #[getter]
+    fn ok(&self) -> bool {
+        self.stuck_segments == 0 && self.unexpanded_records == 0
+    }
+}
+
+#[pymethods]
+impl PruneReport {
+    /// Whether damage hid no versions from it: what is hidden stays.
+    #[getter]
+    fn ok(&self) -> bool {
+        self.hidden == 0
+    }
+}
+
+#[pymethods]
 impl ImportReport {
+    /// Whether all records of the file are in the store, but for kinds that are not kept.
+    #[getter]
+    fn ok(&self) -> bool {
+        self.losses() == 0
+    }
+
     /// Records of the file that are not in the store.
     #[getter]
     fn losses(&self) -> u64 {

@@ -1,9 +1,10 @@
 //! Seen sets, and canonical URLs. The classes of each kind are in `filemap.seen`.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use urlindex::canonical::{Rule, RuleSet};
@@ -11,7 +12,7 @@ use urlindex::{
     BloomOptions, Canonicalizer, CrawlRules, DiskOptions, NewSet, SeenSet as _, SetKind, StoredSet, Verdict,
 };
 
-use crate::argument::{Text, text};
+use crate::argument::{self, Text, named, text};
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::options;
@@ -34,20 +35,20 @@ pub struct SeenSet {
 }
 
 /// An argument of one kind of set alone.
-fn argument<'py, T>(given: Option<&Bound<'py, PyDict>>, name: &str) -> PyResult<Option<T>>
+fn of_kind<'py, T>(given: Option<&Bound<'py, PyDict>>, name: &str) -> PyResult<Option<T>>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
     match given.map(|given| given.get_item(name)).transpose()?.flatten() {
-        Some(value) if !value.is_none() => value.extract().map(Some),
+        Some(value) if !value.is_none() => named(name, &value).map(Some),
         _ => Ok(None),
     }
 }
 
 /// Memory and seed of a set on disk.
 fn disk_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<DiskOptions> {
-    let options = DiskOptions::new().memory_bytes(argument(given, "memory_bytes")?.unwrap_or(DISK_MEMORY_BYTES));
-    Ok(options.seed(argument(given, "seed")?.unwrap_or(0)))
+    let options = DiskOptions::new().memory_bytes(of_kind(given, "memory_bytes")?.unwrap_or(DISK_MEMORY_BYTES));
+    Ok(options.seed(of_kind(given, "seed")?.unwrap_or(0)))
 }
 
 /// How a new set is made.
@@ -56,18 +57,18 @@ fn new_set(kind: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<NewSet> {
         "disk" => NewSet::Disk(disk_options(given)?),
         "trie" => NewSet::Trie,
         "bloom" => {
-            let capacity = argument(given, "capacity")?.unwrap_or(1_000_000);
-            NewSet::Bloom(BloomOptions::new(capacity, argument(given, "rate")?.unwrap_or(1e-4)))
+            let capacity = of_kind(given, "capacity")?.unwrap_or(1_000_000);
+            NewSet::Bloom(BloomOptions::new(capacity, of_kind(given, "rate")?.unwrap_or(1e-4)))
         }
-        "md5-bitmap" => NewSet::Md5Bitmap { bits: argument(given, "bits")?.unwrap_or(28) },
-        _ => return Err(PyValueError::new_err(format!("there is no seen set of the kind {kind:?}"))),
+        "md5-bitmap" => NewSet::Md5Bitmap { bits: of_kind(given, "bits")?.unwrap_or(28) },
+        _ => return Err(errors::invalid(format!("there is no seen set of the kind {kind:?}"))),
     })
 }
 
 /// The bytes of a URL that a set compares.
-fn form<'a>(canonicalizer: Option<&dyn Canonicalizer>, url: &'a [u8]) -> Result<std::borrow::Cow<'a, [u8]>, Failure> {
+fn form<'a>(canonicalizer: Option<&dyn Canonicalizer>, url: &'a [u8]) -> Result<Cow<'a, [u8]>, Failure> {
     match canonicalizer {
-        None => Ok(std::borrow::Cow::Borrowed(url)),
+        None => Ok(Cow::Borrowed(url)),
         Some(rule) => rule.canonical(url).map_err(|source| {
             let said = format!("{:?}: {source}", String::from_utf8_lossy(url));
             Failure::Python(errors::make("InvalidUrlError", said))
@@ -90,32 +91,60 @@ impl SeenSet {
         Ok(py.detach(|| work(&set, self.canonicalizer.as_deref()))?)
     }
 
-    /// Runs `work` on all URLs, some thousand at a time.
+    /// Runs `work` on all URLs, some thousand at a time; `means` is what a verdict says. An error,
+    /// of the iterable too, has what is said of the URLs before it as `done`: they may be in the
+    /// set, and would not be new again.
     fn batches(
         &self,
         py: Python<'_>,
         urls: &Bound<'_, PyAny>,
         work: impl Fn(&StoredSet, &[&[u8]], &mut Vec<Verdict>) -> urlindex::Result<()> + Send + Sync,
-    ) -> PyResult<Vec<Verdict>> {
-        let mut all = Vec::new();
+        means: impl Fn(Verdict) -> bool,
+    ) -> PyResult<Vec<bool>> {
+        let mut done: Vec<bool> = Vec::new();
         let mut urls = urls.try_iter()?;
         loop {
-            let batch: Vec<Text> =
-                urls.by_ref().take(AT_ONCE).map(|url| url.and_then(|url| url.extract())).collect::<PyResult<_>>()?;
-            if batch.is_empty() {
-                return Ok(all);
+            let (mut batch, mut failed) = (Vec::new(), None);
+            for url in urls.by_ref().take(AT_ONCE) {
+                match url.and_then(|url| url.extract::<Text>()) {
+                    Ok(url) => batch.push(url),
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
             }
-            let mut verdicts = self.with(py, |set, rule| {
-                let forms: Vec<_> = batch.iter().map(|url| form(rule, url.as_ref())).collect::<Result<_, Failure>>()?;
+            let mut verdicts = Vec::new();
+            let worked = self.with(py, |set, rule| {
+                let (forms, wrong) = forms(rule, &batch);
                 let borrowed: Vec<&[u8]> = forms.iter().map(|form| &**form).collect();
-                let mut verdicts = Vec::new();
                 work(set, &borrowed, &mut verdicts)?;
-                Ok(verdicts)
-            })?;
-            all.append(&mut verdicts);
-            py.check_signals()?;
+                wrong.map_or(Ok(()), Err)
+            });
+            done.extend(verdicts.into_iter().map(&means));
+            let worked = worked.and_then(|()| failed.map_or(Ok(()), Err)).and_then(|()| py.check_signals());
+            if let Err(error) = worked {
+                // An exception without room for it comes out all the same.
+                let _ = error.value(py).setattr("done", done);
+                return Err(error);
+            }
+            if batch.len() < AT_ONCE {
+                return Ok(done);
+            }
         }
     }
+}
+
+/// The bytes of URLs that a set compares, up to one that is no URL.
+fn forms<'a>(rule: Option<&dyn Canonicalizer>, urls: &'a [Text]) -> (Vec<Cow<'a, [u8]>>, Option<Failure>) {
+    let mut forms = Vec::with_capacity(urls.len());
+    for url in urls {
+        match form(rule, url.as_ref()) {
+            Ok(form) => forms.push(form),
+            Err(wrong) => return (forms, Some(wrong)),
+        }
+    }
+    (forms, None)
 }
 
 fn opened(
@@ -157,13 +186,13 @@ impl SeenSet {
     fn new(
         py: Python<'_>,
         kind: &str,
-        path: PathBuf,
+        #[pyo3(from_py_with = argument::path)] path: PathBuf,
         mode: &str,
         canonicalizer: Option<&str>,
         given: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<SeenSet> {
         if !matches!(mode, "r" | "w" | "a" | "x") {
-            return Err(PyValueError::new_err(format!("a mode is 'r', 'w', 'a' or 'x', not {mode:?}")));
+            return Err(errors::invalid(format!("a mode is 'r', 'w', 'a' or 'x', not {mode:?}")));
         }
         let (new, disk) = (new_set(kind, given)?, disk_options(given)?);
         let rule = options::canonicalizer(canonicalizer.unwrap_or("exact"))?;
@@ -174,13 +203,13 @@ impl SeenSet {
         })?;
         if kind_named(kind) != Some(set.kind()) {
             let what = format!("{} is a set of the kind {}, not {kind}", path.display(), set.kind().name());
-            return Err(errors::make("InvalidValueError", what));
+            return Err(errors::invalid(what));
         }
         let noted = noted.unwrap_or(Arc::clone(&rule));
         if canonicalizer.is_some() && (noted.name(), noted.version()) != (rule.name(), rule.version()) {
             let what =
                 format!("the URLs of {} are canonical by {}, not by {}", path.display(), noted.name(), rule.name());
-            return Err(errors::make("InvalidValueError", what));
+            return Err(errors::invalid(what));
         }
         let canonicalizer = Some(noted).filter(|rule| rule.name() != "exact");
         let set = RwLock::new(OfProcess::new(Some(Arc::new(set))));
@@ -242,10 +271,10 @@ impl SeenSet {
         self.with(py, |set, rule| Ok(set.insert(&form(rule, url.as_ref())?)?))
     }
 
-    /// Adds URLs. Returns for each whether it is new.
+    /// Adds URLs. Returns for each whether it is new. After an error those before it are in the
+    /// set: its attribute `done` says whether they were new.
     fn add_many(&self, py: Python<'_>, urls: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        let verdicts = self.batches(py, urls, |set, urls, verdicts| set.check_and_insert_batch(urls, verdicts))?;
-        Ok(verdicts.into_iter().map(Verdict::is_new).collect())
+        self.batches(py, urls, |set, urls, verdicts| set.check_and_insert_batch(urls, verdicts), Verdict::is_new)
     }
 
     fn __contains__(&self, py: Python<'_>, url: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -259,8 +288,7 @@ impl SeenSet {
 
     /// Returns for each URL whether it was added, or may have been.
     fn contains_many(&self, py: Python<'_>, urls: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        let verdicts = self.batches(py, urls, |set, urls, verdicts| set.contains_batch(urls, verdicts))?;
-        Ok(verdicts.into_iter().map(|verdict| !verdict.is_new()).collect())
+        self.batches(py, urls, |set, urls, verdicts| set.contains_batch(urls, verdicts), |verdict| !verdict.is_new())
     }
 
     /// Takes URLs out of the set. Returns for each whether it was in it.
@@ -334,7 +362,7 @@ fn rule_set(names: &Bound<'_, PyAny>) -> PyResult<RuleSet> {
     for name in names.try_iter()? {
         let name: String = name?.extract()?;
         let rule = Rule::named(&name);
-        let rule = rule.ok_or_else(|| PyValueError::new_err(format!("there is no rule {name:?} of canonical URLs")))?;
+        let rule = rule.ok_or_else(|| errors::invalid(format!("there is no rule {name:?} of canonical URLs")))?;
         rules = rules.with(rule);
     }
     Ok(rules)

@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::argument::{Scope, Text, lookup, text, variant};
+use crate::argument::{self, Scope, Text, lookup, number, text, variant};
 use crate::errors::{self, Failure};
 use crate::fork::{self, OfProcess};
 use crate::iterate::{self, Bytes, Heads, Many, Pages, Times, Urls};
@@ -28,6 +28,8 @@ pub struct PageStore {
     /// `None` once it is closed.
     store: RwLock<OfProcess<Option<filemap::PageStore>>>,
     path: PathBuf,
+    /// The path that it has in every folder.
+    full_path: PathBuf,
     mode: Mode,
 }
 
@@ -79,16 +81,27 @@ fn list_kind(variants: bool) -> ListKind {
 impl PageStore {
     #[new]
     #[pyo3(signature = (path, mode = "r", **options))]
-    fn new(py: Python<'_>, path: PathBuf, mode: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<PageStore> {
+    fn new(
+        py: Python<'_>,
+        #[pyo3(from_py_with = argument::path)] path: PathBuf,
+        mode: &str,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PageStore> {
         let mode = Mode::named(mode)?;
         let opening = Opening::from_python(options)?;
         let store = py.detach(|| opened(&path, mode, opening).map_err(Failure::from))?;
-        Ok(PageStore { store: RwLock::new(OfProcess::new(Some(store))), path, mode })
+        let full_path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        Ok(PageStore { store: RwLock::new(OfProcess::new(Some(store))), path, full_path, mode })
     }
 
     #[getter]
     fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    #[getter]
+    fn _full_path(&self) -> &PathBuf {
+        &self.full_path
     }
 
     #[getter]
@@ -227,7 +240,7 @@ impl PageStore {
     /// The pages of many URLs, in their order; `None` for one that is not there. `ahead` of them
     /// are read together.
     #[pyo3(signature = (urls, *, ahead = 64))]
-    fn get_many(&self, urls: &Bound<'_, PyAny>, ahead: usize) -> PyResult<Many> {
+    fn get_many(&self, urls: &Bound<'_, PyAny>, #[pyo3(from_py_with = number)] ahead: usize) -> PyResult<Many> {
         Many::new(self.handle()?, urls, ahead)
     }
 

@@ -9,11 +9,11 @@ use arrow_schema::{ArrowError, SchemaRef};
 use filemap::dump::{MimeRange, Selection, StatusRange};
 use filemap::table::{Column, OnDamage, Records, TableOptions, TableWatch};
 use filemap_core::list::Split;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use crate::argument::{Scope, Text};
+use crate::argument::{Scope, Text, named, number};
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::iterate::{self, Pages, Times};
@@ -65,8 +65,7 @@ impl Table {
         // A consumer may ask for another schema and must take what it gets.
         let _ = requested_schema;
         let taken = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let stream = taken
-            .ok_or_else(|| errors::make("InvalidValueError", "a table is read once: call to_arrow again".to_owned()))?;
+        let stream = taken.ok_or_else(|| errors::invalid("a table is read once: call to_arrow again"))?;
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
@@ -99,7 +98,7 @@ fn column(name: &str) -> PyResult<Column> {
     let found = Column::ALL.into_iter().find(|column| column.name() == name);
     found.ok_or_else(|| {
         let all = Column::ALL.map(Column::name).join(", ");
-        PyValueError::new_err(format!("there is no column {name:?}; there are {all}"))
+        errors::invalid(format!("there is no column {name:?}; there are {all}"))
     })
 }
 
@@ -112,9 +111,9 @@ fn selection(filter: Option<&Bound<'_, PyDict>>) -> PyResult<Selection> {
             continue;
         }
         selection = match name.as_str() {
-            "host" => selection.host(&value.extract::<String>()?),
-            "domain" => selection.host_with_subdomains(&value.extract::<String>()?),
-            "prefix" => selection.prefix(value.extract::<Text>()?),
+            "host" => selection.host(&named::<String>(&name, &value)?),
+            "domain" => selection.host_with_subdomains(&named::<String>(&name, &value)?),
+            "prefix" => selection.prefix(named::<Text>(&name, &value)?),
             "since" => selection.from(times::from_python(&value)?),
             "until" => selection.before(times::from_python(&value)?.saturating_add(1)),
             "status" => selection.status(parsed::<StatusRange>(&value)?),
@@ -126,7 +125,7 @@ fn selection(filter: Option<&Bound<'_, PyDict>>) -> PyResult<Selection> {
 }
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(value: &Bound<'_, PyAny>) -> PyResult<T> {
-    value.str()?.to_str()?.parse().map_err(|error: T::Err| PyValueError::new_err(error.to_string()))
+    value.str()?.to_str()?.parse().map_err(|error: T::Err| errors::invalid(error.to_string()))
 }
 
 fn split(token: Option<&[u8]>) -> PyResult<Option<Split>> {
@@ -143,9 +142,9 @@ impl PageStore {
         py: Python<'_>,
         columns: Option<Vec<String>>,
         filter: Option<&Bound<'_, PyDict>>,
-        batch_bytes: Option<usize>,
-        batch_rows: Option<usize>,
-        limit: Option<u64>,
+        #[pyo3(from_py_with = number)] batch_bytes: Option<usize>,
+        #[pyo3(from_py_with = number)] batch_rows: Option<usize>,
+        #[pyo3(from_py_with = number)] limit: Option<u64>,
         all_versions: bool,
         variants: bool,
         skip_damage: bool,
@@ -194,7 +193,7 @@ impl PageStore {
     }
 
     /// The store as of now in disjoint parts of about equal bytes.
-    fn _splits(&self, py: Python<'_>, number: usize) -> PyResult<Vec<Vec<u8>>> {
+    fn _splits(&self, py: Python<'_>, #[pyo3(from_py_with = number)] number: usize) -> PyResult<Vec<Vec<u8>>> {
         let splits = self.with(py, |store| Ok(store.splits(number)?))?;
         Ok(splits.iter().map(Split::to_bytes).collect())
     }

@@ -8,12 +8,11 @@ use filemap_core::backup::BackupOptions;
 use filemap_core::check::VerifyOptions;
 use filemap_core::compact::CompactionGoal;
 use filemap_core::prune::PruneRule;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use regex::bytes::Regex;
 
-use crate::argument::{Scope, Text};
-use crate::errors::Failure;
+use crate::argument::{self, Scope, Text, number};
+use crate::errors::{Failure, invalid};
 use crate::page::now_ms;
 use crate::report::{Absent, BackupReport, CompactReport, EraseReport, Problem, PruneReport, VerifyReport};
 use crate::signals::Watch;
@@ -32,7 +31,7 @@ fn tell(progress: &Callback, py: Python<'_>, done: u64, total: u64) -> PyResult<
 }
 
 fn pattern(regex: &str) -> PyResult<Regex> {
-    Regex::new(regex).map_err(|error| PyValueError::new_err(error.to_string()))
+    Regex::new(regex).map_err(|error| invalid(error.to_string()))
 }
 
 #[pymethods]
@@ -99,9 +98,9 @@ impl PageStore {
     fn prune(
         &self,
         py: Python<'_>,
-        keep_versions: Option<u32>,
+        #[pyo3(from_py_with = number)] keep_versions: Option<u32>,
         older_than: Option<&Bound<'_, PyAny>>,
-        max_bytes: Option<u64>,
+        #[pyo3(from_py_with = number)] max_bytes: Option<u64>,
         host: Option<String>,
         domain: Option<String>,
         prefix: Option<Text>,
@@ -113,7 +112,7 @@ impl PageStore {
         let since_ms = age_ms.map(|age_ms| now_ms().saturating_sub(age_ms));
         let rule = PruneRule { keep_versions, since_ms, max_live_bytes: max_bytes };
         if rule == PruneRule::default() {
-            return Err(PyValueError::new_err("prune needs keep_versions, older_than or max_bytes"));
+            return Err(invalid("prune needs keep_versions, older_than or max_bytes"));
         }
         let (scope, regex) = (Scope::new(host, prefix, domain), regex.map(|regex| pattern(&regex)).transpose()?);
         let is_all = scope.is_all() && regex.is_none();
@@ -171,7 +170,7 @@ impl PageStore {
         ];
         let mut targets = targets.into_iter().flatten();
         let (Some(target), None) = (targets.next(), targets.next()) else {
-            return Err(PyValueError::new_err("erase needs exactly one of url, host, prefix, regex and digest"));
+            return Err(invalid("erase needs exactly one of url, host, prefix, regex and digest"));
         };
         let mut order = EraseOrder::new(target, &reason);
         order.from_ms = since.map(times::from_python).transpose()?;
@@ -209,7 +208,7 @@ impl PageStore {
     fn backup(
         &self,
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = argument::path)] path: PathBuf,
         base: Option<PathBuf>,
         copy_all: bool,
         progress: Callback,

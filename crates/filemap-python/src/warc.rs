@@ -3,18 +3,19 @@
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use filemap::PageStore as Pages;
 use filemap::dump::{DumpEvent, DumpOptions, Format, OutputFile, Selection, Target, Wacz, dump};
 use filemap::import::{ImportOptions, ImportProgress, import, import_wacz, is_zip};
 use filemap::page::RecordKind;
 use filemap::warc::Compression;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::argument::Text;
-use crate::errors::Failure;
+use crate::errors::{Failure, invalid};
 use crate::report::{ExportReport, ImportReport};
 use crate::signals::Watch;
 use crate::store::PageStore;
@@ -23,23 +24,66 @@ use crate::times;
 /// Bytes of a call of `read` or `write`.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// The first exception of file objects. It comes out of the call as it is: on their way up through
+/// readers and writers, errors lose what they were.
+#[derive(Clone, Default)]
+struct Raised(Arc<Mutex<Option<PyErr>>>);
+
+impl Raised {
+    fn first(&self) -> MutexGuard<'_, Option<PyErr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls a file object, but none after one has raised.
+    fn call<T>(&self, work: impl FnOnce(Python<'_>) -> PyResult<T>) -> io::Result<T> {
+        if self.first().is_some() {
+            return Err(io::Error::other("a file object has raised an exception"));
+        }
+        Python::attach(work).map_err(|error| {
+            // Not of the kind `Interrupted`, which is tried again.
+            let said = io::Error::other(error.to_string());
+            *self.first() = Some(error);
+            said
+        })
+    }
+
+    /// What was raised, if anything, with a note of where; else the result.
+    fn end<T>(&self, result: Result<T, Failure>) -> PyResult<T> {
+        let Some(error) = self.first().take() else { return Ok(result?) };
+        if let Err(failure) = result {
+            Python::attach(|py| {
+                let said = PyErr::from(failure).value(py).to_string();
+                let _ = error.value(py).call_method1("add_note", (said,));
+            });
+        }
+        Err(error)
+    }
+}
+
 /// A binary file object of Python.
 struct PyFile {
     file: Py<PyAny>,
+    raised: Raised,
     /// Bytes read and not given on.
     piece: Vec<u8>,
     at: usize,
 }
 
 impl PyFile {
-    fn new(file: Py<PyAny>) -> PyFile {
-        PyFile { file, piece: Vec::new(), at: 0 }
+    fn new(file: Py<PyAny>, raised: &Raised) -> PyFile {
+        PyFile { file, raised: raised.clone(), piece: Vec::new(), at: 0 }
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        self.piece = Python::attach(|py| -> PyResult<Vec<u8>> {
+        self.piece = self.raised.call(|py| {
             let read = self.file.bind(py).call_method1("read", (PIECE_BYTES,))?;
-            Ok(read.cast::<PyBytes>()?.as_bytes().to_vec())
+            match read.cast::<PyBytes>() {
+                Ok(bytes) => Ok(bytes.as_bytes().to_vec()),
+                Err(_) => Err(PyTypeError::new_err(format!(
+                    "read() of a binary file object returns bytes, not {}",
+                    read.get_type().name()?
+                ))),
+            }
         })?;
         self.at = 0;
         Ok(())
@@ -68,17 +112,20 @@ impl Seek for PyFile {
             SeekFrom::End(offset) => (offset, 2),
         };
         (self.piece, self.at) = (Vec::new(), 0);
-        Ok(Python::attach(|py| self.file.bind(py).call_method1("seek", (offset, whence))?.extract::<u64>())?)
+        self.raised.call(|py| self.file.bind(py).call_method1("seek", (offset, whence))?.extract::<u64>())
     }
 }
 
 impl Write for PyFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Python::attach(|py| -> PyResult<()> {
+        self.raised.call(|py| {
             let mut bytes = bytes;
             while !bytes.is_empty() {
                 let piece = PyBytes::new(py, &bytes[..bytes.len().min(PIECE_BYTES)]);
                 let written: usize = self.file.bind(py).call_method1("write", (piece,))?.extract()?;
+                if written == 0 {
+                    return Err(io::Error::from(io::ErrorKind::WriteZero).into());
+                }
                 bytes = &bytes[written.min(bytes.len())..];
             }
             Ok(())
@@ -87,7 +134,7 @@ impl Write for PyFile {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(Python::attach(|py| self.file.bind(py).call_method0("flush").map(|_| ()))?)
+        self.raised.call(|py| self.file.bind(py).call_method0("flush").map(|_| ()))
     }
 }
 
@@ -96,6 +143,7 @@ impl Write for PyFile {
 struct Folder {
     create: Py<PyAny>,
     place: Py<PyAny>,
+    raised: Raised,
 }
 
 struct Part(io::BufWriter<PyFile>);
@@ -113,21 +161,21 @@ impl Write for Part {
 impl OutputFile for Part {
     fn close(self: Box<Part>) -> io::Result<()> {
         let file = self.0.into_inner().map_err(io::IntoInnerError::into_error)?;
-        Ok(Python::attach(|py| file.file.bind(py).call_method0("close").map(|_| ()))?)
+        file.raised.call(|py| file.file.bind(py).call_method0("close").map(|_| ()))
     }
 }
 
 impl Target for Folder {
     fn create(&mut self, name: &str) -> io::Result<Box<dyn OutputFile>> {
-        let file = Python::attach(|py| self.create.call1(py, (name,)))?;
-        Ok(Box::new(Part(io::BufWriter::with_capacity(PIECE_BYTES, PyFile::new(file)))))
+        let file = self.raised.call(|py| self.create.call1(py, (name,)))?;
+        Ok(Box::new(Part(io::BufWriter::with_capacity(PIECE_BYTES, PyFile::new(file, &self.raised)))))
     }
 
     fn place(&mut self, path: &str, content: &[u8]) -> io::Result<bool> {
-        Ok(Python::attach(|py| {
+        self.raised.call(|py| {
             let content = PyBytes::new(py, content);
             self.place.call1(py, (path, content))?.extract::<bool>(py)
-        })?)
+        })
     }
 }
 
@@ -148,8 +196,8 @@ pub fn import_(
         options = options.as_received();
     }
     for kind in keep.unwrap_or_default() {
-        let kind = RecordKind::named(&kind)
-            .ok_or_else(|| PyValueError::new_err(format!("there are no records of the kind {kind:?}")))?;
+        let kind =
+            RecordKind::named(&kind).ok_or_else(|| invalid(format!("there are no records of the kind {kind:?}")))?;
         options = options.keep(kind);
     }
     let store = store.get().handle()?;
@@ -161,8 +209,9 @@ pub fn import_(
                 None => Ok(()),
             })
         };
-        let done = take_in(&store, name, PyFile::new(file), &options, &mut step);
-        watch.end(done.map_err(PyErr::from))
+        let raised = Raised::default();
+        let done = take_in(&store, name, PyFile::new(file, &raised), &options, &mut step);
+        watch.end(raised.end(done))
     })?;
     Ok(ImportReport {
         bytes_read: report.bytes_read,
@@ -229,7 +278,7 @@ impl Choice {
             "wacz" => (&[Format::Warc, Format::Cdxj, Format::Pages], Compression::Gzip),
             "jsonl" => (&[Format::Jsonl], Compression::Gzip),
             other => {
-                return Err(PyValueError::new_err(format!(
+                return Err(invalid(format!(
                     "a format is 'warc.gz', 'warc.zst', 'warc', 'wacz' or 'jsonl', not {other:?}"
                 )));
             }
@@ -282,11 +331,15 @@ pub fn export(
             }),
             _ => ControlFlow::Continue(()),
         };
+        let raised = Raised::default();
         let done = match whole {
-            Some(file) if is_wacz => write_wacz(&store, &options, PyFile::new(file), &mut step),
-            _ => dump(&store, &options, &mut Folder { create, place }, &mut step).map_err(Failure::from),
+            Some(file) if is_wacz => write_wacz(&store, &options, PyFile::new(file, &raised), &mut step),
+            _ => {
+                let mut folder = Folder { create, place, raised: raised.clone() };
+                dump(&store, &options, &mut folder, &mut step).map_err(Failure::from)
+            }
         };
-        watch.end(done.map_err(PyErr::from))
+        watch.end(raised.end(done))
     })?;
     Ok(ExportReport {
         seen: report.seen,
@@ -308,8 +361,7 @@ fn write_wacz(
     let mut wacz = Wacz::new(file);
     let report = dump(store, options, &mut wacz, step)?;
     if !report.stopped {
-        let mut file = wacz.finish(&report).map_err(PyErr::from)?;
-        file.flush().map_err(PyErr::from)?;
+        wacz.finish(&report).and_then(|mut file| file.flush()).map_err(filemap::Error::Write)?;
     }
     Ok(report)
 }

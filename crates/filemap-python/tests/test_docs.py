@@ -1,4 +1,4 @@
-"""Every block of docs/PYTHON.md and of the package's README runs as it stands, in order.
+"""Every block of docs/PYTHON.md and of both READMEs runs as it stands, in order.
 
 A block that begins with "```python torch" runs where torch is installed, and is named as skipped
 elsewhere.
@@ -15,11 +15,12 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r"^```python(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [ROOT / "docs" / "PYTHON.md", ROOT / "crates" / "filemap-python" / "README.md"]
+PACKAGE = ROOT / "crates" / "filemap-python"
+PAGES = [ROOT / "docs" / "PYTHON.md", PACKAGE / "README.md", ROOT / "README.md"]
 
 
 @pytest.mark.filterwarnings("default:skipped")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(
         ROOT / "tests" / "data" / "warc" / "python-docs.warc.gz", tmp_path / "sample.warc.gz"

@@ -3,8 +3,9 @@
 
 /// Its modules, lowest layer first.
 pub const LAYERS: &[&[&str]] = &[
-    &["coding", "errors", "headers", "report", "signals", "times"],
-    &["argument", "fork", "options"],
+    &["errors", "report", "signals"],
+    &["argument", "fork", "headers", "times"],
+    &["coding", "options"],
     &["page", "seen"],
     &["iterate"],
     &["store"],

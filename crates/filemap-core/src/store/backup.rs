@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use filemap_io::{Access, Dir, OsDir, Progress, files};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::format::names;
 use crate::store::{Store, open_dir, open_store_dir, take_lock};
 use crate::upkeep::backup::{self, BackedUp, BackupProgress, Order};
@@ -59,8 +59,9 @@ impl Store {
     /// # Errors
     /// [`Error::NotEmpty`] if there is something at `path`, or anything but an unfinished backup
     /// beside it; `Locked` if another backup to the same path is being made;
-    /// `InvalidOption` if `base` is not a backup of this store; [`Error::Cancelled`]; those
-    /// of [`Store::checkpoint`], of reading and of writing. The store is unchanged.
+    /// `InvalidOption` if `base` is not a backup of this store or `path` is inside it;
+    /// [`Error::Cancelled`]; those of [`Store::checkpoint`], of reading and of writing. The store
+    /// is unchanged.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,
@@ -70,6 +71,7 @@ impl Store {
         self.reading.check_open()?;
         let path = path.as_ref();
         check_vacant(path)?;
+        check_outside(path, self.path())?;
         let base = options.base.as_deref().map(open_store_dir).transpose()?;
         let (partial, to) = begin(path)?;
         let held = take_lock(&*to)?;
@@ -124,6 +126,19 @@ fn check_vacant(path: &Path) -> Result<()> {
             [] => Ok(()),
             _ => not_empty(),
         },
+    }
+}
+
+/// A backup inside its store would go with that.
+fn check_outside(path: &Path, store: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), store.canonicalize()) {
+        (Ok(folder), Ok(store)) if folder.starts_with(&store) => {
+            let why = format!("{} is inside the store: make the backup outside it", path.display());
+            Err(StorageError::option("path", why).into())
+        }
+        // What is not there fails where it is made.
+        _ => Ok(()),
     }
 }
 

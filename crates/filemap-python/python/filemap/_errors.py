@@ -26,7 +26,7 @@ class NotAStoreError(FileMapError, FileNotFoundError):
 
 
 class StoreExistsError(FileMapError, FileExistsError):
-    """Mode `x`, and there is something at the path."""
+    """There is something at the path of a new store, a backup or an export."""
 
 
 class ReadOnlyError(FileMapError, PermissionError):
@@ -46,7 +46,7 @@ class InvalidUrlError(FileMapError, ValueError):
 
 
 class InvalidValueError(FileMapError, ValueError):
-    """An option, a key or a page has a value that cannot be."""
+    """An argument, an option, a key or a page has a value that cannot be."""
 
 
 class RefusedError(FileMapError, PermissionError):

@@ -107,7 +107,8 @@ class PageStore(_native.PageStore):
 
         Each can be pickled and read in another process. Together they are the pages of `pages()`.
         """
-        return [Split(os.fspath(self.path), part) for part in self._splits(number)]
+        # Absolute: a part may be read in another folder.
+        return [Split(os.fspath(self._full_path), part) for part in self._splits(number)]
 
     async def aget(
         self, url: "Url", *, at: "Time | None" = None, variant: "Text | None" = None

@@ -77,6 +77,14 @@ def _place(path: "Path", use_cache_dir: bool, use_temp: bool) -> str:
     return os.path.join(tempfile.gettempdir(), text) if use_temp else os.path.expanduser(text)
 
 
+def _is_url(store: filemap.PageStore, url: object) -> bool:
+    """Whether a page of the store can have it."""
+    try:
+        return isinstance(url, str) and len(store.key(url)) <= _LONGEST_URL
+    except (filemap.InvalidUrlError, filemap.InvalidValueError):
+        return False
+
+
 class FileMapDict(BaseStorage[str, Any]):
     """A mapping in a store: responses, or values that JSON has, by cache key.
 
@@ -97,8 +105,9 @@ class FileMapDict(BaseStorage[str, Any]):
         **kwargs: Any,
     ) -> None:
         if serializer is not None:
-            raise ValueError(
-                "responses are stored as pages and JSON, never pickled: leave `serializer` out"
+            raise filemap.InvalidValueError(
+                f"responses are stored as pages and JSON, not by {serializer!r}:"
+                " leave `serializer` out"
             )
         # Its parameters have no types.
         cast(Any, super()).__init__(serializer=None, **kwargs)
@@ -124,6 +133,9 @@ class FileMapDict(BaseStorage[str, Any]):
         self._handle.close()
 
     def __getitem__(self, key: str) -> Any:
+        # A redirect that is damaged leads to None or worse.
+        if not isinstance(cast(object, key), str):
+            raise KeyError(key)
         store = self.store
         try:
             try:
@@ -192,12 +204,8 @@ class FileMapDict(BaseStorage[str, Any]):
     def _page_url(self, store: filemap.PageStore, key: str, response: CachedResponse) -> str:
         """The URL of a response; a stand-in if the store takes no such URL."""
         url = response.url or response.request.url
-        if url and len(url) <= _LONGEST_URL:
-            try:
-                store.key(url)
-                return str(url)
-            except filemap.InvalidUrlError:
-                pass
+        if _is_url(store, url):
+            return str(url)
         return f"urn:requests-cache:page:{_name(key)}"
 
     def __delitem__(self, key: str) -> None:
@@ -323,12 +331,18 @@ class FileMapDict(BaseStorage[str, Any]):
         if page is None:
             return None
         try:
-            entry = json.loads(page.body)
-            if isinstance(entry, dict):
-                return cast(dict[str, Any], entry)
-        except ValueError:
-            pass
+            entry: object = json.loads(page.body)
+        except (ValueError, RecursionError):
+            entry = None
+        if isinstance(entry, dict):
+            found = cast(dict[str, Any], entry)
+            if self._is_entry(store, found):
+                return found
         raise _responses.NoteError(f"{page.url} is no entry of requests-cache")
+
+    def _is_entry(self, store: filemap.PageStore, entry: dict[str, Any]) -> bool:
+        url = entry.get("url")
+        return "value" in entry if url is None else _is_url(store, url)
 
     def _url(self, store: filemap.PageStore, key: str) -> str | None:
         """The URL of a key's page, if it has one that can be read."""
@@ -336,8 +350,19 @@ class FileMapDict(BaseStorage[str, Any]):
             entry = self._entry(store, key)
         except (filemap.CorruptError, _responses.NoteError):
             return None
-        url = None if entry is None else entry.get("url")
-        return url if isinstance(url, str) else None
+        return None if entry is None else entry.get("url")
+
+
+class _Responses(FileMapDict):
+    """The responses of a cache: no other values, which it could not use."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if not isinstance(value, CachedResponse):
+            raise TypeError(f"a cache keeps responses, not {type(value).__name__}")
+        super().__setitem__(key, value)
+
+    def _is_entry(self, store: filemap.PageStore, entry: dict[str, Any]) -> bool:
+        return _is_url(store, entry.get("url"))
 
 
 class FileMapCache(BaseCache):
@@ -373,7 +398,7 @@ class FileMapCache(BaseCache):
             "serializer": serializer,
         }
         self.read_only = read_only
-        self._pages = FileMapDict(db_path, "responses", **given)
+        self._pages = _Responses(db_path, "responses", **given)
         self.responses = self._pages
         self.redirects = FileMapDict(db_path, "redirects", **given)
         # Not at the first request: a store that is locked or damaged is known at once.

@@ -25,7 +25,7 @@ Age: TypeAlias = timedelta | float
 HeadersLike: TypeAlias = (
     "Headers | Mapping[str, Text | Sequence[Text]] | Iterable[tuple[Text, Text]]"
 )
-"""Header fields: a value or several for each name, or pairs."""
+"""Header fields: a value or several for each name, or pairs. `str` is Latin-1 text."""
 
 Mode: TypeAlias = Literal["r", "w", "a", "x"]
 """Read-only; write; write, made if absent; made, must not exist."""

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 from . import _native
+from ._errors import StoreExistsError
 from ._native import ExportReport, ImportReport
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def export(
     folder = os.fspath(target)
     os.makedirs(folder, exist_ok=True)
     if os.listdir(folder):
-        raise FileExistsError(f"{folder} is not empty: an export goes to a new or empty folder")
+        raise StoreExistsError(f"{folder} is not empty: an export goes to a new or empty folder")
     parts: list[_Part] = []
 
     def create(name: str) -> _Part:
@@ -113,7 +114,7 @@ class _Part:
 
     def __init__(self, path: str) -> None:
         if os.path.lexists(path):
-            raise FileExistsError(f"{path} exists")
+            raise StoreExistsError(f"{path} exists")
         self._path = path
         self._partial = path + ".partial"
         self._file: IO[bytes] | None = open(self._partial, "wb")

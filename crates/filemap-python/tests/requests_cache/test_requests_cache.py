@@ -160,8 +160,12 @@ def test_a_key_whose_url_changes_has_one_page(cache: FileMapCache) -> None:
     cache.responses["k"] = response("http://a.example/1")
     cache.responses["k"] = response("http://a.example/2")
     assert [page.url for page in pages(cache.store)] == ["http://a.example/2"]
-    cache.responses["k"] = "a value"
-    assert pages(cache.store) == [] and cache.responses["k"] == "a value"
+    with pytest.raises(TypeError, match="keeps responses, not str"):
+        cache.responses["k"] = "a value"
+    values = FileMapDict(cache.db_path, options=OPTIONS)
+    values["k"] = "a value"
+    assert pages(cache.store) == [] and values["k"] == "a value"
+    values.close()
 
 
 def test_an_entry_without_page_is_a_miss(

@@ -111,7 +111,7 @@ class Handle:
         if shared is None:
             shared = _all[name] = _Shared(self.path, self.read_only, self._options)
         elif shared.options != self._options:
-            raise ValueError(
+            raise filemap.InvalidValueError(
                 f"{self.path} is open in this process with other options: {shared.options},"
                 f" not {self._options}; give both the same"
             )

@@ -21,7 +21,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import attrs
-from cattrs.errors import BaseValidationError
 from cattrs.preconf.json import make_converter
 from requests.adapters import HTTPAdapter
 from requests.cookies import RequestsCookieJar
@@ -99,7 +98,8 @@ def stored(response: CachedResponse) -> Stored:
     method = response.request.method
     given = {
         "status": response.status_code if 100 <= (response.status_code or 0) <= 999 else None,
-        "reason": re.sub(r"[\r\n\0]", " ", response.reason or ""),
+        # The note has it exactly.
+        "reason": re.sub(r"[\r\n\0]", " ", response.reason or "").encode("latin-1", "replace"),
         "headers": fields,
         "http_version": _VERSIONS.get(getattr(response.raw, "version", None) or 0),
         "method": method if method and _TOKEN.fullmatch(method) else None,
@@ -124,9 +124,13 @@ def response_of(page: filemap.Page) -> CachedResponse:
         times = cast(list[object], [response.created_at, response.expires or response.created_at])
         if not all(isinstance(time, datetime) for time in times):
             raise TypeError("created_at or expires is no time")
+        # requests-cache asks each response for these, and expects no error.
+        _ = response.is_expired, cast(Any, response).is_older_than(0)
         return response
-    except (AttributeError, KeyError, TypeError, ValueError, BaseValidationError) as error:
-        raise NoteError(f"the note of {page.url} cannot be read: {error!r}") from error
+    except Exception as error:  # The note may be anybody's, and the converter has no bound.
+        # Its errors lie in each other as deep as the note: without their text.
+        what = type(error).__name__
+        raise NoteError(f"the note of {page.url} cannot be read: {what}") from error
 
 
 def note_of(fields: Sequence[tuple[bytes, bytes]], url: str) -> dict[str, Any]:
@@ -136,7 +140,7 @@ def note_of(fields: Sequence[tuple[bytes, bytes]], url: str) -> dict[str, Any]:
         raise NoteError(f"{url} has no note of requests-cache")
     try:
         note = json.loads(fields[-1][1])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NoteError(f"the note of {url} cannot be read: {error}") from error
     if not isinstance(note, dict):
         raise NoteError(f"the note of {url} is no object")
