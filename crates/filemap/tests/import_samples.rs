@@ -208,3 +208,107 @@ fn requests_and_metadata_stand_beside_their_page() {
     assert!(fresh.store.remove("http://example.com/").expect("writable"));
     assert_eq!(fresh.store.versions().count(), 0);
 }
+
+/// The page of example.com, which most samples of warcio hold.
+const EXAMPLE: (usize, &str) = (1270, "0e973b59f476007fd10f87f347c3956065516fc0");
+
+/// The samples of warcio's own tests: damaged places; then URL, year of the date, status, length
+/// and SHA-1 of the body of every page but revisits, as warcio 1.8.1 reads whole records.
+type OfWarcio = (&'static str, u64, &'static [(&'static str, &'static str, Option<u16>, (usize, &'static str))]);
+const OF_WARCIO: [OfWarcio; 11] = [
+    // Of three records two have no length; the third is a byte, of which warcio reads none.
+    ("bad.arc", 2, &[("http://example.com/", "2014", None, (1, "adc83b19e793491b1c6ea0fd8b46cd9f32e592fc"))]),
+    // All records in one member, which warcio refuses; decompressed it reads them so.
+    ("example-bad-non-chunked.warc.gz", 1, &[("http://example.com/", "2017", Some(200), EXAMPLE)]),
+    (
+        "example-bad.warc.gz.bad",
+        0,
+        &[
+            ("http://example.com?example=1", "2014", Some(200), EXAMPLE),
+            (
+                "http://www.iana.org/domains/example",
+                "2014",
+                Some(302),
+                (201, "4e7dad501ad9bb9a7b1bb8147e2d0d7368440886"),
+            ),
+        ],
+    ),
+    (
+        "example-resource.warc.gz",
+        0,
+        &[("http://example.com/", "2017", None, (1303, "c5d67265dec208f59c0130a1a9b35cb45cfbfb26"))],
+    ),
+    (
+        "example-space-in-target-uri.warc.gz",
+        0,
+        &[("file:///example with spaces.png", "2019", None, (70, "0f9ba331e2922f27ad7d8d90c4f8198b1eac9f89"))],
+    ),
+    // Its length is 12 bytes too large; warcio takes the line end behind the record for a byte.
+    (
+        "example-space-in-url.arc",
+        1,
+        &[(
+            "http://example.com/index.cfm?FuseAction=Email&EmailTitle=Examples From The Live Web&IsPopUp=False",
+            "2014",
+            Some(200),
+            EXAMPLE,
+        )],
+    ),
+    (
+        "example-wget-bad-target-uri.warc.gz",
+        0,
+        &[
+            ("http://example.com/", "2018", Some(200), EXAMPLE),
+            (
+                "metadata://gnu.org/software/wget/warc/wget.log",
+                "2018",
+                None,
+                (471, "ada1f690e6bb1534489aacd3d2745afda864752e"),
+            ),
+            (
+                "metadata://gnu.org/software/wget/warc/wget_arguments.txt",
+                "2018",
+                None,
+                (49, "eaa1bb089c4bf707ba9d1c6a5487a2c3d438bc2c"),
+            ),
+        ],
+    ),
+    // A member ends inside the block, where warcio stops; the digest is of another body.
+    ("example-wrong-chunks.warc.gz", 1, &[("http://example.com/", "2018", Some(200), EXAMPLE)]),
+    ("example.arc", 0, &[("http://example.com/", "2014", Some(200), EXAMPLE)]),
+    ("example.arc.gz", 0, &[("http://example.com/", "2014", Some(200), EXAMPLE)]),
+    // Answers to forms.
+    (
+        "post-test.warc.gz",
+        0,
+        &[
+            ("http://httpbin.org/post", "2014", Some(200), (545, "6777a576d2e1b1a3f1d5cbbc78bdcfe7c1f50ed4")),
+            ("http://httpbin.org/post", "2014", Some(200), (552, "67f029b3e796f0ac4260b42ac84a190b48eb9a9a")),
+            ("http://httpbin.org/post?foo=bar", "2014", Some(200), (551, "0f89d7f934ca3d478e6d7717a088ec32e6d15009")),
+        ],
+    ),
+];
+
+#[test]
+fn the_samples_of_warcio_give_what_it_reads_or_name_why_not() {
+    for (name, damaged, pages) in OF_WARCIO {
+        let fresh = fresh();
+        let report = run_sample(&fresh.store, &format!("../warcio/{name}"), &ImportOptions::new());
+        assert_eq!((report.damaged, report.unusable), (damaged, 0), "{name}: {:?}", report.problems);
+        let is_page = |page: &Page| matches!(page.kind, RecordKind::Response | RecordKind::Resource);
+        let found = fresh.store.versions().map(|page| page.expect("whole")).filter(is_page);
+        let line = |url: &str, year: &str, status: Option<u16>, bytes: usize, sha1: &str| {
+            format!("{url} {year} {status:?} {bytes} {sha1}")
+        };
+        let mut found: Vec<String> = found
+            .map(|page| {
+                let url = String::from_utf8_lossy(&page.url).into_owned();
+                let (date, sha1) = (date::format(page.fetched_at_ms), hex(Sha1::digest(&page.body)));
+                line(&url, &date[..4], page.status, page.body.len(), &sha1)
+            })
+            .collect();
+        found.sort_unstable();
+        let expected = pages.iter().map(|(url, year, status, body)| line(url, year, *status, body.0, body.1));
+        assert_eq!(found, expected.collect::<Vec<_>>(), "{name}");
+    }
+}

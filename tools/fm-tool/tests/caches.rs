@@ -192,3 +192,116 @@ fn caches_that_are_none_are_refused() {
     fs::write(folder.join("1.yaml"), "_content: x\n").expect("written");
     bench.run("import", &args("requests-cache", &folder)).ended(3).said("1.yaml: it is written by yaml");
 }
+
+#[test]
+fn what_a_directory_of_dbm_dumb_has_lost_is_told() {
+    let lines = fs::read_to_string(data("scrapy/dumb.db.dir")).expect("text");
+    let cut = |lines: &str, number: usize| lines.split_inclusive('\n').take(number).collect::<String>();
+    // Of eight keys, two an entry.
+    for (directory, stored, damaged, words) in [
+        (String::new(), 0, 1, "with 4 responses and 4 times, have no name"),
+        (cut(&lines, 6), 3, 1, "with 1 response and 1 time, have no name"),
+        (cut(&lines, 7), 3, 2, "with 0 responses and 1 time, have no name"),
+        (lines[..lines.len() - 3].to_owned(), 3, 3, "line 8 of the directory cannot be read"),
+        (lines.clone(), 4, 0, ""),
+    ] {
+        let (bench, cache) = (Bench::new(), Bench::new());
+        fs::create_dir(cache.store()).expect("made");
+        fs::copy(data("scrapy/dumb.db.dat"), cache.store().join("dumb.db.dat")).expect("copied");
+        fs::write(cache.store().join("dumb.db.dir"), &directory).expect("written");
+        let order = args("scrapy-httpcache", &cache.store()).into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let ran = bench.run("import", &order).ended(if damaged > 0 { 3 } else { 0 }).said(words);
+        let line = &ran.json()[0];
+        assert_eq!((&line["stored"], &line["damaged"]), (&stored.into(), &damaged.into()), "{directory}{line}");
+        // The directory before it has what it lacks.
+        fs::write(cache.store().join("dumb.db.bak"), &lines).expect("written");
+        let again = bench.run("import", &order);
+        let said = again.words.contains(&format!("(.bak) has {} ", 4 - line["stored"].as_u64().expect("a number")));
+        assert_eq!(said, stored < 4, "{}", again.words);
+    }
+}
+
+#[test]
+fn a_value_that_was_replaced_is_no_loss() {
+    let (bench, cache) = (Bench::new(), Bench::new());
+    fs::create_dir(cache.store()).expect("made");
+    let mut values = fs::read(data("scrapy/dumb.db.dat")).expect("read");
+    let lines = fs::read_to_string(data("scrapy/dumb.db.dir")).expect("text");
+    let first = lines.lines().next().expect("a line");
+    let (key, place) = first.split_once("_data', (0, ").expect("the first response, at byte 0");
+    let bytes: usize = place.trim_end_matches(')').parse().expect("a number");
+    let (older, at) = (values[..bytes].to_vec(), values.len().next_multiple_of(512));
+    values.resize(at, 0);
+    values.extend(older);
+    fs::write(cache.store().join("dumb.db.dat"), values).expect("written");
+    let directory = lines.replace(first, &format!("{key}_data', ({at}, {bytes})"));
+    fs::write(cache.store().join("dumb.db.dir"), directory).expect("written");
+    let ran = bench.run("import", &args("scrapy-httpcache", &cache.store())).ended(0).said("what was replaced since");
+    assert_eq!(ran.json()[0]["stored"], 4);
+}
+
+/// Makes a FIFO.
+fn fifo(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo runs");
+    assert!(made.success());
+}
+
+#[test]
+fn a_pipe_in_a_cache_is_named_and_not_waited_for() {
+    let bench = Bench::new();
+    let cache = bench.path("cache");
+    copy(&data("scrapy"), &cache);
+    let entry = cache.join("docs/ed").join(POST);
+    for name in ["notes", "pipe.db", "dumb.db.bak", "a.db.dat", "lite.db-journal"] {
+        fifo(&cache.join(name));
+    }
+    fs::write(cache.join("a.db.dir"), "").expect("written");
+    fs::remove_file(entry.join("response_body")).expect("removed");
+    fifo(&entry.join("response_body"));
+    std::os::unix::net::UnixListener::bind(cache.join("docs/ed/socket")).expect("a socket");
+    let ran = bench.run("import", &args("scrapy-httpcache", &cache)).ended(3);
+    let line = &ran.json()[0];
+    // Of 20 entries four are in the table beside the journal.
+    assert_eq!((&line["stored"], &line["damaged"], &line["ignored"]), (&15.into(), &4.into(), &2.into()), "{line}");
+    let said =
+        ["pipe.db: it is no regular file", "a.db.dat: it is no", "response_body cannot", "lite.db-journal is no"];
+    assert!(said.iter().all(|words| ran.words.contains(words)), "{}", ran.words);
+
+    let files = bench.path("files");
+    copy(&data("requests-1.3-files"), &files);
+    fifo(&files.join("0.json"));
+    let ran = bench.run("import", &args("requests-cache", &files)).ended(3).said("0.json: it is no regular file");
+    assert_eq!((&ran.json()[0]["records"], &ran.json()[0]["damaged"]), (&6.into(), &1.into()));
+    bench.run("import", &args("requests-cache", &cache.join("notes"))).ended(2).said("no regular file");
+    let table = bench.path("table.sqlite");
+    copy(&data("requests-1.3-pickle.sqlite"), &table);
+    fifo(&bench.path("table.sqlite-wal"));
+    bench.run("import", &args("requests-cache", &table)).ended(2).said("table.sqlite-wal is no regular file");
+}
+
+#[test]
+fn a_folder_without_an_entry_is_no_empty_cache() {
+    let bench = Bench::new();
+    let folder = bench.path("folder");
+    fs::create_dir_all(folder.join("src/deep")).expect("made");
+    for kind in ["scrapy-httpcache", "requests-cache"] {
+        bench.run("import", &args(kind, &folder)).ended(2).said("nothing in it is an entry of");
+    }
+    fs::write(folder.join("notes.txt"), "mine").expect("written");
+    let ran = bench.run("import", &args("scrapy-httpcache", &folder)).ended(2).said("notes.txt").said("HTTPCACHE_DIR");
+    assert_eq!((&ran.json()[0]["ignored"], ran.json()[0]["not_read"].as_array().map(Vec::len)), (&2.into(), Some(1)));
+    assert!(!bench.store().exists());
+    // A spider that has cached nothing yet, and a cache that was cut off before its first byte.
+    for name in ["new.db.dat", "new.db.dir"] {
+        fs::write(folder.join(name), "").expect("written");
+    }
+    bench.run("import", &args("scrapy-httpcache", &folder)).ended(0);
+    fs::write(folder.join("cut.db"), "").expect("written");
+    bench.run("import", &args("scrapy-httpcache", &folder)).ended(3).said("cut.db: the file is empty");
+    let files = bench.path("files");
+    fs::create_dir(&files).expect("made");
+    fs::write(files.join("redirects.sqlite"), "").expect("written");
+    bench.run("import", &args("requests-cache", &files)).ended(0);
+    fs::write(files.join("1.json"), "").expect("written");
+    bench.run("import", &args("requests-cache", &files)).ended(3).said("1.json: it is empty");
+}

@@ -187,6 +187,18 @@ fn orders_that_make_no_sense_change_nothing() {
     for args in wrong {
         bench.run("erase", args).ended(2);
     }
+    // An empty text is in everything.
+    for flag in ["--url", "--host", "--prefix", "--regex", "--digest"] {
+        bench.run("erase", &[flag, "", "--reason", "r", "--yes"]).ended(2).said(&flag[2..]);
+    }
+    for regex in ["a*", "()", "^", "x|", "(?s).*"] {
+        for more in ["--yes", "--dry-run"] {
+            bench.run("erase", &["--regex", regex, "--reason", "r", more]).ended(2).said("every URL");
+        }
+    }
+    for reason in ["", " "] {
+        bench.run("erase", &["--url", "http://a/", "--reason", reason]).ended(2).said("option reason");
+    }
     assert!(!bench.store().join("RULES").exists());
     bench.run("erase", &["--resume"]).ended(0).said("no erasure is unfinished");
     bench.run("get", &["http://a/"]).ended(0);

@@ -198,3 +198,25 @@ fn variants_go_through_a_wacz_file_and_a_merge() {
     run(tool().args(["rm", &merged, URL])).ended(0);
     assert_eq!(lines(&["count", &merged, "--all-variants"]), ["0"]);
 }
+
+#[test]
+fn a_store_of_variants_alone_does_not_list_as_an_empty_one() {
+    let bench = filled();
+    let of_all = bench.run("ls", &["--all-variants"]).ended(0);
+    assert!(!of_all.words.contains("has no pages"), "{}", of_all.words);
+    let absent = bench.run("ls", &["--host", "b.example"]).ended(0);
+    assert!(absent.text().is_empty() && !absent.words.contains("has no pages"), "it has one: {}", absent.words);
+    let (posts, text) = (Bench::new(), archive());
+    // Behind the GET, its answer and its request.
+    let (from, _) = text.match_indices("WARC/1.0").nth(2).unwrap();
+    let file = posts.path("posts.warc");
+    std::fs::write(&file, &text[from..]).unwrap();
+    posts.run("import", &[&file]).ended(0);
+    for args in [&[][..], &["--long"], &["--host", "a.example"]] {
+        let ran = posts.run("ls", args).ended(0).said("has no pages, but variants").said("--all-variants");
+        assert!(ran.text().is_empty());
+    }
+    for args in [["--quiet"], ["--json"], ["--all-variants"], ["--limit=0"]] {
+        assert!(!posts.run("ls", &args).ended(0).words.contains("has no pages"));
+    }
+}

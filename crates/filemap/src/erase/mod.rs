@@ -131,7 +131,8 @@ impl PageStore {
     ///
     /// # Errors
     ///
-    /// [`Error::Rule`] if the order is invalid; [`Error::Url`]; those of [`Store::erase`].
+    /// Those of [`EraseOrder::check`]; [`Error::Rule`] if the order is invalid otherwise;
+    /// [`Error::Url`]; those of [`Store::erase`].
     pub fn erase(&self, order: &EraseOrder, progress: Progress<'_>) -> Result<Erasing> {
         let rules = self.engine().rules()?;
         let what = self.what(order, &rules)?;
@@ -223,6 +224,7 @@ impl PageStore {
 
     /// The rule of an order, with the salt of the store's other rules.
     fn what(&self, order: &EraseOrder, rules: &[Rule]) -> Result<Vec<u8>> {
+        order.check()?;
         let canonical = if let EraseTarget::Url(url) = &order.target { Some(self.key(url)?) } else { None };
         let salt = match rules.iter().filter(|r| r.holds()).find_map(|rule| salt_of(&rule.what)) {
             Some(salt) => salt,

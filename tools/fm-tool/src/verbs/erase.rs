@@ -95,6 +95,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         return out.end(Outcome::Done);
     }
     let order = args.order();
+    if let Some(order) = &order {
+        order.check()?;
+    }
     if args.dry_run
         && let Some(order) = &order
     {

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use filemap::access::Listed;
+use filemap::access::{Listed, Scope};
 use filemap::{PageHead, PageRead, Variant};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
 use serde_json::json;
@@ -77,8 +77,25 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         progress.each(entries, |Listed { url, variant, .. }| listing.url(&url, variant.as_ref()))?
     };
     listing.out.finish()?;
+    if listed.get() == 0 && outcome.is_some() && !args.all_variants && args.limit != Some(0) && shared.flags.says() {
+        hint_at_variants(args, &*store)?;
+    }
     let stopped = || interrupt::stopped(format_args!("{} listed, not all", words::count(listed.get(), "page")));
     Ok(outcome.unwrap_or_else(stopped))
+}
+
+/// Says that a store without a page has variants: nothing listed is not nothing stored. The first
+/// page ends the look.
+fn hint_at_variants(args: &Args, store: &dyn PageRead) -> Result<(), Failure> {
+    let has = |scope: Scope| store.list(&scope, None).map(|mut listed| listed.next().is_some());
+    if !has(Scope::new())? && has(Scope::new().variants())? {
+        words::say(format_args!(
+            "{} has no pages, but variants (answers to other requests than a plain GET, or of a cache): \
+             `fm-tool ls --all-variants` lists them",
+            args.store.display()
+        ));
+    }
+    Ok(())
 }
 
 impl Listing<'_> {

@@ -47,6 +47,8 @@ pub struct DbmIndex {
     pub foreign: u64,
     /// What of the index cannot be read, a sentence each.
     pub damage: Vec<String>,
+    /// Where all values of a `dbm.dumb` lie, those of foreign keys too.
+    pub(super) named: Vec<Range<u64>>,
 }
 
 /// Keys of a Scrapy cache are this long at most: fingerprints of custom fingerprinters too.
@@ -107,7 +109,10 @@ pub fn dumb_index(directory: &[u8]) -> Result<DbmIndex, String> {
         let text: String = line.iter().copied().map(char::from).collect();
         let data = literal::read(&format!("({text})")).ok();
         match data.as_ref().and_then(|data| dumb_line(data.view())) {
-            Some((key, place)) => gathered.add(key.as_bytes(), place),
+            Some((key, place)) => {
+                gathered.index.named.push(place.clone());
+                gathered.add(key.as_bytes(), place);
+            }
             None if number == 0 => return Err("it is no directory of dbm.dumb: its first line names no key".to_owned()),
             None => gathered.index.damaged(format!("line {} of the directory cannot be read", number + 1)),
         }

@@ -5,10 +5,11 @@
 //! entry. The files and tables are for the caller to read.
 //!
 //! Layers: `data` (values); `literal`, `pickle` (text and bytes as values); `dbm` (entries in a
-//! file), `page`; `scrapy`, `requests` (values as pages).
+//! file), `dumb` (what a directory of them lacks), `page`; `scrapy`, `requests` (values as pages).
 
 mod data;
 mod dbm;
+mod dumb;
 mod json;
 mod literal;
 mod page;
@@ -17,6 +18,7 @@ mod requests;
 mod scrapy;
 
 pub use dbm::{DbmEntry, DbmIndex, dumb_index, gdbm_index, is_gdbm};
+pub use dumb::{DumbRest, dumb_rest};
 pub use page::{CacheError, CacheLoader, CachedPage};
 pub use requests::requests_entries;
 pub use scrapy::{ScrapyFiles, scrapy_dbm_entry, scrapy_entry};

@@ -42,6 +42,7 @@ pub fn requests_entries(value: &[u8]) -> Result<Vec<CachedPage>, CacheError> {
             let json = serde_json::from_slice(value).map_err(|error| CacheError(format!("it is no JSON: {error}")))?;
             (Data::of_json(json), true)
         }
+        None => return fail("it is empty: it was cut off"),
         _ => return fail(other_serializer(value)),
     };
     let response = data.view();

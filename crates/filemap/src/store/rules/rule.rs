@@ -6,6 +6,7 @@
 //! are meant, both inclusive. Of a URL only the digest is kept: a list of what people wanted
 //! erased must not be a list of where it was.
 
+use filemap_core::StorageError;
 use regex::bytes::Regex;
 use serde_json::{Map, Value, json};
 use sha1::Digest as _;
@@ -202,6 +203,42 @@ impl EraseOrder {
     /// An order for captures of all times.
     pub fn new(target: EraseTarget, reason: impl Into<String>) -> EraseOrder {
         EraseOrder { target, from_ms: None, to_ms: None, reason: reason.into(), hashed: false }
+    }
+
+    /// Refuses what no order means: a target that is empty, and so would be everything, or no
+    /// reason. [`PageStore::erase`](crate::PageStore::erase) does so, too.
+    ///
+    /// ```
+    /// use filemap::erase::{EraseOrder, EraseTarget};
+    /// let order = |prefix: &[u8]| EraseOrder::new(EraseTarget::Prefix(prefix.to_vec()), "asked");
+    /// assert!(order(b"http://example.com/~ann/").check().is_ok() && order(b"").check().is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidOption`, with the name of the field.
+    pub fn check(&self) -> Result<()> {
+        let fail = |name, why: &str| Err(Error::Engine(StorageError::option(name, why).into()));
+        let (name, is_empty) = match &self.target {
+            EraseTarget::Url(url) => ("url", url.trim_ascii().is_empty()),
+            EraseTarget::Host(host) => ("host", host.trim().is_empty()),
+            EraseTarget::Prefix(prefix) => ("prefix", prefix.trim_ascii().is_empty()),
+            EraseTarget::Regex(regex) => ("regex", regex.is_empty()),
+            EraseTarget::Digest(digest) => ("digest", digest.trim().is_empty()),
+        };
+        if is_empty {
+            return fail(name, "it is empty; name what is to be erased");
+        }
+        // Unless it is anchored at both ends, that is found in every URL.
+        if let EraseTarget::Regex(regex) = &self.target
+            && Regex::new(regex).is_ok_and(|regex| regex.is_match(b""))
+        {
+            return fail(name, "it matches the empty text, which is in every URL; let it match at least one byte");
+        }
+        if self.reason.trim().is_empty() {
+            return fail("reason", "it is empty; the rule keeps why it was made, as a reference for instance");
+        }
+        Ok(())
     }
 
     /// The rule as stored; `canonical` is the URL's key.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fm_cli::{Failure, words};
 
-use super::caches::CacheKind;
+use super::caches::{self, CacheKind};
 use super::report::Form;
 use crate::flags::Shared;
 use crate::input::Input;
@@ -97,7 +97,9 @@ impl Source {
     pub fn open(path: &Path, form: Form, from: Option<CacheKind>, shared: &Shared) -> Result<Source, Failure> {
         let fail = |error: io::Error| Failure::io("open", path, &error);
         if let Some(from) = from {
-            let (name, reader) = (path.display().to_string(), Input::file(File::open(path).map_err(fail)?));
+            let is_folder = std::fs::metadata(path).map_err(fail)?.is_dir();
+            let file = if is_folder { File::open(path) } else { caches::open(path) };
+            let (name, reader) = (path.display().to_string(), Input::file(file.map_err(fail)?));
             let content = Content::Cache(from);
             return Ok(Source { name, path: path.to_path_buf(), bytes: 0, reader, content, is_endless: true });
         }

@@ -12,11 +12,13 @@ mod tables;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use filemap::import::cache::{CacheLoader, CachedPage};
 use filemap::import::{ImportOptions, MAX_LISTED_PROBLEMS};
 use fm_cli::{Failure, interrupt};
+use rustix::fs::OFlags;
 use serde_json::json;
 
 use super::report::Brought;
@@ -51,13 +53,25 @@ pub fn import(
         brought: Brought::default(),
         progress,
         root: path.to_path_buf(),
+        is_cache: false,
     };
-    match from {
-        CacheKind::ScrapyHttpcache => scrapy::import(&mut taking, path, is_shared)?,
-        CacheKind::RequestsCache => requests::import(&mut taking, path)?,
-    }
+    let what = match from {
+        CacheKind::ScrapyHttpcache => {
+            scrapy::import(&mut taking, path, is_shared)?;
+            "Scrapy's HTTP cache; name the folder that HTTPCACHE_DIR names"
+        }
+        CacheKind::RequestsCache => {
+            requests::import(&mut taking, path)?;
+            "a cache of requests-cache; name its file or folder"
+        }
+    };
     taking.brought.report.stopped = interrupt::asked();
-    Ok(taking.brought)
+    let Taking { mut brought, is_cache, .. } = taking;
+    // Whoever names a wrong folder must not take it for an empty cache.
+    if !is_cache && brought.refused.is_empty() && !brought.report.stopped {
+        brought.refused.push(format!("{}: nothing in it is an entry of {what}", path.display()));
+    }
+    Ok(brought)
 }
 
 /// An import under way.
@@ -67,6 +81,8 @@ struct Taking<'a, 's> {
     brought: Brought,
     progress: &'a mut dyn FnMut(u64, u64),
     root: PathBuf,
+    /// Whether anything was an entry, or a file of a cache that has none.
+    is_cache: bool,
 }
 
 impl Taking<'_, '_> {
@@ -81,6 +97,7 @@ impl Taking<'_, '_> {
 
     /// Puts a page; one that the store cannot keep is listed.
     fn put(&mut self, entry: &str, page: CachedPage) -> Result<(), Failure> {
+        self.is_cache = true;
         for lost in &page.lost {
             self.brought.report.warnings += 1;
             self.list(entry, &format!("kept, but {lost}"), "warning");
@@ -102,6 +119,7 @@ impl Taking<'_, '_> {
 
     /// Lists an entry that cannot be read.
     fn damaged(&mut self, entry: &str, what: impl Display) {
+        self.is_cache = true;
         self.brought.report.damaged += 1;
         self.list(entry, &what, "damage");
     }
@@ -150,10 +168,25 @@ fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
+/// Opens a file for reading. A FIFO would wait for its writer, past any signal, and a device may
+/// act: what is no regular file is an error.
+pub fn open(path: &Path) -> io::Result<File> {
+    let regular = |about: std::fs::Metadata| match about.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file, and is not opened")),
+    };
+    regular(std::fs::metadata(path)?)?;
+    // What it was replaced with since is judged again.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::options().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    regular(file.metadata()?)?;
+    Ok(file)
+}
+
 /// The whole of a file.
 fn whole(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is over 1 GiB"));
     }
@@ -163,7 +196,7 @@ fn whole(path: &Path) -> io::Result<Vec<u8>> {
 /// The first bytes of a file.
 fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(64).read_to_end(&mut bytes)?;
+    open(path)?.take(64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

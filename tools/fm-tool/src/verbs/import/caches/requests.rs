@@ -27,6 +27,7 @@ pub fn import(taking: &mut Taking<'_, '_>, path: &Path) -> Result<(), Failure> {
         let named = taking.name_of(&file);
         // Names of redirects only: the responses have them, too.
         if name(&file).starts_with("redirects.sqlite") {
+            taking.is_cache = true;
             continue;
         }
         if file.is_dir() {

@@ -1,16 +1,18 @@
 //! The folder of Scrapy's HTTP cache: `SPIDER/2 DIGITS/FINGERPRINT/FILES` of the storage in files,
 //! and `SPIDER.db`, in whatever format Python's `dbm` chose, of the other.
 
-use std::fs::File;
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use filemap::coding::{Coding, Decoder};
-use filemap::import::cache::{DbmIndex, ScrapyFiles, dumb_index, gdbm_index, is_gdbm, scrapy_dbm_entry, scrapy_entry};
-use fm_cli::Failure;
+use filemap::import::cache::{
+    DbmEntry, DbmIndex, ScrapyFiles, dumb_index, dumb_rest, gdbm_index, is_gdbm, scrapy_dbm_entry, scrapy_entry,
+};
+use fm_cli::{Failure, words};
 
-use super::{MAX_FILE_BYTES, Taking, head, is_sqlite, name, sorted, whole};
+use super::{MAX_FILE_BYTES, Taking, head, is_sqlite, name, open, sorted, whole};
 
 /// Imports every entry of a cache's folder.
 pub fn import(taking: &mut Taking<'_, '_>, folder: &Path, is_shared: bool) -> Result<(), Failure> {
@@ -164,7 +166,13 @@ fn take_file(taking: &mut Taking<'_, '_>, path: &Path, is_shared: bool) -> Resul
         taking.foreign(&named, "it is no part of a cache: left out");
         return Ok(true);
     };
-    let head = head(path).map_err(|error| Failure::io("read", path, &error))?;
+    let head = match head(path) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            taking.damaged(&named, error);
+            return Ok(true);
+        }
+        head => head.map_err(|error| Failure::io("read", path, &error))?,
+    };
     if is_sqlite(&head) {
         #[cfg(feature = "sqlite")]
         return super::tables::scrapy(taking, path, spider_in(spider));
@@ -173,7 +181,7 @@ fn take_file(taking: &mut Taking<'_, '_>, path: &Path, is_shared: bool) -> Resul
     } else if is_gdbm(&head) {
         return take_gdbm(taking, path, spider_in(spider));
     } else if head.is_empty() {
-        taking.foreign(&named, "the file is empty: left out");
+        taking.damaged(&named, "the file is empty: it was cut off, or nothing was written to it");
     } else {
         let what = "it is of a kind of dbm that is not read (dbm.ndbm over Berkeley DB, say); where Scrapy ran, make a \
                     dbm.dumb of it in a new folder, and import that: ";
@@ -189,17 +197,56 @@ fn take_file(taking: &mut Taking<'_, '_>, path: &Path, is_shared: bool) -> Resul
 fn take_dumb(taking: &mut Taking<'_, '_>, values: &Path, spider: Option<&str>) -> Result<bool, Failure> {
     let (named, directory) = (taking.name_of(values), values.with_extension("dir"));
     let index = whole(&directory).map_err(|error| format!("the directory (.dir) cannot be read: {error}"));
-    match index.and_then(|directory| dumb_index(&directory)) {
-        Ok(index) => take_index(taking, values, &index, spider),
+    let index = index.and_then(|directory| dumb_index(&directory));
+    let before = whole(&values.with_extension("bak")).ok().and_then(|before| dumb_index(&before).ok());
+    let lacks = before.map_or(0, |before| lacking(index.as_ref().ok(), &before));
+    let bak = match lacks {
+        0 => String::new(),
+        _ => format!(
+            "; the directory before it (.bak) has {} more: in a copy of the cache, put it in the place of .dir, and \
+             import the copy, too",
+            words::count(lacks, "entry")
+        ),
+    };
+    let index = match index {
+        Ok(index) => index,
         Err(what) => {
-            taking.damaged(&named, what);
-            Ok(true)
+            taking.damaged(&named, what + &bak);
+            return Ok(true);
         }
+    };
+    let rest = match open(values).and_then(|mut values| dumb_rest(&index, &mut values)) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            taking.damaged(&named, error);
+            return Ok(true);
+        }
+        rest => rest.map_err(|error| Failure::io("read", values, &error))?,
+    };
+    let nameless = format!(
+        "{} of the file, with {} and {}, have no name in the directory (.dir)",
+        words::count(rest.bytes, "byte"),
+        words::count(rest.responses, "response"),
+        words::count(rest.times, "time"),
+    );
+    if rest.is_loss || lacks > 0 {
+        taking.damaged(&named, format_args!("{nameless}, which is empty, cut short or old{bak}"));
+    } else if rest.bytes > 0 {
+        taking.foreign(&named, format_args!("{nameless}: what was replaced since is left out"));
     }
+    take_index(taking, values, &index, spider)
+}
+
+/// The number of entries of an earlier directory that a later one lacks, or lacks a part of.
+fn lacking(index: Option<&DbmIndex>, before: &DbmIndex) -> u64 {
+    let entries = index.map_or(&[][..], |index| &index.entries);
+    let parts = |entry: &DbmEntry| (entry.data.is_some(), entry.time.is_some());
+    let known: HashMap<&str, _> = entries.iter().map(|entry| (&*entry.fingerprint, parts(entry))).collect();
+    let lacks = |entry: &&DbmEntry| known.get(&*entry.fingerprint).is_none_or(|known| *known < parts(entry));
+    before.entries.iter().filter(lacks).count() as u64
 }
 
 fn take_gdbm(taking: &mut Taking<'_, '_>, path: &Path, spider: Option<&str>) -> Result<bool, Failure> {
-    let mut file = File::open(path).map_err(|error| Failure::io("open", path, &error))?;
+    let mut file = open(path).map_err(|error| Failure::io("open", path, &error))?;
     match gdbm_index(&mut file) {
         Ok(index) => take_index(taking, path, &index, spider),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -220,8 +267,9 @@ fn take_index(
 ) -> Result<bool, Failure> {
     let named = taking.name_of(path);
     let fail = |error: io::Error| Failure::io("read", path, &error);
-    let file = File::open(path).map_err(fail)?;
+    let file = open(path).map_err(fail)?;
     let length = file.metadata().map_err(fail)?.len();
+    taking.is_cache |= index.entries.is_empty() && index.foreign == 0;
     index.damage.iter().for_each(|what| taking.damaged(&named, what));
     if index.foreign > 0 {
         taking.foreign(&named, format_args!("it has {} keys that are no cache's: left out", index.foreign));

@@ -11,6 +11,15 @@ use super::{Taking, requests};
 
 /// Opens a file for reading.
 fn open(path: &Path) -> Result<Connection, Failure> {
+    // SQLite opens these, too, whatever they are.
+    for end in ["-journal", "-wal", "-shm"] {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(end);
+        if std::fs::metadata(&beside).is_ok_and(|about| !about.is_file()) {
+            let beside = Path::new(&beside).display();
+            return Err(Failure::Usage(format!("{beside} is no regular file, so {} is not opened", path.display())));
+        }
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags)
         .map_err(|error| Failure::Io(format!("cannot open {}: {error}", path.display())))
@@ -33,15 +42,29 @@ fn has_table(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
     connection.query_row(found, [table], |_| Ok(())).optional().map(|found| found.is_some())
 }
 
+/// Whether a table, of one of the names above, has no row.
+fn is_empty(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
+    let first = format!("SELECT 1 FROM {table} LIMIT 1");
+    connection.query_row(&first, [], |_| Ok(())).optional().map(|found| found.is_none())
+}
+
 /// The entries of `DbmCacheStorage` over `dbm.sqlite3`. Returns false once the work is to stop.
 pub fn scrapy(taking: &mut Taking<'_, '_>, path: &Path, spider: Option<&str>) -> Result<bool, Failure> {
-    let (connection, named) = (open(path)?, taking.name_of(path));
+    let named = taking.name_of(path);
+    let connection = match open(path) {
+        Err(Failure::Usage(what)) => {
+            taking.damaged(&named, what);
+            return Ok(true);
+        }
+        connection => connection?,
+    };
     let mut ended = Ok(true);
     let read = (|| {
         if !has_table(&connection, "Dict")? {
             taking.refused(&named, "it is a file of SQLite without the table Dict, so none of dbm.sqlite3");
             return Ok(());
         }
+        taking.is_cache |= is_empty(&connection, "Dict")?;
         let mut times = connection.prepare("SELECT value FROM Dict WHERE key = CAST(?1 AS BLOB) OR key = ?1")?;
         let mut all = connection.prepare("SELECT key, value FROM Dict ORDER BY rowid")?;
         let (mut rows, mut foreign) = (all.query([])?, 0u64);
@@ -87,6 +110,7 @@ pub fn requests(taking: &mut Taking<'_, '_>, path: &Path) -> Result<(), Failure>
             )));
             return Ok(());
         }
+        taking.is_cache |= is_empty(&connection, "responses")?;
         let mut all = connection.prepare("SELECT key, value FROM responses ORDER BY rowid")?;
         let mut rows = all.query([])?;
         while let Some(row) = rows.next()? {
