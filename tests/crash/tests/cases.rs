@@ -101,7 +101,7 @@ fn case_a_without_a_superblock_it_is_no_store_and_can_be_created_again() {
     sim::abandon(sim::create(unborn.dir(), options()).unwrap());
     // With a record in its log it is a store that lost something.
     disk.remove("SUPERBLOCK");
-    assert!(matches!(sim::open(disk.dir(), options()), Err(Error::NotAStore { .. })));
+    is_corrupt(&disk, "SUPERBLOCK");
     assert!(matches!(sim::create(disk.dir(), options()), Err(Error::NotEmpty { .. })));
 }
 

@@ -138,15 +138,15 @@ impl SuperblockFile {
     }
 }
 
-/// The error for a folder without SUPERBLOCK. A value segment beside none is what is left of a
-/// store, unless a creation, repair or backup that was cut short has left its mark there.
+/// The error for a folder without SUPERBLOCK. A value segment with records beside none is what is
+/// left of a store, unless a creation, repair or backup that was cut short has left its mark there.
 fn missing(dir: &dyn Dir) -> Result<Error> {
     let found = dir.list().map_err(Error::io("list", dir.path().display()))?;
     let is_begun = found.iter().any(|name| [names::NEW_SUPERBLOCK, names::PARTIAL].contains(&name.as_str()));
     let is_ours = |name: &&String| {
         let mut magic = [0; 8];
-        let read = dir.open(name, Access::Read).and_then(|file| file.read_at(&mut magic, 0));
-        read.is_ok() && magic == *header::Kind::Values.magic()
+        let read = |file: Arc<dyn File>| Ok(file.len()? > header::BYTES as u64 && file.read_at(&mut magic, 0)? == 8);
+        dir.open(name, Access::Read).and_then(read).unwrap_or(false) && magic == *header::Kind::Values.magic()
     };
     let mut segments = found.iter().filter(|name| names::parse_segment(name).is_some());
     Ok(match segments.find(is_ours) {
