@@ -24,8 +24,8 @@ const GENERATIONS: usize = 3;
 /// from a third, and so on.
 const MANY_STATES: u64 = 300;
 
-/// Images of one operation that are judged. One that compacts in many runs has a thousand, and took
-/// ten minutes and 7 GB: other strings find more.
+/// Images of one operation that are judged. One that compacts in many runs has a thousand, and
+/// took ten minutes and 7 GB: other strings find more.
 const MOST_IMAGES: usize = 160;
 
 /// An image, and what may be read of it.
