@@ -41,6 +41,39 @@ fn body(page: filemap::Result<Option<Page>>) -> Option<String> {
     page.expect("readable").map(|page| String::from_utf8(page.body).expect("text"))
 }
 
+/// The marks of URLs with variants.
+fn marks(store: &PageStore) -> Vec<Vec<u8>> {
+    let keys = store.engine().keys().map(|key| key.expect("whole"));
+    keys.filter(|key| key.starts_with(b"\0variants")).collect()
+}
+
+/// Everything else.
+fn records(store: &PageStore) -> usize {
+    store.engine().keys().count() - marks(store).len()
+}
+
+#[test]
+fn urls_of_one_mark_keep_their_variants_when_another_goes() {
+    let Fresh { store, dir: _dir } = fresh();
+    let url = |number| format!("http://a.example/page/{number}");
+    for number in 0..600 {
+        let page = Page { variant: Some(post("q=1")), ..Page::new(url(number), 1, 200, "x") };
+        store.put_page(&page).expect("it fits");
+    }
+    let before = marks(&store);
+    assert!((200..=256).contains(&before.len()), "{}", before.len());
+    assert!(before.iter().all(|mark| !String::from_utf8_lossy(mark).contains("example")));
+    for number in 0..300 {
+        assert!(store.remove(url(number)).expect("writable"));
+        assert!(!store.remove(url(number)).expect("writable"));
+    }
+    assert_eq!(marks(&store), before);
+    for number in 300..600 {
+        assert_eq!(store.variants(url(number)).expect("readable").count(), 1, "{number}");
+    }
+    assert!(!store.may_have_variants("http://b.example/").expect("readable"));
+}
+
 #[test]
 fn a_url_alone_is_the_page_and_a_variant_is_had_by_name() {
     let Fresh { store, dir: _dir } = filled();
@@ -104,13 +137,13 @@ fn removing_a_url_leaves_nothing_of_it_and_removing_a_variant_nothing_of_that() 
     assert!(!store.remove_variant(URL, &post("q=2")).expect("writable"));
     assert_eq!(store.variants(URL).expect("readable").count(), 1);
     assert!(store.remove(URL).expect("writable"));
-    assert_eq!(store.engine().keys().count(), 0, "no record is left beside it");
+    assert_eq!(records(&store), 0, "no record is left beside it");
     assert!(!store.remove(URL).expect("writable"));
 
     // A URL that has variants only is something to remove, too.
     store.put_page(&page(Some(post("q=1")), 1, "x")).expect("it fits");
     assert!(store.remove(URL).expect("writable"));
-    assert_eq!(store.engine().keys().count(), 0);
+    assert_eq!(records(&store), 0);
 
     let Fresh { store, dir: _dir } = filled();
     assert!(store.remove_variant(URL, None).expect("writable"), "the page alone");
@@ -122,7 +155,7 @@ fn removing_a_url_leaves_nothing_of_it_and_removing_a_variant_nothing_of_that() 
         ControlFlow::Continue(())
     });
     assert_eq!((pages.expect("writable"), told), (0, (0, 2)));
-    assert_eq!(store.engine().keys().count(), 0);
+    assert_eq!(records(&store), 0);
 }
 
 #[test]
@@ -134,17 +167,18 @@ fn what_drops_versions_by_age_keeps_the_mark_of_a_variant_that_stays() {
     {
         store.put_page(&page(Some(post(variant)), time_ms, variant)).expect("it fits");
     }
-    let mark = [URL.as_bytes(), b"\0variants"].concat();
-    let marks = store.engine().versions_of(&mark).expect("readable");
+    let [mark] = &marks(&store)[..] else { panic!("one URL, one mark") };
+    let times = || store.engine().versions_of(mark).expect("readable");
+    let marks = times();
     assert_eq!(marks.iter().map(|version| version.time_ms / day).collect::<Vec<_>>(), [41, 6, 5, 4]);
     // Nothing is later than the mark, so that it outlives every variant, by age as by number.
     assert!(marks[0].time_ms > 40 * day);
     for time_ms in [i64::MIN, i64::MAX] {
         store.put_page(&page(Some(post("odd")), time_ms, "odd")).expect("it fits");
     }
-    assert_eq!(store.engine().versions_of(&mark).expect("readable")[0].time_ms, i64::MAX);
+    assert_eq!(times()[0].time_ms, i64::MAX);
     assert!(store.remove(URL).expect("writable"));
-    assert_eq!(store.engine().keys().count(), 0);
+    assert_eq!(records(&store), 0);
 }
 
 #[test]
@@ -162,7 +196,7 @@ fn a_variant_that_does_not_fit_behind_its_url_is_an_error_of_that_page_and_found
 }
 
 #[test]
-fn erasing_a_time_takes_the_variants_of_that_time_and_the_mark_with_the_last_one() {
+fn erasing_a_time_takes_the_variants_of_that_time_and_the_others_are_found() {
     let Fresh { store, dir: _dir } = fresh();
     let day = 86_400_000;
     let put =
@@ -173,17 +207,21 @@ fn erasing_a_time_takes_the_variants_of_that_time_and_the_mark_with_the_last_one
     (order.from_ms, order.to_ms) = (Some(10 * day), Some(11 * day));
     assert!(store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("writable").is_complete());
     let left = || store.variants(URL).expect("readable").map(|found| found.expect("whole").1).collect::<Vec<_>>();
-    assert_eq!(left(), [post("before")], "and the mark, by which it is found");
+    assert_eq!(left(), [post("before")]);
     assert!(put("within", 10 * day + 1).expect_err("refused").refused_by().is_some());
-    // A mark whose time the rule names is no page of that time.
+    // A mark whose time a rule names is no page of that time.
     put("another", 10 * day - 2).expect("another time");
     put("late", 10 * day - 1 + day).expect_err("refused");
     assert_eq!(left().len(), 2);
     order.from_ms = Some(9 * day);
     assert!(store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("writable").is_complete());
-    assert_eq!(store.engine().keys().count(), 0, "no mark is left of a URL of which nothing is");
+    assert_eq!(records(&store), 0);
     put("within", 9 * day).expect_err("refused");
-    assert_eq!(store.engine().keys().count(), 0, "nor does a refused page leave one");
+    let host = EraseOrder::new(EraseTarget::Host("b.example".into()), "asked for");
+    assert!(store.erase(&host, &mut |_| ControlFlow::Continue(())).expect("writable").is_complete());
+    let refused = Page { variant: Some(post("q")), ..Page::new("http://b.example/", 1, 200, "x") };
+    store.put_page(&refused).expect_err("refused");
+    assert_eq!(marks(&store).len(), 1, "a refused page leaves none");
 }
 
 /// A store made of a dump, by its WARC files or by its lines.

@@ -176,13 +176,13 @@ fn only_chosen_pages_are_pruned_with_their_variants() {
         let planned = bench.run("prune", &[&rule[..], &["--dry-run"]].concat()).ended(0).json();
         (planned[0]["versions"].as_u64(), planned[0]["pages"].as_u64())
     };
-    assert_eq!(drops(&["--host", "news.test"]), (Some(3), Some(3)), "page, variant and the mark of variants");
-    assert_eq!(drops(&["--domain", "News.Test"]), (Some(6), Some(6)));
-    assert_eq!(drops(&["--regex", "^http://(a|other)[^/]*/x$"]), (Some(6), Some(6)));
-    assert_eq!(drops(&["--domain", "news.test", "--prefix", "http://a."]), (Some(3), Some(3)));
+    assert_eq!(drops(&["--host", "news.test"]), (Some(2), Some(2)), "page and variant");
+    assert_eq!(drops(&["--domain", "News.Test"]), (Some(4), Some(4)));
+    assert_eq!(drops(&["--regex", "^http://(a|other)[^/]*/x$"]), (Some(4), Some(4)));
+    assert_eq!(drops(&["--domain", "news.test", "--prefix", "http://a."]), (Some(2), Some(2)));
     assert_eq!(drops(&["--host", "absent.test"]), (Some(0), Some(0)));
     assert_eq!(versions(), all);
-    bench.run("prune", &["--domain", "news.test", "--older-than", "2020-06-01"]).ended(0).said("6 versions of");
+    bench.run("prune", &["--domain", "news.test", "--older-than", "2020-06-01"]).ended(0).said("4 versions of");
     for (host, code) in [("a.news.test", 1), ("news.test", 1), ("other.test", 0)] {
         bench.run("get", &[format!("http://{host}/x")]).ended(code);
         bench.run("get", &[&format!("http://{host}/x"), "--variant", "one"]).ended(code);

@@ -183,12 +183,13 @@ pub trait PageRead: Send + Sync {
         Ok(Box::new(listed.filter_map(move |listed| listed.map(&of_url).transpose())))
     }
 
-    /// Whether a URL has variants, or has had some.
+    /// Whether a URL may have variants: false if it never had one. Sooner told than they are
+    /// listed.
     ///
     /// # Errors
     ///
     /// As [`PageRead::variants`].
-    fn has_variants(&self, url: &[u8]) -> Result<bool> {
+    fn may_have_variants(&self, url: &[u8]) -> Result<bool> {
         Ok(self.variants(url)?.next().transpose()?.is_some())
     }
 

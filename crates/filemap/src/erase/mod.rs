@@ -20,7 +20,7 @@ pub use proof::{Mention, Proof};
 use crate::error::{Error, Result};
 use crate::page::key;
 use crate::store::PageStore;
-use crate::store::rules::{Matcher, RuleSet, salt_of, words};
+use crate::store::rules::{RuleSet, salt_of, words};
 use proof::Needles;
 
 /// An erase rule of a store, for display.
@@ -264,14 +264,10 @@ impl PageStore {
         let (by_digest, unread) = self.with_digests(set, progress)?;
         let by_digest = Arc::new(by_digest);
         let (rules, digests) = (Arc::clone(set), Arc::clone(&by_digest));
-        let is_key = move |key: &[u8]| rules.matchers().any(|m| m.is_about(key::url(key))) || digests.contains_key(key);
+        let is_about = move |key: &[u8]| !key::is_mark(key) && rules.matchers().any(|m| m.is_about(key::url(key)));
+        let is_key = move |key: &[u8]| is_about(key) || digests.contains_key(key);
         let rules = Arc::clone(set);
-        let marked = self.variants_that_stay(set)?;
         let is_version = move |key: &[u8], version: Version| {
-            if key::is_mark(key) {
-                let url = key::url(key);
-                return rules.matchers().any(|m| m.is_about(url)) && !marked.contains(url);
-            }
             rules.refuses(key, version.time_ms).is_some()
                 || by_digest.get(key).is_some_and(|sequences| sequences.contains(&version.sequence))
         };
@@ -280,26 +276,6 @@ impl PageStore {
         let erasure = Erasure { keys: Arc::new(is_key), versions: Arc::new(is_version), groups: Arc::new(is_group) };
         let needles = self.needles(&erasure)?;
         Ok((erasure, needles, unread))
-    }
-
-    /// URLs that rules match for some times only, and of which a variant stays: so must their
-    /// mark.
-    fn variants_that_stay(&self, set: &Arc<RuleSet>) -> Result<HashSet<Vec<u8>>> {
-        let mut stay = HashSet::new();
-        if set.matchers().all(Matcher::is_of_all_times) {
-            return Ok(stay);
-        }
-        let rules = Arc::clone(set);
-        let is_about = move |key: &[u8]| rules.matchers().any(|m| m.is_about(key::url(key)));
-        for key in self.engine().keys_where(move |key| key::is_variant(key) && is_about(key)) {
-            // The engine counts unreadable keys; a mark too many costs a pass over the keys.
-            let Ok(key) = key else { continue };
-            let goes = |version: &Version| set.refuses(&key, version.time_ms).is_some();
-            if self.engine().versions_of(&key).map_or(true, |versions| !versions.iter().all(goes)) {
-                stay.insert(key::url(&key).to_vec());
-            }
-        }
-        Ok(stay)
     }
 
     /// Sequences, by key, of the versions whose bodies have a digest that a rule names; and the

@@ -6,19 +6,24 @@
 //! | URL, NUL, kind | records beside the page: `metadata`, `request`, `conversion` |
 //! | URL, NUL, NUL, variant | the versions of a variant |
 //! | URL, NUL, kind, NUL, variant | records beside a variant |
-//! | URL, NUL, `variants` | the mark that the URL has variants: no page, and never listed |
+//! | NUL, `variants`, number | the mark that URLs of this number have variants; never listed |
 //!
 //! The URL is canonical, byte for byte. No canonicaliser gives a NUL, so [`url`] of any key is the
 //! part before the first NUL: no other record can take the place of a page or be listed as one,
-//! and every key begins with its URL. A kind is not empty and holds no NUL; a variant is not empty
-//! and may hold any bytes. So all these keys are distinct.
+//! and every key but a mark begins with its URL. A kind is not empty and holds no NUL; a variant
+//! is not empty and may hold any bytes. So all these keys are distinct.
+//!
+//! A mark stands for the URLs of a site whose hashes end alike, so that a site has 256 at most. It
+//! has no text of a URL: an erasure may leave it.
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::page::RecordKind;
 use crate::page::variant::Variant;
 
 const SEPARATOR: u8 = 0;
-/// In the place of a kind; no kind has this name.
-const MARK: &[u8] = b"variants";
+/// What marks begin with: no URL, and no kind has a name that begins so.
+const MARK: &[u8] = b"\0variants";
 
 /// The key of a record of this kind.
 pub(crate) fn key(canonical_url: &[u8], kind: RecordKind, variant: Option<&Variant>) -> Vec<u8> {
@@ -36,9 +41,10 @@ pub(crate) fn key(canonical_url: &[u8], kind: RecordKind, variant: Option<&Varia
     key
 }
 
-/// The key of the mark that a URL has variants.
+/// The key of the mark of a URL with variants. Other URLs of its site may have the same.
 pub(crate) fn mark(canonical_url: &[u8]) -> Vec<u8> {
-    [canonical_url, &[SEPARATOR], MARK].concat()
+    let (of_site, of_url) = (xxh3_64(site(canonical_url)) as u16, xxh3_64(canonical_url) as u8);
+    [MARK, format!("{of_site:04x}{of_url:02x}").as_bytes()].concat()
 }
 
 /// Whether a key is a page's, not a variant's.
@@ -51,9 +57,9 @@ pub(crate) fn is_variant(key: &[u8]) -> bool {
     beside(key).is_some_and(|beside| beside.first() == Some(&SEPARATOR))
 }
 
-/// Whether a key is that of the mark that a URL has variants.
+/// Whether a key is that of a mark that URLs have variants. Earlier builds put one a URL.
 pub(crate) fn is_mark(key: &[u8]) -> bool {
-    beside(key) == Some(MARK)
+    key.starts_with(MARK) || beside(key) == Some(&MARK[1..])
 }
 
 /// The canonical URL in a key of a page, a variant or a record beside them.
@@ -88,6 +94,8 @@ pub(crate) fn site(key: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -111,8 +119,18 @@ mod tests {
         for kind in RecordKind::ALL {
             let key = key(b"http://a/", kind, None);
             assert_eq!((url(&key), is_page(&key)), (&b"http://a/"[..], kind.is_page()));
-            assert!(kind.name().as_bytes() != MARK);
+            assert!(!is_mark(&key) && !kind.name().as_bytes().starts_with(&MARK[1..]));
         }
+    }
+
+    #[test]
+    fn a_site_has_at_most_256_marks_without_its_text() {
+        let marks = |site: &str| -> BTreeSet<Vec<u8>> {
+            (0..5000).map(|page| mark(format!("http://{site}/page/{page}").as_bytes())).collect()
+        };
+        let (a, b) = (marks("a.example"), marks("b.example"));
+        assert_eq!((a.len(), b.len(), a.intersection(&b).count()), (256, 256, 0));
+        assert!(a.iter().all(|key| is_mark(key) && key.len() == MARK.len() + 6));
     }
 
     proptest! {
@@ -130,7 +148,7 @@ mod tests {
             let mark = mark(&url_bytes);
             prop_assert!(is_mark(&mark) && !is_page(&mark) && !is_variant(&mark) && variant(&mark).is_none());
             prop_assert!(![&plain, &with].iter().any(|key| is_mark(key)));
-            prop_assert_eq!(url(&mark), &url_bytes[..]);
+            prop_assert!(url(&mark).is_empty() && mark == super::mark(&url_bytes));
         }
     }
 }

@@ -68,8 +68,8 @@ impl PageRead for PageStore {
         Ok(Box::new(PageStore::variants(self, url)?.map(|found| Ok(found?.1))))
     }
 
-    fn has_variants(&self, url: &[u8]) -> Result<bool> {
-        PageStore::has_variants(self, url)
+    fn may_have_variants(&self, url: &[u8]) -> Result<bool> {
+        PageStore::may_have_variants(self, url)
     }
 
     fn key(&self, url: &[u8]) -> Result<Vec<u8>> {

@@ -97,15 +97,17 @@ impl PageStore {
     /// have earlier versions.
     pub fn sizes(&self) -> impl Iterator<Item = Result<VersionSize>> + use<> {
         taken(self.engine().version_heads(), |listed| {
-            Some(Ok(VersionSize {
-                is_page: key::is_page(&listed.key),
-                is_variant: key::is_variant(&listed.key),
-                is_newest: listed.is_newest,
-                time_ms: listed.head.version.time_ms,
-                body_bytes: listed.head.body_bytes,
-                stored_bytes: listed.head.stored_bytes,
-                url: key::url(&listed.key).to_vec(),
-            }))
+            (!key::is_mark(&listed.key)).then(|| {
+                Ok(VersionSize {
+                    is_page: key::is_page(&listed.key),
+                    is_variant: key::is_variant(&listed.key),
+                    is_newest: listed.is_newest,
+                    time_ms: listed.head.version.time_ms,
+                    body_bytes: listed.head.body_bytes,
+                    stored_bytes: listed.head.stored_bytes,
+                    url: key::url(&listed.key).to_vec(),
+                })
+            })
         })
     }
 
@@ -123,7 +125,7 @@ impl PageStore {
         each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>,
     ) -> Result<u64> {
         let mut pages = 0;
-        for found in self.engine().keys_where(move |key| filter(key::url(key))) {
+        for found in self.engine().keys_where(move |key| !key::is_mark(key) && filter(key::url(key))) {
             let flow = match found {
                 Ok(key) => {
                     self.engine().remove(&key)?;

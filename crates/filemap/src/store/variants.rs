@@ -5,9 +5,10 @@
 //! leaves nothing of a URL.
 //!
 //! The engine finds a key by its hash, so the variants of a URL are found by a pass over the keys.
-//! To spare removals that pass, the first variant of a URL puts a *mark* beside the page; without
-//! a mark there is no pass. Its time is the midnight after the latest variant, so retention by age
-//! or number keeps it as long as any variant. It is written before the variant.
+//! To spare removals that pass, a variant puts a *mark*, which some URLs of its site share (see
+//! `page::key`); without a mark there is no pass. Its time is the midnight after the latest
+//! variant, so retention by age or number keeps it as long as any variant. It is written before
+//! the variant, and stays when variants go: one mark too many costs a pass.
 
 use std::collections::BTreeSet;
 
@@ -202,16 +203,18 @@ impl PageStore {
         Ok(versions)
     }
 
-    /// Whether a URL has variants, or has had some: one lookup in the index.
+    /// Whether a URL may have variants: false if it never had one. True also for some URLs of a
+    /// site of which others have or had variants. One lookup in the index.
     ///
     /// # Errors
     ///
     /// As [`PageStore::get`].
-    pub fn has_variants(&self, url: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn may_have_variants(&self, url: impl AsRef<[u8]>) -> Result<bool> {
         self.is_marked(&self.key(url)?)
     }
 
-    /// The variants of a URL. A pass over the key log, unless the URL never had a variant.
+    /// The variants of a URL. A pass over the key log, unless [`PageStore::may_have_variants`]
+    /// tells that there are none.
     ///
     /// # Errors
     ///
@@ -240,8 +243,8 @@ impl PageStore {
     }
 
     /// Removes a page with all its versions, all its variants, and the records beside them.
-    /// Returns true if there was a page or a variant. A URL that has had variants costs a pass
-    /// over the key log.
+    /// Returns true if there was a page or a variant. Costs a pass over the key log, unless
+    /// [`PageStore::may_have_variants`] tells that there are none.
     ///
     /// # Errors
     ///
@@ -256,8 +259,6 @@ impl PageStore {
                 let key = key?;
                 was_there |= self.engine().remove(&key)? && key::is_variant(&key);
             }
-            // Last: an interrupted removal leaves the mark, so that repeating it finds the rest.
-            self.engine().remove(&key::mark(&canonical))?;
         }
         Ok(self.remove_one(&canonical, None)? || was_there)
     }
@@ -294,8 +295,7 @@ impl PageStore {
     }
 
     fn is_marked(&self, canonical: &[u8]) -> Result<bool> {
-        let mark = key::mark(canonical);
-        Ok(mark.len() <= MAX_KEY_BYTES && self.engine().contains(&mark)?)
+        Ok(self.engine().contains(&key::mark(canonical))?)
     }
 
     /// Puts the mark of a URL that gets a variant of this time.
@@ -303,8 +303,8 @@ impl PageStore {
         mark(self.engine(), canonical, time_ms)
     }
 
-    /// Puts the marks of URLs that have variants but lost their mark; returns their number. To be
-    /// called after a repair, or a copy of a damaged store. A pass over the key log.
+    /// Puts the marks of URLs that have variants but lost their mark; returns the number of marks.
+    /// To be called after a repair, or a copy of a damaged store. A pass over the key log.
     ///
     /// # Errors
     ///
@@ -314,13 +314,14 @@ impl PageStore {
         for key in engine.keys_where(key::is_variant) {
             let key = key?;
             let url = key::url(&key);
-            if unmarked.contains(url) || !engine.contains(&key::mark(url))? {
+            let missing = key::mark(url);
+            if unmarked.contains(&missing) || !engine.contains(&missing)? {
                 let time_ms = match engine.head(&key) {
                     Err(error) if error.is_corrupt() => i64::MIN,
                     head => head?.map_or(i64::MIN, |head| head.version.time_ms),
                 };
                 mark(engine, url, time_ms)?;
-                unmarked.insert(url.to_vec());
+                unmarked.insert(missing);
             }
         }
         Ok(unmarked.len() as u64)

@@ -76,10 +76,10 @@ pub fn complain(store: &dyn PageRead, path: &Path, url: &Address, variant: Optio
     let path = path.display();
     if variant.is_some() {
         words::complain(format_args!("this answer of {url} is not in {path}{when}"));
-    } else if when.is_empty() && store.has_variants(url.bytes()).unwrap_or(false) {
+    } else if when.is_empty() && store.may_have_variants(url.bytes()).unwrap_or(false) {
         words::complain(format_args!(
-            "{url} is not in {path} as a page, but as the answer to other requests; `fm-tool history {path} {url} \
-             --all-variants` lists them"
+            "{url} is not in {path} as a page, but may be as the answer to other requests; `fm-tool history {path} \
+             {url} --all-variants` lists them"
         ));
     } else {
         words::complain(format_args!("{url} is not in {path}{when}"));

@@ -69,8 +69,8 @@ fn say_missing_rules((from, from_path): Placed<'_>, (to, to_path): Placed<'_>) -
     let own = to.rules()?;
     let theirs = match from.rules() {
         Err(error) if error.is_corrupt() => {
-            let (from, what) = (from_path.display(), "its rules of erasures are unknown; its pages are added");
-            words::complain(format_args!("{from}: {error}; {what}"));
+            let from = from_path.display();
+            words::complain(format_args!("{from}: its rules of erasures are unknown; its pages are added"));
             return Ok(Outcome::Damaged);
         }
         theirs => theirs?,

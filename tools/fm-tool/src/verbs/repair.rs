@@ -99,8 +99,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 pub fn variants_shown(store: &Store) -> Result<(), Failure> {
     let marked = PageStore::mark_again(store)?;
     if marked > 0 {
-        let urls = count(marked, "URL");
-        words::say(format_args!("variants of {urls} are shown again; the record that lists them was lost"));
+        let marks = count(marked, "mark");
+        words::say(format_args!("{marks} by which variants are found: lost, and put again"));
     }
     Ok(())
 }

@@ -269,7 +269,7 @@ impl Reading {
     /// Errors for absent files, reported at the end of a list. Dictionaries are left out: their
     /// records are in the list, and reading them fails.
     pub(crate) fn missed(&self) -> Vec<Error> {
-        self.absent.load().iter().filter(|a| a.is_missed() && !a.is_dictionary()).map(Absent::error).collect()
+        self.absent.load().iter().filter(|a| a.is_missed() && a.held_records()).map(Absent::error).collect()
     }
 
     /// Hash of a key: XXH3-64 under the store's seed, so that crawled URLs cannot be chosen to

@@ -59,6 +59,11 @@ impl Absent {
         names::parse_dictionary(&self.file).is_some()
     }
 
+    /// Returns true for a file whose records are missed by lists.
+    pub(crate) fn held_records(&self) -> bool {
+        !self.is_dictionary() && self.file != names::RULES
+    }
+
     /// Returns true for a segment of the value log.
     pub(crate) fn is_value(&self) -> bool {
         names::parse_segment(&self.file).is_some()

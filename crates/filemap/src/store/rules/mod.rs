@@ -95,11 +95,9 @@ impl RuleSet {
 
 impl Admission for RuleSet {
     fn refuses(&self, key: &[u8], time_ms: i64) -> Option<u32> {
-        let url = key::url(key);
-        // A mark is needed by variants of all times.
-        let is_mark = key::is_mark(key);
-        let includes = |m: &Matcher| if is_mark { m.is_of_all_times() } else { m.includes(time_ms) };
-        self.rules.iter().find(|(_, m)| includes(m) && m.is_about(url)).map(|(id, _)| *id)
+        // A mark is about no URL, though a regex may match its empty one.
+        let mut rules = self.rules.iter().filter(|_| !key::is_mark(key));
+        rules.find(|(_, m)| m.includes(time_ms) && m.is_about(key::url(key))).map(|(id, _)| *id)
     }
 
     fn wants_bodies(&self) -> bool {
