@@ -148,6 +148,10 @@ fn with(options: Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Opti
     })
 }
 
+/// Names of the options of which `None` is a value.
+const NULLABLE: [&str; 6] =
+    ["canonicalizer", "keep_versions", "keep_age", "space_bound", "compaction_rate", "recompression_level"];
+
 /// Names of the options of which `None` means the default.
 const DEFAULTED: [&str; 13] = [
     "durability",
@@ -170,7 +174,8 @@ fn check(options: Options, name: &str) -> PyResult<Options> {
 }
 
 fn unknown(name: &str) -> PyErr {
-    PyTypeError::new_err(format!("open has no option '{name}'"))
+    let all = [&NULLABLE[..], &DEFAULTED[..]].concat().join(", ");
+    PyTypeError::new_err(format!("open has no option '{name}'; there are {all}"))
 }
 
 fn age(value: &Bound<'_, PyAny>) -> PyResult<Duration> {

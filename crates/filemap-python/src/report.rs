@@ -58,6 +58,7 @@ report! {
     ImportReport {
         bytes_read: u64, records: u64, stored: u64, unchanged: u64, variants: u64, already_there: u64,
         ignored: u64, damaged: u64, unusable: u64, misplaced: u64, segments: u64, refused: u64, warnings: u64,
+        kept_as_received: u64, without_request: u64, mended_dates: u64, revisits: u64, unresolved_revisits: u64,
         problems: Vec<String>,
     }
 
@@ -89,6 +90,15 @@ impl PruneReport {
     #[getter]
     fn ok(&self) -> bool {
         self.hidden == 0
+    }
+}
+
+#[pymethods]
+impl ExportReport {
+    /// Whether no damage kept a version out.
+    #[getter]
+    fn ok(&self) -> bool {
+        self.damaged == 0
     }
 }
 

@@ -211,8 +211,13 @@ pub fn import_(
         };
         let raised = Raised::default();
         let done = take_in(&store, name, PyFile::new(file, &raised), &options, &mut step);
+        let done = done.and_then(|mut report| {
+            let revisits = report.unresolved.count(&store)?;
+            Ok((report, revisits))
+        });
         watch.end(raised.end(done))
-    })?;
+    });
+    let (report, revisits) = report?;
     Ok(ImportReport {
         bytes_read: report.bytes_read,
         records: report.records,
@@ -227,6 +232,11 @@ pub fn import_(
         segments: report.segments,
         refused: report.refused,
         warnings: report.warnings,
+        kept_as_received: report.kept_as_received,
+        without_request: report.without_request,
+        mended_dates: report.mended_dates.values().sum(),
+        revisits: revisits.revisits,
+        unresolved_revisits: revisits.unresolved,
         problems: report.problems.iter().map(ToString::to_string).collect(),
     })
 }

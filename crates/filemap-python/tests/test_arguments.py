@@ -199,3 +199,12 @@ def test_an_export_to_a_folder_with_files_is_refused(
     (tmp_path / "x.wacz").touch()
     with pytest.raises(filemap.StoreExistsError):
         warc.export(store, tmp_path / "x.wacz", format="wacz")
+
+
+def test_an_unknown_option_and_a_list_of_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"no option 'keep_version'; there are .*keep_versions"):
+        filemap.open(tmp_path / "a.fm", "a", keep_version=1)  # type: ignore[call-arg]
+    with filemap.open(tmp_path / "a.fm", "a") as store:
+        for wrong in (["a.warc"], None, 5):
+            with pytest.raises(TypeError, match="one a call"):
+                warc.import_(store, wrong)  # type: ignore[arg-type]

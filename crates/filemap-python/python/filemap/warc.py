@@ -40,6 +40,11 @@ def import_(
             return _native.import_(
                 store, name, file, as_received=as_received, keep=keep, progress=progress
             )
+    if not hasattr(source, "read"):
+        what = type(source).__name__
+        raise TypeError(
+            f"a file to import is a path or a binary file object, one a call, not {what}"
+        )
     name = str(getattr(source, "name", "a file object"))
     return _native.import_(
         store, name, source, as_received=as_received, keep=keep, progress=progress

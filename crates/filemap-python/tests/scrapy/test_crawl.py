@@ -54,6 +54,37 @@ def test_a_job_resumes_without_what_it_has_seen(tmp_path: Path) -> None:
         assert site.asked["/page/7"] == 1
 
 
+def test_a_job_that_was_killed_is_told_of(tmp_path: Path) -> None:
+    job = settings(tmp_path, JOBDIR=str(tmp_path / "job"), HTTPCACHE_ENABLED=False)
+    job["DUPEFILTER_CLASS"] = "filemap.scrapy.FileMapDupeFilter"
+    with Site() as site:
+        arguments = (f"{site.url}/all/2000",)
+        with subprocess.Popen(crawl_command(*arguments, **job), stderr=subprocess.DEVNULL) as run:
+            while site.asked.total() < 50:
+                time.sleep(0.01)
+            run.send_signal(signal.SIGKILL)
+        again = crawl(*arguments, **job)
+        assert again["filemap/dupefilter/killed"] == 1
+        assert "filtered as seen" in again["stderr"]
+        assert "filemap/dupefilter/killed" not in crawl(*arguments, **job)
+
+
+@pytest.mark.parametrize("of", ["cache", "pages"])
+def test_a_spider_whose_store_cannot_be_opened_closes(tmp_path: Path, of: str) -> None:
+    more: dict[str, object] = {"HTTPCACHE_ENABLED": of == "cache", "DOWNLOAD_DELAY": 0.05}
+    if of == "pages":
+        more["DOWNLOADER_MIDDLEWARES"] = {"filemap.scrapy.PageStoreMiddleware": 905}
+    with Site() as site:
+        stats = crawl(
+            f"{site.url}/all/{PAGES}",
+            **settings(tmp_path, FILEMAP_OPTIONS={"no_option": 1}, **more),
+        )
+        assert stats["finish_reason"] == "filemap_unavailable"
+        assert site.asked.total() < PAGES
+    assert "its store cannot be opened" in stats["stderr"]
+    assert "no_option" in stats["stderr"]
+
+
 def test_the_page_store_keeps_history_and_skips_what_is_fresh(tmp_path: Path) -> None:
     import filemap
 

@@ -28,6 +28,7 @@ import filemap
 import scrapy
 from scrapy import Spider
 
+from .closing import or_close
 from .responses import (
     Classes,
     NoteError,
@@ -92,14 +93,16 @@ class FileMapCacheStorage:
         return self._pages
 
     def open_spider(self, spider: Spider) -> None:
-        """Opens the store, or reaches the process that has it open."""
+        """Opens the store, or reaches the process that has it open. If it cannot, the spider closes
+        with the reason `filemap_unavailable`."""
         path = os.path.join(self.cachedir, FILE_NAME)
-        self._pages = shared(path, self._options, self._patience)
         self._start = variant_start(None if self._is_shared else spider.name)
         self._stats = spider.crawler.stats
         fingerprinter = spider.crawler.request_fingerprinter
         assert fingerprinter is not None
         self._fingerprinter = fingerprinter
+        with or_close(spider):
+            self._pages = shared(path, self._options, self._patience)
         extra = {"spider": spider}
         logger.debug("Using FileMap cache storage in %(path)s", {"path": path}, extra=extra)
 

@@ -10,6 +10,7 @@
 Without a path the set is in a temporary folder, which is removed when the crawl ends.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 FILE_NAME: Final = "filemap.seen"
 _OLD_NAME: Final = "requests.seen"
 _IMPORTED_NAME: Final = "filemap.seen.imported"
+_RUNNING_NAME: Final = "filemap.running"
 _BATCH: Final = 10_000
 
 
@@ -84,7 +86,23 @@ class FileMapDupeFilter(RFPDupeFilter):
             path = os.path.join(self._temporary, FILE_NAME)
         self._seen = shared(path, self._patience)
         if self._job_folder is not None:
+            self._begin(self._job_folder)
             self._import(self._seen, self._job_folder)
+
+    def _begin(self, folder: str) -> None:
+        """Tells of a run that was killed: its queue is gone, and what waited in it is seen."""
+        running = os.path.join(folder, _RUNNING_NAME)
+        if os.path.exists(running):
+            self.logger.warning(
+                "The last run in %s did not end: requests that waited then are lost with Scrapy's"
+                " queue, and are filtered as seen. To crawl all, begin with a new JOBDIR; a cache"
+                " gives what it has.",
+                folder,
+            )
+            if self._stats is not None:
+                self._stats.inc_value("filemap/dupefilter/killed")
+        with open(running, "w", encoding="ascii"):
+            pass
 
     def request_seen(self, request: Request) -> bool:
         """Whether an equal request was asked about; adds this one."""
@@ -100,6 +118,9 @@ class FileMapDupeFilter(RFPDupeFilter):
             if self._stats is not None:
                 self._stats.set_value("filemap/dupefilter/fingerprints", len(seen))
             seen.close()
+            if self._job_folder is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(os.path.join(self._job_folder, _RUNNING_NAME))
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None

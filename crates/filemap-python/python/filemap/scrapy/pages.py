@@ -38,6 +38,7 @@ import filemap
 from scrapy import Spider, signals
 
 from . import cache
+from .closing import or_close
 from .responses import (
     Classes,
     NoteError,
@@ -91,8 +92,10 @@ class PageStoreMiddleware:
         return made
 
     def spider_opened(self, spider: Spider) -> None:
-        """Opens the store, or reaches the process that has it open."""
-        self._pages = shared(self.path, self._options, self._patience)
+        """Opens the store, or reaches the process that has it open. If it cannot, the spider closes
+        with the reason `filemap_unavailable`."""
+        with or_close(spider):
+            self._pages = shared(self.path, self._options, self._patience)
         logger.debug("Keeping pages in %(path)s", {"path": self.path}, extra={"spider": spider})
 
     def spider_closed(self, spider: Spider) -> None:

@@ -1,0 +1,66 @@
+"""Closes a spider whose store cannot be opened.
+
+Scrapy logs what a handler of `spider_opened` raises, and goes on: the crawl would run to its end
+and keep nothing.
+"""
+
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+from scrapy.exceptions import CloseSpider
+
+from scrapy import Spider, signals
+
+logger = logging.getLogger(__name__)
+
+REASON: Final = "filemap_unavailable"
+"""The `finish_reason` of such a spider."""
+
+_SOON_SECS: Final = 0.05
+
+
+@contextmanager
+def or_close(spider: Spider) -> Generator[None]:
+    """What fails in it is raised, and closes the spider."""
+    try:
+        yield
+    except Exception as error:
+        what = "Closing the spider, since its store cannot be opened: %(error)s"
+        logger.error(what, {"error": error}, extra={"spider": spider})
+        # Where each request fails the spider is idle sooner.
+        spider.crawler.signals.connect(_end, signal=signals.spider_idle)
+        _later(0, lambda: _close(spider))
+        raise
+
+
+def _end() -> None:
+    raise CloseSpider(REASON)
+
+
+def _later(secs: float, call: Callable[[], None]) -> None:
+    try:
+        from scrapy.utils.asyncio import call_later
+    except ImportError:  # Before Scrapy 2.14.
+        from twisted.internet import reactor
+
+        cast(Any, reactor).callLater(secs, call)
+    else:
+        call_later(secs, call)
+
+
+def _close(spider: Spider) -> None:
+    engine: Any = spider.crawler.engine
+    if engine is None:
+        return
+    slot = getattr(engine, "_slot", None) or getattr(engine, "slot", None)
+    if slot is None or not slot.heartbeat.running:
+        # It is being opened still.
+        _later(_SOON_SECS, lambda: _close(spider))
+    elif hasattr(engine, "close_spider_async"):
+        from scrapy.utils.defer import deferred_from_coro
+
+        deferred_from_coro(engine.close_spider_async(reason=REASON))
+    else:
+        engine.close_spider(spider, REASON)
