@@ -75,6 +75,36 @@ fn urls_of_one_mark_keep_their_variants_when_another_goes() {
 }
 
 #[test]
+fn the_mark_beside_a_url_of_earlier_builds_counts_and_is_never_listed() {
+    let Fresh { store, dir: _dir } = filled();
+    let [mark] = &marks(&store)[..] else { panic!("one site, one mark") };
+    let old = [URL.as_bytes(), b"\0variants"].concat();
+    let listed = (store.versions().count(), store.sizes().count());
+    store.engine().put(&filemap_core::Record::new(&old, b"").time(i64::MAX)).expect("writable");
+    store.engine().remove(mark).expect("writable");
+    assert_eq!((store.versions().count(), store.sizes().count()), listed);
+    assert_eq!(store.variants(URL).expect("readable").count(), 2);
+    assert!(store.remove(URL).expect("writable"));
+    assert_eq!(records(&store), 0);
+}
+
+#[test]
+fn neither_a_prune_nor_a_rule_of_the_empty_body_takes_a_mark() {
+    let Fresh { store, dir: _dir } = filled();
+    let before = marks(&store);
+    let rule = filemap_core::prune::PruneRule { since_ms: Some(i64::MAX), ..Default::default() };
+    store.prune(rule, &mut |_| ControlFlow::Continue(())).expect("writable");
+    assert_eq!((records(&store), marks(&store)), (0, before));
+    let empty = EraseOrder::new(EraseTarget::Digest("sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ".into()), "asked for");
+    store.erase(&empty, &mut |_| ControlFlow::Continue(())).expect("writable");
+    let put = |url: &str| {
+        store.put_page(&Page { variant: Some(post("q=1")), ..Page::new(url, 1, 200, "x") }).map(|_| ())
+    };
+    put("http://another.example/").expect("its mark has no body");
+    assert_eq!(marks(&store).len(), 2);
+}
+
+#[test]
 fn a_url_alone_is_the_page_and_a_variant_is_had_by_name() {
     let Fresh { store, dir: _dir } = filled();
     let (one, two, none) = (post("q=1"), post("q=2"), post("q=3"));

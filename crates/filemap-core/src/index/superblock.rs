@@ -50,7 +50,11 @@ impl SuperblockFile {
     pub(crate) fn open(dir: &dyn Dir, access: Access) -> Result<SuperblockFile> {
         match dir.open(names::SUPERBLOCK, access) {
             Ok(file) => Ok(SuperblockFile { file }),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(missing(dir)?),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => match missing(dir)? {
+                // A creation or repair has ended meanwhile.
+                None => SuperblockFile::open(dir, access),
+                Some(error) => Err(error),
+            },
             Err(e) => Err(Error::io("open", names::SUPERBLOCK)(e)),
         }
     }
@@ -140,8 +144,12 @@ impl SuperblockFile {
 
 /// The error for a folder without SUPERBLOCK. A value segment with records beside none is what is
 /// left of a store, unless a creation, repair or backup that was cut short has left its mark there.
-fn missing(dir: &dyn Dir) -> Result<Error> {
+/// `None` if it is there by now.
+fn missing(dir: &dyn Dir) -> Result<Option<Error>> {
     let found = dir.list().map_err(Error::io("list", dir.path().display()))?;
+    if found.iter().any(|name| name == names::SUPERBLOCK) {
+        return Ok(None);
+    }
     let is_begun = found.iter().any(|name| [names::NEW_SUPERBLOCK, names::PARTIAL].contains(&name.as_str()));
     let is_ours = |name: &&String| {
         let mut magic = [0; 8];
@@ -149,10 +157,10 @@ fn missing(dir: &dyn Dir) -> Result<Error> {
         dir.open(name, Access::Read).and_then(read).unwrap_or(false) && magic == *header::Kind::Values.magic()
     };
     let mut segments = found.iter().filter(|name| names::parse_segment(name).is_some());
-    Ok(match segments.find(is_ours) {
+    Ok(Some(match segments.find(is_ours) {
         Some(name) if !is_begun => Error::corrupt(names::SUPERBLOCK, 0, format!("the file is missing beside {name}")),
         _ => Error::NotAStore { path: dir.path().to_owned(), why: "it has no file SUPERBLOCK".into() },
-    })
+    }))
 }
 
 /// Offset of the copy for an epoch.

@@ -182,6 +182,7 @@ impl Selection {
     }
 
     /// Whether it asks for a status or type.
+    #[cfg(feature = "arrow")]
     pub(crate) fn is_of_description(&self) -> bool {
         !self.statuses.is_empty() || !self.mimes.is_empty()
     }

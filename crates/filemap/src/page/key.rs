@@ -57,9 +57,19 @@ pub(crate) fn is_variant(key: &[u8]) -> bool {
     beside(key).is_some_and(|beside| beside.first() == Some(&SEPARATOR))
 }
 
-/// Whether a key is that of a mark that URLs have variants. Earlier builds put one a URL.
+/// The key of the mark that earlier builds put beside a URL with variants.
+pub(crate) fn old_mark(canonical_url: &[u8]) -> Vec<u8> {
+    [canonical_url, MARK].concat()
+}
+
+/// Whether a key is that of a mark that URLs have variants.
 pub(crate) fn is_mark(key: &[u8]) -> bool {
-    key.starts_with(MARK) || beside(key) == Some(&MARK[1..])
+    key.starts_with(MARK)
+}
+
+/// Whether a key is that of a mark, also of one of earlier builds: such keys are never listed.
+pub(crate) fn is_hidden(key: &[u8]) -> bool {
+    is_mark(key) || beside(key) == Some(&MARK[1..])
 }
 
 /// The canonical URL in a key of a page, a variant or a record beside them.
@@ -148,7 +158,11 @@ mod tests {
             let mark = mark(&url_bytes);
             prop_assert!(is_mark(&mark) && !is_page(&mark) && !is_variant(&mark) && variant(&mark).is_none());
             prop_assert!(![&plain, &with].iter().any(|key| is_mark(key)));
-            prop_assert!(url(&mark).is_empty() && mark == super::mark(&url_bytes));
+            prop_assert!(url(&mark).is_empty() && mark == super::mark(&url_bytes) && is_hidden(&mark));
+            let old = old_mark(&url_bytes);
+            prop_assert!(is_hidden(&old) && !is_page(&old) && !is_variant(&old));
+            prop_assert!(url_bytes.is_empty() || !is_mark(&old));
+            prop_assert!(![&plain, &with].iter().any(|key| is_hidden(key)));
         }
     }
 }

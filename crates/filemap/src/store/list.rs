@@ -97,7 +97,7 @@ impl PageStore {
     /// have earlier versions.
     pub fn sizes(&self) -> impl Iterator<Item = Result<VersionSize>> + use<> {
         taken(self.engine().version_heads(), |listed| {
-            (!key::is_mark(&listed.key)).then(|| {
+            (!key::is_hidden(&listed.key)).then(|| {
                 Ok(VersionSize {
                     is_page: key::is_page(&listed.key),
                     is_variant: key::is_variant(&listed.key),
@@ -232,7 +232,7 @@ impl PageStore {
     pub fn stored_versions(&self) -> impl Iterator<Item = Result<StoredVersion>> + use<> {
         let store = self.clone();
         taken(self.engine().versions(), move |(key, value)| {
-            (!key::is_mark(&key)).then(|| store.stored_version(key, value))
+            (!key::is_hidden(&key)).then(|| store.stored_version(key, value))
         })
     }
 

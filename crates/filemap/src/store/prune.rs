@@ -158,6 +158,8 @@ impl PageStore {
         let mut progress = |versions| progress(PruneStep::Revisits(versions));
         let mut add = |batch| self.add_needed((rule, &keys), batch, &mut needed);
         let whole = self.revisits_in_batches(&mut progress, &mut add)?;
+        // Marks stay, or one could go while a variant that shares it is put.
+        let keys = if rule.max_live_bytes.is_none() { keys.or_else(|| by_url(|_| true)) } else { keys };
         let mut spared = Spared::default();
         (spared.needed, spared.keys) = (Arc::new(needed), keys);
         Ok(whole.then_some(spared))

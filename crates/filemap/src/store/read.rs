@@ -201,6 +201,7 @@ impl PageStore {
     }
 
     /// The page of a head, if the head alone describes it.
+    #[cfg(feature = "arrow")]
     pub(crate) fn describe_alone(&self, key: &[u8], head: &Head) -> Option<Page> {
         self.spill_bytes(key, head).ok().filter(|bytes| *bytes == 0)?;
         self.decode(key, head, &[]).ok()

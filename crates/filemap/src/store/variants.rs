@@ -259,6 +259,11 @@ impl PageStore {
                 let key = key?;
                 was_there |= self.engine().remove(&key)? && key::is_variant(&key);
             }
+            // Last: an interrupted removal leaves it, so that repeating it finds the rest.
+            let old = key::old_mark(&canonical);
+            if old.len() <= MAX_KEY_BYTES {
+                self.engine().remove(&old)?;
+            }
         }
         Ok(self.remove_one(&canonical, None)? || was_there)
     }
@@ -295,7 +300,9 @@ impl PageStore {
     }
 
     fn is_marked(&self, canonical: &[u8]) -> Result<bool> {
-        Ok(self.engine().contains(&key::mark(canonical))?)
+        let old = key::old_mark(canonical);
+        let has_old = || Ok(old.len() <= MAX_KEY_BYTES && self.engine().contains(&old)?);
+        if self.engine().contains(&key::mark(canonical))? { Ok(true) } else { has_old() }
     }
 
     /// Puts the mark of a URL that gets a variant of this time.

@@ -150,7 +150,7 @@ impl Records {
         match self {
             Records::Pages => key::is_page(key),
             Records::Variants => key::is_page(key) || key::is_variant(key),
-            Records::All => !key::is_mark(key),
+            Records::All => !key::is_hidden(key),
         }
     }
 }

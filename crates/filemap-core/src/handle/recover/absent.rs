@@ -77,8 +77,12 @@ impl Absent {
     /// The error for an operation that needs every file.
     pub(crate) fn refusal(&self, others: usize) -> Error {
         let more = if others > 0 { format!(" ({others} more files are absent)") } else { String::new() };
-        let what = format!("{}{more}; repair the store, restore the file, or open it accepting the loss", self.why);
-        Error::corrupt(&self.file, 0, what)
+        // Without RULES nothing is written, whatever is accepted; why says what to do.
+        let cure = match self.held_records() || self.is_dictionary() {
+            true => "; repair the store, restore the file, or open it accepting the loss",
+            false => "",
+        };
+        Error::corrupt(&self.file, 0, format!("{}{more}{cure}", self.why))
     }
 }
 

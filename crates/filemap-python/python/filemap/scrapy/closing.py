@@ -55,7 +55,9 @@ def _close(spider: Spider) -> None:
     if engine is None:
         return
     slot = getattr(engine, "_slot", None) or getattr(engine, "slot", None)
-    if slot is None or not slot.heartbeat.running:
+    if slot is None or slot.closing is not None:
+        return  # It is closed or closing.
+    if not slot.heartbeat.running:
         # It is being opened still.
         _later(_SOON_SECS, lambda: _close(spider))
     elif hasattr(engine, "close_spider_async"):

@@ -86,8 +86,8 @@ class FileMapDupeFilter(RFPDupeFilter):
             path = os.path.join(self._temporary, FILE_NAME)
         self._seen = shared(path, self._patience)
         if self._job_folder is not None:
-            self._begin(self._job_folder)
             self._import(self._seen, self._job_folder)
+            self._begin(self._job_folder)
 
     def _begin(self, folder: str) -> None:
         """Tells of a run that was killed: its queue is gone, and what waited in it is seen."""
@@ -101,7 +101,7 @@ class FileMapDupeFilter(RFPDupeFilter):
             )
             if self._stats is not None:
                 self._stats.inc_value("filemap/dupefilter/killed")
-        with open(running, "w", encoding="ascii"):
+        with contextlib.suppress(FileNotFoundError), open(running, "w", encoding="ascii"):
             pass
 
     def request_seen(self, request: Request) -> bool:
@@ -115,12 +115,12 @@ class FileMapDupeFilter(RFPDupeFilter):
         """Makes the set durable, and removes it if it was temporary."""
         seen, self._seen = self._seen, None
         if seen is not None:
-            if self._stats is not None:
-                self._stats.set_value("filemap/dupefilter/fingerprints", len(seen))
-            seen.close()
             if self._job_folder is not None:
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(os.path.join(self._job_folder, _RUNNING_NAME))
+            if self._stats is not None:
+                self._stats.set_value("filemap/dupefilter/fingerprints", len(seen))
+            seen.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None

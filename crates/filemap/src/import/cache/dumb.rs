@@ -97,7 +97,9 @@ fn is_time(block: &[u8]) -> bool {
     let text = &block[..block.iter().position(|byte| *byte == 0).unwrap_or(block.len())];
     let is_padded = block[text.len()..].iter().all(|byte| *byte == 0);
     let has_point = text.iter().filter(|byte| **byte == b'.').count() == 1;
-    is_padded && has_point && text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
+    // The last byte of a pickle is a point.
+    let begins = text.first().is_some_and(u8::is_ascii_digit);
+    is_padded && begins && has_point && text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
 #[cfg(test)]
@@ -135,6 +137,9 @@ mod tests {
         assert_eq!(rest(""), (values().len() as u64, 3, 2, true), "all");
         assert_eq!(rest("'other', (0, 9999)\n"), (0, 0, 0, false), "foreign keys name something, too");
         assert_eq!(rest("'0a_data', (9223372036854775807, 0)\n'0b_data', (1, 9223372036854775000)\n").0, 1);
+        let mut point = Cursor::new([vec![0; 512], b".".to_vec()].concat());
+        let index = dumb_index(b"'0a_data', (0, 512)\n").expect("a directory");
+        assert_eq!(dumb_rest(&index, &mut point).expect("read").times, 0, "the end of a response that was replaced");
         let none = dumb_rest(&DbmIndex::default(), &mut Cursor::new([])).expect("read");
         assert_eq!(none, DumbRest::default());
     }
