@@ -97,9 +97,8 @@ fn neither_a_prune_nor_a_rule_of_the_empty_body_takes_a_mark() {
     assert_eq!((records(&store), marks(&store)), (0, before));
     let empty = EraseOrder::new(EraseTarget::Digest("sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ".into()), "asked for");
     store.erase(&empty, &mut |_| ControlFlow::Continue(())).expect("writable");
-    let put = |url: &str| {
-        store.put_page(&Page { variant: Some(post("q=1")), ..Page::new(url, 1, 200, "x") }).map(|_| ())
-    };
+    let put =
+        |url: &str| store.put_page(&Page { variant: Some(post("q=1")), ..Page::new(url, 1, 200, "x") }).map(|_| ());
     put("http://another.example/").expect("its mark has no body");
     assert_eq!(marks(&store).len(), 2);
 }
