@@ -104,7 +104,7 @@ impl Reading {
         let found = absent(&self.superblock, &*self.dir, superblock, segment_table, (&self.values, &self.keys))?;
         // Key segments are opened by name, and so is RULES.
         let values = |mut all: Vec<Absent>| {
-            all.retain(|a| names::parse_keys(&a.file).is_none() && a.file != names::RULES);
+            all.retain(|a| names::parse_keys(&a.file).is_none() && !a.is_rules());
             all
         };
         Ok(found.map(values))

@@ -59,9 +59,14 @@ impl Absent {
         names::parse_dictionary(&self.file).is_some()
     }
 
+    /// Returns true for the rules of erasures.
+    pub(crate) fn is_rules(&self) -> bool {
+        self.file == names::RULES
+    }
+
     /// Returns true for a file whose records are missed by lists.
     pub(crate) fn held_records(&self) -> bool {
-        !self.is_dictionary() && self.file != names::RULES
+        !self.is_dictionary() && !self.is_rules()
     }
 
     /// Returns true for a segment of the value log.
@@ -77,10 +82,10 @@ impl Absent {
     /// The error for an operation that needs every file.
     pub(crate) fn refusal(&self, others: usize) -> Error {
         let more = if others > 0 { format!(" ({others} more files are absent)") } else { String::new() };
-        // Without RULES nothing is written, whatever is accepted; why says what to do.
-        let cure = match self.held_records() || self.is_dictionary() {
-            true => "; repair the store, restore the file, or open it accepting the loss",
-            false => "",
+        // Without RULES nothing is written, whatever is accepted; `why` says what to do.
+        let cure = match self.is_rules() {
+            true => "",
+            false => "; repair the store, restore the file, or open it accepting the loss",
         };
         Error::corrupt(&self.file, 0, format!("{}{more}{cure}", self.why))
     }
