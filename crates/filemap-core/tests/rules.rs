@@ -153,6 +153,31 @@ fn rules_that_are_missing_damaged_or_rolled_back_are_noticed_and_a_repair_says_t
     assert_eq!(Store::open(&path, options()).unwrap().rules().unwrap(), []);
 }
 
+#[test]
+fn a_repair_says_that_rules_may_be_lost_with_the_superblock() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let with_rule = || options().canonicalizer("bytes", 1);
+    let is_told = |to: &str, path: &Path| {
+        let to = RepairTo::New(&path.with_file_name(to));
+        let report = Store::repair(path, to, &with_rule(), &mut |_| ControlFlow::Continue(())).unwrap();
+        report.unwitnessed.iter().any(|what| what.contains("rules of erasures"))
+    };
+    filled(&path).close().unwrap();
+    std::fs::write(path.join("SUPERBLOCK"), "").unwrap();
+    let opened = Store::open(&path, options());
+    assert!(
+        matches!(&opened, Err(Error::Storage(StorageError::Corrupt { file, .. })) if file == "SUPERBLOCK"),
+        "{opened:?}"
+    );
+    assert!(!is_told("with rules", &path));
+    assert_eq!(states(&Store::open(temp.path().join("with rules"), with_rule()).unwrap()), expected());
+    std::fs::remove_file(path.join("RULES")).unwrap();
+    assert!(is_told("emptied", &path));
+    std::fs::remove_file(path.join("SUPERBLOCK")).unwrap();
+    assert!(is_told("removed", &path));
+}
+
 /// Refuses keys that begin with x by rule 5, and bodies that have a z by rule 6.
 struct Refusing;
 

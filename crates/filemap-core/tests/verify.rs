@@ -224,3 +224,38 @@ fn inspected(file: &Path) -> Inspected {
     }
     head
 }
+
+#[test]
+fn a_damaged_key_record_costs_the_versions_behind_it_and_its_key_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let key = b"http://a.example/of/a/name/that/is/nowhere/else";
+    let versions: Vec<_> = (0..3)
+        .map(|time| {
+            let store =
+                if time == 0 { Store::create(&path, options()) } else { Store::open(&path, options()) }.unwrap();
+            let version = store.put(&Record::new(key, &[b'0' + time as u8; 99]).time(time)).unwrap();
+            store.close().unwrap();
+            version
+        })
+        .collect();
+    let file = path.join("key0.dat");
+    let mut bytes = fs::read(&file).unwrap();
+    let at = bytes.windows(key.len()).position(|found| found == key).unwrap();
+    bytes[at] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    for shown in [options(), options().keep_versions(Some(2))] {
+        let store = Store::open_read_only(&path, shown).unwrap();
+        let (whole, damage): (Vec<_>, Vec<_>) = store.history_iter(key).partition(Result::is_ok);
+        let whole: Vec<_> = whole.into_iter().map(|head| head.unwrap().version).collect();
+        assert_eq!(whole, [versions[2], versions[1]]);
+        assert!(damage.len() == 1 && damage[0].as_ref().is_err_and(filemap_core::Error::is_corrupt), "{damage:?}");
+        assert_eq!(store.get(key).unwrap().unwrap().body, [b'2'; 99]);
+        assert_eq!(store.get_version(key, versions[2]).unwrap().unwrap().body, [b'2'; 99]);
+        assert_eq!(store.get_at(key, 7).unwrap().unwrap().head.version, versions[2]);
+        assert_eq!(store.head_at(key, 2).unwrap().unwrap().version, versions[2]);
+        assert!(store.get_at(key, 0).is_err() && store.head_at(key, 0).is_err() && store.history(key).is_err());
+        let problems = all(&store, &VerifyOptions::new()).problems;
+        assert!(problems.iter().any(|p| p.file == "key0.dat" && p.keys == [key.to_vec()]), "{problems:?}");
+    }
+}

@@ -16,10 +16,21 @@ static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 pub enum Failure {
     Pages(Error),
     Seen(urlindex::Error),
+    Refused { url: String, rule: u32 },
     Python(PyErr),
 }
 
 impl Failure {
+    /// A page that could not be put.
+    pub fn putting(url: &[u8], error: Error) -> Failure {
+        match error {
+            Error::Engine(EngineError::Refused { rule }) => {
+                Failure::Refused { url: String::from_utf8_lossy(url).into_owned(), rule }
+            }
+            error => Failure::Pages(error),
+        }
+    }
+
     /// A body that could not be read to its end.
     pub fn reading(url: &[u8], error: io::Error) -> Failure {
         match error.downcast::<EngineError>() {
@@ -62,6 +73,13 @@ impl From<Failure> for PyErr {
             Failure::Python(error) => error,
             Failure::Pages(error) => of_pages(&error),
             Failure::Seen(error) => of_seen(&error),
+            Failure::Refused { url, rule } => {
+                let said = format!(
+                    "{url}: erased, and rule {rule} of the store refuses it; `fm-tool erase STORE --list` says why, \
+                     `--lift {rule}` lifts the rule"
+                );
+                with(make("RefusedError", said), "rule", rule)
+            }
         }
     }
 }
@@ -181,6 +199,13 @@ fn make_os(class: &str, errno: i32, said: String) -> PyErr {
         Ok(class) => PyErr::from_type(class, (errno, said)),
         Err(error) => error,
     })
+}
+
+/// An error in the middle of many, with what is done as `done`.
+pub fn with_done<'py>(error: PyErr, py: Python<'py>, done: impl IntoPyObject<'py>) -> PyErr {
+    // An exception without room for it comes out all the same.
+    let _ = error.value(py).setattr("done", done);
+    error
 }
 
 fn with<T: for<'py> IntoPyObject<'py>>(error: PyErr, name: &str, value: T) -> PyErr {

@@ -13,7 +13,8 @@
 //! * Long calls look for signals (`signals`), so that Ctrl-C ends them.
 //!
 //! Layers, lowest first: `errors`, `report`, `signals`; `argument`, `fork`, `headers`, `times`;
-//! `coding`, `options`; `page`, `seen`; `iterate`; `store`; `tables`, `upkeep`, `warc`.
+//! `coding`, `options`; `page`, `seen`; `iterate`; `store`; `queue`,
+//! `tables`, `upkeep`, `warc`.
 
 // PyO3 makes the documentation of classes from these comments; generated glue has none.
 #![allow(missing_docs)]
@@ -26,6 +27,7 @@ mod headers;
 mod iterate;
 mod options;
 mod page;
+mod queue;
 mod report;
 mod seen;
 mod signals;
@@ -48,6 +50,8 @@ mod _native {
     use crate::iterate::{Bytes, Heads, Many, Pages, Urls};
     #[pymodule_export]
     use crate::page::{Capture, Page, PageHead, Put, Version};
+    #[pymodule_export]
+    use crate::queue::PutQueue;
     #[pymodule_export]
     use crate::report::{Absent, BackupReport, CompactReport, EraseReport, ExportReport, ImportReport};
     #[pymodule_export]

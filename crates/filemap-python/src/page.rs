@@ -438,7 +438,8 @@ impl Given {
     /// Those of the store.
     pub fn put(&self, store: &filemap::PageStore) -> Result<Version, Failure> {
         let (page, body) = self.parts();
-        Ok(store.put_page_of(page, body)?.into())
+        let put = store.put_page_of(page, body).map_err(|error| Failure::putting(&page.url, error))?;
+        Ok(put.into())
     }
 
     /// # Errors
@@ -446,7 +447,16 @@ impl Given {
     /// Those of the store.
     pub fn put_if_changed(&self, store: &filemap::PageStore) -> Result<Put, Failure> {
         let (page, body) = self.parts();
-        Ok(store.put_page_of_if_changed(page, body)?.into())
+        let put = store.put_page_of_if_changed(page, body).map_err(|error| Failure::putting(&page.url, error))?;
+        Ok(put.into())
+    }
+
+    pub fn url(&self) -> &[u8] {
+        &self.parts().0.url
+    }
+
+    pub fn body(&self) -> &[u8] {
+        self.parts().1
     }
 
     fn parts(&self) -> (&filemap::Page, &[u8]) {

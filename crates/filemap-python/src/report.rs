@@ -56,9 +56,9 @@ report! {
 
     /// What an import stored, and what it did not.
     ImportReport {
-        bytes_read: u64, records: u64, stored: u64, unchanged: u64, variants: u64, already_there: u64,
+        bytes_read: u64, records: u64, stored: u64, beside: u64, unchanged: u64, variants: u64, already_there: u64,
         ignored: u64, damaged: u64, unusable: u64, misplaced: u64, segments: u64, refused: u64, warnings: u64,
-        kept_as_received: u64, without_request: u64, mended_dates: u64, revisits: u64, unresolved_revisits: u64,
+        kept_as_received: u64, without_request: u64, unanswered: u64, mended_dates: u64, revisits: u64, unresolved_revisits: u64,
         problems: Vec<String>,
     }
 

@@ -124,9 +124,7 @@ impl SeenSet {
             done.extend(verdicts.into_iter().map(&means));
             let worked = worked.and_then(|()| failed.map_or(Ok(()), Err)).and_then(|()| py.check_signals());
             if let Err(error) = worked {
-                // An exception without room for it comes out all the same.
-                let _ = error.value(py).setattr("done", done);
-                return Err(error);
+                return Err(errors::with_done(error, py, done));
             }
             if batch.len() < AT_ONCE {
                 return Ok(done);
@@ -205,7 +203,12 @@ impl SeenSet {
             let what = format!("{} is a set of the kind {}, not {kind}", path.display(), set.kind().name());
             return Err(errors::invalid(what));
         }
-        let noted = noted.unwrap_or(Arc::clone(&rule));
+        let Some(noted) = noted.or_else(|| canonicalizer.map(|_| Arc::clone(&rule))) else {
+            return Err(errors::invalid(format!(
+                "{0}.canon, which says how the URLs of {0} are canonical, is not there: say it as `canonicalizer`",
+                path.display()
+            )));
+        };
         if canonicalizer.is_some() && (noted.name(), noted.version()) != (rule.name(), rule.version()) {
             let what =
                 format!("the URLs of {} are canonical by {}, not by {}", path.display(), noted.name(), rule.name());

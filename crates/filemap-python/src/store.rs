@@ -335,12 +335,12 @@ impl PageStore {
         self.with(py, |store| given.put_if_changed(store))
     }
 
-    /// Puts pages, or pairs of URL and body, in their order. After an error those before it are in
-    /// the store. Returns their number.
+    /// Puts pages, or pairs of URL and body, in their order. Returns their number. An error has the
+    /// number of those before it, which are in the store, as `done`.
     #[pyo3(signature = (pages, *, if_changed = false))]
     fn put_many(&self, py: Python<'_>, pages: &Bound<'_, PyAny>, if_changed: bool) -> PyResult<u64> {
         let mut pages = pages.try_iter()?;
-        let mut count = 0;
+        let mut done = 0;
         loop {
             let mut batch = Vec::new();
             let mut failed = None;
@@ -353,25 +353,24 @@ impl PageStore {
                     }
                 }
             }
-            let is_last = batch.len() < PUT_AT_ONCE;
-            count += batch.len() as u64;
-            self.with(py, |store| {
+            let put = self.with(py, |store| {
                 for given in &batch {
                     if if_changed {
                         given.put_if_changed(store)?;
                     } else {
                         given.put(store)?;
                     }
+                    done += 1;
                 }
                 Ok(())
-            })?;
-            if let Some(error) = failed {
-                return Err(error);
+            });
+            let put = put.and_then(|()| failed.map_or(Ok(()), Err)).and_then(|()| py.check_signals());
+            if let Err(error) = put {
+                return Err(errors::with_done(error, py, done));
             }
-            if is_last {
-                return Ok(count);
+            if batch.len() < PUT_AT_ONCE {
+                return Ok(done);
             }
-            py.check_signals()?;
         }
     }
 

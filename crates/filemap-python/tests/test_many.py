@@ -105,3 +105,14 @@ def test_a_wrong_url_has_what_was_new_before_it(tmp_path: Path) -> None:
             known.add_many(["http://a/", "HTTP://A/", "no URL", "http://b/"])
         assert wrong.value.done == [True, False]  # type: ignore[attr-defined]
         assert "http://b/" not in known
+
+
+def test_an_error_has_how_many_were_put_before_it(store: filemap.PageStore) -> None:
+    pages = [(f"http://h/{n}", b"x") for n in range(40)]
+    with pytest.raises(filemap.InvalidUrlError) as wrong:
+        store.put_many([*pages, ("no URL", b"x"), ("http://h/after", b"x")])
+    assert wrong.value.done == 40  # type: ignore[attr-defined]
+    assert len(store) == 40
+    with pytest.raises(TypeError) as mistaken:
+        store.put_many([*pages[:3], 5])  # type: ignore[list-item]
+    assert mistaken.value.done == 3  # type: ignore[attr-defined]

@@ -76,6 +76,16 @@ def test_a_set_applies_its_canonicaliser(tmp_path: Path) -> None:
         seen.DiskSet(tmp_path / "s")
 
 
+def test_a_set_that_lost_its_canonicaliser_asks_for_it(tmp_path: Path) -> None:
+    with seen.Trie(tmp_path / "s", canonicalizer="whatwg") as known:
+        known.add("HTTP://A/#x")
+    (tmp_path / "s.canon").unlink()
+    with pytest.raises(ValueError, match=r"s\.canon"):
+        seen.Trie(tmp_path / "s")
+    with seen.Trie(tmp_path / "s", canonicalizer="whatwg") as known:
+        assert not known.add("http://a:80/")
+
+
 def test_a_bloom_filter_keeps_its_rate(tmp_path: Path) -> None:
     with seen.BloomFilter(tmp_path / "s", capacity=10_000, rate=0.01) as known:
         known.add_many(f"http://h/{n}" for n in range(10_000))

@@ -401,6 +401,7 @@ def test_upkeep(store: filemap.PageStore, tmp_path: Path) -> None:
     with pytest.raises(filemap.RefusedError) as refused:
         store.put("http://h/7", b"again")
     assert refused.value.rule == report.rules[0]
+    assert "http://h/7: erased" in str(refused.value)
     with pytest.raises(ValueError, match="exactly one"):
         store.erase(reason="x")
 

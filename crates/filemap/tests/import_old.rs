@@ -3,7 +3,7 @@
 //! of compression that are not read.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::ops::ControlFlow;
 
 use crate::samples::{self, Fresh, fresh, gz, read, run, zst};
@@ -274,21 +274,68 @@ fn a_clipped_last_record_keeps_what_is_there_at_every_byte() {
             assert_eq!((page.status, page.truncated.is_some()), (Some(200), !is_whole), "{what}");
             assert_eq!(report.damaged, u64::from(!is_whole), "{what}");
         }
-        let bytes = gz(last(is_arc, &of_cut(form, 0)).as_bytes()).len();
-        for cut in 1..bytes - 8 {
-            let url = of_cut(&format!("packed.{form}"), cut);
-            let packed = gz(last(is_arc, &url).as_bytes());
-            let file = [&gz(first(is_arc).as_bytes()), &packed[..cut]].concat();
-            let report = run(&fresh.store, &file, &ImportOptions::new());
-            assert_eq!((report.damaged, report.already_there), (1, 1), "{form} packed, cut at {cut}: {report:?}");
-            let Some(page) = there(&url) else { continue };
-            assert!(body.as_bytes().starts_with(&page.body), "{form} packed, cut at {cut}");
-            assert!(page.truncated.is_some() || page.body.len() == body.len(), "{form} packed, cut at {cut}");
-            kept += u64::from(!page.body.is_empty());
+        for (packer, pack) in
+            [("gz", gz as fn(&[u8]) -> Vec<u8>), ("stored", gz_stored), ("zst", |bytes| zst(bytes, b""))]
+        {
+            let whole = pack(first(is_arc).as_bytes());
+            let bytes = pack(last(is_arc, &of_cut(&format!("{packer}.{form}"), 0)).as_bytes()).len();
+            // Without its trailer the page is whole.
+            for cut in 1..bytes - if packer == "zst" { 0 } else { 8 } {
+                let url = of_cut(&format!("{packer}.{form}"), cut);
+                let text = last(is_arc, &url);
+                let packed = pack(text.as_bytes());
+                let status = text.find("200 OK\r\n").expect("a status line") + 8;
+                let file = [&whole, &packed[..cut]].concat();
+                let report = run(&fresh.store, &file, &ImportOptions::new());
+                let what = format!("{packer}.{form} cut at {cut}: {report:?}");
+                assert_eq!((report.damaged, report.already_there), (1, 1), "{what}");
+                let unpacked = unpacked(&packed[..cut]);
+                assert_eq!(there(&url).is_some(), unpacked >= status, "{what}");
+                let Some(page) = there(&url) else { continue };
+                assert!(body.as_bytes().starts_with(&page.body), "{what}");
+                assert!(page.truncated.is_some() || page.body.len() == body.len(), "{what}");
+                kept += u64::from(!page.body.is_empty());
+            }
         }
     }
     assert!(kept > 16, "{kept}");
     assert_eq!(get(&fresh.store, "http://a/").body, b"whole");
+}
+
+/// Bytes that a cut gzip member or zstd frame gives.
+fn unpacked(packed: &[u8]) -> usize {
+    let mut out = Vec::new();
+    let _ = match packed.starts_with(&[0x1f]) {
+        true => flate2::read::GzDecoder::new(packed).read_to_end(&mut out),
+        false => zstd::Decoder::new(packed).and_then(|mut from| from.read_to_end(&mut out)),
+    };
+    out.len()
+}
+
+/// A member whose data is not compressed: what is packed inside lies bare.
+fn gz_stored(bytes: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    out.write_all(bytes).expect("memory");
+    out.finish().expect("memory")
+}
+
+#[test]
+fn a_clipped_last_record_whose_body_is_packed_is_kept() {
+    let body = gz(&(0..3000u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n";
+    let block = [head.as_bytes(), &body].concat();
+    let text = format!(
+        "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://h/\r\nWARC-Date: 2020-01-01T00:00:00Z\r\n\
+         Content-Type: application/http\r\nContent-Length: {}\r\n\r\n",
+        block.len()
+    );
+    let record = gz_stored(&[text.as_bytes(), &block, b"\r\n\r\n"].concat());
+    for missing in [9, 12, 40, body.len() / 2] {
+        let file = [&gz(&samples::page("a", "whole")), &record[..record.len() - missing]].concat();
+        let (fresh, report) = import(&file);
+        assert_eq!((report.stored, report.damaged), (2, 1), "{missing} missing: {report:?}");
+        assert!(fresh.store.get("http://h/").expect("readable").is_some_and(|page| !page.body.is_empty()));
+    }
 }
 
 #[test]
@@ -368,6 +415,28 @@ fn a_page_is_kept_whatever_its_date_by_a_rule_that_is_said_and_counted() {
     }
     let again = run(&fresh.store, &file, &ImportOptions::new());
     assert_eq!((again.stored, again.already_there), (0, 7));
+}
+
+#[test]
+fn a_page_is_kept_though_its_date_is_before_or_after_all_years() {
+    let (first, last) = ("0000-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z");
+    let cases = [
+        ("99999999999999", last),
+        ("9999-99-99T99:99:99Z", last),
+        ("9999-12-31T24:00:00Z", last),
+        ("9999-12-31 23:59:59 -0800", last),
+        ("0000-00-00T00:00:00+0100", first),
+        ("99999999999999999999999999", "1970-01-01T00:00:00Z"),
+    ];
+    for (text, expected) in cases {
+        let (fresh, report) = import(&dated("a", &format!("WARC-Date: {text}\r\n"), ""));
+        assert_eq!((report.stored, report.unusable), (1, 0), "{text}: {report:?}");
+        assert_eq!(date::format(get(&fresh.store, "http://a.example/").fetched_at_ms), expected, "{text}");
+        let old = arc(10, "http://b.example/", &text.replace(' ', ""), "text/html", &http("b"));
+        let (fresh, report) = import([arc_first(10), old].concat().as_bytes());
+        assert_eq!((report.stored, report.unusable), (1, 0), "{text}: {report:?}");
+        get(&fresh.store, "http://b.example/");
+    }
 }
 
 #[test]

@@ -180,6 +180,36 @@ fn what_stays_unresolved_is_counted_and_resolves_when_the_original_comes() {
 }
 
 #[test]
+fn a_revisit_finds_its_original_by_its_body_where_digests_cannot_be_compared() {
+    let of = |algorithm: &str| digest(forms().iter().find(|form| form.starts_with(algorithm)).expect("there"));
+    let mut records = Vec::new();
+    for (host, own) in [("a", String::new()), ("b", of("md5")), ("c", of("sha512"))] {
+        records.push(original(&format!("http://{host}.example/"), 1, &own, BODY));
+        records.push(original(&format!("http://{host}.example/"), 2, "", "another"));
+        records.push(revisit(&format!("https://{host}.example/"), 3, &of("sha256")));
+    }
+    records.push(original("http://d.example/", 1, "", "not it"));
+    records.push(revisit("http://d.example/", 2, &of("sha1")));
+    let (fresh, count) = store_of(&records);
+    for host in ["a", "b", "c"] {
+        assert_eq!(body(&fresh.store, &format!("https://{host}.example/")), BODY, "{host}");
+    }
+    assert_eq!((count.revisits, count.unresolved), (4, 1), "{:?}", count.urls);
+    // The original is there already, and its repetition has a digest that the store does not keep.
+    let fresh = fresh_with(&[original("http://a.example/", 1, &of("sha1"), BODY)]);
+    let more = [original("http://a.example/", 1, &of("sha256"), BODY), revisit("http://a.example/", 2, &of("sha256"))];
+    let mut report = run(&fresh.store, &more.concat(), &ImportOptions::new());
+    assert_eq!((report.already_there, report.stored), (1, 1));
+    assert_eq!(report.unresolved.count(&fresh.store).expect("readable").unresolved, 0);
+}
+
+fn fresh_with(records: &[Vec<u8>]) -> Fresh {
+    let fresh = fresh();
+    run(&fresh.store, &records.concat(), &ImportOptions::new());
+    fresh
+}
+
+#[test]
 fn a_revisit_of_an_empty_payload_lacks_nothing() {
     for empty in ["sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", "MD5:D41D8CD98F00B204E9800998ECF8427E"] {
         let (fresh, count) = store_of(&[revisit("http://a.example/", 1, &digest(empty))]);

@@ -9,5 +9,5 @@ pub const LAYERS: &[&[&str]] = &[
     &["page", "seen"],
     &["iterate"],
     &["store"],
-    &["tables", "upkeep", "warc"],
+    &["queue", "tables", "upkeep", "warc"],
 ];

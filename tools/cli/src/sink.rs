@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
@@ -22,6 +22,8 @@ pub fn refuse_link(path: &Path) -> Result<(), Failure> {
 }
 
 fn check_link(path: &Path) -> io::Result<()> {
+    // Without a slash or dot at its end, which would follow the link.
+    let path: &Path = &path.components().collect::<PathBuf>();
     let is_link = fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink());
     if !is_link || is_of_the_system(path) {
         return Ok(());

@@ -63,7 +63,8 @@ impl SuperblockFile {
     /// other may be being written.
     ///
     /// # Errors
-    /// `NotAStore` when neither copy has the magic; `NewerFormat` when `access` is not allowed;
+    /// `NotAStore`, or `Corrupt` beside a segment with records, when neither copy has the magic;
+    /// `NewerFormat` when `access` is not allowed;
     /// `Io`.
     pub(crate) fn look(&self, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
         judge(&self.copies()?, dir, access)
@@ -151,16 +152,20 @@ fn missing(dir: &dyn Dir) -> Result<Option<Error>> {
         return Ok(None);
     }
     let is_begun = found.iter().any(|name| [names::NEW_SUPERBLOCK, names::PARTIAL].contains(&name.as_str()));
+    Ok(Some(match segment_with_records(dir, &found) {
+        Some(name) if !is_begun => Error::corrupt(names::SUPERBLOCK, 0, format!("the file is missing beside {name}")),
+        _ => Error::NotAStore { path: dir.path().to_owned(), why: "it has no file SUPERBLOCK".into() },
+    }))
+}
+
+/// A value segment of FileMap that holds records.
+fn segment_with_records<'a>(dir: &dyn Dir, found: &'a [String]) -> Option<&'a String> {
     let is_ours = |name: &&String| {
         let mut magic = [0; 8];
         let read = |file: Arc<dyn File>| Ok(file.len()? > header::BYTES as u64 && file.read_at(&mut magic, 0)? == 8);
         dir.open(name, Access::Read).and_then(read).unwrap_or(false) && magic == *header::Kind::Values.magic()
     };
-    let mut segments = found.iter().filter(|name| names::parse_segment(name).is_some());
-    Ok(Some(match segments.find(is_ours) {
-        Some(name) if !is_begun => Error::corrupt(names::SUPERBLOCK, 0, format!("the file is missing beside {name}")),
-        _ => Error::NotAStore { path: dir.path().to_owned(), why: "it has no file SUPERBLOCK".into() },
-    }))
+    found.iter().filter(|name| names::parse_segment(name).is_some()).find(is_ours)
 }
 
 /// Offset of the copy for an epoch.
@@ -171,8 +176,15 @@ fn place(epoch: u64) -> u64 {
 /// Returns the newest whole copy, if this program may use it.
 fn judge(copies: &Copies, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
     if copies.iter().all(|c| matches!(c, Err("unknown magic" | "superblock is cut off"))) {
-        let why = "its file SUPERBLOCK is not one of FileMap".into();
-        return Err(Error::NotAStore { path: dir.path().to_owned(), why });
+        let found = dir.list().map_err(Error::io("list", dir.path().display()))?;
+        return Err(match segment_with_records(dir, &found) {
+            // The file has its name only once it is whole.
+            Some(name) => Error::corrupt(names::SUPERBLOCK, 0, format!("no copy in it is one, beside {name}")),
+            None => {
+                let why = "its file SUPERBLOCK is not one of FileMap".into();
+                Error::NotAStore { path: dir.path().to_owned(), why }
+            }
+        });
     }
     let newest = copies.iter().flatten().max_by_key(|c| c.epoch);
     if let Some(found) = newest {

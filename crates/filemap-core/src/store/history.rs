@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
 use crate::handle::reading::Reading;
@@ -30,8 +30,9 @@ impl Store {
     /// records of all of them before the first one comes, and one key record and one head for each.
     ///
     /// What is put meanwhile may or may not be included; what is removed or dropped meanwhile may
-    /// be missing. A damaged version is returned as an error, and the iteration continues after it;
-    /// after damage in the key log it ends.
+    /// be missing. A damaged version is returned as an error, and the iteration continues after it.
+    /// Damage in the key log is returned as an error after the versions that the key records before
+    /// it lead to, and ends it.
     pub fn history_iter(&self, key: &[u8]) -> History {
         History::new(Arc::clone(&self.reading), key, None, PAGE)
     }
@@ -70,6 +71,8 @@ pub struct History {
     resume: Option<Place>,
     /// Segment changes and index epoch when the page was gathered.
     as_of: (u64, u64),
+    /// Damage in the key log that ended the chain: returned after the versions before it.
+    damage: Option<Error>,
     is_over: bool,
 }
 
@@ -161,6 +164,7 @@ impl History {
             most: most.max(1) + 1,
             resume: None,
             as_of: (0, 0),
+            damage: None,
             is_over: false,
         }
     }
@@ -187,12 +191,25 @@ impl History {
         }
         if greatest.floor == 0 {
             let in_memory = greatest.heap.clone();
-            let (heap, resume) = reading.looking_again(|| {
+            let mut before_damage = None;
+            let gathered = reading.looking_again(|| {
                 let mut greatest = Greatest { heap: in_memory.clone(), ..greatest };
-                let resume = self.gather_indexed(&mut greatest)?;
-                Ok((greatest.heap, resume))
-            })?;
-            (greatest.heap, self.resume) = (heap, resume);
+                match self.gather_indexed(&mut greatest) {
+                    Ok(resume) => Ok((greatest.heap, resume)),
+                    Err(e) => {
+                        before_damage = Some(greatest.heap);
+                        Err(e)
+                    }
+                }
+            });
+            (greatest.heap, self.resume) = match (gathered, before_damage) {
+                (Ok(gathered), _) => gathered,
+                (Err(e), Some(heap)) if e.is_corrupt() => {
+                    self.damage = Some(e);
+                    (heap, None)
+                }
+                (Err(e), _) => return Err(e),
+            };
         }
         let mut met: Vec<Met> = greatest.heap.into_iter().map(|met| met.0).collect();
         met.sort_unstable_by(|a, b| b.cmp(a));
@@ -209,7 +226,11 @@ impl History {
     fn shown(&self, retention: &Retention, mut spots: Vec<Spot>) -> Result<Vec<Spot>> {
         if retention.versions.is_some() {
             // Few more than the shown ones are kept.
-            let all = self.reading.all_spots(&self.key, self.hash)?;
+            let all = match self.reading.all_spots(&self.key, self.hash) {
+                // No version after the damage is known.
+                Err(_) if self.damage.is_some() => spots.clone(),
+                all => all?,
+            };
             let place = |spot: &Spot| all.partition_point(|s| s.version > spot.version);
             spots.retain(|spot| retention.shows(place(spot), spot));
         }
@@ -283,8 +304,15 @@ impl Iterator for History {
     fn next(&mut self) -> Option<Result<Head>> {
         while !self.is_over {
             let Some(spot) = self.page.next() else {
+                self.damage = None;
                 match self.gather() {
-                    Ok(()) => self.is_over = self.page.len() == 0,
+                    Ok(()) if self.page.len() == 0 => {
+                        self.is_over = true;
+                        let damage = self.damage.take()?;
+                        self.before = None;
+                        return Some(Err(damage));
+                    }
+                    Ok(()) => {}
                     Err(e) => {
                         (self.is_over, self.before) = (true, None);
                         return Some(Err(e));

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::handle::spot::Spot;
 use crate::logs::values::read::{Body, Reader, Want};
 use crate::record::{Head, Place, Value, Version};
 use crate::store::Store;
@@ -43,7 +42,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn get_at(&self, key: &[u8], time_ms: i64) -> Result<Option<Value>> {
-        self.value_where(key, |s| s.version.time_ms <= time_ms)
+        self.value_where(key, |version| version.time_ms <= time_ms)
     }
 
     /// One version of a key, as listed by [`Store::history`].
@@ -51,7 +50,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn get_version(&self, key: &[u8], version: Version) -> Result<Option<Value>> {
-        self.value_where(key, |s| s.version == version)
+        self.value_where(key, |found| found == version)
     }
 
     /// Returns true if a version exists and can be read whole, with its chunks or the body it
@@ -78,12 +77,22 @@ impl Store {
         }
     }
 
-    /// The newest version that is wanted.
-    fn value_where(&self, key: &[u8], is_wanted: impl Fn(&Spot) -> bool) -> Result<Option<Value>> {
-        self.reading.looking_again(|| {
-            let spot = self.reading.spots(key)?.into_iter().find(&is_wanted);
+    /// The newest version that is wanted. If a key record is damaged, that may still be the newest
+    /// of all, which needs none.
+    fn value_where(&self, key: &[u8], is_wanted: impl Fn(Version) -> bool) -> Result<Option<Value>> {
+        let found = self.reading.looking_again(|| {
+            let spot = self.reading.spots(key)?.into_iter().find(|s| is_wanted(s.version));
             spot.map(|s| self.reading.value(self.reading.load(key, &s)?, Vec::new())).transpose()
-        })
+        });
+        match found {
+            Err(e) if e.is_corrupt() => match self.head(key) {
+                Ok(Some(head)) if is_wanted(head.version) => {
+                    self.get(key)?.filter(|value| is_wanted(value.head.version)).map_or(Err(e), |value| Ok(Some(value)))
+                }
+                _ => Err(e),
+            },
+            found => found,
+        }
     }
 
     /// A range of the newest version's body, clipped to its length. Of a large body only the chunks
@@ -130,10 +139,18 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn head_at(&self, key: &[u8], time_ms: i64) -> Result<Option<Head>> {
-        self.reading.looking_again(|| {
+        let found = self.reading.looking_again(|| {
             let spot = self.reading.spots(key)?.into_iter().find(|s| s.version.time_ms <= time_ms);
             spot.map(|s| self.reading.with_spot(key, &s, Want::Head, |raw| raw.head())).transpose()
-        })
+        });
+        match found {
+            // As in `value_where`.
+            Err(e) if e.is_corrupt() => match self.head(key) {
+                Ok(Some(head)) if head.version.time_ms <= time_ms => Ok(Some(head)),
+                _ => Err(e),
+            },
+            found => found,
+        }
     }
 
     /// All versions of a key, newest first. Reads one key record and one head for each.

@@ -144,7 +144,16 @@ fn rules_of(source: &dyn Dir, survey: &mut Survey) -> Result<Rules> {
             survey.missing.push(loss(names::RULES, 0, 0, &what));
             Ok(Rules { next_id: 1, ..Rules::default() })
         }
-        read => read,
+        Ok(rules) => {
+            // A superblock says whether there were any.
+            if rules.generation == 0 && survey.superblock.is_none() {
+                let what = "no copy of the superblock is whole, and there is no file RULES: whether the store had rules \
+                            of erasures is not known, and what they refused may be stored again";
+                survey.unwitnessed.push(what.into());
+            }
+            Ok(rules)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -29,6 +29,7 @@ __all__ = [
     "Problem",
     "PruneReport",
     "Put",
+    "PutQueue",
     "SeenSet",
     "Table",
     "Urls",
@@ -51,6 +52,28 @@ def decode_body(codings: list[str], body: bytes, *, max_bytes: int = ...) -> byt
 def canonicalize(
     url: Url, rules: str | Iterable[str] | None = None, *, base: Url | None = None
 ) -> str: ...
+
+@final
+class PutQueue:
+    def __new__(cls, store: PageStore) -> Self: ...
+    def put(
+        self,
+        store: PageStore,
+        url: Url,
+        body: Body,
+        *,
+        status: int | None = 200,
+        headers: HeadersLike | None = None,
+        time: Time | None = None,
+        variant: Text | None = None,
+        http_version: str | None = None,
+        method: str | None = None,
+        ip: str | None = None,
+    ) -> None: ...
+    def wait(self) -> None: ...
+    def failures(self) -> list[tuple[str, Exception]]: ...
+    def close(self) -> None: ...
+    def __reduce__(self) -> tuple[object, ...]: ...
 
 @final
 class Headers:
@@ -329,6 +352,8 @@ class ImportReport:
     @property
     def stored(self) -> int: ...
     @property
+    def beside(self) -> int: ...
+    @property
     def unchanged(self) -> int: ...
     @property
     def variants(self) -> int: ...
@@ -352,6 +377,8 @@ class ImportReport:
     def kept_as_received(self) -> int: ...
     @property
     def without_request(self) -> int: ...
+    @property
+    def unanswered(self) -> int: ...
     @property
     def mended_dates(self) -> int: ...
     @property

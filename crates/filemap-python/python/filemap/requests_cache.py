@@ -22,6 +22,7 @@ Any number of threads may use a cache, and any number of caches of one process a
 process gets `filemap.LockedError`, or reads beside the writer with `read_only=True`.
 """
 
+import inspect
 import json
 import logging
 import os
@@ -35,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from platformdirs import user_cache_dir
 from requests_cache.backends.base import BaseCache, BaseStorage
 from requests_cache.models.response import CachedResponse
+from requests_cache.session import CacheMixin
 
 import filemap
 
@@ -365,6 +367,12 @@ class _Responses(FileMapDict):
         return _is_url(store, entry.get("url"))
 
 
+def _of_session() -> frozenset[str]:
+    """The arguments of a session."""
+    parameters = inspect.signature(cast(Any, CacheMixin).__init__).parameters
+    return frozenset(parameters) - {"self", "kwargs", "read_only"}
+
+
 class FileMapCache(BaseCache):
     """`CachedSession(backend=FileMapCache("pages.fm"))`: see the module.
 
@@ -375,7 +383,7 @@ class FileMapCache(BaseCache):
     | `options` | options of `filemap.open`; `keep_versions` is 1 if not given |
     | `use_cache_dir`, `use_temp` | a relative path is one in that folder |
 
-    Other arguments are taken and left alone, as those of a session may be given here, too.
+    Arguments of a `CachedSession` are taken and left alone, as they may be given here, too.
     """
 
     def __init__(
@@ -389,6 +397,8 @@ class FileMapCache(BaseCache):
         serializer: object = None,
         **kwargs: Any,
     ) -> None:
+        if unknown := kwargs.keys() - _of_session():
+            raise TypeError(f"FileMapCache has no argument {', '.join(sorted(unknown))}")
         cast(Any, super()).__init__(cache_name=os.fspath(db_path), **kwargs)
         given: dict[str, Any] = {
             "read_only": read_only,

@@ -63,7 +63,10 @@ class Trie(SeenSet):
 
 
 class BloomFilter(SeenSet):
-    """A Bloom filter for `capacity` URLs with the false positive rate `rate`."""
+    """A Bloom filter for `capacity` URLs with the false positive rate `rate`.
+
+    With more URLs the rate grows without end: `stat()["false_positive_rate"]` has it.
+    """
 
     __slots__ = ()
 

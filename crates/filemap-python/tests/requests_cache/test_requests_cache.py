@@ -441,3 +441,9 @@ def test_a_mapping_of_its_own(path: Path) -> None:
     assert 7 not in one
     one.close()
     two.close()
+
+
+def test_an_unknown_argument_is_an_error(path: Path) -> None:
+    with pytest.raises(TypeError, match="readonly"):
+        FileMapCache(path, readonly=True)
+    FileMapCache(path, options=OPTIONS, expire_after=60, match_headers=True).close()

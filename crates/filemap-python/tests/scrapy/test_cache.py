@@ -227,13 +227,44 @@ def test_a_server_cannot_write_what_is_ours(tmp_path: Path) -> None:
         assert (found.url, found.status, found.body) == (URL, 404, b"imported")
 
 
-def test_what_an_erasure_refuses_is_counted_and_reaches_the_spider(tmp_path: Path) -> None:
+def test_what_cannot_be_stored_is_counted_and_reaches_the_spider(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with storage_of(tmp_path) as storage:
-        refused = mock.Mock(side_effect=filemap.RefusedError("rule 1"))
-        with mock.patch.object(storage.pages, "put", refused):
-            storage.store_response(None, Request(URL), Response(URL, body=b"a"))
+        service = storage.pages._member.held
+        assert service is not None
+        storage.store_response(None, Request(URL), Response(URL, body=b"a"))
+        storage.pages.settle()
+        service.store.erase(host="example.com", reason="asked for")
+        storage.store_response(None, Request(URL), Response(URL, body=b"b"))
+        storage._failed(storage.pages.settle())
         assert storage._stats is not None
         assert storage._stats.get_value("filemap/cache/refused") == 1
+        assert storage._stats.get_value("filemap/cache/store_error") is None
+        with mock.patch.object(storage, "_pages") as pages:
+            pages.put_later.return_value = [(URL, OSError("disk full"))]
+            storage.store_response(None, Request(URL), Response(URL, body=b"c"))
+            pages.put_later.side_effect = filemap.RefusedError("rule 1, says the holder")
+            storage.store_response(None, Request(URL), Response(URL, body=b"d"))
+        assert storage._stats.get_value("filemap/cache/store_error") == 1
+        assert storage._stats.get_value("filemap/cache/refused") == 2
+    assert f"{URL} is not stored: disk full" in caplog.text
+
+
+def test_pages_that_wait_are_found_and_survive_a_close(tmp_path: Path) -> None:
+    bodies = {f"http://a.example/{n}": os.urandom(200_000) for n in range(100)}
+    with storage_of(tmp_path) as storage:
+        for url, body in bodies.items():
+            storage.store_response(None, Request(url), Response(url, body=body))
+            if len(url) % 2:
+                found = storage.retrieve_response(None, Request(url))
+                assert found is not None
+                assert found.body == body
+    with storage_of(tmp_path) as storage:
+        for url, body in bodies.items():
+            found = storage.retrieve_response(None, Request(url))
+            assert found is not None
+            assert found.body == body
 
 
 def test_a_record_without_a_note_loads(tmp_path: Path) -> None:

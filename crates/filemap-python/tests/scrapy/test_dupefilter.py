@@ -54,6 +54,22 @@ def test_without_a_job_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path
     again.close("finished")
 
 
+def test_a_job_of_a_run_that_goes_on_is_told_of_and_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mark = tmp_path / "filemap.running"
+    with subprocess.Popen(["sleep", "60"]) as other:
+        mark.write_text(str(other.pid))
+        filter_of(JOBDIR=str(tmp_path)).close("finished")
+        assert f"Process {other.pid} runs in" in caplog.text
+        assert mark.read_text() == str(other.pid)
+        other.kill()
+    caplog.clear()
+    filter_of(JOBDIR=str(tmp_path)).close("finished")
+    assert "did not end" in caplog.text
+    assert not mark.exists()
+
+
 def test_a_filter_that_was_never_opened_makes_no_file(tmp_path: Path) -> None:
     FileMapDupeFilter.from_crawler(crawler_of(JOBDIR=str(tmp_path))).close("finished")
     assert list(tmp_path.iterdir()) == []

@@ -67,8 +67,13 @@ impl fmt::Display for DateRule {
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
 /// The time of a text that [`super::parse`] does not accept, by the rule `day-of-year` or
-/// `repaired`.
+/// `repaired`; its year has four digits.
 pub fn mend(text: &str) -> Option<(i64, DateRule)> {
+    let (time_ms, rule) = mended(text)?;
+    Some((super::nearest_with_four_digit_year(time_ms), rule))
+}
+
+fn mended(text: &str) -> Option<(i64, DateRule)> {
     let text = text.trim();
     if text.len() > 100 || !text.is_ascii() {
         return None;

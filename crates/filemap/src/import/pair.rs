@@ -2,7 +2,11 @@
 //! a variant.
 //!
 //! A request and its answer are two records. `WARC-Concurrent-To` of either names the other; if
-//! neither has that field, two consecutive records with the same URL and date belong together.
+//! neither has that field, two consecutive records with the same URL and date belong together. An
+//! answer that no such link gives a request takes, when it is released, the one of its URL that is
+//! nearest in time and then in place and belongs to no answer: writers leave the field out, name
+//! records that are not there, date the two apart, and write the URL of one with a fragment or
+//! another scheme.
 //! Writers differ in which comes first, so an answer is held until its request arrives, or for
 //! [`HELD_RECORDS`] records. Beyond [`HELD_BYTES`] of memory, held answers are set aside on disk,
 //! up to [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered for longer.
@@ -10,10 +14,11 @@
 //!
 //! Invariants: records keep their order; memory is bounded; an answer that names another record
 //! and is released before its request arrives is counted; a request that comes too late is
-//! reported, with the place of its answer.
+//! reported, with the place of its answer; other requests without an answer are counted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use urlindex::{Canonicalizer as _, Whatwg};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Result;
@@ -40,7 +45,10 @@ pub(super) struct Links {
     id: Vec<u8>,
     names: Vec<Vec<u8>>,
     url: Vec<u8>,
+    /// Hash of the URL without scheme and fragment.
+    page: Option<u64>,
     date: Vec<u8>,
+    time_ms: i64,
     place: Option<Place>,
 }
 
@@ -54,12 +62,15 @@ pub(super) struct Size {
 impl Links {
     pub(super) fn of(header: &RecordHeader, place: Place) -> Links {
         let field = |name: &str| header.fields.get(name).map(<[u8]>::to_vec).unwrap_or_default();
-        let named = header.fields.iter().filter(|field| field.is("WARC-Concurrent-To") && !field.value.is_empty());
+        let named = header.fields.iter().filter(|field| field.is("WARC-Concurrent-To"));
+        let url = header.target_uri().map(<[u8]>::to_vec).unwrap_or_default();
         Links {
-            id: field("WARC-Record-ID"),
-            names: named.map(|field| field.value.clone()).collect(),
-            url: header.target_uri().map(<[u8]>::to_vec).unwrap_or_default(),
+            id: bare_id(&field("WARC-Record-ID")),
+            names: named.map(|field| bare_id(&field.value)).filter(|id| !id.is_empty()).collect(),
+            page: page_of(&url),
+            url,
             date: field("WARC-Date"),
+            time_ms: header.date_ms().unwrap_or_default(),
             place: Some(place),
         }
     }
@@ -73,6 +84,18 @@ impl Links {
     fn may_belong_to(&self, other: &Links) -> bool {
         self.names.is_empty() && other.names.is_empty() && self.url == other.url && self.date == other.date
     }
+}
+
+/// An id without the brackets that some writers leave out.
+fn bare_id(id: &[u8]) -> Vec<u8> {
+    let id = id.trim_ascii();
+    id.strip_prefix(b"<").and_then(|id| id.strip_suffix(b">")).unwrap_or(id).to_vec()
+}
+
+fn page_of(url: &[u8]) -> Option<u64> {
+    let canonical = Whatwg.canonicalize(url).unwrap_or_else(|_| url.to_vec());
+    let bare = canonical.strip_prefix(b"http://").or_else(|| canonical.strip_prefix(b"https://"));
+    (!url.is_empty()).then(|| xxh3_64(bare.unwrap_or(&canonical)))
 }
 
 /// The role of a record in a pair.
@@ -109,6 +132,7 @@ pub(super) struct Pairing<T> {
     /// Ids of plain `GET`s, and of the records that they name.
     plain: Latest<()>,
     passed: Passed,
+    unanswered: u64,
 }
 
 /// A recent request.
@@ -117,6 +141,17 @@ struct Asked {
     links: Links,
     variant: Option<Variant>,
     has_answer: bool,
+}
+
+impl Asked {
+    fn is_open(&self) -> bool {
+        self.variant.is_some() && !self.has_answer
+    }
+
+    /// How far an answer is, in time and then in records.
+    fn distance(&self, number: u64, answer: &Links) -> (u64, u64) {
+        (self.links.time_ms.abs_diff(answer.time_ms), self.number.abs_diff(number))
+    }
 }
 
 impl<T> Pairing<T> {
@@ -129,6 +164,7 @@ impl<T> Pairing<T> {
             variants: Remembered::default(),
             plain: Latest::default(),
             passed: Passed::default(),
+            unanswered: 0,
         }
     }
 
@@ -168,13 +204,38 @@ impl<T> Pairing<T> {
         if front.waits && !is_old && !is_end {
             return None;
         }
-        let held = self.held.pop_front()?;
+        let mut held = self.held.pop_front()?;
         self.held_size.memory -= held.size.memory;
         self.held_size.disk -= held.size.disk;
+        if held.waits {
+            self.take_nearest_request(&mut held);
+        }
         if held.waits {
             self.passed.insert(held.number, &held.links);
         }
         Some(held)
+    }
+
+    /// Gives an answer that no link gave a request the nearest of its URL that belongs to no
+    /// answer, and to no other that waits and is nearer.
+    fn take_nearest_request(&mut self, answer: &mut Held<T>) {
+        let Some(page) = answer.links.page else { return };
+        let held = &self.held;
+        let is_nearest = |asked: &&mut Asked| {
+            let own = asked.distance(answer.number, &answer.links);
+            let mut others = held.iter().filter(|other| other.waits && other.links.page == Some(page));
+            !asked.has_answer
+                && asked.links.page == Some(page)
+                && !others.any(|other| asked.distance(other.number, &other.links) < own)
+        };
+        let candidates = self.requests.iter_mut().filter(is_nearest);
+        let Some(asked) = candidates.min_by_key(|asked| asked.distance(answer.number, &answer.links)) else { return };
+        asked.has_answer = true;
+        answer.waits = false;
+        answer.variant.clone_from(&asked.variant);
+        if let Some(variant) = &answer.variant {
+            self.variants.insert(&answer.links.id, variant);
+        }
     }
 
     /// Moves held bodies to disk with `set_aside`, which returns the new size, from the last
@@ -197,6 +258,12 @@ impl<T> Pairing<T> {
     /// request did not arrive.
     pub(super) fn without_request(&self) -> u64 {
         self.passed.without_request
+    }
+
+    /// Requests other than a plain `GET` that no answer belongs to, once all were taken.
+    pub(super) fn unanswered(&self) -> u64 {
+        let still = self.requests.iter().filter(|asked| asked.is_open());
+        self.unanswered + still.count() as u64
     }
 
     fn find_request(&mut self, answer: &mut Held<T>) {
@@ -253,9 +320,11 @@ impl<T> Pairing<T> {
             }
         }
         let misplaced = passed.filter(|_| variant.is_some());
+        // One that is misplaced is told of by that.
+        let has_answer = has_answer || misplaced.is_some();
         self.requests.push_back(Asked { number, links: request.links.clone(), variant, has_answer });
         if self.requests.len() as u64 > HELD_RECORDS {
-            self.requests.pop_front();
+            self.unanswered += self.requests.pop_front().map_or(0, |asked| u64::from(asked.is_open()));
         }
         misplaced
     }
@@ -361,7 +430,8 @@ mod tests {
             _ => Role::Answer,
         };
         let place = Some(Place { offset: 7, inner: None });
-        (role, Links { id: id.as_bytes().to_vec(), names, url: Vec::new(), date: date.as_bytes().to_vec(), place })
+        let (id, date) = (id.as_bytes().to_vec(), date.as_bytes().to_vec());
+        (role, Links { id, names, date, place, ..Links::default() })
     }
 
     fn in_memory(memory: u64) -> Size {
@@ -419,6 +489,37 @@ mod tests {
             (&["?q", "a", "b"], "?q=q a=q b"),
         ] {
             assert_eq!(run(records), expected, "{records:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_nothing_links_takes_the_nearest_request_of_its_url() {
+        let at = |kind: &str, page: &str, time_ms: i64| {
+            let (role, links) = links(kind);
+            (kind.to_owned(), role, Links { page: page_of(page.as_bytes()), url: page.into(), time_ms, ..links })
+        };
+        let run = |records: Vec<(String, Role, Links)>| {
+            let (mut pairing, mut out, count) = (Pairing::new(), Vec::new(), records.len());
+            for (nth, (name, role, links)) in records.into_iter().enumerate() {
+                pairing.push(name, role, links, Size::default());
+                while let Some(held) = pairing.next(nth + 1 == count) {
+                    let variant = held.variant.map_or(String::new(), |variant| format!("={variant}"));
+                    out.push(held.what.split(['<', ':']).next().unwrap_or_default().to_owned() + &variant);
+                }
+            }
+            (out.join(" "), pairing.unanswered())
+        };
+        let (http, https) = ("http://a.example/p", "https://a.example/p#part");
+        for (records, expected, unanswered) in [
+            (vec![at("a", http, 0), at("b", http, 60), at("?q", http, 61)], "a b=q ?q=q", 0),
+            (vec![at("?q", http, 59), at("b", http, 60), at("a", http, 99)], "?q=q b=q a", 0),
+            (vec![at("a<x", http, 0), at("?q<y", https, 0)], "a=q ?q=q", 0),
+            (vec![at("a", http, 0), at("+m", http, 0), at("?q:1", http, 0)], "a=q +m ?q=q", 0),
+            (vec![at(".g:1", http, 0), at("a", http, 0), at("?q:1", http, 90), at("b", http, 90)], ".g a ?q=q b=q", 0),
+            (vec![at("a", http, 0), at("?q", "http://a.example/other", 0)], "a ?q=q", 1),
+            (vec![at(".g", http, 0), at("?q", http, 0)], ".g ?q=q", 1),
+        ] {
+            assert_eq!(run(records), (expected.to_owned(), unanswered));
         }
     }
 

@@ -55,6 +55,8 @@ pub struct ImportReport {
     pub body_bytes: u64,
     /// The first [`MAX_LISTED_PROBLEMS`] problems, in the order of the file.
     pub problems: Vec<Problem>,
+    /// Stored versions that are no pages: requests, metadata, conversions.
+    pub beside: u64,
     /// Problems of kind [`ProblemKind::Damage`].
     pub damaged: u64,
     /// Problems of kind [`ProblemKind::Unusable`].
@@ -68,6 +70,9 @@ pub struct ImportReport {
     /// Answers kept as pages that name another record, and whose request is not in the file:
     /// whether that was a plain `GET` is unknown.
     pub without_request: u64,
+    /// Requests other than a plain `GET` to which no answer of the file belongs: a page of their
+    /// URL may be their answer.
+    pub unanswered: u64,
     /// Problems of kind [`ProblemKind::Warning`]: each is reported once a file.
     pub warnings: u64,
     /// Records whose date was found by a rule, by that rule.
@@ -105,12 +110,14 @@ impl ImportReport {
         self.decoded += other.decoded;
         self.kept_as_received += other.kept_as_received;
         self.body_bytes += other.body_bytes;
+        self.beside += other.beside;
         self.damaged += other.damaged;
         self.unusable += other.unusable;
         self.refused += other.refused;
         self.misplaced += other.misplaced;
         self.segments += other.segments;
         self.without_request += other.without_request;
+        self.unanswered += other.unanswered;
         self.warnings += other.warnings;
         for (rule, number) in other.mended_dates {
             *self.mended_dates.entry(rule).or_default() += number;

@@ -110,6 +110,7 @@ struct Batch {
     page_bytes: u64,
     mended_dates: BTreeMap<DateRule, u64>,
     without_request: u64,
+    unanswered: u64,
 }
 
 /// Imports the WARC file `source`; its content tells whether it is plain, gzip or zstd. `file` is
@@ -194,14 +195,14 @@ fn produce<R: Read>(
                 go_on(&mut pairing, true, &mut batch);
                 batch.bytes_read = bytes_read;
                 batch.mended_dates = dates.mended;
-                batch.without_request = pairing.without_request();
+                (batch.without_request, batch.unanswered) = (pairing.without_request(), pairing.unanswered());
                 let _ = batches.send(batch);
                 return end.map(|_| ());
             }
         };
         let taken = take(item, file, options, &mut dates, &mut pairing, &mut batch);
         go_on(&mut pairing, taken.is_err(), &mut batch);
-        batch.without_request = pairing.without_request();
+        (batch.without_request, batch.unanswered) = (pairing.without_request(), pairing.unanswered());
         let taken = taken.and_then(|()| pairing.relieve(|event| set_aside(event, options)));
         if taken.is_err() {
             let _ = batches.send(batch);
@@ -377,6 +378,7 @@ fn consume(
         report.ignored += batch.ignored;
         report.mended_dates = batch.mended_dates;
         report.without_request = batch.without_request;
+        report.unanswered = batch.unanswered;
         for event in batch.events {
             report.stopped = progress(ImportProgress::of(&report)).is_break();
             if report.stopped {
@@ -413,7 +415,8 @@ fn put(store: &PageStore, known: &mut Known, mut page: Capture, report: &mut Imp
         return Ok(());
     }
     let (decoded, as_received) = (page.decoded, page.kept_as_received);
-    let is_variant = page.page.variant.is_some() && page.page.kind.is_page();
+    let is_page = page.page.kind.is_page();
+    let is_variant = page.page.variant.is_some() && is_page;
     let put = put_page(store, known, &mut page)?;
     let body_bytes = page.body.len();
     if page.page.kind == RecordKind::Revisit {
@@ -423,6 +426,7 @@ fn put(store: &PageStore, known: &mut Known, mut page: Capture, report: &mut Imp
         None => report.already_there += 1,
         Some(put) => {
             report.stored += 1;
+            report.beside += u64::from(!is_page);
             report.unchanged += u64::from(matches!(put, Put::Unchanged(_)));
             report.variants += u64::from(is_variant);
             report.decoded += u64::from(decoded);

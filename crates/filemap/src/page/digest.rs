@@ -86,11 +86,16 @@ impl Digest {
         })
     }
 
-    /// Whether `content` has this digest; `None` if its algorithm is not computed here.
-    pub(crate) fn is_of(&self, content: &[u8]) -> Option<bool> {
+    /// The digest of `content` by this algorithm; `None` if that is not computed here.
+    pub(crate) fn of(&self, content: &[u8]) -> Option<Digest> {
         let mut hasher = self.hasher()?;
         hasher.update(content);
-        Some(self.is(&hasher.finalize()))
+        Some(self.with_bytes(&hasher.finalize()))
+    }
+
+    /// Whether `content` has this digest; `None` if its algorithm is not computed here.
+    pub(crate) fn is_of(&self, content: &[u8]) -> Option<bool> {
+        self.of(content).map(|digest| digest == *self)
     }
 
     /// Whether it is a SHA-1 or a SHA-256: what a rule of an erasure may name.

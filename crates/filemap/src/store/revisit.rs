@@ -11,9 +11,11 @@
 //! 4. if the server said "not modified": the newest version that is not later;
 //! 5. the original of a revisit with the record id or time that it names.
 //!
-//! Last come the same two URLs under the other of `http` and `https`, by record id and digest
+//! Then come the same two URLs under the other of `http` and `https`, by record id and digest
 //! only. A version whose digest contradicts the revisit's is never taken by id or time. Digests
 //! are compared as bytes, whatever their notation; digests of two algorithms cannot be compared.
+//! So last, of versions with no digest or one of another algorithm, the bodies are digested, of
+//! the newest [`MAX_DIGESTED`] of each URL.
 //!
 //! A version that cannot be read does not matter if another is the original. If it is the one
 //! named, or may be the one meant, the revisit's body is lost: an error that names the version.
@@ -42,6 +44,8 @@ use crate::page::{Original, Page, RecordKind, RevisitProfile, key};
 const MAX_STEPS: usize = 8;
 /// Versions of one second that are compared by time; among more, only the digest finds one.
 const MAX_OF_ONE_SECOND: usize = 1024;
+/// Versions of a URL whose bodies are digested for a revisit that is found in no other way.
+const MAX_DIGESTED: usize = 32;
 /// Versions whose digests are kept in memory while many revisits are resolved.
 const MAX_KNOWN_VERSIONS: usize = 200_000;
 
@@ -89,6 +93,9 @@ struct Originals {
     by_id: HashMap<String, (bool, usize)>,
     /// Versions of `whole` that cannot be read, and why; only their time is known.
     lost: BTreeMap<Version, Arc<Error>>,
+    /// Digests of bodies by an algorithm that a revisit has and the versions have not: by the
+    /// digest of nothing in that algorithm.
+    digested: HashMap<Digest, Vec<(Version, Digest)>>,
 }
 
 struct Candidate {
@@ -277,8 +284,52 @@ impl<'a> Resolver<'a> {
                 return Ok(Step::Original(key, version));
             }
         }
+        if lost.is_none() {
+            let others = keys().filter_map(|key| other_scheme(key));
+            for key in keys().cloned().chain(others) {
+                if let Some(version) = self.of_body(&key, sought)? {
+                    return Ok(Step::Original(key, version));
+                }
+            }
+        }
         let lost = lost.or(maybe.filter(|_| sought.may_mean_any()));
         lost.map_or(Ok(Step::Nothing), Err)
+    }
+
+    /// The version whose body has the digest of the revisit, among those whose own digest cannot
+    /// tell.
+    fn of_body(&mut self, key: &[u8], sought: &Sought) -> Result<Option<Version>> {
+        let Some((wanted, of_nothing)) = sought.digest.as_ref().and_then(|digest| Some((digest, digest.of(b"")?)))
+        else {
+            return Ok(None);
+        };
+        let originals = self.originals(key)?;
+        if !originals.digested.contains_key(&of_nothing) {
+            let untold = originals.whole.iter().rev().filter(|candidate| {
+                !candidate.digest.as_ref().is_some_and(|digest| digest.is_comparable(wanted))
+                    && !originals.lost.contains_key(&candidate.version)
+            });
+            let versions: Vec<Version> = untold.map(|candidate| candidate.version).take(MAX_DIGESTED).collect();
+            let mut digested = Vec::new();
+            for version in versions {
+                let page = self.store.value_of(key, version);
+                let page = page.and_then(|value| value.map(|value| self.store.stored(key, value)).transpose());
+                match page {
+                    Ok(page) => {
+                        let digest = page.and_then(|page| wanted.of(&page.body));
+                        digested.extend(digest.map(|digest| (version, digest)));
+                    }
+                    Err(error) if error.is_damage() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if let Some(originals) = self.known.get_mut(key) {
+                originals.digested.insert(of_nothing.clone(), digested);
+            }
+        }
+        let digested = self.originals(key)?.digested.get(&of_nothing);
+        let found = digested.into_iter().flatten().find(|(_, digest)| digest == wanted);
+        Ok(found.map(|(version, _)| *version))
     }
 
     fn originals(&mut self, key: &[u8]) -> Result<&Originals> {

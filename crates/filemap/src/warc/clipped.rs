@@ -13,7 +13,7 @@ use crate::warc::problem::{Place, Problem, ProblemKind};
 use crate::warc::record::{Item, Record};
 use crate::warc::stored;
 
-/// A record with an incomplete block.
+/// A record in which the data ends.
 pub(crate) struct Clipped {
     pub(crate) header: RecordHeader,
     pub(crate) place: Place,

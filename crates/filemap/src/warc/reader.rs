@@ -149,18 +149,22 @@ impl<R: Read> Reader<R> {
         if let Some(item) = self.next.take() {
             return Ok(Some(item));
         }
-        let item = self.read_item().map_err(|failure| match failure {
-            ReadFailure::Spool(error) => error,
-            ReadFailure::Source(source) => {
-                Error::Read { what: self.file.clone(), offset: self.members.bytes_read(), source }
-            }
-        })?;
-        let item = match (self.clipped.take(), item) {
-            (None, item) => item,
-            (Some(clipped), None) => Some(clipped.at_end(&self.file)?),
-            (Some(clipped), item) => {
-                self.next = item;
-                Some(clipped.lost(&self.file))
+        let item = loop {
+            let item = self.read_item().map_err(|failure| match failure {
+                ReadFailure::Spool(error) => error,
+                ReadFailure::Source(source) => {
+                    Error::Read { what: self.file.clone(), offset: self.members.bytes_read(), source }
+                }
+            })?;
+            match (self.clipped.take(), item) {
+                (None, item) => break item,
+                (Some(clipped), None) => break Some(clipped.at_end(&self.file)?),
+                // In its own bytes, which are searched again.
+                (clipped, Some(Item::Problem(_))) => self.clipped = clipped,
+                (Some(clipped), item) => {
+                    self.next = item;
+                    break Some(clipped.lost(&self.file));
+                }
             }
         };
         let was_silent = std::mem::replace(&mut self.is_silent, false);
@@ -384,8 +388,16 @@ impl<R: Read> Reader<R> {
         } else if !self.ends_here()? {
             return self.wrong_length(place, header, block, is_over).map(Some);
         }
-        if let Some(what) = self.check_member(place)? {
-            return Ok(Some(self.damage(place, what)));
+        if let Some(broken) = self.check_member(place)? {
+            self.told = true;
+            let is_cut = broken.is_cut;
+            let reason = self.reason(&Stop::Broken(broken));
+            if is_cut && !is_over {
+                // All of it may be there, but nothing vouches for that.
+                self.clipped = Some(Clipped { header, place, block, what: reason });
+                return Ok(None);
+            }
+            return Ok(Some(self.damage(place, format!("the record is damaged: {reason}"))));
         }
         if is_over {
             let what = format!("the record has {bytes} bytes, more than a store takes; left out");

@@ -36,9 +36,17 @@ pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn P
 /// What can be done about a store that does not open, whatever else is missing in it.
 const REMEDY: &str = "`fm-tool repair` makes a store of what the value segments hold, and names all that is lost";
 
+const REMEDY_TO_CHANGE: &str = "`fm-tool repair` makes a store of what the value segments hold, and names all that is \
+                                lost; `--accept-loss` goes on without files that are gone";
+
 /// A store that does not open for damage is reported with the remedy.
 fn opened<T>(path: &Path, store: Result<T, impl Into<Failure>>) -> Result<T, Failure> {
     store.map_err(|error| error.into().at(path, REMEDY))
+}
+
+/// As [`opened`], of a store to change.
+fn opened_to_change<T>(path: &Path, store: Result<T, impl Into<Failure>>) -> Result<T, Failure> {
+    store.map_err(|error| error.into().at(path, REMEDY_TO_CHANGE))
 }
 
 /// The engine of a store, for verbs that do not deal with pages.
@@ -71,14 +79,14 @@ pub fn local_to_plan(path: &Path, shared: &Shared) -> Result<PageStore, Failure>
 
 /// A local store to change, which must exist.
 pub fn local_to_change(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
-    let store = PageStore::open(path, options(shared))?;
+    let store = opened_to_change(path, PageStore::open(path, options(shared)))?;
     absence::of_written(store.engine());
     Ok(store)
 }
 
 /// The engine of a store to change, which must exist; `with` sets further options.
 pub fn engine_to_change(path: &Path, shared: &Shared, with: impl FnOnce(Options) -> Options) -> Result<Store, Failure> {
-    let store = Store::open(path, with(options(shared)))?;
+    let store = opened_to_change(path, Store::open(path, with(options(shared))))?;
     absence::of_written(&store);
     Ok(store)
 }
@@ -109,7 +117,7 @@ impl NewStore {
 }
 
 fn local_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<PageStore, Failure> {
-    let store = fill(path, new, shared)?;
+    let store = opened_to_change(path, fill(path, new, shared))?;
     absence::of_written(store.engine());
     Ok(store)
 }

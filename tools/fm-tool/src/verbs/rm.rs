@@ -76,7 +76,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     match closed {
         // The removals are durable in the log.
         Err(Failure::Full(words)) => {
-            words::complain(format_args!("removed for good; the index is updated once there is space: {words}"));
+            words::complain(format_args!("removals are for good; the index is updated once there is space: {words}"));
         }
         closed => closed?,
     }

@@ -350,3 +350,20 @@ fn a_reader_knows_which_dictionaries_are_used() {
         assert_eq!(reader.dictionaries().iter().map(|d| d.is_current).collect::<Vec<_>>(), [true]);
     }
 }
+
+#[test]
+fn what_is_no_file_in_a_dictionarys_place_counts_as_gone_and_what_needs_it_is_named() {
+    let (temp, path) = temp();
+    let file = killed(&path);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let reader = read_only(&path);
+    assert_eq!(missed(&reader), [FILE]);
+    assert_eq!(reader.pages().filter(|page| matches!(page, Err(e) if e.is_corrupt())).count(), 50);
+    let report = reader.verify_with(&VerifyOptions::new(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let problem = report.problems.iter().find(|problem| problem.file == FILE).unwrap();
+    assert_eq!(problem.keys, (50..100).map(|n| key("a", n)).collect::<Vec<_>>());
+    let to = create(&temp.path().join("copy"), options());
+    let copied = reader.copy_to(&to, CopyOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((copied.versions, copied.damaged), (50, 50), "{copied:?}");
+}

@@ -11,8 +11,8 @@ use crate::logs::values::read;
 pub(super) enum Flaw {
     /// The record is damaged.
     Record(&'static str),
-    /// The dictionary with this id is missing or damaged.
-    Dictionary(u32, Error),
+    /// The dictionary with this id, which the record of this key needs, is missing or damaged.
+    Dictionary(u32, Vec<u8>, Error),
 }
 
 impl From<&'static str> for Flaw {
@@ -28,7 +28,8 @@ pub(super) fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -
     let part = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> std::result::Result<(), Flaw> {
         out.clear();
         let expanded = read::expand(dictionaries, &header, part, stored, raw_bytes, out);
-        Ok(expanded.map_err(|e| Flaw::Dictionary(header.dictionary, e))??)
+        let key = || bytes[header.key_at()..header.meta_at()].to_vec();
+        Ok(expanded.map_err(|e| Flaw::Dictionary(header.dictionary, key(), e))??)
     };
     let meta = &bytes[header.meta_at()..header.payload_at()];
     let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];

@@ -114,20 +114,24 @@ impl Check<'_, '_> {
             let record = match self.reading.keys().read(address) {
                 _ if self.has_moved() => return Ok(()),
                 Ok((_, found)) if found == key && !self.reading.keys().is_before(address, last) => {
-                    self.problem(name, offset, "the chain that leads here does not lead back");
+                    let what = "the chain that leads here does not lead back".into();
+                    self.problem_with(name, offset, what, vec![key.to_vec()]);
                     return Ok(());
                 }
                 Ok((record, found)) if found == key && (record.chain < chain || chain >= most) => record,
                 Ok((_, found)) if found == key => {
-                    self.problem(name, offset, "the chain that leads here does not grow shorter");
+                    let what = "the chain that leads here does not grow shorter".into();
+                    self.problem_with(name, offset, what, vec![key.to_vec()]);
                     return Ok(());
                 }
                 Ok(_) => {
-                    self.problem(name, offset, "the chain of another key leads here");
+                    let what = "the chain of another key leads here".into();
+                    self.problem_with(name, offset, what, vec![key.to_vec()]);
                     return Ok(());
                 }
                 Err(Error::Storage(StorageError::Corrupt { what, .. })) => {
-                    self.problem(name, offset, format!("a chain leads here, but {what}"));
+                    let what = format!("a chain leads here, but {what}");
+                    self.problem_with(name, offset, what, vec![key.to_vec()]);
                     return Ok(());
                 }
                 Err(e) => return Err(e),

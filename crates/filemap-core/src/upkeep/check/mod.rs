@@ -35,7 +35,7 @@ use crate::upkeep::Upkeep;
 use places::Places;
 use position::Position;
 use starts::Starts;
-use values::Findings;
+use values::{Findings, Unread};
 use whose::Whose;
 
 pub(crate) use crew::Crew;
@@ -57,8 +57,8 @@ struct Check<'a, 's> {
     /// Live bytes as found, and the tombstones below `tail`.
     found: SegmentTable,
     tail: Tail,
-    /// By id of an unreadable dictionary: number of records that need it, and the error.
-    unread: BTreeMap<u32, (u64, Error)>,
+    /// By id of an unreadable dictionary.
+    unread: BTreeMap<u32, Unread>,
     /// Dictionaries present or named when the pass began, and the highest id given by then: only
     /// one of these, or a newer one, can have been erased since.
     named: BTreeSet<u32>,
@@ -220,6 +220,11 @@ impl Check<'_, '_> {
         self.problem_of(file.into(), offset, 0, what.into());
     }
 
+    /// A problem of records with these keys.
+    fn problem_with(&mut self, file: String, offset: u64, what: String, keys: Vec<Vec<u8>>) {
+        self.report.problems.push(Problem { file, offset, bytes: 0, what, keys });
+    }
+
     fn problem_of(&mut self, file: String, offset: u64, bytes: u64, what: String) {
         self.report.problems.push(Problem { file, offset, bytes, what, keys: Vec::new() });
     }
@@ -345,12 +350,13 @@ impl Check<'_, '_> {
 
     /// Reports each missing or damaged dictionary once, however many records need it.
     fn unread(&mut self) -> Result<()> {
-        for (id, (records, error)) in std::mem::take(&mut self.unread) {
+        for (id, Unread { records, keys, error }) in std::mem::take(&mut self.unread) {
             not_read(&error)?;
             if self.has_gone(id)? {
                 continue;
             }
-            self.problem(names::dictionary(id), 0, format!("{records} records cannot be expanded without it: {error}"));
+            let what = format!("{records} records cannot be expanded without it: {error}");
+            self.problem_with(names::dictionary(id), 0, what, keys.into_iter().collect());
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Verification of the value log, segment by segment. The findings of each are independent, so a
 //! stopped pass can resume with the next segment.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -42,8 +42,29 @@ struct Scanned {
     /// Offset and description of each flaw, and the number of bytes that belong to no whole record.
     problems: Vec<(u64, u64, String)>,
     whose: Whose,
-    /// By id of an unreadable dictionary: number of records that need it, and the error.
-    unread: BTreeMap<u32, (u64, Error)>,
+    /// By id of an unreadable dictionary.
+    unread: BTreeMap<u32, Unread>,
+}
+
+/// What needs an unreadable dictionary.
+#[derive(Debug)]
+pub(super) struct Unread {
+    pub(super) records: u64,
+    /// Their keys; of very many, some.
+    pub(super) keys: BTreeSet<Vec<u8>>,
+    pub(super) error: Error,
+}
+
+impl Unread {
+    fn new(error: Error) -> Unread {
+        Unread { records: 0, keys: BTreeSet::new(), error }
+    }
+
+    fn add(&mut self, records: u64, keys: impl IntoIterator<Item = Vec<u8>>) {
+        self.records += records;
+        let room = whose::NAMED_MAX.saturating_sub(self.keys.len());
+        self.keys.extend(keys.into_iter().take(room));
+    }
 }
 
 impl Scanned {
@@ -56,7 +77,7 @@ impl Scanned {
                     bad.insert((offset / UNIT_BYTES) as u32);
                     self.problems.push((offset, 0, what.to_owned()));
                 }
-                Flaw::Dictionary(id, e) => self.unread.entry(id).or_insert((0, e)).0 += 1,
+                Flaw::Dictionary(id, key, e) => self.unread.entry(id).or_insert(Unread::new(e)).add(1, [key]),
             }
         }
         if !bad.is_empty() {
@@ -119,8 +140,9 @@ impl Check<'_, '_> {
             self.problem_of(file.clone(), offset, bytes, what);
         }
         self.whose.extend(scanned.whose);
-        for (id, (records, error)) in scanned.unread {
-            self.unread.entry(id).or_insert((0, error)).0 += records;
+        for (id, unread) in scanned.unread {
+            let Unread { records, keys, error } = unread;
+            self.unread.entry(id).or_insert(Unread::new(error)).add(records, keys);
         }
         self.adopt(segment, scanned.findings);
     }

@@ -15,7 +15,7 @@ use crate::logs::values::{HeadFraming, ValueFraming};
 use crate::upkeep::check::Check;
 
 /// Most keys remembered.
-const NAMED_MAX: usize = 1 << 20;
+pub(super) const NAMED_MAX: usize = 1 << 20;
 
 /// Keys of records that are not whole, by segment and unit.
 pub(super) type Whose = BTreeMap<(u16, u32), Vec<u8>>;

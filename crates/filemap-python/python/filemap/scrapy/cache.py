@@ -17,7 +17,7 @@ import logging
 import os
 from collections.abc import Callable
 from time import time
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from scrapy.http import Request, Response
 from scrapy.settings import BaseSettings
@@ -38,9 +38,11 @@ from .responses import (
     response_of,
     time_of,
 )
-from .shared_pages import Record, SharedPages, shared
+from .shared_pages import Failures, Record, SharedPages, shared
 
 logger = logging.getLogger(__name__)
+
+_R = TypeVar("_R")
 
 FILE_NAME: Final = "pages.fm"
 LARGEST_BODY: Final = 1 << 30
@@ -112,6 +114,7 @@ class FileMapCacheStorage:
         if pages is None:
             return
         try:
+            self._failed(pages.settle())
             if self.expiration_secs > 0 and self._expires_at_close:
                 before = int((time() - self.expiration_secs) * 1000)
                 self._count("filemap/cache/expired", pages.expire(self._start, before) or 0)
@@ -139,7 +142,12 @@ class FileMapCacheStorage:
             return None
 
     def store_response(self, spider: Spider, request: Request, response: Response) -> None:
-        """Stores a response; of a body that is stored already, only the new description."""
+        """Stores a response; of a body that is stored already, only the new description.
+
+        A thread compresses and writes it; what is asked for meanwhile waits for that. A page that
+        cannot be stored is logged and counted: `filemap/cache/refused` if a rule of the store
+        refuses it, else `filemap/cache/store_error`.
+        """
         url, variant = self._key(request)
         limit = int(request.meta.get("download_maxsize", self._limit) or LARGEST_BODY)
         record, lost = record_of(
@@ -157,10 +165,18 @@ class FileMapCacheStorage:
                 "Of %(response)s, %(lost)s cannot be stored", {"response": response, "lost": lost}
             )
         try:
-            put(self.pages, record, variant)
-        except filemap.RefusedError as error:
-            self._count("filemap/cache/refused", 1)
-            logger.info("%(url)s is not kept: %(error)s", {"url": url, "error": error})
+            self._failed(put(self.pages.put_later, record, variant))
+        except filemap.RefusedError as error:  # From the process that has the store open.
+            self._failed([(url, error)])
+
+    def _failed(self, failures: Failures) -> None:
+        for url, error in failures:
+            if isinstance(error, filemap.RefusedError):
+                self._count("filemap/cache/refused")
+                logger.info("%(url)s is not kept: %(error)s", {"url": url, "error": error})
+            else:
+                self._count("filemap/cache/store_error")
+                logger.error("%(url)s is not stored: %(error)s", {"url": url, "error": error})
 
     def _retrieve(self, request: Request) -> Response | None:
         url, variant = self._key(request)
@@ -191,16 +207,16 @@ def stand_in(variant: bytes | None, url: str) -> str:
     return f"urn:filemap:request:{name or hashlib.sha256(url.encode()).hexdigest()}"
 
 
-def put(pages: SharedPages, record: Record, variant: bytes | None) -> bool:
-    """Puts a record, under a stand-in if the store takes no such URL."""
+def put(call: Callable[[Record], _R], record: Record, variant: bytes | None) -> _R:
+    """Puts a record by a call of `SharedPages`, under a stand-in if the store takes no such URL."""
     url = record.url
     if len(url) <= _LONGEST_URL:
         try:
-            return pages.put(record)
+            return call(record)
         except filemap.InvalidUrlError:
             pass
     record.url = stand_in(variant, url)
-    return pages.put(record)
+    return call(record)
 
 
 def get(pages: SharedPages, url: str, variant: bytes | None) -> Record | None:

@@ -60,6 +60,7 @@ class FileMapDupeFilter(RFPDupeFilter):
         self._stats = stats
         self._temporary: str | None = None
         self._seen: SharedSeen | None = None
+        self._is_marked = False
         own = type(self).request_fingerprint is not RFPDupeFilter.request_fingerprint
         self._fingerprint_of = self._fingerprint_text if own else self.fingerprinter.fingerprint
 
@@ -92,7 +93,19 @@ class FileMapDupeFilter(RFPDupeFilter):
     def _begin(self, folder: str) -> None:
         """Tells of a run that was killed: its queue is gone, and what waited in it is seen."""
         running = os.path.join(folder, _RUNNING_NAME)
-        if os.path.exists(running):
+        try:
+            with open(running, encoding="ascii") as file:
+                last = file.read().strip()
+        except FileNotFoundError:
+            last = None
+        if last is not None and _runs(last):
+            self.logger.warning(
+                "Process %s runs in %s, too: Scrapy's queue there takes one run at a time",
+                last,
+                folder,
+            )
+            return
+        if last is not None:
             self.logger.warning(
                 "The last run in %s did not end: requests that waited then are lost with Scrapy's"
                 " queue, and are filtered as seen. To crawl all, begin with a new JOBDIR; a cache"
@@ -101,8 +114,9 @@ class FileMapDupeFilter(RFPDupeFilter):
             )
             if self._stats is not None:
                 self._stats.inc_value("filemap/dupefilter/killed")
-        with contextlib.suppress(FileNotFoundError), open(running, "w", encoding="ascii"):
-            pass
+        with contextlib.suppress(FileNotFoundError), open(running, "w", encoding="ascii") as file:
+            file.write(str(os.getpid()))
+        self._is_marked = True
 
     def request_seen(self, request: Request) -> bool:
         """Whether an equal request was asked about; adds this one."""
@@ -115,7 +129,7 @@ class FileMapDupeFilter(RFPDupeFilter):
         """Makes the set durable, and removes it if it was temporary."""
         seen, self._seen = self._seen, None
         if seen is not None:
-            if self._job_folder is not None:
+            if self._job_folder is not None and self._is_marked:
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(os.path.join(self._job_folder, _RUNNING_NAME))
             if self._stats is not None:
@@ -155,6 +169,19 @@ class FileMapDupeFilter(RFPDupeFilter):
         self.logger.info("Imported %d fingerprints from %s", count, old)
         if self._stats is not None:
             self._stats.set_value("filemap/dupefilter/imported", count)
+
+
+def _runs(process: str) -> bool:
+    """Whether there is such a process, other than this one."""
+    if not process.isdecimal() or int(process) == os.getpid():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def _imported(mark: str) -> object:

@@ -212,7 +212,7 @@ class PageStoreMiddleware:
                 "Of %(response)s, %(lost)s cannot be stored", {"response": response, "lost": lost}
             )
         try:
-            changed = cache.put(self._pages, record, variant)
+            changed = cache.put(self._pages.put, record, variant)
         except filemap.RefusedError as error:
             self._stats.inc_value("filemap/refused")
             logger.info("%(url)s is not kept: %(error)s", {"url": url, "error": error})

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import filemap
+from filemap._native import PutQueue
 
 from . import wire
 from .broker import Link, Member
 
 Fields = list[tuple[bytes, bytes]]
+Failures = list[tuple[str, Exception]]
 
 _TEXTS: Final = ("http_version", "method", "ip")
 
@@ -77,14 +79,17 @@ class PagesService:
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         self.store = filemap.open(path, "a", **options)
+        self._queue = PutQueue(self.store)
 
     def get(self, url: str, variant: bytes | None) -> Record | None:
         """The newest version."""
+        self._queue.wait()
         page = self.store.get(url, variant=variant)
         return None if page is None else _record(url, variant, page, page.body)
 
     def head(self, url: str, variant: bytes | None) -> Record | None:
         """The newest version without its body."""
+        self._queue.wait()
         head = self.store.head(url, variant=variant)
         return None if head is None else _record(url, variant, head, b"")
 
@@ -98,24 +103,27 @@ class PagesService:
             found = self.head(record.url, record.variant)
             if found and (found.time_ms, found.headers) == (record.time_ms, record.headers):
                 return False
-        put = self.store.put_if_changed(
-            record.url,
-            record.body,
-            status=record.status,
-            headers=record.headers,
-            time=record.time_ms / 1000,
-            variant=record.variant,
-            http_version=record.http_version,
-            method=record.method,
-            ip=record.ip,
-        )
+        self._queue.wait()
+        put = self.store.put_if_changed(record.url, record.body, **_arguments(record))
         return put.changed
+
+    def put_later(self, record: Record) -> Failures:
+        """As `put`, on a thread of its own: returns at once, but for a queue that is full. All
+        other calls wait for it. Returns what of earlier ones failed."""
+        self._queue.put(self.store, record.url, record.body, **_arguments(record))
+        return self._queue.failures()
+
+    def settle(self) -> Failures:
+        """Waits for what `put_later` was given. Returns what failed."""
+        self._queue.wait()
+        return self._queue.failures()
 
     def expire(self, start: bytes, before_ms: int) -> int:
         """Removes the variants that begin with `start` and whose newest version is older.
 
         Returns how many. Reads the list of all pages up to then: seconds for a million.
         """
+        self._queue.wait()
         old = [
             (head.url, head.variant)
             for head in self.store.heads(until=before_ms / 1000, variants=True)
@@ -141,11 +149,24 @@ class PagesService:
 
     def close(self) -> None:
         """Makes all durable and gives the store's lock back."""
+        self._queue.close()
         self.store.close()
 
 
 def _found(record: Record | None) -> tuple[dict[str, Any], bytes]:
     return ({"found": False}, b"") if record is None else (record.to_wire(), record.body)
+
+
+def _arguments(record: Record) -> dict[str, Any]:
+    return {
+        "status": record.status,
+        "headers": record.headers,
+        "time": record.time_ms / 1000,
+        "variant": record.variant,
+        "http_version": record.http_version,
+        "method": record.method,
+        "ip": record.ip,
+    }
 
 
 def _record(
@@ -207,6 +228,19 @@ class SharedPages:
             return bool(answer["changed"])
 
         return self._member.call(lambda service, again: service.put(record, again), remote)
+
+    def put_later(self, record: Record) -> Failures:
+        """As `put`, but the holder does it on a thread of its own. Returns the URLs and exceptions
+        of earlier ones that failed; `settle` has the last ones."""
+        if (held := self._member.held) is not None:
+            return held.put_later(record)
+        self.put(record)
+        return []
+
+    def settle(self) -> Failures:
+        """Waits until all that `put_later` was given is in the store. Returns what failed."""
+        held = self._member.held
+        return [] if held is None else held.settle()
 
     def expire(self, start: bytes, before_ms: int) -> int | None:
         """As `PagesService.expire`, if this process is the holder; else None."""

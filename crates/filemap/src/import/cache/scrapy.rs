@@ -74,6 +74,7 @@ pub fn scrapy_entry(spider: Option<&str>, fingerprint: &str, files: ScrapyFiles<
     entry.page.method = meta.get("method").and_then(View::text).map(str::to_owned);
     entry.page.body = files.body;
     entry.page.headers = raw_fields(files.headers)?;
+    mark_cut(&mut entry);
     let mut note = Note::new(seconds, (url, response_url));
     match files.data.map(pickle::read) {
         Some(Ok(data)) => note.take(data.view(), &mut entry),
@@ -118,6 +119,18 @@ pub fn scrapy_dbm_entry(
     note.take(response, &mut entry);
     entry.note = Some(note.header());
     Ok(entry)
+}
+
+/// Marks a body that is shorter than its Content-Length, as a kill may leave its file.
+fn mark_cut(entry: &mut CachedPage) {
+    let page = &mut entry.page;
+    let has_body = page.method.as_deref() != Some("HEAD") && !matches!(page.status, Some(204 | 304));
+    let said = page.headers.get("Content-Length").and_then(|value| std::str::from_utf8(value).ok());
+    let said: Option<usize> = said.and_then(|value| value.trim().parse().ok());
+    if let Some(length) = said.filter(|length| has_body && *length > page.body.len()) {
+        entry.lost.push(format!("its body has {} of {length} bytes", page.body.len()));
+        page.truncated = Some("unspecified".to_owned());
+    }
 }
 
 fn new_entry(

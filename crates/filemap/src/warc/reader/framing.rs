@@ -9,6 +9,7 @@ use crate::warc::header::{VERSION_LINE_BYTES, record_begins};
 use crate::warc::input::ReadFailure;
 use crate::warc::member::Ended;
 use crate::warc::problem::Place;
+use crate::warc::step::Broken;
 
 impl<R: Read> Reader<R> {
     /// Makes sure that there are bytes to read, in this member or in the next if that continues
@@ -88,13 +89,9 @@ impl<R: Read> Reader<R> {
 
     /// Reads to the end of the member if the record was its last, to verify the checksum. Returns
     /// what is wrong with the record if the member holds only this one.
-    pub(super) fn check_member(&mut self, place: Place) -> Outcome<Option<String>, ReadFailure> {
+    pub(super) fn check_member(&mut self, place: Place) -> Outcome<Option<Broken>, ReadFailure> {
         let Some(Ended::Broken(broken)) = self.members.end()? else { return Ok(None) };
         let alone = place.inner == Some(0) && !self.crossed;
-        if broken.complete || !alone {
-            return Ok(None);
-        }
-        self.told = true;
-        Ok(Some(format!("the record is damaged: {}", self.reason(&Stop::Broken(broken)))))
+        Ok(Some(broken).filter(|broken| alone && !broken.complete))
     }
 }

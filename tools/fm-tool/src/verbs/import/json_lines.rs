@@ -1,11 +1,13 @@
 //! JSON Lines into a store: how pages move between stores, machines and canonicalisers.
 //!
-//! A line that is not a page is reported with its number and offset and skipped; a version that
+//! They may be compressed with gzip. A line that is not a page is reported with its number and offset and skipped; a version that
 //! the store has adds nothing, so that an interrupted import continues when it is run again. A
 //! line is held in memory whole.
 
 use std::cell::OnceCell;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
 
 use filemap::access::{Loading, PutRule};
 use filemap::dump::jsonl;
@@ -24,14 +26,20 @@ pub fn import(
     source: impl Read,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Brought, Failure> {
+    let fail = |error: io::Error| Failure::Io(format!("reading {name} failed: {error}"));
     let mut source = BufReader::with_capacity(1 << 20, source);
+    let is_packed = is_gzip(source.fill_buf().map_err(fail)?);
+    let mut source: Box<dyn BufRead> = match is_packed {
+        true => Box::new(BufReader::with_capacity(1 << 20, MultiGzDecoder::new(source))),
+        false => Box::new(source),
+    };
     let mut brought = Brought::default();
     let (store, mut line) = (OnceCell::new(), Vec::new());
     let mut into = Into { stores, store: &store, load: None };
     for number in 1.. {
         line.clear();
         let length = source.read_until(b'\n', &mut line);
-        let length = length.map_err(|error| Failure::Io(format!("reading {name} failed: {error}")))?;
+        let length = length.map_err(fail)?;
         // Interrupted input ends anywhere in a line.
         brought.report.stopped = interrupt::asked();
         if length == 0 || brought.report.stopped {
@@ -44,6 +52,11 @@ pub fn import(
         progress(brought.report.bytes_read, brought.report.stored);
     }
     Ok(brought)
+}
+
+/// Whether these are the first bytes of a gzip file.
+pub fn is_gzip(head: &[u8]) -> bool {
+    head.starts_with(&[0x1f, 0x8b])
 }
 
 /// The store that pages are put into, made when the first of them comes.

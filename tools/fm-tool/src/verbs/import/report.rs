@@ -128,6 +128,7 @@ pub fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>, form
         "bytes_read": report.bytes_read,
         "records": report.records,
         "stored": report.stored,
+        "beside": report.beside,
         "unchanged": report.unchanged,
         "variants": report.variants,
         "already_there": report.already_there,
@@ -141,6 +142,7 @@ pub fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>, form
         "misplaced": report.misplaced,
         "segments": report.segments,
         "without_request": report.without_request,
+        "unanswered": report.unanswered,
         "mended_dates": report.mended_dates.iter().map(|(rule, number)| (rule.name(), number)).collect::<BTreeMap<_, _>>(),
         "payload_digests": {
             "absent": report.digests.absent,
@@ -167,8 +169,11 @@ pub fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>, form
 pub fn summary(name: &str, report: &ImportReport, seconds: f64, form: Form) -> String {
     let rate = |number: u64| number as f64 / seconds.max(1e-3);
     let mended: u64 = report.mended_dates.values().sum();
-    let mut words =
-        format!("{name}: {} stored", count(report.stored, if form == Form::Load { "version" } else { "page" }));
+    let pages = count(report.stored - report.beside, if form == Form::Load { "version" } else { "page" });
+    let mut words = match report.beside {
+        0 => format!("{name}: {pages} stored"),
+        beside => format!("{name}: {pages} and {} stored", count(beside, "other record")),
+    };
     let parts = [
         (report.unchanged, format!("{} with an unchanged body", report.unchanged)),
         (report.variants, format!("{} to other requests than a plain GET", report.variants)),
@@ -189,6 +194,10 @@ pub fn summary(name: &str, report: &ImportReport, seconds: f64, form: Form) -> S
             report.without_request,
             format!("{} taken for a page although the request is not met", count(report.without_request, "answer")),
         ),
+        (
+            report.unanswered,
+            format!("{} other than a plain GET without an answer", count(report.unanswered, "request")),
+        ),
         (mended, format!("{} found by a rule", count(mended, "date"))),
         (report.digests.wrong, format!("{} with a payload digest that is wrong", report.digests.wrong)),
         (report.digests.unreadable, format!("{} with an unreadable payload digest", report.digests.unreadable)),
@@ -200,12 +209,12 @@ pub fn summary(name: &str, report: &ImportReport, seconds: f64, form: Form) -> S
             words.push_str(&part);
         }
     }
-    let pages = report.stored + report.already_there;
     words.push_str(&format!(
-        "; {} of bodies in {seconds:.1} s ({}/s of the file, {:.0} pages/s)",
+        "; {} of bodies in {seconds:.1} s ({}/s of the file, {:.0} {}/s)",
         sizes::print(report.body_bytes),
         sizes::print(rate(report.bytes_read) as u64),
-        rate(pages),
+        rate(report.stored + report.already_there),
+        if report.beside == 0 { "pages" } else { "records" },
     ));
     words
 }

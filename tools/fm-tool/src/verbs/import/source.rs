@@ -5,15 +5,17 @@ use std::io::{self, Cursor, IsTerminal, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use flate2::read::GzDecoder;
 use fm_cli::{Failure, words};
 
 use super::caches::{self, CacheKind};
+use super::json_lines;
 use super::report::Form;
 use crate::flags::Shared;
 use crate::input::Input;
 
 /// Bytes at the beginning that decide.
-const HEAD_BYTES: usize = 64;
+const HEAD_BYTES: usize = 1024;
 
 /// What an input holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +31,12 @@ pub enum Content {
 }
 
 impl Content {
-    /// JSON Lines begin with `{`, WACZ as a zip file; the rest is for the WARC reader.
+    /// JSON Lines begin with `{`, also in gzip, WACZ as a zip file; the rest is for the WARC reader.
     fn of(head: &[u8]) -> Content {
         match head.trim_ascii_start().first() {
             _ if filemap::import::is_zip(head) => Content::Wacz,
             Some(b'{') => Content::JsonLines,
+            _ if first_packed(head) == Some(b'{') => Content::JsonLines,
             _ => Content::Warc,
         }
     }
@@ -45,7 +48,10 @@ impl Content {
             return Ok((self, Head { head: Cursor::new(head), input }));
         }
         let mut buffer = [0; HEAD_BYTES];
-        while head.len() < HEAD_BYTES && head.trim_ascii_start().is_empty() {
+        let is_open = |head: &[u8]| {
+            head.trim_ascii_start().is_empty() || json_lines::is_gzip(head) && first_packed(head).is_none()
+        };
+        while head.len() < HEAD_BYTES && is_open(&head) {
             match input.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(length) => head.extend_from_slice(&buffer[..length]),
@@ -57,6 +63,12 @@ impl Content {
         let content = if Content::of(&head) == Content::JsonLines { Content::JsonLines } else { Content::Warc };
         Ok((content, Head { head: Cursor::new(head), input }))
     }
+}
+
+/// The first byte of a gzip file's content that is no space, if these bytes of it suffice.
+fn first_packed(head: &[u8]) -> Option<u8> {
+    let unpacked = GzDecoder::new(head).bytes().map_while(io::Result::ok);
+    unpacked.take(HEAD_BYTES).find(|byte| !byte.is_ascii_whitespace())
 }
 
 /// An input with the bytes that were read ahead of it.
@@ -137,7 +149,17 @@ mod tests {
 
     #[test]
     fn json_lines_and_zip_files_are_told_by_their_first_bytes() {
-        let rows: [(&[u8], Content); 6] = [
+        let packed = |text: &str| {
+            let mut packed = Vec::new();
+            flate2::read::GzEncoder::new(text.as_bytes(), flate2::Compression::default())
+                .read_to_end(&mut packed)
+                .unwrap();
+            packed
+        };
+        let (lines, warc) = (packed("\n{\"url\":1}\n"), packed("WARC/1.0\r\n{"));
+        let rows: [(&[u8], Content); 8] = [
+            (&lines, Content::JsonLines),
+            (&warc, Content::Warc),
             (b"{\"url\":1}", Content::JsonLines),
             (b" \n\r\n\t{", Content::JsonLines),
             (b"PK\x03\x04", Content::Wacz),

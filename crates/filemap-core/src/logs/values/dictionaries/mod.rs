@@ -14,7 +14,7 @@ mod retire;
 pub(crate) mod tally;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -190,7 +190,7 @@ impl Registry {
         let name = names::dictionary(id);
         let file = match self.dir.open(&name, Access::Read) {
             Err(e) if e.kind() == ErrorKind::NotFound => return None,
-            Err(e) => return Some(Err(Error::io("open", name)(e))),
+            Err(e) => return Some(Err(unopened(&name, e))),
             Ok(file) => file,
         };
         Some(self.first_facts(id, &name, &*file))
@@ -224,10 +224,7 @@ impl Registry {
     /// Reads both copies of a dictionary's file, as far as they exist, with their offsets.
     fn copies(&self, id: u32) -> Result<Vec<(u64, Vec<u8>)>> {
         let name = names::dictionary(id);
-        let file = self.dir.open(&name, Access::Read).map_err(|e| match e.kind() {
-            ErrorKind::NotFound => damaged(&name, "the dictionary is missing"),
-            _ => Error::io("open", &name)(e),
-        })?;
+        let file = self.dir.open(&name, Access::Read).map_err(|e| unopened(&name, e))?;
         let len = file.len().map_err(Error::io("measure", &name))?;
         if len > LONGEST_FILE {
             return Err(damaged(&name, "it is longer than a dictionary may be"));
@@ -446,6 +443,18 @@ impl Registry {
             true => Ok(replacement.rename()?),
             false => Ok(replacement.commit()?),
         }
+    }
+}
+
+/// The error of a file that does not open. What is no file, or one that may not be read, counts as
+/// gone.
+fn unopened(name: &str, error: io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => damaged(name, "the dictionary is missing"),
+        ErrorKind::InvalidInput | ErrorKind::IsADirectory | ErrorKind::PermissionDenied => {
+            damaged(name, &format!("the dictionary cannot be opened: {error}"))
+        }
+        _ => Error::io("open", name)(error),
     }
 }
 

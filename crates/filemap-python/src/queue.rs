@@ -1,0 +1,182 @@
+//! `PutQueue`: puts that a thread of the module does, for an event loop that must not wait for
+//! compression.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use filemap_core::StorageError;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::argument::text;
+use crate::errors::{self, Failure};
+use crate::fork::OfProcess;
+use crate::page::Given;
+use crate::store::PageStore;
+
+/// Bytes of bodies that wait at most, and their number.
+const MOST_BYTES: usize = 8 << 20;
+const MOST_PUTS: usize = 256;
+
+/// Puts pages one after the other on a thread of its own.
+#[pyclass(frozen, module = "filemap._native", name = "PutQueue")]
+pub struct PutQueue {
+    shared: OfProcess<Arc<Shared>>,
+    thread: Mutex<OfProcess<Option<JoinHandle<()>>>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Something was put into the queue, or it was closed.
+    filled: Condvar,
+    /// A put is done.
+    emptied: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Given>,
+    /// Bytes of the bodies in `waiting`.
+    bytes: usize,
+    /// The thread has one that is no longer in `waiting`.
+    is_putting: bool,
+    failed: Vec<(Vec<u8>, Failure)>,
+    is_closed: bool,
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && !self.is_putting
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= MOST_PUTS || self.bytes >= MOST_BYTES
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_until<'a>(&'a self, mut state: MutexGuard<'a, State>, is_so: impl Fn(&State) -> bool) {
+        while !is_so(&state) {
+            state = self.emptied.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The thread: puts what waits until the queue is closed and empty.
+    fn put_all(&self, store: &filemap::PageStore) {
+        let mut state = self.state();
+        loop {
+            let Some(given) = state.waiting.pop_front() else {
+                if state.is_closed {
+                    return;
+                }
+                state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.bytes -= given.body().len();
+            state.is_putting = true;
+            drop(state);
+            let put = catch_unwind(AssertUnwindSafe(|| given.put_if_changed(store)))
+                .unwrap_or_else(|_| Err(errors::make("FileMapError", "putting it panicked".to_owned()).into()));
+            state = self.state();
+            state.is_putting = false;
+            if let Err(failure) = put {
+                state.failed.push((given.url().to_vec(), failure));
+            }
+            self.emptied.notify_all();
+        }
+    }
+}
+
+#[pymethods]
+impl PutQueue {
+    /// A queue of puts into an open store, which must be closed before the store is.
+    #[new]
+    fn new(store: &PageStore) -> PyResult<PutQueue> {
+        let store = store.handle()?;
+        let shared = Arc::new(Shared { state: Mutex::default(), filled: Condvar::new(), emptied: Condvar::new() });
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("filemap-put".to_owned())
+            .spawn(move || of_thread.put_all(&store))
+            .map_err(StorageError::io("start", "a thread for puts"))
+            .map_err(|error| Failure::from(filemap_core::Error::from(error)))?;
+        Ok(PutQueue { shared: OfProcess::new(shared), thread: Mutex::new(OfProcess::new(Some(thread))) })
+    }
+
+    /// As `put_if_changed` of the store, later. Waits while 8 MiB or 256 pages wait.
+    ///
+    /// Raises `InvalidUrlError` and what the arguments are worth; other errors come by `failures`.
+    #[pyo3(signature = (store, url, body, **rest))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        store: &PageStore,
+        url: &Bound<'_, PyAny>,
+        body: &Bound<'_, PyAny>,
+        rest: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let shared = self.shared.get()?;
+        let given = Given::from_python(url, Some(body), rest)?;
+        store.handle()?.key(given.url()).map_err(Failure::from)?;
+        let mut state = shared.state();
+        if state.is_full() {
+            drop(state);
+            py.detach(|| shared.wait_until(shared.state(), |state| !state.is_full() || state.is_closed));
+            state = shared.state();
+        }
+        if state.is_closed {
+            return Err(errors::closed());
+        }
+        state.bytes += given.body().len();
+        state.waiting.push_back(given);
+        shared.filled.notify_one();
+        Ok(())
+    }
+
+    /// Waits until all puts are done.
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        let shared = self.shared.get()?;
+        if !shared.state().is_idle() {
+            py.detach(|| shared.wait_until(shared.state(), State::is_idle));
+        }
+        Ok(())
+    }
+
+    /// The URLs and exceptions of puts that failed since the last call.
+    fn failures<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyString>, PyErr)>> {
+        let failed = std::mem::take(&mut self.shared.get()?.state().failed);
+        failed.into_iter().map(|(url, failure)| Ok((text(py, &url)?, failure.into()))).collect()
+    }
+
+    /// Does all puts, and ends the thread. A second call does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let shared = self.shared.get()?;
+        shared.state().is_closed = true;
+        shared.filled.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).get_mut()?.take();
+        // What a put could panic at is among the failures.
+        let _ = thread.map(|thread| py.detach(|| thread.join()));
+        Ok(())
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a queue of puts cannot be pickled"))
+    }
+}
+
+impl Drop for PutQueue {
+    /// One that was not closed does what waits, and is not waited for.
+    fn drop(&mut self) {
+        if let Ok(shared) = self.shared.get() {
+            shared.state().is_closed = true;
+            shared.filled.notify_all();
+        }
+    }
+}
