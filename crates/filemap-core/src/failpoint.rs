@@ -11,7 +11,6 @@ filemap_io::failpoints! {
         KeysNotSynced,
         RolledKeysNotSynced,
         KeysRemovedEarly,
-        StaleKeysBelieved,
         PagesPunchedEarly,
         IndexNotSynced,
         SuperblockNotSynced,
@@ -37,26 +36,17 @@ filemap_io::failpoints! {
         TombstonesNotMerged,
         SequencesReused,
         CreatedWithoutSync,
-        LocationsNotSeeded,
         OutputNotSynced,
-        TombstonesDropped,
-        StreamsNotPinned,
         VictimsRemovedEarly,
+        StreamsNotPinned,
         DictionaryNotSynced,
         DictionaryNameNotSynced,
-        DictionaryUsedUnnamed,
-        DictionaryRemovedNamed,
         TombstonesForgotten,
         BackupNotHeld,
         BackupNotSynced,
         ExpiringReferredTo,
-        StalePagesKept,
         FilterNotFilled,
         GateNotShut,
-        ErasedWhileEntered,
-        TombstonesErasedAtOnce,
-        RetiredDictionariesNamed,
-        LeftoversCounted,
         SegmentsNamedEarly,
         BegunSegmentsNotSynced,
         SparesRemovedEarly,
@@ -65,83 +55,43 @@ filemap_io::failpoints! {
         OutputsNotAwaited,
         OldPlacesBelieved,
     }
+    ///
+    /// The others have test cases of their own:
+    /// - `LocationsNotSeeded` loses something only where a record lies in two places.
+    /// - `TombstonesDropped` only where an older version lies in a segment that is not worth
+    ///   compacting, and the index is rebuilt from the value log.
+    /// - `StaleKeysBelieved` only for a reader that has not followed since a segment of the key
+    ///   log was removed.
+    /// - `StalePagesKept` only where a key is put again at the very place where a recovery
+    ///   dropped it.
+    /// - `LeftoversCounted` only in lists.
+    /// - Those of erasures (`ErasedWhileEntered`, `TombstonesErasedAtOnce`,
+    ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` too
+    ///   rarely.
+    rare {
+        StaleKeysBelieved,
+        LocationsNotSeeded,
+        TombstonesDropped,
+        DictionaryUsedUnnamed,
+        DictionaryRemovedNamed,
+        StalePagesKept,
+        ErasedWhileEntered,
+        TombstonesErasedAtOnce,
+        RetiredDictionariesNamed,
+        LeftoversCounted,
+    }
 }
 
 #[cfg(feature = "sim")]
 mod on {
     use std::cell::RefCell;
 
-    use super::Fault;
     use crate::sync::order;
 
     type Work = Box<dyn FnMut()>;
 
     thread_local! {
         static STEP: RefCell<Option<Work>> = const { RefCell::new(None) };
-    }
-
-    impl Fault {
-        /// The faults that random crash tests find soon. The others have test cases of their own:
-        /// - `LocationsNotSeeded` loses something only where a record lies in two places.
-        /// - `TombstonesDropped` only where an older version lies in a segment that is not worth
-        ///   compacting, and the index is rebuilt from the value log.
-        /// - `StaleKeysBelieved` only for a reader that has not followed since a segment of the key
-        ///   log was removed.
-        /// - `StalePagesKept` only where a key is put again at the very place where a recovery
-        ///   dropped it.
-        /// - `LeftoversCounted` only in lists.
-        /// - Those of erasures (`ErasedWhileEntered`, `TombstonesErasedAtOnce`,
-        ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` too
-        ///   rarely.
-        pub const ALL: [Fault; 47] = [
-            Fault::LogNotSyncedBeforeCheckpoint,
-            Fault::KeysNotSynced,
-            Fault::RolledKeysNotSynced,
-            Fault::KeysRemovedEarly,
-            Fault::PagesPunchedEarly,
-            Fault::IndexNotSynced,
-            Fault::SuperblockNotSynced,
-            Fault::SuperblockBeforeIndex,
-            Fault::RetiredPagesReusedAtOnce,
-            Fault::TailTakenAtTheEnd,
-            Fault::TailWithTheFirstStage,
-            Fault::NewSegmentNotSynced,
-            Fault::NewSegmentNameNotSynced,
-            Fault::RolledSegmentForgotten,
-            Fault::SyncSkipped,
-            Fault::RecoveredTailNotSynced,
-            Fault::RecoveredSuperblockNotSynced,
-            Fault::RecoveredNamesNotSynced,
-            Fault::HolesNotFilled,
-            Fault::TailNotCut,
-            Fault::StoppedAtTheFirstHole,
-            Fault::CacheTrusted,
-            Fault::FailedSyncRetried,
-            Fault::ReferencesTrusted,
-            Fault::ChunksTrusted,
-            Fault::TombstonesNotReplayed,
-            Fault::TombstonesNotMerged,
-            Fault::SequencesReused,
-            Fault::CreatedWithoutSync,
-            Fault::OutputNotSynced,
-            Fault::VictimsRemovedEarly,
-            Fault::StreamsNotPinned,
-            Fault::DictionaryNotSynced,
-            Fault::DictionaryNameNotSynced,
-            Fault::TombstonesForgotten,
-            Fault::BackupNotHeld,
-            Fault::BackupNotSynced,
-            Fault::ExpiringReferredTo,
-            Fault::FilterNotFilled,
-            Fault::GateNotShut,
-            Fault::SegmentsNamedEarly,
-            Fault::BegunSegmentsNotSynced,
-            Fault::SparesRemovedEarly,
-            Fault::EmptiedNotMarked,
-            Fault::RemovedKeysCounted,
-            Fault::OutputsNotAwaited,
-            Fault::OldPlacesBelieved,
-        ];
     }
 
     /// Runs what another simulated thread does, which does not hold this one's locks.

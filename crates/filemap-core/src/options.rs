@@ -74,8 +74,8 @@ impl fmt::Display for Canonicalizer {
 pub enum Dictionaries {
     /// Never: each page is compressed alone.
     Off,
-    /// Trained in the background on the first pages, and again when pages have changed so much that
-    /// the dictionary no longer helps.
+    /// Trained in the background on the first pages, and again when pages have changed so much
+    /// that the dictionary no longer helps.
     Automatic,
 }
 
@@ -85,167 +85,123 @@ pub(crate) type GroupOf = fn(&[u8]) -> &[u8];
 /// Whether a key is counted.
 pub(crate) type CountedOf = fn(&[u8]) -> bool;
 
-pub(crate) type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
-
-/// How a store is created or opened. `segment_bytes` and `canonicalizer` are fixed at creation;
-/// every other option may differ at each opening.
-///
-/// ```
-/// use filemap_core::{Durability, Options};
-/// let options = Options::new().durability(Durability::Sync).compression_level(9).keep_versions(Some(3));
-/// ```
+/// The callback for events.
 #[derive(Clone)]
-pub struct Options {
-    pub(crate) segment_bytes: u64,
-    pub(crate) durability: Durability,
-    pub(crate) compression_level: i32,
-    pub(crate) checkpoint_bytes: u64,
-    pub(crate) memtable_bytes: usize,
-    pub(crate) keep_versions: Option<u32>,
-    pub(crate) keep_age: Option<Duration>,
-    pub(crate) max_open_files: Option<usize>,
-    pub(crate) free_space_floor: u64,
-    pub(crate) large_value_bytes: u64,
-    pub(crate) writeback_bytes: u64,
-    pub(crate) space_bound: Option<f64>,
-    pub(crate) compaction_rate: Option<u64>,
-    pub(crate) recompression_level: Option<u8>,
-    pub(crate) recompression_age: Duration,
-    pub(crate) canonicalizer: Option<Canonicalizer>,
-    pub(crate) dictionaries: Dictionaries,
-    pub(crate) dictionary_bytes: usize,
-    pub(crate) dictionary_memory_bytes: usize,
-    pub(crate) dictionary_group: Option<GroupOf>,
-    pub(crate) counted: Option<CountedOf>,
-    pub(crate) value_cache_bytes: usize,
-    pub(crate) filter_memory_bytes: u64,
-    pub(crate) accept_loss: bool,
-    pub(crate) on_event: Option<EventSink>,
-    pub(crate) limits: Limits,
-}
+pub(crate) struct EventSink(pub(crate) Arc<OnEvent>);
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            segment_bytes: 1 << 30,
-            durability: Durability::Interval(Duration::from_secs(1)),
-            compression_level: 1,
-            checkpoint_bytes: 768 << 20,
-            memtable_bytes: 80 << 20,
-            keep_versions: None,
-            keep_age: None,
-            max_open_files: None,
-            free_space_floor: 256 << 20,
-            large_value_bytes: 1 << 20,
-            writeback_bytes: 32 << 20,
-            space_bound: Some(1.25),
-            compaction_rate: None,
-            recompression_level: Some(9),
-            recompression_age: Duration::from_secs(3600),
-            canonicalizer: None,
-            dictionaries: Dictionaries::Automatic,
-            dictionary_bytes: 1 << 20,
-            dictionary_memory_bytes: 64 << 20,
-            dictionary_group: None,
-            counted: None,
-            value_cache_bytes: 0,
-            filter_memory_bytes: 64 << 20,
-            accept_loss: false,
-            on_event: None,
-            limits: Limits::default(),
-        }
-    }
-}
+type OnEvent = dyn Fn(&Event) + Send + Sync;
 
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("segment_bytes", &self.segment_bytes)
-            .field("durability", &self.durability)
-            .field("compression_level", &self.compression_level)
-            .field("checkpoint_bytes", &self.checkpoint_bytes)
-            .field("memtable_bytes", &self.memtable_bytes)
-            .field("keep_versions", &self.keep_versions)
-            .field("keep_age", &self.keep_age)
-            .field("max_open_files", &self.max_open_files)
-            .field("free_space_floor", &self.free_space_floor)
-            .field("large_value_bytes", &self.large_value_bytes)
-            .field("writeback_bytes", &self.writeback_bytes)
-            .field("space_bound", &self.space_bound)
-            .field("compaction_rate", &self.compaction_rate)
-            .field("recompression_level", &self.recompression_level)
-            .field("recompression_age", &self.recompression_age)
-            .field("canonicalizer", &self.canonicalizer)
-            .field("dictionaries", &self.dictionaries)
-            .field("dictionary_bytes", &self.dictionary_bytes)
-            .field("dictionary_memory_bytes", &self.dictionary_memory_bytes)
-            .field("value_cache_bytes", &self.value_cache_bytes)
-            .field("filter_memory_bytes", &self.filter_memory_bytes)
-            .field("accept_loss", &self.accept_loss)
-            .finish_non_exhaustive()
+filemap_io::debug_fields!(EventSink);
+
+filemap_io::options! {
+    /// How a store is created or opened. `segment_bytes` and `canonicalizer` are fixed at
+    /// creation; every other option may differ at each opening.
+    ///
+    /// ```
+    /// use filemap_core::{Durability, Options};
+    /// let options = Options::new().durability(Durability::Sync).compression_level(9).keep_versions(Some(3));
+    /// ```
+    #[derive(Clone, Debug)]
+    pub struct Options {
+        /// Size at which a segment of the value log is closed and the next one begun: 1 MiB to 1
+        /// GiB in multiples of 4096, default 1 GiB. Fixed at creation. A record fits in one
+        /// segment, so [`large_value_bytes`](Options::large_value_bytes) must be smaller.
+        pub(crate) segment_bytes: u64 = 1 << 30,
+
+        /// When a put is durable; default [`Durability::Interval`] of 1 s.
+        pub(crate) durability: Durability = Durability::Interval(Duration::from_secs(1)),
+
+        /// zstd level of new pages, 1 to 19, default 1: pages that stay are recompressed at
+        /// [`recompression_level`](Options::recompression_level). 0 stores them uncompressed.
+        pub(crate) compression_level: i32 = 1,
+
+        /// A checkpoint is due when the value log has grown by this much, default 768 MiB, which a
+        /// recovery replays in well under a second. A larger value writes less: a checkpoint
+        /// rewrites each index page it touches once.
+        pub(crate) checkpoint_bytes: u64 = 768 << 20,
+
+        /// A checkpoint is due when the memtable takes this much memory, default 80 MiB (about 130
+        /// bytes an entry). While it runs a second memtable fills, so up to twice this is in use.
+        pub(crate) memtable_bytes: usize = 80 << 20,
+
+        /// Versions kept per key: all (`None`, the default) or the newest N. A version whose body
+        /// a kept version of the same key refers to is kept too. What only the caller knows to be
+        /// needed is not: see [`Store::prune_with`](crate::Store::prune_with).
+        pub(crate) keep_versions: Option<u32> = None,
+
+        /// Versions younger than this are kept (`None`, the default: age does not matter).
+        /// Together with [`Options::keep_versions`], a version is kept if either rule keeps it.
+        /// Alone, a page whose newest version is older is dropped altogether. Upkeep scans the key
+        /// log (100 to 150 bytes a version) every sixteenth of this time, at most once a minute,
+        /// and drops what is too old; compaction frees the space.
+        pub(crate) keep_age: Option<Duration> = None,
+
+        /// Puts are refused when the file system has less than this free, default 256 MiB. Reads,
+        /// removes and checkpoints go on. 0 disables the check.
+        pub(crate) free_space_floor: u64 = 256 << 20,
+
+        /// Values longer than this are stored as chunks of this size, each compressed on its own,
+        /// so that they stream through bounded memory; 64 KiB to 64 MiB, default 1 MiB.
+        pub(crate) large_value_bytes: u64 = 1 << 20,
+
+        /// Unsynced bytes of the value log at which the background thread syncs it, default 32
+        /// MiB, whatever the durability. This keeps the kernel from stalling a later put to write
+        /// gigabytes at once.
+        pub(crate) writeback_bytes: u64 = 32 << 20,
+
+        /// Bound on space amplification: compaction keeps the value log below this multiple of its
+        /// live bytes, exceeding it by a segment at most, and slows puts down if it must. 1.05 to
+        /// 100, default 1.25; a tighter bound copies more. `None` disables background compaction
+        /// except for segments without live bytes.
+        pub(crate) space_bound: Option<f64> = Some(1.25),
+
+        /// Most bytes that compaction reads per second, at least 1 MiB; default `None`, no limit.
+        /// Puts are slowed down if compaction cannot keep up.
+        pub(crate) compaction_rate: Option<u64> = None,
+
+        /// Age of a segment at which its pages are recompressed in the background; default an
+        /// hour. Pages that are replaced soon are not worth it.
+        pub(crate) recompression_age: Duration = Duration::from_secs(3600),
+
+        /// Whether new pages are compressed with dictionaries; default
+        /// [`Dictionaries::Automatic`]. None are made with compression level 0.
+        pub(crate) dictionaries: Dictionaries = Dictionaries::Automatic,
+
+        /// Greatest length of a dictionary in bytes: 4 KiB to 16 MiB, default 1 MiB; a quarter of
+        /// it for those of groups. Fewer pages make shorter ones. Longer ones compress better and
+        /// cost memory: digested about three times their length at levels up to 3, twelve times at
+        /// 9.
+        pub(crate) dictionary_bytes: usize = 1 << 20,
+
+        /// Memory for digested dictionaries, at least 1 MiB, default 64 MiB. Beyond it the least
+        /// recently used are dropped, and digested again when needed.
+        pub(crate) dictionary_memory_bytes: usize = 64 << 20,
+
+        /// Memory of the value cache: expanded pages read lately. Default 0: no cache. A get that
+        /// hits reads and decompresses nothing; compressed pages are in the kernel's page cache
+        /// anyway. Bodies of one 64th of it or more, and those above
+        /// [`large_value_bytes`](Options::large_value_bytes), are not cached. Lists, histories and
+        /// background work bypass it.
+        pub(crate) value_cache_bytes: usize = 0,
+
+        /// Memory limit of the index's Bloom filter, which answers most negative lookups without
+        /// touching the index; default 64 MiB, 0 for none. It takes 1.1 to 2.2 bytes a key. If it
+        /// would exceed the limit there is none; the default is reached at 45 million keys. It is
+        /// filled as leaves are written and read. Followers have none.
+        pub(crate) filter_memory_bytes: u64 = 64 << 20,
+    } by hand {
+        pub(crate) max_open_files: Option<usize> = None,
+        pub(crate) recompression_level: Option<u8> = Some(9),
+        pub(crate) canonicalizer: Option<Canonicalizer> = None,
+        pub(crate) dictionary_group: Option<GroupOf> = None,
+        pub(crate) counted: Option<CountedOf> = None,
+        pub(crate) accept_loss: bool = false,
+        pub(crate) on_event: Option<EventSink> = None,
+        pub(crate) limits: Limits = Limits::default(),
     }
 }
 
 impl Options {
-    /// The defaults.
-    pub fn new() -> Options {
-        Options::default()
-    }
-
-    /// Size at which a segment of the value log is closed and the next one begun: 1 MiB to 1 GiB
-    /// in multiples of 4096, default 1 GiB. Fixed at creation. A record fits in one segment, so
-    /// [`large_value_bytes`](Options::large_value_bytes) must be smaller.
-    pub fn segment_bytes(mut self, bytes: u64) -> Options {
-        self.segment_bytes = bytes;
-        self
-    }
-
-    /// When a put is durable; default [`Durability::Interval`] of 1 s.
-    pub fn durability(mut self, durability: Durability) -> Options {
-        self.durability = durability;
-        self
-    }
-
-    /// zstd level of new pages, 1 to 19, default 1: pages that stay are recompressed at
-    /// [`recompression_level`](Options::recompression_level). 0 stores them uncompressed.
-    pub fn compression_level(mut self, level: i32) -> Options {
-        self.compression_level = level;
-        self
-    }
-
-    /// A checkpoint is due when the value log has grown by this much, default 768 MiB, which a
-    /// recovery replays in well under a second. A larger value writes less: a checkpoint rewrites
-    /// each index page it touches once.
-    pub fn checkpoint_bytes(mut self, bytes: u64) -> Options {
-        self.checkpoint_bytes = bytes;
-        self
-    }
-
-    /// A checkpoint is due when the memtable takes this much memory, default 80 MiB (about 130
-    /// bytes an entry). While it runs a second memtable fills, so up to twice this is in use.
-    pub fn memtable_bytes(mut self, bytes: usize) -> Options {
-        self.memtable_bytes = bytes;
-        self
-    }
-
-    /// Versions kept per key: all (`None`, the default) or the newest N. A version whose body a
-    /// kept version of the same key refers to is kept too. What only the caller knows to be needed
-    /// is not: see [`Store::prune_with`](crate::Store::prune_with).
-    pub fn keep_versions(mut self, versions: Option<u32>) -> Options {
-        self.keep_versions = versions;
-        self
-    }
-
-    /// Versions younger than this are kept (`None`, the default: age does not matter). Together
-    /// with [`Options::keep_versions`], a version is kept if either rule keeps it. Alone, a page
-    /// whose newest version is older is dropped altogether. Upkeep scans the key log (100 to 150
-    /// bytes a version) every sixteenth of this time, at most once a minute, and drops what is
-    /// too old; compaction frees the space.
-    pub fn keep_age(mut self, age: Option<Duration>) -> Options {
-        self.keep_age = age;
-        self
-    }
-
     /// Segment files kept open for reading, values and keys together, at least 4. Default: half of
     /// the process's limit, within 64 to 16,384. Segments beyond that are opened for each read.
     /// Segments being appended to are not counted, nor those of the key log while a list runs.
@@ -258,44 +214,6 @@ impl Options {
         self.max_open_files.unwrap_or_else(|| (filemap_io::open_file_limit() / 2).clamp(64, 16_384) as usize)
     }
 
-    /// Puts are refused when the file system has less than this free, default 256 MiB. Reads,
-    /// removes and checkpoints go on. 0 disables the check.
-    pub fn free_space_floor(mut self, bytes: u64) -> Options {
-        self.free_space_floor = bytes;
-        self
-    }
-
-    /// Values longer than this are stored as chunks of this size, each compressed on its own, so
-    /// that they stream through bounded memory; 64 KiB to 64 MiB, default 1 MiB.
-    pub fn large_value_bytes(mut self, bytes: u64) -> Options {
-        self.large_value_bytes = bytes;
-        self
-    }
-
-    /// Unsynced bytes of the value log at which the background thread syncs it, default 32 MiB,
-    /// whatever the durability. This keeps the kernel from stalling a later put to write
-    /// gigabytes at once.
-    pub fn writeback_bytes(mut self, bytes: u64) -> Options {
-        self.writeback_bytes = bytes;
-        self
-    }
-
-    /// Bound on space amplification: compaction keeps the value log below this multiple of its live
-    /// bytes, exceeding it by a segment at most, and slows puts down if it must. 1.05 to 100,
-    /// default 1.25; a tighter bound copies more. `None` disables background compaction except
-    /// for segments without live bytes.
-    pub fn space_bound(mut self, bound: Option<f64>) -> Options {
-        self.space_bound = bound;
-        self
-    }
-
-    /// Most bytes that compaction reads per second, at least 1 MiB; default `None`, no limit. Puts
-    /// are slowed down if compaction cannot keep up.
-    pub fn compaction_rate(mut self, bytes_per_second: Option<u64>) -> Options {
-        self.compaction_rate = bytes_per_second;
-        self
-    }
-
     /// zstd level at which pages are recompressed in the background once they have stayed for
     /// [`recompression_age`](Options::recompression_age), with the dictionaries of that time; 1
     /// to 19, default 9. With `None`, or without a [`space_bound`](Options::space_bound), only
@@ -303,13 +221,6 @@ impl Options {
     pub fn recompression_level(mut self, level: Option<i32>) -> Options {
         // `validate` reports values out of range.
         self.recompression_level = level.map(|l| u8::try_from(l).unwrap_or(u8::MAX));
-        self
-    }
-
-    /// Age of a segment at which its pages are recompressed in the background; default an hour.
-    /// Pages that are replaced soon are not worth it.
-    pub fn recompression_age(mut self, age: Duration) -> Options {
-        self.recompression_age = age;
         self
     }
 
@@ -326,28 +237,6 @@ impl Options {
         self
     }
 
-    /// Whether new pages are compressed with dictionaries; default [`Dictionaries::Automatic`].
-    /// None are made with compression level 0.
-    pub fn dictionaries(mut self, dictionaries: Dictionaries) -> Options {
-        self.dictionaries = dictionaries;
-        self
-    }
-
-    /// Greatest length of a dictionary in bytes: 4 KiB to 16 MiB, default 1 MiB; a quarter of it
-    /// for those of groups. Fewer pages make shorter ones. Longer ones compress better and cost
-    /// memory: digested about three times their length at levels up to 3, twelve times at 9.
-    pub fn dictionary_bytes(mut self, bytes: usize) -> Options {
-        self.dictionary_bytes = bytes;
-        self
-    }
-
-    /// Memory for digested dictionaries, at least 1 MiB, default 64 MiB. Beyond it the least
-    /// recently used are dropped, and digested again when needed.
-    pub fn dictionary_memory_bytes(mut self, bytes: usize) -> Options {
-        self.dictionary_memory_bytes = bytes;
-        self
-    }
-
     /// Extracts a key's group, such as the host of a URL: groups with many pages get their own
     /// dictionary where that pays. Empty names, and those longer than 255 bytes, mean no group.
     /// By default all keys are one group.
@@ -357,30 +246,11 @@ impl Options {
     }
 
     /// Chooses the keys that [`Store::counted_keys`](crate::Store::counted_keys) counts. The store
-    /// keeps their number with each checkpoint, not the rule: every opening must give the same one,
-    /// and a verification finds the number wrong otherwise. A writer without the option that adds
-    /// or removes keys makes the number unknown, for good: a repair or a copy counts anew.
+    /// keeps their number with each checkpoint, not the rule: every opening must give the same
+    /// one, and a verification finds the number wrong otherwise. A writer without the option that
+    /// adds or removes keys makes the number unknown, for good: a repair or a copy counts anew.
     pub fn counted(mut self, is_counted: fn(&[u8]) -> bool) -> Options {
         self.counted = Some(is_counted);
-        self
-    }
-
-    /// Memory of the value cache: expanded pages read lately. Default 0: no cache. A get that hits
-    /// reads and decompresses nothing; compressed pages are in the kernel's page cache anyway.
-    /// Bodies of one 64th of it or more, and those above
-    /// [`large_value_bytes`](Options::large_value_bytes), are not cached. Lists, histories and
-    /// background work bypass it.
-    pub fn value_cache_bytes(mut self, bytes: usize) -> Options {
-        self.value_cache_bytes = bytes;
-        self
-    }
-
-    /// Memory limit of the index's Bloom filter, which answers most negative lookups without
-    /// touching the index; default 64 MiB, 0 for none. It takes 1.1 to 2.2 bytes a key. If it
-    /// would exceed the limit there is none; the default is reached at 45 million keys. It is
-    /// filled as leaves are written and read. Followers have none.
-    pub fn filter_memory_bytes(mut self, bytes: u64) -> Options {
-        self.filter_memory_bytes = bytes;
         self
     }
 
@@ -405,7 +275,7 @@ impl Options {
     /// Callback for background events, on the thread where they happen. It should return soon and
     /// must not call the store.
     pub fn on_event(mut self, sink: impl Fn(&Event) + Send + Sync + 'static) -> Options {
-        self.on_event = Some(Arc::new(sink));
+        self.on_event = Some(EventSink(Arc::new(sink)));
         self
     }
 

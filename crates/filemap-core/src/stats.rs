@@ -196,7 +196,7 @@ stats! {
     /// Live bytes of the value log: what the index leads to, as of the last checkpoint.
     live_bytes: u64 = gauge,
     /// Bytes of tombstones in the value log, kept while an earlier version of their keys may exist.
-    removal_bytes: u64 = gauge,
+    tombstone_bytes: u64 = gauge,
     /// Dead bytes of the value log as of the last checkpoint: replaced, removed, never referred to.
     dead_bytes: u64 = gauge,
     /// Bytes of the value log after the last checkpoint.

@@ -321,7 +321,7 @@ fn a_copy_has_every_version_in_its_order_with_other_options_and_no_garbage() {
         is_sound(&to);
         to.checkpoint().unwrap();
         let stats = to.stats();
-        assert_eq!((stats.dead_bytes, stats.removal_bytes), (0, 0));
+        assert_eq!((stats.dead_bytes, stats.tombstone_bytes), (0, 0));
         // Done again it adds nothing.
         let copied = copy(&store, &to, how);
         assert_eq!((copied.versions, copied.already_there), (0, all.values().map(Vec::len).sum::<usize>() as u64));

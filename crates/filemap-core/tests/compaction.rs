@@ -128,7 +128,7 @@ fn removed_pages_give_their_space_back_and_in_the_end_their_removals_too() {
     store.remove(&key(0)).unwrap();
     store.compact().unwrap();
     store.compact().unwrap();
-    assert!(store.stats().removal_bytes <= 256, "{}", store.stats().removal_bytes);
+    assert!(store.stats().tombstone_bytes <= 256, "{}", store.stats().tombstone_bytes);
     verify(&store);
 }
 

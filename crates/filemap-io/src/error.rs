@@ -98,6 +98,11 @@ impl StorageError {
         StorageError::Full { file: file.to_owned(), what: what.into() }
     }
 
+    /// Whether the file of a failed operation is not there.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Whether bytes on disk are damaged.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, StorageError::Corrupt { .. })

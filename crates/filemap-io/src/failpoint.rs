@@ -3,7 +3,8 @@
 
 /// Declares an enum of faults, `plant(Option<Fault>)` for tests and `planted(Fault) -> bool` for
 /// the code that fails on demand. Where the condition in front does not hold, `plant` is absent
-/// and `planted` is `false` at compile time.
+/// and `planted` is `false` at compile time. With faults that are `rare` there is `ALL`, of the
+/// others.
 ///
 /// ```
 /// filemap_io::failpoints! {
@@ -21,8 +22,28 @@
 /// # #[cfg(debug_assertions)]
 /// assert!(planted(Fault::NotSynced));
 /// ```
-#[macro_export]
+#[macro_export(local_inner_macros)]
 macro_rules! failpoints {
+    (
+        $condition:meta;
+        $(#[$attribute:meta])*
+        $visibility:vis enum $fault:ident { $($(#[$about:meta])* $name:ident),* $(,)? }
+        $(#[$why:meta])*
+        rare { $($rare:ident),* $(,)? }
+    ) => {
+        failpoints! {
+            $condition;
+            $(#[$attribute])*
+            $visibility enum $fault { $($(#[$about])* $name,)* $($rare),* }
+        }
+
+        #[cfg($condition)]
+        impl $fault {
+            /// The faults that random tests find soon.
+            $(#[$why])*
+            $visibility const ALL: [$fault; [$($fault::$name),*].len()] = [$($fault::$name),*];
+        }
+    };
     (
         $condition:meta;
         $(#[$attribute:meta])*

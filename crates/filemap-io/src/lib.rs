@@ -13,6 +13,8 @@
 //! - nothing is durable before [`File::sync`] (its bytes and length) and [`Dir::sync`] (its name)
 //!   returned `Ok`.
 
+#[macro_use]
+mod debug;
 mod error;
 mod failpoint;
 pub mod files;
@@ -23,6 +25,7 @@ pub mod layout;
 mod map;
 mod memory;
 mod named;
+mod options;
 mod os;
 mod seam;
 #[cfg(feature = "sim")]

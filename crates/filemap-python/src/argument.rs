@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use filemap::{Lookup, Variant};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError};
@@ -156,40 +157,69 @@ pub fn lookup<'a>(url: &'a Text, variant: Option<&'a Variant>, at_ms: Option<i64
 
 /// Which canonical URLs are meant: of a host, of a domain (a host and its subdomains), with a
 /// prefix. What is not given restricts nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct Scope {
-    host: Option<String>,
-    domain: Option<String>,
-    prefix: Vec<u8>,
+    is_all: bool,
+    takes: Arc<Takes>,
+}
+
+type Takes = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+impl Default for Scope {
+    fn default() -> Scope {
+        Scope::of(&filemap::access::Scope::new())
+    }
 }
 
 impl Scope {
-    pub fn new(host: Option<String>, prefix: Option<Text>, domain: Option<String>) -> Scope {
-        let canonical = |host: String| urlindex::canonical::canonical_host(&host).unwrap_or(host);
-        Scope {
-            host: host.map(canonical),
-            domain: domain.map(canonical),
-            prefix: prefix.map(|prefix| prefix.as_ref().to_vec()).unwrap_or_default(),
-        }
+    /// # Errors
+    ///
+    /// `InvalidValueError` for what would match nothing.
+    pub fn new(given_host: Option<String>, given_prefix: Option<Text>, domain: Option<String>) -> PyResult<Scope> {
+        let mut scope = filemap::access::Scope::new();
+        (scope.host, scope.domain) = (given_host.map(host).transpose()?, domain.map(host).transpose()?);
+        let prefix = given_prefix.map(prefix).transpose()?;
+        scope.prefix = prefix.map(|prefix| prefix.as_ref().to_vec()).unwrap_or_default();
+        Ok(Scope::of(&scope))
+    }
+
+    fn of(scope: &filemap::access::Scope) -> Scope {
+        Scope { is_all: scope.is_all(), takes: Arc::new(scope.filter()) }
     }
 
     pub fn is_all(&self) -> bool {
-        self.host.is_none() && self.domain.is_none() && self.prefix.is_empty()
+        self.is_all
     }
 
     pub fn takes(&self, url: &[u8]) -> bool {
-        if !url.starts_with(&self.prefix) {
-            return false;
-        }
-        if self.host.is_none() && self.domain.is_none() {
-            return true;
-        }
-        let Some(host) = urlindex::host(url) else { return false };
-        let of_domain = |domain: &String| {
-            host.strip_suffix(domain.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.ends_with(b"."))
-        };
-        self.host.as_ref().is_none_or(|wanted| wanted.as_bytes() == host) && self.domain.as_ref().is_none_or(of_domain)
+        (self.takes)(url)
     }
+}
+
+/// A host as an argument: a URL, or a host with a port, would match nothing.
+///
+/// # Errors
+///
+/// `InvalidValueError`.
+pub fn host(text: String) -> PyResult<String> {
+    if urlindex::canonical::is_bare_host(&text) {
+        return Ok(text);
+    }
+    Err(errors::invalid(format!("{text:?} is not a host: give its name alone, such as example.com")))
+}
+
+/// The beginning of URLs as an argument: one without a scheme would match nothing.
+///
+/// # Errors
+///
+/// `InvalidValueError`.
+pub fn prefix(text: Text) -> PyResult<Text> {
+    let has_scheme = text.as_ref().iter().find(|byte| matches!(byte, b':' | b'/')) != Some(&b'/');
+    if has_scheme {
+        return Ok(text);
+    }
+    let shown = String::from_utf8_lossy(text.as_ref()).into_owned();
+    Err(errors::invalid(format!("{shown:?} begins no URL: give its scheme, too, such as https://example.com/")))
 }
 
 /// Text for HTML.

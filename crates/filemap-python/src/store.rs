@@ -267,7 +267,7 @@ impl PageStore {
         domain: Option<String>,
         variants: bool,
     ) -> PyResult<Urls> {
-        let (store, scope) = (self.handle()?, Scope::new(host, prefix, domain));
+        let (store, scope) = (self.handle()?, Scope::new(host, prefix, domain)?);
         Ok(if variants { iterate::urls_of_variants(&store, scope) } else { iterate::urls(&store, scope) })
     }
 
@@ -285,7 +285,7 @@ impl PageStore {
         variants: bool,
     ) -> PyResult<Pages> {
         let times = Times::new(since.map(times::from_python).transpose()?, until.map(times::from_python).transpose()?);
-        let (store, scope) = (self.handle()?, Scope::new(host, prefix, domain));
+        let (store, scope) = (self.handle()?, Scope::new(host, prefix, domain)?);
         let kind = list_kind(variants);
         Ok(if all_versions {
             iterate::versions(&store, scope, times, kind)
@@ -306,7 +306,7 @@ impl PageStore {
         variants: bool,
     ) -> PyResult<Heads> {
         let times = Times::new(since.map(times::from_python).transpose()?, until.map(times::from_python).transpose()?);
-        Ok(iterate::heads(&self.handle()?, Scope::new(host, prefix, domain), times, list_kind(variants)))
+        Ok(iterate::heads(&self.handle()?, Scope::new(host, prefix, domain)?, times, list_kind(variants)))
     }
 
     /// Puts a version of a page: `put(page)`, or `put(url, body, status=..., headers=...)`.

@@ -13,7 +13,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use crate::argument::{Scope, Text, named, number};
+use crate::argument::{self, Scope, Text, named, number};
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::iterate::{self, Pages, Times};
@@ -111,9 +111,9 @@ fn selection(filter: Option<&Bound<'_, PyDict>>) -> PyResult<Selection> {
             continue;
         }
         selection = match name.as_str() {
-            "host" => selection.host(&named::<String>(&name, &value)?),
-            "domain" => selection.host_with_subdomains(&named::<String>(&name, &value)?),
-            "prefix" => selection.prefix(named::<Text>(&name, &value)?),
+            "host" => selection.host(&argument::host(named(&name, &value)?)?),
+            "domain" => selection.host_with_subdomains(&argument::host(named(&name, &value)?)?),
+            "prefix" => selection.prefix(argument::prefix(named(&name, &value)?)?),
             "since" => selection.from(times::from_python(&value)?),
             "until" => selection.before(times::from_python(&value)?.saturating_add(1)),
             "status" => selection.status(parsed::<StatusRange>(&value)?),
@@ -189,7 +189,7 @@ impl PageStore {
     ) -> PyResult<Pages> {
         let part = Split::from_bytes(part).map_err(Failure::from)?;
         let times = Times::new(since.map(times::from_python).transpose()?, until.map(times::from_python).transpose()?);
-        Ok(iterate::pages_in(&self.handle()?, &part, Scope::new(host, prefix, domain), times)?)
+        Ok(iterate::pages_in(&self.handle()?, &part, Scope::new(host, prefix, domain)?, times)?)
     }
 
     /// The store as of now in disjoint parts of about equal bytes.

@@ -114,7 +114,7 @@ impl PageStore {
         if rule == PruneRule::default() {
             return Err(invalid("prune needs keep_versions, older_than or max_bytes"));
         }
-        let (scope, regex) = (Scope::new(host, prefix, domain), regex.map(|regex| pattern(&regex)).transpose()?);
+        let (scope, regex) = (Scope::new(host, prefix, domain)?, regex.map(|regex| pattern(&regex)).transpose()?);
         let is_all = scope.is_all() && regex.is_none();
         let filter = (!is_all)
             .then_some(move |url: &[u8]| scope.takes(url) && regex.as_ref().is_none_or(|regex| regex.is_match(url)));
@@ -163,8 +163,8 @@ impl PageStore {
         let bytes = |text: Text| text.as_ref().to_vec();
         let targets = [
             url.map(|url| EraseTarget::Url(bytes(url))),
-            host.map(EraseTarget::Host),
-            prefix.map(|prefix| EraseTarget::Prefix(bytes(prefix))),
+            host.map(argument::host).transpose()?.map(EraseTarget::Host),
+            prefix.map(argument::prefix).transpose()?.map(|prefix| EraseTarget::Prefix(bytes(prefix))),
             regex.map(EraseTarget::Regex),
             digest.map(EraseTarget::Digest),
         ];

@@ -14,7 +14,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::argument::Text;
+use crate::argument::{self, Text};
 use crate::errors::{Failure, invalid};
 use crate::report::{ExportReport, ImportReport};
 use crate::signals::Watch;
@@ -297,13 +297,13 @@ impl Choice {
         };
         let mut selection = Selection::new();
         if let Some(host) = &self.host {
-            selection = selection.host(host);
+            selection = selection.host(&argument::host(host.clone())?);
         }
         if let Some(domain) = &self.domain {
-            selection = selection.host_with_subdomains(domain);
+            selection = selection.host_with_subdomains(&argument::host(domain.clone())?);
         }
-        if let Some(prefix) = &self.prefix {
-            selection = selection.prefix(prefix);
+        if let Some(prefix) = self.prefix {
+            selection = selection.prefix(argument::prefix(prefix)?);
         }
         if let Some(since) = &self.since {
             selection = selection.from(times::from_python(since.bind(py))?);

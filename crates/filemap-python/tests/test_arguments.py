@@ -208,3 +208,28 @@ def test_an_unknown_option_and_a_list_of_files_are_named(tmp_path: Path) -> None
         for wrong in (["a.warc"], None, 5):
             with pytest.raises(TypeError, match="one a call"):
                 warc.import_(store, wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("host", ["https://h/", "h:80", "h/x", "", "a b"])
+def test_a_host_that_is_none_and_a_prefix_without_a_scheme_are_errors(
+    store: filemap.PageStore, host: str, tmp_path: Path
+) -> None:
+    store.put("https://h/x", b"x")
+    for call in (
+        lambda: store.urls(host=host),
+        lambda: store.pages(domain=host),
+        lambda: store.prune(host=host, keep_versions=1),
+        lambda: store.erase(host=host, reason="x"),
+        lambda: store.to_arrow(filter={"host": host}),
+        lambda: filemap.warc.export(store, tmp_path / "out", host=host),
+    ):
+        with pytest.raises(filemap.InvalidValueError, match="not a host"):
+            call()
+    for call in (
+        lambda: store.urls(prefix="h/x"),
+        lambda: store.erase(prefix="h/x", reason="x"),
+        lambda: store.to_arrow(filter={"prefix": "h/x"}),
+    ):
+        with pytest.raises(filemap.InvalidValueError, match="scheme"):
+            call()
+    assert list(store.urls(host="H", prefix="https://")) == ["https://h/x"]

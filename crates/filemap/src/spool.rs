@@ -193,6 +193,11 @@ impl Payload {
         Ok(())
     }
 
+    /// All bytes.
+    pub(crate) fn into_bytes(mut self) -> Result<Vec<u8>> {
+        if let Payload::Memory(bytes) = self { Ok(bytes) } else { self.prefix(usize::MAX) }
+    }
+
     /// Up to the first `count` bytes.
     pub(crate) fn prefix(&mut self, count: usize) -> Result<Vec<u8>> {
         self.piece(0, count)

@@ -33,166 +33,100 @@ impl Rent {
     pub(crate) const CODES: [Rent; 3] = [Rent::Crawled, Rent::Known, Rent::Endorsed];
 }
 
-/// Builder methods that set the field of their name.
-macro_rules! setters {
-    ($($(#[$doc:meta])* $field:ident: $type:ty;)*) => {$(
-        $(#[$doc])*
-        #[must_use]
-        pub fn $field(self, $field: $type) -> Self {
-            Self { $field, ..self }
-        }
-    )*};
-}
-
-/// When a fetched page is fetched again.
-///
-/// ```
-/// use frontier::{FrontierOptions, Recrawl};
-///
-/// let weekly = Recrawl::new().max_ms(7 * 24 * 3_600_000);
-/// let options = FrontierOptions::new().recrawl(Some(weekly));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recrawl {
-    pub(crate) first_ms: u64,
-    pub(crate) min_ms: u64,
-    pub(crate) max_ms: u64,
-}
-
-impl Recrawl {
-    /// First after a day, then between an hour and thirty days.
-    pub fn new() -> Recrawl {
-        Recrawl { first_ms: 24 * 3_600_000, min_ms: 3_600_000, max_ms: 30 * 24 * 3_600_000 }
-    }
-
-    setters! {
+filemap_io::options! {
+    /// When a fetched page is fetched again: by default first after a day, then between an hour
+    /// and thirty days.
+    ///
+    /// ```
+    /// use frontier::{FrontierOptions, Recrawl};
+    ///
+    /// let weekly = Recrawl::new().max_ms(7 * 24 * 3_600_000);
+    /// let options = FrontierOptions::new().recrawl(Some(weekly));
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Recrawl {
         /// Age of a page at its second fetch.
-        first_ms: u64;
+        pub(crate) first_ms: u64 = 24 * 3_600_000,
 
         /// Least age at a refresh, however often the page changes; 0: due again at once.
-        min_ms: u64;
+        pub(crate) min_ms: u64 = 3_600_000,
 
         /// Greatest age at a refresh, however seldom the page changes.
-        max_ms: u64;
-    }
-}
-
-impl Default for Recrawl {
-    fn default() -> Recrawl {
-        Recrawl::new()
+        pub(crate) max_ms: u64 = 30 * 24 * 3_600_000,
     }
 }
 
 /// Most virtual visits a fetch.
 pub(crate) const VIRTUAL_VISITS_MAX: u8 = 64;
 
-/// How a [`crate::Frontier`] is created or opened.
-///
-/// ```
-/// use frontier::FrontierOptions;
-///
-/// let options = FrontierOptions::new().delay_ms(2_000).connections(2).depth_max(10).pages_per_host_max(100_000);
-/// ```
-#[derive(Clone, Debug)]
-pub struct FrontierOptions {
-    pub(crate) tax: f64,
-    pub(crate) rent: Rent,
-    pub(crate) window: f64,
-    pub(crate) virtual_visits: u8,
-    pub(crate) refresh_share: f64,
-    pub(crate) delay_ms: u64,
-    pub(crate) connections: u16,
-    pub(crate) depth_max: u16,
-    pub(crate) pages_per_host_max: u32,
-    pub(crate) attempts_max: u8,
-    pub(crate) backoff_ms: u64,
-    pub(crate) backoff_max_ms: u64,
-    pub(crate) recrawl: Option<Recrawl>,
-    pub(crate) journal_bytes_min: u64,
-}
-
-impl Default for FrontierOptions {
-    fn default() -> FrontierOptions {
-        FrontierOptions::new()
-    }
-}
-
-impl FrontierOptions {
-    /// Tax 10%, rent for endorsed pages, window 32, eight virtual visits a fetch; a fifth of the
-    /// fetches for refreshes; one connection and one request a second to a host; no budgets; five
-    /// attempts with waits from a minute, doubled up to a day; no recrawl.
-    pub fn new() -> FrontierOptions {
-        FrontierOptions {
-            tax: 0.10,
-            rent: Rent::Endorsed,
-            window: 32.0,
-            virtual_visits: 8,
-            refresh_share: 0.2,
-            delay_ms: 1_000,
-            connections: 1,
-            depth_max: u16::MAX,
-            pages_per_host_max: u32::MAX,
-            attempts_max: 5,
-            backoff_ms: 60_000,
-            backoff_max_ms: 24 * 3_600_000,
-            recrawl: None,
-            journal_bytes_min: 64 << 20,
-        }
-    }
-
-    setters! {
+filemap_io::options! {
+    /// How a [`crate::Frontier`] is created or opened. By default: tax 10%, rent for endorsed
+    /// pages, window 32, eight virtual visits a fetch; a fifth of the fetches for refreshes; one
+    /// connection and one request a second to a host; no budgets; five attempts with waits from a
+    /// minute, doubled up to a day; no recrawl.
+    ///
+    /// ```
+    /// use frontier::FrontierOptions;
+    ///
+    /// let options = FrontierOptions::new().delay_ms(2_000).connections(2).depth_max(10).pages_per_host_max(100_000);
+    /// ```
+    #[derive(Clone, Debug)]
+    pub struct FrontierOptions {
         /// Part of a visited page's credit that goes to the virtual page: 0.01 to 0.99. Fixed at
         /// creation.
-        tax: f64;
+        pub(crate) tax: f64 = 0.10,
 
         /// Who gets the virtual page's credit. Fixed at creation.
-        rent: Rent;
+        pub(crate) rent: Rent = Rent::Endorsed,
 
         /// Half-life of history, in units of total credit circulated: at least 0.1, infinity for
         /// all time. Fixed at creation.
-        window: f64;
+        pub(crate) window: f64 = 32.0,
 
         /// Fetched pages visited again without a fetch, at most, with each fetch: their credit
         /// goes to the links that they had, as at a refresh. 0 to 64; 0 keeps no links (some 2
         /// bytes each on disk), and leaves most credit useless in a crawl that fetches each page
         /// once. Fixed at creation.
-        virtual_visits: u8;
+        pub(crate) virtual_visits: u8 = 8,
 
         /// Part of all fetches that goes to refreshes while some are due and new pages wait: 0 to
         /// 1.
-        refresh_share: f64;
+        pub(crate) refresh_share: f64 = 0.2,
 
         /// Delay between the starts of two fetches from one host, unless
         /// [`crate::Frontier::host_delay`] sets another.
-        delay_ms: u64;
+        pub(crate) delay_ms: u64 = 1_000,
 
         /// Fetches from one host in flight at once; at least 1.
-        connections: u16;
+        pub(crate) connections: u16 = 1,
 
         /// Most links from a seed to a page: deeper pages are not entered. Seeds have depth 0.
-        depth_max: u16;
+        pub(crate) depth_max: u16 = u16::MAX,
 
         /// Most pages of one host; seeds are always entered.
-        pages_per_host_max: u32;
+        pub(crate) pages_per_host_max: u32 = u32::MAX,
 
         /// Failed attempts in a row, 1 to 15, after which a page is given up (one that was fetched
         /// before waits until its next recrawl instead).
-        attempts_max: u8;
-    }
+        pub(crate) attempts_max: u8 = 5,
 
+        /// When pages are fetched again: `None` for never.
+        pub(crate) recrawl: Option<Recrawl> = None,
+
+        /// A snapshot replaces the journal when it is longer than this and than the last snapshot:
+        /// at least 4 KiB.
+        pub(crate) journal_bytes_min: u64 = 64 << 20,
+    } by hand {
+        pub(crate) backoff_ms: u64 = 60_000,
+        pub(crate) backoff_max_ms: u64 = 24 * 3_600_000,
+    }
+}
+
+impl FrontierOptions {
     /// Wait after the first failure, doubled with each further one up to `max_ms`.
     #[must_use]
     pub fn backoff_ms(self, backoff_ms: u64, max_ms: u64) -> FrontierOptions {
         FrontierOptions { backoff_ms, backoff_max_ms: max_ms, ..self }
-    }
-
-    setters! {
-        /// When pages are fetched again: `None` for never.
-        recrawl: Option<Recrawl>;
-
-        /// A snapshot replaces the journal when it is longer than this and than the last snapshot:
-        /// at least 4 KiB.
-        journal_bytes_min: u64;
     }
 
     /// Checks the ranges of all options.

@@ -130,6 +130,17 @@ pub(crate) fn lock(dir: &dyn Dir, name: &str) -> Result<Box<dyn Lock>> {
     Ok(files::lock(dir, &beside::lock(name), name)?)
 }
 
+/// Refuses a file that is there already.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn check_absent(dir: &dyn Dir, file: &str) -> Result<()> {
+    match exists(dir, file)? {
+        true => Err(Error::io("create", file)(std::io::ErrorKind::AlreadyExists.into())),
+        false => Ok(()),
+    }
+}
+
 /// All bytes of a file. A file over `most` bytes is damaged, and no memory is taken for it.
 ///
 /// # Errors

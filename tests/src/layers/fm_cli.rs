@@ -2,7 +2,7 @@
 
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["amount", "flags", "help", "plain"],
+    &["amount", "fields", "flags", "help", "plain"],
     &["sizes", "times", "words"],
     &["outcome"],
     &["interrupt", "sink"],

@@ -2,7 +2,7 @@
 
 /// `filemap-io`.
 pub const IO: &[&[&str]] = &[
-    &["error", "failpoint", "guard", "layout", "memory", "named", "seam", "varint"],
+    &["debug", "error", "failpoint", "guard", "layout", "memory", "named", "options", "seam", "varint"],
     &["header", "latch", "map", "sim"],
     &["files", "os"],
 ];

@@ -64,9 +64,7 @@ impl Bodies {
         };
         let disk = DiskOptions::new().memory_bytes(SEEN_BYTES);
         let seen = match ContentSeen::open(folder.join(files::BODIES), disk.clone()) {
-            Err(urlindex::Error::Storage(urlindex::StorageError::Io { source, .. }))
-                if source.kind() == std::io::ErrorKind::NotFound =>
-            {
+            Err(urlindex::Error::Storage(error)) if error.is_absent() => {
                 ContentSeen::create(folder.join(files::BODIES), disk)?
             }
             opened => opened?,

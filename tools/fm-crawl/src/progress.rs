@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use fm_cli::times::now_ms;
-use fm_cli::{Flags, sizes, words};
+use fm_cli::{Flags, fields, sizes, words};
 use frontier::Frontier;
 use serde_json::{Value, json};
 
@@ -121,17 +121,5 @@ impl Progress {
 /// The frontier's numbers.
 pub fn numbers(frontier: &Frontier) -> Value {
     let stats = frontier.stats();
-    json!({
-        "pages": stats.pages,
-        "queued": stats.queued,
-        "due": stats.due,
-        "fetched": stats.fetched,
-        "gone": stats.gone,
-        "hosts": stats.hosts,
-        "fetches": stats.fetches,
-        "refreshes": stats.refreshes,
-        "failures": stats.failures,
-        "memory_bytes": stats.memory_bytes,
-        "disk_bytes": stats.disk_bytes,
-    })
+    fields!(stats; pages, queued, due, fetched, gone, hosts, fetches, refreshes, failures, memory_bytes, disk_bytes)
 }

@@ -5,7 +5,6 @@
 //! ahead. Whether a link is new is decided by the frontier, which knows every page exactly.
 
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use filemap::canonical::Canonicalizer;
@@ -58,9 +57,7 @@ impl Seen {
     pub fn open(path: &Path, canonicalizer: &dyn Canonicalizer, frontier: &Frontier) -> Result<Seen, Failure> {
         let disk = || DiskOptions::new().memory_bytes(MEMORY_BYTES);
         let set = match StoredSet::open_with(path, disk()) {
-            Err(urlindex::Error::Storage(urlindex::StorageError::Io { source, .. }))
-                if source.kind() == ErrorKind::NotFound && !path.exists() =>
-            {
+            Err(urlindex::Error::Storage(error)) if error.is_absent() && !path.exists() => {
                 remove_rest(path)?;
                 StoredSet::create(path, NewSet::Disk(disk()), canonicalizer)?
             }

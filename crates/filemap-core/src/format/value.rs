@@ -59,31 +59,20 @@ pub(crate) const CHUNK_ENTRY_BYTES: usize = ChunkLayout::BYTES;
 /// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Page,
-    Reference,
-    Tombstone,
-    Chunk,
-    Chunked,
-    Filler,
+    Page = 1,
+    Reference = 2,
+    Tombstone = 3,
+    Chunk = 4,
+    Chunked = 5,
+    Filler = 6,
 }
 
 impl Kind {
     pub(crate) const ALL: [Kind; 6] =
         [Kind::Page, Kind::Reference, Kind::Tombstone, Kind::Chunk, Kind::Chunked, Kind::Filler];
 
-    fn tag(self) -> u8 {
-        match self {
-            Kind::Page => 1,
-            Kind::Reference => 2,
-            Kind::Tombstone => 3,
-            Kind::Chunk => 4,
-            Kind::Chunked => 5,
-            Kind::Filler => 6,
-        }
-    }
-
     fn of_tag(tag: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|k| k.tag() == tag)
+        Kind::ALL.into_iter().find(|k| *k as u8 == tag)
     }
 
     /// Returns true if the record is a readable version of its key.
@@ -95,23 +84,15 @@ impl Kind {
 /// How bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
-    Raw,
-    Zstd,
+    Raw = 0,
+    Zstd = 1,
     /// zstd with the dictionary named by the record.
-    Dictionary,
+    Dictionary = 2,
 }
 
 impl Codec {
-    fn tag(self) -> u8 {
-        match self {
-            Codec::Raw => 0,
-            Codec::Zstd => 1,
-            Codec::Dictionary => 2,
-        }
-    }
-
     fn of_tag(tag: u8) -> Option<Codec> {
-        [Codec::Raw, Codec::Zstd, Codec::Dictionary].into_iter().find(|c| c.tag() == tag)
+        [Codec::Raw, Codec::Zstd, Codec::Dictionary].into_iter().find(|c| *c as u8 == tag)
     }
 }
 
@@ -191,9 +172,9 @@ impl Header {
 /// `offset` is the record's in it.
 pub(crate) fn seal_head(header: &Header, seed: u32, offset: u64, out: &mut [u8]) {
     Layout::PAYLOAD_CRC.put(out, header.payload_crc);
-    Layout::KIND.put(out, header.kind.tag());
-    Layout::CODEC.put(out, header.codec.tag());
-    Layout::META_CODEC.put(out, header.meta_codec.tag());
+    Layout::KIND.put(out, header.kind as u8);
+    Layout::CODEC.put(out, header.codec as u8);
+    Layout::META_CODEC.put(out, header.meta_codec as u8);
     Layout::RESERVED.put(out, Zeros);
     Layout::DICTIONARY.put(out, header.dictionary);
     Layout::SEQUENCE.put(out, header.sequence);

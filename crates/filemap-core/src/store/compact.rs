@@ -87,7 +87,7 @@ pub struct SegmentInfo {
     /// Live bytes as of the last checkpoint.
     pub live_bytes: u64,
     /// Bytes of tombstones.
-    pub removal_bytes: u64,
+    pub tombstone_bytes: u64,
     /// Dead bytes.
     pub dead_bytes: u64,
     /// Bytes that no checkpoint has indexed yet.
@@ -166,7 +166,7 @@ impl Store {
                 Some(all) => all.add(&run),
             }
             let space = self.reading.space();
-            if is_done && again > 0 && space.removal_bytes > 0 && space.live_bytes == 0 {
+            if is_done && again > 0 && space.tombstone_bytes > 0 && space.live_bytes == 0 {
                 // Tombstones that were copied because older versions of their keys were still
                 // there.
                 (last, again) = (newest(), again - 1);
@@ -203,12 +203,16 @@ impl Store {
             let space = self.reading.space_of(s)?;
             Some(SegmentInfo {
                 id: s.id,
-                bytes: FIRST_RECORD + space.live_bytes + space.removal_bytes + space.dead_bytes + space.unindexed_bytes,
+                bytes: FIRST_RECORD
+                    + space.live_bytes
+                    + space.tombstone_bytes
+                    + space.dead_bytes
+                    + space.unindexed_bytes,
                 begun_ms: s.created_ms,
                 ordinal: s.ordinal,
                 is_compacted: s.is_output,
                 live_bytes: space.live_bytes,
-                removal_bytes: space.removal_bytes,
+                tombstone_bytes: space.tombstone_bytes,
                 dead_bytes: space.dead_bytes,
                 unindexed_bytes: space.unindexed_bytes,
             })

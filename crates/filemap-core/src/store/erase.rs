@@ -44,11 +44,7 @@ pub struct Erasure {
     pub groups: KeyFilter,
 }
 
-impl std::fmt::Debug for Erasure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Erasure").finish_non_exhaustive()
-    }
-}
+filemap_io::debug_fields!(Erasure);
 
 /// Progress of an erasure.
 ///

@@ -143,11 +143,7 @@ impl Greatest {
     }
 }
 
-impl std::fmt::Debug for History {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("History").field("before", &self.before).finish_non_exhaustive()
-    }
-}
+filemap_io::debug_fields!(History: before);
 
 impl History {
     pub(super) fn new(reading: Arc<Reading>, key: &[u8], before: Option<Version>, most: usize) -> History {

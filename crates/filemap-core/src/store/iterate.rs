@@ -109,11 +109,7 @@ pub struct Keys {
     missed: Option<IntoIter<Error>>,
 }
 
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keys").field("end", &self.end).finish_non_exhaustive()
-    }
-}
+filemap_io::debug_fields!(Keys: end);
 
 impl Keys {
     fn new(reading: Arc<Reading>, filter: Filter) -> Keys {

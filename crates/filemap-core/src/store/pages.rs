@@ -90,11 +90,7 @@ pub struct Pages {
 type Only = Box<dyn Fn(&[u8], Version) -> bool + Send>;
 type Wanted = Box<dyn Fn(&[u8], &Head) -> bool + Send>;
 
-impl std::fmt::Debug for Pages {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pages").field("newest_only", &self.newest_only).finish_non_exhaustive()
-    }
-}
+filemap_io::debug_fields!(Pages: newest_only);
 
 /// Bytes of log scanned for one batch.
 const BATCH_BYTES: u64 = 1 << 20;

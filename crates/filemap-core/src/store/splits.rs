@@ -159,7 +159,7 @@ impl Store {
         let mut samples = Vec::new();
         for (segment, space) in spaces {
             let live = space.live_bytes + space.unindexed_bytes;
-            let length = live + space.removal_bytes + space.dead_bytes;
+            let length = live + space.tombstone_bytes + space.dead_bytes;
             let number = (u128::from(wanted) * u128::from(live)).div_ceil(u128::from(total)) as u64;
             for nth in 0..number {
                 let at = |nth: u64| FIRST_RECORD + (u128::from(length) * u128::from(nth) / u128::from(number)) as u64;

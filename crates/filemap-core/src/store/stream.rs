@@ -39,11 +39,7 @@ pub struct Writer {
     failed: bool,
 }
 
-impl std::fmt::Debug for Writer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("body_bytes", &self.body_bytes).finish_non_exhaustive()
-    }
-}
+filemap_io::debug_fields!(Writer: body_bytes);
 
 impl Store {
     /// Begins a version whose body comes piece by piece through [`std::io::Write`]. Takes memory

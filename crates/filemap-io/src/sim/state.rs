@@ -1,7 +1,6 @@
 //! The state of a simulated disk, and the calls that change it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -61,11 +60,7 @@ pub(super) struct State {
     pub(super) observer: Option<Observer>,
 }
 
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("live", &self.live).field("calls", &self.calls).finish_non_exhaustive()
-    }
-}
+debug_fields!(State: live, calls);
 
 /// A look at a disk between two calls. Images are drawn from it.
 ///

@@ -21,40 +21,29 @@ use std::fmt;
 
 use super::{compose, days_in_month, month_and_day};
 
-/// The rule that gave the time of an invalid date.
-///
-/// ```
-/// use filemap::date::{DateRule, mend, parse};
-///
-/// let day_294 = "2008-10-294T05:21:46-0700";
-/// assert_eq!((parse(day_294), mend(day_294)), (None, Some((1_224_505_306_000, DateRule::DayOfYear))));
-/// assert_eq!(DateRule::DayOfYear.to_string(), "day-of-year");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum DateRule {
-    /// The day is a day of the year.
-    DayOfYear,
-    /// Numbers in another format, or out of range.
-    Repaired,
-    /// The `Date` header of the answer.
-    HttpDate,
-    /// The date of an earlier record.
-    Neighbour,
-    /// The start of 1970.
-    None,
-}
-
-impl DateRule {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            DateRule::DayOfYear => "day-of-year",
-            DateRule::Repaired => "repaired",
-            DateRule::HttpDate => "http-date",
-            DateRule::Neighbour => "neighbour",
-            DateRule::None => "none",
-        }
+filemap_io::named_enum! {
+    /// The rule that gave the time of an invalid date.
+    ///
+    /// ```
+    /// use filemap::date::{DateRule, mend, parse};
+    ///
+    /// let day_294 = "2008-10-294T05:21:46-0700";
+    /// assert_eq!((parse(day_294), mend(day_294)), (None, Some((1_224_505_306_000, DateRule::DayOfYear))));
+    /// assert_eq!(DateRule::DayOfYear.to_string(), "day-of-year");
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum DateRule {
+        /// The day is a day of the year.
+        DayOfYear => "day-of-year",
+        /// Numbers in another format, or out of range.
+        Repaired => "repaired",
+        /// The `Date` header of the answer.
+        HttpDate => "http-date",
+        /// The date of an earlier record.
+        Neighbour => "neighbour",
+        /// The start of 1970.
+        None => "none",
     }
 }
 

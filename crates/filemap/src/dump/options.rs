@@ -61,41 +61,10 @@ impl DumpOptions {
         }
     }
 
-    /// Only these versions. Default: all.
-    pub fn selection(mut self, selection: Selection) -> DumpOptions {
-        self.selection = selection;
-        self
-    }
-
     /// Only the newest version of each page, if it is selected; a revisit is written as an answer
     /// with its original's body. Default: all versions.
     pub fn newest_only(mut self) -> DumpOptions {
         self.newest_only = true;
-        self
-    }
-
-    /// At most this many versions. Default: no limit.
-    pub fn limit(mut self, versions: Option<u64>) -> DumpOptions {
-        self.limit = versions;
-        self
-    }
-
-    /// How WARC files are compressed. Default: gzip.
-    pub fn compression(mut self, compression: Compression) -> DumpOptions {
-        self.compression = compression;
-        self
-    }
-
-    /// The size at which a WARC file is closed and the next one begun; `None`: one file, without a
-    /// number in its name. Default: 1 GB.
-    pub fn roll_bytes(mut self, bytes: Option<u64>) -> DumpOptions {
-        self.roll_bytes = bytes;
-        self
-    }
-
-    /// Memory and folder for sorting the index. Default: 64 MiB, the system's temporary folder.
-    pub fn spool(mut self, spool: Spool) -> DumpOptions {
-        self.spool = spool;
         self
     }
 
@@ -107,4 +76,23 @@ impl DumpOptions {
     pub(super) fn has(&self, format: Format) -> bool {
         self.formats.contains(&format)
     }
+}
+
+filemap_io::setters! {
+    DumpOptions;
+    /// Only these versions. Default: all.
+    selection: Selection,
+
+    /// At most this many versions. Default: no limit.
+    limit: Option<u64>,
+
+    /// How WARC files are compressed. Default: gzip.
+    compression: Compression,
+
+    /// The size at which a WARC file is closed and the next one begun; `None`: one file, without a
+    /// number in its name. Default: 1 GB.
+    roll_bytes: Option<u64>,
+
+    /// Memory and folder for sorting the index. Default: 64 MiB, the system's temporary folder.
+    spool: Spool,
 }

@@ -13,7 +13,8 @@ use std::io::BufReader;
 
 use crate::error::{Error, Result};
 use crate::http::chunked::{self, End};
-use crate::http::content::{self, Decoded};
+use crate::http::coding::{Coding, CodingError};
+use crate::http::content;
 use crate::page::headers::Headers;
 use crate::spool::{Payload, Spool};
 
@@ -35,8 +36,8 @@ pub(crate) struct Body {
     pub(crate) payload: Payload,
     /// A content coding was undone.
     pub(crate) decoded: bool,
-    /// Why a coding could not be undone: the body is as received.
-    pub(crate) as_received: Option<&'static str>,
+    /// A coding could not be undone: the body is as received.
+    pub(crate) as_received: bool,
     /// The chunked coding ends early: the body is incomplete.
     pub(crate) cut: bool,
 }
@@ -44,7 +45,7 @@ pub(crate) struct Body {
 /// Undoes the codings of `payload`, and adjusts `headers`.
 pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -> Result<Body> {
     let received_bytes = payload.len();
-    let mut body = Body { payload, decoded: false, as_received: None, cut: false };
+    let mut body = Body { payload, decoded: false, as_received: false, cut: false };
     let transfer = undo_transfer(headers, &mut body, rules)?;
     if !rules.as_received && transfer != Transfer::Damaged {
         undo_content(headers, &mut body, rules)?;
@@ -58,7 +59,7 @@ pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -
 /// Undoes the content codings of `payload`, and adjusts `headers`: for a body whose transfer
 /// codings are gone, whatever the headers say.
 pub(crate) fn undo_content_only(headers: &mut Headers, payload: Payload, rules: &BodyRules) -> Result<Body> {
-    let mut body = Body { payload, decoded: false, as_received: None, cut: false };
+    let mut body = Body { payload, decoded: false, as_received: false, cut: false };
     if !rules.as_received {
         undo_content(headers, &mut body, rules)?;
     }
@@ -70,7 +71,7 @@ pub(crate) fn undo_content_only(headers: &mut Headers, payload: Payload, rules: 
 
 /// Adjusts the headers of a revisit, whose body [`undo`] decoded as another record's.
 pub(crate) fn undo_revisit(headers: &mut Headers) {
-    let is_known = |coding: &String| coding == CHUNKED || content::is_known(coding);
+    let is_known = |coding: &String| coding == CHUNKED || !Coding::named(coding).is_empty();
     if headers.items("Transfer-Encoding").iter().any(is_known) {
         headers.rename("Transfer-Encoding", "X-Crawler-Transfer-Encoding");
     }
@@ -96,7 +97,7 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
         return Ok(Transfer::Left);
     }
     if codings.len() > content::MAX_CODINGS {
-        body.as_received = Some(content::TOO_MANY);
+        body.as_received = true;
         return Ok(Transfer::Damaged);
     }
     let (mut current, mut trailers) = (None, Headers::new());
@@ -110,10 +111,10 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
             match unchunk(source, rules)? {
                 // The archive had undone it already.
                 (End::NotChunked, _) => continue,
-                (End::Invalid, _) => Err("the chunked coding is damaged"),
+                (End::Invalid, _) => Err(CodingError::Damaged),
                 (End::Cut, _) => {
                     body.cut = true;
-                    Err("the chunked coding ends early")
+                    Err(CodingError::EndsEarly)
                 }
                 (End::Whole(fields), payload) => {
                     trailers.0.extend(fields.0);
@@ -121,14 +122,15 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
                 }
             }
         } else {
-            content::decode_one(coding, source, &rules.spool, rules.max_decoded_bytes)?
+            content::undo_one(coding, source, &rules.spool, rules.max_decoded_bytes)?
         };
         match undone {
             Ok(payload) => current = Some(payload),
             Err(why) => {
-                body.as_received = Some(why);
+                body.as_received = true;
                 // An unknown word (`binary`, say) does not affect the content codings.
-                return Ok(if why == content::UNKNOWN && !is_chunked { Transfer::Left } else { Transfer::Damaged });
+                let is_left = matches!(why, CodingError::Unknown) && !is_chunked;
+                return Ok(if is_left { Transfer::Left } else { Transfer::Damaged });
             }
         }
     }
@@ -169,17 +171,13 @@ fn undo_content(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> Re
     if codings.is_empty() || body.payload.len() == 0 {
         return Ok(());
     }
-    let payload = std::mem::take(&mut body.payload);
-    match content::decode(&codings, payload, &rules.spool, rules.max_decoded_bytes)? {
-        Decoded::Body(payload) => {
+    match content::undo(&codings, &mut body.payload, &rules.spool, rules.max_decoded_bytes)? {
+        Ok(payload) => {
             body.payload = payload;
             body.decoded = true;
             headers.rename("Content-Encoding", "X-Crawler-Content-Encoding");
         }
-        Decoded::AsReceived(payload, why) => {
-            body.payload = payload;
-            body.as_received = Some(why);
-        }
+        Err(_) => body.as_received = true,
     }
     Ok(())
 }
@@ -239,7 +237,7 @@ mod tests {
         let fields = [("Transfer-Encoding", "chunked"), ("Content-Encoding", "gzip")];
         let (told, bytes, body) = run(&fields, &wire, true);
         assert_eq!(bytes, gz(b"hello"));
-        assert!(!body.decoded && body.as_received.is_none());
+        assert!(!body.decoded && !body.as_received);
         assert_eq!(told.get("Content-Encoding"), Some(&b"gzip"[..]));
         assert_eq!(told.get("Content-Length"), Some(bytes.len().to_string().as_bytes()));
     }
@@ -258,7 +256,7 @@ mod tests {
         let (told, bytes, body) = run(&[("transfer-encoding", "Chunked")], b"<html>", false);
         assert_eq!(bytes, b"<html>");
         assert_eq!(told, headers(&[("X-Crawler-Transfer-Encoding", "Chunked")]));
-        assert!(body.as_received.is_none());
+        assert!(!body.as_received);
     }
 
     #[test]
@@ -266,11 +264,11 @@ mod tests {
         let wire = b"3\r\nabc\r\nzz\r\n";
         let (told, bytes, body) = run(&[("Transfer-Encoding", "chunked")], wire, false);
         assert_eq!((told, &bytes[..]), (headers(&[("Transfer-Encoding", "chunked")]), &wire[..]));
-        assert!(body.as_received.is_some() && !body.cut);
+        assert!(body.as_received && !body.cut);
         let wire = b"3\r\nabc\r\n9\r\nde";
         let (told, bytes, body) = run(&[("Transfer-Encoding", "chunked")], wire, false);
         assert_eq!((told, &bytes[..]), (headers(&[("Transfer-Encoding", "chunked")]), &wire[..]));
-        assert!(body.as_received.is_some() && body.cut);
+        assert!(body.as_received && body.cut);
     }
 
     #[test]
@@ -278,7 +276,7 @@ mod tests {
         for text in ["0\nhello", "0\n", "f\nhello", "5\nhello world", "1\na\n0\nthe rest"] {
             let (_, bytes, body) = run(&[("Transfer-Encoding", "chunked")], text.as_bytes(), false);
             assert_eq!(bytes, text.as_bytes());
-            assert!(body.as_received.is_some(), "{text:?}");
+            assert!(body.as_received, "{text:?}");
         }
     }
 
@@ -289,7 +287,7 @@ mod tests {
         let fields = [("Transfer-Encoding", "gzip, chunked")];
         let (told, bytes, body) = run(&fields, &chunked(b"no gzip"), true);
         assert_eq!((told, bytes), (headers(&fields), chunked(b"no gzip")));
-        assert!(body.as_received.is_some());
+        assert!(body.as_received);
     }
 
     #[test]
@@ -312,7 +310,7 @@ mod tests {
                 let fields = [("Transfer-Encoding", codings), ("Content-Length", "99")];
                 let (told, bytes, body) = run(&fields, &wire, as_received);
                 assert_eq!(bytes, b"hello", "{codings}");
-                assert!(body.as_received.is_none() && !body.decoded, "{codings}");
+                assert!(!body.as_received && !body.decoded, "{codings}");
                 let expected = [
                     ("X-Crawler-Transfer-Encoding", codings),
                     ("X-Crawler-Content-Length", "99"),
@@ -341,14 +339,14 @@ mod tests {
             let fields = [("Transfer-Encoding", codings), ("Content-Length", "99")];
             let (told, bytes, body) = run(&fields, wire, false);
             assert_eq!((told, &bytes[..]), (headers(&fields), wire), "{codings}");
-            assert!(body.as_received.is_some() && !body.cut, "{codings}");
+            assert!(body.as_received && !body.cut, "{codings}");
         }
         // A word that is no coding says nothing of the one below it; nothing is no lie.
         let fields = [("Transfer-Encoding", "binary"), ("Content-Encoding", "gzip")];
         let (_, bytes, body) = run(&fields, &gz(b"hello"), false);
-        assert!(bytes == b"hello" && body.decoded && body.as_received.is_some());
+        assert!(bytes == b"hello" && body.decoded && body.as_received);
         let fields = [("Transfer-Encoding", "gzip")];
         let (told, bytes, body) = run(&fields, b"", false);
-        assert!(told == headers(&fields) && bytes.is_empty() && body.as_received.is_none());
+        assert!(told == headers(&fields) && bytes.is_empty() && !body.as_received);
     }
 }

@@ -6,6 +6,7 @@
 
 use std::io::{self, Write};
 
+pub use super::content::decode;
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
@@ -44,6 +45,20 @@ pub enum Coding {
     Zstd,
 }
 
+impl Coding {
+    /// What a name in `Content-Encoding`, in lower case, may stand for, the likeliest first:
+    /// nothing if it is unknown.
+    pub fn named(name: &str) -> &'static [Coding] {
+        match name {
+            "gzip" | "x-gzip" => &[Coding::Gzip],
+            "deflate" => &[Coding::Zlib, Coding::Deflate],
+            "br" => &[Coding::Brotli],
+            "zstd" => &[Coding::Zstd],
+            _ => &[],
+        }
+    }
+}
+
 /// Why a body does not decode.
 ///
 /// ```
@@ -68,6 +83,12 @@ pub enum CodingError {
     /// The output exceeds [`Decoder::max_bytes`]; its beginning was written.
     #[error("the decoded body is over the limit")]
     TooLong,
+    /// The coding has a name that is not known.
+    #[error("the coding is unknown")]
+    Unknown,
+    /// There are more codings than are undone.
+    #[error("there are too many codings")]
+    TooMany,
     /// The output is larger than the input by more than [`Decoder::max_ratio`] allows.
     #[error("expansion ratio exceeded")]
     TooDense,

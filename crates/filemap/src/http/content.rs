@@ -16,65 +16,57 @@ const STEP_BYTES: usize = 64 << 10;
 /// Most stacked codings that are undone: each costs a pass over a possible bomb.
 pub(crate) const MAX_CODINGS: usize = 8;
 
-/// The reason for more of them.
-pub(crate) const TOO_MANY: &str = "there are too many codings";
-/// The reason for an unknown coding.
-pub(crate) const UNKNOWN: &str = "the coding is unknown";
+/// The decoded body, or why there is none.
+pub(crate) type Attempt = std::result::Result<Payload, CodingError>;
 
-const DAMAGED: &str = "the data is damaged";
-const ENDS_EARLY: &str = "the data ends early";
-const GOES_ON: &str = "data follows the end of the coding";
-const TOO_MUCH: &str = "the decoded body is over the limit";
-
-/// Result of decoding.
-pub(crate) enum Decoded {
-    /// The decoded body.
-    Body(Payload),
-    /// The body as it was, and why.
-    AsReceived(Payload, &'static str),
+/// Undoes the content codings of a body in memory. Their names are as in `Content-Encoding`, in
+/// the order in which they were applied; `identity` is none. Each may give up to `max_bytes`.
+///
+/// ```
+/// use filemap::coding::{CodingError, decode};
+///
+/// let body = zstd::encode_all(&b"hello"[..], 3).unwrap();
+/// assert_eq!(decode(&["identity", "zstd"], body, 1 << 20).unwrap(), b"hello");
+/// assert!(matches!(decode(&["rot13"], b"uryyb".to_vec(), 1 << 20), Err(CodingError::Unknown)));
+/// ```
+///
+/// # Errors
+///
+/// [`CodingError`]: the body does not decode to its very end, or has more than eight codings.
+pub fn decode(codings: &[impl AsRef<str>], body: Vec<u8>, max_bytes: u64) -> std::result::Result<Vec<u8>, CodingError> {
+    let output = |error| CodingError::Output(io::Error::other(error));
+    let codings: Vec<String> = codings.iter().map(|name| name.as_ref().trim().to_ascii_lowercase()).collect();
+    let spool = Spool::default().memory_bytes(usize::MAX);
+    let decoded = undo(&codings, &mut Payload::Memory(body), &spool, max_bytes).map_err(output)?;
+    decoded?.into_bytes().map_err(output)
 }
 
-/// Undoes `codings`, which are in the order in which they were applied; each may give up to
-/// `limit` bytes.
-pub(crate) fn decode(codings: &[String], body: Payload, spool: &Spool, limit: u64) -> Result<Decoded> {
-    let mut original = body;
-    let mut current: Option<Payload> = None;
+/// Undoes `codings`, names in lower case in the order in which they were applied; each may give up
+/// to `limit` bytes. Takes the body if it decodes.
+pub(crate) fn undo(codings: &[String], body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
     if codings.len() > MAX_CODINGS {
-        return Ok(Decoded::AsReceived(original, TOO_MANY));
+        return Ok(Err(CodingError::TooMany));
     }
-    for coding in codings.iter().rev().filter(|coding| coding.as_str() != "identity") {
-        let source = current.as_mut().unwrap_or(&mut original);
-        match decode_one(coding, source, spool, limit)? {
-            Ok(decoded) => current = Some(decoded),
-            Err(why) => return Ok(Decoded::AsReceived(original, why)),
+    let mut decoded = None;
+    for coding in codings.iter().rev().filter(|coding| !matches!(coding.as_str(), "" | "identity")) {
+        match undo_one(coding, decoded.as_mut().unwrap_or(body), spool, limit)? {
+            Ok(payload) => decoded = Some(payload),
+            failed => return Ok(failed),
         }
     }
-    Ok(match current {
-        Some(decoded) => Decoded::Body(decoded),
-        None => Decoded::AsReceived(original, "there is no coding"),
-    })
+    Ok(Ok(decoded.unwrap_or_else(|| std::mem::take(body))))
 }
-
-/// The decoded body, or why there is none.
-pub(crate) type Attempt = std::result::Result<Payload, &'static str>;
 
 /// Undoes one coding, which may give up to `limit` bytes.
-pub(crate) fn decode_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
-    match coding {
-        "gzip" | "x-gzip" => decode_as(Coding::Gzip, body, spool, limit),
-        "deflate" => match decode_as(Coding::Zlib, body, spool, limit)? {
-            Err(DAMAGED) => decode_as(Coding::Deflate, body, spool, limit),
-            attempt => Ok(attempt),
-        },
-        "br" => decode_as(Coding::Brotli, body, spool, limit),
-        "zstd" => decode_as(Coding::Zstd, body, spool, limit),
-        _ => Ok(Err(UNKNOWN)),
+pub(crate) fn undo_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
+    let mut attempt = Err(CodingError::Unknown);
+    for coding in Coding::named(coding) {
+        attempt = decode_as(*coding, body, spool, limit)?;
+        if !matches!(attempt, Err(CodingError::Damaged)) {
+            break;
+        }
     }
-}
-
-/// Whether [`decode_one`] knows the coding.
-pub(crate) fn is_known(coding: &str) -> bool {
-    matches!(coding, "gzip" | "x-gzip" | "deflate" | "br" | "zstd")
+    Ok(attempt)
 }
 
 fn decode_as(coding: Coding, body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
@@ -89,17 +81,13 @@ fn decode_as(coding: Coding, body: &mut Payload, spool: &Spool, limit: u64) -> R
                 Ok(()) => {}
                 failed => break failed,
             },
-            Err(_) => return Ok(Err("the data cannot be read")),
+            Err(_) => break Err(CodingError::EndsEarly),
         }
     };
-    Ok(Err(match decoded {
-        Ok(()) => return Ok(Ok(out.finish())),
-        Err(CodingError::Output(source)) => return Err(spool_error(source, spool)),
-        Err(CodingError::EndsEarly) => ENDS_EARLY,
-        Err(CodingError::GoesOn) => GOES_ON,
-        Err(CodingError::TooLong) => TOO_MUCH,
-        Err(_) => DAMAGED,
-    }))
+    match decoded {
+        Err(CodingError::Output(source)) => Err(spool_error(source, spool)),
+        decoded => Ok(decoded.map(|()| out.finish())),
+    }
 }
 
 /// A payload as a decoder writes it.
@@ -143,16 +131,21 @@ mod tests {
         out.finish().expect("memory")
     }
 
+    const DAMAGED: &str = "the data is damaged";
+    const GOES_ON: &str = "data follows the end of the coding";
+
     fn run(codings: &[&str], body: &[u8], limit: u64) -> std::result::Result<Vec<u8>, &'static str> {
-        let codings: Vec<String> = codings.iter().map(|&coding| coding.to_owned()).collect();
-        let decoded = decode(&codings, Payload::Memory(body.to_vec()), &Spool::default(), limit).expect("memory");
-        match decoded {
-            Decoded::Body(mut body) => Ok(body.prefix(usize::MAX).expect("memory")),
-            Decoded::AsReceived(mut same, why) => {
-                assert_eq!(same.prefix(usize::MAX).expect("memory"), body);
-                Err(why)
-            }
+        let names: Vec<String> = codings.iter().map(|&coding| coding.to_owned()).collect();
+        let mut received = Payload::Memory(body.to_vec());
+        let decoded = undo(&names, &mut received, &Spool::default(), limit).expect("memory");
+        let text = |why: CodingError| &*why.to_string().leak();
+        let decoded = decoded.map(|body| body.into_bytes().expect("memory")).map_err(text);
+        let in_memory = decode(codings, body.to_vec(), limit).map_err(text);
+        assert_eq!(in_memory, decoded);
+        if decoded.is_err() {
+            assert_eq!(received.prefix(usize::MAX).expect("memory"), body);
         }
+        decoded
     }
 
     #[test]

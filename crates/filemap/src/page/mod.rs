@@ -13,56 +13,36 @@ pub(crate) mod visit;
 pub use headers::{Header, Headers};
 pub(crate) use visit::Page;
 
-/// The kind of a record; WARC has the same.
-///
-/// ```
-/// use filemap::page::RecordKind;
-/// assert_eq!(RecordKind::named("Metadata"), Some(RecordKind::Metadata));
-/// assert!(RecordKind::Resource.is_page() && !RecordKind::Request.is_page());
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RecordKind {
-    /// A server's answer with its headers.
-    #[default]
-    Response,
-    /// A file without a protocol around it.
-    Resource,
-    /// A visit that brought the same as an earlier one: it has headers of its own, and refers to
-    /// the body.
-    Revisit,
-    /// Notes about a page (WARC `metadata`). Kept beside the page, never in its place.
-    Metadata,
-    /// What was sent to get a page. Kept beside the page, never in its place.
-    Request,
-    /// The page in another form, such as its text (WARC `conversion`). Kept beside the page, never
-    /// in its place.
-    Conversion,
+filemap_io::named_enum! {
+    /// The kind of a record; WARC has the same.
+    ///
+    /// ```
+    /// use filemap::page::RecordKind;
+    /// assert_eq!(RecordKind::named("Metadata"), Some(RecordKind::Metadata));
+    /// assert!(RecordKind::Resource.is_page() && !RecordKind::Request.is_page());
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum RecordKind {
+        /// A server's answer with its headers.
+        #[default]
+        Response => "response",
+        /// A file without a protocol around it.
+        Resource => "resource",
+        /// A visit that brought the same as an earlier one: it has headers of its own, and refers
+        /// to the body.
+        Revisit => "revisit",
+        /// Notes about a page (WARC `metadata`). Kept beside the page, never in its place.
+        Metadata => "metadata",
+        /// What was sent to get a page. Kept beside the page, never in its place.
+        Request => "request",
+        /// The page in another form, such as its text (WARC `conversion`). Kept beside the page,
+        /// never in its place.
+        Conversion => "conversion",
+    }
 }
 
 impl RecordKind {
-    /// Every kind, in the order of the codes in [`meta`].
-    pub const ALL: [RecordKind; 6] = [
-        RecordKind::Response,
-        RecordKind::Resource,
-        RecordKind::Revisit,
-        RecordKind::Metadata,
-        RecordKind::Request,
-        RecordKind::Conversion,
-    ];
-
-    /// The WARC name of this kind.
-    pub fn name(self) -> &'static str {
-        match self {
-            RecordKind::Response => "response",
-            RecordKind::Resource => "resource",
-            RecordKind::Revisit => "revisit",
-            RecordKind::Metadata => "metadata",
-            RecordKind::Request => "request",
-            RecordKind::Conversion => "conversion",
-        }
-    }
-
     /// The kind with this WARC name, in any case.
     pub fn named(name: &str) -> Option<RecordKind> {
         RecordKind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))

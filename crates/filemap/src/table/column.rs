@@ -5,136 +5,79 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
-/// A column of a table. The names are Common Crawl's where its index has the column.
-///
-/// ```
-/// use filemap::table::Column;
-/// assert_eq!("fetch_time".parse::<Column>(), Ok(Column::FetchTime));
-/// assert_eq!(Column::FetchTime.name(), "fetch_time");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Column {
-    /// `url`: the canonical URL, by which the store finds the page. Bytes that are not UTF-8 are
-    /// percent-encoded.
-    Url,
-    /// `url_fetched`: the URL as fetched.
-    UrlFetched,
-    /// `url_surtkey`: the SURT key, as in CDX indexes.
-    UrlSurtkey,
-    /// `url_host_name`: the host; null if the URL has none.
-    UrlHostName,
-    /// `url_host_tld`: the last label of the host; null for an address.
-    UrlHostTld,
-    /// `url_protocol`: the scheme.
-    UrlProtocol,
-    /// `url_port`: the port; null if it is the scheme's own.
-    UrlPort,
-    /// `url_path`: the path.
-    UrlPath,
-    /// `url_query`: the query without its `?`; null if there is none.
-    UrlQuery,
-    /// `fetch_time`: when it was fetched, in ms, UTC.
-    FetchTime,
-    /// `fetch_status`: the status code; null for what has none.
-    FetchStatus,
-    /// `content_digest`: SHA-1 in base 32. That of the source if it came with one, which is of the
-    /// bytes on the wire; else that of the body, which is read for it. Null without a body.
-    ContentDigest,
-    /// `content_mime_type`: the media type of `Content-Type`, in lower case.
-    ContentMimeType,
-    /// `content_mime_detected`: the media type by the first bytes of the body, which is read for
-    /// it; that of `Content-Type` if they tell nothing.
-    ContentMimeDetected,
-    /// `content_charset`: the `charset` of `Content-Type`, in upper case.
-    ContentCharset,
-    /// `content_truncated`: why the body is truncated; null if it is whole.
-    ContentTruncated,
-    /// `variant`: the variant of the URL; null for the page itself.
-    Variant,
-    /// `kind`: the WARC name of the record's kind.
-    Kind,
-    /// `method`: the request's method, if known.
-    Method,
-    /// `ip`: the address that answered.
-    Ip,
-    /// `version_sequence`: identifies the version in the store.
-    VersionSequence,
-    /// `stored_bytes`: bytes in the value log.
-    StoredBytes,
-    /// `body_bytes`: the length of the version's own body; of a revisit mostly 0.
-    BodyBytes,
-    /// `headers`: name and value of each field, in order, repeats kept. Bytes are decoded as
-    /// ISO-8859-1, so encoding them so gives the bytes back.
-    Headers,
-    /// `body`: the body; a revisit has that of its original. Null if that is not in the store.
-    Body,
+filemap_io::named_enum! {
+    /// A column of a table. The names are Common Crawl's where its index has the column.
+    ///
+    /// ```
+    /// use filemap::table::Column;
+    /// assert_eq!("fetch_time".parse::<Column>(), Ok(Column::FetchTime));
+    /// assert_eq!(Column::FetchTime.name(), "fetch_time");
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Column {
+        /// `url`: the canonical URL, by which the store finds the page. Bytes that are not UTF-8
+        /// are percent-encoded.
+        Url => "url",
+        /// `url_fetched`: the URL as fetched.
+        UrlFetched => "url_fetched",
+        /// `url_surtkey`: the SURT key, as in CDX indexes.
+        UrlSurtkey => "url_surtkey",
+        /// `url_host_name`: the host; null if the URL has none.
+        UrlHostName => "url_host_name",
+        /// `url_host_tld`: the last label of the host; null for an address.
+        UrlHostTld => "url_host_tld",
+        /// `url_protocol`: the scheme.
+        UrlProtocol => "url_protocol",
+        /// `url_port`: the port; null if it is the scheme's own.
+        UrlPort => "url_port",
+        /// `url_path`: the path.
+        UrlPath => "url_path",
+        /// `url_query`: the query without its `?`; null if there is none.
+        UrlQuery => "url_query",
+        /// `fetch_time`: when it was fetched, in ms, UTC.
+        FetchTime => "fetch_time",
+        /// `fetch_status`: the status code; null for what has none.
+        FetchStatus => "fetch_status",
+        /// `content_digest`: SHA-1 in base 32. That of the source if it came with one, which is of
+        /// the bytes on the wire; else that of the body, which is read for it. Null without a
+        /// body.
+        ContentDigest => "content_digest",
+        /// `content_mime_type`: the media type of `Content-Type`, in lower case.
+        ContentMimeType => "content_mime_type",
+        /// `content_mime_detected`: the media type by the first bytes of the body, which is read
+        /// for it; that of `Content-Type` if they tell nothing.
+        ContentMimeDetected => "content_mime_detected",
+        /// `content_charset`: the `charset` of `Content-Type`, in upper case.
+        ContentCharset => "content_charset",
+        /// `content_truncated`: why the body is truncated; null if it is whole.
+        ContentTruncated => "content_truncated",
+        /// `variant`: the variant of the URL; null for the page itself.
+        Variant => "variant",
+        /// `kind`: the WARC name of the record's kind.
+        Kind => "kind",
+        /// `method`: the request's method, if known.
+        Method => "method",
+        /// `ip`: the address that answered.
+        Ip => "ip",
+        /// `version_sequence`: identifies the version in the store.
+        VersionSequence => "version_sequence",
+        /// `stored_bytes`: bytes in the value log.
+        StoredBytes => "stored_bytes",
+        /// `body_bytes`: the length of the version's own body; of a revisit mostly 0.
+        BodyBytes => "body_bytes",
+        /// `headers`: name and value of each field, in order, repeats kept. Bytes are decoded as
+        /// ISO-8859-1, so encoding them so gives the bytes back.
+        Headers => "headers",
+        /// `body`: the body; a revisit has that of its original. Null if that is not in the store.
+        Body => "body",
+    }
 }
 
 impl Column {
-    /// Every column, in the order of a table.
-    pub const ALL: [Column; 25] = [
-        Column::Url,
-        Column::UrlFetched,
-        Column::UrlSurtkey,
-        Column::UrlHostName,
-        Column::UrlHostTld,
-        Column::UrlProtocol,
-        Column::UrlPort,
-        Column::UrlPath,
-        Column::UrlQuery,
-        Column::FetchTime,
-        Column::FetchStatus,
-        Column::ContentDigest,
-        Column::ContentMimeType,
-        Column::ContentMimeDetected,
-        Column::ContentCharset,
-        Column::ContentTruncated,
-        Column::Variant,
-        Column::Kind,
-        Column::Method,
-        Column::Ip,
-        Column::VersionSequence,
-        Column::StoredBytes,
-        Column::BodyBytes,
-        Column::Headers,
-        Column::Body,
-    ];
-
     /// The columns for which no body is read.
     pub fn without_body() -> Vec<Column> {
         Column::ALL.into_iter().filter(|column| !column.may_need_body()).collect()
-    }
-
-    /// The name in the schema.
-    pub fn name(self) -> &'static str {
-        match self {
-            Column::Url => "url",
-            Column::UrlFetched => "url_fetched",
-            Column::UrlSurtkey => "url_surtkey",
-            Column::UrlHostName => "url_host_name",
-            Column::UrlHostTld => "url_host_tld",
-            Column::UrlProtocol => "url_protocol",
-            Column::UrlPort => "url_port",
-            Column::UrlPath => "url_path",
-            Column::UrlQuery => "url_query",
-            Column::FetchTime => "fetch_time",
-            Column::FetchStatus => "fetch_status",
-            Column::ContentDigest => "content_digest",
-            Column::ContentMimeType => "content_mime_type",
-            Column::ContentMimeDetected => "content_mime_detected",
-            Column::ContentCharset => "content_charset",
-            Column::ContentTruncated => "content_truncated",
-            Column::Variant => "variant",
-            Column::Kind => "kind",
-            Column::Method => "method",
-            Column::Ip => "ip",
-            Column::VersionSequence => "version_sequence",
-            Column::StoredBytes => "stored_bytes",
-            Column::BodyBytes => "body_bytes",
-            Column::Headers => "headers",
-            Column::Body => "body",
-        }
     }
 
     /// Whether bodies are read for it, of all rows or of some.

@@ -39,63 +39,49 @@ pub enum Records {
     All,
 }
 
-/// Options of a table; the defaults are the newest version of every page, without its body.
-///
-/// ```
-/// use filemap::dump::Selection;
-/// use filemap::table::{Column, TableOptions};
-/// let options = TableOptions::new()
-///     .columns(&[Column::Url, Column::FetchTime, Column::Body])
-///     .selection(Selection::new().host_with_subdomains("example.com"));
-/// ```
-#[derive(Clone, Debug)]
-pub struct TableOptions {
-    pub(super) columns: Vec<Column>,
-    pub(super) selection: Selection,
-    pub(super) batch_bytes: usize,
-    pub(super) batch_rows: usize,
-    pub(super) all_versions: bool,
-    pub(super) records: Records,
-    pub(super) split: Option<Split>,
-    pub(super) limit: Option<u64>,
-    pub(super) on_damage: OnDamage,
-}
-
 /// Text offsets of a batch have 31 bits; a row may go beyond the limit.
 const MAX_BATCH_BYTES: usize = 1 << 30;
 
-impl Default for TableOptions {
-    fn default() -> TableOptions {
-        TableOptions {
-            columns: Column::without_body(),
-            selection: Selection::new(),
-            batch_bytes: 16 << 20,
-            batch_rows: 1 << 16,
-            all_versions: false,
-            records: Records::Pages,
-            split: None,
-            limit: None,
-            on_damage: OnDamage::Fail,
-        }
+filemap_io::options! {
+    /// Options of a table; the defaults are the newest version of every page, without its body.
+    ///
+    /// ```
+    /// use filemap::dump::Selection;
+    /// use filemap::table::{Column, TableOptions};
+    /// let options = TableOptions::new()
+    ///     .columns(&[Column::Url, Column::FetchTime, Column::Body])
+    ///     .selection(Selection::new().host_with_subdomains("example.com"));
+    /// ```
+    #[derive(Clone, Debug)]
+    pub struct TableOptions {
+        /// Only these versions. Host, prefix and time are tested before anything else of a version
+        /// is read, status and type before its body is decompressed. Default: all.
+        pub(super) selection: Selection = Selection::new(),
+
+        /// Which records are rows. Default: pages.
+        pub(super) records: Records = Records::Pages,
+
+        /// Only the versions of this part of the store, as of when it was made. Default: the whole
+        /// store as of now.
+        pub(super) split: Option<Split> = None,
+
+        /// At most this many rows. Default: no limit.
+        pub(super) limit: Option<u64> = None,
+
+        /// What becomes of damaged versions. Default: an error after the last row.
+        pub(super) on_damage: OnDamage = OnDamage::Fail,
+    } by hand {
+        pub(super) columns: Vec<Column> = Column::without_body(),
+        pub(super) batch_bytes: usize = 16 << 20,
+        pub(super) batch_rows: usize = 1 << 16,
+        pub(super) all_versions: bool = false,
     }
 }
 
 impl TableOptions {
-    /// The defaults.
-    pub fn new() -> TableOptions {
-        TableOptions::default()
-    }
-
     /// These columns, in this order. Default: all for which no body is read.
     pub fn columns(mut self, columns: &[Column]) -> TableOptions {
         self.columns = columns.to_vec();
-        self
-    }
-
-    /// Only these versions. Host, prefix and time are tested before anything else of a version is
-    /// read, status and type before its body is decompressed. Default: all.
-    pub fn selection(mut self, selection: Selection) -> TableOptions {
-        self.selection = selection;
         self
     }
 
@@ -115,31 +101,6 @@ impl TableOptions {
     /// Every version, not the newest only.
     pub fn all_versions(mut self) -> TableOptions {
         self.all_versions = true;
-        self
-    }
-
-    /// Which records are rows. Default: pages.
-    pub fn records(mut self, records: Records) -> TableOptions {
-        self.records = records;
-        self
-    }
-
-    /// Only the versions of this part of the store, as of when it was made. Default: the whole
-    /// store as of now.
-    pub fn split(mut self, split: Option<Split>) -> TableOptions {
-        self.split = split;
-        self
-    }
-
-    /// At most this many rows. Default: no limit.
-    pub fn limit(mut self, rows: Option<u64>) -> TableOptions {
-        self.limit = rows;
-        self
-    }
-
-    /// What becomes of damaged versions. Default: an error after the last row.
-    pub fn on_damage(mut self, on_damage: OnDamage) -> TableOptions {
-        self.on_damage = on_damage;
         self
     }
 }

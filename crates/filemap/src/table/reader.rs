@@ -52,11 +52,7 @@ enum Source {
     Pages(Pages),
 }
 
-impl std::fmt::Debug for PageTable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PageTable").field("options", &self.options).finish_non_exhaustive()
-    }
-}
+filemap_io::debug_fields!(PageTable: options);
 
 impl PageTable {
     pub(super) fn new(store: &PageStore, options: &TableOptions) -> Result<PageTable> {

@@ -88,7 +88,7 @@ pub(crate) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Re
             capture.page.truncated = Some("unspecified".to_owned());
         }
         capture.decoded = undone.decoded;
-        capture.kept_as_received = undone.as_received.is_some();
+        capture.kept_as_received = undone.as_received;
         capture.body = undone.payload;
     }
     if let Some(check) = check {

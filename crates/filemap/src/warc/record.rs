@@ -52,11 +52,7 @@ impl Record {
     }
 }
 
-impl std::fmt::Debug for Record {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Record").field("header", &self.header).field("place", &self.place).finish_non_exhaustive()
-    }
-}
+filemap_io::debug_fields!(Record: header, place);
 
 /// The next item of a WARC file.
 ///

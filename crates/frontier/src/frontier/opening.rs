@@ -4,10 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_io::files::sync_folder;
-use filemap_io::files::{lock, new_id};
+use filemap_io::files::{exists, lock, new_id, sync_folder};
 use filemap_io::layout::get;
-use filemap_io::{Access, Dir, create_dir};
+use filemap_io::{Dir, create_dir};
 
 use super::Frontier;
 use crate::credit::{Ledger, Totals};
@@ -57,10 +56,8 @@ impl Frontier {
     fn made(dir: Arc<dyn Dir>, options: FrontierOptions) -> Result<Frontier> {
         options.check()?;
         let lock = lock(&*dir, LOCK, LOCK)?;
-        match dir.open(files::SNAPSHOT, Access::Read) {
-            Ok(_) => return Err(Error::Exists { file: files::SNAPSHOT.into() }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io("open", files::SNAPSHOT)(error)),
+        if exists(&*dir, files::SNAPSHOT)? {
+            return Err(Error::Exists { file: files::SNAPSHOT.into() });
         }
         // Left by an interrupted creation.
         files::remove_others(&*dir, &[])?;

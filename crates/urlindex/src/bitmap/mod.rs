@@ -113,9 +113,7 @@ pub fn md5_slot(url: impl AsRef<[u8]>, bits: u32) -> u64 {
 impl<S: Slots> Bitmap<S> {
     fn made(dir: Arc<dyn Dir>, name: &str, slots: S) -> Result<Bitmap<S>> {
         let lock = files::lock(&*dir, name)?;
-        if files::exists(&*dir, name)? {
-            return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
-        }
+        files::check_absent(&*dir, name)?;
         let len = slots.shape().file_bytes();
         files::check_space(&*dir, name, len)?;
         files::replace(&*dir, name, |file, new| {
@@ -170,9 +168,7 @@ impl<S: Slots> Bitmap<S> {
         let lock = files::lock(&*dir, name)?;
         let file = dir.open(name, Access::Read).map_err(Error::io("open", name))?;
         let slots = slots(file.len().map_err(Error::io("length", name))?)?;
-        if files::exists(&*dir, &beside::meta(name))? {
-            return Err(Error::io("create", &beside::meta(name))(std::io::ErrorKind::AlreadyExists.into()));
-        }
+        files::check_absent(&*dir, &beside::meta(name))?;
         let sidecar = Sidecar::new(files::new_id(&*dir)?, slots.shape(), State::Open);
         sidecar.write(&*dir, name)?;
         Bitmap::with(dir, name, sidecar, Some(lock))

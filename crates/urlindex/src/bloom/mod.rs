@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 
 use filemap_io::{Dir, Latch, Lock, guard};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::files::{self, by_path};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use file::BloomFile;
@@ -100,9 +100,7 @@ impl BloomFilter {
         fn create, create_in(dir, name, options: BloomOptions) -> Result<BloomFilter> {
             let design = options.design()?;
             let lock = files::lock(&*dir, name)?;
-            if files::exists(&*dir, name)? {
-                return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
-            }
+            files::check_absent(&*dir, name)?;
             files::check_space(&*dir, name, design.shape.bits / 8)?;
             let words = Words::new(design.shape.bits, file::PART_WORDS);
             let file = BloomFile::create(&*dir, name, &design, &words)?;

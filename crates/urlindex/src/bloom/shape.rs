@@ -14,31 +14,23 @@ pub(super) const PROBES_MAX: u32 = 32;
 /// 512 GiB.
 const BITS_MAX: u64 = 1 << 42;
 
-/// Where the probes of a key fall.
-///
-/// ```
-/// use urlindex::BloomOptions;
-///
-/// // All bits of a URL in one cache line.
-/// let options = BloomOptions::new(1_000_000, 1e-4).blocked();
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Layout {
-    /// Anywhere: the fewest bits, a cache miss for each probe.
-    #[default]
-    Standard,
-    /// In one cache line: one cache miss a test, for some more bits.
-    Blocked,
-}
-
-impl Layout {
-    /// Its name in command lines: `standard`, `blocked`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Layout::Standard => "standard",
-            Layout::Blocked => "blocked",
-        }
+filemap_io::named_enum! {
+    /// Where the probes of a key fall.
+    ///
+    /// ```
+    /// use urlindex::BloomOptions;
+    ///
+    /// // All bits of a URL in one cache line.
+    /// let options = BloomOptions::new(1_000_000, 1e-4).blocked();
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum Layout {
+        /// Anywhere: the fewest bits, a cache miss for each probe.
+        #[default]
+        Standard => "standard",
+        /// In one cache line: one cache miss a test, for some more bits.
+        Blocked => "blocked",
     }
 }
 

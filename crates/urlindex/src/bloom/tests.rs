@@ -6,6 +6,7 @@ use filemap_io::StorageError;
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
 use super::*;
+use crate::error::Error;
 
 fn url(i: u64) -> Vec<u8> {
     format!("http://example.com/page/{i}").into_bytes()

@@ -33,6 +33,14 @@ pub fn canonical_host(text: &str) -> Option<String> {
     url::Host::parse(text).ok().map(|host| host.to_string())
 }
 
+/// Whether a text may be a host alone: a URL, or a host with a port, is the host of no URL.
+pub fn is_bare_host(text: &str) -> bool {
+    // A colon inside an IPv6 address is not that of a port.
+    let has_port = text.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
+    let has_more = text.contains(['/', '?', '#', '@', '\\']) || text.contains(char::is_whitespace);
+    !text.is_empty() && !has_port && !has_more
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 filemap_io::failpoints! {
     test;
     /// A step left out or done in the wrong order.
-    pub(crate) enum Mistake {
+    pub(crate) enum Failpoint {
         /// The manifest names a run before it is synced.
         RunNotSynced,
         /// The manifest names new files before their names are durable.

@@ -35,11 +35,7 @@ pub struct Fingerprints {
     is_done: bool,
 }
 
-impl std::fmt::Debug for Fingerprints {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fingerprints").field("bits", &self.bits).finish_non_exhaustive()
-    }
-}
+filemap_io::debug_fields!(Fingerprints: bits);
 
 impl Iterator for Fingerprints {
     type Item = Result<Fingerprint>;

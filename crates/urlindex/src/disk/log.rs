@@ -27,7 +27,7 @@ use filemap_io::{Access, Advice, File};
 use filemap_runs::Traffic;
 use filemap_runs::fixed::Fixed;
 
-use super::failpoint::{Mistake, planted};
+use super::failpoint::{Failpoint, planted};
 use super::key::Home;
 use crate::error::{Error, Result};
 use crate::files::{self, beside};
@@ -283,10 +283,10 @@ impl Log {
             self.write(&self.encode(self.written), self.written)?;
             sectors += 1;
         }
-        if planted(Mistake::LogNotedFirst) {
+        if planted(Failpoint::LogNotedFirst) {
             self.note(sectors)?;
         }
-        if !planted(Mistake::LogNotSynced) {
+        if !planted(Failpoint::LogNotSynced) {
             self.file.sync().map_err(Error::io("sync", &self.name))?;
         }
         (self.durable, self.is_changed) = (sectors, false);

@@ -8,7 +8,6 @@
 //! then, and expire only when the clock has caught up: too late rather than too early.
 //! [`crate::disk::DiskStats::ahead_ms`] tells by how much.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -20,23 +19,34 @@ const MEMORY_BYTES_MIN: u64 = 64 << 10;
 /// Generations within the maximum age.
 const GENERATIONS: u64 = 8;
 
-/// How a [`crate::DiskUrlSet`] is created or opened.
-///
-/// Memory and clock may differ at each opening; the rest is fixed at creation.
-///
-/// ```
-/// use std::time::Duration;
-/// use urlindex::DiskOptions;
-///
-/// let options = DiskOptions::new().memory_bytes(64 << 20).max_age(Duration::from_secs(30 * 24 * 3600));
-/// ```
-#[derive(Clone)]
-pub struct DiskOptions {
-    pub(super) memory_bytes: u64,
-    pub(super) bits: FingerprintBits,
-    pub(super) seed: u64,
-    pub(super) max_age_ms: u64,
-    pub(super) clock: Clock,
+filemap_io::options! {
+    /// How a [`crate::DiskUrlSet`] is created or opened: by default with fingerprints of 80 bits,
+    /// 256 MiB of memory and no maximum age.
+    ///
+    /// Memory and clock may differ at each opening; the rest is fixed at creation.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use urlindex::DiskOptions;
+    ///
+    /// let options = DiskOptions::new().memory_bytes(64 << 20).max_age(Duration::from_secs(30 * 24 * 3600));
+    /// ```
+    #[derive(Clone)]
+    pub struct DiskOptions {
+        /// Memory for the table of recent inserts (1/8), the cache of popular URLs (3/8; none
+        /// below 6 MiB in all) and the filters (1/2); at least 64 KiB. Not included: the index of
+        /// blocks (13 MB for a billion URLs), some MB of buffers in merges, 16 bytes for each URL
+        /// of a batch.
+        pub(super) memory_bytes: u64 = 256 << 20,
+
+        /// The hash's seed, 0 by default. Where others choose the URLs, give a random one, or they
+        /// can choose URLs that collide. Only sets of one seed can be merged.
+        pub(super) seed: u64 = 0,
+    } by hand {
+        pub(super) bits: FingerprintBits = FingerprintBits::Bits80,
+        pub(super) max_age_ms: u64 = 0,
+        pub(super) clock: Clock = Clock::of_system(),
+    }
 }
 
 /// The source of time.
@@ -44,6 +54,10 @@ pub struct DiskOptions {
 pub(super) struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
 
 impl Clock {
+    fn of_system() -> Clock {
+        Clock(Arc::new(|| SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_millis() as i64)))
+    }
+
     /// Milliseconds since 1970; 0 for a time before.
     pub(super) fn now_ms(&self) -> u64 {
         (self.0)().max(0) as u64
@@ -51,54 +65,15 @@ impl Clock {
 }
 
 // Without the seed, which is to be unknown to strangers.
-impl fmt::Debug for DiskOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiskOptions")
-            .field("memory_bytes", &self.memory_bytes)
-            .field("bits", &self.bits)
-            .finish_non_exhaustive()
-    }
-}
+filemap_io::debug_fields!(DiskOptions: memory_bytes, bits);
 
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
-    }
-}
-
-impl Default for DiskOptions {
-    fn default() -> DiskOptions {
-        DiskOptions::new()
-    }
-}
+filemap_io::debug_fields!(Clock);
 
 impl DiskOptions {
-    /// Fingerprints of 80 bits, 256 MiB of memory, no maximum age.
-    pub fn new() -> DiskOptions {
-        let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_millis() as i64);
-        let bits = FingerprintBits::Bits80;
-        DiskOptions { memory_bytes: 256 << 20, bits, seed: 0, max_age_ms: 0, clock: Clock(Arc::new(clock)) }
-    }
-
-    /// Memory for the table of recent inserts (1/8), the cache of popular URLs (3/8; none below 6
-    /// MiB in all) and the filters (1/2); at least 64 KiB. Not included: the index of blocks (13
-    /// MB for a billion URLs), some MB of buffers in merges, 16 bytes for each URL of a batch.
-    #[must_use]
-    pub fn memory_bytes(self, memory_bytes: u64) -> DiskOptions {
-        DiskOptions { memory_bytes, ..self }
-    }
-
     /// The length of fingerprints.
     #[must_use]
     pub fn fingerprint_bits(self, bits: FingerprintBits) -> DiskOptions {
         DiskOptions { bits, ..self }
-    }
-
-    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one, or they can
-    /// choose URLs that collide. Only sets of one seed can be merged.
-    #[must_use]
-    pub fn seed(self, seed: u64) -> DiskOptions {
-        DiskOptions { seed, ..self }
     }
 
     /// Forget each URL at this age or up to an eighth of it later (at least 8 ms, in whole

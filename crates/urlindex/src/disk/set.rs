@@ -63,9 +63,7 @@ impl DiskUrlSet {
     pub(crate) fn create_of(keys: Keys, dir: Arc<dyn Dir>, name: &str, options: DiskOptions) -> Result<DiskUrlSet> {
         options.budget()?;
         let lock = files::lock(&*dir, name)?;
-        if files::exists(&*dir, name)? {
-            return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
-        }
+        files::check_absent(&*dir, name)?;
         let (id, bits) = (files::new_id(&*dir)?, options.bits);
         let log_generation = match options.max_age_ms {
             0 => 0,
@@ -171,6 +169,13 @@ impl DiskUrlSet {
         UrlBatch { bits: self.bits, seed: self.seed, records: Vec::new() }
     }
 
+    fn batch_of(&self, urls: &[impl AsRef<[u8]>]) -> Result<UrlBatch> {
+        let mut batch = self.batch();
+        batch.reserve(urls.len());
+        urls.iter().try_for_each(|url| batch.push(url))?;
+        Ok(batch)
+    }
+
     /// [`SeenSet::check_and_insert`] of all URLs of a batch, in order of arrival; empties the
     /// batch. If many are new (half a table) they are durable at once.
     ///
@@ -232,8 +237,7 @@ impl DiskUrlSet {
     /// As [`DiskUrlSet::forget`]; some of them may be forgotten then.
     pub fn forget_all(&self, urls: &[impl AsRef<[u8]>]) -> Result<Vec<bool>> {
         self.check_writable()?;
-        let mut batch = self.batch();
-        urls.iter().try_for_each(|url| batch.push(url))?;
+        let mut batch = self.batch_of(urls)?;
         let mut state = self.state()?;
         batch::look_up(&mut state, &mut batch.records)?;
         let (answers, _) = batch::answers(self.bits, &mut batch.records, false);
@@ -290,19 +294,13 @@ impl SeenSet for DiskUrlSet {
     /// As [`DiskUrlSet::check_and_insert_all`]: no verdicts after an error.
     fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
         verdicts.clear();
-        let mut batch = self.batch();
-        batch.reserve(urls.len());
-        urls.iter().try_for_each(|url| batch.push(url))?;
-        verdicts.extend(self.check_and_insert_all(&mut batch)?.iter());
+        verdicts.extend(self.check_and_insert_all(&mut self.batch_of(urls)?)?.iter());
         Ok(())
     }
 
     fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
         verdicts.clear();
-        let mut batch = self.batch();
-        batch.reserve(urls.len());
-        urls.iter().try_for_each(|url| batch.push(url))?;
-        verdicts.extend(self.contains_all(&mut batch)?.iter());
+        verdicts.extend(self.contains_all(&mut self.batch_of(urls)?)?.iter());
         Ok(())
     }
 

@@ -44,9 +44,7 @@ impl DiskUrlSet {
             }
             let name = state.home.name.clone();
             let _lock = files::lock(&**to, &name)?;
-            if files::exists(&**to, &name)? {
-                return Err(Error::io("create", &name)(std::io::ErrorKind::AlreadyExists.into()));
-            }
+            files::check_absent(&**to, &name)?;
             let home = Home { dir: Arc::clone(to), ..state.home.clone() };
             let runs: Vec<_> = state.levels.iter().map(|level| Arc::clone(&level.run)).collect();
             make_room(&home, &runs)?;

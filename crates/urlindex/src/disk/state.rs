@@ -16,7 +16,7 @@ use filemap_runs::fixed::Fixed;
 use filemap_runs::{Filter, Plan, Run, RunReader, RunWriter, Source};
 
 use super::cache::Cache;
-use super::failpoint::{Mistake, planted};
+use super::failpoint::{Failpoint, planted};
 use super::key::{Home, Squares, class, mixed};
 use super::log::Log;
 use super::manifest::{Manifest, RunEntry};
@@ -82,7 +82,7 @@ impl State {
     pub(super) fn open(home: Home, manifest: Manifest, options: &DiskOptions) -> Result<State> {
         // A process that could not sync the directory may have renamed the manifest: files of the
         // older one must stay until it is durable.
-        if !planted(Mistake::OpenNotSynced) {
+        if !planted(Failpoint::OpenNotSynced) {
             sync_folder(&*home.dir)?;
         }
         strangers::remove_left(&home, &manifest)?;
@@ -217,13 +217,13 @@ impl State {
         let written = self.write_run(next.next_number, &recent, new, first)?;
         drop(recent);
         next.runs.extend(written.as_ref().map(|(entry, _)| *entry));
-        if planted(Mistake::LogRemovedFirst) {
+        if planted(Failpoint::LogRemovedFirst) {
             files::remove(&*self.home.dir, self.log.name())?;
         }
         let log =
             Log::create(&self.home, 1 + written.as_ref().map_or(next.next_number, |(entry, _)| entry.info.number))?;
         (next.next_number, next.log_number) = (log.number() + 1, log.number());
-        if !planted(Mistake::NamesNotSynced) {
+        if !planted(Failpoint::NamesNotSynced) {
             sync_folder(&*self.home.dir)?;
         }
         let level = written
@@ -300,7 +300,7 @@ impl State {
             Ok(())
         })?;
         let Some(written) = writer.end()? else { return Ok(None) };
-        if !planted(Mistake::RunNotSynced) {
+        if !planted(Failpoint::RunNotSynced) {
             written.sync()?;
         }
         let (info, generation) = (written.info(), self.manifest.log_generation);

@@ -12,28 +12,30 @@ use crate::error::{Error, Result};
 use crate::files::{self, beside};
 use crate::format::{BLOOM, DISK, GROWING, TRIE};
 
-/// Kinds of seen sets in files.
-///
-/// ```
-/// use urlindex::SetKind;
-///
-/// assert_eq!(SetKind::Growing.name(), "growing");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SetKind {
-    /// [`crate::Md5Bitmap`].
-    Md5Bitmap,
-    /// [`crate::HashBitmap`].
-    HashBitmap,
-    /// [`crate::BloomFilter`].
-    Bloom,
-    /// [`crate::GrowingFilter`].
-    Growing,
-    /// [`crate::UrlTrie`].
-    Trie,
-    /// [`crate::DiskUrlSet`].
-    Disk,
+filemap_io::named_enum! {
+    /// Kinds of seen sets in files.
+    ///
+    /// ```
+    /// use urlindex::SetKind;
+    ///
+    /// assert_eq!(SetKind::Growing.name(), "growing");
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum SetKind {
+        /// [`crate::Md5Bitmap`].
+        Md5Bitmap => "md5-bitmap",
+        /// [`crate::HashBitmap`].
+        HashBitmap => "hash-bitmap",
+        /// [`crate::BloomFilter`].
+        Bloom => "bloom",
+        /// [`crate::GrowingFilter`].
+        Growing => "growing",
+        /// [`crate::UrlTrie`].
+        Trie => "trie",
+        /// [`crate::DiskUrlSet`].
+        Disk => "disk",
+    }
 }
 
 /// How to create a set.
@@ -77,18 +79,6 @@ pub enum NewSet {
 }
 
 impl SetKind {
-    /// Its name in command lines: `md5-bitmap`, `hash-bitmap`, `bloom`, `growing`, `trie`, `disk`.
-    pub fn name(self) -> &'static str {
-        match self {
-            SetKind::Md5Bitmap => "md5-bitmap",
-            SetKind::HashBitmap => "hash-bitmap",
-            SetKind::Bloom => "bloom",
-            SetKind::Growing => "growing",
-            SetKind::Trie => "trie",
-            SetKind::Disk => "disk",
-        }
-    }
-
     /// # Errors
     /// `Io` if the file is absent; `Corrupt` if it is no set but has a note beside it, or the
     /// sidecar of a bitmap is damaged; `NewerFormat`; `NotASet`.

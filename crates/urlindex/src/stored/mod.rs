@@ -106,7 +106,7 @@ impl StoredSet {
         fn create, create_in(dir, name, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
             note::check(canonicalizer)?;
             for file in files_of(name) {
-                check_absent(&*dir, &file)?;
+                files::check_absent(&*dir, &file)?;
             }
             let (to, mut lock) = (Arc::clone(&dir), None);
             let set = match new {
@@ -118,7 +118,7 @@ impl StoredSet {
                 NewSet::Growing { rate, seed } => AnySet::Growing(GrowingFilter::create_in(to, name, rate, seed)?),
                 NewSet::Trie => {
                     lock = Some(files::lock(&*dir, name)?);
-                    check_absent(&*dir, name)?;
+                    files::check_absent(&*dir, name)?;
                     let trie = UrlTrie::new();
                     trie.save_in(&*dir, name)?;
                     AnySet::Trie(trie)
@@ -447,13 +447,6 @@ impl SeenSet for StoredSet {
 /// All files that a set may have, but its lock.
 fn files_of(name: &str) -> [String; 4] {
     [name.to_owned(), beside::meta(name), beside::known(name), beside::canon(name)]
-}
-
-fn check_absent(dir: &dyn Dir, file: &str) -> Result<()> {
-    if files::exists(dir, file)? {
-        return Err(Error::io("create", file)(std::io::ErrorKind::AlreadyExists.into()));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The counts of a run, for the progress, the summary and `status`.
 
+use fm_cli::fields;
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::visit::{Told, Visit};
 use crate::failure::Reason;
@@ -62,16 +63,9 @@ impl Tally {
     pub fn json(&self) -> Value {
         let reasons: serde_json::Map<String, Value> =
             self.reasons.iter().map(|(reason, times)| (reason.name().to_owned(), Value::from(*times))).collect();
-        json!({
-            "fetched": self.fetched,
-            "redirects": self.redirects,
-            "unchanged": self.unchanged,
-            "duplicates": self.duplicates,
-            "wire_bytes": self.wire_bytes,
-            "body_bytes": self.body_bytes,
-            "discovered": self.discovered,
-            "reasons": reasons,
-        })
+        fields!(self;
+            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, reasons = reasons,
+        )
     }
 
     /// Failures and limits in one line, most frequent first; empty if there are none.

@@ -39,7 +39,8 @@ pub struct Decoded {
 
 /// A body that comes in pieces.
 pub struct Decoder {
-    name: &'static str,
+    /// What the announced coding may be.
+    announced: &'static [Coding],
     /// The first bytes, until there are enough to check the announced coding.
     held: Option<Vec<u8>>,
     /// `None`: the body has no coding.
@@ -56,15 +57,9 @@ pub struct Decoder {
 impl Decoder {
     /// For a body with this `Content-Encoding`; an unknown one, or several, are not undone.
     pub fn new(content_encoding: &[u8], max_bytes: u64, ratio: u32) -> Decoder {
-        let name = match content_encoding.trim_ascii().to_ascii_lowercase().as_slice() {
-            b"gzip" | b"x-gzip" => "gzip",
-            b"deflate" => "deflate",
-            b"br" => "br",
-            b"zstd" => "zstd",
-            _ => "",
-        };
+        let name = String::from_utf8_lossy(content_encoding.trim_ascii()).to_ascii_lowercase();
         Decoder {
-            name,
+            announced: Coding::named(&name),
             held: Some(Vec::new()),
             coding: None,
             body: Vec::new(),
@@ -80,7 +75,7 @@ impl Decoder {
     pub fn push(&mut self, piece: &[u8]) -> bool {
         let Some(mut held) = self.held.take() else { return self.write(piece) };
         held.extend_from_slice(piece);
-        if held.len() < 4 && !self.name.is_empty() {
+        if held.len() < 4 && !self.announced.is_empty() {
             self.held = Some(held);
             return true;
         }
@@ -100,16 +95,15 @@ impl Decoder {
         let is_zlib =
             first.len() >= 2 && first[0] & 0xf == 8 && u16::from_be_bytes([first[0], first[1]]).is_multiple_of(31);
         let is_text = first.trim_ascii_start().starts_with(b"<");
-        let coding = match self.name {
-            "gzip" if first.starts_with(&[0x1f, 0x8b]) => Coding::Gzip,
-            "deflate" if is_zlib => Coding::Zlib,
-            "deflate" if !is_text => Coding::Deflate,
-            "br" if !is_text => Coding::Brotli,
-            "zstd" if first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || first.get(1..4) == Some(&[0x2a, 0x4d, 0x18]) => {
-                Coding::Zstd
-            }
-            _ => return,
+        let is_zstd = first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || first.get(1..4) == Some(&[0x2a, 0x4d, 0x18]);
+        let fits = |coding: &&Coding| match coding {
+            Coding::Gzip => first.starts_with(&[0x1f, 0x8b]),
+            Coding::Zlib => is_zlib,
+            Coding::Deflate | Coding::Brotli => !is_text,
+            Coding::Zstd => is_zstd,
+            _ => false,
         };
+        let Some(&coding) = self.announced.iter().find(fits) else { return };
         let is_guessed = !matches!(coding, Coding::Gzip | Coding::Zstd);
         let decoder = coding::Decoder::new(coding).max_bytes(self.max_bytes);
         self.coding = Some(decoder.max_ratio(self.ratio, RATIO_FROM_BYTES));

@@ -1,6 +1,5 @@
 //! Opens the parts of a crawl for the verbs.
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,11 +116,7 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Failur
                 continue;
             }
             Err(frontier::Error::Missing { .. }) => true,
-            Err(frontier::Error::Storage(frontier::StorageError::Io { source, .. }))
-                if source.kind() == ErrorKind::NotFound =>
-            {
-                true
-            }
+            Err(frontier::Error::Storage(error)) if error.is_absent() => true,
             opened => return opened.map_err(|error| lost(folder, of_frontier(error))),
         };
         // The seen set is made after the frontier, which is therefore lost.

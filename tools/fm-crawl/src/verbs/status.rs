@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use fm_cli::{Failure, Flags, Outcome, plain, words};
+use fm_cli::{Failure, Flags, Outcome, fields, plain, words};
 use frontier::Frontier;
 use serde_json::{Value, json};
 
@@ -35,17 +35,10 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         Err(Failure::Locked(words)) => (published["frontier"].clone(), Vec::new(), Vec::new(), Some(words)),
         Err(failure) => return Err(failure),
     };
-    let value = json!({
-        "store": args.store.display().to_string(),
-        "is_running": runs_as.is_some(),
-        "seeds": settings.seeds,
-        "scope": settings.scope,
-        "user_agent": settings.user_agent,
-        "frontier": numbers,
-        "last_run": published["run"],
-        "hosts": hosts,
-        "most_important": pages,
-    });
+    let value = fields!(settings;
+        store = args.store.display().to_string(), is_running = runs_as.is_some(), seeds, scope, user_agent,
+        frontier = numbers, last_run = published["run"], hosts = hosts, most_important = pages,
+    );
     let lines = if flags.json { format!("{value}\n") } else { in_words(&value) };
     print(&lines)?;
     // Last, whether the store is as new as its crawl.
@@ -57,7 +50,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
 fn hosts(frontier: &Frontier, top: usize) -> Vec<Value> {
     let mut hosts: Vec<_> = frontier.hosts().collect();
     hosts.sort_by(|a, b| b.pages.cmp(&a.pages).then_with(|| a.host.cmp(&b.host)));
-    let row = |host: &frontier::HostState| json!({ "host": host.host, "pages": host.pages, "ready": host.ready, "delay_ms": host.delay_ms });
+    let row = |host: &frontier::HostState| fields!(host; host, pages, ready, delay_ms);
     hosts.iter().take(top).map(row).collect()
 }
 

@@ -4,13 +4,12 @@
 //! store, never the network. The store and the seen set can be read beside a running crawl, the
 //! frontier cannot.
 
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use filemap::PageStore;
 use filemap::page::RecordKind;
-use fm_cli::{Failure, Flags, Outcome, plain};
+use fm_cli::{Failure, Flags, Outcome, fields, plain};
 use frontier::{FailureKind, PageState, PageStatus};
 use serde_json::{Value, json};
 use urlindex::{SeenSet, StoredSet};
@@ -42,11 +41,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let url = String::from_utf8_lossy(&key).into_owned();
     let seen = match StoredSet::open_read_only(folder.join(files::SEEN)) {
         Ok(set) => json!(!set.contains(&key)?.is_new()),
-        Err(urlindex::Error::Storage(urlindex::StorageError::Io { source, .. }))
-            if source.kind() == ErrorKind::NotFound =>
-        {
-            Value::Null
-        }
+        Err(urlindex::Error::Storage(error)) if error.is_absent() => Value::Null,
         Err(error) => return Err(seen::failure(&folder.join(files::SEEN), error)),
     };
     let (page, is_running) = match opening::frontier_to_ask(&folder, &settings) {
@@ -102,17 +97,10 @@ fn state(state: PageState) -> Value {
         PageStatus::Gone => "given up",
         _ => "unknown",
     };
-    json!({
-        "status": status,
-        "is_seed": state.is_seed,
-        "is_vouched_for": state.is_vouched_for,
-        "depth": state.depth,
-        "credit": state.credit,
-        "importance": state.importance,
-        "failed_attempts": state.failed_attempts,
-        "last_failure": state.last_failure.map(failure::kind_name),
-        "due": state.due_ms.map(filemap::date::format),
-    })
+    fields!(state;
+        status = status, is_seed, is_vouched_for, depth, credit, importance, failed_attempts,
+        last_failure = state.last_failure.map(failure::kind_name), due = state.due_ms.map(filemap::date::format),
+    )
 }
 
 fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {

@@ -51,10 +51,7 @@ impl Selection {
 
 /// Reads a host's name. A URL or a host with a port would match nothing, silently: refused.
 pub fn host(text: &str) -> Result<String, String> {
-    // A colon inside an IPv6 address is not that of a port.
-    let has_port = text.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
-    let has_more = text.contains(['/', '?', '#', '@', '\\']) || text.contains(char::is_whitespace);
-    if text.is_empty() || has_port || has_more {
+    if !urlindex::canonical::is_bare_host(text) {
         return Err(format!(
             "`{text}` is not a host; write its name alone, for example example.com, for any scheme and port"
         ));

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use filemap_core::Error;
 use filemap_core::backup::{BackedUp, BackupOptions};
 use fm_cli::words::count;
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sink, sizes};
-use serde_json::json;
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sink, sizes};
 
 use crate::flags::Shared;
 use crate::stores::opening;
@@ -57,13 +56,7 @@ pub fn back_up(from: &Path, to: &Path, options: &BackupOptions, shared: &Shared)
 }
 
 fn tell(done: &BackedUp, to: &Path, out: &mut Output) -> Result<(), Failure> {
-    let line = json!({
-        "files": done.files,
-        "bytes": done.bytes,
-        "linked_bytes": done.linked_bytes,
-        "reused_bytes": done.reused_bytes,
-        "copied_bytes": done.copied_bytes,
-    });
+    let line = fields!(done; files, bytes, linked_bytes, reused_bytes, copied_bytes);
     let words = format_args!(
         "{} in {}: {} shared with the store, {} with the earlier backup, {} copied",
         to.display(),

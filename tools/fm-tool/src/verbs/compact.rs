@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use filemap_core::Store;
 use filemap_core::compact::{Compacted, CompactionGoal, Reason};
 use fm_cli::words::{self, count};
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes};
-use serde_json::json;
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes};
 
 use crate::flags::Shared;
 use crate::stores::opening;
@@ -57,13 +56,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 /// Prints what a compaction would do.
 fn foretell(store: &Store, goal: CompactionGoal, out: &mut Output) -> Result<(), Failure> {
     let plan = store.compaction_plan(goal)?;
-    let line = json!({
-        "dry_run": true,
-        "reason": plan.reason.to_string(),
-        "segments": plan.segments,
-        "copied_bytes": plan.copied_bytes,
-        "freed_bytes": plan.freed_bytes,
-    });
+    let line = fields!(plan; dry_run = true, reason = plan.reason.to_string(), segments, copied_bytes, freed_bytes);
     if plan.segments.is_empty() {
         return out.report(&line, format_args!("nothing would be compacted: {}", plan.reason));
     }
@@ -94,16 +87,10 @@ pub fn compact(store: &Store, goal: CompactionGoal, shared: &Shared) -> Result<C
 pub fn tell(done: &Compacted, path: &Path, out: &mut Output) -> Result<Outcome, Failure> {
     let freed_bytes = done.removed_bytes.saturating_sub(done.copied_bytes);
     let segments = count(done.removed_segments, "segment");
-    let line = json!({
-        "reason": done.reason.to_string(),
-        "removed_segments": done.removed_segments,
-        "read_bytes": done.read_bytes,
-        "copied_bytes": done.copied_bytes,
-        "freed_bytes": freed_bytes,
-        "stuck_segments": done.stuck_segments,
-        "unexpanded_records": done.unexpanded_records,
-        "elapsed_ms": done.elapsed.as_millis() as u64,
-    });
+    let line = fields!(done;
+        reason = done.reason.to_string(), removed_segments, read_bytes, copied_bytes, freed_bytes = freed_bytes,
+        stuck_segments, unexpanded_records, elapsed_ms = done.elapsed.as_millis() as u64,
+    );
     if out.is_json() {
         out.json(&line)?;
     } else if done.reason != Reason::Cancelled {

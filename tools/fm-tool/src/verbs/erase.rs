@@ -12,7 +12,7 @@ use filemap::PageStore;
 use filemap::erase::{EraseOrder, EraseProgress, EraseRule, EraseTarget, Erasing, Proof};
 use filemap_core::erase::{ErasureStep, RuleState};
 use fm_cli::words::{self, count};
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
 use serde_json::{Value, json};
 
 use crate::arguments::selection;
@@ -331,33 +331,17 @@ fn line(erasing: &Erasing, done: Done) -> Value {
     let proof = erasing.proof.as_ref().map(|proof| {
         let left = proof.left.iter().map(|(file, offset, what)| json!({"file": file, "offset": offset, "what": what}));
         let mentions = proof.mentioned_in.iter().map(|m| json!({"url": text(&m.url), "is_url": m.is_url}));
-        json!({
-            "files": proof.files,
-            "bytes": proof.bytes,
-            "records": proof.records,
-            "texts": proof.texts,
-            "left": left.collect::<Vec<_>>(),
-            "mentions": proof.mentions,
-            "mentioned_in": mentions.collect::<Vec<_>>(),
-            "not_searched": proof.strangers,
-        })
+        fields!(proof;
+            files, bytes, records, texts, left = left.collect::<Vec<_>>(), mentions,
+            mentioned_in = mentions.collect::<Vec<_>>(), not_searched = proof.strangers,
+        )
     });
-    json!({
-        "dry_run": done == Done::Planned,
-        "complete": erasing.is_complete(),
-        "rules": erasing.rules,
-        "captures": erased.versions,
-        "urls": erased.keys,
-        "given_own_bodies": erased.promoted,
-        "dictionaries": erased.dictionaries,
-        "made_dictionaries": erased.made_dictionaries,
-        "segments": erased.segments,
-        "segment_bytes": erased.segment_bytes,
-        "left_files": erased.left,
-        "unreadable_urls": erased.unreadable_keys,
-        "shared_files": erasing.shared_files,
-        "proof": proof,
-    })
+    fields!(erased;
+        dry_run = done == Done::Planned, complete = erasing.is_complete(), rules = erasing.rules,
+        captures = erased.versions, urls = erased.keys, given_own_bodies = erased.promoted, dictionaries,
+        made_dictionaries, segments, segment_bytes, left_files = erased.left,
+        unreadable_urls = erased.unreadable_keys, shared_files = erasing.shared_files, proof = proof,
+    )
 }
 
 fn print(rule: &EraseRule, out: &mut Output) -> Result<(), Failure> {

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap_core::check::Inspected;
-use fm_cli::{Failure, Outcome, Output, plain};
-use serde_json::{Map, Value, json};
+use fm_cli::{Failure, Outcome, Output, fields, plain};
+use serde_json::{Map, Value};
 
 use crate::flags::Shared;
 
@@ -41,13 +41,7 @@ fn print(out: &mut Output, item: &Inspected) -> Result<(), Failure> {
     if out.is_json() {
         let fields: Map<String, Value> =
             item.fields.iter().map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str()))).collect();
-        return out.json(&json!({
-            "offset": item.offset,
-            "bytes": item.bytes,
-            "kind": item.kind,
-            "fields": fields,
-            "problem": item.problem,
-        }));
+        return out.json(&fields!(item; offset, bytes, kind, fields = fields, problem));
     }
     out.line(format!("offset {}  {}  {} bytes", item.offset, item.kind, item.bytes))?;
     if let Some(problem) = &item.problem {

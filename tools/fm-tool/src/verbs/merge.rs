@@ -7,8 +7,7 @@ use filemap_core::backup::{Copied, CopyEvent, CopyOptions};
 use filemap_core::erase::Rule;
 use filemap_core::{Error, Store};
 use fm_cli::words::{self, count};
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes};
-use serde_json::json;
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes};
 
 use super::repair;
 use crate::flags::Shared;
@@ -138,16 +137,9 @@ pub fn copy(
 }
 
 fn tell(copied: &Copied, from: &Path, out: &mut Output) -> Result<(), Failure> {
-    let line = json!({
-        "store": from.display().to_string(),
-        "keys": copied.keys,
-        "versions": copied.versions,
-        "unchanged": copied.unchanged,
-        "already_there": copied.already_there,
-        "body_bytes": copied.body_bytes,
-        "damaged": copied.damaged,
-        "refused": copied.refused,
-    });
+    let line = fields!(copied;
+        store = from.display().to_string(), keys, versions, unchanged, already_there, body_bytes, damaged, refused,
+    );
     let words = format_args!(
         "{}: {} of {} added, {} of them unchanged; {} there already",
         from.display(),

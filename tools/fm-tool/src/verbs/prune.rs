@@ -9,9 +9,8 @@ use filemap::store::PruneStep;
 use filemap_core::compact::CompactionGoal;
 use filemap_core::prune::{PruneRule, Pruned};
 use fm_cli::words::{self, count};
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
 use regex::bytes::Regex;
-use serde_json::json;
 
 use super::compact;
 use crate::arguments::selection::Selection;
@@ -159,15 +158,10 @@ enum Done {
 }
 
 fn tell(pruned: &Pruned, done: Done, out: &mut Output) -> Result<(), Failure> {
-    let line = json!({
-        "dry_run": done == Done::Planned,
-        "versions": pruned.versions,
-        "pages": pruned.keys,
-        "bytes": pruned.bytes,
-        "live_bytes": pruned.live_bytes,
-        "hidden": pruned.hidden,
-        "stopped": pruned.is_cancelled,
-    });
+    let line = fields!(pruned;
+        dry_run = done == Done::Planned, versions, pages = pruned.keys, bytes, live_bytes, hidden,
+        stopped = pruned.is_cancelled,
+    );
     let (dropped, gone, after) = match done {
         Done::Planned => ("would be dropped", "would go altogether", " after that"),
         Done::Dropped => ("dropped", "went altogether", ""),

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use fm_cli::{Failure, Outcome, Output, sizes};
-use serde_json::json;
+use fm_cli::{Failure, Outcome, Output, fields, sizes};
 
 use super::compact;
 use crate::flags::Shared;
@@ -34,14 +33,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let store = opening::engine_to_plan(&args.store, shared)?;
         let e = store.try_recompression(args.level)?;
         if out.is_json() {
-            out.json(&json!({
-                "level": args.level,
-                "records": e.records,
-                "shorter_records": e.shorter_records,
-                "body_bytes": e.body_bytes,
-                "stored_bytes": e.stored_bytes,
-                "recompressed_bytes": e.recompressed_stored_bytes,
-            }))?;
+            out.json(&fields!(e;
+                level = args.level, records, shorter_records, body_bytes, stored_bytes,
+                recompressed_bytes = e.recompressed_stored_bytes,
+            ))?;
         } else {
             let share = e.recompressed_stored_bytes as f64 / e.stored_bytes.max(1) as f64;
             let (now, then) = (sizes::print(e.stored_bytes), sizes::print(e.recompressed_stored_bytes));
@@ -55,16 +50,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let after = store.engine().stats().value_bytes;
     store.close()?;
     let seconds = done.elapsed.as_secs_f64();
-    let line = json!({
-        "level": args.level,
-        "value_bytes_before": before,
-        "value_bytes": after,
-        "copied_bytes": done.copied_bytes,
-        "removed_segments": done.removed_segments,
-        "stuck_segments": done.stuck_segments,
-        "unexpanded_records": done.unexpanded_records,
-        "seconds": seconds,
-    });
+    let line = fields!(done;
+        level = args.level, value_bytes_before = before, value_bytes = after, copied_bytes, removed_segments,
+        stuck_segments, unexpanded_records, seconds = seconds,
+    );
     out.report(&line, format_args!("{} before, {} now, in {seconds:.1} s", sizes::print(before), sizes::print(after)))?;
     out.end(compact::stuck(&done))
 }

@@ -7,7 +7,7 @@ use filemap::PageStore;
 use filemap_core::repair::{Loss, RepairReport, RepairTo};
 use filemap_core::{Error, Options, StorageError, Store};
 use fm_cli::words::{self, count};
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sink, sizes, times};
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, plain, sink, sizes, times};
 use serde_json::{Value, json};
 use urlindex::{Canonicalizer, Whatwg};
 
@@ -175,7 +175,7 @@ fn row(loss: &Loss) -> String {
 }
 
 fn line(loss: &Loss) -> Value {
-    let mut line = json!({ "file": loss.file, "offset": loss.offset, "bytes": loss.bytes, "what": loss.what });
+    let mut line = fields!(loss; file, offset, bytes, what);
     if let Some(key) = &loss.key {
         fields::set(&mut line, "url", key);
     }
@@ -187,20 +187,11 @@ fn line(loss: &Loss) -> Value {
 }
 
 fn summary(report: &RepairReport) -> Value {
-    json!({
-        "segments": report.segments,
-        "bytes": report.bytes,
-        "records": report.records,
-        "tombstones": report.tombstones,
-        "keys": report.keys,
-        "losses": report.losses.len(),
-        "lost_bytes": report.lost_bytes(),
-        "left_out": report.ignored.len(),
-        "outdated": report.outdated,
-        "unfinished_bytes": report.unfinished_bytes,
-        "unwitnessed": report.unwitnessed,
-        "canonicalizer": report.canonicalizer.to_string(),
-    })
+    fields!(report;
+        segments, bytes, records, tombstones, keys, losses = report.losses.len(), lost_bytes = report.lost_bytes(),
+        left_out = report.ignored.len(), outdated, unfinished_bytes, unwitnessed,
+        canonicalizer = report.canonicalizer.to_string(),
+    )
 }
 
 fn in_words(report: &RepairReport, args: &Args) -> String {

@@ -4,8 +4,7 @@
 use std::path::PathBuf;
 
 use filemap_core::compact::SegmentInfo;
-use fm_cli::{Failure, Outcome, Output, sizes, times};
-use serde_json::json;
+use fm_cli::{Failure, Outcome, Output, fields, sizes, times};
 
 use crate::flags::Shared;
 use crate::stores::opening;
@@ -32,19 +31,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     for segment in &segments {
         if out.is_json() {
-            out.json(&json!({
-                "segment": segment.id,
-                "ordinal": segment.ordinal,
-                "kind": kind(segment),
-                "bytes": segment.bytes,
-                "live_bytes": segment.live_bytes,
-                "dead_bytes": segment.dead_bytes,
-                "tombstone_bytes": segment.removal_bytes,
-                "unindexed_bytes": segment.unindexed_bytes,
-                "live_share": share(segment),
-                "begun": times::print(segment.begun_ms),
-                "begun_ms": segment.begun_ms,
-            }))?;
+            out.json(&fields!(segment;
+                segment = segment.id, ordinal, kind = kind(segment), bytes, live_bytes, dead_bytes,
+                tombstone_bytes, unindexed_bytes, live_share = share(segment),
+                begun = times::print(segment.begun_ms), begun_ms,
+            ))?;
         } else {
             out.line(row(&[
                 format!("value{}.dat", segment.id),
@@ -53,7 +44,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
                 sizes::print(segment.bytes),
                 sizes::print(segment.live_bytes),
                 sizes::print(segment.dead_bytes),
-                sizes::print(segment.removal_bytes),
+                sizes::print(segment.tombstone_bytes),
                 sizes::print(segment.unindexed_bytes),
                 share(segment).map_or("-".to_owned(), |share| format!("{:.1}", 100.0 * share)),
                 times::print(segment.begun_ms),
@@ -69,7 +60,7 @@ fn kind(segment: &SegmentInfo) -> &'static str {
 
 /// The live share of the bytes that a checkpoint has counted.
 fn share(segment: &SegmentInfo) -> Option<f64> {
-    let seen = segment.live_bytes + segment.dead_bytes + segment.removal_bytes;
+    let seen = segment.live_bytes + segment.dead_bytes + segment.tombstone_bytes;
     (seen > 0).then(|| segment.live_bytes as f64 / seen as f64)
 }
 

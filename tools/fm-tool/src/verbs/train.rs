@@ -4,8 +4,7 @@
 use std::path::PathBuf;
 
 use fm_cli::words::{self, count};
-use fm_cli::{Failure, Outcome, Output, sizes};
-use serde_json::json;
+use fm_cli::{Failure, Outcome, Output, fields, sizes};
 
 use crate::flags::Shared;
 use crate::stores::opening;
@@ -39,17 +38,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     for d in &facts {
         let group = String::from_utf8_lossy(&d.group);
         if out.is_json() {
-            out.json(&json!({
-                "id": d.id,
-                "group": group,
-                "created_ms": d.created_ms,
-                "bytes": d.body_bytes,
-                "meta_bytes": d.meta_bytes,
-                "pages": d.pages,
-                "body_ratio": d.body_ratio,
-                "meta_ratio": d.meta_ratio,
-                "is_current": d.is_current,
-            }))?;
+            out.json(&fields!(d;
+                id, group = group, created_ms, bytes = d.body_bytes, meta_bytes, pages, body_ratio, meta_ratio,
+                is_current,
+            ))?;
         } else {
             let group = if group.is_empty() { "all pages".into() } else { group };
             let bytes = sizes::print(d.body_bytes as u64);

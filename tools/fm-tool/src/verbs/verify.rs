@@ -8,8 +8,7 @@ use filemap::store::RevisitCount;
 use filemap_core::Store;
 use filemap_core::check::{Problem, VerifyOptions, VerifyReport};
 use fm_cli::words::count;
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, plain, sizes};
-use serde_json::json;
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, plain, sizes};
 
 use crate::flags::Shared;
 use crate::revisits;
@@ -108,7 +107,7 @@ fn recent_keys(store: &Store, report: &VerifyReport) -> u64 {
 
 fn line(problem: &Problem) -> serde_json::Value {
     let whose: Vec<String> = problem.keys.iter().map(|key| shown(key)).collect();
-    json!({ "file": problem.file, "offset": problem.offset, "what": problem.what, "urls": whose })
+    fields!(problem; file, offset, what, urls = whose)
 }
 
 /// The URL of a key, with the kind of a record beside a page.
@@ -130,19 +129,11 @@ fn stopped(report: &VerifyReport, done_bytes: u64, total_bytes: u64) -> Outcome 
 }
 
 fn summary(report: &VerifyReport, recent_keys: u64, revisits: Option<&RevisitCount>) -> serde_json::Value {
-    json!({
-        "files": report.files,
-        "bytes": report.bytes,
-        "resumed_bytes": report.resumed_bytes,
-        "value_records": report.value_records,
-        "key_records": report.key_records,
-        "index_pages": report.index_pages,
-        "indexed_keys": report.indexed_keys,
-        "recent_keys": recent_keys,
-        "problems": report.problems.len(),
-        "revisits": revisits.map(|count| count.revisits),
-        "unresolved_revisits": revisits.map(|count| count.unresolved),
-    })
+    fields!(report;
+        files, bytes, resumed_bytes, value_records, key_records, index_pages, indexed_keys,
+        recent_keys = recent_keys, problems = report.problems.len(), revisits = revisits.map(|count| count.revisits),
+        unresolved_revisits = revisits.map(|count| count.unresolved),
+    )
 }
 
 fn in_words(report: &VerifyReport, recent_keys: u64) -> String {

@@ -280,7 +280,7 @@ impl Reading {
 
     pub(crate) fn emit(&self, event: &Event) {
         if let Some(sink) = &self.options.on_event {
-            sink(event);
+            (sink.0)(event);
         }
     }
 

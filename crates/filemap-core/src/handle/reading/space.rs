@@ -15,7 +15,7 @@ use crate::logs::segments::{FIRST_RECORD, Segment};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Space {
     pub(crate) live_bytes: u64,
-    pub(crate) removal_bytes: u64,
+    pub(crate) tombstone_bytes: u64,
     pub(crate) dead_bytes: u64,
     /// Bytes after the last checkpoint.
     pub(crate) unindexed_bytes: u64,
@@ -24,13 +24,13 @@ pub(crate) struct Space {
 impl Space {
     pub(crate) fn amplification_permille(&self) -> u64 {
         let useful = self.live_bytes + self.unindexed_bytes;
-        let all = useful + self.removal_bytes + self.dead_bytes;
+        let all = useful + self.tombstone_bytes + self.dead_bytes;
         (1000 * all).checked_div(useful).unwrap_or(1000)
     }
 
     pub(crate) fn add(&mut self, other: &Space) {
         self.live_bytes += other.live_bytes;
-        self.removal_bytes += other.removal_bytes;
+        self.tombstone_bytes += other.tombstone_bytes;
         self.dead_bytes += other.dead_bytes;
         self.unindexed_bytes += other.unindexed_bytes;
     }
@@ -70,11 +70,11 @@ impl Reading {
             Order::Greater => FIRST_RECORD.min(len),
         };
         let row = segment_table.values.get(&segment.id).copied().unwrap_or_default();
-        let (live_bytes, removal_bytes) = (row.live_units * UNIT_BYTES, row.tombstone_units * UNIT_BYTES);
+        let (live_bytes, tombstone_bytes) = (row.live_units * UNIT_BYTES, row.tombstone_units * UNIT_BYTES);
         Ok(Some(Space {
             live_bytes,
-            removal_bytes,
-            dead_bytes: seen.saturating_sub(FIRST_RECORD + live_bytes + removal_bytes),
+            tombstone_bytes,
+            dead_bytes: seen.saturating_sub(FIRST_RECORD + live_bytes + tombstone_bytes),
             unindexed_bytes: len.saturating_sub(seen.max(FIRST_RECORD)),
         }))
     }

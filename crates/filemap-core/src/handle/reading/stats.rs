@@ -63,7 +63,7 @@ impl Reading {
             longest_put_us: get(&c.longest_put_us),
             refreshes: get(&c.refreshes),
             live_bytes: space.live_bytes,
-            removal_bytes: space.removal_bytes,
+            tombstone_bytes: space.tombstone_bytes,
             dead_bytes: space.dead_bytes,
             unindexed_bytes: space.unindexed_bytes,
             space_amplification_permille: space.amplification_permille(),

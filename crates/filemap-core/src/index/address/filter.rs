@@ -39,25 +39,21 @@ impl Filter {
 
     /// Adds hash bits (see [`bits`]) to their entries.
     pub(super) fn add(&self, all: impl Iterator<Item = (usize, u64)>) {
-        each_entry(all, |entry, masks| {
-            for (word, mask) in self.words(entry).iter().zip(masks) {
-                word.fetch_or(*mask, Ordering::Relaxed);
-            }
+        self.each_word(all, |word, mask| {
+            word.fetch_or(mask, Ordering::Relaxed);
         });
     }
 
     /// Replaces the hash bits of each entry that occurs in `all`, where bits of one entry must be
     /// adjacent. Other entries stay as they are. One thread at a time.
     pub(super) fn set(&self, all: impl Iterator<Item = (usize, u64)>) {
-        each_entry(all, |entry, masks| {
-            for (word, mask) in self.words(entry).iter().zip(masks) {
-                word.store(*mask, Ordering::Relaxed);
-            }
-        });
+        self.each_word(all, |word, mask| word.store(mask, Ordering::Relaxed));
     }
 
-    fn words(&self, entry: usize) -> &[Word] {
-        &self.0[entry * WORDS..][..WORDS]
+    fn each_word(&self, all: impl Iterator<Item = (usize, u64)>, put: impl Fn(&Word, u64)) {
+        each_entry(all, |entry, masks| {
+            self.0[entry * WORDS..][..WORDS].iter().zip(masks).for_each(|(word, mask)| put(word, *mask));
+        });
     }
 
     /// Returns false if the hash is certainly absent.

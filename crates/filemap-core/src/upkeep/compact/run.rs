@@ -385,9 +385,9 @@ fn view(
         view.segments.push(Candidate {
             id: segment.id,
             floor: segment.floor,
-            bytes: space.live_bytes + space.removal_bytes + space.dead_bytes,
+            bytes: space.live_bytes + space.tombstone_bytes + space.dead_bytes,
             live_bytes: space.live_bytes,
-            tombstone_bytes: space.removal_bytes,
+            tombstone_bytes: space.tombstone_bytes,
             level: segment.level,
             created_ms: segment.created_ms,
             is_eligible: is_below && !compactor.stuck.contains_key(&segment.ordinal),

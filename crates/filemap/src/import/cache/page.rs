@@ -8,7 +8,7 @@ use urlindex::{Canonicalizer as _, Whatwg};
 use super::data::View;
 use crate::error::Result;
 use crate::http::body::{self, BodyRules};
-use crate::http::content;
+use crate::http::coding::Coding;
 use crate::import::options::ImportOptions;
 use crate::import::report::ImportReport;
 use crate::page::Page;
@@ -135,18 +135,15 @@ fn settle(page: &mut Page, codings: Codings, rules: &BodyRules) -> Result<(bool,
         return Ok((false, false));
     }
     let payload = Payload::Memory(std::mem::take(&mut page.body));
-    let mut body = body::undo_content_only(&mut page.headers, payload, rules)?;
-    page.body = match body.payload {
-        Payload::Memory(bytes) => bytes,
-        Payload::Disk { .. } => body.payload.prefix(usize::MAX)?,
-    };
-    Ok((body.decoded, body.as_received.is_some()))
+    let body = body::undo_content_only(&mut page.headers, payload, rules)?;
+    page.body = body.payload.into_bytes()?;
+    Ok((body.decoded, body.as_received))
 }
 
 /// Renames the fields of a body as it came, for a body that was decoded since.
 fn tell_undone(headers: &mut Headers, bytes: u64) {
     let codings = headers.items("Content-Encoding");
-    if codings.iter().any(|coding| content::is_known(coding)) {
+    if codings.iter().any(|coding| !Coding::named(coding).is_empty()) {
         headers.rename("Content-Encoding", "X-Crawler-Content-Encoding");
         headers.set_length(bytes);
     }

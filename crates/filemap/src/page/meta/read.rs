@@ -52,6 +52,7 @@ pub fn decode(meta: &[u8], spill: &[u8], key_url: impl AsRef<[u8]>, time_ms: i64
     }
     let cursor = &mut Cursor::new(description);
     let has = |flag: u16| flags & flag != 0;
+    let forms = |bytes: u16, text: u16| (has(bytes), has(text));
     let page = Page {
         url: if has(flag::URL) { cursor.bytes("url")? } else { key_url.as_ref() }.to_vec(),
         variant: None,
@@ -63,8 +64,8 @@ pub fn decode(meta: &[u8], spill: &[u8], key_url: impl AsRef<[u8]>, time_ms: i64
         method: if has(flag::METHOD) { Some(cursor.text("method")?) } else { None },
         ip: address(flags, cursor)?,
         truncated: if has(flag::TRUNCATED) { Some(cursor.text("truncated")?) } else { None },
-        digest: digest(flags, cursor)?,
-        record_id: record_id(flags, cursor)?,
+        digest: compacted(forms(flag::DIGEST_SHA1, flag::DIGEST_TEXT), compact::sha1_text, "digest", cursor)?,
+        record_id: compacted(forms(flag::ID_UUID, flag::ID_TEXT), compact::uuid_text, "record id", cursor)?,
         revisit: if has(flag::REVISIT) { Some(revisit(cursor)?) } else { None },
         headers: headers(cursor)?,
         body: Vec::new(),
@@ -101,21 +102,18 @@ fn address(flags: u16, cursor: &mut Cursor<'_>) -> Result<Option<IpAddr>, MetaEr
     }
 }
 
-fn digest(flags: u16, cursor: &mut Cursor<'_>) -> Result<Option<String>, MetaError> {
-    match (flags & flag::DIGEST_SHA1 != 0, flags & flag::DIGEST_TEXT != 0) {
+/// A text that is stored by its bytes or, if it is not written as they are, as it is.
+fn compacted<const BYTES: usize>(
+    (has_bytes, has_text): (bool, bool),
+    text_of: fn(&[u8; BYTES]) -> String,
+    field: &'static str,
+    cursor: &mut Cursor<'_>,
+) -> Result<Option<String>, MetaError> {
+    match (has_bytes, has_text) {
         (false, false) => Ok(None),
-        (true, false) => Ok(Some(compact::sha1_text(&cursor.array("digest")?))),
-        (false, true) => Ok(Some(cursor.text("digest")?)),
-        (true, true) => Err(MetaError::Invalid { field: "digest" }),
-    }
-}
-
-fn record_id(flags: u16, cursor: &mut Cursor<'_>) -> Result<Option<String>, MetaError> {
-    match (flags & flag::ID_UUID != 0, flags & flag::ID_TEXT != 0) {
-        (false, false) => Ok(None),
-        (true, false) => Ok(Some(compact::uuid_text(&cursor.array("record id")?))),
-        (false, true) => Ok(Some(cursor.text("record id")?)),
-        (true, true) => Err(MetaError::Invalid { field: "record id" }),
+        (true, false) => Ok(Some(text_of(&cursor.array(field)?))),
+        (false, true) => Ok(Some(cursor.text(field)?)),
+        (true, true) => Err(MetaError::Invalid { field }),
     }
 }
 

@@ -49,8 +49,8 @@ pub fn encode(page: &Page, key_url: impl AsRef<[u8]>) -> Result<Encoded> {
     put_optional(out, &mut flags, flag::METHOD, page.method.as_deref().map(str::as_bytes));
     put_address(out, &mut flags, page.ip);
     put_optional(out, &mut flags, flag::TRUNCATED, page.truncated.as_deref().map(str::as_bytes));
-    put_digest(out, &mut flags, page.digest.as_deref());
-    put_record_id(out, &mut flags, page.record_id.as_deref());
+    put_compact(out, &mut flags, (flag::DIGEST_SHA1, flag::DIGEST_TEXT), page.digest.as_deref(), compact::sha1);
+    put_compact(out, &mut flags, (flag::ID_UUID, flag::ID_TEXT), page.record_id.as_deref(), compact::uuid);
     if let Some(revisit) = &page.revisit {
         flags |= flag::REVISIT;
         put_revisit(out, revisit);
@@ -91,38 +91,28 @@ fn put_optional(out: &mut Vec<u8>, flags: &mut u16, flag: u16, field: Option<&[u
 }
 
 fn put_address(out: &mut Vec<u8>, flags: &mut u16, address: Option<IpAddr>) {
+    let Some(address) = address else { return };
+    *flags |= if address.is_ipv4() { flag::IPV4 } else { flag::IPV6 };
     match address {
-        None => {}
-        Some(IpAddr::V4(address)) => {
-            *flags |= flag::IPV4;
-            out.extend_from_slice(&address.octets());
-        }
-        Some(IpAddr::V6(address)) => {
-            *flags |= flag::IPV6;
-            out.extend_from_slice(&address.octets());
-        }
+        IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
+        IpAddr::V6(address) => out.extend_from_slice(&address.octets()),
     }
 }
 
-fn put_digest(out: &mut Vec<u8>, flags: &mut u16, digest: Option<&str>) {
-    match digest.map(|text| (text, compact::sha1(text))) {
-        None => {}
-        Some((_, Some(bytes))) => {
-            *flags |= flag::DIGEST_SHA1;
+/// Puts a text by its `bytes` or, if it has none, as it is.
+fn put_compact<const BYTES: usize>(
+    out: &mut Vec<u8>,
+    flags: &mut u16,
+    (bytes_flag, text_flag): (u16, u16),
+    text: Option<&str>,
+    bytes_of: fn(&str) -> Option<[u8; BYTES]>,
+) {
+    match text.and_then(bytes_of) {
+        Some(bytes) => {
+            *flags |= bytes_flag;
             out.extend_from_slice(&bytes);
         }
-        Some((text, None)) => put_optional(out, flags, flag::DIGEST_TEXT, Some(text.as_bytes())),
-    }
-}
-
-fn put_record_id(out: &mut Vec<u8>, flags: &mut u16, id: Option<&str>) {
-    match id.map(|text| (text, compact::uuid(text))) {
-        None => {}
-        Some((_, Some(bytes))) => {
-            *flags |= flag::ID_UUID;
-            out.extend_from_slice(&bytes);
-        }
-        Some((text, None)) => put_optional(out, flags, flag::ID_TEXT, Some(text.as_bytes())),
+        None => put_optional(out, flags, text_flag, text.map(str::as_bytes)),
     }
 }
 

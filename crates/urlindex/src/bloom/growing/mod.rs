@@ -135,9 +135,7 @@ impl GrowingFilter {
         fn create, create_in(dir, name, rate: f64, seed: u64) -> Result<GrowingFilter> {
             let design = Design::new(rate, seed)?;
             let lock = files::lock(&*dir, name)?;
-            if files::exists(&*dir, name)? {
-                return Err(Error::io("create", name)(std::io::ErrorKind::AlreadyExists.into()));
-            }
+            files::check_absent(&*dir, name)?;
             let set = GrowingFilter::with(design, (0..SHARDS).map(|_| Vec::new()).collect(), None);
             let bytes = file::write(&*dir, name, &set)?;
             Ok(set.stored(dir, name, lock, bytes))

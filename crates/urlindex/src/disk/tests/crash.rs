@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use filemap_io::StorageError;
 use filemap_io::sim::{Failure, Fault, Level, Loss};
 
-use super::failpoint::{Mistake, plant};
+use super::failpoint::{Failpoint, plant};
 use super::*;
 
 /// What is wrong, in words.
@@ -129,11 +129,11 @@ fn nothing_synced_is_forgotten_and_nothing_else_is_seen_whenever_the_power_fails
 #[test]
 fn planted_mistakes_are_found() {
     let mistakes = [
-        Mistake::RunNotSynced,
-        Mistake::NamesNotSynced,
-        Mistake::LogRemovedFirst,
-        Mistake::LogNotSynced,
-        Mistake::LogNotedFirst,
+        Failpoint::RunNotSynced,
+        Failpoint::NamesNotSynced,
+        Failpoint::LogRemovedFirst,
+        Failpoint::LogNotSynced,
+        Failpoint::LogNotedFirst,
     ];
     for mistake in mistakes {
         plant(Some(mistake));
@@ -233,7 +233,7 @@ fn live_with_failures() -> Judged<u64> {
 fn after_any_failed_call_answers_stay_right_and_nothing_synced_is_lost() {
     let poisoned = live_with_failures().unwrap_or_else(|what| panic!("{what}"));
     assert!(poisoned > 100, "{poisoned}");
-    plant(Some(Mistake::OpenNotSynced));
+    plant(Some(Failpoint::OpenNotSynced));
     let found = live_with_failures();
     plant(None);
     assert!(found.is_err(), "a manifest that is not durable was trusted, and nothing was lost");

@@ -16,8 +16,7 @@ use filemap::dump::{DumpEvent, DumpOptions, DumpReport, MimeRange, OutputFile, S
 use filemap::warc::Spool;
 use filemap::{Error, dump, warc};
 use fm_cli::words::{self, count};
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sink, sizes, times};
-use serde_json::json;
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sink, sizes, times};
 
 use self::target::{Existing, Folder, Stream, WholeFile};
 use crate::arguments::selection;
@@ -395,17 +394,10 @@ fn failure(error: Error) -> Failure {
 }
 
 fn tell(report: &DumpReport, seconds: f64, shared: &Shared) -> Result<(), Failure> {
-    let line = json!({
-        "seen": report.seen,
-        "written": report.written,
-        "without_place": report.without_place,
-        "damaged": report.damaged,
-        "bodiless": report.bodiless,
-        "inexact": report.inexact,
-        "warc_bytes": report.warc_bytes,
-        "files": report.files,
-        "seconds": (seconds * 1000.0).round() / 1000.0,
-    });
+    let line = fields!(report;
+        seen, written, without_place, damaged, bodiless, inexact, warc_bytes, files,
+        seconds = (seconds * 1000.0).round() / 1000.0,
+    );
     let rate = report.written as f64 / seconds.max(1e-3);
     let warc = match report.warc_bytes {
         0 => String::new(),

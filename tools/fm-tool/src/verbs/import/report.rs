@@ -6,6 +6,7 @@ use std::fmt::Display;
 use filemap::import::ImportReport;
 use filemap::store::RevisitCount;
 use filemap::warc::ProblemKind;
+use fm_cli::fields;
 use fm_cli::sizes;
 use fm_cli::words::{self, count};
 use serde_json::{Value, json};
@@ -123,40 +124,17 @@ pub fn say_problems(name: &str, brought: &Brought, form: Form) {
 /// A file as a JSON line.
 pub fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>, form: Form) -> Value {
     let report = &brought.report;
-    let mut line = json!({
-        "file": name,
-        "bytes_read": report.bytes_read,
-        "records": report.records,
-        "stored": report.stored,
-        "beside": report.beside,
-        "unchanged": report.unchanged,
-        "variants": report.variants,
-        "already_there": report.already_there,
-        "ignored": report.ignored,
-        "decoded": report.decoded,
-        "kept_as_received": report.kept_as_received,
-        "body_bytes": report.body_bytes,
-        "damaged": report.damaged,
-        "unusable": report.unusable,
-        "refused": report.refused,
-        "misplaced": report.misplaced,
-        "segments": report.segments,
-        "without_request": report.without_request,
-        "unanswered": report.unanswered,
-        "mended_dates": report.mended_dates.iter().map(|(rule, number)| (rule.name(), number)).collect::<BTreeMap<_, _>>(),
-        "payload_digests": {
-            "absent": report.digests.absent,
-            "unreadable": report.digests.unreadable,
-            "wrong": report.digests.wrong,
-            "unchecked": report.digests.unchecked,
-        },
-        "revisits": revisits.map_or(0, |count| count.revisits),
-        "unresolved_revisits": revisits.map_or(0, |count| count.unresolved),
-        "stopped": report.stopped,
-        "seconds": (brought.seconds * 1000.0).round() / 1000.0,
-        "problems": brought.problems,
-        "not_read": brought.refused,
-    });
+    let mended = report.mended_dates.iter().map(|(rule, number)| (rule.name(), number)).collect::<BTreeMap<_, _>>();
+    let digests = &report.digests;
+    let mut line = fields!(report;
+        file = name, bytes_read, records, stored, beside, unchanged, variants, already_there, ignored, decoded,
+        kept_as_received, body_bytes, damaged, unusable, refused, misplaced, segments, without_request, unanswered,
+        mended_dates = mended, payload_digests = fields!(digests; absent, unreadable, wrong, unchecked),
+        revisits = revisits.map_or(0, |count| count.revisits),
+        unresolved_revisits = revisits.map_or(0, |count| count.unresolved), stopped,
+        seconds = (brought.seconds * 1000.0).round() / 1000.0, problems = brought.problems,
+        not_read = brought.refused,
+    );
     if let (Form::Load, Some(fields)) = (form, line.as_object_mut()) {
         fields.retain(|name, _| LOAD_FIELDS.contains(&name.as_str()));
         let problems = fields.get_mut("problems").and_then(Value::as_array_mut).into_iter().flatten();

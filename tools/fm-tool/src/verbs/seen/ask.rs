@@ -15,7 +15,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, words};
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, words};
 use serde_json::{Value, json};
 use urlindex::{AnySet, Canonicalizer, DiskUrlSet, SeenSet, StoredSet, UrlError, Verdict};
 
@@ -144,13 +144,7 @@ impl Tally {
     }
 
     fn json(&self) -> Value {
-        json!({
-            "lines": self.lines(),
-            "new": self.new,
-            "seen": self.seen,
-            "probably_seen": self.probably_seen,
-            "invalid": self.invalid,
-        })
+        fields!(self; lines = self.lines(), new, seen, probably_seen, invalid)
     }
 
     fn words(&self) -> String {

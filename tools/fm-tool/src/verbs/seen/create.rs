@@ -1,6 +1,5 @@
 //! `seen create`: makes an empty set, and prints its size and false positive rate.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use fm_cli::{Failure, Outcome, Output, sizes, times, words};
 use serde_json::Value;
 use urlindex::disk::FingerprintBits;
 use urlindex::hash::{HashFamily, SlotHash};
-use urlindex::{AnySet, BloomOptions, DiskOptions, Error, Md5Bitmap, NewSet, SeenSet, StorageError, StoredSet};
+use urlindex::{AnySet, BloomOptions, DiskOptions, Error, Md5Bitmap, NewSet, SeenSet, StoredSet};
 
 use super::canonical::Canonical;
 use super::{sets, stat};
@@ -148,7 +147,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         _ => StoredSet::create(&args.set, new_set(args)?, &*canonicalizer),
     };
     let set = made.map_err(|error| match &error {
-        Error::Storage(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+        Error::Storage(absent) if absent.is_absent() => {
             Failure::Io(format!("cannot make {}: {error}", args.set.display()))
         }
         Error::NotASet { .. } | Error::Unsupported { .. } => Failure::Io(format!("{}: {error}", args.set.display())),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fm_cli::{Failure, Outcome, Output, words};
+use fm_cli::{Failure, Outcome, Output, fields, words};
 use serde_json::{Value, json};
 use urlindex::canonical::{Encoding, Explanation};
 
@@ -103,8 +103,7 @@ fn print(url: &[u8], name: &str, explained: &Explanation, out: &mut Output) -> R
 }
 
 fn line(url: &[u8], name: &str, explained: &Explanation) -> Value {
-    let step =
-        |step: &urlindex::canonical::Step| json!({ "rule": step.rule, "before": step.before, "after": step.after });
+    let step = |step: &urlindex::canonical::Step| fields!(step; rule, before, after);
     let steps: Vec<Value> = explained.steps.iter().map(step).collect();
     let mut line = json::of_url(url, json!({ "canonicalizer": name, "steps": steps }));
     match &explained.key {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fm_cli::{Failure, Outcome, Output, plain, sizes};
+use fm_cli::{Failure, Outcome, Output, fields, plain, sizes};
 use serde_json::{Map, Value, json};
 use urlindex::{AnySet, SeenSet, StoredSet};
 
@@ -42,16 +42,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failure> {
     let noted = set.canonicalizer().map_err(|error| sets::failure(path, error))?;
     let stats = set.stats();
-    let about = json!({
-        "path": path.display().to_string(),
-        "kind": set.kind().name(),
-        "canonicalizer": noted.map(|noted| canonical::words(&*noted)),
-        "urls": stats.urls,
-        "memory_bytes": stats.memory_bytes,
-        "disk_bytes": stats.disk_bytes,
-        "false_positive_rate": stats.false_positive_rate,
-        "expected_loss": stats.expected_loss,
-    });
+    let about = fields!(stats;
+        path = path.display().to_string(), kind = set.kind().name(),
+        canonicalizer = noted.map(|noted| canonical::words(&*noted)), urls, memory_bytes, disk_bytes,
+        false_positive_rate, expected_loss,
+    );
     let parameters = match set.any() {
         AnySet::Md5Bitmap(bitmap) => json!({ "slots": 1_u64 << bitmap.bits(), "slots_log2": bitmap.bits() }),
         AnySet::HashBitmap(bitmap) => {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use filemap::PageStore;
 use fm_cli::words::{self, count};
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, sizes, times};
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
 use serde_json::{Value, json};
 
 use self::hosts::{Hosts, Sums, Weight};
@@ -201,12 +201,7 @@ fn print_hosts(args: &Args, shared: &Shared, hosts: Hosts, out: &mut Output) -> 
 }
 
 fn json_sums(sums: &Sums) -> Value {
-    json!({
-        "pages": sums.pages,
-        "versions": sums.versions,
-        "body_bytes": sums.body_bytes,
-        "stored_bytes": sums.stored_bytes,
-    })
+    fields!(sums; pages, versions, body_bytes, stored_bytes)
 }
 
 fn row(sums: &Sums) -> String {

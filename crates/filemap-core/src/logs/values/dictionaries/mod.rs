@@ -69,7 +69,7 @@ pub(crate) struct Registry {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DictionaryFacts {
     /// Its id, which records name; the file is `dictN.zdict`.
     pub id: u32,
@@ -463,21 +463,11 @@ fn damaged(name: &str, what: &str) -> Error {
 }
 
 fn facts_of(dictionary: &Dictionary, is_current: impl Fn(&Facts) -> bool) -> DictionaryFacts {
-    let none = DictionaryFacts {
-        id: dictionary.id,
-        group: Vec::new(),
-        created_ms: 0,
-        pages: 0,
-        body_bytes: 0,
-        meta_bytes: 0,
-        body_ratio: 0.0,
-        meta_ratio: 0.0,
-        is_current: false,
-        problem: None,
-    };
+    let id = dictionary.id;
     match &dictionary.facts {
-        Err(e) => DictionaryFacts { problem: Some(e.clone()), ..none },
+        Err(e) => DictionaryFacts { id, problem: Some(e.clone()), ..DictionaryFacts::default() },
         Ok(f) => DictionaryFacts {
+            id,
             group: f.group.clone(),
             created_ms: f.created_ms,
             pages: f.pages,
@@ -486,7 +476,7 @@ fn facts_of(dictionary: &Dictionary, is_current: impl Fn(&Facts) -> bool) -> Dic
             body_ratio: dictionary::ratio(f.body_ppm),
             meta_ratio: dictionary::ratio(f.meta_ppm),
             is_current: is_current(f),
-            ..none
+            problem: None,
         },
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use filemap::coding::{Coding, Decoder};
+use filemap::coding::decode;
 use filemap::import::cache::{
     DbmEntry, DbmIndex, ScrapyFiles, dumb_index, dumb_rest, gdbm_index, is_gdbm, scrapy_dbm_entry, scrapy_entry,
 };
@@ -123,8 +123,8 @@ fn read_entry(folder: &Path, bytes: &mut u64) -> Result<Read, String> {
     let mut read = |name: &str| match whole(&folder.join(name)) {
         Ok(file) => {
             *bytes += file.len() as u64;
-            let plain = if is_gzip { gunzip(&file) } else { Ok(file) };
-            plain.map(Some).map_err(|what| format!("{name} {what}"))
+            let plain = if is_gzip { decode(&["gzip"], file, MAX_FILE_BYTES) } else { Ok(file) };
+            plain.map(Some).map_err(|_| format!("{name} is compressed and does not decompress whole"))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("{name} cannot be read: {error}")),
@@ -132,12 +132,6 @@ fn read_entry(folder: &Path, bytes: &mut u64) -> Result<Read, String> {
     let mut needed = |name: &str| read(name)?.ok_or_else(|| format!("it has no {name}: it was being written"));
     let (meta, headers, body) = (needed("meta")?, needed("response_headers")?, needed("response_body")?);
     Ok(Read { meta, headers, body, data: read("response_data")? })
-}
-
-fn gunzip(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
-    let (mut decoder, mut out) = (Decoder::new(Coding::Gzip).max_bytes(MAX_FILE_BYTES), Vec::new());
-    let done = decoder.push(bytes, &mut out).and_then(|()| decoder.finish());
-    done.map(|()| out).map_err(|_| "is compressed and does not decompress whole")
 }
 
 /// A file beside the spiders' folders: a database, or a part of one. Returns false once the work
