@@ -335,8 +335,8 @@ impl PageStore {
         self.with(py, |store| given.put_if_changed(store))
     }
 
-    /// Puts pages, or pairs of URL and body, in their order. Returns their number. An error has the
-    /// number of those before it, which are in the store, as `done`.
+    /// Puts pages, or pairs of URL and body, in their order. Returns their number. An error has
+    /// the number of those before it, which are in the store, as `done`.
     #[pyo3(signature = (pages, *, if_changed = false))]
     fn put_many(&self, py: Python<'_>, pages: &Bound<'_, PyAny>, if_changed: bool) -> PyResult<u64> {
         let mut pages = pages.try_iter()?;

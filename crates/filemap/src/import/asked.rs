@@ -2,6 +2,7 @@
 //!
 //! Invariant: a request with an unreadable head makes no variant and is reported.
 
+use super::pair::Role;
 use crate::error::Result;
 use crate::page::headers::Headers;
 use crate::page::variant::Variant;
@@ -15,7 +16,7 @@ pub(super) fn asked_for(request: &Page) -> String {
 }
 
 /// The variant of a request's answer; `None` for a plain `GET` or an unknown method.
-pub(super) fn variant(request: &mut Capture) -> Result<Option<Variant>> {
+fn variant(request: &mut Capture) -> Result<Option<Variant>> {
     let Some(method) = &request.page.method else { return Ok(None) };
     let headers = &request.page.headers;
     let bytes = sent_bytes(method, headers, request.body.len());
@@ -24,6 +25,18 @@ pub(super) fn variant(request: &mut Capture) -> Result<Option<Variant>> {
     }
     let body = request.body.prefix(usize::try_from(bytes).unwrap_or(usize::MAX))?;
     Ok(Variant::of_request(method, headers.get("Content-Type"), &body))
+}
+
+/// The role of a page's record.
+pub(super) fn role(capture: &mut Capture) -> Result<Role> {
+    Ok(match capture.page.kind {
+        RecordKind::Response | RecordKind::Revisit => Role::Answer,
+        // A request with an unreadable head is no answer's.
+        RecordKind::Request if capture.page.method.is_none() => Role::Other,
+        RecordKind::Request => Role::Request(variant(capture)?),
+        RecordKind::Metadata | RecordKind::Conversion => Role::Beside,
+        RecordKind::Resource => Role::Other,
+    })
 }
 
 /// The length of a request's body: some writers put one more line after the head of a `GET`.

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use filemap_core::Put;
 
-use super::asked::{self, asked_for, variant};
+use super::asked::{self, asked_for, role};
 use super::dates::Dates;
 use super::options::ImportOptions;
 use super::pair::{Links, Pairing, Role, Size};
@@ -328,18 +328,6 @@ fn set_aside(event: &mut Event, options: &ImportOptions) -> Result<Option<Size>>
     }
     page.body.set_aside(&options.body_rules.spool)?;
     Ok(Some(page_size(page)))
-}
-
-/// The role of a page's record.
-fn role(capture: &mut Capture) -> Result<Role> {
-    Ok(match capture.page.kind {
-        RecordKind::Response | RecordKind::Revisit => Role::Answer,
-        // A request with an unreadable head is no answer's.
-        RecordKind::Request if capture.page.method.is_none() => Role::Other,
-        RecordKind::Request => Role::Request(variant(capture)?),
-        RecordKind::Metadata | RecordKind::Conversion => Role::Beside,
-        RecordKind::Resource => Role::Other,
-    })
 }
 
 /// Moves what no longer waits to the batch; at the end, everything.

@@ -361,7 +361,7 @@ fn what_is_no_file_in_a_dictionarys_place_counts_as_gone_and_what_needs_it_is_na
     assert_eq!(missed(&reader), [FILE]);
     assert_eq!(reader.pages().filter(|page| matches!(page, Err(e) if e.is_corrupt())).count(), 50);
     let report = reader.verify_with(&VerifyOptions::new(), &mut |_| ControlFlow::Continue(())).unwrap();
-    let problem = report.problems.iter().find(|problem| problem.file == FILE).unwrap();
+    let problem = report.problems.iter().find(|problem| problem.file == FILE && !problem.keys.is_empty()).unwrap();
     assert_eq!(problem.keys, (50..100).map(|n| key("a", n)).collect::<Vec<_>>());
     let to = create(&temp.path().join("copy"), options());
     let copied = reader.copy_to(&to, CopyOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();

@@ -1,8 +1,8 @@
 //! JSON Lines into a store: how pages move between stores, machines and canonicalisers.
 //!
-//! They may be compressed with gzip. A line that is not a page is reported with its number and offset and skipped; a version that
-//! the store has adds nothing, so that an interrupted import continues when it is run again. A
-//! line is held in memory whole.
+//! They may be compressed with gzip. A line that is not a page is reported with its number and
+//! offset and skipped; a version that the store has adds nothing, so that an interrupted import
+//! continues when it is run again. A line is held in memory whole.
 
 use std::cell::OnceCell;
 use std::io::{self, BufRead, BufReader, Read};

@@ -31,7 +31,8 @@ pub enum Content {
 }
 
 impl Content {
-    /// JSON Lines begin with `{`, also in gzip, WACZ as a zip file; the rest is for the WARC reader.
+    /// JSON Lines begin with `{`, also in gzip, WACZ as a zip file; the rest is for the WARC
+    /// reader.
     fn of(head: &[u8]) -> Content {
         match head.trim_ascii_start().first() {
             _ if filemap::import::is_zip(head) => Content::Wacz,
