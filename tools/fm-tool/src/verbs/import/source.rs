@@ -1,7 +1,7 @@
 //! An input of `import`, and what it holds by its first bytes.
 
 use std::fs::File;
-use std::io::{self, Cursor, IsTerminal, Read};
+use std::io::{self, BufReader, Cursor, IsTerminal, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -68,7 +68,7 @@ impl Content {
 
 /// The first byte of a gzip file's content that is no space, if these bytes of it suffice.
 fn first_packed(head: &[u8]) -> Option<u8> {
-    let unpacked = GzDecoder::new(head).bytes().map_while(io::Result::ok);
+    let unpacked = BufReader::new(GzDecoder::new(head)).bytes().map_while(io::Result::ok);
     unpacked.take(HEAD_BYTES).find(|byte| !byte.is_ascii_whitespace())
 }
 
