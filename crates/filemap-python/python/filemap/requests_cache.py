@@ -368,8 +368,9 @@ class _Responses(FileMapDict):
 
 
 def _of_session() -> frozenset[str]:
-    """The arguments of a session."""
-    parameters = inspect.signature(cast(Any, CacheMixin).__init__).parameters
+    """The arguments of a session and of its storages."""
+    calls = (cast(Any, CacheMixin).__init__, cast(Any, BaseStorage).__init__)
+    parameters = (name for call in calls for name in inspect.signature(call).parameters)
     return frozenset(parameters) - {"self", "kwargs", "read_only"}
 
 

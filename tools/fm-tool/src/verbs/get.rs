@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use filemap::page::RecordKind;
-use filemap::{Lookup, Page, PageRead, Variant};
+use filemap::{Lookup, Page, PageRead, Variant, Version};
 use fm_cli::{Failure, Outcome, Output, interrupt, plain, times, words};
 
 use crate::arguments::pages::{Asked, PageArgs};
@@ -108,7 +108,15 @@ fn find<'a>(args: &Args, shared: &Shared, asked: &'a Source, url: &Address) -> R
     let page = match (args.at, args.version) {
         (Some(at), _) => store.get(&newest.at(at))?,
         (_, Some(sequence)) => {
-            let found = store.versions(&newest)?.into_iter().find(|version| version.sequence == sequence);
+            let is_it = |version: &Version| version.sequence == sequence;
+            let found = match store.versions(&newest) {
+                // The newest can be told though others cannot.
+                Err(error) if error.is_damage() => {
+                    let head = store.head(&newest)?.map(|head| head.version);
+                    Some(head.filter(is_it).ok_or(error)?)
+                }
+                versions => versions?.into_iter().find(is_it),
+            };
             found.map(|version| store.get_version(&newest, version)).transpose()?.flatten()
         }
         _ if shared.flags.json => store.get(&newest)?,

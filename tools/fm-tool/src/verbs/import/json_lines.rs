@@ -38,8 +38,15 @@ pub fn import(
     let mut into = Into { stores, store: &store, load: None };
     for number in 1.. {
         line.clear();
-        let length = source.read_until(b'\n', &mut line);
-        let length = length.map_err(fail)?;
+        let length = match source.read_until(b'\n', &mut line) {
+            Err(_) if interrupt::asked() => 0,
+            Err(error) if is_packed && is_damage(&error) => {
+                brought.report.damaged += 1;
+                brought.list_line(number, BadLine::Damaged, &format!("the gzip data is damaged or ends here: {error}"));
+                break;
+            }
+            length => length.map_err(fail)?,
+        };
         // Interrupted input ends anywhere in a line.
         brought.report.stopped = interrupt::asked();
         if length == 0 || brought.report.stopped {
@@ -57,6 +64,11 @@ pub fn import(
 /// Whether these are the first bytes of a gzip file.
 pub fn is_gzip(head: &[u8]) -> bool {
     head.starts_with(&[0x1f, 0x8b])
+}
+
+/// Whether an error is one of the content, not of reading it.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
 }
 
 /// The store that pages are put into, made when the first of them comes.
