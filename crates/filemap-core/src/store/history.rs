@@ -223,13 +223,34 @@ impl History {
         if retention.versions.is_some() {
             // Few more than the shown ones are kept.
             let all = match self.reading.all_spots(&self.key, self.hash) {
-                // No version after the damage is known.
-                Err(_) if self.damage.is_some() => spots.clone(),
+                // No version after the damage is known; those before it are in order.
+                Err(_) if self.damage.is_some() => self.before_damage()?,
                 all => all?,
             };
             let place = |spot: &Spot| all.partition_point(|s| s.version > spot.version);
             spots.retain(|spot| retention.shows(place(spot), spot));
         }
+        Ok(spots)
+    }
+
+    /// All versions that come before the damage.
+    fn before_damage(&self) -> Result<Vec<Spot>> {
+        let mut all = History::new(Arc::clone(&self.reading), &self.key, None, PAGE);
+        let tables = Arc::clone(&self.reading.tables());
+        let mut greatest = Greatest { most: PAGE, before: None, floor: 0, heap: BinaryHeap::new() };
+        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
+            if let Some(found) = table.find(self.hash, &self.key) {
+                table.each_version(&found, |entry| greatest.add(entry.into(), 0));
+            }
+        }
+        all.resume = None;
+        match all.gather_indexed(&mut greatest) {
+            Err(e) if !e.is_corrupt() => return Err(e),
+            _ => {}
+        }
+        let mut spots: Vec<Spot> = greatest.heap.into_iter().map(|met| met.0.spot).collect();
+        spots.sort_unstable_by(|a, b| b.version.cmp(&a.version));
+        spots.dedup_by_key(|spot| spot.version.sequence);
         Ok(spots)
     }
 

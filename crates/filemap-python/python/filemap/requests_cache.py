@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from platformdirs import user_cache_dir
 from requests_cache.backends.base import BaseCache, BaseStorage
 from requests_cache.models.response import CachedResponse
+from requests_cache.policy.settings import CacheSettings
 from requests_cache.session import CacheMixin
 
 import filemap
@@ -370,8 +371,9 @@ class _Responses(FileMapDict):
 def _of_session() -> frozenset[str]:
     """The arguments of a session and of its storages."""
     calls = (cast(Any, CacheMixin).__init__, cast(Any, BaseStorage).__init__)
-    parameters = (name for call in calls for name in inspect.signature(call).parameters)
-    return frozenset(parameters) - {"self", "kwargs", "read_only"}
+    parameters = [name for call in calls for name in inspect.signature(call).parameters]
+    settings = inspect.signature(CacheSettings).parameters
+    return frozenset([*parameters, *settings]) - {"self", "kwargs", "read_only"}
 
 
 class FileMapCache(BaseCache):

@@ -244,9 +244,12 @@ def test_what_cannot_be_stored_is_counted_and_reaches_the_spider(
         with mock.patch.object(storage, "_pages") as pages:
             pages.put_later.return_value = [(URL, OSError("disk full"))]
             storage.store_response(None, Request(URL), Response(URL, body=b"c"))
-            pages.put_later.side_effect = filemap.RefusedError("rule 1, says the holder")
-            storage.store_response(None, Request(URL), Response(URL, body=b"d"))
-        assert storage._stats.get_value("filemap/cache/store_error") == 1
+        # As a client of another process that has the store open.
+        for error in (filemap.RefusedError("rule 1"), filemap.StoreIOError(28, "full")):
+            member = mock.Mock(held=None, call=mock.Mock(side_effect=error))
+            with mock.patch.object(storage.pages, "_member", member):
+                storage.store_response(None, Request(URL), Response(URL, body=b"d"))
+        assert storage._stats.get_value("filemap/cache/store_error") == 2
         assert storage._stats.get_value("filemap/cache/refused") == 2
     assert f"{URL} is not stored: disk full" in caplog.text
 

@@ -28,6 +28,8 @@ use crate::warc::header::RecordHeader;
 
 /// Records for which an answer waits for its request.
 const HELD_RECORDS: u64 = 64;
+/// Items that are held, with problems between records.
+const HELD_ITEMS: usize = 4096;
 /// Memory for held bodies; one record may exceed it.
 const HELD_BYTES: u64 = 8 << 20;
 /// Memory for held bodies and headers, which are never set aside on disk.
@@ -132,7 +134,9 @@ pub(super) struct Pairing<T> {
     /// Ids of plain `GET`s, and of the records that they name.
     plain: Latest<()>,
     passed: Passed,
+    /// Requests without an answer that were forgotten; the ids of the latest, and those they name.
     unanswered: u64,
+    dropped: Latest<()>,
 }
 
 /// A recent request.
@@ -144,6 +148,11 @@ struct Asked {
 }
 
 impl Asked {
+    /// Whether its own answer may still come: as the next record, or as one that it names.
+    fn is_young(&self, last: u64) -> bool {
+        self.number == last || !self.links.names.is_empty() && self.number + HELD_RECORDS > last
+    }
+
     fn is_open(&self) -> bool {
         self.variant.is_some() && !self.has_answer
     }
@@ -165,6 +174,7 @@ impl<T> Pairing<T> {
             plain: Latest::default(),
             passed: Passed::default(),
             unanswered: 0,
+            dropped: Latest::default(),
         }
     }
 
@@ -199,8 +209,10 @@ impl<T> Pairing<T> {
         let front = self.held.front()?;
         // A record of any size waits for the next one.
         let is_full = front.number < self.number
-            && (self.held_size.memory > HELD_WITH_HEADERS || self.held_size.disk > HELD_DISK_BYTES);
-        let is_old = front.number + HELD_RECORDS <= self.number || is_full;
+            && (self.held_size.memory > HELD_WITH_HEADERS || self.held_size.disk > HELD_DISK_BYTES)
+            || self.held.len() > HELD_ITEMS;
+        let most = if self.may_be_asked_by_a_late_one(front) { 2 * HELD_RECORDS } else { HELD_RECORDS };
+        let is_old = front.number + most <= self.number || is_full;
         if front.waits && !is_old && !is_end {
             return None;
         }
@@ -208,7 +220,7 @@ impl<T> Pairing<T> {
         self.held_size.memory -= held.size.memory;
         self.held_size.disk -= held.size.disk;
         if held.waits {
-            self.take_nearest_request(&mut held);
+            self.take_nearest_request(&mut held, is_end);
         }
         if held.waits {
             self.passed.insert(held.number, &held.links);
@@ -216,12 +228,24 @@ impl<T> Pairing<T> {
         Some(held)
     }
 
+    /// Whether a request of an answer's URL is so young that the answer may turn out to be its
+    /// own.
+    fn may_be_asked_by_a_late_one(&self, answer: &Held<T>) -> bool {
+        let is_its = |asked: &Asked| !asked.has_answer && asked.links.page == answer.links.page;
+        answer.waits
+            && answer.links.page.is_some()
+            && self.requests.iter().any(|asked| is_its(asked) && asked.is_young(self.number))
+    }
+
     /// Gives an answer that no link gave a request the nearest of its URL that belongs to no
     /// answer, and to no other that waits and is nearer.
-    fn take_nearest_request(&mut self, answer: &mut Held<T>) {
+    fn take_nearest_request(&mut self, answer: &mut Held<T>, is_end: bool) {
         let Some(page) = answer.links.page else { return };
-        let held = &self.held;
+        let (held, last) = (&self.held, self.number);
         let is_nearest = |asked: &&mut Asked| {
+            if !is_end && asked.is_young(last) {
+                return false;
+            }
             let own = asked.distance(answer.number, &answer.links);
             let mut others = held.iter().filter(|other| other.waits && other.links.page == Some(page));
             !asked.has_answer
@@ -283,6 +307,10 @@ impl<T> Pairing<T> {
         } else if let Some(variant) =
             links.names.iter().chain([&links.id]).find_map(|id| self.variants.variants.get(id))
         {
+            let ids = links.names.iter().chain([&links.id]);
+            if ids.filter_map(|id| self.dropped.known.remove(&xxh3_64(id))).count() > 0 {
+                self.unanswered -= 1;
+            }
             answer.variant = Some(variant.clone());
             answer.waits = false;
         } else if links.names.iter().chain([&links.id]).any(|id| self.plain.known.contains_key(&xxh3_64(id))) {
@@ -319,12 +347,18 @@ impl<T> Pairing<T> {
                 }
             }
         }
+        let was_passed = passed.is_some();
         let misplaced = passed.filter(|_| variant.is_some());
-        // One that is misplaced is told of by that.
-        let has_answer = has_answer || misplaced.is_some();
+        // One whose answer was released is told of by that.
+        let has_answer = has_answer || was_passed;
         self.requests.push_back(Asked { number, links: request.links.clone(), variant, has_answer });
         if self.requests.len() as u64 > HELD_RECORDS {
-            self.unanswered += self.requests.pop_front().map_or(0, |asked| u64::from(asked.is_open()));
+            for asked in self.requests.pop_front().filter(Asked::is_open) {
+                self.unanswered += 1;
+                for id in asked.links.names.iter().chain([&asked.links.id]).filter(|id| !id.is_empty()) {
+                    self.dropped.insert(xxh3_64(id), ());
+                }
+            }
         }
         misplaced
     }
@@ -509,6 +543,9 @@ mod tests {
             }
             (out.join(" "), pairing.unanswered())
         };
+        let asked = (0..100).map(|n| format!("?q{n}=q{n}"));
+        let linked: Vec<String> = asked.chain((0..100).map(|n| format!("a{n}=q{n}"))).collect();
+        let linked = linked.join(" ");
         let (http, https) = ("http://a.example/p", "https://a.example/p#part");
         for (records, expected, unanswered) in [
             (vec![at("a", http, 0), at("b", http, 60), at("?q", http, 61)], "a b=q ?q=q", 0),
@@ -518,6 +555,14 @@ mod tests {
             (vec![at(".g:1", http, 0), at("a", http, 0), at("?q:1", http, 90), at("b", http, 90)], ".g a ?q=q b=q", 0),
             (vec![at("a", http, 0), at("?q", "http://a.example/other", 0)], "a ?q=q", 1),
             (vec![at(".g", http, 0), at("?q", http, 0)], ".g ?q=q", 1),
+            (
+                (0..100)
+                    .map(|n| at(&format!("?q{n}"), http, 0))
+                    .chain((0..100).map(|n| at(&format!("a{n}<q{n}"), http, 0)))
+                    .collect(),
+                &linked,
+                0,
+            ),
         ] {
             assert_eq!(run(records), (expected.to_owned(), unanswered));
         }

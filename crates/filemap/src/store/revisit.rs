@@ -15,7 +15,7 @@
 //! only. A version whose digest contradicts the revisit's is never taken by id or time. Digests
 //! are compared as bytes, whatever their notation; digests of two algorithms cannot be compared.
 //! So last, of versions with no digest or one of another algorithm, the bodies are digested, of
-//! the newest [`MAX_DIGESTED`] of each URL.
+//! the newest [`MAX_DIGESTED`] of each URL, up to [`MAX_DIGESTED_BYTES`].
 //!
 //! A version that cannot be read does not matter if another is the original. If it is the one
 //! named, or may be the one meant, the revisit's body is lost: an error that names the version.
@@ -46,6 +46,8 @@ const MAX_STEPS: usize = 8;
 const MAX_OF_ONE_SECOND: usize = 1024;
 /// Versions of a URL whose bodies are digested for a revisit that is found in no other way.
 const MAX_DIGESTED: usize = 32;
+/// Bytes of their bodies, one of any size included.
+const MAX_DIGESTED_BYTES: u64 = 64 << 20;
 /// Versions whose digests are kept in memory while many revisits are resolved.
 const MAX_KNOWN_VERSIONS: usize = 200_000;
 
@@ -303,33 +305,55 @@ impl<'a> Resolver<'a> {
         else {
             return Ok(None);
         };
-        let originals = self.originals(key)?;
-        if !originals.digested.contains_key(&of_nothing) {
-            let untold = originals.whole.iter().rev().filter(|candidate| {
-                !candidate.digest.as_ref().is_some_and(|digest| digest.is_comparable(wanted))
-                    && !originals.lost.contains_key(&candidate.version)
-            });
-            let versions: Vec<Version> = untold.map(|candidate| candidate.version).take(MAX_DIGESTED).collect();
-            let mut digested = Vec::new();
-            for version in versions {
-                let page = self.store.value_of(key, version);
-                let page = page.and_then(|value| value.map(|value| self.store.stored(key, value)).transpose());
-                match page {
-                    Ok(page) => {
-                        let digest = page.and_then(|page| wanted.of(&page.body));
-                        digested.extend(digest.map(|digest| (version, digest)));
-                    }
-                    Err(error) if error.is_damage() => {}
-                    Err(error) => return Err(error),
+        let find = |digested: &[(Version, Digest)]| {
+            digested.iter().find(|(_, digest)| digest == wanted).map(|(version, _)| *version)
+        };
+        if let Some(digested) = self.originals(key)?.digested.get(&of_nothing) {
+            return Ok(find(digested));
+        }
+        let (digested, unread) = self.digested(key, wanted)?;
+        let found = find(&digested);
+        match (found, unread) {
+            // It may be the one.
+            (None, Some(error)) => return Err(error),
+            (_, Some(_)) => {}
+            (_, None) => {
+                if let Some(originals) = self.known.get_mut(key) {
+                    originals.digested.insert(of_nothing, digested);
                 }
             }
-            if let Some(originals) = self.known.get_mut(key) {
-                originals.digested.insert(of_nothing.clone(), digested);
+        }
+        Ok(found)
+    }
+
+    /// Digests, as `wanted` is one, of the bodies of versions whose own digest cannot be compared
+    /// with it, newest first; and the error of one that cannot be read.
+    fn digested(&mut self, key: &[u8], wanted: &Digest) -> Result<(Vec<(Version, Digest)>, Option<Error>)> {
+        let store = self.store;
+        let originals = self.originals(key)?;
+        let untold = originals.whole.iter().rev().filter(|candidate| {
+            !candidate.digest.as_ref().is_some_and(|digest| digest.is_comparable(wanted))
+                && !originals.lost.contains_key(&candidate.version)
+        });
+        let (mut digested, mut unread, mut bytes) = (Vec::new(), None, 0);
+        for candidate in untold.take(MAX_DIGESTED) {
+            if bytes > MAX_DIGESTED_BYTES {
+                break;
+            }
+            let version = candidate.version;
+            let page = store.value_of(key, version);
+            let page = page.and_then(|value| value.map(|value| store.stored(key, value)).transpose());
+            match page {
+                Ok(page) => {
+                    bytes += page.as_ref().map_or(0, |page| page.body.len() as u64);
+                    let digest = page.and_then(|page| wanted.of(&page.body));
+                    digested.extend(digest.map(|digest| (version, digest)));
+                }
+                Err(error) if error.is_damage() => unread = unread.or(Some(error)),
+                Err(error) => return Err(error),
             }
         }
-        let digested = self.originals(key)?.digested.get(&of_nothing);
-        let found = digested.into_iter().flatten().find(|(_, digest)| digest == wanted);
-        Ok(found.map(|(version, _)| *version))
+        Ok((digested, unread))
     }
 
     fn originals(&mut self, key: &[u8]) -> Result<&Originals> {

@@ -20,6 +20,34 @@ pub(crate) struct Clipped {
     pub(crate) block: Payload,
     /// What is wrong.
     pub(crate) what: String,
+    /// Its bytes are searched for members again, since its own did not decode.
+    pub(crate) is_searched: bool,
+    /// Problems met since: in its own bytes, unless a record follows.
+    pub(crate) inside: Inside,
+}
+
+/// Most problems that are kept.
+const MOST_INSIDE: usize = 1024;
+
+/// Problems met after a cut record.
+#[derive(Default)]
+pub(crate) struct Inside {
+    first: Vec<Problem>,
+    more: u64,
+}
+
+impl Inside {
+    pub(crate) fn add(&mut self, problem: Problem) {
+        if self.first.len() < MOST_INSIDE { self.first.push(problem) } else { self.more += 1 }
+    }
+
+    /// All of them; of very many, the last one says how many more there are.
+    pub(crate) fn problems(mut self) -> impl Iterator<Item = Problem> {
+        if let (Some(last), more @ 1..) = (self.first.last_mut(), self.more) {
+            last.what.push_str(&format!("; and {more} more places like it"));
+        }
+        self.first.into_iter()
+    }
 }
 
 impl Clipped {

@@ -16,13 +16,14 @@ mod lengths;
 mod mending;
 mod search;
 
+use std::collections::VecDeque;
 use std::io::Read;
 
 use self::search::{find_record, find_start, kept};
 use crate::error::{Error, Result};
 use crate::spool::{Payload, Spool};
 use crate::warc::arc;
-use crate::warc::clipped::Clipped;
+use crate::warc::clipped::{Clipped, Inside};
 use crate::warc::digest;
 use crate::warc::header::{RECORD_MAGIC, RecordHeader, record_begins};
 use crate::warc::input::ReadFailure;
@@ -68,8 +69,8 @@ pub struct Reader<R> {
     separates: bool,
     /// The data ended inside this record, and no other has begun since.
     clipped: Option<Clipped>,
-    /// The next item to return.
-    next: Option<Item>,
+    /// The next items to return.
+    next: VecDeque<Item>,
 }
 
 /// The kind of records in the file, by the first one.
@@ -127,7 +128,7 @@ impl<R: Read> Reader<R> {
                 is_arc: false,
                 separates: false,
                 clipped: None,
-                next: None,
+                next: VecDeque::new(),
             }),
             Err(source) => Err(Error::Read { what: file, offset: 0, source }),
         }
@@ -146,7 +147,7 @@ impl<R: Read> Reader<R> {
     /// [`Error::Packed`] if the file is compressed in a format that is not supported. Damage is no
     /// error.
     pub fn next_item(&mut self) -> Result<Option<Item>> {
-        if let Some(item) = self.next.take() {
+        if let Some(item) = self.next.pop_front() {
             return Ok(Some(item));
         }
         let item = loop {
@@ -160,16 +161,26 @@ impl<R: Read> Reader<R> {
                 (None, item) => break item,
                 (Some(clipped), None) => break Some(clipped.at_end(&self.file)?),
                 // In its own bytes, which are searched again.
-                (clipped, Some(Item::Problem(_))) => self.clipped = clipped,
+                (Some(mut clipped), Some(Item::Problem(problem))) if clipped.is_searched => {
+                    clipped.inside.add(problem);
+                    self.clipped = Some(clipped);
+                }
                 (Some(clipped), item) => {
-                    self.next = item;
-                    break Some(clipped.lost(&self.file));
+                    let lost = self.lost(clipped);
+                    self.next.extend(item);
+                    break Some(lost);
                 }
             }
         };
         let was_silent = std::mem::replace(&mut self.is_silent, false);
         // Every writer begins with a record: a file without one was cut off before it.
         Ok(item.or_else(|| was_silent.then(|| self.nothing())))
+    }
+
+    /// The problem of a cut record that others follow; what was met in between comes next.
+    fn lost(&mut self, mut clipped: Clipped) -> Item {
+        self.next.extend(std::mem::take(&mut clipped.inside).problems().map(Item::Problem));
+        clipped.lost(&self.file)
     }
 
     /// The problem of a file that ends before its first record.
@@ -205,7 +216,7 @@ impl<R: Read> Reader<R> {
             }
             if let Some(begun) = self.begun()? {
                 if let Some(clipped) = self.clipped.take() {
-                    return Ok(Some(clipped.lost(&self.file)));
+                    return Ok(Some(self.lost(clipped)));
                 }
                 self.told = false;
                 // One ARC record makes an ARC file, which may have WARC records too.
@@ -368,10 +379,11 @@ impl<R: Read> Reader<R> {
             if matches!(stop, Stop::Ended) && self.is_arc && !is_over && !self.members.is_suspect_plain() {
                 return self.arc_cut(place, header, block, what).map(Some);
             }
+            let is_searched = matches!(stop, Stop::Broken(_));
             let may_be_last = stop.is_end() && !is_over && !self.members.is_suspect_plain();
             if may_be_last && find_record(&mut block, self.form == Form::Arc)?.is_none() {
                 self.told = true;
-                self.clipped = Some(Clipped { header, place, block, what });
+                self.clipped = Some(Clipped { header, place, block, what, is_searched, inside: Inside::default() });
                 return Ok(None);
             }
             return self.bad_block(place, block, is_over, what).map(Some);
@@ -394,7 +406,8 @@ impl<R: Read> Reader<R> {
             let reason = self.reason(&Stop::Broken(broken));
             if is_cut && !is_over {
                 // All of it may be there, but nothing vouches for that.
-                self.clipped = Some(Clipped { header, place, block, what: reason });
+                self.clipped =
+                    Some(Clipped { header, place, block, what: reason, is_searched: true, inside: Inside::default() });
                 return Ok(None);
             }
             return Ok(Some(self.damage(place, format!("the record is damaged: {reason}"))));

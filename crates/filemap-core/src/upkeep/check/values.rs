@@ -60,11 +60,16 @@ impl Unread {
         Unread { records: 0, keys: BTreeSet::new(), error }
     }
 
-    fn add(&mut self, records: u64, keys: impl IntoIterator<Item = Vec<u8>>) {
+    /// Adds records, and as many of their keys as there is room for.
+    fn add(&mut self, records: u64, keys: impl IntoIterator<Item = Vec<u8>>, room: usize) {
         self.records += records;
-        let room = whose::NAMED_MAX.saturating_sub(self.keys.len());
         self.keys.extend(keys.into_iter().take(room));
     }
+}
+
+/// How many more keys may be remembered.
+fn room(unread: &BTreeMap<u32, Unread>) -> usize {
+    whose::NAMED_MAX.saturating_sub(unread.values().map(|unread| unread.keys.len()).sum())
 }
 
 impl Scanned {
@@ -77,7 +82,10 @@ impl Scanned {
                     bad.insert((offset / UNIT_BYTES) as u32);
                     self.problems.push((offset, 0, what.to_owned()));
                 }
-                Flaw::Dictionary(id, key, e) => self.unread.entry(id).or_insert(Unread::new(e)).add(1, [key]),
+                Flaw::Dictionary(id, key, e) => {
+                    let room = room(&self.unread);
+                    self.unread.entry(id).or_insert(Unread::new(e)).add(1, [key], room);
+                }
             }
         }
         if !bad.is_empty() {
@@ -142,7 +150,8 @@ impl Check<'_, '_> {
         self.whose.extend(scanned.whose);
         for (id, unread) in scanned.unread {
             let Unread { records, keys, error } = unread;
-            self.unread.entry(id).or_insert(Unread::new(error)).add(records, keys);
+            let room = room(&self.unread);
+            self.unread.entry(id).or_insert(Unread::new(error)).add(records, keys, room);
         }
         self.adopt(segment, scanned.findings);
     }

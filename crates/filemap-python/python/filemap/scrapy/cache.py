@@ -164,10 +164,7 @@ class FileMapCacheStorage:
             logger.warning(
                 "Of %(response)s, %(lost)s cannot be stored", {"response": response, "lost": lost}
             )
-        try:
-            self._failed(put(self.pages.put_later, record, variant))
-        except filemap.RefusedError as error:  # From the process that has the store open.
-            self._failed([(url, error)])
+        self._failed(put(self.pages.put_later, record, variant))
 
     def _failed(self, failures: Failures) -> None:
         for url, error in failures:

@@ -11,12 +11,13 @@ Without a path the set is in a temporary folder, which is removed when the crawl
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, Self
+from typing import IO, TYPE_CHECKING, Final, Self
 
 from scrapy.crawler import Crawler
 from scrapy.dupefilters import RFPDupeFilter
@@ -60,7 +61,7 @@ class FileMapDupeFilter(RFPDupeFilter):
         self._stats = stats
         self._temporary: str | None = None
         self._seen: SharedSeen | None = None
-        self._is_marked = False
+        self._running: IO[bytes] | None = None
         own = type(self).request_fingerprint is not RFPDupeFilter.request_fingerprint
         self._fingerprint_of = self._fingerprint_text if own else self.fingerprinter.fingerprint
 
@@ -92,20 +93,23 @@ class FileMapDupeFilter(RFPDupeFilter):
 
     def _begin(self, folder: str) -> None:
         """Tells of a run that was killed: its queue is gone, and what waited in it is seen."""
-        running = os.path.join(folder, _RUNNING_NAME)
+        path = os.path.join(folder, _RUNNING_NAME)
+        was_there = os.path.exists(path)
         try:
-            with open(running, encoding="ascii") as file:
-                last = file.read().strip()
+            running = open(path, "ab")
         except FileNotFoundError:
-            last = None
-        if last is not None and _runs(last):
+            return
+        try:
+            fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            running.close()
             self.logger.warning(
-                "Process %s runs in %s, too: Scrapy's queue there takes one run at a time",
-                last,
+                "Another process runs in %s, too: Scrapy's queue there takes one run at a time",
                 folder,
             )
             return
-        if last is not None:
+        self._running = running
+        if was_there:
             self.logger.warning(
                 "The last run in %s did not end: requests that waited then are lost with Scrapy's"
                 " queue, and are filtered as seen. To crawl all, begin with a new JOBDIR; a cache"
@@ -114,9 +118,6 @@ class FileMapDupeFilter(RFPDupeFilter):
             )
             if self._stats is not None:
                 self._stats.inc_value("filemap/dupefilter/killed")
-        with contextlib.suppress(FileNotFoundError), open(running, "w", encoding="ascii") as file:
-            file.write(str(os.getpid()))
-        self._is_marked = True
 
     def request_seen(self, request: Request) -> bool:
         """Whether an equal request was asked about; adds this one."""
@@ -129,9 +130,11 @@ class FileMapDupeFilter(RFPDupeFilter):
         """Makes the set durable, and removes it if it was temporary."""
         seen, self._seen = self._seen, None
         if seen is not None:
-            if self._job_folder is not None and self._is_marked:
+            if self._job_folder is not None and self._running is not None:
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(os.path.join(self._job_folder, _RUNNING_NAME))
+                self._running.close()
+                self._running = None
             if self._stats is not None:
                 self._stats.set_value("filemap/dupefilter/fingerprints", len(seen))
             seen.close()
@@ -169,19 +172,6 @@ class FileMapDupeFilter(RFPDupeFilter):
         self.logger.info("Imported %d fingerprints from %s", count, old)
         if self._stats is not None:
             self._stats.set_value("filemap/dupefilter/imported", count)
-
-
-def _runs(process: str) -> bool:
-    """Whether there is such a process, other than this one."""
-    if not process.isdecimal() or int(process) == os.getpid():
-        return False
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
 
 
 def _imported(mark: str) -> object:

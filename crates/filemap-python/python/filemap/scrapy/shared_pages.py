@@ -234,7 +234,12 @@ class SharedPages:
         of earlier ones that failed; `settle` has the last ones."""
         if (held := self._member.held) is not None:
             return held.put_later(record)
-        self.put(record)
+        try:
+            self.put(record)
+        except filemap.InvalidUrlError:
+            raise
+        except (filemap.FileMapError, OSError) as error:
+            return [(record.url, error)]
         return []
 
     def settle(self) -> Failures:

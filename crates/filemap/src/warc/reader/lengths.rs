@@ -16,7 +16,7 @@ use super::{ArcEnd, MAX_MENDED_BYTES, Reader};
 use crate::http::head::{self, MAX_HEAD_BYTES};
 use crate::spool::Payload;
 use crate::warc::arc;
-use crate::warc::clipped::{Clipped, ends_in_head};
+use crate::warc::clipped::{Clipped, Inside, ends_in_head};
 use crate::warc::header::{RecordHeader, record_begins};
 use crate::warc::input::ReadFailure;
 use crate::warc::problem::{Place, ProblemKind};
@@ -102,7 +102,7 @@ impl<R: Read> Reader<R> {
         if self.told {
             drop_line_end(&mut block)?;
         }
-        Ok(Clipped { header, place, block, what }.at_end(&self.file)?)
+        Ok(Clipped { header, place, block, what, is_searched: false, inside: Inside::default() }.at_end(&self.file)?)
     }
 
     /// An ARC record that is cut by the end of its member or file.
@@ -121,7 +121,7 @@ impl<R: Read> Reader<R> {
             drop_line_end(&mut block)?;
         }
         self.told = true;
-        Ok(Clipped { header, place, block, what }.at_end(&self.file)?)
+        Ok(Clipped { header, place, block, what, is_searched: false, inside: Inside::default() }.at_end(&self.file)?)
     }
 
     /// The first `at` bytes of a block; the others are read again.

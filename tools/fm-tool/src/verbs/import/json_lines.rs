@@ -18,6 +18,9 @@ use fm_cli::{Failure, interrupt};
 use super::report::{BadLine, Brought};
 use crate::stores::opening::ToFill;
 
+/// The longest line: more than the largest page takes, in base64 and with its headers.
+const LONGEST_LINE: u64 = 2 * filemap_core::MAX_VALUE_BYTES;
+
 /// Imports every line of `source` into `stores`; `progress` gets bytes read and versions
 /// stored.
 pub fn import(
@@ -38,7 +41,11 @@ pub fn import(
     let mut into = Into { stores, store: &store, load: None };
     for number in 1.. {
         line.clear();
-        let length = match source.read_until(b'\n', &mut line) {
+        let length = match source.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(length) if length as u64 == LONGEST_LINE && line.last() != Some(&b'\n') => {
+                let what = format!("reading {name} failed: line {number} is longer than {LONGEST_LINE} bytes");
+                return Err(Failure::Io(what));
+            }
             Err(_) if interrupt::asked() => 0,
             Err(error) if is_packed && is_damage(&error) => {
                 brought.report.damaged += 1;
