@@ -87,6 +87,7 @@ def calls(store: filemap.PageStore, known: seen.SeenSet, folder: Path) -> dict[s
     }
 
 
+@pytest.mark.skipif(not IS_SOAK, reason="in the soak")
 def test_no_call_keeps_memory(tmp_path: Path) -> None:
     options: Any = {"free_space_floor": 0, "keep_versions": 1}
     with (

@@ -249,7 +249,7 @@ impl History {
             _ => {}
         }
         let mut spots: Vec<Spot> = greatest.heap.into_iter().map(|met| met.0.spot).collect();
-        spots.sort_unstable_by(|a, b| b.version.cmp(&a.version));
+        spots.sort_unstable_by_key(|spot| Reverse(spot.version));
         spots.dedup_by_key(|spot| spot.version.sequence);
         Ok(spots)
     }

@@ -352,12 +352,12 @@ impl<T> Pairing<T> {
         // One whose answer was released is told of by that.
         let has_answer = has_answer || was_passed;
         self.requests.push_back(Asked { number, links: request.links.clone(), variant, has_answer });
-        if self.requests.len() as u64 > HELD_RECORDS {
-            for asked in self.requests.pop_front().filter(Asked::is_open) {
-                self.unanswered += 1;
-                for id in asked.links.names.iter().chain([&asked.links.id]).filter(|id| !id.is_empty()) {
-                    self.dropped.insert(xxh3_64(id), ());
-                }
+        if self.requests.len() as u64 > HELD_RECORDS
+            && let Some(asked) = self.requests.pop_front().filter(Asked::is_open)
+        {
+            self.unanswered += 1;
+            for id in asked.links.names.iter().chain([&asked.links.id]).filter(|id| !id.is_empty()) {
+                self.dropped.insert(xxh3_64(id), ());
             }
         }
         misplaced

@@ -97,8 +97,11 @@ struct Originals {
     lost: BTreeMap<Version, Arc<Error>>,
     /// Digests of bodies by an algorithm that a revisit has and the versions have not: by the
     /// digest of nothing in that algorithm.
-    digested: HashMap<Digest, Vec<(Version, Digest)>>,
+    digested: HashMap<Digest, Digests>,
 }
+
+/// Versions with the digests of their bodies.
+type Digests = Vec<(Version, Digest)>;
 
 struct Candidate {
     version: Version,
@@ -328,7 +331,7 @@ impl<'a> Resolver<'a> {
 
     /// Digests, as `wanted` is one, of the bodies of versions whose own digest cannot be compared
     /// with it, newest first; and the error of one that cannot be read.
-    fn digested(&mut self, key: &[u8], wanted: &Digest) -> Result<(Vec<(Version, Digest)>, Option<Error>)> {
+    fn digested(&mut self, key: &[u8], wanted: &Digest) -> Result<(Digests, Option<Error>)> {
         let store = self.store;
         let originals = self.originals(key)?;
         let untold = originals.whole.iter().rev().filter(|candidate| {
