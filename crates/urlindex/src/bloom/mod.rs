@@ -188,7 +188,7 @@ impl BloomFilter {
     /// never inserted: an inserted one would be forgotten.
     ///
     /// # Errors
-    /// [`crate::StorageError::Full`]; [`Error::UrlLength`] over 65,535 bytes;
+    /// [`crate::StorageError::Full`]; [`crate::Error::UrlLength`] over 65,535 bytes;
     /// [`crate::StorageError::Poisoned`].
     pub fn note_false_positive(&self, url: impl AsRef<[u8]>) -> Result<bool> {
         let url = url.as_ref();
