@@ -24,6 +24,7 @@ const MOST_PUTS: usize = 256;
 /// Puts pages one after the other on a thread of its own.
 #[pyclass(frozen, module = "filemap._native", name = "PutQueue")]
 pub struct PutQueue {
+    store: Py<PageStore>,
     shared: OfProcess<Arc<Shared>>,
     thread: Mutex<OfProcess<Option<JoinHandle<()>>>>,
 }
@@ -98,33 +99,32 @@ impl Shared {
 impl PutQueue {
     /// A queue of puts into an open store, which must be closed before the store is.
     #[new]
-    fn new(store: &PageStore) -> PyResult<PutQueue> {
-        let store = store.handle()?;
+    fn new(store: Py<PageStore>) -> PyResult<PutQueue> {
+        let handle = store.get().handle()?;
         let shared = Arc::new(Shared { state: Mutex::default(), filled: Condvar::new(), emptied: Condvar::new() });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("filemap-put".to_owned())
-            .spawn(move || of_thread.put_all(&store))
+            .spawn(move || of_thread.put_all(&handle))
             .map_err(StorageError::io("start", "a thread for puts"))
             .map_err(|error| Failure::from(filemap_core::Error::from(error)))?;
-        Ok(PutQueue { shared: OfProcess::new(shared), thread: Mutex::new(OfProcess::new(Some(thread))) })
+        Ok(PutQueue { store, shared: OfProcess::new(shared), thread: Mutex::new(OfProcess::new(Some(thread))) })
     }
 
     /// As `put_if_changed` of the store, later. Waits while 8 MiB or 256 pages wait.
     ///
-    /// Raises `InvalidUrlError` and what the arguments are worth; other errors come by `failures`.
-    #[pyo3(signature = (store, url, body, **rest))]
+    /// Raises `InvalidUrlError`, and errors of the arguments; others come by `failures`.
+    #[pyo3(signature = (url, body, **rest))]
     fn put(
         &self,
         py: Python<'_>,
-        store: &PageStore,
         url: &Bound<'_, PyAny>,
         body: &Bound<'_, PyAny>,
         rest: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let shared = self.shared.get()?;
         let given = Given::from_python(url, Some(body), rest)?;
-        store.handle()?.key(given.url()).map_err(Failure::from)?;
+        self.store.get().handle()?.key(given.url()).map_err(Failure::from)?;
         let mut state = shared.state();
         if state.is_full() {
             drop(state);

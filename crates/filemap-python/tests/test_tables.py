@@ -100,7 +100,7 @@ def test_other_readers_of_arrow_take_it(filled: filemap.PageStore) -> None:
     assert counted == [(200, 270), (404, 30)]
 
 
-def test_damage_is_an_error_after_the_last_row(path: Path) -> None:
+def test_damage_is_an_error_and_all_else_is_read(path: Path) -> None:
     with filemap.open(path, "a", dictionaries=False, compression_level=0) as store:
         for n in range(20):
             store.put(f"http://h/{n}", f"unique-{n}-" * 100)
@@ -117,6 +117,17 @@ def test_damage_is_an_error_after_the_last_row(path: Path) -> None:
         table = store.to_arrow(["url", "body"], skip_damage=True)
         assert pa.table(table).num_rows >= 19
         assert table.damaged + table.bodiless == 1 and "value0.dat" in (table.first_error or "")
+        read, errors = [], 0
+        for split in store.splits(2):
+            pages = split.pages()
+            while True:
+                try:
+                    read.append(next(pages).url)
+                except StopIteration:
+                    break
+                except filemap.CorruptError:
+                    errors += 1
+        assert (len(set(read)), len(read), errors) == (19, 19, 1)
 
 
 def test_splits_are_disjoint_and_together_all(filled: filemap.PageStore) -> None:

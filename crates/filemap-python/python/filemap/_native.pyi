@@ -56,20 +56,8 @@ def canonicalize(
 @final
 class PutQueue:
     def __new__(cls, store: PageStore) -> Self: ...
-    def put(
-        self,
-        store: PageStore,
-        url: Url,
-        body: Body,
-        *,
-        status: int | None = 200,
-        headers: HeadersLike | None = None,
-        time: Time | None = None,
-        variant: Text | None = None,
-        http_version: str | None = None,
-        method: str | None = None,
-        ip: str | None = None,
-    ) -> None: ...
+    # The arguments of `PageStore.put`.
+    def put(self, url: Url, body: Body, **rest: Any) -> None: ...
     def wait(self) -> None: ...
     def failures(self) -> list[tuple[str, Exception]]: ...
     def close(self) -> None: ...

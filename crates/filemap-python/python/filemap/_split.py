@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._native import Page
+    from ._native import Page, PageStore
     from .types import Filter
 
 
@@ -29,9 +29,34 @@ class Split:
         return self.pages()
 
     def pages(self, filter: "Filter | None" = None) -> "Iterator[Page]":
-        """The pages, of a host or of some times if `filter` says so."""
+        """The pages, of a host or of some times if `filter` says so.
+
+        As a list of the store: after a `CorruptError`, `next` gives the pages behind the damage.
+        """
         from . import open
 
-        wanted: dict[str, Any] = dict(filter or {})
-        with open(self.path, "r", **self.options) as store:
-            yield from store._pages_in(self.part, **wanted)
+        store = open(self.path, "r", **self.options)
+        try:
+            pages = store._pages_in(self.part, **dict[str, Any](filter or {}))
+        except BaseException:
+            store.close()
+            raise
+        return _Pages(store, pages)
+
+
+class _Pages:
+    """The pages of a store that is closed behind the last, and with the last user of this."""
+
+    def __init__(self, store: "PageStore", pages: "Iterator[Page]") -> None:
+        self._store = store
+        self._pages = pages
+
+    def __iter__(self) -> "Iterator[Page]":
+        return self
+
+    def __next__(self) -> "Page":
+        try:
+            return next(self._pages)
+        except StopIteration:
+            self._store.close()
+            raise

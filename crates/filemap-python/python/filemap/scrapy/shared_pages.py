@@ -4,6 +4,7 @@
 which is a page without anything of Scrapy.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Mapping
@@ -15,9 +16,14 @@ from filemap._native import PutQueue
 
 from . import wire
 from .broker import Link, Member
+from .waiting import Waiting
+
+logger = logging.getLogger(__name__)
 
 Fields = list[tuple[bytes, bytes]]
 Failures = list[tuple[str, Exception]]
+
+_MOST_WAITING_BYTES: Final = 16 << 20
 
 _TEXTS: Final = ("http_version", "method", "ip")
 
@@ -80,6 +86,28 @@ class PagesService:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         self.store = filemap.open(path, "a", **options)
         self._queue = PutQueue(self.store)
+        self._turn = threading.Lock()
+        self._waiting: Waiting | None = None
+        try:
+            self._waiting = Waiting(f"{path}.waiting")
+        except OSError as error:
+            logger.warning("%s: pages are put one by one, which takes longer: %s", path, error)
+        else:
+            self._put_what_is_left(self._waiting)
+
+    def _put_what_is_left(self, waiting: Waiting) -> None:
+        """Puts what a holder that was killed had taken."""
+        count = 0
+        for head, body in waiting.left():
+            try:
+                record = Record.of_wire(head, body)
+                if not self._has(record):
+                    self._queue.put(record.url, record.body, **_arguments(record))
+                    count += 1
+            except (filemap.FileMapError, OSError, TypeError, ValueError) as error:
+                logger.error("A page that a killed process had taken is not put: %s", error)
+        if count:
+            logger.info("%d pages that a killed process had taken are put", count)
 
     def get(self, url: str, variant: bytes | None) -> Record | None:
         """The newest version."""
@@ -99,19 +127,39 @@ class PagesService:
         Returns whether the body changed. `again`: it may be there already, from a holder that
         died before it answered.
         """
-        if again:
-            found = self.head(record.url, record.variant)
-            if found and (found.time_ms, found.headers) == (record.time_ms, record.headers):
-                return False
         self._queue.wait()
+        if again and self._has(record):
+            return False
         put = self.store.put_if_changed(record.url, record.body, **_arguments(record))
         return put.changed
+
+    def _has(self, record: Record) -> bool:
+        found = self.store.head(record.url, at=record.time_ms / 1000, variant=record.variant)
+        said = (record.time_ms, record.headers)
+        return found is not None and (found.time_ms, found.headers.raw()) == said
 
     def put_later(self, record: Record) -> Failures:
         """As `put`, on a thread of its own: returns at once, but for a queue that is full. All
         other calls wait for it. Returns what of earlier ones failed."""
-        self._queue.put(self.store, record.url, record.body, **_arguments(record))
+        with self._turn:
+            self._queue.put(record.url, record.body, **_arguments(record))
+            if not self._is_noted(record):
+                self._queue.wait()
         return self._queue.failures()
+
+    def _is_noted(self, record: Record) -> bool:
+        """Whether a record that waits outlives a kill."""
+        if self._waiting is None:
+            return False
+        try:
+            if self._waiting.bytes > _MOST_WAITING_BYTES:
+                self._queue.wait()
+                self._waiting.empty()
+            else:
+                self._waiting.add(record.to_wire(), record.body)
+        except OSError:
+            return False
+        return True
 
     def settle(self) -> Failures:
         """Waits for what `put_later` was given. Returns what failed."""
@@ -150,6 +198,8 @@ class PagesService:
     def close(self) -> None:
         """Makes all durable and gives the store's lock back."""
         self._queue.close()
+        if self._waiting is not None:
+            self._waiting.close()
         self.store.close()
 
 

@@ -1,4 +1,4 @@
-"""Messages between the processes that share a store: a JSON object and bytes behind it.
+"""Messages of the processes that share a store: a JSON object and bytes behind it.
 
 A message is a length of eight bytes (big-endian, of all that follows), a length of four bytes (of
 the JSON), the JSON, and the bytes. Nothing is unpickled. A message over the bound of the receiver
@@ -9,7 +9,7 @@ length claims.
 import json
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 MAX_HEAD_BYTES: Final = 128 << 20
@@ -26,17 +26,19 @@ class Broken(OSError):
     """The other side is gone, or does not speak this protocol."""
 
 
-def send(connection: socket.socket, head: Mapping[str, Any], body: bytes = b"") -> None:
-    """Sends one message."""
+def packed(head: Mapping[str, Any], body: bytes = b"") -> list[bytes]:
+    """One message, in one piece or two."""
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
     if len(text) > MAX_HEAD_BYTES or len(body) > MAX_BODY_BYTES:
         raise ValueError(f"a message of {len(text)} and {len(body)} bytes is over the bound")
     start = _LENGTHS.pack(_LENGTHS.size - 8 + len(text) + len(body), len(text)) + text
-    if len(body) < _PIECE_BYTES:
-        connection.sendall(start + body)
-    else:
-        connection.sendall(start)
-        connection.sendall(body)
+    return [start + body] if len(body) < _PIECE_BYTES else [start, body]
+
+
+def send(connection: socket.socket, head: Mapping[str, Any], body: bytes = b"") -> None:
+    """Sends one message."""
+    for piece in packed(head, body):
+        connection.sendall(piece)
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], bytes]:
@@ -44,24 +46,32 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], bytes]:
 
     Raises `Broken` if the connection ends, or brings what is no message.
     """
-    whole, text_bytes = _LENGTHS.unpack(_exactly(connection, _LENGTHS.size))
+    return read(connection.recv)
+
+
+def read(take: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes]:
+    """Reads one message; `take` gives up to so many bytes, and none at the end.
+
+    Raises `Broken` at the end, and for what is no message.
+    """
+    whole, text_bytes = _LENGTHS.unpack(_exactly(take, _LENGTHS.size))
     body_bytes = whole - (_LENGTHS.size - 8) - text_bytes
     if text_bytes > MAX_HEAD_BYTES or not 0 <= body_bytes <= MAX_BODY_BYTES:
         raise Broken(f"a message claims {whole} bytes, {text_bytes} of them JSON")
-    text = _exactly(connection, text_bytes)
+    text = _exactly(take, text_bytes)
     try:
         head = json.loads(text)
     except ValueError as error:
         raise Broken("a message is no JSON") from error
     if not isinstance(head, dict):
         raise Broken("a message is no JSON object")
-    return cast(dict[str, Any], head), bytes(_exactly(connection, body_bytes))
+    return cast(dict[str, Any], head), bytes(_exactly(take, body_bytes))
 
 
-def _exactly(connection: socket.socket, count: int) -> bytearray:
+def _exactly(take: Callable[[int], bytes], count: int) -> bytearray:
     found = bytearray()
     while len(found) < count:
-        piece = connection.recv(min(count - len(found), _PIECE_BYTES))
+        piece = take(min(count - len(found), _PIECE_BYTES))
         if not piece:
             raise Broken("the connection ended")
         found += piece

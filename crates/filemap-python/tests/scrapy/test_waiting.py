@@ -1,0 +1,179 @@
+"""What waits to be put when its process is killed."""
+
+import pytest
+
+pytest.importorskip("scrapy", reason="Scrapy is not installed")
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+from helpers import storage_of
+from scrapy.http import Request
+
+import filemap.scrapy.shared_pages
+from filemap.scrapy.shared_pages import PagesService, Record
+from filemap.scrapy.waiting import Waiting
+
+COUNT = 60
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from helpers import storage_of
+from scrapy.http import Request, Response
+from test_waiting import COUNT, body_of
+
+with storage_of(Path(sys.argv[2])) as storage:
+    for number in range(COUNT):
+        url = f"http://example.com/{number}"
+        storage.store_response(None, Request(url), Response(url, body=body_of(number)))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def body_of(number: int) -> bytes:
+    """A text that takes its time to compress."""
+    return b"".join(b"%d " % (number * n) for n in range(20_000))
+
+
+def kill_after_all(folder: Path) -> None:
+    here = str(Path(__file__).parent)
+    killed = subprocess.run([sys.executable, "-c", KILLED, here, str(folder)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+
+
+def assert_all_are_there(folder: Path) -> None:
+    with storage_of(folder) as storage:
+        for number in range(COUNT):
+            found = storage.retrieve_response(None, Request(f"http://example.com/{number}"))
+            assert found is not None and found.body == body_of(number), number
+    assert not (folder / "pages.fm.waiting").exists()
+
+
+def test_all_that_was_taken_outlives_a_kill(tmp_path: Path) -> None:
+    kill_after_all(tmp_path)
+    assert (tmp_path / "pages.fm.waiting").stat().st_size > COUNT * 10_000
+    assert_all_are_there(tmp_path)
+
+
+def test_a_page_survives_a_kill_where_the_file_cannot_be(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "pages.fm.waiting").mkdir()
+    kill_after_all(tmp_path)
+    with storage_of(tmp_path):
+        pass
+    assert "pages are put one by one" in caplog.text
+    (tmp_path / "pages.fm.waiting").rmdir()
+    assert_all_are_there(tmp_path)
+
+
+def record_of(number: int, time_ms: int = 1000) -> Record:
+    return Record(f"http://example.com/{number}", b"v", time_ms, 200, [(b"A", b"b")], b"body")
+
+
+@contextmanager
+def service_of(folder: Path) -> Iterator[PagesService]:
+    service = PagesService(str(folder / "a.fm"), {"keep_versions": 9})
+    try:
+        yield service
+    finally:
+        service.close()
+
+
+def leave(folder: Path, *records: Record) -> Path:
+    """The file of a process that was killed before it put these."""
+    path = folder / "a.fm.waiting"
+    waiting = Waiting(str(path))
+    for record in records:
+        waiting.add(record.to_wire(), record.body)
+    os.close(waiting._file)
+    return path
+
+
+def test_what_is_in_the_store_is_not_put_again(tmp_path: Path) -> None:
+    with service_of(tmp_path) as service:
+        for time_ms in (1000, 2000):
+            service.put(record_of(1, time_ms), False)
+    leave(tmp_path, record_of(1, 1000), record_of(1, 2000), record_of(1, 1500), record_of(2))
+    with service_of(tmp_path) as service:
+        service.settle()
+        history = service.store.history("http://example.com/1", variant="v")
+        assert [head.time_ms for head in history] == [2000, 1500, 1000]
+        assert service.get("http://example.com/2", b"v") is not None
+
+
+def test_it_ends_where_the_process_was_killed_that_wrote(tmp_path: Path) -> None:
+    path = leave(tmp_path, record_of(1), record_of(2))
+    whole = path.read_bytes()
+    for end in range(len(whole) - 60, len(whole)):
+        path.write_bytes(whole[:end])
+        folder = tmp_path / str(end)
+        folder.mkdir()
+        path.rename(folder / path.name)
+        with service_of(folder) as service:
+            assert service.get("http://example.com/1", b"v") is not None
+            assert service.get("http://example.com/2", b"v") is None
+            # What is added next stands behind the first.
+            service.put_later(record_of(3))
+            assert service._waiting is not None
+            urls = [head["url"] for head, _ in service._waiting.left()]
+        assert urls == ["http://example.com/1", "http://example.com/3"]
+
+
+def test_what_an_earlier_boot_left_is_passed_over(tmp_path: Path) -> None:
+    path = leave(tmp_path, record_of(1))
+    path.write_bytes(b"another " + path.read_bytes()[8:])
+    with service_of(tmp_path) as service:
+        assert service.get("http://example.com/1", b"v") is None
+    assert not path.exists()
+
+
+def test_what_is_no_page_is_said_and_the_rest_put(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = Waiting(str(leave(tmp_path, record_of(1))))
+    list(waiting.left())
+    waiting.add({"url": 5}, b"")
+    waiting.add({**record_of(2).to_wire(), "status": 123456}, b"")
+    waiting.add(record_of(3).to_wire(), b"body")
+    os.close(waiting._file)
+    with service_of(tmp_path) as service:
+        assert [service.get(record_of(n).url, b"v") is None for n in (1, 2, 3)] == [0, 1, 0]
+    assert caplog.text.count("is not put") == 2
+
+
+def test_it_is_emptied_and_a_full_disk_makes_puts_wait(tmp_path: Path) -> None:
+    with (
+        mock.patch.object(filemap.scrapy.shared_pages, "_MOST_WAITING_BYTES", 2000),
+        service_of(tmp_path) as service,
+    ):
+        waiting = service._waiting
+        assert waiting is not None
+        sizes = set()
+        for number in range(100):
+            service.put_later(record_of(number))
+            sizes.add(waiting.bytes)
+            assert waiting.bytes == (tmp_path / "a.fm.waiting").stat().st_size
+        assert max(sizes) < 2400 and min(sizes) < 100
+        with mock.patch.object(waiting, "add", side_effect=OSError(28, "full")):
+            service.put_later(record_of(100))
+            # Nothing waits, so it needs no settling.
+            assert service.store.head("http://example.com/100", variant="v") is not None
+        assert all(service.get(record_of(number).url, b"v") for number in range(101))
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / "a.fm.waiting").symlink_to(tmp_path / "precious")
+    with service_of(tmp_path) as service:
+        service.put_later(record_of(1))
+        assert service.get("http://example.com/1", b"v") is not None
+    assert (tmp_path / "precious").read_bytes() == b"precious"
