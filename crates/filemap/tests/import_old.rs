@@ -339,6 +339,24 @@ fn a_clipped_last_record_whose_body_is_packed_is_kept() {
 }
 
 #[test]
+fn damage_behind_a_cut_record_is_told_of_its_own() {
+    let short = |name: &str| {
+        let page = samples::page(name, &format!("{name} ").repeat(40));
+        page[..page.len() - 30].to_vec()
+    };
+    // Its member is whole, so what follows is no part of it.
+    let report = import(&[gz(&short("a")), vec![0; 4000]].concat()).1;
+    assert_eq!((report.stored, report.damaged), (0, 2), "{:?}", report.problems);
+    // It ends inside its member, and a record follows after all: nothing between is passed over.
+    let whole = gz(&samples::page("a", &"a ".repeat(400)));
+    let inner = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &[1, 3, 0, 252, 255, b'x', b'y', b'z'], &[0; 8]].concat();
+    let file = [whole[..whole.len() - 20].to_vec(), inner, gz(&samples::page("c", "c"))].concat();
+    let (fresh, report) = import(&file);
+    assert!(report.damaged >= 1 && report.stored == 1, "{:?}", report.problems);
+    get(&fresh.store, "http://example.com/c");
+}
+
+#[test]
 fn a_record_that_is_cut_but_not_the_last_is_damage() {
     let page = |name: &str| samples::page(name, &format!("{name} ").repeat(40));
     let cut = |record: Vec<u8>| record[..record.len() - 30].to_vec();

@@ -107,6 +107,14 @@ mod tests {
             assert!(refuse_link(path).unwrap_err().to_string().contains("symbolic link"));
             assert!(open(path, OpenOptions::new().write(true).create(true)).is_err());
         }
+        let (inner, into) = (folder.join("folder"), folder.join("into"));
+        fs::create_dir(&inner).unwrap();
+        symlink(&inner, &into).unwrap();
+        for end in ["", "/", "/.", "//"] {
+            let path = format!("{}{end}", into.display());
+            assert!(refuse_link(Path::new(&path)).is_err(), "{path}");
+            assert!(refuse_link(Path::new(&format!("{}{end}", inner.display()))).is_ok());
+        }
         assert!(!folder.join("absent").exists() && fs::read(&file).unwrap() == b"x");
         for path in
             [&file, &folder.join("new"), Path::new("/dev/stdout"), Path::new("/dev/null"), Path::new("/proc/self/fd/1")]

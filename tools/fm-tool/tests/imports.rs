@@ -5,6 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::harness::Bench;
+use flate2::Compression;
+use flate2::read::GzEncoder;
 
 const DIGEST: &str = "WARC-Payload-Digest: sha-256:7TWJCUEXLGWZSXBM2FF4WJVSOIEZH6XWDQU5G6NSODKEFWJCSDVQ====\r\n";
 
@@ -135,6 +137,20 @@ fn answers_that_are_taken_for_pages_without_their_requests_are_said() {
     let ran = bench.run("import", &[file(&bench, "alone.warc", &named)]).ended(0);
     ran.said("1 answer taken for a page although the request is not met");
 
+    // A request that has no answer; and one that is linked to its answer by nothing but its URL.
+    let plain = record("response", &page(7), "2020-01-01T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\nby GET");
+    let ask = |nth: usize, second: u32| {
+        let time = format!("2020-01-01T00:01:{second:02}Z");
+        record("request", &page(nth), &time, &format!("POST /{nth} HTTP/1.1\r\n\r\n"))
+    };
+    let posted = record("response", &page(7), "2020-01-01T00:01:01Z", "HTTP/1.1 200 OK\r\n\r\nby POST");
+    let loose = file(&bench, "loose.warc", plain + &posted + &ask(7, 2) + &ask(8, 3));
+    let ran = bench.run("import", &[&loose]).ended(0).said("2 pages and 2 other records stored");
+    ran.said("1 request other than a plain GET without an answer");
+    assert_eq!(bench.run("get", &[page(7)]).ended(0).text(), "by GET");
+    let line = &bench.run("import", &[PathBuf::from("--json"), loose]).ended(0).json()[0];
+    assert_eq!((&line["unanswered"], &line["already_there"]), (&1.into(), &4.into()));
+
     let post = record("request", &page(0), "2020-01-01T00:00:00Z", "POST /0 HTTP/1.1\r\n\r\n");
     let post = with_ids(post, "WARC-Record-ID: <urn:q>");
     let far = named + &(1..100).map(answer).collect::<String>() + &post;
@@ -144,4 +160,24 @@ fn answers_that_are_taken_for_pages_without_their_requests_are_said() {
     ran.said("POST http://a.example/0: the request stands too far behind its answer at offset 0");
     let line = &bench.run("import", &[PathBuf::from("--json"), far]).ended(3).json()[0];
     assert_eq!((&line["misplaced"], &line["without_request"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn json_lines_in_gzip_come_in_whole_or_up_to_where_they_are_cut() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let lines = bench.run::<&str>("dump", &[]).ended(0);
+    let pages = lines.text().lines().count();
+    let mut packed = Vec::new();
+    std::io::Read::read_to_end(&mut GzEncoder::new(&lines.out[..], Compression::default()), &mut packed)
+        .expect("memory");
+    let (whole, cut) = (file(&bench, "a.jsonl.gz", &packed), file(&bench, "b", &packed[..packed.len() / 2]));
+    let again = Bench::new();
+    again.run("import", &[&whole]).ended(0).said(&format!("{pages} pages stored"));
+    again.feed("import", &["-"], &packed).ended(0).said(&format!("{pages} already there"));
+    let part = Bench::new();
+    let ran = part.run("import", &[PathBuf::from("--json"), cut]).ended(3);
+    let line = &ran.json()[0];
+    let stored = line["stored"].as_u64().expect("a number") as usize;
+    assert!(stored > 0 && stored < pages && line["damaged"] == 1, "{line}");
+    assert_eq!(part.run::<&str>("dump", &[]).ended(0).text().lines().count(), stored);
 }

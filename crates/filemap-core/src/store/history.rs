@@ -100,6 +100,16 @@ struct Met {
     address: u64,
 }
 
+/// What a walk over memtables and chain found.
+struct Walked {
+    /// Newest first.
+    met: Vec<Met>,
+    /// Where the next page may continue.
+    resume: Option<Place>,
+    /// Damage that ended the chain.
+    damage: Option<Error>,
+}
+
 impl Ord for Met {
     fn cmp(&self, other: &Met) -> std::cmp::Ordering {
         (self.spot.version, self.address).cmp(&(other.spot.version, other.address))
@@ -173,84 +183,60 @@ impl History {
 
     /// Gathers the next page.
     fn gather(&mut self) -> Result<()> {
-        let reading = Arc::clone(&self.reading);
-        reading.check_open()?;
-        self.as_of = (reading.values().segments.changes(), reading.index().epoch());
-        let mut greatest = Greatest { most: self.most, before: self.before, floor: 0, heap: BinaryHeap::new() };
-        let tables = Arc::clone(&reading.tables());
-        let tables = [Some(&tables.active), tables.frozen.as_ref()];
-        for table in tables.into_iter().flatten() {
+        self.reading.check_open()?;
+        self.as_of = (self.reading.values().segments.changes(), self.reading.index().epoch());
+        let Walked { met, resume, damage } = self.walk(self.before, self.most)?;
+        (self.resume, self.damage) = (resume, damage);
+        let retention = Retention::of(self.reading.options());
+        self.page = self.shown(&retention, met.into_iter().map(|met| met.spot).collect())?.into_iter();
+        Ok(())
+    }
+
+    /// The greatest versions older than `before`. Of a chain with damage in it, those that come
+    /// before the damage.
+    fn walk(&self, before: Option<Version>, most: usize) -> Result<Walked> {
+        let mut greatest = Greatest { most, before, floor: 0, heap: BinaryHeap::new() };
+        let tables = Arc::clone(&self.reading.tables());
+        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
             if let Some(found) = table.find(self.hash, &self.key) {
                 greatest.floor = greatest.floor.max(found.floor);
                 table.each_version(&found, |entry| greatest.add(entry.into(), 0));
             }
         }
+        let (mut resume, mut damage) = (None, None);
         if greatest.floor == 0 {
             let in_memory = greatest.heap.clone();
-            let mut before_damage = None;
-            let gathered = reading.looking_again(|| {
-                let mut greatest = Greatest { heap: in_memory.clone(), ..greatest };
-                match self.gather_indexed(&mut greatest) {
-                    Ok(resume) => Ok((greatest.heap, resume)),
-                    Err(e) => {
-                        before_damage = Some(greatest.heap);
-                        Err(e)
-                    }
-                }
+            let indexed = self.reading.looking_again(|| {
+                greatest.heap.clone_from(&in_memory);
+                self.gather_indexed(&mut greatest)
             });
-            (greatest.heap, self.resume) = match (gathered, before_damage) {
-                (Ok(gathered), _) => gathered,
-                (Err(e), Some(heap)) if e.is_corrupt() => {
-                    self.damage = Some(e);
-                    (heap, None)
-                }
-                (Err(e), _) => return Err(e),
-            };
+            match indexed {
+                Ok(place) => resume = place,
+                Err(e) if e.is_corrupt() => damage = Some(e),
+                Err(e) => return Err(e),
+            }
         }
         let mut met: Vec<Met> = greatest.heap.into_iter().map(|met| met.0).collect();
         met.sort_unstable_by(|a, b| b.cmp(a));
-        if let (Some(resume), Some(last)) = (&mut self.resume, met.iter().rev().find(|met| met.address != 0)) {
+        if let (Some(resume), Some(last)) = (&mut resume, met.iter().rev().find(|met| met.address != 0)) {
             resume.at = last.address;
         }
         met.dedup_by_key(|met| met.spot.version.sequence);
-        let retention = Retention::of(reading.options());
-        self.page = self.shown(&retention, met.into_iter().map(|met| met.spot).collect())?.into_iter();
-        Ok(())
+        Ok(Walked { met, resume, damage })
     }
 
     /// The versions of a page that retention shows.
     fn shown(&self, retention: &Retention, mut spots: Vec<Spot>) -> Result<Vec<Spot>> {
         if retention.versions.is_some() {
             // Few more than the shown ones are kept.
-            let all = match self.reading.all_spots(&self.key, self.hash) {
-                // No version after the damage is known; those before it are in order.
-                Err(_) if self.damage.is_some() => self.before_damage()?,
-                all => all?,
+            let all = match &self.damage {
+                None => self.reading.all_spots(&self.key, self.hash)?,
+                // What lies behind the damage is not known.
+                Some(_) => self.walk(None, PAGE)?.met.into_iter().map(|met| met.spot).collect(),
             };
             let place = |spot: &Spot| all.partition_point(|s| s.version > spot.version);
             spots.retain(|spot| retention.shows(place(spot), spot));
         }
-        Ok(spots)
-    }
-
-    /// All versions that come before the damage.
-    fn before_damage(&self) -> Result<Vec<Spot>> {
-        let mut all = History::new(Arc::clone(&self.reading), &self.key, None, PAGE);
-        let tables = Arc::clone(&self.reading.tables());
-        let mut greatest = Greatest { most: PAGE, before: None, floor: 0, heap: BinaryHeap::new() };
-        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
-            if let Some(found) = table.find(self.hash, &self.key) {
-                table.each_version(&found, |entry| greatest.add(entry.into(), 0));
-            }
-        }
-        all.resume = None;
-        match all.gather_indexed(&mut greatest) {
-            Err(e) if !e.is_corrupt() => return Err(e),
-            _ => {}
-        }
-        let mut spots: Vec<Spot> = greatest.heap.into_iter().map(|met| met.0.spot).collect();
-        spots.sort_unstable_by_key(|spot| Reverse(spot.version));
-        spots.dedup_by_key(|spot| spot.version.sequence);
         Ok(spots)
     }
 
@@ -321,7 +307,6 @@ impl Iterator for History {
     fn next(&mut self) -> Option<Result<Head>> {
         while !self.is_over {
             let Some(spot) = self.page.next() else {
-                self.damage = None;
                 match self.gather() {
                     Ok(()) if self.page.len() == 0 => {
                         self.is_over = true;

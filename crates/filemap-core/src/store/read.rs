@@ -4,7 +4,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
+use crate::format::names;
 use crate::logs::values::read::{Body, Reader, Want};
 use crate::record::{Head, Place, Value, Version};
 use crate::store::Store;
@@ -77,22 +78,13 @@ impl Store {
         }
     }
 
-    /// The newest version that is wanted. If a key record is damaged, that may still be the newest
-    /// of all, which needs none.
+    /// The newest version that is wanted.
     fn value_where(&self, key: &[u8], is_wanted: impl Fn(Version) -> bool) -> Result<Option<Value>> {
         let found = self.reading.looking_again(|| {
             let spot = self.reading.spots(key)?.into_iter().find(|s| is_wanted(s.version));
             spot.map(|s| self.reading.value(self.reading.load(key, &s)?, Vec::new())).transpose()
         });
-        match found {
-            Err(e) if e.is_corrupt() => match self.head(key) {
-                Ok(Some(head)) if is_wanted(head.version) => {
-                    self.get(key)?.filter(|value| is_wanted(value.head.version)).map_or(Err(e), |value| Ok(Some(value)))
-                }
-                _ => Err(e),
-            },
-            found => found,
-        }
+        or_newest(found, || self.get(key), |value| is_wanted(value.head.version))
     }
 
     /// A range of the newest version's body, clipped to its length. Of a large body only the chunks
@@ -143,14 +135,7 @@ impl Store {
             let spot = self.reading.spots(key)?.into_iter().find(|s| s.version.time_ms <= time_ms);
             spot.map(|s| self.reading.with_spot(key, &s, Want::Head, |raw| raw.head())).transpose()
         });
-        match found {
-            // As in `value_where`.
-            Err(e) if e.is_corrupt() => match self.head(key) {
-                Ok(Some(head)) if head.version.time_ms <= time_ms => Ok(Some(head)),
-                _ => Err(e),
-            },
-            found => found,
-        }
+        or_newest(found, || self.head(key), |head| head.version.time_ms <= time_ms)
     }
 
     /// All versions of a key, newest first. Reads one key record and one head for each.
@@ -205,5 +190,21 @@ impl Store {
             None => self.reading.looking_again(|| self.reading.candidates(hash))?.iter().next().map(|s| s.location),
         };
         Ok(location.map(|l| Place { segment: l.segment, offset: l.offset() }))
+    }
+}
+
+/// What was found. If damage of a key record hides which version is wanted, that may be the newest,
+/// which is found without key records.
+fn or_newest<T>(
+    found: Result<Option<T>>,
+    newest: impl FnOnce() -> Result<Option<T>>,
+    is_wanted: impl FnOnce(&T) -> bool,
+) -> Result<Option<T>> {
+    let is_key_record = |e: &Error| matches!(e, Error::Storage(StorageError::Corrupt { file, .. }) if names::parse_keys(file).is_some());
+    match found {
+        Err(e) if is_key_record(&e) => {
+            newest().ok().flatten().filter(is_wanted).map_or(Err(e), |newest| Ok(Some(newest)))
+        }
+        found => found,
     }
 }

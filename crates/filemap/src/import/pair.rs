@@ -3,14 +3,14 @@
 //!
 //! A request and its answer are two records. `WARC-Concurrent-To` of either names the other; if
 //! neither has that field, two consecutive records with the same URL and date belong together. An
-//! answer that no such link gives a request takes, when it is released, the one of its URL that is
-//! nearest in time and then in place and belongs to no answer: writers leave the field out, name
-//! records that are not there, date the two apart, and write the URL of one with a fragment or
-//! another scheme.
-//! Writers differ in which comes first, so an answer is held until its request arrives, or for
-//! [`HELD_RECORDS`] records. Beyond [`HELD_BYTES`] of memory, held answers are set aside on disk,
-//! up to [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered for longer.
-//! Records from a dump name their variants themselves.
+//! answer that no such link gives a request takes, when it is released, the nearest one of its
+//! URL, in time and then in place, that has no answer. For writers leave the field out, name
+//! records that are not there, date the two apart, or write one URL with a fragment or another
+//! scheme. It waits up to twice as long where such a request is so young that its own answer may
+//! still come. Writers differ in which comes first, so an answer is held until its request
+//! arrives, or for [`HELD_RECORDS`] records. Beyond [`HELD_BYTES`] of memory, held answers are set
+//! aside on disk, up to [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered
+//! for longer. Records from a dump name their variants themselves.
 //!
 //! Invariants: records keep their order; memory is bounded; an answer that names another record
 //! and is released before its request arrives is counted; a request that comes too late is
@@ -148,6 +148,11 @@ struct Asked {
 }
 
 impl Asked {
+    /// Whether it has no answer and asks for this page.
+    fn is_open_for(&self, page: Option<u64>) -> bool {
+        !self.has_answer && page.is_some() && self.links.page == page
+    }
+
     /// Whether its own answer may still come: as the next record, or as one that it names.
     fn is_young(&self, last: u64) -> bool {
         self.number == last || !self.links.names.is_empty() && self.number + HELD_RECORDS > last
@@ -211,8 +216,8 @@ impl<T> Pairing<T> {
         let is_full = front.number < self.number
             && (self.held_size.memory > HELD_WITH_HEADERS || self.held_size.disk > HELD_DISK_BYTES)
             || self.held.len() > HELD_ITEMS;
-        let most = if self.may_be_asked_by_a_late_one(front) { 2 * HELD_RECORDS } else { HELD_RECORDS };
-        let is_old = front.number + most <= self.number || is_full;
+        let age = self.number - front.number;
+        let is_old = is_full || age >= HELD_RECORDS && (age >= 2 * HELD_RECORDS || !self.may_have_late_request(front));
         if front.waits && !is_old && !is_end {
             return None;
         }
@@ -228,28 +233,21 @@ impl<T> Pairing<T> {
         Some(held)
     }
 
-    /// Whether a request of an answer's URL is so young that the answer may turn out to be its
-    /// own.
-    fn may_be_asked_by_a_late_one(&self, answer: &Held<T>) -> bool {
-        let is_its = |asked: &Asked| !asked.has_answer && asked.links.page == answer.links.page;
-        answer.waits
-            && answer.links.page.is_some()
-            && self.requests.iter().any(|asked| is_its(asked) && asked.is_young(self.number))
+    /// Whether a request of the URL of an answer that waits is too young to be given to it.
+    fn may_have_late_request(&self, answer: &Held<T>) -> bool {
+        let is_late = |asked: &Asked| asked.is_open_for(answer.links.page) && asked.is_young(self.number);
+        answer.waits && self.requests.iter().any(is_late)
     }
 
     /// Gives an answer that no link gave a request the nearest of its URL that belongs to no
     /// answer, and to no other that waits and is nearer.
     fn take_nearest_request(&mut self, answer: &mut Held<T>, is_end: bool) {
-        let Some(page) = answer.links.page else { return };
-        let (held, last) = (&self.held, self.number);
+        let (held, last, page) = (&self.held, self.number, answer.links.page);
         let is_nearest = |asked: &&mut Asked| {
-            if !is_end && asked.is_young(last) {
-                return false;
-            }
             let own = asked.distance(answer.number, &answer.links);
-            let mut others = held.iter().filter(|other| other.waits && other.links.page == Some(page));
-            !asked.has_answer
-                && asked.links.page == Some(page)
+            let mut others = held.iter().filter(|other| other.waits && other.links.page == page);
+            asked.is_open_for(page)
+                && (is_end || !asked.is_young(last))
                 && !others.any(|other| asked.distance(other.number, &other.links) < own)
         };
         let candidates = self.requests.iter_mut().filter(is_nearest);
@@ -538,10 +536,19 @@ mod tests {
                 pairing.push(name, role, links, Size::default());
                 while let Some(held) = pairing.next(nth + 1 == count) {
                     let variant = held.variant.map_or(String::new(), |variant| format!("={variant}"));
-                    out.push(held.what.split(['<', ':']).next().unwrap_or_default().to_owned() + &variant);
+                    let name = held.what.split(['<', ':']).next().unwrap_or_default();
+                    if !name.starts_with("+o") {
+                        out.push(name.to_owned() + &variant);
+                    }
                 }
             }
             (out.join(" "), pairing.unanswered())
+        };
+        // Records of one page, with others between them.
+        let far = |first: &[&str], others: usize, last: &[&str]| {
+            let of_page = |name: &&str| at(name, "http://a.example/p", 0);
+            let others = (0..others).map(|n| at(&format!("+o{n}"), &format!("http://o.example/{n}"), 0));
+            first.iter().map(of_page).chain(others).chain(last.iter().map(of_page)).collect::<Vec<_>>()
         };
         let asked = (0..100).map(|n| format!("?q{n}=q{n}"));
         let linked: Vec<String> = asked.chain((0..100).map(|n| format!("a{n}=q{n}"))).collect();
@@ -555,6 +562,10 @@ mod tests {
             (vec![at(".g:1", http, 0), at("a", http, 0), at("?q:1", http, 90), at("b", http, 90)], ".g a ?q=q b=q", 0),
             (vec![at("a", http, 0), at("?q", "http://a.example/other", 0)], "a ?q=q", 1),
             (vec![at(".g", http, 0), at("?q", http, 0)], ".g ?q=q", 1),
+            (far(&["a"], 63, &["?q", "b"]), "a ?q=q b=q", 0),
+            (far(&["a"], 62, &["?q<b", "x:9", "b"]), "a ?q=q x b=q", 0),
+            (far(&["a"], 20, &["?q<z"]), "a=q ?q=q", 0),
+            (far(&["?q<z", "a"], 150, &[]), "?q=q a=q", 0),
             (
                 (0..100)
                     .map(|n| at(&format!("?q{n}"), http, 0))
@@ -619,6 +630,17 @@ mod tests {
         assert_eq!(pairing.held_size, Size { memory: half + 2, disk: HELD_BYTES - 2 });
         pushed(&mut pairing, "?q<c", Size::default());
         assert_eq!(pairing.held[2].variant, Variant::new("q").ok());
+    }
+
+    #[test]
+    fn problems_without_end_let_an_answer_go() {
+        let mut pairing = Pairing::new();
+        pushed(&mut pairing, "a", Size::default());
+        pushed(&mut pairing, "b", Size::default());
+        for _ in 0..=HELD_ITEMS {
+            pairing.push_other("a problem");
+        }
+        assert_eq!(pairing.next(false).map(|held| held.what), Some("a"));
     }
 
     #[test]

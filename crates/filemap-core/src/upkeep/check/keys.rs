@@ -111,30 +111,25 @@ impl Check<'_, '_> {
         let mut holders = vec![(head.extent.location, head.refers_to)];
         while address != 0 {
             let (name, offset) = (names::keys(segment_of(address)), offset_of(address));
-            let record = match self.reading.keys().read(address) {
+            let read = match self.reading.keys().read(address) {
                 _ if self.has_moved() => return Ok(()),
                 Ok((_, found)) if found == key && !self.reading.keys().is_before(address, last) => {
-                    let what = "the chain that leads here does not lead back".into();
-                    self.problem_with(name, offset, what, vec![key.to_vec()]);
-                    return Ok(());
+                    Err("the chain that leads here does not lead back".to_owned())
                 }
-                Ok((record, found)) if found == key && (record.chain < chain || chain >= most) => record,
-                Ok((_, found)) if found == key => {
-                    let what = "the chain that leads here does not grow shorter".into();
-                    self.problem_with(name, offset, what, vec![key.to_vec()]);
-                    return Ok(());
-                }
-                Ok(_) => {
-                    let what = "the chain of another key leads here".into();
-                    self.problem_with(name, offset, what, vec![key.to_vec()]);
-                    return Ok(());
-                }
+                Ok((record, found)) if found == key && (record.chain < chain || chain >= most) => Ok(record),
+                Ok((_, found)) if found == key => Err("the chain that leads here does not grow shorter".to_owned()),
+                Ok(_) => Err("the chain of another key leads here".to_owned()),
                 Err(Error::Storage(StorageError::Corrupt { what, .. })) => {
-                    let what = format!("a chain leads here, but {what}");
-                    self.problem_with(name, offset, what, vec![key.to_vec()]);
-                    return Ok(());
+                    Err(format!("a chain leads here, but {what}"))
                 }
                 Err(e) => return Err(e),
+            };
+            let record = match read {
+                Ok(record) => record,
+                Err(what) => {
+                    self.problem_with(name, offset, what, vec![key.to_vec()]);
+                    return Ok(());
+                }
             };
             let location = record.extent.location;
             self.note_whose(key, location);

@@ -350,12 +350,13 @@ impl Check<'_, '_> {
 
     /// Reports each missing or damaged dictionary once, however many records need it.
     fn unread(&mut self) -> Result<()> {
-        for (id, Unread { records, keys, error }) in std::mem::take(&mut self.unread) {
+        for (id, Unread { records, keys, is_cut, error }) in std::mem::take(&mut self.unread) {
             not_read(&error)?;
             if self.has_gone(id)? {
                 continue;
             }
-            let what = format!("{records} records cannot be expanded without it: {error}");
+            let some = if is_cut { ", not all of which are named" } else { "" };
+            let what = format!("{records} records cannot be expanded without it{some}: {error}");
             self.problem_with(names::dictionary(id), 0, what, keys.into_iter().collect());
         }
         Ok(())

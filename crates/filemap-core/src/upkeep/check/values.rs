@@ -50,26 +50,25 @@ struct Scanned {
 #[derive(Debug)]
 pub(super) struct Unread {
     pub(super) records: u64,
-    /// Their keys; of very many, some.
     pub(super) keys: BTreeSet<Vec<u8>>,
+    /// Further keys were not remembered.
+    pub(super) is_cut: bool,
     pub(super) error: Error,
 }
 
-impl Unread {
-    fn new(error: Error) -> Unread {
-        Unread { records: 0, keys: BTreeSet::new(), error }
-    }
-
-    /// Adds records, and as many of their keys as there is room for.
-    fn add(&mut self, records: u64, keys: impl IntoIterator<Item = Vec<u8>>, room: usize) {
-        self.records += records;
-        self.keys.extend(keys.into_iter().take(room));
-    }
-}
-
-/// How many more keys may be remembered.
-fn room(unread: &BTreeMap<u32, Unread>) -> usize {
-    whose::NAMED_MAX.saturating_sub(unread.values().map(|unread| unread.keys.len()).sum())
+/// Adds records that need the dictionary `id`, and their keys as long as there is room.
+fn add_unread(all: &mut BTreeMap<u32, Unread>, id: u32, more: Unread) {
+    let named: usize = all.values().map(|unread| unread.keys.len()).sum();
+    let room = whose::NAMED_MAX.saturating_sub(named);
+    let unread = all.entry(id).or_insert_with(|| Unread {
+        records: 0,
+        keys: BTreeSet::new(),
+        is_cut: false,
+        error: more.error.clone(),
+    });
+    unread.records += more.records;
+    unread.is_cut |= more.is_cut || more.keys.len() > room;
+    unread.keys.extend(more.keys.into_iter().take(room));
 }
 
 impl Scanned {
@@ -82,9 +81,9 @@ impl Scanned {
                     bad.insert((offset / UNIT_BYTES) as u32);
                     self.problems.push((offset, 0, what.to_owned()));
                 }
-                Flaw::Dictionary(id, key, e) => {
-                    let room = room(&self.unread);
-                    self.unread.entry(id).or_insert(Unread::new(e)).add(1, [key], room);
+                Flaw::Dictionary(id, key, error) => {
+                    let one = Unread { records: 1, keys: BTreeSet::from([key]), is_cut: false, error };
+                    add_unread(&mut self.unread, id, one);
                 }
             }
         }
@@ -149,9 +148,7 @@ impl Check<'_, '_> {
         }
         self.whose.extend(scanned.whose);
         for (id, unread) in scanned.unread {
-            let Unread { records, keys, error } = unread;
-            let room = room(&self.unread);
-            self.unread.entry(id).or_insert(Unread::new(error)).add(records, keys, room);
+            add_unread(&mut self.unread, id, unread);
         }
         self.adopt(segment, scanned.findings);
     }

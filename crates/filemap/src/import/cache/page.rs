@@ -48,6 +48,8 @@ pub struct CachedPage {
     pub page: Page,
     /// What of the entry could not be kept; a sentence each.
     pub lost: Vec<String>,
+    /// How the body is damaged, of a page that is kept all the same.
+    pub damage: Option<String>,
     pub(super) codings: Codings,
     /// The last header, behind those about the body.
     pub(super) note: Option<Header>,

@@ -106,7 +106,7 @@ fn page_of(response: View<'_>, is_json: bool, room: &mut usize) -> Result<Cached
     let sent = if sent == b"None" { Vec::new() } else { sent };
     page.variant = Variant::of_request(&method, content_type, &sent);
     page.method = Some(method);
-    Ok(CachedPage { page, lost: Vec::new(), codings: Codings::Undone, note: None, stand_in: None })
+    Ok(CachedPage { page, lost: Vec::new(), damage: None, codings: Codings::Undone, note: None, stand_in: None })
 }
 
 /// The body, which may be kept as text or as a JSON value.

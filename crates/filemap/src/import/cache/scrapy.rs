@@ -128,7 +128,7 @@ fn mark_cut(entry: &mut CachedPage) {
     let said = page.headers.get("Content-Length").and_then(|value| std::str::from_utf8(value).ok());
     let said: Option<usize> = said.and_then(|value| value.trim().parse().ok());
     if let Some(length) = said.filter(|length| has_body && *length > page.body.len()) {
-        entry.lost.push(format!("its body has {} of {length} bytes", page.body.len()));
+        entry.damage = Some(format!("its body has {} of {length} bytes", page.body.len()));
         page.truncated = Some("unspecified".to_owned());
     }
 }
@@ -147,6 +147,7 @@ fn new_entry(
     Ok(CachedPage {
         page,
         lost: Vec::new(),
+        damage: None,
         codings: Codings::Received,
         note: None,
         stand_in: Some(stand_in.into_bytes()),
@@ -279,6 +280,28 @@ mod tests {
         assert!(entry.lost.len() == 1 && entry.lost[0].contains("cls"), "{:?}", entry.lost);
         let long = scrapy_dbm_entry(Some(&"x".repeat(1000)), "0a", PICKLED, b"1").expect("a response");
         assert_eq!(long.page.variant.expect("one").as_bytes().len(), "scrapy:~:0a".len() + 64);
+    }
+
+    #[test]
+    fn a_body_that_is_shorter_than_it_says_is_damaged_and_kept() {
+        let meta = "{'url': 'http://a/', 'method': 'M', 'response_url': 'http://a/', 'status': 200, 'timestamp': 1.5}";
+        let entry = |method: &str, status: &str, headers: &[u8]| {
+            let meta = meta.replace("'M'", &format!("'{method}'")).replace("200", status);
+            scrapy_entry(None, "0a", ScrapyFiles::new(meta.as_bytes(), headers, b"four".to_vec())).expect("an entry")
+        };
+        let cut = entry("GET", "200", b"Content-Length: 9");
+        assert_eq!(cut.damage.as_deref(), Some("its body has 4 of 9 bytes"));
+        assert_eq!((cut.page.truncated.as_deref(), &*cut.page.body), (Some("unspecified"), &b"four"[..]));
+        for (method, status, headers) in [
+            ("GET", "200", "Content-Length: 4"),
+            ("GET", "200", "Content-Length: many"),
+            ("GET", "200", ""),
+            ("HEAD", "200", "Content-Length: 9"),
+            ("GET", "304", "Content-Length: 9"),
+        ] {
+            let whole = entry(method, status, headers.as_bytes());
+            assert_eq!((whole.damage, whole.page.truncated), (None, None), "{method} {status} {headers}");
+        }
     }
 
     #[test]

@@ -18,8 +18,8 @@ use fm_cli::{Failure, interrupt};
 use super::report::{BadLine, Brought};
 use crate::stores::opening::ToFill;
 
-/// The longest line: more than the largest page takes, in base64 and with its headers.
-const LONGEST_LINE: u64 = 2 * filemap_core::MAX_VALUE_BYTES;
+/// The longest line in gzip, where few bytes make a line of any length.
+const LONGEST_PACKED_LINE: u64 = 1 << 30;
 
 /// Imports every line of `source` into `stores`; `progress` gets bytes read and versions
 /// stored.
@@ -41,9 +41,11 @@ pub fn import(
     let mut into = Into { stores, store: &store, load: None };
     for number in 1.. {
         line.clear();
-        let length = match source.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-            Ok(length) if length as u64 == LONGEST_LINE && line.last() != Some(&b'\n') => {
-                let what = format!("reading {name} failed: line {number} is longer than {LONGEST_LINE} bytes");
+        let longest = if is_packed { LONGEST_PACKED_LINE } else { u64::MAX };
+        let length = match source.by_ref().take(longest).read_until(b'\n', &mut line) {
+            Ok(length) if length as u64 == longest && line.last() != Some(&b'\n') => {
+                let what =
+                    format!("reading {name} failed: line {number} is over {longest} bytes long; unpack it first");
                 return Err(Failure::Io(what));
             }
             Err(_) if interrupt::asked() => 0,

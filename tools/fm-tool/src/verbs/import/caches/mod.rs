@@ -102,6 +102,9 @@ impl Taking<'_, '_> {
             self.brought.report.warnings += 1;
             self.list(entry, &format!("kept, but {lost}"), "warning");
         }
+        if let Some(what) = &page.damage {
+            self.damaged(entry, format!("{what}; it is kept, marked truncated"));
+        }
         let put = self.stores.store_for(page.key_url()).and_then(|store| {
             let report = &mut self.brought.report;
             self.loader.put(&store, page, report)
