@@ -11,7 +11,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::argument::text;
+use crate::argument::{Text, text};
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::page::Given;
@@ -39,18 +39,23 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Given>,
+    /// With the key of each.
+    waiting: VecDeque<(Vec<u8>, Given)>,
     /// Bytes of the bodies in `waiting`.
     bytes: usize,
-    /// The thread has one that is no longer in `waiting`.
-    is_putting: bool,
+    /// The key of the one that the thread has, which is no longer in `waiting`.
+    putting: Option<Vec<u8>>,
     failed: Vec<(Vec<u8>, Failure)>,
     is_closed: bool,
 }
 
 impl State {
     fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && !self.is_putting
+        self.waiting.is_empty() && self.putting.is_none()
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        self.putting.as_deref() == Some(key) || self.waiting.iter().any(|(other, _)| other == key)
     }
 
     fn is_full(&self) -> bool {
@@ -73,7 +78,7 @@ impl Shared {
     fn put_all(&self, store: &filemap::PageStore) {
         let mut state = self.state();
         loop {
-            let Some(given) = state.waiting.pop_front() else {
+            let Some((key, given)) = state.waiting.pop_front() else {
                 if state.is_closed {
                     return;
                 }
@@ -81,17 +86,23 @@ impl Shared {
                 continue;
             };
             state.bytes -= given.body().len();
-            state.is_putting = true;
+            state.putting = Some(key);
             drop(state);
             let put = catch_unwind(AssertUnwindSafe(|| given.put_if_changed(store)))
                 .unwrap_or_else(|_| Err(errors::make("FileMapError", "putting it panicked".to_owned()).into()));
             state = self.state();
-            state.is_putting = false;
+            state.putting = None;
             if let Err(failure) = put {
                 state.failed.push((given.url().to_vec(), failure));
             }
             self.emptied.notify_all();
         }
+    }
+}
+
+impl PutQueue {
+    fn key(&self, url: &[u8]) -> PyResult<Vec<u8>> {
+        Ok(self.store.get().handle()?.key(url).map_err(Failure::from)?)
     }
 }
 
@@ -124,7 +135,7 @@ impl PutQueue {
     ) -> PyResult<()> {
         let shared = self.shared.get()?;
         let given = Given::from_python(url, Some(body), rest)?;
-        self.store.get().handle()?.key(given.url()).map_err(Failure::from)?;
+        let key = self.key(given.url())?;
         let mut state = shared.state();
         if state.is_full() {
             drop(state);
@@ -135,16 +146,27 @@ impl PutQueue {
             return Err(errors::closed());
         }
         state.bytes += given.body().len();
-        state.waiting.push_back(given);
+        state.waiting.push_back((key, given));
         shared.filled.notify_one();
         Ok(())
     }
 
-    /// Waits until all puts are done.
-    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+    /// Waits until all puts are done, or those of a URL.
+    ///
+    /// Raises `InvalidUrlError`, unless nothing waits.
+    #[pyo3(signature = (url = None))]
+    fn wait(&self, py: Python<'_>, url: Option<Text>) -> PyResult<()> {
         let shared = self.shared.get()?;
-        if !shared.state().is_idle() {
+        if shared.state().is_idle() {
+            return Ok(());
+        }
+        let Some(url) = url else {
             py.detach(|| shared.wait_until(shared.state(), State::is_idle));
+            return Ok(());
+        };
+        let key = self.key(url.as_ref())?;
+        if shared.state().has(&key) {
+            py.detach(|| shared.wait_until(shared.state(), |state| !state.has(&key)));
         }
         Ok(())
     }

@@ -4,7 +4,6 @@ import pytest
 
 pytest.importorskip("scrapy", reason="Scrapy is not installed")
 
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from unittest import mock
 from helpers import storage_of
 from scrapy.http import Request
 
-import filemap.scrapy.shared_pages
+import filemap.scrapy.waiting
 from filemap.scrapy.shared_pages import PagesService, Record
 from filemap.scrapy.waiting import Waiting
 
@@ -59,7 +58,7 @@ def assert_all_are_there(folder: Path) -> None:
 
 def test_all_that_was_taken_outlives_a_kill(tmp_path: Path) -> None:
     kill_after_all(tmp_path)
-    assert (tmp_path / "pages.fm.waiting").stat().st_size > COUNT * 10_000
+    assert len(list(Waiting(str(tmp_path / "pages.fm.waiting")).left())) > 10
     assert_all_are_there(tmp_path)
 
 
@@ -93,8 +92,7 @@ def leave(folder: Path, *records: Record) -> Path:
     path = folder / "a.fm.waiting"
     waiting = Waiting(str(path))
     for record in records:
-        waiting.add(record.to_wire(), record.body)
-    os.close(waiting._file)
+        assert waiting.add(record.to_wire(), record.body)
     return path
 
 
@@ -111,21 +109,20 @@ def test_what_is_in_the_store_is_not_put_again(tmp_path: Path) -> None:
 
 
 def test_it_ends_where_the_process_was_killed_that_wrote(tmp_path: Path) -> None:
-    path = leave(tmp_path, record_of(1), record_of(2))
+    path = leave(tmp_path, record_of(1), record_of(2), record_of(3))
     whole = path.read_bytes()
-    for end in range(len(whole) - 60, len(whole)):
-        path.write_bytes(whole[:end])
-        folder = tmp_path / str(end)
-        folder.mkdir()
-        path.rename(folder / path.name)
-        with service_of(folder) as service:
-            assert service.get("http://example.com/1", b"v") is not None
-            assert service.get("http://example.com/2", b"v") is None
-            # What is added next stands behind the first.
-            service.put_later(record_of(3))
-            assert service._waiting is not None
-            urls = [head["url"] for head, _ in service._waiting.left()]
-        assert urls == ["http://example.com/1", "http://example.com/3"]
+    second = whole.index(b'{"url"', whole.index(b'{"url"') + 1) - 12
+    # Its length is written last.
+    path.write_bytes(whole[:second] + bytes(8) + whole[second + 8 :])
+    with service_of(tmp_path) as service:
+        assert service.get("http://example.com/1", b"v") is not None
+        for number in (2, 3):
+            assert service.get(f"http://example.com/{number}", b"v") is None
+        # What is added next stands behind the first.
+        service.put_later(record_of(4))
+        assert service._waiting is not None
+        urls = [head["url"] for head, _ in service._waiting.left()]
+    assert urls == ["http://example.com/1", "http://example.com/4"]
 
 
 def test_what_an_earlier_boot_left_is_passed_over(tmp_path: Path) -> None:
@@ -141,33 +138,45 @@ def test_what_is_no_page_is_said_and_the_rest_put(
 ) -> None:
     waiting = Waiting(str(leave(tmp_path, record_of(1))))
     list(waiting.left())
-    waiting.add({"url": 5}, b"")
-    waiting.add({**record_of(2).to_wire(), "status": 123456}, b"")
-    waiting.add(record_of(3).to_wire(), b"body")
-    os.close(waiting._file)
+    assert waiting.add({"url": 5}, b"")
+    assert waiting.add({**record_of(2).to_wire(), "status": 123456}, b"")
+    assert waiting.add(record_of(3).to_wire(), b"body")
     with service_of(tmp_path) as service:
         assert [service.get(record_of(n).url, b"v") is None for n in (1, 2, 3)] == [0, 1, 0]
     assert caplog.text.count("is not put") == 2
 
 
-def test_it_is_emptied_and_a_full_disk_makes_puts_wait(tmp_path: Path) -> None:
+def test_it_is_emptied_where_it_is_full(tmp_path: Path) -> None:
     with (
-        mock.patch.object(filemap.scrapy.shared_pages, "_MOST_WAITING_BYTES", 2000),
+        mock.patch.object(filemap.scrapy.waiting, "_BYTES", 2000),
         service_of(tmp_path) as service,
     ):
         waiting = service._waiting
         assert waiting is not None
-        sizes = set()
+        counts = []
         for number in range(100):
-            service.put_later(record_of(number))
-            sizes.add(waiting.bytes)
-            assert waiting.bytes == (tmp_path / "a.fm.waiting").stat().st_size
-        assert max(sizes) < 2400 and min(sizes) < 100
-        with mock.patch.object(waiting, "add", side_effect=OSError(28, "full")):
-            service.put_later(record_of(100))
-            # Nothing waits, so it needs no settling.
-            assert service.store.head("http://example.com/100", variant="v") is not None
-        assert all(service.get(record_of(number).url, b"v") for number in range(101))
+            record = record_of(number)
+            # One that is too large for the file, whatever it has, waits for nothing either.
+            record.body = b"body" * (1000 if number == 50 else 1)
+            service.put_later(record)
+            counts.append(len(list(waiting.left())))
+            if not counts[-1]:
+                # It is in the store, without a wait.
+                assert service.store.head(record.url, variant="v") is not None
+        assert 3 < max(counts) < 20 and counts.count(0) > 4 and counts[50] == 0
+        assert all(service.get(record_of(number).url, b"v") for number in range(100))
+
+
+def test_a_full_disk_leaves_puts_that_wait(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        mock.patch("os.posix_fallocate", side_effect=OSError(28, "full")),
+        service_of(tmp_path) as service,
+    ):
+        service.put_later(record_of(1))
+        assert service.store.head("http://example.com/1", variant="v") is not None
+    assert "pages are put one by one" in caplog.text
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:

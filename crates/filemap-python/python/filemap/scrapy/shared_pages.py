@@ -23,8 +23,6 @@ logger = logging.getLogger(__name__)
 Fields = list[tuple[bytes, bytes]]
 Failures = list[tuple[str, Exception]]
 
-_MOST_WAITING_BYTES: Final = 16 << 20
-
 _TEXTS: Final = ("http_version", "method", "ip")
 
 
@@ -111,13 +109,13 @@ class PagesService:
 
     def get(self, url: str, variant: bytes | None) -> Record | None:
         """The newest version."""
-        self._queue.wait()
+        self._queue.wait(url)
         page = self.store.get(url, variant=variant)
         return None if page is None else _record(url, variant, page, page.body)
 
     def head(self, url: str, variant: bytes | None) -> Record | None:
         """The newest version without its body."""
-        self._queue.wait()
+        self._queue.wait(url)
         head = self.store.head(url, variant=variant)
         return None if head is None else _record(url, variant, head, b"")
 
@@ -127,7 +125,7 @@ class PagesService:
         Returns whether the body changed. `again`: it may be there already, from a holder that
         died before it answered.
         """
-        self._queue.wait()
+        self._queue.wait(record.url)
         if again and self._has(record):
             return False
         put = self.store.put_if_changed(record.url, record.body, **_arguments(record))
@@ -143,23 +141,11 @@ class PagesService:
         other calls wait for it. Returns what of earlier ones failed."""
         with self._turn:
             self._queue.put(record.url, record.body, **_arguments(record))
-            if not self._is_noted(record):
+            if self._waiting is None or not self._waiting.add(record.to_wire(), record.body):
                 self._queue.wait()
+                if self._waiting is not None:
+                    self._waiting.empty()
         return self._queue.failures()
-
-    def _is_noted(self, record: Record) -> bool:
-        """Whether a record that waits outlives a kill."""
-        if self._waiting is None:
-            return False
-        try:
-            if self._waiting.bytes > _MOST_WAITING_BYTES:
-                self._queue.wait()
-                self._waiting.empty()
-            else:
-                self._waiting.add(record.to_wire(), record.body)
-        except OSError:
-            return False
-        return True
 
     def settle(self) -> Failures:
         """Waits for what `put_later` was given. Returns what failed."""

@@ -1,10 +1,12 @@
 """The pages that wait to be put, in a file beside the store: a kill of their process loses none.
 
-Only the holder of the store has the file. It begins with the name of the machine's boot; behind it
-are messages as `wire` has them. It is never synced, for what a process has written outlives the
-process. What an earlier boot left may be torn, and is passed over.
+Only the holder of the store has the file, mapped into memory: what is copied there outlives the
+process. It begins with the name of the machine's boot; behind it are messages as `wire` has them,
+and a length of zero. The length of a message is written last, so that one which was being written
+is none. The file is never synced: what an earlier boot left may be torn, and is passed over.
 """
 
+import mmap
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +15,9 @@ from typing import Any, Final
 from . import wire
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_BYTES: Final = 8 << 20
+_LENGTH_BYTES: Final = 8
+_END: Final = bytes(_LENGTH_BYTES)
 
 
 class Waiting:
@@ -21,64 +26,66 @@ class Waiting:
     def __init__(self, path: str) -> None:
         """Makes the file, or takes that of a process which was killed.
 
-        Raises `OSError`.
+        Raises `OSError`, such as for a full disk: no later write can meet one.
         """
         self._path = path
         try:
-            self._boot = _BOOT.read_bytes()
+            boot = _BOOT.read_bytes()
         except OSError:
-            self._boot = os.urandom(16)  # No boot is known to be this one.
+            boot = os.urandom(16)  # No boot is known to be this one.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._file = os.open(path, flags, 0o600)
+        file = os.open(path, flags, 0o600)
         try:
-            if os.pread(self._file, len(self._boot), 0) != self._boot:
-                os.ftruncate(self._file, 0)
-                self._write(self._boot, at=0)
-            self.bytes = os.fstat(self._file).st_size
-        except BaseException:
-            os.close(self._file)
-            raise
+            is_left = os.pread(file, len(boot), 0) == boot and os.fstat(file).st_size == _BYTES
+            if not is_left:
+                os.ftruncate(file, 0)
+                os.posix_fallocate(file, 0, _BYTES)
+            self._map = mmap.mmap(file, _BYTES)
+        finally:
+            os.close(file)
+        if not is_left:
+            self._map[: len(boot)] = boot
+        self._start = self._end = len(boot)
 
     def left(self) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """What the file has, in its order. Ends the file where the process was killed that wrote."""
-        at = len(self._boot)
+        """The messages, in their order; what is added next stands behind them."""
+        at = self._end = self._start
 
         def take(count: int) -> bytes:
             nonlocal at
-            found = os.pread(self._file, count, at)
+            found = self._map[at : at + count]
             at += len(found)
             return found
 
         while True:
-            self.bytes = at
             try:
-                yield wire.read(take)
+                message = wire.read(take)
             except wire.Broken:
                 return
+            self._end = at
+            yield message
 
-    def add(self, head: Mapping[str, Any], body: bytes) -> None:
-        """Adds a page that is about to be given to the store.
-
-        Raises `OSError` if there is no room; then it has not been added.
-        """
-        at = self.bytes
-        for piece in wire.packed(head, body):
-            at = self._write(piece, at)
-        self.bytes = at
+    def add(self, head: Mapping[str, Any], body: bytes) -> bool:
+        """Adds a page that is about to be put; False if there is no room for it."""
+        start = wire.start_of(head, body)
+        length, text = start[:_LENGTH_BYTES], start[_LENGTH_BYTES:]
+        first = self._end
+        if first + len(start) + len(body) + len(_END) > _BYTES:
+            return False
+        at = first + _LENGTH_BYTES
+        for piece in (text, body, _END):
+            self._map[at : at + len(piece)] = piece
+            at += len(piece)
+        self._map[first : first + _LENGTH_BYTES] = length
+        self._end = at - len(_END)
+        return True
 
     def empty(self) -> None:
         """Forgets all, which must be in the store."""
-        self.bytes = len(self._boot)
-        os.ftruncate(self._file, self.bytes)
+        self._map[self._start : self._start + len(_END)] = _END
+        self._end = self._start
 
     def close(self) -> None:
         """Removes the file. All that was added must be in the store."""
         os.unlink(self._path)
-        os.close(self._file)
-
-    def _write(self, piece: bytes, at: int) -> int:
-        rest = memoryview(piece)
-        while rest:
-            count = os.pwrite(self._file, rest, at)
-            rest, at = rest[count:], at + count
-        return at
+        self._map.close()

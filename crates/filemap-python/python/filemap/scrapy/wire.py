@@ -20,25 +20,29 @@ MAX_BODY_BYTES: Final = (1 << 30) + (64 << 20)
 
 _LENGTHS: Final = struct.Struct(">QI")
 _PIECE_BYTES: Final = 1 << 20
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Broken(OSError):
     """The other side is gone, or does not speak this protocol."""
 
 
-def packed(head: Mapping[str, Any], body: bytes = b"") -> list[bytes]:
-    """One message, in one piece or two."""
-    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+def start_of(head: Mapping[str, Any], body: bytes = b"") -> bytes:
+    """A message but for its body, which follows."""
+    text = _JSON.encode(head).encode()
     if len(text) > MAX_HEAD_BYTES or len(body) > MAX_BODY_BYTES:
         raise ValueError(f"a message of {len(text)} and {len(body)} bytes is over the bound")
-    start = _LENGTHS.pack(_LENGTHS.size - 8 + len(text) + len(body), len(text)) + text
-    return [start + body] if len(body) < _PIECE_BYTES else [start, body]
+    return _LENGTHS.pack(_LENGTHS.size - 8 + len(text) + len(body), len(text)) + text
 
 
 def send(connection: socket.socket, head: Mapping[str, Any], body: bytes = b"") -> None:
     """Sends one message."""
-    for piece in packed(head, body):
-        connection.sendall(piece)
+    start = start_of(head, body)
+    if len(body) < _PIECE_BYTES:
+        connection.sendall(start + body)
+    else:
+        connection.sendall(start)
+        connection.sendall(body)
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], bytes]:
