@@ -115,11 +115,21 @@ fn run_counted(seed: u64, fault: Option<Fault>) -> (Count, Result<(), Violation>
     (run.count, result)
 }
 
-/// Hunts with a fault planted, until it shows or so many states were judged: after how many, and
-/// how it showed.
-pub fn catch(fault: Fault, states: u64) -> Option<(u64, Violation)> {
+/// How a planted fault was caught.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Catch {
+    /// The seed of the run that showed it.
+    pub seed: u64,
+    /// The states that were judged until then, those of earlier seeds included.
+    pub states: u64,
+    /// How it showed.
+    pub violation: Violation,
+}
+
+/// Hunts from a seed on with a fault planted, until it shows or so many states were judged.
+pub fn catch(fault: Fault, first_seed: u64, states: u64) -> Option<Catch> {
     let mut count = Count::default();
-    for seed in 1.. {
+    for seed in first_seed.. {
         // In turns with the calls that fail, of which each string has hundreds, and that take as
         // many runs.
         let (run, result) = match seed % 8 {
@@ -128,7 +138,7 @@ pub fn catch(fault: Fault, states: u64) -> Option<(u64, Violation)> {
         };
         count.add(run);
         if let Err(violation) = result {
-            return (count.states <= states).then_some((count.states, violation));
+            return (count.states <= states).then_some(Catch { seed, states: count.states, violation });
         }
         if count.states > states {
             return None;

@@ -140,10 +140,10 @@ fn faults(threads: usize, states: u64, only: &str) -> bool {
     let missed = AtomicU64::new(0);
     let all = each(threads, 0..planted.len() as u64, u64::MAX, |number| {
         let fault = planted[number as usize];
-        match hunt::catch(fault, states) {
-            Some((after, violation)) => {
-                let what: String = violation.what.chars().take(90).collect();
-                println!("{fault:?}: caught after {after} states: {what}");
+        match hunt::catch(fault, 1, states) {
+            Some(caught) => {
+                let what: String = caught.violation.what.chars().take(90).collect();
+                println!("{fault:?}: caught after {} states by seed {}: {what}", caught.states, caught.seed);
             }
             None => {
                 missed.fetch_add(1, Ordering::Relaxed);
