@@ -127,6 +127,7 @@ def test_damage_is_an_error_and_all_else_is_read(path: Path) -> None:
                     break
                 except filemap.CorruptError:
                     errors += 1
+            assert next(pages, None) is None
         assert (len(set(read)), len(read), errors) == (19, 19, 1)
 
 

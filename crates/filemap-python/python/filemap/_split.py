@@ -58,5 +58,6 @@ class _Pages:
         try:
             return next(self._pages)
         except StopIteration:
+            self._pages = iter(())
             self._store.close()
             raise

@@ -69,7 +69,7 @@ def test_a_page_survives_a_kill_where_the_file_cannot_be(
     kill_after_all(tmp_path)
     with storage_of(tmp_path):
         pass
-    assert "pages are put one by one" in caplog.text
+    assert "pages.fm.waiting may have pages" in caplog.text
     (tmp_path / "pages.fm.waiting").rmdir()
     assert_all_are_there(tmp_path)
 
@@ -93,6 +93,7 @@ def leave(folder: Path, *records: Record) -> Path:
     waiting = Waiting(str(path))
     for record in records:
         assert waiting.add(record.to_wire(), record.body)
+    waiting.close()
     return path
 
 
@@ -109,46 +110,71 @@ def test_what_is_in_the_store_is_not_put_again(tmp_path: Path) -> None:
 
 
 def test_it_ends_where_the_process_was_killed_that_wrote(tmp_path: Path) -> None:
-    path = leave(tmp_path, record_of(1), record_of(2), record_of(3))
-    whole = path.read_bytes()
-    second = whole.index(b'{"url"', whole.index(b'{"url"') + 1) - 12
-    # Its length is written last.
-    path.write_bytes(whole[:second] + bytes(8) + whole[second + 8 :])
+    path = leave(tmp_path, record_of(1), record_of(2))
+    whole = path.read_bytes().rstrip(b"\0")
+    first = whole.index(b"body") + 8
+    for end in range(first, len(whole)):
+        path.write_bytes(whole[:end])
+        assert [head["url"] for head, _ in Waiting(str(path)).left()] == [record_of(1).url]
+    for damaged in range(first, len(whole)):
+        flipped = bytes([whole[damaged] ^ 1])
+        path.write_bytes(whole[:damaged] + flipped + whole[damaged + 1 :])
+        assert [head["url"] for head, _ in Waiting(str(path)).left()] == [record_of(1).url]
     with service_of(tmp_path) as service:
-        assert service.get("http://example.com/1", b"v") is not None
-        for number in (2, 3):
-            assert service.get(f"http://example.com/{number}", b"v") is None
-        # What is added next stands behind the first.
+        assert service.get(record_of(1).url, b"v") is not None
+        assert service.get(record_of(2).url, b"v") is None
         service.put_later(record_of(4))
         assert service._waiting is not None
-        urls = [head["url"] for head, _ in service._waiting.left()]
-    assert urls == ["http://example.com/1", "http://example.com/4"]
-
-
-def test_what_an_earlier_boot_left_is_passed_over(tmp_path: Path) -> None:
-    path = leave(tmp_path, record_of(1))
-    path.write_bytes(b"another " + path.read_bytes()[8:])
-    with service_of(tmp_path) as service:
-        assert service.get("http://example.com/1", b"v") is None
+        assert [head["url"] for head, _ in service._waiting.left()] == [record_of(4).url]
     assert not path.exists()
 
 
 def test_what_is_no_page_is_said_and_the_rest_put(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    waiting = Waiting(str(leave(tmp_path, record_of(1))))
-    list(waiting.left())
+    path = tmp_path / "a.fm.waiting"
+    waiting = Waiting(str(path))
+    assert waiting.add(record_of(1).to_wire(), b"body")
     assert waiting.add({"url": 5}, b"")
     assert waiting.add({**record_of(2).to_wire(), "status": 123456}, b"")
     assert waiting.add(record_of(3).to_wire(), b"body")
+    waiting.close()
     with service_of(tmp_path) as service:
         assert [service.get(record_of(n).url, b"v") is None for n in (1, 2, 3)] == [0, 1, 0]
-    assert caplog.text.count("is not put") == 2
+    assert caplog.text.count("is not kept") == 2
+
+
+def test_what_cannot_be_put_stays_for_the_next_opening(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = leave(tmp_path, record_of(1), record_of(2))
+    before = path.read_bytes()
+    full = mock.Mock(side_effect=filemap.StoreIOError(28, "full"))
+    with (
+        mock.patch.object(filemap.PageStore, "put_if_changed", full),
+        service_of(tmp_path) as service,
+    ):
+        pass
+    assert "a.fm.waiting may have pages" in caplog.text and path.read_bytes() == before
+    with service_of(tmp_path) as service:
+        assert all(service.get(record_of(n).url, b"v") for n in (1, 2))
+    assert not path.exists()
+
+
+def test_a_damaged_entry_is_put_again(tmp_path: Path) -> None:
+    leave(tmp_path, record_of(1))
+    with service_of(tmp_path) as service:
+        service.settle()
+    leave(tmp_path, record_of(1))
+    corrupt = mock.Mock(side_effect=filemap.CorruptError("value0.dat is damaged"))
+    with mock.patch.object(filemap.PageStore, "head", corrupt), service_of(tmp_path) as service:
+        history = service.store.history(record_of(1).url, variant="v")
+        assert len(list(history)) == 2
 
 
 def test_it_is_emptied_where_it_is_full(tmp_path: Path) -> None:
     with (
-        mock.patch.object(filemap.scrapy.waiting, "_BYTES", 2000),
+        mock.patch.object(filemap.scrapy.waiting, "_MOST_BYTES", 2000),
         service_of(tmp_path) as service,
     ):
         waiting = service._waiting
@@ -167,16 +193,23 @@ def test_it_is_emptied_where_it_is_full(tmp_path: Path) -> None:
         assert all(service.get(record_of(number).url, b"v") for number in range(100))
 
 
-def test_a_full_disk_leaves_puts_that_wait(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with (
-        mock.patch("os.posix_fallocate", side_effect=OSError(28, "full")),
-        service_of(tmp_path) as service,
-    ):
+def test_what_expired_does_not_come_back(tmp_path: Path) -> None:
+    with service_of(tmp_path) as service:
         service.put_later(record_of(1))
-        assert service.store.head("http://example.com/1", variant="v") is not None
-    assert "pages are put one by one" in caplog.text
+        assert service.expire(b"v", 5000) == 1
+        assert service._waiting is not None and not list(service._waiting.left())
+
+
+@pytest.mark.parametrize("call", ["pwritev", "open"])
+def test_a_full_disk_leaves_puts_that_are_waited_for(
+    tmp_path: Path, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with service_of(tmp_path) as service:
+        for number in range(4):
+            with mock.patch(f"os.{call}", side_effect=OSError(28, "full")):
+                service.put_later(record_of(number))
+            assert service.store.head(record_of(number).url, variant="v") is not None
+    assert caplog.text.count("Pages are put one by one") == 1
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
@@ -186,3 +219,12 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
         service.put_later(record_of(1))
         assert service.get("http://example.com/1", b"v") is not None
     assert (tmp_path / "precious").read_bytes() == b"precious"
+    assert (tmp_path / "a.fm.waiting").is_symlink()
+
+
+def test_the_store_is_closed_whatever_became_of_the_file(tmp_path: Path) -> None:
+    with service_of(tmp_path) as service:
+        service.put_later(record_of(1))
+        (tmp_path / "a.fm.waiting").unlink()
+    with service_of(tmp_path) as service:
+        assert service.get("http://example.com/1", b"v") is not None

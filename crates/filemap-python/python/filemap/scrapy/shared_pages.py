@@ -85,13 +85,17 @@ class PagesService:
         self.store = filemap.open(path, "a", **options)
         self._queue = PutQueue(self.store)
         self._turn = threading.Lock()
+        # None where what waits cannot be noted: each put is waited for then.
         self._waiting: Waiting | None = None
+        waiting = Waiting(f"{path}.waiting")
         try:
-            self._waiting = Waiting(f"{path}.waiting")
-        except OSError as error:
-            logger.warning("%s: pages are put one by one, which takes longer: %s", path, error)
-        else:
-            self._put_what_is_left(self._waiting)
+            self._put_what_is_left(waiting)
+            waiting.empty()
+            self._waiting = waiting
+        except (filemap.FileMapError, OSError) as error:
+            waiting.close()
+            what = "%s.waiting may have pages of a killed process, for the next opening: %s"
+            logger.error(what, path, error)
 
     def _put_what_is_left(self, waiting: Waiting) -> None:
         """Puts what a holder that was killed had taken."""
@@ -100,10 +104,10 @@ class PagesService:
             try:
                 record = Record.of_wire(head, body)
                 if not self._has(record):
-                    self._queue.put(record.url, record.body, **_arguments(record))
+                    self.store.put_if_changed(record.url, record.body, **_arguments(record))
                     count += 1
-            except (filemap.FileMapError, OSError, TypeError, ValueError) as error:
-                logger.error("A page that a killed process had taken is not put: %s", error)
+            except (wire.Broken, filemap.RefusedError, TypeError, ValueError) as error:
+                logger.error("A page that a killed process had taken is not kept: %s", error)
         if count:
             logger.info("%d pages that a killed process had taken are put", count)
 
@@ -132,20 +136,36 @@ class PagesService:
         return put.changed
 
     def _has(self, record: Record) -> bool:
-        found = self.store.head(record.url, at=record.time_ms / 1000, variant=record.variant)
+        try:
+            found = self.store.head(record.url, at=record.time_ms / 1000, variant=record.variant)
+        except filemap.CorruptError:
+            return False
         said = (record.time_ms, record.headers)
         return found is not None and (found.time_ms, found.headers.raw()) == said
 
     def put_later(self, record: Record) -> Failures:
-        """As `put`, on a thread of its own: returns at once, but for a queue that is full. All
-        other calls wait for it. Returns what of earlier ones failed."""
+        """As `put`, on a thread of its own: returns at once, but where 8 MiB wait. Returns what of
+        earlier ones failed."""
         with self._turn:
             self._queue.put(record.url, record.body, **_arguments(record))
-            if self._waiting is None or not self._waiting.add(record.to_wire(), record.body):
+            if not self._is_noted(record):
                 self._queue.wait()
-                if self._waiting is not None:
-                    self._waiting.empty()
         return self._queue.failures()
+
+    def _is_noted(self, record: Record) -> bool:
+        if self._waiting is None:
+            return False
+        try:
+            if self._waiting.add(record.to_wire(), record.body):
+                return True
+            self._queue.wait()
+            self._waiting.empty()
+        except OSError as error:
+            logger.warning("Pages are put one by one, which takes longer: %s", error)
+            self._queue.wait()
+            self._waiting.remove()
+            self._waiting = None
+        return False
 
     def settle(self) -> Failures:
         """Waits for what `put_later` was given. Returns what failed."""
@@ -157,7 +177,11 @@ class PagesService:
 
         Returns how many. Reads the list of all pages up to then: seconds for a million.
         """
-        self._queue.wait()
+        with self._turn:
+            self._queue.wait()
+            if self._waiting is not None:
+                # Nothing brings back what is removed.
+                self._waiting.empty()
         old = [
             (head.url, head.variant)
             for head in self.store.heads(until=before_ms / 1000, variants=True)
@@ -183,10 +207,12 @@ class PagesService:
 
     def close(self) -> None:
         """Makes all durable and gives the store's lock back."""
-        self._queue.close()
-        if self._waiting is not None:
-            self._waiting.close()
-        self.store.close()
+        try:
+            self._queue.close()
+            if self._waiting is not None:
+                self._waiting.remove()
+        finally:
+            self.store.close()
 
 
 def _found(record: Record | None) -> tuple[dict[str, Any], bytes]:

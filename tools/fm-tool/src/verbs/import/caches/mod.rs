@@ -103,7 +103,7 @@ impl Taking<'_, '_> {
             self.list(entry, &format!("kept, but {lost}"), "warning");
         }
         if let Some(what) = &page.damage {
-            self.damaged(entry, format!("{what}; it is kept, marked truncated"));
+            self.damaged(entry, format!("{what}: it is marked truncated"));
         }
         let put = self.stores.store_for(page.key_url()).and_then(|store| {
             let report = &mut self.brought.report;
