@@ -94,7 +94,7 @@ impl Kind {
     /// Of a set on disk: little memory.
     pub fn options(self) -> DiskOptions {
         let bits = if self == Kind::Short { FingerprintBits::Bits64 } else { FingerprintBits::Bits80 };
-        DiskOptions::new().memory_bytes(32 << 10).fingerprint_bits(bits)
+        DiskOptions::new().memory_bytes(64 << 10).fingerprint_bits(bits)
     }
 
     /// Makes the checksums of a file right, and those elsewhere that speak of it.

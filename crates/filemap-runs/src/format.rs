@@ -9,7 +9,7 @@ use filemap_io::header::Kind;
 pub const BLOCK_BYTES: usize = 4096;
 /// Bytes behind a block in memory that a format may read, whatever they hold.
 pub const PADDING_BYTES: usize = 16;
-/// Blocks read or written at once in a full pass, and whose filters lie behind them together.
+/// Blocks read or written at once in a full pass.
 pub const CHUNK_BLOCKS: usize = 128;
 /// Bytes to read ahead in a full pass.
 pub(crate) const READ_AHEAD_BYTES: u64 = 2 << 20;
@@ -74,9 +74,6 @@ pub trait Format: Clone + Debug + Send + Sync + 'static {
 
     /// The first 64 bits of a key, for the index; they sort as keys do.
     fn head(&self, key: Self::Key<'_>) -> u64;
-
-    /// A hash of a key, all bits well mixed, for the filters. It must stay the same for good.
-    fn hash(&self, key: Self::Key<'_>) -> u64;
 
     /// Encodes as many entries as fit a block and returns their number, 0 if the first alone does not
     /// fit. They are in order, no key twice, at most [`Format::ENTRIES_MAX`].

@@ -1,30 +1,25 @@
-//! A run: a header, blocks of 4096 bytes, behind each 128 of them their filters, and the index
-//! (first 64 bits of each block's first key).
+//! A run: a header, blocks of 4096 bytes, and the index (first 64 bits of each block's first key).
 //!
-//! The index is in memory and the file is mapped for the filters, so a look-up reads the one block
-//! that can hold the key if its filter says so, and more only where several blocks begin with the
-//! same 64 bits. Runs of version 1 have no filters: each look-up reads.
+//! The index is in memory, so a look-up reads the one block that can hold the key, and more only
+//! where several blocks begin with the same 64 bits.
 //!
 //! A file begins with a durable header that counts no block and names the owner. The run is
 //! written whole and synced before its owner names it; then it never changes.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use filemap_io::files::{read_exact, write};
 use filemap_io::header::{crc32, seal};
 use filemap_io::layout::{Field, Zeros};
-use filemap_io::{Access, Advice, File, Map, StorageError, Word, layout};
+use filemap_io::{Access, Advice, File, StorageError, layout};
 
-use crate::filter::{self, FILTER_BYTES, FILTER_WORDS};
-use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS, Format, Found, PADDING_BYTES, READ_AHEAD_BYTES};
+use crate::format::{BLOCK_BYTES, Format, Found, PADDING_BYTES, READ_AHEAD_BYTES};
 use crate::home::{Home, file_name};
 use crate::traffic::Traffic;
 
 layout! {
-    /// `NAME.NUMBER.run`: header. Blocks follow, behind each 128 of them and behind the last their
-    /// filters, then the first 64 bits of each block's first key.
+    /// `NAME.NUMBER.run`: header. Blocks follow, then the first 64 bits of each block's first key.
     pub(crate) struct RunHeader {
         0 MAGIC: [u8; 8] = "magic `FMDRUN01`";
         8 READ_VERSION: u16 = "the version that a reader must know";
@@ -36,13 +31,12 @@ layout! {
         48 LIVE: u64 = "entries that are no tombstones";
         56 TOMBSTONES: u64 = "tombstones";
         64 INDEX_CRC: u32 = "CRC-32 of the index";
-        68 FILTER_BYTES: u32 = "bytes of a block's filter: 768; 0 in version 1, which has no filters";
-        72 RESERVED: Zeros<4020> = "reserved, zero";
+        68 RESERVED: Zeros<4024> = "reserved, zero";
         4092 CRC: u32 = "CRC-32 of the bytes before";
     }
 }
 
-/// Checksum of a block, and of a filter.
+/// Checksum of a block.
 pub(crate) const CRC: Field<u32> = Field::new(0);
 
 /// Bytes of a header that name the owner. They lie in one sector, so they are there or not.
@@ -89,6 +83,12 @@ impl RunInfo {
         (1..1 << 41).contains(&self.blocks) && (self.blocks..=most).contains(&self.entries())
     }
 
+    /// Length of the file.
+    pub fn disk_bytes(&self) -> u64 {
+        let blocks = self.blocks.saturating_mul(8 + BLOCK_BYTES as u64);
+        blocks.saturating_add(BLOCK_BYTES as u64)
+    }
+
     pub(crate) fn salt(&self, id: [u8; 16]) -> Salt {
         let mut salt = [0; 24];
         salt[..16].copy_from_slice(&id);
@@ -102,16 +102,6 @@ pub fn first_header<F: Format>(home: &Home<F>, number: u64) -> Vec<u8> {
     header(home, &RunInfo { number, ..RunInfo::default() }, 0)
 }
 
-/// A header as an older version has it, which `found` may be.
-fn as_version_of(found: &[u8], mut header: Vec<u8>) -> Vec<u8> {
-    let versions = RunHeader::READ_VERSION.at..RunHeader::WRITE_VERSION.end();
-    for part in [versions, RunHeader::FILTER_BYTES.at..RunHeader::FILTER_BYTES.end()] {
-        header[part.clone()].copy_from_slice(&found[part]);
-    }
-    seal(&mut header);
-    header
-}
-
 pub(crate) fn header<F: Format>(home: &Home<F>, info: &RunInfo, index_crc: u32) -> Vec<u8> {
     let mut bytes = vec![0; RunHeader::BYTES];
     F::KIND.begin(&mut bytes);
@@ -122,48 +112,18 @@ pub(crate) fn header<F: Format>(home: &Home<F>, info: &RunInfo, index_crc: u32) 
     RunHeader::LIVE.put(&mut bytes, info.live);
     RunHeader::TOMBSTONES.put(&mut bytes, info.tombstones);
     RunHeader::INDEX_CRC.put(&mut bytes, index_crc);
-    RunHeader::FILTER_BYTES.put(&mut bytes, FILTER_BYTES as u32);
     seal(&mut bytes);
     bytes
 }
 
-/// Checksum of a block or a filter, which it begins with.
+/// Checksum of a block.
 pub(crate) fn checksum(salt: &Salt, number: u64, bytes: &[u8]) -> u32 {
-    crc32(&[salt, &number.to_le_bytes(), &bytes[4..]])
+    crc32(&[salt, &number.to_le_bytes(), &bytes[4..BLOCK_BYTES]])
 }
 
-/// Where the parts of a run are in its file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Places {
-    /// Blocks, so far.
-    pub(crate) blocks: u64,
-    /// Bytes of a filter; 0: there are none.
-    pub(crate) filter_bytes: u64,
-}
-
-impl Places {
-    /// Offset of a block.
-    pub(crate) fn block(self, number: u64) -> u64 {
-        let filters = number / CHUNK_BLOCKS as u64 * CHUNK_BLOCKS as u64;
-        (1 + number) * BLOCK_BYTES as u64 + filters * self.filter_bytes
-    }
-
-    /// Offset of a block's filter.
-    fn filter(self, number: u64) -> u64 {
-        let first = number / CHUNK_BLOCKS as u64 * CHUNK_BLOCKS as u64;
-        let end = (first + CHUNK_BLOCKS as u64).min(self.blocks);
-        self.block(first) + (end - first) * BLOCK_BYTES as u64 + (number - first) * self.filter_bytes
-    }
-
-    /// Offset of the index.
-    pub(crate) fn index(self) -> u64 {
-        (1 + self.blocks) * BLOCK_BYTES as u64 + self.blocks * self.filter_bytes
-    }
-
-    /// Length of the file.
-    fn len(self) -> u64 {
-        self.index() + 8 * self.blocks
-    }
+/// Offset of a block.
+pub(crate) fn offset(block: u64) -> u64 {
+    (1 + block) * BLOCK_BYTES as u64
 }
 
 /// An open run.
@@ -185,11 +145,6 @@ pub struct Run<F> {
     info: RunInfo,
     name: String,
     file: Arc<dyn File>,
-    places: Places,
-    /// The file up to the index, for the filters; none in version 1.
-    map: Option<Arc<dyn Map>>,
-    /// A bit for each filter whose checksum was looked at.
-    checked: Vec<AtomicU64>,
     salt: Salt,
     format: F,
     traffic: Arc<Traffic>,
@@ -207,22 +162,20 @@ impl<F: Format> Run<F> {
             return Err(StorageError::corrupt(&name, 0, format_args!("no run has {} blocks", info.blocks)));
         }
         let file = home.open(&name, Access::Read)?;
+        let len = file.len().map_err(StorageError::io("length", &name))?;
+        if len != info.disk_bytes() {
+            let what = format!("the file has {len} bytes, its set says {}", info.disk_bytes());
+            return Err(StorageError::corrupt(&name, len.min(info.disk_bytes()), what));
+        }
         let mut first = vec![0; RunHeader::BYTES];
         read_exact(&*file, &name, &mut first, 0)?;
         F::KIND.check(&name, &first)?;
-        let (crc, filter_bytes) = (RunHeader::INDEX_CRC.get(&first), RunHeader::FILTER_BYTES.get(&first));
-        if first != as_version_of(&first, header(home, &info, crc)) || ![0, FILTER_BYTES as u32].contains(&filter_bytes)
-        {
+        let crc = RunHeader::INDEX_CRC.get(&first);
+        if first != header(home, &info, crc) {
             let at = RunHeader::PARAMETER.at as u64;
             return Err(StorageError::corrupt(&name, at, "another run than the set names"));
         }
-        let places = Places { blocks: info.blocks, filter_bytes: u64::from(filter_bytes) };
-        let len = file.len().map_err(StorageError::io("length", &name))?;
-        if len != places.len() {
-            let what = format!("the file has {len} bytes, its set says {}", places.len());
-            return Err(StorageError::corrupt(&name, len.min(places.len()), what));
-        }
-        let index_at = places.index();
+        let index_at = offset(info.blocks);
         let mut bytes = vec![0; 8 * info.blocks as usize];
         read_exact(&*file, &name, &mut bytes, index_at)?;
         home.traffic.read((first.len() + bytes.len()) as u64);
@@ -234,11 +187,8 @@ impl<F: Format> Run<F> {
             return Err(StorageError::corrupt(&name, index_at, "the index is not in order"));
         }
         file.advise(Advice::Random, 0, 0);
-        let mapped = || file.map(0, index_at as usize).map_err(StorageError::io("map", &name));
-        let map = if filter_bytes > 0 { Some(mapped()?) } else { None };
         let (salt, traffic) = (info.salt(home.id), Arc::clone(&home.traffic));
-        let checked = (0..index.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Ok(Run { info, places, map, checked, salt, format: home.format.clone(), traffic, name, file, index })
+        Ok(Run { info, salt, format: home.format.clone(), traffic, name, file, index })
     }
 
     /// What the owner records of it.
@@ -261,14 +211,9 @@ impl<F: Format> Run<F> {
         &self.index
     }
 
-    /// Bytes of memory, without what the system caches.
+    /// Bytes of memory.
     pub fn memory_bytes(&self) -> u64 {
-        ((self.index.len() + self.checked.len()) * 8) as u64
-    }
-
-    /// Length of the file.
-    pub fn disk_bytes(&self) -> u64 {
-        self.places.len()
+        (self.index.len() * 8) as u64
     }
 
     /// The header as it is in the file.
@@ -288,7 +233,7 @@ impl<F: Format> Run<F> {
     pub fn copy_to(&self, to: &Home<F>) -> Result<(), StorageError> {
         let name = &self.name;
         let file = to.dir.open(name, Access::Create).map_err(StorageError::io("create", name))?;
-        let (len, mut buffer) = (self.disk_bytes(), vec![0; COPY_BYTES as usize]);
+        let (len, mut buffer) = (self.info.disk_bytes(), vec![0; COPY_BYTES as usize]);
         let mut at = 0;
         while at < len {
             // The header alone first: whose file it is, is durable before anything else is there.
@@ -306,62 +251,24 @@ impl<F: Format> Run<F> {
         file.sync().map_err(StorageError::io("sync", name))
     }
 
-    /// Finds a key's entry, tombstones included. Reads one block, and mostly none for a key that
-    /// is not there.
+    /// Finds a key's entry, tombstones included. Reads one block.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
     pub fn find(&self, key: F::Key<'_>) -> Result<Option<F::Entry>, StorageError> {
-        let (head, hash) = (self.format.head(key), self.format.hash(key));
+        let head = self.format.head(key);
         let mut after = self.index.partition_point(|first| *first <= head) as u64;
         let mut bytes = [0; BLOCK_BYTES + PADDING_BYTES];
         while after > 0 {
-            let number = after - 1;
-            let is_before = if self.may_have(number, hash)? {
-                self.read_block(number, &mut bytes[..BLOCK_BYTES])?;
-                self.check(&bytes, number)?;
-                match self.format.find(&bytes, key).ok_or_else(|| self.no_block(number))? {
-                    Found::Entry(entry) => return Ok(Some(entry)),
-                    Found::Absent => false,
-                    Found::Before => true,
-                }
-            } else {
-                // The key may be before a block that begins with its 64 bits.
-                self.index[number as usize] == head
-            };
-            if !is_before {
-                return Ok(None);
+            self.read_block(after - 1, &mut bytes[..BLOCK_BYTES])?;
+            self.check(&bytes, after - 1)?;
+            match self.format.find(&bytes, key).ok_or_else(|| self.no_block(after - 1))? {
+                Found::Entry(entry) => return Ok(Some(entry)),
+                Found::Absent => return Ok(None),
+                Found::Before => after -= 1,
             }
-            after = number;
         }
         Ok(None)
-    }
-
-    /// Whether a block may have a key with this hash, by its filter.
-    fn may_have(&self, number: u64, hash: u64) -> Result<bool, StorageError> {
-        let Some(map) = &self.map else { return Ok(true) };
-        let first = self.places.filter(number) as usize / 8;
-        let words = &map.words()[first..first + FILTER_WORDS];
-        let (checked, bit) = (&self.checked[number as usize / 64], 1 << (number % 64));
-        if checked.load(Ordering::Relaxed) & bit == 0 {
-            self.check_filter(number, words)?;
-            checked.fetch_or(bit, Ordering::Relaxed);
-        }
-        Ok(filter::may_have(words, hash))
-    }
-
-    fn check_filter(&self, number: u64, words: &[Word]) -> Result<(), StorageError> {
-        let mut bytes = [0; FILTER_BYTES];
-        let pairs = bytes.as_chunks_mut::<8>().0.iter_mut().zip(words);
-        pairs.for_each(|(bytes, word)| *bytes = word.load(Ordering::Relaxed).to_le_bytes());
-        self.traffic.read(bytes.len() as u64);
-        match CRC.get(&bytes) == checksum(&self.salt, number, &bytes) {
-            true => Ok(()),
-            false => {
-                let at = self.places.filter(number);
-                Err(StorageError::corrupt(&self.name, at, "filter checksum does not match"))
-            }
-        }
     }
 
     /// Reads one block for a look-up.
@@ -369,7 +276,7 @@ impl<F: Format> Run<F> {
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
     pub fn read_block(&self, block: u64, bytes: &mut [u8]) -> Result<(), StorageError> {
-        read_exact(&*self.file, &self.name, bytes, self.places.block(block))?;
+        read_exact(&*self.file, &self.name, bytes, offset(block))?;
         self.traffic.block_read(bytes.len() as u64);
         Ok(())
     }
@@ -379,16 +286,9 @@ impl<F: Format> Run<F> {
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
     pub fn read_blocks(&self, blocks: Range<u64>, bytes: &mut [u8]) -> Result<(), StorageError> {
-        let (mut start, mut rest) = (blocks.start, &mut *bytes);
-        while start < blocks.end {
-            // Filters lie between.
-            let end = blocks.end.min((start / CHUNK_BLOCKS as u64 + 1) * CHUNK_BLOCKS as u64);
-            let (now, later) = rest.split_at_mut((end - start) as usize * BLOCK_BYTES);
-            read_exact(&*self.file, &self.name, now, self.places.block(start))?;
-            (start, rest) = (end, later);
-        }
+        read_exact(&*self.file, &self.name, bytes, offset(blocks.start))?;
         self.traffic.read(bytes.len() as u64);
-        self.file.advise(Advice::WillNeed, self.places.block(blocks.end), READ_AHEAD_BYTES);
+        self.file.advise(Advice::WillNeed, offset(blocks.end), READ_AHEAD_BYTES);
         Ok(())
     }
 
@@ -398,16 +298,16 @@ impl<F: Format> Run<F> {
     /// [`StorageError::Corrupt`].
     #[inline]
     pub fn check(&self, bytes: &[u8], number: u64) -> Result<(), StorageError> {
-        match CRC.get(bytes) == checksum(&self.salt, number, &bytes[..BLOCK_BYTES]) {
+        match CRC.get(bytes) == checksum(&self.salt, number, bytes) {
             true => Ok(()),
-            false => Err(StorageError::corrupt(&self.name, self.places.block(number), "block checksum does not match")),
+            false => Err(StorageError::corrupt(&self.name, offset(number), "block checksum does not match")),
         }
     }
 
     /// The error of a block with a right checksum that cannot be decoded.
     #[cold]
     pub(crate) fn no_block(&self, number: u64) -> StorageError {
-        StorageError::corrupt(&self.name, self.places.block(number), "not a block of entries")
+        StorageError::corrupt(&self.name, offset(number), "not a block of entries")
     }
 
     /// Appends the entries of these blocks and reads ahead what follows. `last` is the entry
@@ -448,8 +348,7 @@ impl<F: Format> Run<F> {
         let is_behind =
             new.first().is_some_and(|entry| last.as_ref().is_none_or(|last| format.key(last) < format.key(entry)));
         if !is_behind || !new.is_sorted_by(|a, b| format.key(a) < format.key(b)) {
-            let at = self.places.block(number);
-            return Err(StorageError::corrupt(&self.name, at, "the block's entries are not in order"));
+            return Err(StorageError::corrupt(&self.name, offset(number), "the block's entries are not in order"));
         }
         *last = new.last().cloned();
         Ok(())

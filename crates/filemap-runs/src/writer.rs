@@ -1,5 +1,4 @@
-//! Writes a run from front to end: blocks and their filters as they fill, then the index, then the
-//! final header.
+//! Writes a run from front to end: blocks as they fill, then the index, then the final header.
 
 use std::sync::Arc;
 
@@ -7,10 +6,9 @@ use filemap_io::files::{remove, write};
 use filemap_io::header::crc32;
 use filemap_io::{File, StorageError};
 
-use crate::filter::{self, FILTER_BYTES};
 use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS, Format};
 use crate::home::{Home, file_name};
-use crate::run::{CRC, Places, RunInfo, Salt, checksum, header};
+use crate::run::{CRC, RunInfo, Salt, checksum, header, offset};
 
 /// Writes a run.
 ///
@@ -36,8 +34,6 @@ pub struct RunWriter<'a, F: Format> {
     entries: Vec<F::Entry>,
     /// Blocks not written yet.
     buffer: Vec<u8>,
-    /// The filters of these.
-    filters: Vec<u8>,
     index: Vec<u8>,
 }
 
@@ -50,9 +46,8 @@ impl<'a, F: Format> RunWriter<'a, F> {
         let (number, name, file) = home.create(number, file_name)?;
         let info = RunInfo { number, ..RunInfo::default() };
         let (entries, salt) = (Vec::with_capacity(F::ENTRIES_MAX), info.salt(home.id));
-        let buffer = Vec::with_capacity(CHUNK_BLOCKS * (BLOCK_BYTES + FILTER_BYTES));
-        let (filters, index) = (Vec::with_capacity(CHUNK_BLOCKS * FILTER_BYTES), Vec::new());
-        let writer = RunWriter { home, name, file, info, salt, entries, buffer, filters, index };
+        let (buffer, index) = (Vec::with_capacity(CHUNK_BLOCKS * BLOCK_BYTES), Vec::new());
+        let writer = RunWriter { home, name, file, info, salt, entries, buffer, index };
         writer.write(&header(home, &info, 0), 0)?;
         writer.file.sync().map_err(StorageError::io("sync", &writer.name))?;
         Ok(writer)
@@ -84,25 +79,16 @@ impl<'a, F: Format> RunWriter<'a, F> {
         if taken == 0 {
             return Err(StorageError::full(&self.name, format!("an entry does not fit {BLOCK_BYTES} bytes")));
         }
-        CRC.put(bytes, checksum(&self.salt, self.info.blocks, bytes));
-        let at = self.filters.len();
-        self.filters.resize(at + FILTER_BYTES, 0);
-        let bytes = &mut self.filters[at..];
-        self.entries[..taken].iter().for_each(|entry| filter::add(bytes, format.hash(format.key(entry))));
-        CRC.put(bytes, checksum(&self.salt, self.info.blocks, bytes));
+        let crc = checksum(&self.salt, self.info.blocks, bytes);
+        CRC.put(bytes, crc);
         self.entries.drain(..taken);
         self.info.blocks += 1;
         if self.buffer.len() == CHUNK_BLOCKS * BLOCK_BYTES { self.write_buffer() } else { Ok(()) }
     }
 
-    fn places(&self) -> Places {
-        Places { blocks: self.info.blocks, filter_bytes: FILTER_BYTES as u64 }
-    }
-
     fn write_buffer(&mut self) -> Result<(), StorageError> {
         let blocks = (self.buffer.len() / BLOCK_BYTES) as u64;
-        self.buffer.append(&mut self.filters);
-        self.write(&self.buffer, self.places().block(self.info.blocks - blocks))?;
+        self.write(&self.buffer, offset(self.info.blocks - blocks))?;
         self.buffer.clear();
         Ok(())
     }
@@ -125,7 +111,7 @@ impl<'a, F: Format> RunWriter<'a, F> {
             remove(&*self.home.dir, &self.name)?;
             return Ok(None);
         }
-        self.write(&self.index, self.places().index())?;
+        self.write(&self.index, offset(self.info.blocks))?;
         self.write(&header(self.home, &self.info, crc32(&[&self.index])), 0)?;
         Ok(Some(Written { info: self.info, name: self.name, file: self.file }))
     }

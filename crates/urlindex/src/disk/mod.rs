@@ -13,13 +13,13 @@
 //! # What it costs at N = 1e9, in 1 GiB
 //!
 //! *Disk*: a fingerprint of 81 bits (one marks tombstones) among 1e9 takes 2 + 81 - 29.9 bits:
-//! 6.64 bytes, 6.75 with block headers, slack and index, 8.0 with the filters; fewer URLs are less
-//! dense (9.0 bytes at 1e6). A merge of the largest run takes twice that for a time.
+//! 6.64 bytes, 6.75 with block headers, slack and index; fewer URLs are less dense (7.6 bytes at
+//! 1e6). A merge of the largest run takes twice that for a time.
 //!
 //! *Memory*: the batch, 16 bytes a URL: 480 MB for 30 M URLs. The index of blocks: 8 bytes for
-//! each 615 URLs, 13 MB. `memory_bytes` for table and cache: 128 MB do for batches, which need
-//! neither. Filters are mapped: 1.25 bytes a URL, of which the system caches what is asked for.
-//! Batches do not read them.
+//! each 615 URLs, 13 MB. `memory_bytes` for table, cache and filters: 128 MB do for batches, which
+//! need none of the three. A filter for a billion URLs would take more than the gigabyte, and no
+//! batch would use it.
 //!
 //! *Time and I/O of a test in batches of B*: every batch reads every run, 6.7 n / B bytes a test
 //! at n URLs; n is N / 2 on average: 112 bytes at B = 30 M, 224 in the last batch. An entry is
@@ -30,8 +30,8 @@
 //! not decoded, tests of a large set are as fast as those of a small one: checksums and copies of
 //! 224 bytes take 40 ns.
 //!
-//! *One at a time at 1e8*: filters answer for new URLs (nine bits a URL: 16 false positives in a
-//! thousand tests of a run), the cache for popular ones; the rest costs one read.
+//! *One at a time at 1e8*: filters answer for new URLs (16 bits a URL and run: two false positives
+//! in a thousand tests of a run), the cache for popular ones; the rest costs one read.
 //!
 //! # Error rate
 //!
@@ -51,8 +51,8 @@
 //! Searching every block is slow for a batch as dense as the run (47 ns a look-up): such blocks
 //! are decoded. Counting ones is slow without the processor's instruction, which needs `unsafe`:
 //! zeros are counted once a block. URLs of a host share their high parts, which are searched by
-//! halving. A filter of a whole run took a third of a batch's time to fill, and could not be
-//! written before the run's end; one of each block is filled where the processor has it at hand.
+//! halving. Building filters for batches took a third of their time: the first single test does
+//! it.
 
 mod batch;
 mod cache;
