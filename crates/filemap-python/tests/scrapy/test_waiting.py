@@ -198,6 +198,11 @@ def test_what_expired_does_not_come_back(tmp_path: Path) -> None:
         service.put_later(record_of(1))
         assert service.expire(b"v", 5000) == 1
         assert service._waiting is not None and not list(service._waiting.left())
+        service.put_later(record_of(2))
+        with mock.patch("os.pwritev", side_effect=OSError(28, "full")):
+            assert service.expire(b"v", 5000) == 1
+    with service_of(tmp_path) as service:
+        assert service.get(record_of(2).url, b"v") is None
 
 
 @pytest.mark.parametrize("call", ["pwritev", "open"])

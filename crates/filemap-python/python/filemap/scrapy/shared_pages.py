@@ -144,28 +144,36 @@ class PagesService:
         return found is not None and (found.time_ms, found.headers.raw()) == said
 
     def put_later(self, record: Record) -> Failures:
-        """As `put`, on a thread of its own: returns at once, but where 8 MiB wait. Returns what of
-        earlier ones failed."""
+        """As `put`, on a thread of its own: waits only where 8 MiB or 256 pages wait already, or
+        what waits cannot be noted. Returns what of earlier ones failed."""
         with self._turn:
             self._queue.put(record.url, record.body, **_arguments(record))
             if not self._is_noted(record):
-                self._queue.wait()
+                self._put_all()
         return self._queue.failures()
 
     def _is_noted(self, record: Record) -> bool:
-        if self._waiting is None:
-            return False
         try:
-            if self._waiting.add(record.to_wire(), record.body):
-                return True
-            self._queue.wait()
-            self._waiting.empty()
+            return self._waiting is not None and self._waiting.add(record.to_wire(), record.body)
         except OSError as error:
-            logger.warning("Pages are put one by one, which takes longer: %s", error)
-            self._queue.wait()
+            self._note_no_more(error)
+            return False
+
+    def _put_all(self) -> None:
+        """Waits for all puts: nothing needs a note then."""
+        self._queue.wait()
+        try:
+            if self._waiting is not None:
+                self._waiting.empty()
+        except OSError as error:
+            self._note_no_more(error)
+
+    def _note_no_more(self, error: OSError) -> None:
+        logger.warning("Pages are put one by one, which takes longer: %s", error)
+        self._queue.wait()
+        if self._waiting is not None:
             self._waiting.remove()
             self._waiting = None
-        return False
 
     def settle(self) -> Failures:
         """Waits for what `put_later` was given. Returns what failed."""
@@ -178,10 +186,7 @@ class PagesService:
         Returns how many. Reads the list of all pages up to then: seconds for a million.
         """
         with self._turn:
-            self._queue.wait()
-            if self._waiting is not None:
-                # Nothing brings back what is removed.
-                self._waiting.empty()
+            self._put_all()  # No note brings back what is removed.
         old = [
             (head.url, head.variant)
             for head in self.store.heads(until=before_ms / 1000, variants=True)

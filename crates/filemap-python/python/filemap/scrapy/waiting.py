@@ -5,6 +5,7 @@ behind it, and then zeros. It is never synced, for what a process has written ou
 """
 
 import contextlib
+import errno
 import os
 import struct
 import zlib
@@ -96,4 +97,4 @@ class Waiting:
     def _write(self, pieces: tuple[bytes, ...], at: int) -> None:
         assert self._file is not None
         if os.pwritev(self._file, pieces, at) < sum(map(len, pieces)):
-            raise OSError(28, "there is no room for what waits", self._path)
+            raise OSError(errno.ENOSPC, "there is no room for what waits", self._path)
