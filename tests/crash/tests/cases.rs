@@ -633,6 +633,35 @@ fn a_reader_that_knows_a_segment_created_ahead_sees_the_one_that_takes_its_place
     }
 }
 
+/// Found by failing every call of an erasure (`fail --seed 10`): the reader went on in the file
+/// that it had open.
+#[test]
+fn a_reader_that_follows_into_a_segment_whose_sync_fails_sees_the_one_that_takes_its_place() {
+    let mut replaced = 0;
+    for seed in 0..8 {
+        let disk = SimDisk::new(seed);
+        let store = sim::create(disk.dir(), options()).unwrap();
+        let has_begun = || disk.bytes("value1.dat").is_some_and(|bytes| bytes.len() > HEADER);
+        (0..).take_while(|_| !has_begun()).for_each(|i| put(&store, &format!("{i}"), 300));
+        let reader = sim::open_read_only(disk.dir(), options()).unwrap();
+        reader.refresh().unwrap();
+        // The first sync is that of the segment before.
+        let at = disk.calls() + 2;
+        disk.fail(Some(Failure { at, fault: Fault::Eio, only_syncs: true, forever: false }));
+        store.sync().unwrap_err();
+        sim::abandon(store);
+        disk.fail(None);
+        let (store, _) = open(&disk);
+        replaced += usize::from(!disk.names().iter().any(|name| name == "value1.dat"));
+        (0..).take_while(|_| !has_begun()).for_each(|i| put(&store, &format!("new {i}"), 300));
+        store.checkpoint().unwrap();
+        put(&store, "after", 300);
+        reader.refresh().unwrap();
+        has(&reader, "after", 300);
+    }
+    assert!(replaced > 0, "every record was on the device");
+}
+
 /// Disks as a kill leaves them when a compaction has begun to write, and nothing names what it has
 /// written.
 fn killed_in_compaction(disk: &SimDisk, store: &Store) -> Vec<SimDisk> {

@@ -47,7 +47,7 @@ enum Fate {
 impl Snapshot<'_> {
     /// Calls so far that could have failed.
     pub fn calls(&self) -> u64 {
-        self.state.calls
+        self.state.calls.len() as u64
     }
 
     /// Whether a call was made to fail so far.

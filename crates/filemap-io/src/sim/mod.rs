@@ -115,7 +115,13 @@ impl SimDisk {
 
     /// Calls so far that could have failed.
     pub fn calls(&self) -> u64 {
-        self.lock().calls
+        self.lock().calls.len() as u64
+    }
+
+    /// The numbers of the calls so far that `fault` would have refused, in order.
+    pub fn refusable(&self, fault: Fault) -> Vec<u64> {
+        let state = self.lock();
+        (1..).zip(&state.calls).filter(|&(_, &call)| fault.refusal(call).is_some()).map(|(number, _)| number).collect()
     }
 
     /// Sets or clears the call that is to fail.

@@ -54,13 +54,14 @@ pub(super) struct State {
     pub(super) changes: Vec<NameChange>,
     pub(super) locks: HashSet<String>,
     pub(super) rng: fastrand::Rng,
-    pub(super) calls: u64,
+    /// What each call was that could have failed.
+    pub(super) calls: Vec<Call>,
     pub(super) failure: Option<Failure>,
     pub(super) failed: u64,
     pub(super) observer: Option<Observer>,
 }
 
-debug_fields!(State: live, calls);
+debug_fields!(State: live, failed);
 
 /// A look at a disk between two calls. Images are drawn from it.
 ///
@@ -103,6 +104,20 @@ pub(super) enum Refusal {
     Short(io::Error),
 }
 
+impl Fault {
+    /// How a call fails, if it can fail in this way.
+    pub(super) fn refusal(self, call: Call) -> Option<Refusal> {
+        match (self, call) {
+            (Fault::Eio, _) => Some(Refusal::Error(io::Error::from_raw_os_error(5))),
+            (Fault::Eintr, _) => Some(Refusal::Error(io::Error::from(io::ErrorKind::Interrupted))),
+            // With delayed allocation it is the sync that finds the device full.
+            (Fault::Enospc, Call::Write | Call::Sync) => Some(Refusal::Error(io::Error::from_raw_os_error(28))),
+            (Fault::ShortWrite, Call::Write) => Some(Refusal::Short(io::Error::from_raw_os_error(28))),
+            _ => None,
+        }
+    }
+}
+
 impl State {
     pub(super) fn new(seed: u64) -> State {
         State {
@@ -113,7 +128,7 @@ impl State {
             changes: Vec::new(),
             locks: HashSet::new(),
             rng: fastrand::Rng::with_seed(seed),
-            calls: 0,
+            calls: Vec::new(),
             failure: None,
             failed: 0,
             observer: None,
@@ -150,26 +165,24 @@ impl State {
 
     /// Counts a call, and says whether it is to be refused.
     pub(super) fn begin(&mut self, call: Call) -> Result<(), Refusal> {
-        self.calls += 1;
+        self.calls.push(call);
+        let number = self.calls.len() as u64;
         let Some(failure) = self.failure else { return Ok(()) };
         let is_now = match failure.only_syncs {
-            true => self.calls >= failure.at && self.failed == 0 && call == Call::Sync,
-            false => self.calls == failure.at,
+            true => number >= failure.at && self.failed == 0 && call == Call::Sync,
+            false => number == failure.at,
         };
-        let is_later = self.calls > failure.at && failure.forever && self.failed > 0 && call != Call::Read;
+        let is_later = number > failure.at && failure.forever && self.failed > 0 && call != Call::Read;
         if !is_now && !is_later {
             return Ok(());
         }
-        let refusal = match (failure.fault, call) {
-            (Fault::Eio, _) => Refusal::Error(io::Error::from_raw_os_error(5)),
-            (Fault::Eintr, _) => Refusal::Error(io::Error::from(io::ErrorKind::Interrupted)),
-            // With delayed allocation it is the sync that finds the device full.
-            (Fault::Enospc, Call::Write | Call::Sync) => Refusal::Error(io::Error::from_raw_os_error(28)),
-            (Fault::ShortWrite, Call::Write) => Refusal::Short(io::Error::from_raw_os_error(28)),
-            _ => return Ok(()),
-        };
-        self.failed += 1;
-        Err(refusal)
+        match failure.fault.refusal(call) {
+            Some(refusal) => {
+                self.failed += 1;
+                Err(refusal)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Shows the disk to the observer, after a call that changed it.

@@ -420,7 +420,8 @@ impl Reading {
         {
             pages.forget();
         }
-        self.values.segments.rescan(|s| self.is_settled(s, newest.tail.ordinal))?;
+        // With the only records of a segment its file may have gone, and another may have its name.
+        self.values.segments.look_anew()?;
         if newest.epoch != self.index.epoch() {
             self.take_index(&newest)?;
         }
