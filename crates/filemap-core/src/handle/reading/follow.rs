@@ -420,8 +420,10 @@ impl Reading {
         {
             pages.forget();
         }
-        // With the only records of a segment its file may have gone, and another may have its name.
-        self.values.segments.look_anew()?;
+        // A recovery removes a segment with the only records in it, and another may take its name.
+        // Those before the tail of a superblock stay.
+        let kept = self.latest.load().tail.ordinal.min(newest.tail.ordinal);
+        self.values.segments.rescan(|s| s.ordinal < kept && self.is_settled(s, kept))?;
         if newest.epoch != self.index.epoch() {
             self.take_index(&newest)?;
         }
