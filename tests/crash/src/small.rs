@@ -1,6 +1,6 @@
 //! Every string of up to four operations over two keys, with one image of each kind at every call
-//! of the last operation that changes the disk, equal ones once. (After CrashMonkey, OSDI 2018: nearly all crash
-//! bugs show in workloads of three operations.)
+//! of the last operation that changes the disk, equal ones once. (After CrashMonkey, OSDI 2018:
+//! nearly all crash bugs show in workloads of three operations.)
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

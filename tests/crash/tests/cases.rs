@@ -633,33 +633,79 @@ fn a_reader_that_knows_a_segment_created_ahead_sees_the_one_that_takes_its_place
     }
 }
 
+/// Puts pages until one is the first in value1.dat. Gives its key.
+fn put_until_the_next_segment(disk: &SimDisk, store: &Store, name: &str) -> String {
+    let mut keys = (0..100).map(|i| format!("{name} {i}"));
+    let begins = |key: &String| {
+        put(store, key, 300);
+        disk.bytes("value1.dat").is_some_and(|bytes| bytes.len() > HEADER)
+    };
+    keys.find(begins).expect("a segment has 4096 bytes")
+}
+
+/// A disk on which the sync of the only record of value1.dat has failed, a reader that has seen
+/// the record, and its key.
+fn with_a_failed_sync(seed: u64) -> (SimDisk, Store, String) {
+    let disk = SimDisk::new(seed);
+    let store = sim::create(disk.dir(), options()).unwrap();
+    let last = put_until_the_next_segment(&disk, &store, "old");
+    let reader = sim::open_read_only(disk.dir(), options()).unwrap();
+    has(&reader, &last, 300);
+    // The first sync is that of the segment before.
+    let at = disk.calls() + 2;
+    disk.fail(Some(Failure { at, fault: Fault::Eio, only_syncs: true, forever: false }));
+    store.sync().unwrap_err();
+    sim::abandon(store);
+    disk.fail(None);
+    (disk, reader, last)
+}
+
+/// The log comes to value1.dat once more, and the reader sees what its writer sees.
+fn goes_on(disk: &SimDisk, store: &Store, reader: &Store, last: &str) {
+    put_until_the_next_segment(disk, store, "new");
+    put(store, "after", 300);
+    reader.refresh().unwrap();
+    has(reader, "after", 300);
+    assert_eq!(reader.contains(last.as_bytes()).unwrap(), store.contains(last.as_bytes()).unwrap());
+}
+
 /// Found by failing every call of an erasure (`fail --seed 10`): the reader went on in the file
 /// that it had open.
 #[test]
 fn a_reader_that_follows_into_a_segment_whose_sync_fails_sees_the_one_that_takes_its_place() {
     let mut replaced = 0;
     for seed in 0..8 {
-        let disk = SimDisk::new(seed);
-        let store = sim::create(disk.dir(), options()).unwrap();
-        let has_begun = || disk.bytes("value1.dat").is_some_and(|bytes| bytes.len() > HEADER);
-        (0..).take_while(|_| !has_begun()).for_each(|i| put(&store, &format!("{i}"), 300));
-        let reader = sim::open_read_only(disk.dir(), options()).unwrap();
-        reader.refresh().unwrap();
-        // The first sync is that of the segment before.
-        let at = disk.calls() + 2;
-        disk.fail(Some(Failure { at, fault: Fault::Eio, only_syncs: true, forever: false }));
-        store.sync().unwrap_err();
-        sim::abandon(store);
-        disk.fail(None);
+        let (disk, reader, last) = with_a_failed_sync(seed);
         let (store, _) = open(&disk);
         replaced += usize::from(!disk.names().iter().any(|name| name == "value1.dat"));
-        (0..).take_while(|_| !has_begun()).for_each(|i| put(&store, &format!("new {i}"), 300));
+        goes_on(&disk, &store, &reader, &last);
         store.checkpoint().unwrap();
-        put(&store, "after", 300);
-        reader.refresh().unwrap();
-        has(&reader, "after", 300);
+        goes_on(&disk, &store, &reader, &last);
     }
     assert!(replaced > 0, "every record was on the device");
+}
+
+#[test]
+fn a_recovery_that_was_cut_short_leaves_no_reader_with_what_it_dropped() {
+    let (mut cut_short, mut lost) = (0, 0);
+    for seed in 0..8 {
+        for after in 1.. {
+            let (disk, reader, last) = with_a_failed_sync(seed);
+            let at = disk.calls() + after;
+            disk.fail(Some(Failure { at, fault: Fault::Eio, only_syncs: false, forever: false }));
+            let first = sim::open(disk.dir(), options());
+            let has_failed = disk.failed() > 0;
+            disk.fail(None);
+            cut_short += usize::from(first.is_err());
+            let store = first.unwrap_or_else(|_| open(&disk).0);
+            lost += usize::from(!store.contains(last.as_bytes()).unwrap());
+            goes_on(&disk, &store, &reader, &last);
+            if !has_failed {
+                break;
+            }
+        }
+    }
+    assert!(cut_short > 40 && lost > 40, "{cut_short} were cut short, and {lost} lost something");
 }
 
 /// Disks as a kill leaves them when a compaction has begun to write, and nothing names what it has

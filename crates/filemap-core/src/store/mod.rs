@@ -254,10 +254,11 @@ impl Store {
         let has_tail = !absent.iter().any(|a| a.ordinal == Some(current.tail.ordinal) && a.is_value());
         let replay =
             recover::replay(&*dir, values, &superblock, &current, &active, &segment_table, (has_tail, unseen))?;
-        // A superblock with the next epoch may have been seen by readers though its sync failed.
-        // Add 3: epoch + 2 would overwrite the newest copy.
-        let mut next_epoch = current.epoch + 3;
-        if is_lost || is_news || replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0 {
+        // A recovery that told of what it dropped may have been cut short.
+        let was_telling = current.dropped_epoch == current.epoch;
+        let has_dropped = replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0;
+        let mut next_epoch = replay.epoch + if replay.epoch > current.epoch { 1 } else { recover::UNSEEN_EPOCH };
+        if is_lost || is_news || was_telling || has_dropped {
             // Readers may have followed what is gone.
             (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
             superblock.write(&current)?;

@@ -223,6 +223,10 @@ impl Reading {
         // Until a superblock that is read after the log tells nothing new.
         loop {
             let newest = self.superblock.newest_whole(&*self.dir)?;
+            if newest.dropped_epoch != state.dropped_epoch {
+                self.heed_recoveries(state)?;
+                continue;
+            }
             // Compaction may have removed segments below the tail before this handle read them.
             state.is_lost |= newest.tail.ordinal > state.checked;
             let is_newer = newest.epoch > self.index.epoch();

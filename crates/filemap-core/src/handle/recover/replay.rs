@@ -35,11 +35,18 @@ pub(crate) struct Replay {
     pub(crate) tombstones: BTreeMap<u16, u64>,
     /// Least ordinal of a segment with chunks that the replayed chunk lists name.
     pub(crate) pinned: Option<u64>,
+    /// Epoch of the newest superblock.
+    pub(crate) epoch: u64,
     pub(crate) report: RecoveryReport,
 }
 
 /// Sequences reserved for each segment whose loss is accepted: as many as it had room for records.
 const LOST_SEQUENCES: u64 = 1 << 24;
+
+/// From the epoch of the superblock that a recovery reads to its own first one: the next may have
+/// been seen by readers though its sync failed, and the one after it would overwrite the newest
+/// copy.
+pub(crate) const UNSEEN_EPOCH: u64 = 3;
 
 /// Replays the log after `current`'s tail into `table`. `has_tail` is false if the tail's segment
 /// is lost and that was accepted: the log continues after it. It also continues after segment
@@ -61,7 +68,9 @@ pub(crate) fn replay(
     let start = Instant::now();
     let mut run = Run {
         values,
-        hash_seed: current.hash_seed,
+        superblock,
+        current,
+        epoch: current.epoch,
         table,
         next_sequence: current.next_sequence,
         met: Met::since(current),
@@ -115,13 +124,17 @@ pub(crate) fn replay(
         next_sequence: run.next_sequence,
         tombstones: run.tombstones,
         pinned: run.pinned,
+        epoch: run.epoch,
         report: run.report,
     })
 }
 
 struct Run<'a> {
     values: &'a ValueLog,
-    hash_seed: u64,
+    superblock: &'a SuperblockFile,
+    current: &'a Superblock,
+    /// Epoch of the newest superblock.
+    epoch: u64,
     table: &'a Memtable,
     next_sequence: u64,
     met: Met,
@@ -131,6 +144,18 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Tells readers, before the first change, that they may have followed what goes: if this
+    /// recovery is cut short, the next one does not find what it has mended.
+    fn tell(&mut self) -> Result<()> {
+        if self.epoch > self.current.epoch {
+            return Ok(());
+        }
+        let epoch = self.current.epoch + UNSEEN_EPOCH;
+        self.superblock.write(&Superblock { epoch, dropped_epoch: epoch, ..self.current.clone() })?;
+        self.epoch = epoch;
+        Ok(())
+    }
+
     /// Replays one segment from an offset. Returns the end of its last whole record.
     fn segment(&mut self, segment: &Segment, from: u64) -> Result<u64> {
         let file = self.values.segments.writable(segment)?;
@@ -171,10 +196,12 @@ impl Run<'_> {
         let mends = !fillers.is_empty() || len > end;
         for (offset, bytes) in fillers.into_iter().filter(|_| !planted(Fault::HolesNotFilled)) {
             self.report.skipped_bytes += bytes;
+            self.tell()?;
             fill(&*file, segment, offset, bytes)?;
         }
         if len > end && !planted(Fault::TailNotCut) && !planted(Fault::StoppedAtTheFirstHole) {
             self.report.truncated_bytes += len - end;
+            self.tell()?;
             file.set_len(end).map_err(Error::io("truncate", segment.name()))?;
         }
         if mends && !planted(Fault::RecoveredTailNotSynced) {
@@ -205,7 +232,7 @@ impl Run<'_> {
     }
 
     fn hash(&self, key: &[u8]) -> u64 {
-        xxhash_rust::xxh3::xxh3_64_with_seed(key, self.hash_seed)
+        xxhash_rust::xxh3::xxh3_64_with_seed(key, self.current.hash_seed)
     }
 }
 
