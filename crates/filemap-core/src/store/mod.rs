@@ -256,9 +256,8 @@ impl Store {
             recover::replay(&*dir, values, &superblock, &current, &active, &segment_table, (has_tail, unseen))?;
         // A recovery that told of what it dropped may have been cut short.
         let was_telling = current.dropped_epoch == current.epoch;
-        let has_dropped = replay.report.skipped_bytes > 0 || replay.report.truncated_bytes > 0;
-        let mut next_epoch = replay.epoch + if replay.epoch > current.epoch { 1 } else { recover::UNSEEN_EPOCH };
-        if is_lost || is_news || was_telling || has_dropped {
+        let mut next_epoch = replay.next_epoch;
+        if is_lost || is_news || was_telling || replay.has_dropped {
             // Readers may have followed what is gone.
             (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
             superblock.write(&current)?;

@@ -30,7 +30,7 @@ use crate::record::{Version, now_ms};
 pub use absent::Absent;
 pub(crate) use absent::{Witness, accept, refuse, welcome};
 pub(crate) use complete::Met;
-pub(crate) use replay::{UNSEEN_EPOCH, fill, replay};
+pub(crate) use replay::{fill, replay};
 
 /// Greatest length of a lock file that a creation leaves: a process id.
 const LOCK_BYTES: u64 = 16;

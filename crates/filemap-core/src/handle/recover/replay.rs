@@ -35,18 +35,15 @@ pub(crate) struct Replay {
     pub(crate) tombstones: BTreeMap<u16, u64>,
     /// Least ordinal of a segment with chunks that the replayed chunk lists name.
     pub(crate) pinned: Option<u64>,
-    /// Epoch of the newest superblock.
-    pub(crate) epoch: u64,
+    /// Something was cut off or covered, which readers may have followed.
+    pub(crate) has_dropped: bool,
+    /// Epoch of the next superblock.
+    pub(crate) next_epoch: u64,
     pub(crate) report: RecoveryReport,
 }
 
 /// Sequences reserved for each segment whose loss is accepted: as many as it had room for records.
 const LOST_SEQUENCES: u64 = 1 << 24;
-
-/// From the epoch of the superblock that a recovery reads to its own first one: the next may have
-/// been seen by readers though its sync failed, and the one after it would overwrite the newest
-/// copy.
-pub(crate) const UNSEEN_EPOCH: u64 = 3;
 
 /// Replays the log after `current`'s tail into `table`. `has_tail` is false if the tail's segment
 /// is lost and that was accepted: the log continues after it. It also continues after segment
@@ -66,18 +63,7 @@ pub(crate) fn replay(
     (has_tail, lost): (bool, Option<u64>),
 ) -> Result<Replay> {
     let start = Instant::now();
-    let mut run = Run {
-        values,
-        superblock,
-        current,
-        epoch: current.epoch,
-        table,
-        next_sequence: current.next_sequence,
-        met: Met::since(current),
-        tombstones: BTreeMap::new(),
-        pinned: None,
-        report: RecoveryReport::default(),
-    };
+    let mut run = Run::new(values, superblock, current, table);
     if !planted(Fault::RecoveredNamesNotSynced) {
         files::sync_folder(dir)?;
     }
@@ -119,12 +105,13 @@ pub(crate) fn replay(
     last.seal(0);
     run.report.elapsed = start.elapsed();
     Ok(Replay {
+        next_epoch: run.first_epoch() + u64::from(run.has_told),
         segment: last,
         offset: end.offset,
         next_sequence: run.next_sequence,
         tombstones: run.tombstones,
         pinned: run.pinned,
-        epoch: run.epoch,
+        has_dropped: run.has_told,
         report: run.report,
     })
 }
@@ -133,8 +120,8 @@ struct Run<'a> {
     values: &'a ValueLog,
     superblock: &'a SuperblockFile,
     current: &'a Superblock,
-    /// Epoch of the newest superblock.
-    epoch: u64,
+    /// A superblock has told readers that something goes.
+    has_told: bool,
     table: &'a Memtable,
     next_sequence: u64,
     met: Met,
@@ -143,16 +130,42 @@ struct Run<'a> {
     report: RecoveryReport,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(
+        values: &'a ValueLog,
+        superblock: &'a SuperblockFile,
+        current: &'a Superblock,
+        table: &'a Memtable,
+    ) -> Run<'a> {
+        Run {
+            values,
+            superblock,
+            current,
+            has_told: false,
+            table,
+            next_sequence: current.next_sequence,
+            met: Met::since(current),
+            tombstones: BTreeMap::new(),
+            pinned: None,
+            report: RecoveryReport::default(),
+        }
+    }
+
+    /// Epoch of the first superblock that this recovery writes; later ones count on. The epoch
+    /// after `current`'s may have been seen by readers though its sync failed, and the one after
+    /// that would overwrite the newest copy.
+    fn first_epoch(&self) -> u64 {
+        self.current.epoch + 3
+    }
+
     /// Tells readers, before the first change, that they may have followed what goes: if this
     /// recovery is cut short, the next one does not find what it has mended.
     fn tell(&mut self) -> Result<()> {
-        if self.epoch > self.current.epoch {
-            return Ok(());
+        if !self.has_told {
+            let epoch = self.first_epoch();
+            self.superblock.write(&Superblock { epoch, dropped_epoch: epoch, ..self.current.clone() })?;
+            self.has_told = true;
         }
-        let epoch = self.current.epoch + UNSEEN_EPOCH;
-        self.superblock.write(&Superblock { epoch, dropped_epoch: epoch, ..self.current.clone() })?;
-        self.epoch = epoch;
         Ok(())
     }
 
