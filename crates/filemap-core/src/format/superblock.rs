@@ -240,8 +240,11 @@ impl Superblock {
             return Err("epoch, ordinal or number of versions is out of range");
         }
         let index = &self.index;
-        let has_room = index.leaves <= index.pages && index.keys <= index.leaves * leaf::CAPACITY as u64;
-        if index.pages > u64::from(u32::MAX) || !has_room || index.counted.is_some_and(|n| n > index.keys) {
+        // In this order: `leaves` is then small enough to be multiplied.
+        let has_room = index.pages <= u64::from(u32::MAX)
+            && index.leaves <= index.pages
+            && index.keys <= index.leaves * leaf::CAPACITY as u64;
+        if !has_room || index.counted.is_some_and(|n| n > index.keys) {
             return Err("size of the index is out of range");
         }
         // Four words an entry: 65,536 segments of either log, and as many dictionaries.
@@ -327,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_superblock_out_of_range_is_refused_though_its_checksum_is_right() {
-        let spoil: [fn(&mut Superblock); 12] = [
+        let spoil: [fn(&mut Superblock); 13] = [
             |s| s.epoch = u64::MAX,
             |s| s.tail.ordinal = u64::MAX,
             |s| s.tail.offset = 0, // a filler there would cover the segment's header
@@ -336,6 +339,7 @@ mod tests {
             |s| s.key_tail.offset += 8,
             |s| s.versions = u64::MAX,
             |s| s.index.pages = 1 << 33,
+            |s| (s.index.pages, s.index.leaves) = (u64::MAX, u64::MAX),
             |s| s.index.leaves = s.index.pages + 1,
             |s| s.index.keys = u64::MAX,
             |s| s.index.counted = Some(s.index.keys + 1),
