@@ -35,13 +35,13 @@ fn every_string_of_up_to_two_operations_loses_nothing() {
         count.add(small::run(&string).unwrap_or_else(|violation| panic!("{violation}")));
     }
     assert_eq!(count.runs, 72);
-    assert!(count.states > 1400, "{count:?}");
+    assert!(count.states > 1500, "{count:?}");
 }
 
 #[test]
 fn every_call_may_fail() {
     let mut count = Count::default();
-    for seed in [7, 11, 12] {
+    for seed in [5, 11, 12] {
         count.add(failing::run(seed, &failing::WAYS).unwrap_or_else(|violation| panic!("{violation}")));
     }
     assert!(count.failures > 200, "{count:?}");
@@ -84,7 +84,7 @@ fn each_planted_fault_is_caught_within_forty_thousand_states() {
 
 #[test]
 fn a_seed_repeats_a_run() {
-    for seed in 20..25 {
+    for seed in 20..30 {
         assert_eq!(hunt::run(seed, None), hunt::run(seed, None));
     }
     let caught = |_| hunt::catch(Fault::IndexNotSynced, 1, 10_000).expect("it is caught");
