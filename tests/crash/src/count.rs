@@ -30,6 +30,8 @@ pub struct Count {
     pub in_recovery: u64,
     /// Calls that were made to fail.
     pub failures: u64,
+    /// Calls that could have failed and were not made to.
+    pub passed_over: u64,
 }
 
 impl Count {
@@ -39,6 +41,7 @@ impl Count {
         self.states += other.states;
         self.in_recovery += other.in_recovery;
         self.failures += other.failures;
+        self.passed_over += other.passed_over;
     }
 }
 

@@ -61,6 +61,7 @@ pub(crate) fn run_counted(
 
 fn every_call(seed: u64, (fault, forever): (Fault, bool), count: &mut Count) -> Result<(), String> {
     let mut calls = one(seed, fault, None).map_err(|what| format!("no call fails: {what}"))?.refusable;
+    count.passed_over += calls.len().saturating_sub(MOST_CALLS) as u64;
     if calls.len() > MOST_CALLS {
         fastrand::Rng::with_seed(seed).shuffle(&mut calls);
         calls.truncate(MOST_CALLS);
@@ -68,7 +69,10 @@ fn every_call(seed: u64, (fault, forever): (Fault, bool), count: &mut Count) -> 
     for at in calls {
         let failure = Failure { at, fault, only_syncs: false, forever };
         let ran = one(seed, fault, Some(failure)).map_err(|what| format!("{failure:?}: {what}"))?;
-        count.failures += u64::from(ran.states > 0);
+        match ran.states {
+            0 => count.passed_over += 1,
+            _ => count.failures += 1,
+        }
         count.states += ran.states;
     }
     Ok(())

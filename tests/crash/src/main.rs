@@ -118,11 +118,12 @@ fn report(what: &str, run: impl FnOnce() -> Result<Count, Violation>) -> bool {
     match run() {
         Ok(c) => {
             println!(
-                "{what}: {} runs, {} states judged ({} of them crashes in a recovery), {} failed calls, 0 violations, {:.1} s",
+                "{what}: {} runs, {} states judged ({} of them crashes in a recovery), {} failed calls, {} passed over, 0 violations, {:.1} s",
                 c.runs,
                 c.states,
                 c.in_recovery,
                 c.failures,
+                c.passed_over,
                 start.elapsed().as_secs_f64()
             );
             true
