@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use filemap_core::StorageError;
 use pyo3::exceptions::PyTypeError;
@@ -20,6 +21,10 @@ use crate::store::PageStore;
 /// Bytes of bodies that wait at most, and their number.
 const MOST_BYTES: usize = 8 << 20;
 const MOST_PUTS: usize = 256;
+/// How long the thread looks for more before it sleeps, and how many puts wake it earlier. To wake
+/// a thread takes its caller as long as all else that a put does.
+const LINGERS: Duration = Duration::from_millis(20);
+const WAKING_PUTS: usize = 16;
 
 /// Puts pages one after the other on a thread of its own.
 #[pyclass(frozen, module = "filemap._native", name = "PutQueue")]
@@ -46,6 +51,8 @@ struct State {
     /// The key of the one that the thread has, which is no longer in `waiting`.
     putting: Option<Vec<u8>>,
     failed: Vec<(Vec<u8>, Failure)>,
+    /// The thread waits for `filled`, however long.
+    is_asleep: bool,
     is_closed: bool,
 }
 
@@ -68,7 +75,20 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits, with nothing to put, until there is.
+    fn more<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let (mut state, timeout) =
+            self.filled.wait_timeout(state, LINGERS).unwrap_or_else(PoisonError::into_inner);
+        while timeout.timed_out() && state.waiting.is_empty() && !state.is_closed {
+            state.is_asleep = true;
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_asleep = false;
+        state
+    }
+
     fn wait_until<'a>(&'a self, mut state: MutexGuard<'a, State>, is_so: impl Fn(&State) -> bool) {
+        self.filled.notify_one();
         while !is_so(&state) {
             state = self.emptied.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -82,7 +102,7 @@ impl Shared {
                 if state.is_closed {
                     return;
                 }
-                state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.more(state);
                 continue;
             };
             state.bytes -= given.body().len();
@@ -147,7 +167,9 @@ impl PutQueue {
         }
         state.bytes += given.body().len();
         state.waiting.push_back((key, given));
-        shared.filled.notify_one();
+        if state.is_asleep || state.waiting.len() >= WAKING_PUTS {
+            shared.filled.notify_one();
+        }
         Ok(())
     }
 
