@@ -94,7 +94,7 @@ impl Kind {
     /// Of a set on disk: little memory.
     pub fn options(self) -> DiskOptions {
         let bits = if self == Kind::Short { FingerprintBits::Bits64 } else { FingerprintBits::Bits80 };
-        DiskOptions::new().memory_bytes(64 << 10).fingerprint_bits(bits)
+        DiskOptions::new().memory_bytes(32 << 10).fingerprint_bits(bits)
     }
 
     /// Makes the checksums of a file right, and those elsewhere that speak of it.
@@ -206,12 +206,20 @@ fn run(bytes: &mut [u8]) {
         return;
     }
     let salt = bytes[16..40].to_vec();
-    let blocks = usize::try_from(u64_at(bytes, 40)).unwrap_or(usize::MAX).min(bytes.len() / 4096 - 1);
-    for (number, block) in bytes.chunks_exact_mut(4096).skip(1).take(blocks).enumerate() {
-        let sum = hash(&[&salt, &(number as u64).to_le_bytes(), &block[4..]]);
-        block[..4].copy_from_slice(&sum);
-    }
-    let sum = hash(&[&bytes[(1 + blocks) * 4096..]]);
+    // One group of blocks: a run of these targets has less than 128.
+    let filter_bytes = if bytes[8] == 1 { 0 } else { 1024 };
+    let most = (bytes.len() - 4096) / (4096 + filter_bytes);
+    let blocks = usize::try_from(u64_at(bytes, 40)).unwrap_or(usize::MAX).min(most);
+    let (filters, index) = ((1 + blocks) * 4096, (1 + blocks) * 4096 + blocks * filter_bytes);
+    let mut seal = |parts: std::ops::Range<usize>, part_bytes: usize| {
+        for (number, part) in bytes[parts].chunks_exact_mut(part_bytes).enumerate() {
+            let sum = hash(&[&salt, &(number as u64).to_le_bytes(), &part[4..]]);
+            part[..4].copy_from_slice(&sum);
+        }
+    };
+    seal(4096..filters, 4096);
+    seal(filters..index, filter_bytes.max(1));
+    let sum = hash(&[&bytes[index..]]);
     bytes[64..68].copy_from_slice(&sum);
     header(bytes, 4092);
 }

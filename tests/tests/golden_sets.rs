@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use frontier::{Fetched, Frontier, FrontierOptions, Next, PageId};
 use tempfile::TempDir;
-use urlindex::{SetKind, StoredSet, Verdict};
+use urlindex::{DiskOptions, DiskUrlSet, SeenSet, SetKind, StoredSet, Verdict};
 
 /// A copy of one golden folder, which may be written to.
 fn copy_of(folder: &str) -> (TempDir, PathBuf) {
@@ -31,7 +31,9 @@ fn golden_sets_of_every_kind_know_the_urls_that_were_put_into_them() {
         ("seen.bloom", SetKind::Bloom, 200, true),
         ("seen.growing", SetKind::Growing, 200, false),
         ("seen.trie", SetKind::Trie, 199, true),
+        // Of the time before runs had filters, and since.
         ("seen.disk", SetKind::Disk, 8_199, true),
+        ("seen.filters", SetKind::Disk, 8_199, true),
     ];
     for read_only in [true, false] {
         for (name, kind, count, has_forgotten) in kinds {
@@ -58,6 +60,26 @@ fn golden_sets_of_every_kind_know_the_urls_that_were_put_into_them() {
                 assert!(!again.any().seen().contains(b"http://a-new-one.example/").unwrap().is_new(), "{name}");
             }
         }
+    }
+}
+
+/// Runs with filters and without are merged into one that has them.
+#[test]
+fn golden_sets_on_disk_take_in_more_and_merge_their_runs() {
+    let (_temp, folder) = copy_of("sets");
+    let url = |kind: &str, i: u32| format!("http://{kind}-{i}.example/").into_bytes();
+    for name in ["seen.disk", "seen.filters"] {
+        let set = DiskUrlSet::open(folder.join(name), DiskOptions::new().memory_bytes(64 << 10)).unwrap();
+        for i in 0..20_000 {
+            assert!(set.insert(&url("later", i)).unwrap(), "{name}: {i}");
+        }
+        assert_eq!(set.len(), 28_199, "{name}");
+        assert!((0..20_000).all(|i| !set.contains(&url("later", i)).unwrap().is_new()), "{name}");
+        assert!((2_000..10_000).all(|i| !set.contains(&url("more", i)).unwrap().is_new()), "{name}");
+        let before = set.disk_stats().block_reads;
+        assert!((0..20_000).all(|i| set.contains(&url("never", i)).unwrap().is_new()), "{name}");
+        let blocks = set.disk_stats().block_reads - before;
+        assert!(blocks < 2_000, "{name}: {blocks} blocks were searched for 20,000 URLs that are not there");
     }
 }
 

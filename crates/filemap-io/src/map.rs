@@ -21,7 +21,7 @@ pub(crate) struct OsMap {
 }
 
 impl OsMap {
-    /// Maps `len` bytes at `offset`, both multiples of the page size.
+    /// Maps `len` bytes, a multiple of 8, at `offset`, a multiple of the page size.
     pub(crate) fn new(file: &File, offset: u64, len: usize) -> io::Result<OsMap> {
         let raw = MmapOptions::new().offset(offset).len(len).map_raw_read_only(file)?;
         // Index pages are read at random: disable fault-around.

@@ -221,8 +221,8 @@ pub trait File: Send + Sync + Debug {
         None
     }
 
-    /// Maps `len` bytes at `offset` (both multiples of 4096) for reading. The range may reach past
-    /// the end of the file. Reading past the end raises SIGBUS.
+    /// Maps `len` bytes (a multiple of 8) at `offset` (a multiple of 4096) for reading. The range
+    /// may reach past the end of the file. Reading past the end raises SIGBUS.
     fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>>;
 
     /// Maps a range for storing too: what is stored is in the file at once, may reach the device

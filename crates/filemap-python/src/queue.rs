@@ -77,8 +77,7 @@ impl Shared {
 
     /// Waits, with nothing to put, until there is.
     fn more<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let (mut state, timeout) =
-            self.filled.wait_timeout(state, LINGERS).unwrap_or_else(PoisonError::into_inner);
+        let (mut state, timeout) = self.filled.wait_timeout(state, LINGERS).unwrap_or_else(PoisonError::into_inner);
         while timeout.timed_out() && state.waiting.is_empty() && !state.is_closed {
             state.is_asleep = true;
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);

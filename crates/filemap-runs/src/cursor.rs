@@ -66,7 +66,7 @@ impl<F: Format> Cursor<F> {
     pub fn seek(&mut self, key: F::Key<'_>) -> Result<(), StorageError> {
         let run = Arc::clone(&self.run);
         let (format, head) = (run.format(), run.format().head(key));
-        let mut block = run.index().partition_point(|first| *first <= head).saturating_sub(1) as u64;
+        let mut block = run.blocks_up_to(head).saturating_sub(1);
         self.load(block)?;
         // Several blocks may begin with keys of the same 64 bits.
         while block > 0 && self.entries.first().is_some_and(|entry| format.compare(entry, key).is_gt()) {

@@ -9,10 +9,11 @@ use filemap_io::header::Kind;
 pub const BLOCK_BYTES: usize = 4096;
 /// Bytes behind a block in memory that a format may read, whatever they hold.
 pub const PADDING_BYTES: usize = 16;
-/// Blocks read or written at once in a full pass.
+/// Blocks whose filters lie behind them together: fixed by the format. So many are read or written
+/// at once in a full pass.
 pub const CHUNK_BLOCKS: usize = 128;
-/// Bytes to read ahead in a full pass.
-pub(crate) const READ_AHEAD_BYTES: u64 = 2 << 20;
+/// Blocks to read ahead in a full pass.
+pub(crate) const READ_AHEAD_BLOCKS: u64 = 512;
 
 /// Result of a search in a block.
 ///
@@ -55,7 +56,7 @@ pub trait Format: Clone + Debug + Send + Sync + 'static {
     /// What entries are ordered by.
     type Key<'a>: Copy + Ord;
 
-    /// Kind of the files.
+    /// Kind of the files, of version 2 or later: files of version 1 have no filters.
     const KIND: Kind;
     /// Most entries of a block.
     const ENTRIES_MAX: usize;
@@ -74,6 +75,9 @@ pub trait Format: Clone + Debug + Send + Sync + 'static {
 
     /// The first 64 bits of a key, for the index; they sort as keys do.
     fn head(&self, key: Self::Key<'_>) -> u64;
+
+    /// A hash of a key, all bits well mixed, for the filters. It must stay the same for good.
+    fn hash(&self, key: Self::Key<'_>) -> u64;
 
     /// Encodes as many entries as fit a block and returns their number, 0 if the first alone does not
     /// fit. They are in order, no key twice, at most [`Format::ENTRIES_MAX`].

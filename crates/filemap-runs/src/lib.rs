@@ -1,9 +1,9 @@
 //! Immutable sorted runs: files of entries in key order, the building blocks of LSM trees.
 //!
 //! A [`RunWriter`] writes a run from front to end; a [`Run`] finds a key by reading one block of
-//! 4096 bytes. A [`Source`] merges runs and memory in key order, where the newest entry of a key
-//! counts; a [`Cursor`] walks one run in both directions. A [`Filter`] tells without a read that a
-//! key is not in a run.
+//! 4096 bytes, and none if the block's Bloom filter tells that it is not there. A [`Source`] merges
+//! runs and memory in key order, where the newest entry of a key counts; a [`Cursor`] walks one run
+//! in both directions.
 //!
 //! A [`Format`] compares and encodes entries: keys and values of any length that fits a block.
 //! [`fixed`] is the format of fingerprints of fixed width.
@@ -41,13 +41,14 @@ mod filter;
 pub mod fixed;
 mod format;
 mod home;
+mod index;
+mod mapped;
 mod merge;
 mod run;
 mod traffic;
 mod writer;
 
 pub use cursor::Cursor;
-pub use filter::{Filter, Plan};
 pub use format::{BLOCK_BYTES, CHUNK_BLOCKS, Format, Found, PADDING_BYTES};
 pub use home::{Created, Home, file_name};
 pub use merge::{RunReader, Source};
@@ -55,7 +56,7 @@ pub use run::{OWNER_BYTES, Run, RunInfo, first_header};
 pub use traffic::Traffic;
 pub use writer::{RunWriter, Written};
 
-/// Layouts of a run's header and of a fixed-width block, for documents.
-pub fn layouts() -> [&'static [filemap_io::layout::Row]; 2] {
-    [run::RunHeader::ROWS, fixed::ROWS]
+/// Layouts of a run's header, of a fixed-width block and of its filter, for documents.
+pub fn layouts() -> [&'static [filemap_io::layout::Row]; 3] {
+    [run::RunHeader::ROWS, fixed::ROWS, filter::BlockFilter::ROWS]
 }

@@ -1,7 +1,9 @@
-//! A run: a header, blocks of 4096 bytes, and the index (first 64 bits of each block's first key).
+//! A run: a header, blocks of 4096 bytes, behind each 128 of them their filters, and the index
+//! (first 64 bits of each block's first key).
 //!
-//! The index is in memory, so a look-up reads the one block that can hold the key, and more only
-//! where several blocks begin with the same 64 bits.
+//! The index is in memory and the rest is mapped: a look-up touches the filter of the one block
+//! that can hold the key, then the block if the filter says so, and more only where several blocks
+//! begin with the same 64 bits. Runs of version 1 have no filters: each look-up touches a block.
 //!
 //! A file begins with a durable header that counts no block and names the owner. The run is
 //! written whole and synced before its owner names it; then it never changes.
@@ -14,12 +16,16 @@ use filemap_io::header::{crc32, seal};
 use filemap_io::layout::{Field, Zeros};
 use filemap_io::{Access, Advice, File, StorageError, layout};
 
-use crate::format::{BLOCK_BYTES, Format, Found, PADDING_BYTES, READ_AHEAD_BYTES};
+use crate::filter::{self, FILTER_BYTES};
+use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS, Format, Found, PADDING_BYTES, READ_AHEAD_BLOCKS};
 use crate::home::{Home, file_name};
+use crate::index::Index;
+use crate::mapped::Mapped;
 use crate::traffic::Traffic;
 
 layout! {
-    /// `NAME.NUMBER.run`: header. Blocks follow, then the first 64 bits of each block's first key.
+    /// `NAME.NUMBER.run`: header. Blocks follow, behind each 128 of them and behind the last their
+    /// filters, then the first 64 bits of each block's first key.
     pub(crate) struct RunHeader {
         0 MAGIC: [u8; 8] = "magic `FMDRUN01`";
         8 READ_VERSION: u16 = "the version that a reader must know";
@@ -31,7 +37,8 @@ layout! {
         48 LIVE: u64 = "entries that are no tombstones";
         56 TOMBSTONES: u64 = "tombstones";
         64 INDEX_CRC: u32 = "CRC-32 of the index";
-        68 RESERVED: Zeros<4024> = "reserved, zero";
+        68 FILTER_BYTES: u32 = "bytes of a block's filter: 1024; 0 in version 1, which has no filters";
+        72 RESERVED: Zeros<4020> = "reserved, zero";
         4092 CRC: u32 = "CRC-32 of the bytes before";
     }
 }
@@ -83,12 +90,6 @@ impl RunInfo {
         (1..1 << 41).contains(&self.blocks) && (self.blocks..=most).contains(&self.entries())
     }
 
-    /// Length of the file.
-    pub fn disk_bytes(&self) -> u64 {
-        let blocks = self.blocks.saturating_mul(8 + BLOCK_BYTES as u64);
-        blocks.saturating_add(BLOCK_BYTES as u64)
-    }
-
     pub(crate) fn salt(&self, id: [u8; 16]) -> Salt {
         let mut salt = [0; 24];
         salt[..16].copy_from_slice(&id);
@@ -102,6 +103,16 @@ pub fn first_header<F: Format>(home: &Home<F>, number: u64) -> Vec<u8> {
     header(home, &RunInfo { number, ..RunInfo::default() }, 0)
 }
 
+/// A header as an older version has it, which `found` may be.
+fn as_version_of(found: &[u8], mut header: Vec<u8>) -> Vec<u8> {
+    let versions = RunHeader::READ_VERSION.at..RunHeader::WRITE_VERSION.end();
+    for part in [versions, RunHeader::FILTER_BYTES.at..RunHeader::FILTER_BYTES.end()] {
+        header[part.clone()].copy_from_slice(&found[part]);
+    }
+    seal(&mut header);
+    header
+}
+
 pub(crate) fn header<F: Format>(home: &Home<F>, info: &RunInfo, index_crc: u32) -> Vec<u8> {
     let mut bytes = vec![0; RunHeader::BYTES];
     F::KIND.begin(&mut bytes);
@@ -112,18 +123,53 @@ pub(crate) fn header<F: Format>(home: &Home<F>, info: &RunInfo, index_crc: u32) 
     RunHeader::LIVE.put(&mut bytes, info.live);
     RunHeader::TOMBSTONES.put(&mut bytes, info.tombstones);
     RunHeader::INDEX_CRC.put(&mut bytes, index_crc);
+    RunHeader::FILTER_BYTES.put(&mut bytes, FILTER_BYTES as u32);
     seal(&mut bytes);
     bytes
 }
 
-/// Checksum of a block.
+/// Checksum of a block or a filter, which it begins with.
 pub(crate) fn checksum(salt: &Salt, number: u64, bytes: &[u8]) -> u32 {
-    crc32(&[salt, &number.to_le_bytes(), &bytes[4..BLOCK_BYTES]])
+    crc32(&[salt, &number.to_le_bytes(), &bytes[4..]])
 }
 
-/// Offset of a block.
-pub(crate) fn offset(block: u64) -> u64 {
-    (1 + block) * BLOCK_BYTES as u64
+/// Where the parts of a run are in its file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    /// Blocks, so far.
+    pub(crate) blocks: u64,
+    /// Bytes of a filter; 0: there are none.
+    pub(crate) filter_bytes: u64,
+}
+
+impl Places {
+    /// Offset of a block.
+    pub(crate) fn block(self, number: u64) -> u64 {
+        let filters = number / CHUNK_BLOCKS as u64 * CHUNK_BLOCKS as u64;
+        (1 + number) * BLOCK_BYTES as u64 + filters * self.filter_bytes
+    }
+
+    /// Offset of a block's filter.
+    fn filter(self, number: u64) -> u64 {
+        let first = number / CHUNK_BLOCKS as u64 * CHUNK_BLOCKS as u64;
+        let end = (first + CHUNK_BLOCKS as u64).min(self.blocks);
+        self.block(first) + (end - first) * BLOCK_BYTES as u64 + (number - first) * self.filter_bytes
+    }
+
+    /// Offset of the index.
+    pub(crate) fn index(self) -> u64 {
+        (1 + self.blocks) * BLOCK_BYTES as u64 + self.blocks * self.filter_bytes
+    }
+
+    /// Length of the file.
+    fn len(self) -> u64 {
+        self.index() + 8 * self.blocks
+    }
+}
+
+/// The end of a block's group, behind which its filters lie.
+fn group_end(block: u64) -> u64 {
+    (block / CHUNK_BLOCKS as u64 + 1) * CHUNK_BLOCKS as u64
 }
 
 /// An open run.
@@ -145,10 +191,12 @@ pub struct Run<F> {
     info: RunInfo,
     name: String,
     file: Arc<dyn File>,
+    places: Places,
+    mapped: Mapped,
     salt: Salt,
     format: F,
     traffic: Arc<Traffic>,
-    index: Vec<u64>,
+    index: Index,
 }
 
 impl<F: Format> Run<F> {
@@ -162,33 +210,35 @@ impl<F: Format> Run<F> {
             return Err(StorageError::corrupt(&name, 0, format_args!("no run has {} blocks", info.blocks)));
         }
         let file = home.open(&name, Access::Read)?;
-        let len = file.len().map_err(StorageError::io("length", &name))?;
-        if len != info.disk_bytes() {
-            let what = format!("the file has {len} bytes, its set says {}", info.disk_bytes());
-            return Err(StorageError::corrupt(&name, len.min(info.disk_bytes()), what));
-        }
         let mut first = vec![0; RunHeader::BYTES];
         read_exact(&*file, &name, &mut first, 0)?;
         F::KIND.check(&name, &first)?;
-        let crc = RunHeader::INDEX_CRC.get(&first);
-        if first != header(home, &info, crc) {
+        let (crc, filter_bytes) = (RunHeader::INDEX_CRC.get(&first), RunHeader::FILTER_BYTES.get(&first));
+        let filter_bytes_wanted = if RunHeader::READ_VERSION.get(&first) == 1 { 0 } else { FILTER_BYTES as u32 };
+        if filter_bytes != filter_bytes_wanted {
+            let what = format!("a filter has {filter_bytes_wanted} bytes, not {filter_bytes}");
+            return Err(StorageError::corrupt(&name, RunHeader::FILTER_BYTES.at as u64, what));
+        }
+        if first != as_version_of(&first, header(home, &info, crc)) {
             let at = RunHeader::PARAMETER.at as u64;
             return Err(StorageError::corrupt(&name, at, "another run than the set names"));
         }
-        let index_at = offset(info.blocks);
+        let places = Places { blocks: info.blocks, filter_bytes: u64::from(filter_bytes) };
+        let len = file.len().map_err(StorageError::io("length", &name))?;
+        if len != places.len() {
+            let what = format!("the file has {len} bytes, its set says {}", places.len());
+            return Err(StorageError::corrupt(&name, len.min(places.len()), what));
+        }
+        let index_at = places.index();
         let mut bytes = vec![0; 8 * info.blocks as usize];
         read_exact(&*file, &name, &mut bytes, index_at)?;
         home.traffic.read((first.len() + bytes.len()) as u64);
-        if crc32(&[&bytes]) != crc {
-            return Err(StorageError::corrupt(&name, index_at, "index checksum does not match"));
-        }
-        let index: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        if !index.is_sorted() {
-            return Err(StorageError::corrupt(&name, index_at, "the index is not in order"));
-        }
+        let index = Index::decode(&bytes, crc, &name, index_at)?;
         file.advise(Advice::Random, 0, 0);
+        let map = file.map(0, index_at as usize).map_err(StorageError::io("map", &name))?;
+        let mapped = Mapped::new(map, index.heads().len());
         let (salt, traffic) = (info.salt(home.id), Arc::clone(&home.traffic));
-        Ok(Run { info, salt, format: home.format.clone(), traffic, name, file, index })
+        Ok(Run { info, places, mapped, salt, format: home.format.clone(), traffic, name, file, index })
     }
 
     /// What the owner records of it.
@@ -208,12 +258,22 @@ impl<F: Format> Run<F> {
 
     /// First 64 bits of each block's first key.
     pub fn index(&self) -> &[u64] {
-        &self.index
+        self.index.heads()
     }
 
-    /// Bytes of memory.
+    /// The number of blocks that begin at or before a key with these first 64 bits.
+    pub(crate) fn blocks_up_to(&self, head: u64) -> u64 {
+        self.index.up_to(head) as u64
+    }
+
+    /// Bytes of memory, without what the system caches.
     pub fn memory_bytes(&self) -> u64 {
-        (self.index.len() * 8) as u64
+        self.index.memory_bytes() + self.mapped.memory_bytes()
+    }
+
+    /// Length of the file.
+    pub fn disk_bytes(&self) -> u64 {
+        self.places.len()
     }
 
     /// The header as it is in the file.
@@ -233,7 +293,7 @@ impl<F: Format> Run<F> {
     pub fn copy_to(&self, to: &Home<F>) -> Result<(), StorageError> {
         let name = &self.name;
         let file = to.dir.open(name, Access::Create).map_err(StorageError::io("create", name))?;
-        let (len, mut buffer) = (self.info.disk_bytes(), vec![0; COPY_BYTES as usize]);
+        let (len, mut buffer) = (self.disk_bytes(), vec![0; COPY_BYTES as usize]);
         let mut at = 0;
         while at < len {
             // The header alone first: whose file it is, is durable before anything else is there.
@@ -251,24 +311,65 @@ impl<F: Format> Run<F> {
         file.sync().map_err(StorageError::io("sync", name))
     }
 
-    /// Finds a key's entry, tombstones included. Reads one block.
+    /// Finds a key's entry, tombstones included. Reads one block, and mostly none for a key that
+    /// is not there.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
     pub fn find(&self, key: F::Key<'_>) -> Result<Option<F::Entry>, StorageError> {
-        let head = self.format.head(key);
-        let mut after = self.index.partition_point(|first| *first <= head) as u64;
-        let mut bytes = [0; BLOCK_BYTES + PADDING_BYTES];
+        let (head, hash) = (self.format.head(key), self.format.hash(key));
+        let mut after = self.blocks_up_to(head);
         while after > 0 {
-            self.read_block(after - 1, &mut bytes[..BLOCK_BYTES])?;
-            self.check(&bytes, after - 1)?;
-            match self.format.find(&bytes, key).ok_or_else(|| self.no_block(after - 1))? {
-                Found::Entry(entry) => return Ok(Some(entry)),
-                Found::Absent => return Ok(None),
-                Found::Before => after -= 1,
+            let number = after - 1;
+            let is_before = if self.may_have(number, hash)? {
+                match self.find_in(number, key)? {
+                    Found::Entry(entry) => return Ok(Some(entry)),
+                    Found::Absent => false,
+                    Found::Before => true,
+                }
+            } else {
+                // The key may be before a block that begins with its 64 bits.
+                self.index()[number as usize] == head
+            };
+            if !is_before {
+                return Ok(None);
             }
+            after = number;
         }
         Ok(None)
+    }
+
+    /// Searches a block. Not inlined: most look-ups need no block.
+    #[inline(never)]
+    fn find_in(&self, number: u64, key: F::Key<'_>) -> Result<Found<F::Entry>, StorageError> {
+        let mut bytes = [0; BLOCK_BYTES + PADDING_BYTES];
+        self.mapped.copy(self.places.block(number), &mut bytes[..BLOCK_BYTES]);
+        self.traffic.block_read(BLOCK_BYTES as u64);
+        self.check(&bytes, number)?;
+        self.format.find(&bytes, key).ok_or_else(|| self.no_block(number))
+    }
+
+    /// Whether a block may have a key with this hash, by its filter.
+    #[inline]
+    fn may_have(&self, number: u64, hash: u64) -> Result<bool, StorageError> {
+        if self.places.filter_bytes == 0 {
+            return Ok(true);
+        }
+        let at = self.places.filter(number);
+        let words = self.mapped.filter(number, at, |bytes| self.check_filter(number, bytes))?;
+        Ok(filter::may_have(words, hash))
+    }
+
+    #[cold]
+    fn check_filter(&self, number: u64, bytes: &[u8]) -> Result<(), StorageError> {
+        self.traffic.read(bytes.len() as u64);
+        match filter::CRC.get(bytes) == checksum(&self.salt, number, bytes) {
+            true => Ok(()),
+            false => {
+                let at = self.places.filter(number);
+                Err(StorageError::corrupt(&self.name, at, "filter checksum does not match"))
+            }
+        }
     }
 
     /// Reads one block for a look-up.
@@ -276,20 +377,38 @@ impl<F: Format> Run<F> {
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
     pub fn read_block(&self, block: u64, bytes: &mut [u8]) -> Result<(), StorageError> {
-        read_exact(&*self.file, &self.name, bytes, offset(block))?;
+        read_exact(&*self.file, &self.name, bytes, self.places.block(block))?;
         self.traffic.block_read(bytes.len() as u64);
         Ok(())
     }
 
-    /// Reads consecutive blocks, and what follows them ahead.
+    /// Reads consecutive blocks into as many bytes, and what follows them ahead.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
     pub fn read_blocks(&self, blocks: Range<u64>, bytes: &mut [u8]) -> Result<(), StorageError> {
-        read_exact(&*self.file, &self.name, bytes, offset(blocks.start))?;
+        debug_assert_eq!(bytes.len() as u64, (blocks.end - blocks.start) * BLOCK_BYTES as u64);
+        let (mut start, mut rest) = (blocks.start, &mut *bytes);
+        while start < blocks.end {
+            // Filters lie between.
+            let end = blocks.end.min(group_end(start));
+            let (now, later) = rest.split_at_mut((end - start) as usize * BLOCK_BYTES);
+            read_exact(&*self.file, &self.name, now, self.places.block(start))?;
+            (start, rest) = (end, later);
+        }
         self.traffic.read(bytes.len() as u64);
-        self.file.advise(Advice::WillNeed, offset(blocks.end), READ_AHEAD_BYTES);
+        self.read_ahead(blocks.end);
         Ok(())
+    }
+
+    /// Asks for the blocks from here on, without the filters between them.
+    fn read_ahead(&self, mut start: u64) {
+        let end = (start + READ_AHEAD_BLOCKS).min(self.info.blocks);
+        while start < end {
+            let end = end.min(group_end(start));
+            self.file.advise(Advice::WillNeed, self.places.block(start), (end - start) * BLOCK_BYTES as u64);
+            start = end;
+        }
     }
 
     /// Checks the checksum of a block.
@@ -298,16 +417,16 @@ impl<F: Format> Run<F> {
     /// [`StorageError::Corrupt`].
     #[inline]
     pub fn check(&self, bytes: &[u8], number: u64) -> Result<(), StorageError> {
-        match CRC.get(bytes) == checksum(&self.salt, number, bytes) {
+        match CRC.get(bytes) == checksum(&self.salt, number, &bytes[..BLOCK_BYTES]) {
             true => Ok(()),
-            false => Err(StorageError::corrupt(&self.name, offset(number), "block checksum does not match")),
+            false => Err(StorageError::corrupt(&self.name, self.places.block(number), "block checksum does not match")),
         }
     }
 
     /// The error of a block with a right checksum that cannot be decoded.
     #[cold]
     pub(crate) fn no_block(&self, number: u64) -> StorageError {
-        StorageError::corrupt(&self.name, offset(number), "not a block of entries")
+        StorageError::corrupt(&self.name, self.places.block(number), "not a block of entries")
     }
 
     /// Appends the entries of these blocks and reads ahead what follows. `last` is the entry
@@ -348,7 +467,8 @@ impl<F: Format> Run<F> {
         let is_behind =
             new.first().is_some_and(|entry| last.as_ref().is_none_or(|last| format.key(last) < format.key(entry)));
         if !is_behind || !new.is_sorted_by(|a, b| format.key(a) < format.key(b)) {
-            return Err(StorageError::corrupt(&self.name, offset(number), "the block's entries are not in order"));
+            let at = self.places.block(number);
+            return Err(StorageError::corrupt(&self.name, at, "the block's entries are not in order"));
         }
         *last = new.last().cloned();
         Ok(())

@@ -1,4 +1,5 @@
-//! Writes a run from front to end: blocks as they fill, then the index, then the final header.
+//! Writes a run from front to end: blocks and their filters as they fill, then the index, then the
+//! final header.
 
 use std::sync::Arc;
 
@@ -6,11 +7,12 @@ use filemap_io::files::{remove, write};
 use filemap_io::header::crc32;
 use filemap_io::{File, StorageError};
 
+use crate::filter::{self, FILTER_BYTES};
 use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS, Format};
 use crate::home::{Home, file_name};
-use crate::run::{CRC, RunInfo, Salt, checksum, header, offset};
+use crate::run::{CRC, Places, RunInfo, Salt, checksum, header};
 
-/// Writes a run.
+/// Writes a run. After an error it is of no use.
 ///
 /// ```
 /// use filemap_runs::fixed::Fixed;
@@ -34,6 +36,8 @@ pub struct RunWriter<'a, F: Format> {
     entries: Vec<F::Entry>,
     /// Blocks not written yet.
     buffer: Vec<u8>,
+    /// The filters of these.
+    filters: Vec<u8>,
     index: Vec<u8>,
 }
 
@@ -46,8 +50,9 @@ impl<'a, F: Format> RunWriter<'a, F> {
         let (number, name, file) = home.create(number, file_name)?;
         let info = RunInfo { number, ..RunInfo::default() };
         let (entries, salt) = (Vec::with_capacity(F::ENTRIES_MAX), info.salt(home.id));
-        let (buffer, index) = (Vec::with_capacity(CHUNK_BLOCKS * BLOCK_BYTES), Vec::new());
-        let writer = RunWriter { home, name, file, info, salt, entries, buffer, index };
+        let buffer = Vec::with_capacity(CHUNK_BLOCKS * (BLOCK_BYTES + FILTER_BYTES));
+        let (filters, index) = (Vec::with_capacity(CHUNK_BLOCKS * FILTER_BYTES), Vec::new());
+        let writer = RunWriter { home, name, file, info, salt, entries, buffer, filters, index };
         writer.write(&header(home, &info, 0), 0)?;
         writer.file.sync().map_err(StorageError::io("sync", &writer.name))?;
         Ok(writer)
@@ -79,16 +84,25 @@ impl<'a, F: Format> RunWriter<'a, F> {
         if taken == 0 {
             return Err(StorageError::full(&self.name, format!("an entry does not fit {BLOCK_BYTES} bytes")));
         }
-        let crc = checksum(&self.salt, self.info.blocks, bytes);
-        CRC.put(bytes, crc);
+        CRC.put(bytes, checksum(&self.salt, self.info.blocks, bytes));
+        let at = self.filters.len();
+        self.filters.resize(at + FILTER_BYTES, 0);
+        let bytes = &mut self.filters[at..];
+        filter::encode(self.entries[..taken].iter().map(|entry| format.hash(format.key(entry))), bytes);
+        filter::CRC.put(bytes, checksum(&self.salt, self.info.blocks, bytes));
         self.entries.drain(..taken);
         self.info.blocks += 1;
         if self.buffer.len() == CHUNK_BLOCKS * BLOCK_BYTES { self.write_buffer() } else { Ok(()) }
     }
 
+    fn places(&self) -> Places {
+        Places { blocks: self.info.blocks, filter_bytes: FILTER_BYTES as u64 }
+    }
+
     fn write_buffer(&mut self) -> Result<(), StorageError> {
         let blocks = (self.buffer.len() / BLOCK_BYTES) as u64;
-        self.write(&self.buffer, offset(self.info.blocks - blocks))?;
+        self.buffer.append(&mut self.filters);
+        self.write(&self.buffer, self.places().block(self.info.blocks - blocks))?;
         self.buffer.clear();
         Ok(())
     }
@@ -111,7 +125,7 @@ impl<'a, F: Format> RunWriter<'a, F> {
             remove(&*self.home.dir, &self.name)?;
             return Ok(None);
         }
-        self.write(&self.index, offset(self.info.blocks))?;
+        self.write(&self.index, self.places().index())?;
         self.write(&header(self.home, &self.info, crc32(&[&self.index])), 0)?;
         Ok(Some(Written { info: self.info, name: self.name, file: self.file }))
     }

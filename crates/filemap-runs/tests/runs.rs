@@ -4,13 +4,15 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use filemap_io::header::Kind;
+use filemap_io::header::{Kind, seal};
 use filemap_io::sim::SimDisk;
-use filemap_io::{StorageError, varint};
+use filemap_io::{Access, StorageError, varint};
 use filemap_runs::fixed::Fixed;
 use filemap_runs::{
-    BLOCK_BYTES, Cursor, Filter, Format, Found, Home, Plan, Run, RunInfo, RunReader, RunWriter, Source,
+    BLOCK_BYTES, CHUNK_BLOCKS, Cursor, Format, Found, Home, Run, RunInfo, RunReader, RunWriter, Source,
 };
+
+const FILTER_BYTES: usize = 1024;
 
 /// Texts, each with a value unless it is a tombstone.
 #[derive(Clone, Debug)]
@@ -29,7 +31,7 @@ impl Format for Texts {
     type Entry = Text;
     type Key<'a> = &'a [u8];
 
-    const KIND: Kind = Kind { magic: *b"TESTRUN1", version: 1, what: "run of texts" };
+    const KIND: Kind = Kind { magic: *b"TESTRUN1", version: 2, what: "run of texts" };
     const ENTRIES_MAX: usize = 256;
 
     fn parameter(&self) -> u32 {
@@ -53,6 +55,16 @@ impl Format for Texts {
         let len = key.len().min(8);
         first[..len].copy_from_slice(&key[..len]);
         u64::from_be_bytes(first)
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        // FNV-1a, and the finaliser of SplitMix64.
+        let hash = key
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+        let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^ (hash >> 31)
     }
 
     fn encode(&self, entries: &[Text], block: &mut [u8]) -> usize {
@@ -241,6 +253,8 @@ fn any_flipped_bit_is_an_error_and_never_another_answer() {
     entries.sort_unstable();
     let run = written(&home, 1, &entries);
     let whole = disk.bytes("set.000001.run").expect("there");
+    let blocks = run.info().blocks as usize;
+    let filters = (1 + blocks) * BLOCK_BYTES..(1 + blocks) * BLOCK_BYTES + blocks * FILTER_BYTES;
     for at in 0..whole.len() {
         // The header and the first block whole, of the rest a part.
         if at % 7 > 0 && at >= 2 * BLOCK_BYTES {
@@ -250,10 +264,15 @@ fn any_flipped_bit_is_an_error_and_never_another_answer() {
         bytes[at] ^= 1 << (at % 8);
         disk.set_bytes("set.000001.run", &bytes);
         let read = Run::open(&home, run.info()).and_then(|run| all(Source::Run(RunReader::new(Arc::new(run)))));
-        assert!(matches!(read, Err(StorageError::Corrupt { .. })), "byte {at}");
+        let in_filters = filters.contains(&at);
+        // A pass needs no filters.
+        assert!(
+            matches!(read, Err(StorageError::Corrupt { .. })) || in_filters && read.is_ok_and(|read| read == entries),
+            "byte {at}"
+        );
         // By way of look-ups and a cursor: the right answer from blocks that are whole, else an error.
         let Ok(run) = Run::open(&home, run.info()) else { continue };
-        let block = (at / BLOCK_BYTES - 1) as u64;
+        let block = if in_filters { (at - filters.start) / FILTER_BYTES } else { at / BLOCK_BYTES - 1 } as u64;
         let first = |block: usize| run.index()[block];
         let in_block = |entry: &&u128| {
             let head = (**entry >> 64) as u64;
@@ -262,7 +281,12 @@ fn any_flipped_bit_is_an_error_and_never_another_answer() {
         let (inside, outside) = (entries.iter().find(in_block), entries.iter().find(|entry| !in_block(entry)));
         assert!(matches!(run.find(*inside.expect("some")), Err(StorageError::Corrupt { .. })), "byte {at}");
         let outside = *outside.expect("some");
-        assert_eq!(run.find(outside).ok().flatten().unwrap_or(outside), outside, "byte {at}");
+        // Or an error: it may be the first of the block.
+        let found = run.find(outside);
+        assert!(
+            found.as_ref().map_or_else(StorageError::is_corrupt, |found| *found == Some(outside)),
+            "byte {at}: {found:?}"
+        );
         let mut cursor = match Cursor::first(Arc::new(run)) {
             Ok(cursor) => cursor,
             Err(error) => {
@@ -274,7 +298,7 @@ fn any_flipped_bit_is_an_error_and_never_another_answer() {
             assert_eq!(cursor.forward()?, Some(entry), "byte {at}");
             Ok::<_, StorageError>(())
         });
-        assert!(read.is_err_and(|error| error.is_corrupt()), "byte {at}");
+        assert!(read.map_or_else(|error| error.is_corrupt(), |()| in_filters), "byte {at}");
     }
     // A whole block of another place, and of another run.
     let mut bytes = whole.clone();
@@ -327,9 +351,133 @@ fn what_no_run_is_like_is_refused_before_anything_is_read() {
     assert!(Run::open(&home, RunInfo { number: 2, ..RunInfo::default() }).is_err_and(|error| error.is_corrupt()));
 }
 
+/// Blocks that are read for keys which are not there.
 #[test]
-fn a_filter_for_no_keys_excludes_nothing() {
-    let mut filter = Filter::new(0, Plan::of(0));
-    filter.insert(7);
-    assert!(filter.may_have(7) && filter.may_have(8));
+fn filters_save_the_reads_of_what_is_not_there() {
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Fixed::new(80));
+    let mut rng = fastrand::Rng::with_seed(4);
+    // More than two groups of blocks and their filters.
+    let mut entries: Vec<u128> = (0..180_000).map(|_| rng.u128(..) & home.format.mask()).collect();
+    entries.sort_unstable();
+    let run = written(&home, 1, &entries);
+    assert!(run.info().blocks > 256 && !run.info().blocks.is_multiple_of(128));
+    let reads = || home.traffic.counts().0;
+    let before = reads();
+    for entry in entries.iter().step_by(7) {
+        assert_eq!(run.find(*entry).expect("read"), Some(*entry));
+    }
+    assert_eq!(reads() - before, entries.len().div_ceil(7) as u64);
+    let before = reads();
+    for _ in 0..20_000 {
+        assert_eq!(run.find(rng.u128(..) & home.format.mask()).expect("read"), None);
+    }
+    assert!(reads() - before < 400, "{}", reads() - before);
+    assert_eq!(all(Source::Run(RunReader::new(run))).expect("read"), entries);
+}
+
+/// As version 1 wrote it: blocks without filters.
+#[test]
+fn a_run_without_filters_is_read() {
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Fixed::new(80));
+    let entries: Vec<u128> = (1..=100_000u128).map(|entry| entry << 90).collect();
+    let run = written(&home, 1, &entries);
+    let (info, dir) = (run.info(), disk.dir());
+    let file = dir.open(run.name(), Access::Read).expect("opens");
+    let mut bytes = vec![0; file.len().expect("a length") as usize];
+    file.read_at(&mut bytes, 0).expect("read");
+    let (mut old, index) = (bytes[..BLOCK_BYTES].to_vec(), bytes.len() - 8 * info.blocks as usize);
+    for group in bytes[BLOCK_BYTES..index].chunks(CHUNK_BLOCKS * (BLOCK_BYTES + FILTER_BYTES)) {
+        old.extend_from_slice(&group[..group.len() / (BLOCK_BYTES + FILTER_BYTES) * BLOCK_BYTES]);
+    }
+    old.extend_from_slice(&bytes[index..]);
+    (old[8], old[10]) = (1, 1);
+    old[68..72].fill(0);
+    seal(&mut old[..BLOCK_BYTES]);
+    dir.remove(run.name()).expect("removed");
+    dir.open(run.name(), Access::Create).expect("created").write_at(&old, 0).expect("written");
+    let run = Arc::new(Run::open(&home, info).expect("opens"));
+    assert_eq!(run.disk_bytes(), old.len() as u64);
+    assert_eq!(run.find(5 << 90).expect("read"), Some(5 << 90));
+    assert_eq!(run.find(5 << 90 | 1 << 80).expect("read"), None);
+    assert_eq!(all(Source::Run(RunReader::new(run))).expect("read"), entries);
+}
+
+#[test]
+fn a_header_with_filters_that_no_version_has_is_refused() {
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Fixed::new(80));
+    let run = written(&home, 1, &[1 << 100, 1 << 101]);
+    let whole = disk.bytes(run.name()).expect("there");
+    for (version, filter_bytes) in [(2u16, 0u32), (2, 1), (2, 1023), (2, u32::MAX), (1, 1024)] {
+        let mut bytes = whole.clone();
+        bytes[8..10].copy_from_slice(&version.to_le_bytes());
+        bytes[68..72].copy_from_slice(&filter_bytes.to_le_bytes());
+        seal(&mut bytes[..BLOCK_BYTES]);
+        disk.set_bytes(run.name(), &bytes);
+        let opened = Run::open(&home, run.info());
+        assert!(
+            matches!(opened, Err(StorageError::Corrupt { offset: 68, .. })),
+            "version {version}, {filter_bytes} bytes: {opened:?}"
+        );
+    }
+    let longer = [&whole[..], &[0; FILTER_BYTES]].concat();
+    disk.set_bytes(run.name(), &longer);
+    assert!(Run::open(&home, run.info()).is_err_and(|error| error.is_corrupt()));
+}
+
+/// Blocks lie in groups of 128, their filters behind each group.
+#[test]
+fn blocks_are_found_at_the_borders_of_groups() {
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Fixed::new(80));
+    for (number, blocks) in [(1, 1), (2, 127), (3, 128), (4, 129), (5, 256), (6, 300)] {
+        // The densest: 1024 entries a block.
+        let entries: Vec<u128> = (1..=blocks as u128 * 1024).map(|entry| entry << 48).collect();
+        let run = written(&home, number, &entries);
+        assert_eq!(run.info().blocks, blocks);
+        for entry in entries.iter().step_by(511) {
+            assert_eq!(run.find(*entry).expect("read"), Some(*entry));
+        }
+        assert_eq!(run.find((blocks as u128 * 1024 + 1) << 48).expect("read"), None);
+        for (start, end) in [(0, blocks), (blocks / 3, blocks), (126, 130), (100, 299)] {
+            let (start, end) = (start.min(blocks), end.min(blocks));
+            let mut together = vec![0; (end - start) as usize * BLOCK_BYTES];
+            run.read_blocks(start..end, &mut together).expect("read");
+            for (number, bytes) in (start..end).zip(together.chunks(BLOCK_BYTES)) {
+                let mut alone = [0; BLOCK_BYTES];
+                run.read_block(number, &mut alone).expect("read");
+                assert!(alone == bytes, "block {number} of {blocks}");
+            }
+        }
+    }
+}
+
+/// The index has 64 bits of a key: with those of many keys equal, several blocks begin alike.
+#[test]
+fn keys_that_the_index_cannot_tell_apart_are_found() {
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Fixed::new(80));
+    let mut rng = fastrand::Rng::with_seed(8);
+    let heads = [3u128, 7, 8];
+    let mut entries = Vec::new();
+    for head in heads {
+        // Odd tails only, so that each even one is absent.
+        let mut tails: Vec<u128> = (0..3_000).map(|_| rng.u128(10..32_000) * 2 + 1).collect();
+        tails.sort_unstable();
+        tails.dedup();
+        entries.extend(tails.iter().map(|tail| head << 64 | tail << 48));
+    }
+    let run = written(&home, 1, &entries);
+    assert!(run.index().windows(3).any(|three| three[0] == three[2]), "no three blocks begin alike");
+    for entry in &entries {
+        assert_eq!(run.find(*entry).expect("read"), Some(*entry));
+        assert_eq!(run.find(entry + (1 << 48)).expect("read"), None);
+    }
+    for head in 0..10u128 {
+        for tail in [0, 1, 65_535] {
+            assert_eq!(run.find(head << 64 | tail << 48).expect("read"), None, "{head} {tail}");
+        }
+    }
 }

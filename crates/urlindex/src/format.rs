@@ -199,8 +199,8 @@ layout! {
 mod tests {
     use filemap_io::layout::{Row, markdown};
 
-    fn tables() -> [&'static [Row]; 15] {
-        let [run, block] = filemap_runs::layouts();
+    fn tables() -> [&'static [Row]; 16] {
+        let [run, block, filter] = filemap_runs::layouts();
         [
             super::BloomHeader::ROWS,
             super::BloomSector::ROWS,
@@ -217,6 +217,7 @@ mod tests {
             super::LogSector::ROWS,
             run,
             block,
+            filter,
         ]
     }
 

@@ -30,7 +30,7 @@
 //! | [`HashBitmap`] | more as slots fill, with k classic hash functions | chosen | in a mapped file of bare bits |
 //! | [`BloomFilter`] | chosen rate, for a known number of URLs | 1.2 to 5 | in memory, or a file written by `sync` |
 //! | [`GrowingFilter`] | chosen rate, for any number | 1.5 to 6 | in memory, or a file written by `sync` |
-//! | [`DiskUrlSet`] | collisions of 80-bit hashes | 0 to 16 in memory, 6.7 to 8 on disk | on disk |
+//! | [`DiskUrlSet`] | collisions of 80-bit hashes | 0 to 16 in memory, 8.4 to 10 on disk | on disk |
 //! | [`UrlTrie`] | none | what differs from its neighbours | in memory; saved and loaded |
 //!
 //! [`ContentSeen`] does the same for page bodies, whatever their URL.

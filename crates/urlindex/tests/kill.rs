@@ -25,7 +25,7 @@ const SYNCED: u64 = 12_100;
 const ALL: u64 = 30_000;
 
 fn options() -> DiskOptions {
-    DiskOptions::new().memory_bytes(64 << 10)
+    DiskOptions::new().memory_bytes(32 << 10)
 }
 
 fn url(i: u64) -> Vec<u8> {

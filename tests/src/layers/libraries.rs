@@ -8,8 +8,12 @@ pub const IO: &[&[&str]] = &[
 ];
 
 /// `filemap-runs`.
-pub const RUNS: &[&[&str]] =
-    &[&["filter", "format", "traffic"], &["home"], &["run"], &["cursor", "fixed", "merge", "writer"]];
+pub const RUNS: &[&[&str]] = &[
+    &["filter", "format", "index", "traffic"],
+    &["home", "mapped"],
+    &["run"],
+    &["cursor", "fixed", "merge", "writer"],
+];
 
 /// `urlindex`. A bitmap of functions has those of the Bloom filters.
 pub const URLINDEX: &[&[&str]] = &[

@@ -2,7 +2,7 @@
 
 | class | wrong answers | bytes a URL |
 |---|---|---|
-| `DiskSet` | none but collisions of 80-bit hashes | 0 to 16 in memory, 6.7 to 8 on disk |
+| `DiskSet` | none but collisions of 80-bit hashes | 0 to 16 in memory, 8.4 to 10 on disk |
 | `Trie` | none | what differs from its neighbours, in memory |
 | `BloomFilter` | `rate`, up to `capacity` URLs | 1.2 to 5 in memory |
 | `Md5Bitmap` | more as it fills | 2 to the `bits` / 8 in all |

@@ -109,8 +109,12 @@ def test_what_is_in_the_store_is_not_put_again(tmp_path: Path) -> None:
         assert service.get("http://example.com/2", b"v") is not None
 
 
-def test_it_ends_where_the_process_was_killed_that_wrote(tmp_path: Path) -> None:
+def test_it_ends_where_the_process_was_killed_that_wrote(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = leave(tmp_path, record_of(1), record_of(2))
+    waiting = Waiting(str(path))
+    assert len(list(waiting.left())) == 2 and waiting.unread_from is None
     whole = path.read_bytes().rstrip(b"\0")
     first = whole.index(b"body") + 8
     for end in range(first, len(whole)):
@@ -119,10 +123,13 @@ def test_it_ends_where_the_process_was_killed_that_wrote(tmp_path: Path) -> None
     for damaged in range(first, len(whole)):
         flipped = bytes([whole[damaged] ^ 1])
         path.write_bytes(whole[:damaged] + flipped + whole[damaged + 1 :])
-        assert [head["url"] for head, _ in Waiting(str(path)).left()] == [record_of(1).url]
+        waiting = Waiting(str(path))
+        assert [head["url"] for head, _ in waiting.left()] == [record_of(1).url]
+        assert waiting.unread_from == first
     with service_of(tmp_path) as service:
         assert service.get(record_of(1).url, b"v") is not None
         assert service.get(record_of(2).url, b"v") is None
+        assert f"from byte {first} on nothing can be read" in caplog.text
         service.put_later(record_of(4))
         assert service._waiting is not None
         assert [head["url"] for head, _ in service._waiting.left()] == [record_of(4).url]

@@ -12,7 +12,7 @@ use std::thread::Builder;
 
 use filemap_io::{StorageError, guard};
 
-use super::key::{DECIDED, FingerprintBits, SEEN, mixed};
+use super::key::{DECIDED, FingerprintBits, SEEN};
 use super::lookup::find_all;
 use super::sort::sort;
 use super::state::{Level, State};
@@ -206,9 +206,7 @@ fn look_up_in_runs(levels: &[Level], mask: u128, records: &mut [u128]) -> Result
         }
         for record in records.iter_mut().filter(|record| **record & DECIDED == 0) {
             let fingerprint = *record & mask;
-            if level.filter.as_ref().is_none_or(|filter| filter.may_have(mixed(fingerprint)))
-                && let Some(entry) = level.run.find(fingerprint)?
-            {
+            if let Some(entry) = level.run.find(fingerprint)? {
                 *record |= if entry == fingerprint { DECIDED | SEEN } else { DECIDED };
             }
         }

@@ -150,16 +150,6 @@ impl Squares {
     }
 }
 
-/// A well-mixed hash of an entry's fingerprint: its own bits are not, if all URLs are of one host.
-#[inline]
-pub(super) fn mixed(fingerprint: u128) -> u64 {
-    // Finaliser of SplitMix64 (Stafford's variant 13); the class only rotates it.
-    let z = (fingerprint >> 40) as u64 ^ (fingerprint >> 104) as u64;
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// A URL's fingerprint in a [`crate::DiskUrlSet`]. URLs of a host are adjacent in the order of
 /// fingerprints.
 ///
@@ -194,18 +184,6 @@ impl fmt::Display for Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hashes_of_one_hosts_fingerprints_are_spread() {
-        // As many lines as a filter has for so many keys.
-        let mut lines = [0; 320];
-        let mut rng = fastrand::Rng::with_seed(2);
-        for _ in 0..10_000 {
-            let hash = mixed(7 << 104 | rng.u128(..) >> 24);
-            lines[((u128::from(hash) * 320) >> 64) as usize] += 1;
-        }
-        assert!(lines.iter().all(|keys| *keys > 0));
-    }
 
     #[test]
     fn urls_of_one_host_share_their_class_and_nothing_else() {

@@ -4,8 +4,8 @@
 //!
 //! 1. the `table` of recent inserts (the memtable), logged on disk in the `log`;
 //! 2. the `cache` of popular URLs;
-//! 3. a few sorted [runs](filemap_runs), where Bloom filters save most reads: one read of a block
-//!    of 4096 bytes.
+//! 3. a few sorted [runs](filemap_runs), where Bloom filters save most reads: one block of 4096
+//!    bytes, mapped.
 //!
 //! A full table is merged into a run; `state` has the crash-safe order of writes, and the
 //! `manifest` names the live files. Batches pass through the runs from front to end.
@@ -13,25 +13,26 @@
 //! # What it costs at N = 1e9, in 1 GiB
 //!
 //! *Disk*: a fingerprint of 81 bits (one marks tombstones) among 1e9 takes 2 + 81 - 29.9 bits:
-//! 6.64 bytes, 6.75 with block headers, slack and index; fewer URLs are less dense (7.6 bytes at
-//! 1e6). A merge of the largest run takes twice that for a time.
+//! 6.64 bytes, 6.3 where hosts have many URLs, with block headers and slack 6.75 at most, and a
+//! quarter more with the filters; fewer URLs are less dense (10 bytes at 1e6). A merge of the
+//! largest run takes twice that for a time.
 //!
 //! *Memory*: the batch, 16 bytes a URL: 480 MB for 30 M URLs. The index of blocks: 8 bytes for
-//! each 615 URLs, 13 MB. `memory_bytes` for table, cache and filters: 128 MB do for batches, which
-//! need none of the three. A filter for a billion URLs would take more than the gigabyte, and no
-//! batch would use it.
+//! each 615 URLs, 13 MB. `memory_bytes` for table and cache: 128 MB do for batches, which need
+//! neither. Filters are mapped: 1.7 bytes a URL, of which the system caches what is asked for.
+//! Batches do not read them.
 //!
 //! *Time and I/O of a test in batches of B*: every batch reads every run, 6.7 n / B bytes a test
 //! at n URLs; n is N / 2 on average: 112 bytes at B = 30 M, 224 in the last batch. An entry is
-//! written when it comes, and again about log2(N / B) / 2 = 2.5 times in merges, 13 bytes for
-//! reading and writing each: 40 bytes. The sum is under 300 sequential bytes a test at the end.
+//! written when it comes, and again about log2(N / B) / 2 = 2.5 times in merges, 15 bytes for
+//! reading and writing each: 45 bytes. The sum is under 300 sequential bytes a test at the end.
 //! Processor time: hash 30 ns, sort 45 ns, a look-up in each of log2(N / B) / 2 runs at 20 ns
 //! (Elias-Fano code is searched, not decoded), merges 2.5 times 15 ns. Since runs are searched,
 //! not decoded, tests of a large set are as fast as those of a small one: checksums and copies of
 //! 224 bytes take 40 ns.
 //!
-//! *One at a time at 1e8*: filters answer for new URLs (16 bits a URL and run: two false positives
-//! in a thousand tests of a run), the cache for popular ones; the rest costs one read.
+//! *One at a time at 1e8*: filters answer for new URLs (thirteen bits a URL: seven false positives
+//! in a thousand tests of a run), the cache for popular ones; the rest costs one block.
 //!
 //! # Error rate
 //!
@@ -51,8 +52,9 @@
 //! Searching every block is slow for a batch as dense as the run (47 ns a look-up): such blocks
 //! are decoded. Counting ones is slow without the processor's instruction, which needs `unsafe`:
 //! zeros are counted once a block. URLs of a host share their high parts, which are searched by
-//! halving. Building filters for batches took a third of their time: the first single test does
-//! it.
+//! halving. A filter of a whole run took a third of a batch's time to fill, and could not be
+//! written before the run's end; one of each block stays in the processor's cache while it is
+//! filled.
 
 mod batch;
 mod cache;
@@ -101,9 +103,9 @@ pub struct DiskStats {
     pub table_hits: u64,
     /// Single tests answered by the cache of popular URLs.
     pub cache_hits: u64,
-    /// Reads of a block for one URL.
+    /// Blocks that were searched for one URL, read or cached.
     pub block_reads: u64,
-    /// Bytes read in all.
+    /// Bytes read in all: of a mapped file each block that is searched, each filter once.
     pub read_bytes: u64,
     /// Bytes written in all.
     pub written_bytes: u64,

@@ -15,7 +15,7 @@ use super::key::FingerprintBits;
 use crate::error::{Error, Result};
 
 /// Least memory.
-const MEMORY_BYTES_MIN: u64 = 64 << 10;
+const MEMORY_BYTES_MIN: u64 = 32 << 10;
 /// Generations within the maximum age.
 const GENERATIONS: u64 = 8;
 
@@ -33,10 +33,10 @@ filemap_io::options! {
     /// ```
     #[derive(Clone)]
     pub struct DiskOptions {
-        /// Memory for the table of recent inserts (1/8), the cache of popular URLs (3/8; none
-        /// below 6 MiB in all) and the filters (1/2); at least 64 KiB. Not included: the index of
-        /// blocks (13 MB for a billion URLs), some MB of buffers in merges, 16 bytes for each URL
-        /// of a batch.
+        /// Memory for the table of recent inserts (a quarter) and the cache of popular URLs (the
+        /// rest; none below 3 MiB in all); at least 32 KiB. Not included: the index of blocks (13
+        /// MB for a billion URLs), some MB of buffers in merges, 16 bytes for each URL of a batch.
+        /// Filters are in the files: the system caches what is asked for, 1.7 bytes a URL.
         pub(super) memory_bytes: u64 = 256 << 20,
 
         /// The hash's seed, 0 by default. Where others choose the URLs, give a random one, or they
@@ -98,8 +98,8 @@ impl DiskOptions {
                 format!("{} is less than {MEMORY_BYTES_MIN}", self.memory_bytes),
             ));
         }
-        let eighth = self.memory_bytes / 8;
-        Ok(Budget { table_bytes: eighth, cache_bytes: 3 * eighth, filter_bytes: 4 * eighth })
+        let table_bytes = self.memory_bytes / 4;
+        Ok(Budget { table_bytes, cache_bytes: self.memory_bytes - table_bytes })
     }
 }
 
@@ -108,7 +108,6 @@ impl DiskOptions {
 pub(super) struct Budget {
     pub(super) table_bytes: u64,
     pub(super) cache_bytes: u64,
-    pub(super) filter_bytes: u64,
 }
 
 /// The generation of a time.

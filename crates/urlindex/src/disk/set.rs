@@ -90,8 +90,7 @@ impl DiskUrlSet {
 
     by_path! {
         /// Opens a set: reads manifest, indexes of runs and log, and removes what a crash left.
-        /// Options fixed at creation are ignored. Filters are built from the runs at the first
-        /// test of one URL that memory does not answer: a few seconds for 1e8 URLs.
+        /// Options fixed at creation are ignored.
         ///
         /// # Errors
         /// [`crate::StorageError::Corrupt`] with file and offset;

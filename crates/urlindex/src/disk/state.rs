@@ -1,4 +1,4 @@
-//! The state of a set on disk: memtable, cache, filters, runs; how a URL passes through them.
+//! The state of a set on disk: memtable, cache, runs; how a URL passes through them.
 //!
 //! A roll writes the table (and a large batch) to a run, merged with those youngest runs that are
 //! no larger than what is merged so far: each run is larger than all younger ones together, N URLs
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use filemap_io::Access;
 use filemap_io::files::sync_folder;
 use filemap_runs::fixed::Fixed;
-use filemap_runs::{Filter, Plan, Run, RunReader, RunWriter, Source};
+use filemap_runs::{Run, RunReader, RunWriter, Source};
 
 use super::cache::Cache;
 use super::failpoint::{Failpoint, planted};
-use super::key::{Home, Squares, class, mixed};
+use super::key::{Home, Squares, class};
 use super::log::Log;
 use super::manifest::{Manifest, RunEntry};
 use super::options::{Budget, Clock, DiskOptions, generation, is_expired, start_ms};
@@ -30,13 +30,12 @@ use crate::files;
 const LOG_ENTRIES_PER_SLOT: u64 = 4;
 const LOG_ENTRY_BYTES: u64 = 12;
 
-/// A run and its filter.
+/// A run.
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) run: Arc<Run<Fixed>>,
     /// Its entry in the manifest.
     pub(super) entry: RunEntry,
-    pub(super) filter: Option<Filter>,
 }
 
 /// The state of a set on disk.
@@ -54,12 +53,9 @@ pub(super) struct State {
     pub(super) inserted: u64,
     /// Counts of tests; `disk_stats` adds the rest.
     pub(super) counters: DiskStats,
-    /// Whether the runs have filters, as memory permits: from the first test of one URL on.
-    /// Batches have no use for them, and building them takes a third of a batch's time.
-    has_filters: bool,
 }
 
-// Without tables, filters and runs, which are most of the memory.
+// Without tables and runs, which are most of the memory.
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State").field("urls", &self.urls).field("runs", &self.levels.len()).finish_non_exhaustive()
@@ -94,7 +90,7 @@ impl State {
         let budget = options.budget()?;
         let open = |entry: &RunEntry| {
             let run = Arc::new(Run::open(&home, entry.info)?);
-            Ok(Level { run, entry: *entry, filter: None })
+            Ok(Level { run, entry: *entry })
         };
         let levels = manifest.runs.iter().map(open).collect::<Result<Vec<Level>>>()?;
         let mut entries = Vec::new();
@@ -128,7 +124,6 @@ impl State {
             inserted: 0,
             counters: DiskStats::default(),
             clock: options.clock.clone(),
-            has_filters: false,
             home,
             manifest,
             budget,
@@ -157,16 +152,12 @@ impl State {
             self.counters.cache_hits += 1;
             return Ok(true);
         }
-        self.make_filters()?;
         self.find(fingerprint)
     }
 
     /// Searches the runs for a fingerprint that is not in the table.
     pub(super) fn find(&mut self, fingerprint: u128) -> Result<bool> {
         for level in self.levels.iter().rev() {
-            if level.filter.as_ref().is_some_and(|filter| !filter.may_have(mixed(fingerprint))) {
-                continue;
-            }
             if let Some(entry) = level.run.find(fingerprint)? {
                 let is_there = entry == fingerprint;
                 if is_there {
@@ -216,21 +207,17 @@ impl State {
         next.runs.truncate(first);
         let written = self.write_run(next.next_number, &recent, new, first)?;
         drop(recent);
-        next.runs.extend(written.as_ref().map(|(entry, _)| *entry));
+        next.runs.extend(written);
         if planted(Failpoint::LogRemovedFirst) {
             files::remove(&*self.home.dir, self.log.name())?;
         }
-        let log =
-            Log::create(&self.home, 1 + written.as_ref().map_or(next.next_number, |(entry, _)| entry.info.number))?;
+        let log = Log::create(&self.home, 1 + written.map_or(next.next_number, |entry| entry.info.number))?;
         (next.next_number, next.log_number) = (log.number() + 1, log.number());
         if !planted(Failpoint::NamesNotSynced) {
             sync_folder(&*self.home.dir)?;
         }
-        let level = written
-            .map(|(entry, filter)| {
-                Run::open(&self.home, entry.info).map(|run| Level { run: Arc::new(run), entry, filter })
-            })
-            .transpose()?;
+        let open = |entry: RunEntry| Run::open(&self.home, entry.info).map(|run| Level { run: Arc::new(run), entry });
+        let level = written.map(open).transpose()?;
         next.write(&*self.home.dir, &self.home.name)?;
         let old_log = std::mem::replace(&mut self.log, log);
         self.manifest = next;
@@ -263,21 +250,12 @@ impl State {
 
     /// Merges the runs from `first` on, the table's entries and the new ones; `None` if nothing is
     /// left of them.
-    fn write_run(
-        &mut self,
-        number: u64,
-        recent: &[u128],
-        new: &[u128],
-        first: usize,
-    ) -> Result<Option<(RunEntry, Option<Filter>)>> {
+    fn write_run(&self, number: u64, recent: &[u128], new: &[u128], first: usize) -> Result<Option<RunEntry>> {
         let merged: u64 = self.levels[first..].iter().map(|level| level.entry.info.entries()).sum();
         let entries = merged + (recent.len() + new.len()) as u64;
         if entries == 0 {
             return Ok(None);
         }
-        // Free their filters for the new one; if this fails, look-ups read.
-        self.levels[first..].iter_mut().for_each(|level| level.filter = None);
-        let mut filter = if self.has_filters { self.new_filter(entries) } else { None };
         let mut sources = vec![Source::Memory(new), Source::Memory(recent)];
         let runs = self.levels[first..].iter().rev();
         sources.extend(runs.map(|level| Source::Run(RunReader::new(Arc::clone(&level.run)))));
@@ -290,9 +268,6 @@ impl State {
             if first == 0 {
                 entries.retain(|entry| entry & bits.tombstone() == 0);
             }
-            if let Some(filter) = &mut filter {
-                entries.iter().for_each(|entry| filter.insert(mixed(entry & bits.mask())));
-            }
             for entry in entries.iter() {
                 squares.add(*entry, bits.tombstone());
                 writer.push(*entry)?;
@@ -304,52 +279,7 @@ impl State {
             written.sync()?;
         }
         let (info, generation) = (written.info(), self.manifest.log_generation);
-        Ok(Some((RunEntry { info, generation, squares: squares.sum() }, filter)))
-    }
-
-    /// An empty filter for a run of this many entries, if memory permits; the others are folded to
-    /// make room.
-    fn new_filter(&mut self, entries: u64) -> Option<Filter> {
-        let mut new = Some(Plan::of(entries));
-        loop {
-            let plans = self.levels.iter().map(|level| level.filter.as_ref().map(Filter::plan));
-            let bytes: u64 = plans.chain([new]).flatten().map(Plan::memory_bytes).sum();
-            if bytes <= self.budget.filter_bytes {
-                return new.map(|plan| Filter::new(entries, plan));
-            }
-            let bits = |level: &Level| level.filter.as_ref().map(|filter| filter.plan().bits_per_key());
-            let richest = (0..self.levels.len()).max_by_key(|number| bits(&self.levels[*number]));
-            let of_richest = richest.and_then(|number| bits(&self.levels[number]));
-            if new.map(Plan::bits_per_key) >= of_richest {
-                new = new?.folded();
-                continue;
-            }
-            let filter = richest.map(|number| &mut self.levels[number].filter);
-            if let Some(place) = filter
-                && let Some(filter) = place
-            {
-                if filter.plan().folded().is_some() { filter.fold() } else { *place = None }
-            }
-        }
-    }
-
-    /// Builds filters of existing runs at the first test of one URL, by reading them.
-    fn make_filters(&mut self) -> Result<()> {
-        if self.has_filters {
-            return Ok(());
-        }
-        for number in 0..self.levels.len() {
-            let run = Arc::clone(&self.levels[number].run);
-            let Some(mut filter) = self.new_filter(run.info().entries()) else { continue };
-            let mask = self.manifest.bits.mask();
-            for_each_part(&mut Source::Run(RunReader::new(run)), |entries| {
-                entries.iter().for_each(|entry| filter.insert(mixed(entry & mask)));
-                Ok(())
-            })?;
-            self.levels[number].filter = Some(filter);
-        }
-        self.has_filters = true;
-        Ok(())
+        Ok(Some(RunEntry { info, generation, squares: squares.sum() }))
     }
 
     /// Whether [`State::keep_time`] is due.
@@ -451,14 +381,13 @@ impl State {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        let filters = self.levels.iter().filter_map(|level| level.filter.as_ref()).map(|f| f.plan().memory_bytes());
         let indexes = self.levels.iter().map(|level| level.run.memory_bytes());
         let fixed = self.table.memory_bytes() + self.cache.memory_bytes() + self.log.memory_bytes();
-        fixed + filters.sum::<u64>() + indexes.sum::<u64>()
+        fixed + indexes.sum::<u64>()
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
-        let runs = self.levels.iter().map(|level| level.entry.info.disk_bytes());
+        let runs = self.levels.iter().map(|level| level.run.disk_bytes());
         runs.sum::<u64>() + self.log.disk_bytes() + self.manifest.disk_bytes()
     }
 }

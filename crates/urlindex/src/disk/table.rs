@@ -3,7 +3,9 @@
 //! An entry has two marks in bits outside a fingerprint: the slot is taken; the URL was asked for
 //! again since its insert. Such popular URLs go to the cache when the table is written to a run.
 
-use super::key::{FingerprintBits, mixed};
+use filemap_runs::fixed::mixed;
+
+use super::key::FingerprintBits;
 
 const TAKEN: u128 = 1;
 const ASKED: u128 = 2;

@@ -20,7 +20,7 @@ use crate::seen::{SeenSet, Verdict};
 
 /// Little memory, so that tables of 192 are rolled all the time, and no cache.
 fn options() -> DiskOptions {
-    DiskOptions::new().memory_bytes(64 << 10)
+    DiskOptions::new().memory_bytes(32 << 10)
 }
 
 /// URLs of seven hosts.
@@ -201,24 +201,25 @@ fn a_snapshot_is_a_set_of_its_own() {
 #[test]
 fn popular_urls_and_new_ones_are_answered_without_reading() {
     let disk = SimDisk::new(1);
-    // A table of 12,288 and a cache of 6 MiB.
-    let set = DiskUrlSet::create_in(disk.dir(), "seen", DiskOptions::new().memory_bytes(16 << 20)).expect("made");
+    // A table of 49,152 and a cache of 6 MiB.
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", DiskOptions::new().memory_bytes(8 << 20)).expect("made");
     (0..200_000).for_each(|i| assert!(insert(&set, i)));
     let reads = set.disk_stats().block_reads;
-    // Errors of up to six filters at two or three in a thousand each.
-    assert!(reads < 4_000, "{reads}");
+    // Errors of up to six filters at seven in a thousand each, and more where blocks are full.
+    assert!(reads < 6_000, "{reads}");
     // There was room for all; were there none, asking once would bring them in.
     let ask = || (0..5_000).for_each(|i| assert!(is_seen(&set, i)));
     let before = set.disk_stats();
     ask();
     let after = set.disk_stats();
     assert!(after.block_reads - before.block_reads < 50 && after.cache_hits - before.cache_hits > 4_950);
-    assert!(set.memory_bytes() < 17 << 20, "{}", set.memory_bytes());
+    assert!(set.memory_bytes() < 9 << 20, "{}", set.memory_bytes());
     drop(set);
-    // Opened again, filters are made of the runs.
-    let set = DiskUrlSet::open_in(disk.dir(), "seen", DiskOptions::new().memory_bytes(16 << 20)).expect("opened");
+    // Opened again, nothing is read before it is needed.
+    let set = DiskUrlSet::open_in(disk.dir(), "seen", DiskOptions::new().memory_bytes(8 << 20)).expect("opened");
+    assert!(set.disk_stats().read_bytes < 64 << 10, "{:?}", set.disk_stats());
     (300_000..310_000).for_each(|i| assert!(!is_seen(&set, i)));
-    assert!(set.disk_stats().block_reads < 200, "{:?}", set.disk_stats());
+    assert!(set.disk_stats().block_reads < 500, "{:?}", set.disk_stats());
     // The cache is empty now: what is asked for is read once, and in it then.
     for least in [5_000, 0] {
         let before = set.disk_stats().block_reads;
@@ -229,13 +230,12 @@ fn popular_urls_and_new_ones_are_answered_without_reading() {
 }
 
 #[test]
-fn filters_give_way_when_memory_is_short() {
+fn memory_stays_within_its_bound_and_the_index() {
     let disk = SimDisk::new(1);
     let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
-    assert!(!is_seen(&set, 0), "from the first test of one URL on there are filters");
     for part in 0..40 {
         insert_batch(&set, part * 5_000..part * 5_000 + 5_000);
-        assert!(set.memory_bytes() < 80 << 10, "{}", set.memory_bytes());
+        assert!(set.memory_bytes() < 40 << 10, "{}", set.memory_bytes());
     }
     assert!((0..200_000).step_by(97).all(|i| is_seen(&set, i)));
     assert!((200_000..400_000).step_by(97).all(|i| !is_seen(&set, i)));

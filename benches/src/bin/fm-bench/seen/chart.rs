@@ -29,7 +29,7 @@ const BATCH: u64 = 1_000_000;
 
 /// URLs asked for after all inserts; half of them known.
 const ASKED: u64 = 2_000_000;
-/// Memory of the sets on disk, filters of the whole set included.
+/// Memory of the sets on disk.
 const DISK_MEMORY_BYTES: u64 = 64 << 20;
 type Maker = fn(&Path, u64) -> urlindex::Result<Box<dyn SeenSet>>;
 

@@ -11,10 +11,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use filemap_benches::device::{drop_caches, read_into_cache};
 use filemap_benches::drive::Outcome;
 use filemap_benches::process::{device_read_bytes, device_written_bytes, peak_resident_bytes};
 use filemap_benches::random::Random;
-use filemap_benches::report::{Bar, Report};
+use filemap_benches::report::{Bar, Report, median};
 use urlindex::disk::{DiskStats, FingerprintBits};
 use urlindex::{DiskOptions, DiskUrlSet, SeenSet};
 
@@ -43,6 +44,9 @@ pub struct DiskArgs {
 const FIRST_MARK: u64 = 1_000_000;
 /// URLs made at once, outside of what is timed.
 const TEXTS: u64 = 10_000;
+/// Look-ups in a set just opened: with little cached, and with all of it.
+const COLD: u64 = 100_000;
+const WARM: u64 = 200_000;
 /// Share of a crawl's links that lead to known URLs.
 const DUPLICATES: f64 = 0.45;
 
@@ -132,22 +136,64 @@ pub fn run(args: &DiskArgs, urls: u64, seed: u64) -> Outcome<Report> {
     report.against("wrong answers", wrong as f64, "", Bar::AtMost(0.0));
     report.number("expected loss", set.expected_loss(), "URLs");
     report.number("false positives, by the set", set.false_positive_rate(), "");
-    let start = Instant::now();
     drop(set);
-    let set = DiskUrlSet::open(path.join("urls"), options)?;
-    report.number("closed and opened again in", start.elapsed().as_secs_f64(), "s");
-    let (start, read_bytes) = (Instant::now(), set.disk_stats().read_bytes);
-    let mut texts = Texts::new(seed);
-    texts.make((0..1_000).map(|i| i * (urls / 1_000).max(1)));
-    for url in texts.iter() {
-        set.contains(url)?;
-    }
-    report.number("the first thousand known URLs then, one at a time", start.elapsed().as_secs_f64(), "s");
-    let read_bytes = set.disk_stats().read_bytes - read_bytes;
-    report.number("read for them", mebibytes(read_bytes), "MiB");
+    let set = opened_again(path, options, urls, seed, &mut report)?;
     let wrong = check(&set, urls, seed)?;
     report.count("not found of a million known and found of a million unknown", wrong);
     Ok(report)
+}
+
+/// Single look-ups in a set just opened: with nothing cached, with what the look-ups before have
+/// brought in, and with all of it cached.
+fn opened_again(path: &Path, options: DiskOptions, urls: u64, seed: u64, report: &mut Report) -> Outcome<DiskUrlSet> {
+    report.section("opened again, one at a time, half of them known");
+    let (mut texts, mut random) = (Texts::new(seed), Random::of(seed, 4));
+    let mut look_up = |set: &DiskUrlSet, count: u64, are_known: &[bool]| -> Outcome<(f64, f64)> {
+        let (mut seconds, read_before) = (0.0, device_read_bytes()?);
+        for first in (0..count).step_by(TEXTS as usize) {
+            let is_known = are_known.iter().cycle();
+            let one = |(_, is_known): (u64, &bool)| random.below(urls) + if *is_known { 0 } else { urls };
+            texts.make((first..count.min(first + TEXTS)).zip(is_known).map(one));
+            let start = Instant::now();
+            texts.iter().try_for_each(|url| set.contains(url).map(drop))?;
+            seconds += start.elapsed().as_secs_f64();
+        }
+        Ok((seconds, (device_read_bytes()? - read_before) as f64))
+    };
+    // Without root they stay, and figures of an empty cache mean nothing.
+    report.note("page cache", drop_caches().map_or_else(|error| error.to_string(), |()| "dropped".to_owned()));
+    let (start, read_before) = (Instant::now(), device_read_bytes()?);
+    let set = DiskUrlSet::open(path.join("urls"), options)?;
+    report.number("opened in, nothing cached", start.elapsed().as_secs_f64(), "s");
+    report.number("read for it", mebibytes(device_read_bytes()? - read_before), "MiB");
+    report.count("runs", set.disk_stats().runs);
+    let (seconds, read) = look_up(&set, 1_000, &[true, false])?;
+    report.against("the first thousand, nothing cached", seconds, "s", Bar::AtMost(0.5));
+    report.against("read for them", read / f64::from(1 << 20), "MiB", Bar::AtMost(16.0));
+    let (seconds, read) = look_up(&set, COLD, &[true, false])?;
+    report.number("a look-up of the next 100,000", seconds / COLD as f64 * 1e6, "us");
+    report.number("device bytes a look-up of these", read / COLD as f64, "");
+    let (_, read) = look_up(&set, COLD, &[true, false])?;
+    report.against(
+        "pages of 4 KiB read a look-up of the 100,000 then",
+        read / COLD as f64 / 4096.0,
+        "",
+        Bar::AtMost(1.0),
+    );
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            read_into_cache(&entry.path())?;
+        }
+    }
+    look_up(&set, WARM, &[true, false])?;
+    for (name, is_known) in [("known", true), ("new", false)] {
+        let rates = (0..5).map(|_| look_up(&set, WARM, &[is_known])).collect::<Outcome<Vec<_>>>()?;
+        let us = median(&rates.iter().map(|(seconds, _)| seconds / WARM as f64 * 1e6).collect::<Vec<_>>());
+        let what = format!("a look-up of a {name} URL with all cached, median of five times 200,000");
+        report.against(what, us, "us", Bar::AtMost(2.0));
+    }
+    Ok(set)
 }
 
 /// Tests the finished set and returns the number of wrong answers.
@@ -304,7 +350,7 @@ fn decade(set: &DiskUrlSet, before: &Mark, now: &Mark, report: &mut Report) -> O
     report.number("memory, the most resident", mebibytes(peak_resident_bytes()?), "MiB");
     report.count("runs", now.stats.runs);
     if is_single {
-        report.against("preads a test", of(|stats| stats.block_reads), "", Bar::AtMost(0.05));
+        report.against("blocks searched a test", of(|stats| stats.block_reads), "", Bar::AtMost(0.05));
         report.number("found in the table of recent URLs", of(|stats| stats.table_hits), "");
         report.number("found in the cache of popular URLs", of(|stats| stats.cache_hits), "");
         let in_memory = of(|stats| stats.table_hits + stats.cache_hits);

@@ -82,6 +82,7 @@ class PagesService:
 
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        self._path = path
         self.store = filemap.open(path, "a", **options)
         self._queue = PutQueue(self.store)
         self._turn = threading.Lock()
@@ -108,6 +109,10 @@ class PagesService:
                     count += 1
             except (wire.Broken, filemap.RefusedError, TypeError, ValueError) as error:
                 logger.error("A page that a killed process had taken is not kept: %s", error)
+        if waiting.unread_from is not None:
+            what = "%s.waiting: from byte %d on nothing can be read: a page that its process was"
+            what += " noting when it was killed, or damage that may cost more pages"
+            logger.warning(what, self._path, waiting.unread_from)
         if count:
             logger.info("%d pages that a killed process had taken are put", count)
 

@@ -36,7 +36,7 @@ SYNC_SECS: Final = 5.0
 """Between two syncs of the set: what a power failure may cost."""
 
 MEMORY_BYTES: Final = 48 << 20
-"""Memory of the set: recent fingerprints, popular ones, filters."""
+"""Memory of the set: recent fingerprints, and popular ones."""
 
 _JOURNAL_BYTES: Final = 1 << 20
 _NOTE: Final = struct.Struct("<16sQB32sxxxI")

@@ -26,6 +26,8 @@ class Waiting:
         self._path = path
         self._file: int | None = None
         self._end = 0
+        self.unread_from: int | None = None
+        """Where `left` met what is no whole message: one that a kill cut short, or damage."""
 
     def left(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """The messages of a process that was killed, in their order.
@@ -44,13 +46,17 @@ class Waiting:
             return found
 
         while True:
-            checksum = 0
+            start, checksum = at, 0
             try:
                 message = wire.read(take)
                 wanted = checksum
-                if take(_CHECKSUM.size) != _CHECKSUM.pack(wanted):
-                    return
+                is_whole = take(_CHECKSUM.size) == _CHECKSUM.pack(wanted)
             except wire.Broken:
+                is_whole = False
+            if not is_whole:
+                at = start
+                if take(len(_END)).strip(b"\0"):
+                    self.unread_from = start
                 return
             yield message
 

@@ -93,8 +93,6 @@ const TOGETHER: usize = 1024;
 const GATHERED: usize = 1 << 19;
 /// A batch up to this size may be checked one by one in a set on disk.
 const FEW: usize = 64;
-/// Bytes that a set on disk reads for one URL.
-const BLOCK_BYTES: u64 = 4096;
 /// Invalid lines of a file that are reported one by one.
 const TOLD: u64 = 10;
 
@@ -302,7 +300,8 @@ impl<'a> Asker<'a> {
     }
 
     fn ask(&mut self, urls: &[&[u8]]) -> urlindex::Result<()> {
-        if urls.len() <= FEW && self.is_worth_filters() {
+        // One by one a set on disk asks its cache and filters first.
+        if urls.len() <= FEW && matches!(self.set.any(), AnySet::Disk(_)) {
             self.verdicts.clear();
             for url in urls {
                 let verdict = if self.is_adding { self.set.check_and_insert(url) } else { self.set.contains(url) };
@@ -314,14 +313,6 @@ impl<'a> Asker<'a> {
             true => self.set.check_and_insert_batch(urls, &mut self.verdicts),
             false => self.set.contains_batch(urls, &mut self.verdicts),
         }
-    }
-
-    /// Whether a set on disk should answer one by one, with its cache and filters. Building the
-    /// filters reads the whole set, which pays once reads without them have cost as much.
-    fn is_worth_filters(&self) -> bool {
-        let AnySet::Disk(disk) = self.set.any() else { return false };
-        let stats = disk.disk_stats();
-        stats.tests > 0 || stats.block_reads * BLOCK_BYTES > disk.disk_bytes()
     }
 
     /// The key of a line, or why there is none.

@@ -24,7 +24,7 @@ pub struct CanonicalArg {
 /// The memory of a set on disk.
 #[derive(clap::Args)]
 pub struct MemoryArg {
-    /// Set on disk: memory for recent URLs, popular URLs and filters; a few megabytes are added
+    /// Set on disk: memory for recent and popular URLs; a few megabytes are added
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub memory: Option<u64>,
