@@ -144,15 +144,15 @@ fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<
         .map_err(|e| format!("reads after a failed call: {e}"))?;
     let failed = matches!(error, Error::Storage(StorageError::Io { op: "write" | "sync", .. }));
     // What compaction cannot write, nothing leads to: it is given up, and puts go on. An erasure
-    // compacts, but writes the log too; a sync of the directory, or of the superblock that names
-    // what is begun, is of either.
+    // compacts, but writes the log too, and so does the second writer of a handle that is closed;
+    // a sync of the directory, or of the superblock that names what is begun, is of either.
     let directory = disk.dir().path().display().to_string();
     let compacts = match (op, error) {
         (Op::Compact | Op::Recompress | Op::StreamOverCompaction { .. }, _) => true,
-        (Op::Erase { .. }, Error::Storage(StorageError::Io { file, .. })) if file.starts_with("value") => {
-            !sim::has_segment(store, file)
+        (Op::Erase { .. } | Op::CloseInside { .. }, Error::Storage(StorageError::Io { file, .. })) => {
+            let is_output = file.starts_with("value") && !sim::has_segment(store, file);
+            is_output || *file == directory || file == "SUPERBLOCK"
         }
-        (Op::Erase { .. }, Error::Storage(StorageError::Io { file, .. })) => *file == directory || file == "SUPERBLOCK",
         _ => false,
     };
     // Nor to a dictionary.
