@@ -37,6 +37,7 @@ class Waiting:
         with contextlib.suppress(FileNotFoundError):
             self._open(0)
         at = checksum = 0
+        self.unread_from = None
 
         def take(count: int) -> bytes:
             nonlocal at, checksum
@@ -47,18 +48,16 @@ class Waiting:
 
         while True:
             start, checksum = at, 0
-            try:
+            with contextlib.suppress(wire.Broken):
                 message = wire.read(take)
                 wanted = checksum
-                is_whole = take(_CHECKSUM.size) == _CHECKSUM.pack(wanted)
-            except wire.Broken:
-                is_whole = False
-            if not is_whole:
-                at = start
-                if take(len(_END)).strip(b"\0"):
-                    self.unread_from = start
-                return
-            yield message
+                if take(_CHECKSUM.size) == _CHECKSUM.pack(wanted):
+                    yield message
+                    continue
+            at = start
+            if take(len(_END)).strip(b"\0"):
+                self.unread_from = start
+            return
 
     def add(self, head: Mapping[str, Any], body: bytes) -> bool:
         """Adds a page that is about to be put; False if there is no room for it.
