@@ -1,9 +1,11 @@
 //! A run: a header, blocks of 4096 bytes, behind each 128 of them their filters, and the index
 //! (first 64 bits of each block's first key).
 //!
-//! The index is in memory and the rest is mapped: a look-up touches the filter of the one block
-//! that can hold the key, then the block if the filter says so, and more only where several blocks
-//! begin with the same 64 bits. Runs of version 1 have no filters: each look-up touches a block.
+//! The index is in memory and the file is mapped for the filters: a look-up reads the one block
+//! that can hold the key if its filter says so, and more only where several blocks begin with the
+//! same 64 bits. Runs of version 1 have no filters: each look-up reads a block. Blocks are not read
+//! through the map: false positives alone would make a whole set resident, and a device that fails
+//! is an error then.
 //!
 //! A file begins with a durable header that counts no block and names the owner. The run is
 //! written whole and synced before its owner names it; then it never changes.
@@ -343,8 +345,7 @@ impl<F: Format> Run<F> {
     #[inline(never)]
     fn find_in(&self, number: u64, key: F::Key<'_>) -> Result<Found<F::Entry>, StorageError> {
         let mut bytes = [0; BLOCK_BYTES + PADDING_BYTES];
-        self.mapped.copy(self.places.block(number), &mut bytes[..BLOCK_BYTES]);
-        self.traffic.block_read(BLOCK_BYTES as u64);
+        self.read_block(number, &mut bytes[..BLOCK_BYTES])?;
         self.check(&bytes, number)?;
         self.format.find(&bytes, key).ok_or_else(|| self.no_block(number))
     }

@@ -4,8 +4,8 @@
 //!
 //! 1. the `table` of recent inserts (the memtable), logged on disk in the `log`;
 //! 2. the `cache` of popular URLs;
-//! 3. a few sorted [runs](filemap_runs), where Bloom filters save most reads: one block of 4096
-//!    bytes, mapped.
+//! 3. a few sorted [runs](filemap_runs), where Bloom filters save most reads: one read of a block
+//!    of 4096 bytes.
 //!
 //! A full table is merged into a run; `state` has the crash-safe order of writes, and the
 //! `manifest` names the live files. Batches pass through the runs from front to end.
@@ -103,9 +103,9 @@ pub struct DiskStats {
     pub table_hits: u64,
     /// Single tests answered by the cache of popular URLs.
     pub cache_hits: u64,
-    /// Blocks that were searched for one URL, read or cached.
+    /// Reads of a block for one URL.
     pub block_reads: u64,
-    /// Bytes read in all: of a mapped file each block that is searched, each filter once.
+    /// Bytes read in all; each filter counts once.
     pub read_bytes: u64,
     /// Bytes written in all.
     pub written_bytes: u64,

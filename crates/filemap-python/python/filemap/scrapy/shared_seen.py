@@ -35,7 +35,7 @@ from .broker import Link, Member
 SYNC_SECS: Final = 5.0
 """Between two syncs of the set: what a power failure may cost."""
 
-MEMORY_BYTES: Final = 48 << 20
+MEMORY_BYTES: Final = 32 << 20
 """Memory of the set: recent fingerprints, and popular ones."""
 
 _JOURNAL_BYTES: Final = 1 << 20
