@@ -32,7 +32,7 @@
 //! 224 bytes take 40 ns.
 //!
 //! *One at a time at 1e8*: filters answer for new URLs (thirteen bits a URL: seven false positives
-//! in a thousand tests of a run), the cache for popular ones; the rest costs one block.
+//! in a thousand tests of a run), the cache for popular ones; the rest costs one read.
 //!
 //! # Error rate
 //!

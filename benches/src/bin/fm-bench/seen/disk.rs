@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use filemap_benches::device::{drop_caches, read_into_cache};
 use filemap_benches::drive::Outcome;
-use filemap_benches::process::{MemoryWatch, device_read_bytes, device_written_bytes, peak_resident_bytes};
+use filemap_benches::process::{device_read_bytes, device_written_bytes, peak_resident_bytes};
 use filemap_benches::random::Random;
 use filemap_benches::report::{Bar, Report, median};
 use urlindex::disk::{DiskStats, FingerprintBits};
@@ -108,7 +108,7 @@ pub fn run(args: &DiskArgs, urls: u64, seed: u64) -> Outcome<Report> {
     let bits = if args.short { FingerprintBits::Bits64 } else { FingerprintBits::Bits80 };
     let options = DiskOptions::new().memory_bytes(args.memory).fingerprint_bits(bits);
     let set = DiskUrlSet::create(path.join("urls"), options.clone())?;
-    let (watch, memory) = (FolderWatch::start(path), MemoryWatch::start()?);
+    let watch = FolderWatch::start(path);
     let mut report = Report::default();
     report.count("URLs", urls);
     report.count("memory of the set, bytes", args.memory);
@@ -130,8 +130,7 @@ pub fn run(args: &DiskArgs, urls: u64, seed: u64) -> Outcome<Report> {
     report.against("bytes of disk a URL", set.disk_bytes() as f64 / set.len() as f64, "", Bar::AtMost(8.0));
     let most = watch.most_bytes() as f64 / set.len() as f64;
     report.number("bytes of files a URL, at most, while a merge has old and new runs", most, "");
-    report.against("memory, the most", mebibytes(memory.peak_bytes()), "MiB", Bar::AtMost(1024.0));
-    report.number("resident at most, pages of mapped runs included", mebibytes(peak_resident_bytes()?), "MiB");
+    report.against("memory, the most resident", mebibytes(peak_resident_bytes()?), "MiB", Bar::AtMost(1024.0));
     report.section("at the end");
     report.count("URLs in the set", set.len());
     report.against("wrong answers", wrong as f64, "", Bar::AtMost(0.0));
@@ -348,10 +347,10 @@ fn decade(set: &DiskUrlSet, before: &Mark, now: &Mark, report: &mut Report) -> O
     report.number("bytes of the device's I/O a test", device_bytes, "");
     report.against("bytes of disk a URL", set.disk_bytes() as f64 / set.len() as f64, "", Bar::AtMost(8.0));
     report.number("memory, by the set", mebibytes(set.memory_bytes()), "MiB");
-    report.number("resident at most, pages of mapped runs included", mebibytes(peak_resident_bytes()?), "MiB");
+    report.number("memory, the most resident", mebibytes(peak_resident_bytes()?), "MiB");
     report.count("runs", now.stats.runs);
     if is_single {
-        report.against("blocks searched a test", of(|stats| stats.block_reads), "", Bar::AtMost(0.05));
+        report.against("preads a test", of(|stats| stats.block_reads), "", Bar::AtMost(0.05));
         report.number("found in the table of recent URLs", of(|stats| stats.table_hits), "");
         report.number("found in the cache of popular URLs", of(|stats| stats.cache_hits), "");
         let in_memory = of(|stats| stats.table_hits + stats.cache_hits);
