@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&first, bytes)) = data.split_first() else { return };
     let is_sealed = first & 0x80 != 0;
     match usize::from(first & 0x0f) {
-        nth @ 0..8 => one(Form::ALL[nth], bytes, is_sealed),
+        nth @ 0..11 => one(Form::ALL[nth], bytes, is_sealed),
         nth => log(bytes, nth % 2 == 0, is_sealed),
     }
 });
@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
 /// One record, page or header.
 fn one(form: Form, bytes: &[u8], is_sealed: bool) {
     let mut bytes = bytes.to_vec();
-    if matches!(form, Form::Leaf | Form::Node) {
+    if form.is_page() {
         bytes.resize(forge::PAGE, 0);
     }
     if is_sealed {
@@ -45,11 +45,11 @@ fn seal(form: Form, bytes: &mut Vec<u8>) {
         Form::Superblock => forge::superblock(bytes, 0),
         Form::Value => lying_at(at, bytes, &|file| forge::value_record(file, &STORE_ID, 0, at)),
         Form::Key => lying_at(at, bytes, &|file| forge::key_record(file, &STORE_ID, at)),
-        Form::Leaf | Form::Node => {
+        Form::Leaf | Form::Node | Form::Changes | Form::Summary => {
             let page = PAGE as usize;
             lying_at(page * forge::PAGE, bytes, &|file| forge::page(file, &STORE_ID, page));
         }
-        Form::Name => {}
+        Form::Name | Form::Runs => {}
         Form::Dictionary => forge::dictionary(bytes, &STORE_ID),
     }
 }

@@ -50,6 +50,11 @@ fn small(options: Options) -> Options {
             flush_key_bytes: 128,
             key_segment_bytes: 256,
             map_pages: 4,
+            // Changes always wait.
+            direct_pages: 0,
+            direct_percent: 0,
+            stage_changes: 2,
+            join_runs: 2,
             ..Limits::default()
         },
     )

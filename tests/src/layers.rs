@@ -105,7 +105,6 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["logs::values::cache", "logs::values::dictionaries"],
     &["logs::keys", "logs::values"],
     // What leads from keys into the logs. None knows another, nor the logs.
-    &["index::bloom"],
     &["index::address", "index::memtable", "index::segment_table", "index::superblock"],
     // All of them together, as the threads of one handle share them.
     &["handle::log", "handle::rules", "handle::spot"],

@@ -54,6 +54,8 @@ filemap_io::failpoints! {
         RemovedKeysCounted,
         OutputsNotAwaited,
         OldPlacesBelieved,
+        RunsDroppedUnsettled,
+        RemovalsNotEntered,
     }
     ///
     /// The others have test cases of their own:
@@ -65,6 +67,7 @@ filemap_io::failpoints! {
     /// - `StalePagesKept` only where a key is put again at the very place where a recovery
     ///   dropped it.
     /// - `LeftoversCounted` only in lists.
+    /// - `ChangesByHash` only for keys that share 47 bits of their hash.
     /// - Those of erasures (`ErasedWhileEntered`, `TombstonesErasedAtOnce`,
     ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` too
     ///   rarely.
@@ -79,6 +82,7 @@ filemap_io::failpoints! {
         TombstonesErasedAtOnce,
         RetiredDictionariesNamed,
         LeftoversCounted,
+        ChangesByHash,
     }
 }
 

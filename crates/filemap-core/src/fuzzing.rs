@@ -13,9 +13,11 @@ use crate::format::key::{self, KeyRecord};
 use crate::format::leaf;
 use crate::format::names;
 use crate::format::node;
+use crate::format::run::{self, Summary};
 use crate::format::superblock::{self, Superblock};
 use crate::format::value::{self, Kind};
 use crate::format::{FORMAT_VERSION, PAGE_BYTES, header, seed};
+use crate::index::address;
 use crate::logs::keys::KeyFraming;
 use crate::logs::scan::{Framing, Item, Scan};
 use crate::logs::values::ValueFraming;
@@ -25,7 +27,7 @@ use crate::logs::values::codec;
 pub const STORE_ID: [u8; 16] = [0; 16];
 /// File offset at which a record is taken to lie.
 pub const OFFSET: u64 = 1 << 20;
-/// Page number that a leaf or node is taken to have.
+/// Page number that a page is taken to have.
 pub const PAGE: u32 = 3;
 
 /// Kind of structure to decode.
@@ -47,12 +49,34 @@ pub enum Form {
     Name,
     /// One copy in a dictionary file.
     Dictionary,
+    /// A page of changes of address.idx.
+    Changes,
+    /// A summary of address.idx.
+    Summary,
+    /// The words of a list of runs.
+    Runs,
 }
 
 impl Form {
     /// All forms.
-    pub const ALL: [Form; 8] =
-        [Form::Header, Form::Superblock, Form::Value, Form::Key, Form::Leaf, Form::Node, Form::Name, Form::Dictionary];
+    pub const ALL: [Form; 11] = [
+        Form::Header,
+        Form::Superblock,
+        Form::Value,
+        Form::Key,
+        Form::Leaf,
+        Form::Node,
+        Form::Name,
+        Form::Dictionary,
+        Form::Changes,
+        Form::Summary,
+        Form::Runs,
+    ];
+
+    /// Whether it is a page of address.idx.
+    pub fn is_page(self) -> bool {
+        matches!(self, Form::Leaf | Form::Node | Form::Changes | Form::Summary)
+    }
 }
 
 /// Decodes bytes and encodes them again. Returns true if they decoded.
@@ -69,6 +93,9 @@ pub fn decode(form: Form, bytes: &[u8]) -> bool {
         Form::Node => node(bytes),
         Form::Name => name(bytes),
         Form::Dictionary => dictionary(bytes),
+        Form::Changes => changes(bytes),
+        Form::Summary => summary(bytes),
+        Form::Runs => runs(bytes),
     }
 }
 
@@ -167,6 +194,28 @@ fn node(bytes: &[u8]) -> bool {
     let seed = seed(&STORE_ID, u64::MAX - 1);
     let Ok(n) = node::decode(seed, PAGE, bytes) else { return false };
     assert_eq!(node::encode(seed, PAGE, n.level, n.epoch, n.first, &n.entries)[..], bytes[..PAGE_BYTES]);
+    true
+}
+
+fn changes(bytes: &[u8]) -> bool {
+    let seed = seed(&STORE_ID, u64::MAX - 1);
+    let Ok(c) = run::decode(seed, PAGE, bytes) else { return false };
+    assert_eq!(run::encode(seed, PAGE, c.part, c.epoch, &c.changes)[..], bytes[..PAGE_BYTES]);
+    true
+}
+
+fn summary(bytes: &[u8]) -> bool {
+    let seed = seed(&STORE_ID, u64::MAX - 1);
+    let Ok(s) = Summary::decode(seed, PAGE, bytes) else { return false };
+    assert_eq!(s.encode(seed, PAGE)[..], bytes[..PAGE_BYTES]);
+    assert!(s.firsts.iter().all(|first| s.pages_of(*first).all(|page| page < s.firsts.len())));
+    true
+}
+
+fn runs(bytes: &[u8]) -> bool {
+    let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8"))).collect();
+    let Some(encoded) = address::runs_again(&words, u64::from(u32::MAX), 1 << 50) else { return false };
+    assert_eq!(encoded, words);
     true
 }
 

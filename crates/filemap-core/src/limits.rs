@@ -8,6 +8,18 @@ pub struct Limits {
     pub leaf_slots: usize,
     /// Index pages that a stage of a checkpoint may write; more in large indexes.
     pub stage_pages: u64,
+    /// Changes of slots gathered in a stage of a checkpoint that writes runs.
+    pub stage_changes: usize,
+    /// A checkpoint that touches fewer leaves changes them in place.
+    pub direct_pages: u64,
+    /// A checkpoint changes leaves in place if that writes at most this share of the bytes of its
+    /// records, in per cent.
+    pub direct_percent: u64,
+    /// Share of the bytes of its records that a checkpoint may write to let changes settle, in per
+    /// cent.
+    pub settle_percent: u64,
+    /// Runs of one level that are joined.
+    pub join_runs: usize,
     /// Encoded leaves buffered before they are written to the file.
     pub flush_pages: usize,
     /// Bytes of key records buffered before they are written to the file.
@@ -54,6 +66,11 @@ impl Default for Limits {
         Limits {
             leaf_slots: usize::MAX,
             stage_pages: 128,
+            stage_changes: 1 << 19,
+            direct_pages: 2048,
+            direct_percent: 30,
+            settle_percent: 25,
+            join_runs: 8,
             flush_pages: 512,
             flush_key_bytes: 1 << 20,
             key_segment_bytes: 256 << 20,

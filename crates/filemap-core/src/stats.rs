@@ -125,6 +125,10 @@ stats! {
     directory_bytes: u64 = gauge,
     /// Greatest memory of the index's Bloom filter, in bytes; 0 if there is none.
     filter_bytes: u64 = gauge,
+    /// Changes of the index that wait in runs until they settle in leaves.
+    waiting_changes: u64 = gauge,
+    /// Memory of summaries of those runs, in bytes.
+    summary_bytes: u64 = gauge,
     /// Segments of the value log.
     segments: u64 = gauge,
     /// Length of the value log in bytes.

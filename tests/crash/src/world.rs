@@ -58,27 +58,7 @@ impl World {
             _ => (*choice(rng, &[256, 1024, 1 << 20]), 1 << 16),
         };
         let chunk_bytes = *choice(rng, &[256, 512, 1024]);
-        let limits = Limits {
-            leaf_slots: *choice(rng, &[1, 2, 3, 254]),
-            stage_pages: *choice(rng, &[1, 2, 4, 128]),
-            flush_pages: *choice(rng, &[1, 2, 512]),
-            flush_key_bytes: *choice(rng, &[1, 100, 1 << 20]),
-            key_segment_bytes,
-            key_segments,
-            key_dead_bytes: *choice(rng, &[0, 200]),
-            key_dead_percent: *choice(rng, &[0, 33]),
-            key_round: *choice(rng, &[1, 3, 1 << 17]),
-            map_pages: *choice(rng, &[1, 4, 16]),
-            slack_bytes: *choice(rng, &[0, 0, 2048, 1 << 20]),
-            compact_ops: *choice(rng, &[1, 3, 1 << 20]),
-            chain_count: *choice(rng, &[1, 3, (1 << 24) - 1]),
-            list_bytes: *choice(rng, &[1, 100, 1 << 20]),
-            first_pages: *choice(rng, &[2, 5, 20]),
-            group_pages: *choice(rng, &[1, 3, 10]),
-            always_train: true,
-            follower_bytes: 64 << 20,
-            ..Limits::default()
-        };
+        let limits = Limits { key_segment_bytes, key_segments, ..limits(rng) };
         // None, one that is gone when the directory has doubled, one that stays.
         let filter_bytes = match limits.map_pages {
             1 => 0,
@@ -158,6 +138,35 @@ impl World {
         let goal = sim::hash(store, &name(0)).checked_shr(64 - self.shared_bits);
         let shares = |key: &Vec<u8>| sim::hash(store, key).checked_shr(64 - self.shared_bits) == goal;
         (0..).map(name).filter(shares).take(self.keys).collect()
+    }
+}
+
+/// Sizes that make rare paths common.
+fn limits(rng: &mut fastrand::Rng) -> Limits {
+    Limits {
+        leaf_slots: *choice(rng, &[1, 2, 3, 254]),
+        stage_pages: *choice(rng, &[1, 2, 4, 128]),
+        stage_changes: *choice(rng, &[1, 3, 1 << 19]),
+        // Leaves changed in place, runs always, or now this and now that.
+        direct_pages: *choice(rng, &[0, 0, 2048]),
+        direct_percent: *choice(rng, &[0, 500, 5000]),
+        settle_percent: *choice(rng, &[25, 1000, 100_000]),
+        join_runs: *choice(rng, &[2, 3, 8]),
+        flush_pages: *choice(rng, &[1, 2, 512]),
+        flush_key_bytes: *choice(rng, &[1, 100, 1 << 20]),
+        key_dead_bytes: *choice(rng, &[0, 200]),
+        key_dead_percent: *choice(rng, &[0, 33]),
+        key_round: *choice(rng, &[1, 3, 1 << 17]),
+        map_pages: *choice(rng, &[1, 4, 16]),
+        slack_bytes: *choice(rng, &[0, 0, 2048, 1 << 20]),
+        compact_ops: *choice(rng, &[1, 3, 1 << 20]),
+        chain_count: *choice(rng, &[1, 3, (1 << 24) - 1]),
+        list_bytes: *choice(rng, &[1, 100, 1 << 20]),
+        first_pages: *choice(rng, &[2, 5, 20]),
+        group_pages: *choice(rng, &[1, 3, 10]),
+        always_train: true,
+        follower_bytes: 64 << 20,
+        ..Limits::default()
     }
 }
 

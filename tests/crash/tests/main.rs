@@ -5,6 +5,7 @@ mod crash;
 mod erasing;
 mod overtaken;
 mod repair;
+mod waiting;
 
 use filemap_core::sim::{self, Limits};
 use filemap_core::{Durability, Options};

@@ -15,6 +15,7 @@ mod puts;
 mod reopen;
 mod scale;
 mod seen;
+mod small;
 mod store;
 mod versions;
 
@@ -58,6 +59,8 @@ enum Run {
     Scale(scale::ScaleArgs),
     /// One key with many versions, and as many keys
     Versions(versions::VersionsArgs),
+    /// Many keys with small records: what one costs as a store grows
+    Small(small::SmallArgs),
     /// URL-seen sets: error rates, bytes, speed
     Seen(seen::SeenArgs),
 }
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Run::Overwrite(args) => overwrite::run(args),
         Run::Versions(args) => versions::run(args),
         Run::Seen(args) => seen::run(args),
+        Run::Small(args) => small::run(args),
         Run::Scale(args) => {
             print(&scale::run(args));
             return ExitCode::SUCCESS;

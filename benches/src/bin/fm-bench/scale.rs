@@ -46,7 +46,7 @@ const SIZES: [f64; 4] = [1e7, 1e8, 1e9, 1e10];
 
 type Row = (&'static str, fn(&Scale) -> String);
 
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 24] = [
     ("value log", |s| bytes(s.value_bytes)),
     ("segment files", |s| format!("{:.0}", s.segments)),
     ("key log", |s| bytes(s.key_bytes)),
@@ -55,13 +55,18 @@ const ROWS: [Row; 19] = [
     ("memory: filter", |s| if s.filter_bytes > 0.0 { bytes(s.filter_bytes) } else { "none".to_owned() }),
     ("memory: memtables, at most", |s| bytes(s.memtable_bytes)),
     ("entries a checkpoint", |s| format!("{:.0} k", s.batch / 1e3)),
+    ("changes that wait in runs, on average", |s| format!("{:.1} M", s.waiting / 1e6)),
+    ("runs of a part, on average", |s| format!("{:.0}", s.runs)),
+    ("memory: summaries of runs", |s| bytes(s.summary_bytes)),
     ("index written a checkpoint", |s| bytes(s.checkpoint_index_bytes)),
-    ("write amplification at this size", |s| format!("{:.2}", s.amplification)),
-    ("write amplification of the load", |s| format!("{:.2}", s.amplification_of_load)),
+    ("written a byte of both logs, at this size", |s| format!("{:.2}", s.amplification)),
+    ("the same, of known keys", |s| format!("{:.2}", s.amplification_of_recrawl)),
+    ("written a byte of both logs, the whole load", |s| format!("{:.2}", s.amplification_of_load)),
     ("a checkpoint", |s| seconds(s.checkpoint_s)),
     ("pages/s that checkpoints keep up with", |s| format!("{:.0} k", s.checkpoint_rate / 1e3)),
     ("pages/s of the puts themselves", |s| format!("{:.0} k", s.put_rate / 1e3)),
     ("load", |s| seconds(s.load_h * 3600.0)),
+    ("rate of known keys by that of new ones", |s| format!("{:.2}", s.recrawl_by_load)),
     ("clean open, nothing cached", |s| seconds(s.open_s)),
     ("replay after a crash, at most", |s| seconds(s.replay_s)),
     ("verify, the device's part", |s| seconds(s.verify_h * 3600.0)),

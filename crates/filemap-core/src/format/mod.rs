@@ -12,6 +12,7 @@
 //! - `decode` is total over any bytes and never allocates by an unchecked length.
 
 pub(crate) mod bits;
+pub(crate) mod bloom;
 pub(crate) mod dictionary;
 pub(crate) mod header;
 pub(crate) mod key;
@@ -22,6 +23,7 @@ pub(crate) mod node;
 pub(crate) mod rolls;
 pub(crate) mod row;
 pub(crate) mod rules;
+pub(crate) mod run;
 pub(crate) mod superblock;
 pub(crate) mod value;
 pub(crate) mod verified;

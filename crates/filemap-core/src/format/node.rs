@@ -1,7 +1,8 @@
-//! A node page of address.idx: a stretch of the directory or of the segment table, or the page
-//! numbers of nodes one level below.
+//! A node page of address.idx: a stretch of the directory, of the segment table or of the list of
+//! runs, or the page numbers of nodes one level below.
 //!
-//! The segment table has the words of [`row`](super::row). Page 0 of a directory entry stands for a
+//! The segment table has the words of [`row`](super::row), the list of runs those of
+//! [`run`](super::run). Page 0 of a directory entry stands for a
 //! leaf without slots, which has no page.
 
 use filemap_io::layout::{Wire, Zeros, is_reserved_zero};
@@ -14,7 +15,7 @@ filemap_io::layout! {
     pub(crate) struct Layout {
         0 CRC: u32 = "CRC-32 of bytes 4..4096, seeded with store id and page number";
         4 KIND: u8 = "2 = node";
-        5 LEVEL: u8 = "level: 0 holds directory entries, 64 words of the segment table, n > 0 or n > 64 the page numbers of nodes of level n - 1";
+        5 LEVEL: u8 = "level: 0 holds directory entries, 64 words of the segment table, 128 those of the list of runs, any other the page numbers of nodes of level n - 1";
         6 ENTRIES: u16 = "number of entries, up to 508";
         8 EPOCH: u64 = "epoch of the superblock that first names the page";
         16 FIRST: u64 = "index of the first entry in its level";

@@ -44,7 +44,9 @@ filemap_io::layout! {
         205 RESERVED_2: Zeros<3> = "reserved, zero";
         208 RULES: u64 = "generation of the file RULES that is there at least, 0 for none";
         216 COUNTED: u64 = "counted keys in the index, by the program's own rule (of pages: the URLs that have one); 0 if not known";
-        224 RESERVED_3: Zeros<280> = "reserved, zero: a write that ends in the middle of the sector leaves a whole superblock";
+        224 RUNS: u32 = "root page of the list of runs, 0 for none";
+        228 RUNS_WORDS: u32 = "number of its words";
+        232 RESERVED_3: Zeros<272> = "reserved, zero: a write that ends in the middle of the sector leaves a whole superblock";
         504 OLD_RULES: u64 = "zero; earlier builds wrote the generation of RULES here, and the greater of the two counts";
     }
 }
@@ -77,13 +79,18 @@ pub(crate) struct IndexRoot {
     pub(crate) table: u32,
     /// Number of words of the table.
     pub(crate) table_words: u32,
+    /// Root page of the list of runs, 0 for none.
+    pub(crate) runs: u32,
+    /// Number of words of the list.
+    pub(crate) runs_words: u32,
 }
 
 impl IndexRoot {
     /// The root of a new store.
     pub(crate) fn empty() -> IndexRoot {
         let (depth, counted) = (leaf::MIN_DEPTH, Some(0));
-        IndexRoot { pages: 1, root: 0, depth, leaves: 0, keys: 0, counted, table: 0, table_words: 0 }
+        let (table, runs) = (0, 0);
+        IndexRoot { pages: 1, root: 0, depth, leaves: 0, keys: 0, counted, table, table_words: 0, runs, runs_words: 0 }
     }
 
     fn encode(&self, b: &mut [u8]) {
@@ -96,6 +103,8 @@ impl IndexRoot {
         Layout::COUNTED.put(b, self.counted.unwrap_or(0));
         Layout::TABLE.put(b, self.table);
         Layout::TABLE_WORDS.put(b, self.table_words);
+        Layout::RUNS.put(b, self.runs);
+        Layout::RUNS_WORDS.put(b, self.runs_words);
     }
 
     fn decode(b: &[u8]) -> IndexRoot {
@@ -108,6 +117,8 @@ impl IndexRoot {
             counted: (Layout::IS_COUNTED.get(b) == 1).then(|| Layout::COUNTED.get(b)),
             table: Layout::TABLE.get(b),
             table_words: Layout::TABLE_WORDS.get(b),
+            runs: Layout::RUNS.get(b),
+            runs_words: Layout::RUNS_WORDS.get(b),
         }
     }
 }
@@ -243,13 +254,16 @@ impl Superblock {
         // In this order: `leaves` is then small enough to be multiplied.
         let has_room = index.pages <= u64::from(u32::MAX)
             && index.leaves <= index.pages
-            && index.keys <= index.leaves * leaf::CAPACITY as u64;
+            && index.keys <= index.pages * leaf::CAPACITY as u64;
         if !has_room || index.counted.is_some_and(|n| n > index.keys) {
             return Err("size of the index is out of range");
         }
         // Four words an entry: 65,536 segments of either log, and as many dictionaries.
         if index.table_words > 12 << 16 || (index.table == 0) != (index.table_words == 0) {
             return Err("segment table is out of range");
+        }
+        if u64::from(index.runs_words) > index.pages * 4 || (index.runs == 0) != (index.runs_words == 0) {
+            return Err("list of runs is out of range");
         }
         Ok(())
     }
@@ -286,6 +300,8 @@ pub(crate) fn example() -> Superblock {
             counted: Some(990),
             table: 4,
             table_words: 9,
+            runs: 3,
+            runs_words: 8,
         },
         versions: 1010,
         max_time_ms: -1,

@@ -12,8 +12,8 @@
 //! A Bloom filter that fits the processor's caches stands before the buckets: most lookups are of
 //! keys that are in the index, or absent.
 
+use crate::format::bloom;
 use crate::format::location::Extent;
-use crate::index::bloom;
 use crate::record::Version;
 use crate::sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 

@@ -1,11 +1,9 @@
 //! From a key to its versions: the memtable for recent puts, address.idx for the rest, the segment
 //! table for live bytes, and the superblock, which decides what counts.
 //!
-//! `handle`, `upkeep` and `store` call this. Its modules do not know each other; all may use
-//! `bloom`.
+//! `handle`, `upkeep` and `store` call this. Its modules do not know each other.
 
 pub(crate) mod address;
-pub(crate) mod bloom;
 pub(crate) mod memtable;
 pub(crate) mod segment_table;
 pub(crate) mod superblock;

@@ -328,7 +328,10 @@ impl Store {
         unless_cancelled(progress(ErasureStep::Keys))?;
         done.left.extend(self.upkeep()?.clean_keys()?);
         done.left.extend(self.out_of_reach(retired)?);
-        self.upkeep()?.punch_index()
+        if !self.upkeep()?.punch_index()? {
+            done.left.push(names::INDEX.to_owned());
+        }
+        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@ use crate::format::key::KeyRecord;
 use crate::format::leaf::Slot;
 use crate::format::rolls::{self, Rolls};
 use crate::format::rules::{self, Rules};
+use crate::format::run::{self, Change, Summary};
 use crate::format::superblock::{self, BYTES, COPIES, Superblock};
 use crate::format::verified::{self, UNDER_WAY_BYTES, UnderWay, Verified};
 use crate::format::{Flaw, PAGE_BYTES, all_zero, key, leaf, node, seed, value};
@@ -305,18 +306,42 @@ fn page_fields(seed: u32, page: u32, b: &[u8]) -> (&'static str, std::result::Re
     if b.len() == PAGE_BYTES && node::is_node(b) {
         return ("node", node::decode(seed, page, b).map(|_| fields(node::Layout::ROWS, b, [])));
     }
+    match if b.len() == PAGE_BYTES { run::kind_of(b) } else { None } {
+        Some(run::Kind::Changes) => {
+            return ("changes", run::decode(seed, page, b).map(|read| changes_fields(&read.changes, b)));
+        }
+        Some(run::Kind::Summary) => {
+            let shown = Summary::decode(seed, page, b).map(|_| fields(run::SummaryLayout::ROWS, b, []));
+            return ("summary", shown);
+        }
+        None => {}
+    }
     match leaf::decode(seed, page, b) {
         Err(_) if all_zero(b) => ("unused page", Ok(Fields::new())),
         Err(what) => ("leaf", Err(what)),
         Ok(leaf) => {
-            let slot = |s: &Slot| {
-                let (segment, offset) = (s.location.segment, s.location.offset());
-                format!("{:010x}->{}@{segment}:{offset}", s.hash, place(s.key))
-            };
-            let slots: Vec<String> = leaf.slots.iter().map(slot).collect();
+            let slots: Vec<String> = leaf.slots.iter().map(slot_text).collect();
             let mut shown = fields(leaf::Layout::ROWS, b, [word("prefix", format!("{:x}", leaf.prefix))]);
             shown.push(("slot_list", slots.join(" ")));
             ("leaf", Ok(shown))
         }
     }
+}
+
+/// A slot as `hash->key@segment:offset`.
+fn slot_text(slot: &Slot) -> String {
+    let (segment, offset) = (slot.location.segment, slot.location.offset());
+    format!("{:010x}->{}@{segment}:{offset}", slot.hash, place(slot.key))
+}
+
+/// The fields of a page of changes; each change as the slot that it replaces, if any, and its own.
+fn changes_fields(changes: &[Change], b: &[u8]) -> Fields {
+    let text = |change: &Change| {
+        let slot = if change.removes() { format!("{:010x}-", change.hash()) } else { slot_text(&change.slot) };
+        let replaced = if change.replaces == 0 { String::new() } else { format!("{}=", place(change.replaces)) };
+        replaced + &slot
+    };
+    let mut shown = fields(run::Layout::ROWS, b, []);
+    shown.push(("change_list", changes.iter().map(text).collect::<Vec<_>>().join(" ")));
+    shown
 }

@@ -28,6 +28,8 @@ impl Reading {
             memtable_bytes: both().map(|t| t.bytes() as u64).sum(),
             directory_bytes: self.index.directory_bytes(),
             filter_bytes: self.index.filter_bytes(),
+            waiting_changes: self.index.waiting_changes(),
+            summary_bytes: self.index.summary_bytes(),
             segments: self.values.segments.all().len() as u64,
             value_bytes,
             key_bytes,

@@ -2,13 +2,15 @@
 //! hash. A leaf of lesser depth is named by a run of entries. (R. Fagin et al., Extendible Hashing,
 //! ACM TODS 4(3), 1979.)
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 use super::filter::{self, Filter};
+use super::runs::Runs;
 use crate::failpoint::{Fault, planted};
 use crate::format::leaf::{MAX_DEPTH, MIN_DEPTH};
 use crate::format::node::Entry;
-use crate::sync::primitive::{AtomicU64, Ordering};
+use crate::sync::primitive::{ArcSwap, AtomicU64, Ordering};
 
 /// Mark in memory only: the entry's page was checked since opening, or written by this handle, and
 /// its keys are in the filter.
@@ -20,31 +22,41 @@ pub(super) struct Directory {
     epoch: u64,
     entries: Box<[AtomicU64]>,
     filter: Option<Filter>,
+    /// Changes that are not in the leaves. Here, so that a follower takes over both in one step.
+    runs: ArcSwap<Runs>,
     /// No filter is made if it would be longer.
     filter_bytes_max: u64,
 }
 
 impl Directory {
     /// The directory of an empty index.
-    pub(super) fn empty(epoch: u64, filter_bytes_max: u64) -> Directory {
+    pub(super) fn empty(epoch: u64, runs: Runs, filter_bytes_max: u64) -> Directory {
         let entry = Entry { page: 0, count: 0, depth: MIN_DEPTH }.pack();
-        Directory::new(MIN_DEPTH, epoch, vec![entry; 1 << MIN_DEPTH].into_iter(), filter_bytes_max)
+        let entries = vec![entry; 1 << MIN_DEPTH].into_iter();
+        Directory::new(MIN_DEPTH, epoch, entries, runs, filter_bytes_max)
     }
 
     /// Builds a directory from 2^depth packed entries, with a filter if that fits its memory bound.
     /// With a filter no entry counts as checked: its words are still empty.
-    pub(super) fn new(depth: u8, epoch: u64, entries: impl Iterator<Item = u64>, filter_bytes_max: u64) -> Directory {
+    pub(super) fn new(
+        depth: u8,
+        epoch: u64,
+        entries: impl Iterator<Item = u64>,
+        runs: Runs,
+        filter_bytes_max: u64,
+    ) -> Directory {
         let filter = Filter::new(1 << depth, filter_bytes_max);
         let marks = if filter.is_some() { VERIFIED } else { 0 };
         let entries: Box<[AtomicU64]> = entries.map(|e| AtomicU64::new(e & !marks)).collect();
         assert_eq!(entries.len(), 1 << depth);
-        Directory { depth, epoch, entries, filter, filter_bytes_max }
+        let runs = ArcSwap::from_pointee(runs);
+        Directory { depth, epoch, entries, filter, runs, filter_bytes_max }
     }
 
     /// The same directory with twice the entries.
     pub(super) fn doubled(&self) -> Directory {
         let twice = self.entries.iter().flat_map(|e| [e.load(Ordering::Relaxed); 2]);
-        Directory::new(self.depth + 1, self.epoch, twice, self.filter_bytes_max)
+        Directory::new(self.depth + 1, self.epoch, twice, Runs::clone(&self.runs()), self.filter_bytes_max)
     }
 
     /// The same directory with half the entries, or `None` if a leaf needs the full depth.
@@ -53,7 +65,17 @@ impl Directory {
             return None;
         }
         let half = self.entries.iter().step_by(2).map(|e| e.load(Ordering::Relaxed));
-        Some(Directory::new(self.depth - 1, self.epoch, half, self.filter_bytes_max))
+        Some(Directory::new(self.depth - 1, self.epoch, half, Runs::clone(&self.runs()), self.filter_bytes_max))
+    }
+
+    /// The runs.
+    pub(super) fn runs(&self) -> impl Deref<Target = Arc<Runs>> + '_ {
+        self.runs.load()
+    }
+
+    /// Replaces the runs.
+    pub(super) fn set_runs(&self, runs: Arc<Runs>) {
+        self.runs.store(runs);
     }
 
     pub(super) fn depth(&self) -> u8 {

@@ -11,8 +11,8 @@
 
 use filemap_io::{LargeWords, Word};
 
+use crate::format::bloom;
 use crate::format::leaf::MAX_DEPTH;
-use crate::index::bloom;
 use crate::sync::primitive::Ordering;
 
 /// Words per directory entry.

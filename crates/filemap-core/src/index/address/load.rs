@@ -6,11 +6,13 @@ use std::sync::Arc;
 use filemap_io::{Advice, File, files};
 
 use super::directory::Directory;
+use super::runs::Runs;
 use super::{Index, Owner};
 use crate::error::{Error, Result};
 use crate::files::drop_failed_writes;
 use crate::format::leaf::{CAPACITY as LEAF_CAPACITY, MAX_DEPTH, MIN_DEPTH};
 use crate::format::node::{self, CAPACITY, Entry, TABLE_LEVEL};
+use crate::format::run::LIST_LEVEL;
 use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
@@ -48,19 +50,25 @@ pub(crate) fn load(
         return Err(corrupt(0, "directory is larger than the file"));
     }
     let loader = Loader { file: &*file, seed, pages: root.pages, epoch };
+    let (list_levels, list) = match root.runs {
+        0 => (Vec::new(), Vec::new()),
+        page => loader.tree(page, root.runs_words as usize, LIST_LEVEL)?,
+    };
+    let runs = Runs::decode(&list, root.pages, epoch).map_err(|what| corrupt(u64::from(root.runs), what))?;
     let (levels, directory) = if root.root == 0 {
-        (Vec::new(), Directory::empty(epoch, filter_bytes_max))
+        (Vec::new(), Directory::empty(epoch, runs, filter_bytes_max))
     } else {
         let (levels, entries) = loader.tree(root.root, 1 << root.depth, 0)?;
         loader.check_entries(root.depth, &entries)?;
-        (levels, Directory::new(root.depth, epoch, entries.into_iter(), filter_bytes_max))
+        (levels, Directory::new(root.depth, epoch, entries.into_iter(), runs, filter_bytes_max))
     };
     let (table_levels, table) = match root.table {
         0 => (Vec::new(), Vec::new()),
         page => loader.tree(page, root.table_words as usize, TABLE_LEVEL)?,
     };
     let index = Arc::new(Index::new(Arc::clone(&file), seed, owner, directory, root.counted, limits));
-    Ok(Loaded { index, levels, table, table_pages: table_levels.concat() })
+    let (table_pages, list_pages) = (table_levels.concat(), list_levels.concat());
+    Ok(Loaded { index, levels, table, table_pages, list, list_pages })
 }
 
 /// A loaded index.
@@ -73,6 +81,10 @@ pub(crate) struct Loaded {
     pub(crate) table: Vec<u64>,
     /// The pages of the segment table.
     pub(crate) table_pages: Vec<u32>,
+    /// The words of the list of runs.
+    pub(crate) list: Vec<u64>,
+    /// The pages of the list of runs.
+    pub(crate) list_pages: Vec<u32>,
 }
 
 /// Page numbers of the nodes of each level.

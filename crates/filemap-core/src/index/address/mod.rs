@@ -16,6 +16,8 @@ mod extents;
 mod filter;
 mod load;
 mod old_leaf;
+mod runs;
+mod settle;
 mod shrink;
 mod writer;
 
@@ -32,9 +34,16 @@ use crate::sync::primitive::{ArcSwap, AtomicU64, Ordering, fence};
 use crate::sync::{Ranked, lock, rank};
 use directory::Directory;
 use extents::Extents;
+use runs::{Runs, Scan, Trouble};
 
 pub(crate) use load::{Loaded, load};
 pub(crate) use writer::IndexWriter;
+
+/// Decodes a list of runs and encodes it again, for the fuzzer.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn runs_again(words: &[u64], pages: u64, epoch: u64) -> Option<Vec<u64>> {
+    Runs::decode(words, pages, epoch).ok().map(|runs| runs.encode())
+}
 
 /// Longest file that is read ahead as a whole, in bytes.
 const AHEAD_BYTES: u64 = 1 << 30;
@@ -178,6 +187,24 @@ impl Index {
 
     fn lookup_once(&self, hash: u64, last: &mut LastLeaf) -> Result<Lookup> {
         let directory = self.directory.load();
+        // Before the leaf: a leaf may have the changes of older runs already, but never lacks those of
+        // a run that is gone.
+        let runs = directory.runs();
+        let mut changes = Vec::new();
+        match self.changes_of(runs.of(hash), kept_bits(hash), &mut changes) {
+            Ok(()) => {}
+            Err(Trouble::Damage(damage)) if self.owner == Owner::Other => return Ok(Lookup::Stale(damage.page)),
+            Err(trouble) => return Err(trouble.error()),
+        }
+        let found = self.in_leaf(&directory, hash, last)?;
+        Ok(match found {
+            Lookup::Found(found) if !changes.is_empty() => Lookup::Found(Index::with_changes(&found, &changes)),
+            found => found,
+        })
+    }
+
+    /// The slots with the kept bits of `hash` in its leaf.
+    fn in_leaf(&self, directory: &Directory, hash: u64, last: &mut LastLeaf) -> Result<Lookup> {
         if last.covers(hash, directory.epoch()) {
             return Ok(last.find(hash));
         }
@@ -236,12 +263,16 @@ impl Index {
         hash | u64::MAX >> entry.depth
     }
 
-    /// Prefetches the page of a hash without waiting, unless the filter already rules the hash out.
+    /// Prefetches the pages of a hash without waiting, those of runs too, unless filters already rule
+    /// the hash out.
     pub(crate) fn will_look(&self, hash: u64) {
         let directory = self.directory.load();
         let (at, entry) = directory.find(hash);
         if !directory.lacks(at, hash) {
             self.read_ahead(entry);
+        }
+        for page in runs::pages_for(directory.runs().of(hash), kept_bits(hash)) {
+            self.file.advise(Advice::WillNeed, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
         }
     }
 
@@ -262,6 +293,9 @@ impl Index {
     /// Takes over the directory of a newer superblock. For followers, one thread at a time.
     pub(crate) fn follow(&self, newer: &Index) {
         let directory = newer.directory.load_full();
+        let mut runs = Runs::clone(&directory.runs());
+        runs.adopt(&self.directory.load().runs());
+        directory.set_runs(Arc::new(runs));
         let epoch = directory.epoch();
         let keys = newer.count().keys;
         let mut count = lock(&self.count);
@@ -290,13 +324,28 @@ impl Index {
         self.directory.load().len() as u64 * 8
     }
 
+    /// Changes in runs.
+    pub(crate) fn waiting_changes(&self) -> u64 {
+        self.directory.load().runs().all().map(|run| run.changes).sum()
+    }
+
+    /// Memory of the summaries of runs, in bytes.
+    pub(crate) fn summary_bytes(&self) -> u64 {
+        self.directory.load().runs().summary_bytes()
+    }
+
+    /// Pages of runs.
+    pub(crate) fn run_pages(&self) -> u64 {
+        self.directory.load().runs().all().map(|run| run.all_pages().count() as u64).sum()
+    }
+
     /// Memory of the filter, in bytes.
     pub(crate) fn filter_bytes(&self) -> u64 {
         self.directory.load().filter_bytes()
     }
 
-    /// Verifies every leaf in hash order, read from the file rather than the map. `slots` gets the
-    /// slots of each good leaf, `problem` page number and flaw of each bad one; `follow` is called
+    /// Verifies every leaf in hash order, and before the leaves of a part of the hash space its runs,
+    /// read from the file rather than the map. `slots` gets the slots of each good leaf, `problem` page number and flaw of each bad one; `follow` is called
     /// before a page of a foreign index is reported. The index may change meanwhile. Returns the
     /// number of pages.
     ///
@@ -309,29 +358,52 @@ impl Index {
         problem: &mut dyn FnMut(u32, &str),
     ) -> Result<u64> {
         let (mut hash, mut pages) = (0u64, 0);
+        let (mut scan, mut part) = (Scan::default(), None);
         loop {
             let before = self.reuse.load(Ordering::Acquire);
             let directory = self.directory.load_full();
+            let runs = Arc::clone(&directory.runs());
+            if part != Some(runs::part_of(hash)) {
+                let mut flaws = Vec::new();
+                for run in runs.of(hash) {
+                    self.check_run(run, &mut |page, what| flaws.push((page, what.to_owned())))?;
+                }
+                fence(Ordering::Acquire);
+                if self.reuse.load(Ordering::Relaxed) != before {
+                    continue;
+                }
+                if !flaws.is_empty() {
+                    follow()?;
+                    if self.owner == Owner::Other && self.epoch() != directory.epoch() {
+                        continue;
+                    }
+                }
+                flaws.iter().for_each(|(page, what)| problem(*page, what));
+                pages += runs.of(hash).iter().map(|run| run.all_pages().count() as u64).sum::<u64>();
+                part = Some(runs::part_of(hash));
+            }
             let (_, entry) = directory.find(hash);
-            if entry.page != 0 {
-                let mut page = vec![0; PAGE_BYTES];
-                let offset = u64::from(entry.page) * PAGE_BYTES as u64;
-                let read = self.file.read_at(&mut page, offset).map_err(Error::io("read", names::INDEX))?;
-                let prefix = hash >> (64 - entry.depth);
-                let epoch = if self.owner == Owner::Other { directory.epoch() } else { u64::MAX };
-                let judged = match leaf::decode(self.seed, entry.page, &page[..read]) {
-                    // A reused page may hold the same leaf of a later superblock.
-                    Ok(l) if l.epoch > epoch => Err("leaf page is newer than the directory"),
-                    Ok(l) if l.depth == entry.depth && l.prefix == prefix => Ok(l.slots),
-                    Ok(_) => Err("leaf page is not the one that the directory names"),
-                    Err(what) => Err(what),
+            let last = hash | u64::MAX >> entry.depth;
+            let changes = scan.changes(self, runs.of(hash), kept_bits(hash)..=kept_bits(last));
+            if entry.page != 0 || !runs.of(hash).is_empty() {
+                let judged = self.read_leaf(&directory, entry, hash >> (64 - entry.depth))?;
+                let changes = match changes {
+                    Err(Trouble::Error(e)) => return Err(e),
+                    // It was reported with its run.
+                    Err(Trouble::Damage(_)) => None,
+                    Ok(changes) => Some(changes),
                 };
                 fence(Ordering::Acquire);
                 if self.reuse.load(Ordering::Relaxed) != before {
                     continue;
                 }
                 match judged {
-                    Ok(found) => slots(&found)?,
+                    Ok(mut found) => {
+                        if let Some(changes) = changes {
+                            runs::apply(&mut found, &changes);
+                            slots(&found)?;
+                        }
+                    }
                     Err(what) => {
                         follow()?;
                         // Pages of the last superblock are never overwritten: if there is a newer
@@ -342,13 +414,38 @@ impl Index {
                         problem(entry.page, what);
                     }
                 }
-                pages += 1;
+                pages += u64::from(entry.page != 0);
             }
-            match (hash | u64::MAX >> entry.depth).checked_add(1) {
+            match last.checked_add(1) {
                 Some(next) => hash = next,
                 None => return Ok(pages),
             }
         }
+    }
+}
+
+impl Index {
+    /// Reads a leaf from the file, with what is wrong with it.
+    fn read_leaf(
+        &self,
+        directory: &Directory,
+        entry: Entry,
+        prefix: u64,
+    ) -> Result<std::result::Result<Vec<Slot>, &'static str>> {
+        if entry.page == 0 {
+            return Ok(Ok(Vec::new()));
+        }
+        let mut page = vec![0; PAGE_BYTES];
+        let offset = u64::from(entry.page) * PAGE_BYTES as u64;
+        let read = self.file.read_at(&mut page, offset).map_err(Error::io("read", names::INDEX))?;
+        let epoch = if self.owner == Owner::Other { directory.epoch() } else { u64::MAX };
+        Ok(match leaf::decode(self.seed, entry.page, &page[..read]) {
+            // A reused page may hold the same leaf of a later superblock.
+            Ok(l) if l.epoch > epoch => Err("leaf page is newer than the directory"),
+            Ok(l) if l.depth == entry.depth && l.prefix == prefix => Ok(l.slots),
+            Ok(_) => Err("leaf page is not the one that the directory names"),
+            Err(what) => Err(what),
+        })
     }
 }
 

@@ -35,6 +35,9 @@ impl IndexWriter {
             candidates.sort_unstable();
             let (mut merged, mut done) = (Vec::new(), None);
             for hash in candidates {
+                if self.wants_flush() {
+                    self.flush()?;
+                }
                 if done.is_some_and(|last| hash <= last) {
                     continue;
                 }
@@ -113,7 +116,7 @@ impl IndexWriter {
 
     fn used_pages(&self) -> u64 {
         let nodes: usize = self.levels.iter().map(Vec::len).sum();
-        self.leaves + 1 + (nodes + self.table.0.len()) as u64
+        self.leaves + 1 + (nodes + self.table.0.len()) as u64 + self.run_pages()
     }
 
     /// Moves leaves to the front of the file, as many as a stage of a checkpoint may write.

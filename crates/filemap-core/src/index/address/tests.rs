@@ -9,6 +9,8 @@ use filemap_io::{Access, Dir, File, OsDir};
 use super::*;
 use crate::error::StorageError;
 
+mod runs;
+
 fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, IndexWriter) {
     let loaded = load(Arc::clone(file), SEED, US, root, epoch, &Limits::default()).unwrap();
     let index = Arc::clone(&loaded.index);

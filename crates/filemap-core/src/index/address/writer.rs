@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::directory::Directory;
 use super::load::{Levels, Loaded};
 use super::old_leaf::{OldLeaf, Shrinking};
+use super::settle::Settling;
 use super::{Count, Index, copy};
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
@@ -54,12 +55,13 @@ pub(crate) struct IndexWriter {
     pub(super) leaves: u64,
     keys: u64,
     /// The count as it will be once the waiting leaves are shown to readers.
-    count: Count,
+    pub(super) count: Count,
     epoch: u64,
     stage_pages: u64,
     written_pages: u64,
     pub(super) limits: Limits,
     pub(super) shrinking: Shrinking,
+    pub(super) settling: Settling,
     /// Greatest depth to which leaves are split.
     deepest: u8,
     /// Pages of the segment table, its root last, and its number of words.
@@ -70,12 +72,14 @@ impl IndexWriter {
     /// Makes the writer of the index loaded from `root` and finds the free pages. `epoch` is that
     /// of its first commit.
     pub(crate) fn new(loaded: Loaded, root: IndexRoot, epoch: u64, limits: Limits) -> IndexWriter {
-        let Loaded { index, levels, table, table_pages } = loaded;
+        let Loaded { index, levels, table, table_pages, list, list_pages } = loaded;
         let directory = index.directory.load_full();
         let mut used: Vec<u32> = directory.leaves().map(|(_, e)| e.page).filter(|&p| p != 0).collect();
         let leaves = used.len() as u64;
         used.extend(levels.iter().flatten());
         used.extend(&table_pages);
+        used.extend(&list_pages);
+        used.extend(directory.runs().all().flat_map(|run| run.all_pages()));
         used.push(0);
         used.sort_unstable();
         let mut free = BTreeSet::new();
@@ -100,6 +104,7 @@ impl IndexWriter {
             written_pages: 0,
             limits,
             shrinking: Shrinking::default(),
+            settling: Settling::new((list_pages, list.len() as u32), &directory.runs()),
             deepest: deepest(root.keys),
             table: (table_pages, table.len() as u32),
         }
@@ -115,11 +120,16 @@ impl IndexWriter {
     /// Adds to the number of counted keys what a replaced leaf has more, or has fewer; `None` if
     /// nobody knows. The number is then not known before the index is empty.
     pub(crate) fn count(&mut self, leaf: &OldLeaf, more: Option<i64>) {
+        self.count_up_to(leaf.last_hash(), more);
+    }
+
+    /// [`IndexWriter::count`] for what is entered up to a hash.
+    pub(super) fn count_up_to(&mut self, hash: u64, more: Option<i64>) {
         let keys = match self.keys {
             0 => Some(0),
             _ => self.count.keys.zip(more).and_then(|(keys, more)| keys.checked_add_signed(more)),
         };
-        self.count = Count { keys, reached: Some(leaf.last_hash()), ..self.count };
+        self.count = Count { keys, reached: Some(hash), ..self.count };
     }
 
     /// Reads the leaf that serves a hash. Within a checkpoint hashes must ascend.
@@ -150,7 +160,16 @@ impl IndexWriter {
     /// `Full` when more keys share the bits of their hash than a page holds, or the file has
     /// reached 16 TiB.
     pub(crate) fn replace(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
-        self.keys = self.keys.wrapping_add(slots.len() as u64).wrapping_sub(old.slots.len() as u64);
+        self.add_keys(slots.len() as i64 - old.slots.len() as i64);
+        self.rewrite(old, slots)
+    }
+
+    pub(super) fn add_keys(&mut self, more: i64) {
+        self.keys = self.keys.wrapping_add_signed(more);
+    }
+
+    /// [`IndexWriter::replace`] where the keys are counted already.
+    pub(super) fn rewrite(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
         if slots.len() < old.slots.len() {
             self.shrinking.note(old, slots.len());
         }
@@ -198,14 +217,18 @@ impl IndexWriter {
     }
 
     fn allocate(&mut self) -> Result<u32> {
-        self.stage_pages += 1;
-        self.written_pages += 1;
+        self.note_written(1);
         if let Some(page) = self.free.pop_first() {
             return Ok(page);
         }
         let page = u32::try_from(self.pages).map_err(|_| Error::full(names::INDEX, "it has reached 16 TiB"))?;
         self.pages += 1;
         Ok(page)
+    }
+
+    pub(super) fn note_written(&mut self, pages: u64) {
+        self.stage_pages += pages;
+        self.written_pages += pages;
     }
 
     /// Writes the waiting leaves and shows them to readers. The next commit makes them durable.
@@ -241,13 +264,16 @@ impl IndexWriter {
         if !Arc::ptr_eq(&directory, &self.index.directory.load()) {
             self.index.directory.store(directory);
         }
-        *count = self.count;
+        if !self.settling.has_changes() {
+            *count = self.count;
+        }
         Ok(())
     }
 
     /// Returns true if enough pages were written that the caller should commit.
     pub(crate) fn stage_is_full(&self) -> bool {
         self.stage_pages >= self.limits.stage_pages.max(self.leaves / STAGES)
+            || self.settling.is_full(self.limits.stage_changes)
     }
 
     /// Writes the rest of the stage (leaves, nodes, segment table) and syncs the file. The caller
@@ -258,9 +284,12 @@ impl IndexWriter {
     /// `Full` at 16 TiB; `Io`.
     pub(crate) fn commit(&mut self, table: &[u64]) -> Result<IndexRoot> {
         self.flush()?;
+        self.write_runs()?;
         self.halve();
         self.write_nodes()?;
-        self.write_table(table)?;
+        let mut pages = std::mem::take(&mut self.table);
+        self.write_list(&mut pages, TABLE_LEVEL, table)?;
+        self.table = pages;
         if !planted(Fault::IndexNotSynced) {
             self.index.file.sync().map_err(Error::io("sync", names::INDEX))?;
         }
@@ -269,7 +298,7 @@ impl IndexWriter {
 
     /// Takes a page out of use. It is reused only after the next superblock is durable, since the
     /// last one may name it.
-    fn retire(&mut self, page: u32) {
+    pub(super) fn retire(&mut self, page: u32) {
         if planted(Fault::PagesPunchedEarly) {
             let _ = self.index.file.punch(u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
         }
@@ -291,6 +320,8 @@ impl IndexWriter {
             counted: self.count.keys,
             table: self.table.0.last().map_or(0, |&root| root),
             table_words: self.table.1,
+            runs: self.settling.list.0.last().map_or(0, |&root| root),
+            runs_words: self.settling.list.1,
         }
     }
 
@@ -379,12 +410,13 @@ impl IndexWriter {
         }
     }
 
-    /// Rewrites the segment table: one or two pages except in the largest stores.
-    fn write_table(&mut self, words: &[u64]) -> Result<()> {
-        for page in std::mem::take(&mut self.table.0) {
+    /// Rewrites a list of words, the segment table or that of runs, as a tree whose lowest level is
+    /// numbered `level`.
+    pub(super) fn write_list(&mut self, list: &mut (Vec<u32>, u32), mut level: u8, words: &[u64]) -> Result<()> {
+        for page in std::mem::take(&mut list.0) {
             self.retire(page);
         }
-        let (mut level, mut entries) = (TABLE_LEVEL, words.to_vec());
+        let mut entries = words.to_vec();
         let mut encoded = Vec::new();
         while !entries.is_empty() {
             let mut pages = Vec::new();
@@ -395,10 +427,10 @@ impl IndexWriter {
                 pages.push(page);
             }
             entries = if pages.len() > 1 { pages.iter().map(|&p| u64::from(p)).collect() } else { Vec::new() };
-            self.table.0.extend(pages);
+            list.0.extend(pages);
             level += 1;
         }
-        self.table.1 = words.len() as u32;
+        list.1 = words.len() as u32;
         let mut writes: Vec<(u32, &[u8])> = encoded.iter().map(|(p, b)| (*p, &b[..])).collect();
         write_pages(&self.index, &mut writes)
     }
@@ -411,7 +443,7 @@ fn deepest(keys: u64) -> u8 {
 }
 
 /// Writes pages; adjacent ones in one call.
-fn write_pages(index: &Index, writes: &mut [(u32, &[u8])]) -> Result<()> {
+pub(super) fn write_pages(index: &Index, writes: &mut [(u32, &[u8])]) -> Result<()> {
     const LONGEST: usize = 1 << 20;
     writes.sort_unstable_by_key(|w| w.0);
     let mut run: Vec<u8> = Vec::new();

@@ -153,7 +153,7 @@ fn check<'a, 's>(
         total_bytes: stats.value_bytes
             + stats.dictionary_bytes
             + stats.key_bytes
-            + stats.index_leaves * PAGE_BYTES as u64,
+            + (stats.index_leaves + reading.index().run_pages()) * PAGE_BYTES as u64,
         places: Places::new(reading, reading.log_end().0),
         chunks: HashMap::new(),
         lists: HashMap::new(),

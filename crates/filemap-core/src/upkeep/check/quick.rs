@@ -19,7 +19,7 @@ impl Check<'_, '_> {
     /// Reads superblock, index, heads of segments and the end of the log.
     pub(super) fn quick(&mut self) -> Result<()> {
         let (settled, latest) = (stamp(self.reading), Arc::clone(&self.reading.latest()));
-        self.total_bytes = latest.index.leaves * PAGE_BYTES as u64;
+        self.total_bytes = (latest.index.leaves + self.reading.index().run_pages()) * PAGE_BYTES as u64;
         self.superblock()?;
         self.rules()?;
         self.dictionary_heads()?;

@@ -66,14 +66,6 @@ struct Existing {
 }
 
 impl Merge<'_> {
-    /// Prefetches the key records that merging keys with these hash bits will read.
-    pub(super) fn read_ahead(&self, slots: &[Slot], hashes: impl Iterator<Item = u64>) {
-        for hash in hashes {
-            let first = slots.partition_point(|s| s.hash < hash);
-            slots[first..].iter().take_while(|s| s.hash == hash).for_each(|s| self.keys.will_need(s.key));
-        }
-    }
-
     /// Merges one key. `found` and `versions` are from the memtable, `slots` are those of the key's
     /// leaf.
     pub(super) fn key(

@@ -2,12 +2,13 @@
 //! puts go on into a second table.
 //!
 //! The order makes it safe: freeze table, tail and next sequence in one step; sync the value log;
-//! then, leaf by leaf in hash order, append key records and write new leaves to free pages. A stage
+//! then, in hash order, append key records and write new leaves, or runs, to free pages. A stage
 //! ends by syncing the key log, then address.idx, then writing and syncing the superblock. Until
 //! then nothing that the last superblock names is touched. The last stage's superblock has the new
 //! tail. Earlier ones keep the old tail, so after a crash their entries are replayed a second time,
 //! without harm.
 
+mod apply;
 mod chain;
 mod merge;
 mod names;
@@ -20,27 +21,20 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::failpoint::{Fault, planted, step};
-use crate::format::leaf::{Slot, kept_bits};
 use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::Tail;
 use crate::handle::retention::Dropped;
 use crate::handle::retention::Retention;
-use crate::index::address::Index;
-use crate::index::memtable::{Found, Memtable};
+use crate::index::memtable::Memtable;
 use crate::stats::Counters;
-use crate::sync::{Poison, lock, make_way};
+use crate::sync::{Poison, lock};
 use crate::upkeep::Upkeep;
 use crate::upkeep::state::Checkpointer;
-use merge::Merge;
 
 pub(crate) use work::{Op, Task};
 
 /// A freeze that holds the append lock this long counts as delaying puts.
 const SLOW_FREEZE: Duration = Duration::from_micros(500);
-/// Leaves read ahead of the one being merged.
-const LEAVES_AHEAD: usize = 64;
-/// Keys gathered and sorted in about a tenth of a millisecond.
-const SOME_KEYS: usize = 1024;
 
 /// State of the log at the moment of freezing.
 pub(crate) struct Frozen {
@@ -233,94 +227,8 @@ impl Upkeep {
         Ok(Some(Frozen { table, tail, next_sequence: log.next_sequence, position, tombstones }))
     }
 
-    /// Enters all keys of a table in the index and applies the task, in hash order, committing each
-    /// stage that is full.
-    pub(crate) fn apply(&self, c: &mut Checkpointer, table: &Memtable, mut task: Task) -> Result<()> {
-        let mut keys: Vec<(u64, Found)> = Vec::new();
-        for key in table.keys() {
-            if keys.len().is_multiple_of(SOME_KEYS) {
-                make_way();
-            }
-            keys.push(key);
-        }
-        sort(&mut keys);
-        task.sort();
-        c.index.expect(keys.len() as u64);
-        let hashes = task.hashes(keys.iter().map(|k| k.0));
-        let (mut rest, mut mine) = (&hashes[..], &keys[..]);
-        let mut ahead = ReadAhead { hashes: &hashes, covered: 0, leaves: 0 };
-        while let Some(first) = rest.first() {
-            ahead.go(self.reading.index());
-            let old = c.index.leaf(*first)?;
-            let (touched, others) = rest.split_at(rest.partition_point(|h| old.covers(*h)));
-            let (these, later) = mine.split_at(mine.partition_point(|k| old.covers(k.0)));
-            let mut slots = old.slots.clone();
-            let counted = self.merge_leaf(c, &mut slots, table, these, touched, &task)?;
-            if slots != old.slots {
-                c.index.replace(&old, &slots)?;
-                c.index.count(&old, counted);
-            }
-            if c.index.wants_flush() || c.keys.wants_flush() {
-                // Readers may be led to a key record only once it is in the file.
-                c.keys.flush()?;
-                c.index.flush()?;
-                c.keys.publish();
-            }
-            step();
-            make_way();
-            if c.index.stage_is_full() {
-                merge_leaves(c, others.first())?;
-                self.commit(c)?;
-            }
-            (rest, mine) = (others, later);
-        }
-        merge_leaves(c, None)
-    }
-
-    /// Merges into the slots of one leaf: first the table's keys, then the task for all touched
-    /// hashes. Returns how many counted keys more it has, if that is known.
-    fn merge_leaf(
-        &self,
-        c: &mut Checkpointer,
-        slots: &mut Vec<Slot>,
-        table: &Memtable,
-        keys: &[(u64, Found)],
-        touched: &[u64],
-        task: &Task,
-    ) -> Result<Option<i64>> {
-        let mut merge = Merge {
-            keys: &mut c.keys,
-            values: self.reading.values(),
-            segment_table: &mut c.segment_table,
-            retention: c.retention,
-            dropped: &mut c.dropped,
-            replayed_below: c.replayed_below,
-            chain_count: self.reading.options().limits.chain_count,
-            closed: self.reading.closed(),
-            is_cut: &mut c.is_cut,
-            counts: self.reading.options().counted,
-            counted: Some(0),
-        };
-        merge.read_ahead(slots, touched.iter().map(|h| kept_bits(*h)));
-        for (hash, found) in keys {
-            let key = table.key_of(found);
-            let versions = table.versions(found);
-            c.current.versions += versions.len() as u64;
-            merge.key(slots, kept_bits(*hash), &key, found, versions)?;
-        }
-        let mut last = None;
-        for hash in touched.iter().filter(|h| task.touches(**h)) {
-            // Keys whose hashes share the bits in slots are handled together.
-            if last != Some(kept_bits(*hash)) && !merge.stops_task() {
-                merge.restate(slots, kept_bits(*hash), task.ops_near(*hash), task)?;
-            }
-            last = Some(kept_bits(*hash));
-        }
-        Ok(merge.counted)
-    }
-
     /// Ends a stage: on return everything entered so far is durable.
-    fn commit(&self, c: &mut Checkpointer) -> Result<()> {
+    pub(super) fn commit(&self, c: &mut Checkpointer) -> Result<()> {
         c.keys.flush()?;
         c.keys.sync()?;
         if planted(Fault::SuperblockBeforeIndex) {
@@ -383,17 +291,6 @@ impl Upkeep {
     }
 }
 
-/// Merges leaves that have lost slots, up to the next hash to be entered.
-fn merge_leaves(c: &mut Checkpointer, next: Option<&u64>) -> Result<()> {
-    if !c.index.has_smaller_leaves() {
-        return Ok(());
-    }
-    c.keys.flush()?;
-    c.index.merge(next.copied())?;
-    c.keys.publish();
-    Ok(())
-}
-
 /// Poisons the handle if a checkpoint panics (in the caller's event sink, say): another checkpoint
 /// would replace the frozen table, which is not merged.
 struct PoisonOnUnwind<'a>(&'a Poison);
@@ -403,39 +300,6 @@ impl Drop for PoisonOnUnwind<'_> {
         if std::thread::panicking() {
             let thread = std::thread::current();
             self.0.set_cause(format!("a checkpoint panicked in the thread {}", thread.name().unwrap_or_default()));
-        }
-    }
-}
-
-/// Prefetches leaves ahead of the merge, so that an index larger than memory is read with many
-/// requests in flight.
-struct ReadAhead<'a> {
-    hashes: &'a [u64],
-    /// Keys whose leaves were prefetched.
-    covered: usize,
-    /// Leaves prefetched.
-    leaves: usize,
-}
-
-/// Sorts keys by hash, making way between parts.
-fn sort(keys: &mut [(u64, Found)]) {
-    make_way();
-    if keys.len() <= SOME_KEYS {
-        return keys.sort_unstable_by_key(|k| k.0);
-    }
-    let (less, _, greater) = keys.select_nth_unstable_by_key(keys.len() / 2, |k| k.0);
-    sort(less);
-    sort(greater);
-}
-
-impl ReadAhead<'_> {
-    /// Prefetches one more leaf; on the first call, the full read-ahead.
-    fn go(&mut self, index: &Index) {
-        let goal = self.leaves.max(LEAVES_AHEAD) + 1;
-        while self.leaves < goal && self.covered < self.hashes.len() {
-            let end = index.will_need(self.hashes[self.covered]);
-            self.covered += self.hashes[self.covered..].partition_point(|h| *h <= end);
-            self.leaves += 1;
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Task {
     pub(crate) evacuated: Option<u16>,
     /// Moves some leaves to the front of the index file, and punches out free space behind them.
     pub(crate) sweep: bool,
+    /// Lets more changes settle than the rest pays for.
+    pub(crate) settles: bool,
     /// Writes a superblock even if the index is unchanged: it must name segments without a version.
     pub(crate) is_due: bool,
     /// Ordinals of value segments that may be removed if nothing is live in them at the end.
@@ -51,7 +53,7 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn is_empty(&self) -> bool {
-        let has_work = self.evacuated.is_some() || self.sweep || self.is_due;
+        let has_work = self.evacuated.is_some() || self.sweep || self.settles || self.is_due;
         self.ops.is_empty() && self.chains.is_empty() && !has_work
     }
 
@@ -101,7 +103,7 @@ impl Task {
 }
 
 /// The bits of a hash that directory and slots keep.
-fn told(hash: u64) -> u64 {
+pub(super) fn told(hash: u64) -> u64 {
     hash >> (64 - MAX_DEPTH)
 }
 

@@ -40,11 +40,19 @@ pub(crate) fn sweep(upkeep: &Upkeep) -> Result<()> {
 }
 
 impl Upkeep {
-    /// Punches out all free pages of the index.
+    /// Lets all changes settle that wait by now, so that no old slot is left in a leaf or a run, and
+    /// punches out all free pages of the index. Returns false if damage keeps some from settling.
     ///
     /// # Errors
-    /// `Io`, which stops further writes.
-    pub(crate) fn punch_index(&self) -> Result<()> {
-        lock(&self.checkpointer).index.punch_all().inspect_err(|e| self.writing.poison(e))
+    /// As of a checkpoint.
+    pub(crate) fn punch_index(&self) -> Result<bool> {
+        let before = lock(&self.checkpointer).index.epoch();
+        let left = || lock(&self.checkpointer).index.has_runs_before(before);
+        while left().0 {
+            step();
+            self.checkpoint_with(Task { settles: true, ..Task::default() })?;
+        }
+        lock(&self.checkpointer).index.punch_all().inspect_err(|e| self.writing.poison(e))?;
+        Ok(!left().1)
     }
 }

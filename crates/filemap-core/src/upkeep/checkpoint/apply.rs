@@ -1,0 +1,262 @@
+//! What a checkpoint enters in the index, in hash order: the keys of a memtable and a task. Leaves
+//! are changed in place or, in a larger index, changes gathered for runs; then others settle.
+
+use super::merge::Merge;
+use super::work::{Task, told};
+use crate::error::Result;
+use crate::failpoint::step;
+use crate::format::leaf::{Slot, kept_bits};
+use crate::index::address::Index;
+use crate::index::memtable::{Found, Memtable};
+use crate::sync::make_way;
+use crate::upkeep::Upkeep;
+use crate::upkeep::state::Checkpointer;
+
+/// Leaves read ahead of the one being merged.
+const LEAVES_AHEAD: usize = 64;
+/// Keys whose index pages and key records are read ahead, when runs are written.
+const KEYS_AHEAD: usize = 256;
+/// Bytes of a key record, about.
+const KEY_RECORD_BYTES: u64 = 112;
+/// What a key of a task pays for, which may have no record: a leaf for every eight of them.
+const TASK_BYTES: u64 = 2048;
+/// Leaves that a checkpoint rewrites which is to let all changes settle.
+const SETTLED_AT_ONCE: u64 = 1 << 16;
+/// Keys gathered and sorted in about a tenth of a millisecond.
+const SOME_KEYS: usize = 1024;
+
+impl Upkeep {
+    /// Enters all keys of a table in the index and applies the task, in hash order, committing each
+    /// stage that is full.
+    pub(crate) fn apply(&self, c: &mut Checkpointer, table: &Memtable, mut task: Task) -> Result<()> {
+        let mut keys: Vec<(u64, Found)> = Vec::new();
+        for key in table.keys() {
+            if keys.len().is_multiple_of(SOME_KEYS) {
+                make_way();
+            }
+            keys.push(key);
+        }
+        sort(&mut keys);
+        task.sort();
+        c.index.expect(keys.len() as u64);
+        let work = Work { hashes: task.hashes(keys.iter().map(|k| k.0)), table, keys: &keys, task: &task };
+        let log_bytes = work.log_bytes();
+        if task.settles {
+            c.index.pay_leaves(SETTLED_AT_ONCE);
+        } else {
+            c.index.pay(log_bytes);
+        }
+        self.settle(c)?;
+        if c.index.writes_runs(work.hashes.len() as u64, log_bytes) {
+            self.apply_to_runs(c, &work)?;
+        } else {
+            self.apply_to_leaves(c, &work)?;
+        }
+        merge_leaves(c, None)
+    }
+
+    /// Lets changes settle that wait in runs, as far as that is paid. If none is left to wait, leaves
+    /// may be changed in place again.
+    fn settle(&self, c: &mut Checkpointer) -> Result<()> {
+        while c.index.settle()? {
+            if c.index.wants_flush() {
+                c.index.flush()?;
+            }
+            step();
+            make_way();
+            if c.index.stage_is_full() {
+                merge_leaves(c, None)?;
+                self.commit(c)?;
+            }
+        }
+        merge_leaves(c, None)?;
+        if c.index.has_settled_all() { self.commit(c) } else { Ok(()) }
+    }
+
+    /// Changes leaves in place.
+    fn apply_to_leaves(&self, c: &mut Checkpointer, work: &Work<'_>) -> Result<()> {
+        let (mut rest, mut mine) = (&work.hashes[..], work.keys);
+        let mut ahead = ReadAhead { hashes: &work.hashes, covered: 0, leaves: 0 };
+        while let Some(first) = rest.first() {
+            ahead.go(self.reading.index());
+            let old = c.index.leaf(*first)?;
+            let (touched, others) = rest.split_at(rest.partition_point(|h| old.covers(*h)));
+            let (these, later) = mine.split_at(mine.partition_point(|k| old.covers(k.0)));
+            let mut slots = old.slots.clone();
+            will_need_keys(c, &slots, touched.iter().map(|h| kept_bits(*h)));
+            let counted = self.merge_slots(c, &mut slots, work, these, touched)?;
+            if slots != old.slots {
+                c.index.replace(&old, &slots)?;
+                c.index.count(&old, counted);
+            }
+            if c.index.wants_flush() || c.keys.wants_flush() {
+                // Readers may be led to a key record only once it is in the file.
+                c.keys.flush()?;
+                c.index.flush()?;
+                c.keys.publish();
+            }
+            step();
+            make_way();
+            if c.index.stage_is_full() {
+                merge_leaves(c, others.first())?;
+                self.commit(c)?;
+            }
+            (rest, mine) = (others, later);
+        }
+        Ok(())
+    }
+
+    /// Gathers changes of slots, to be written as runs. Pages of the index and key records of some
+    /// hundred keys are asked for before the first of them is merged.
+    fn apply_to_runs(&self, c: &mut Checkpointer, work: &Work<'_>) -> Result<()> {
+        let (mut rest, mut mine) = (&work.hashes[..], work.keys);
+        while !rest.is_empty() {
+            let end = match rest.get(KEYS_AHEAD) {
+                Some(next) => rest.partition_point(|h| told(*h) < told(*next)).max(1),
+                None => rest.len(),
+            };
+            let end = rest.partition_point(|h| told(*h) <= told(rest[end - 1]));
+            let (window, others) = rest.split_at(end);
+            window.iter().for_each(|hash| self.reading.index().will_look(*hash));
+            let mut slots = Vec::with_capacity(window.len());
+            for same in window.chunk_by(|a, b| told(*a) == told(*b)) {
+                let old = c.index.slots_of(same[0])?;
+                old.iter().for_each(|slot| c.keys.will_need(slot.key));
+                slots.push(old);
+            }
+            for (touched, old) in window.chunk_by(|a, b| told(*a) == told(*b)).zip(slots) {
+                let (these, later) = mine.split_at(mine.partition_point(|k| told(k.0) <= told(touched[0])));
+                let mut slots = old.clone();
+                let counted = self.merge_slots(c, &mut slots, work, these, touched)?;
+                if slots != old {
+                    c.index.enter(touched[0], &old, &slots, counted);
+                }
+                mine = later;
+            }
+            if c.keys.wants_flush() {
+                c.keys.flush()?;
+            }
+            step();
+            make_way();
+            if c.index.stage_is_full() {
+                self.commit(c)?;
+            }
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// Merges into slots, those of a leaf or of one hash: first the table's keys, then the task for
+    /// all touched hashes. Returns how many counted keys more there are, if that is known.
+    fn merge_slots(
+        &self,
+        c: &mut Checkpointer,
+        slots: &mut Vec<Slot>,
+        work: &Work<'_>,
+        keys: &[(u64, Found)],
+        touched: &[u64],
+    ) -> Result<Option<i64>> {
+        let (table, task) = (work.table, work.task);
+        let mut merge = Merge {
+            keys: &mut c.keys,
+            values: self.reading.values(),
+            segment_table: &mut c.segment_table,
+            retention: c.retention,
+            dropped: &mut c.dropped,
+            replayed_below: c.replayed_below,
+            chain_count: self.reading.options().limits.chain_count,
+            closed: self.reading.closed(),
+            is_cut: &mut c.is_cut,
+            counts: self.reading.options().counted,
+            counted: Some(0),
+        };
+        for (hash, found) in keys {
+            let key = table.key_of(found);
+            let versions = table.versions(found);
+            c.current.versions += versions.len() as u64;
+            merge.key(slots, kept_bits(*hash), &key, found, versions)?;
+        }
+        let mut last = None;
+        for hash in touched.iter().filter(|h| task.touches(**h)) {
+            // Keys whose hashes share the bits in slots are handled together.
+            if last != Some(kept_bits(*hash)) && !merge.stops_task() {
+                merge.restate(slots, kept_bits(*hash), task.ops_near(*hash), task)?;
+            }
+            last = Some(kept_bits(*hash));
+        }
+        Ok(merge.counted)
+    }
+}
+
+/// Merges leaves that have lost slots, up to the next hash to be entered.
+fn merge_leaves(c: &mut Checkpointer, next: Option<&u64>) -> Result<()> {
+    if !c.index.has_smaller_leaves() {
+        return Ok(());
+    }
+    c.keys.flush()?;
+    c.index.merge(next.copied())?;
+    c.keys.publish();
+    Ok(())
+}
+
+/// Prefetches the key records that merging keys with these hash bits will read.
+fn will_need_keys(c: &Checkpointer, slots: &[Slot], hashes: impl Iterator<Item = u64>) {
+    for hash in hashes {
+        let first = slots.partition_point(|s| s.hash < hash);
+        slots[first..].iter().take_while(|s| s.hash == hash).for_each(|s| c.keys.will_need(s.key));
+    }
+}
+
+/// What a checkpoint enters in the index.
+struct Work<'a> {
+    /// All touched hashes, sorted, each once.
+    hashes: Vec<u64>,
+    table: &'a Memtable,
+    /// The keys of the table, sorted by hash.
+    keys: &'a [(u64, Found)],
+    task: &'a Task,
+}
+
+impl Work<'_> {
+    /// Bytes of both logs that the work is for, by estimate: newest versions, and a key record for each
+    /// hash; more for what a task touches.
+    fn log_bytes(&self) -> u64 {
+        let entered = self.keys.iter().filter_map(|(_, found)| found.best);
+        let values = entered.map(|entry| entry.extent.bytes()).sum::<u64>();
+        let task = (self.task.ops.len() + self.task.chains.len()) as u64 * TASK_BYTES;
+        values + task + self.hashes.len() as u64 * KEY_RECORD_BYTES
+    }
+}
+
+/// Prefetches leaves ahead of the merge, so that an index larger than memory is read with many
+/// requests in flight.
+struct ReadAhead<'a> {
+    hashes: &'a [u64],
+    /// Keys whose leaves were prefetched.
+    covered: usize,
+    /// Leaves prefetched.
+    leaves: usize,
+}
+
+/// Sorts keys by hash, making way between parts.
+fn sort(keys: &mut [(u64, Found)]) {
+    make_way();
+    if keys.len() <= SOME_KEYS {
+        return keys.sort_unstable_by_key(|k| k.0);
+    }
+    let (less, _, greater) = keys.select_nth_unstable_by_key(keys.len() / 2, |k| k.0);
+    sort(less);
+    sort(greater);
+}
+
+impl ReadAhead<'_> {
+    /// Prefetches one more leaf; on the first call, the full read-ahead.
+    fn go(&mut self, index: &Index) {
+        let goal = self.leaves.max(LEAVES_AHEAD) + 1;
+        while self.leaves < goal && self.covered < self.hashes.len() {
+            let end = index.will_need(self.hashes[self.covered]);
+            self.covered += self.hashes[self.covered..].partition_point(|h| *h <= end);
+            self.leaves += 1;
+        }
+    }
+}
