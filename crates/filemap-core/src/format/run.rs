@@ -346,7 +346,8 @@ mod tests {
     fn a_page_that_no_writer_makes_is_refused_though_its_checksum_is_right() {
         let page = encode(5, 9, 12, 3, &full());
         let replaced = HEADER_BYTES + full().len() * SLOT_BYTES;
-        let spoil: [fn(&mut [u8], usize); 6] = [
+        type Spoil = fn(&mut [u8], usize);
+        let spoil: [Spoil; 6] = [
             |b, _| Layout::CHANGES.put(b, 0),
             |b, _| Layout::PART.put(b, 128),
             |b, _| Layout::REPLACED.put(b, 300),
@@ -374,7 +375,7 @@ mod tests {
         for (nth, changes) in pages.iter().enumerate() {
             assert!(changes.iter().all(|c| summary.pages_of(c.hash()).any(|page| page == nth)));
         }
-        let absent = (0..10_000).map(|i| (i * 97 << 18) + 5).filter(|hash| summary.pages_of(*hash).count() > 0);
+        let absent = (0..10_000).map(|i| ((i * 97) << 18) + 5).filter(|hash| summary.pages_of(*hash).count() > 0);
         assert!(absent.count() < 100, "of 10,000 absent hashes");
         for at in 0..PAGE_BYTES {
             let mut bad = page;

@@ -16,6 +16,8 @@ mod extents;
 mod filter;
 mod load;
 mod old_leaf;
+mod run_cursor;
+mod run_pages;
 mod runs;
 mod settle;
 mod shrink;
@@ -34,7 +36,9 @@ use crate::sync::primitive::{ArcSwap, AtomicU64, Ordering, fence};
 use crate::sync::{Ranked, lock, rank};
 use directory::Directory;
 use extents::Extents;
-use runs::{Runs, Scan, Trouble};
+use run_cursor::Scan;
+use run_pages::Trouble;
+use runs::Runs;
 
 pub(crate) use load::{Loaded, load};
 pub(crate) use writer::IndexWriter;
@@ -271,7 +275,7 @@ impl Index {
         if !directory.lacks(at, hash) {
             self.read_ahead(entry);
         }
-        for page in runs::pages_for(directory.runs().of(hash), kept_bits(hash)) {
+        for page in run_pages::pages_for(directory.runs().of(hash), kept_bits(hash)) {
             self.file.advise(Advice::WillNeed, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
         }
     }
@@ -400,7 +404,7 @@ impl Index {
                 match judged {
                     Ok(mut found) => {
                         if let Some(changes) = changes {
-                            runs::apply(&mut found, &changes);
+                            run_pages::apply(&mut found, &changes);
                             slots(&found)?;
                         }
                     }

@@ -155,7 +155,7 @@ fn marked() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let leaf = Entry { page: 1, count: 1, depth: MIN_DEPTH }.pack();
-        let directory = Arc::new(Directory::new(MIN_DEPTH, 1, [leaf, 0].into_iter(), u64::MAX));
+        let directory = Arc::new(Directory::new(MIN_DEPTH, 1, [leaf, 0].into_iter(), Runs::none(), u64::MAX));
         let reader = Arc::clone(&directory);
         let reader = loom::thread::spawn(move || assert!(!reader.lacks(0, LEFT)));
         directory.set_verified(0, [kept_bits(LEFT)].into_iter());
@@ -195,7 +195,7 @@ fn a_key_of_the_old_leaf_and_of_the_new_one_is_in_the_filter_all_the_time() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let leaf = Entry { page: 1, count: 1, depth: MIN_DEPTH };
-        let directory = Arc::new(Directory::new(MIN_DEPTH, 1, [leaf.pack(), 0].into_iter(), u64::MAX));
+        let directory = Arc::new(Directory::new(MIN_DEPTH, 1, [leaf.pack(), 0].into_iter(), Runs::none(), u64::MAX));
         let readers = [0, 1].map(|number| {
             let directory = Arc::clone(&directory);
             loom::thread::spawn(move || {

@@ -9,7 +9,9 @@
 
 use std::sync::Arc;
 
-use super::runs::{Cursor, Group, Position, Run, Runs, Trouble, apply, part_of, told, whole_hash};
+use super::run_cursor::Cursor;
+use super::run_pages::{Trouble, apply};
+use super::runs::{Group, Position, Run, Runs, part_of, told, whole_hash};
 use super::writer::{IndexWriter, write_pages};
 use super::{Lookup, kept_bits};
 use crate::error::{Error, Result};

@@ -8,7 +8,7 @@ use filemap_io::File;
 
 use super::*;
 use crate::format::run::{Change, PARTS};
-use crate::index::address::runs;
+use crate::index::address::{run_pages, runs};
 
 /// Pages of a few changes, joined by threes.
 fn limits() -> Limits {
@@ -323,13 +323,13 @@ fn changes_applied_again_change_nothing() {
             keys
         };
         let mut whole = leaf.clone();
-        runs::apply(&mut whole, &all);
+        run_pages::apply(&mut whole, &all);
         let live = now.iter().filter(|address| **address != 0).count();
         assert_eq!(whole.len(), live);
         for partly in 0..=all.len() {
             let mut slots = leaf.clone();
-            runs::apply(&mut slots, &all[..partly]);
-            runs::apply(&mut slots, &all);
+            run_pages::apply(&mut slots, &all[..partly]);
+            run_pages::apply(&mut slots, &all);
             assert_eq!(sorted(&slots), sorted(&whole));
         }
     }

@@ -1,0 +1,283 @@
+//! Reads pages of runs: the changes of one hash, summaries, whole pages; checks them.
+
+use std::sync::Arc;
+
+use filemap_io::{Word, files};
+
+use super::runs::{Run, told};
+use super::{Candidates, Index, Owner, copy};
+use crate::error::{Error, Result};
+use crate::failpoint::{Fault, planted};
+use crate::format::leaf::{Slot, hash_of_word};
+use crate::format::run::{self, Change, HEADER_BYTES, Summary};
+use crate::format::{Flaw, PAGE_BYTES, names};
+use crate::sync::primitive::Ordering;
+
+/// A page of a run that is not what the list of runs says.
+pub(super) struct Damage {
+    pub(super) page: u32,
+    pub(super) what: Flaw,
+}
+
+/// Why changes cannot be had.
+pub(super) enum Trouble {
+    Damage(Damage),
+    Error(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(e: Error) -> Trouble {
+        Trouble::Error(e)
+    }
+}
+
+impl Damage {
+    pub(super) fn error(&self) -> Error {
+        Error::corrupt(names::INDEX, u64::from(self.page) * PAGE_BYTES as u64, self.what)
+    }
+}
+
+impl Trouble {
+    pub(super) fn error(self) -> Error {
+        match self {
+            Trouble::Damage(damage) => damage.error(),
+            Trouble::Error(e) => e,
+        }
+    }
+}
+
+/// Applies changes, oldest first, to slots sorted by hash.
+///
+/// The key record's address tells slots with the same hash bits apart. A change that was applied
+/// before finds the slot that it replaces gone, and its own slot there, or replaced by a later
+/// change that follows here: the result is the same.
+pub(super) fn apply(slots: &mut Vec<Slot>, changes: &[Change]) {
+    for change in changes {
+        let first = slots.partition_point(|s| s.hash < change.hash());
+        let count = slots[first..].partition_point(|s| s.hash == change.hash());
+        let same = &slots[first..first + count];
+        let ignores_address = planted(Fault::ChangesByHash);
+        let old = same.iter().position(|s| change.replaces != 0 && (s.key == change.replaces || ignores_address));
+        let is_there = same.iter().any(|s| s.key == change.slot.key);
+        match old {
+            Some(old) if change.removes() || is_there => {
+                // The old slot may be the new one, moved.
+                if same[old].key == change.slot.key {
+                    slots[first + old] = change.slot;
+                } else {
+                    slots.remove(first + old);
+                }
+            }
+            Some(old) => slots[first + old] = change.slot,
+            None if change.removes() || is_there => {}
+            None => slots.insert(first + count, change.slot),
+        }
+    }
+}
+
+/// Pages of runs that a lookup of some hash bits may read: of changes where the summary is known, else
+/// the summary.
+pub(super) fn pages_for(runs: &[Arc<Run>], kept: u64) -> impl Iterator<Item = u32> + '_ {
+    runs.iter().flat_map(move |run| {
+        let groups = run.groups[run.group_of(kept)..].iter().take_while(move |group| group.first <= told(kept));
+        groups.flat_map(move |group| {
+            let known =
+                group.summary.get().map(|summary| summary.pages_of(kept).map(|page| group.page + 1 + page as u32));
+            let unknown = group.summary.get().is_none().then_some(group.page);
+            known.into_iter().flatten().chain(unknown)
+        })
+    })
+}
+
+impl Index {
+    /// The changes of a hash in all runs, oldest first. `kept` are its bits in slots.
+    pub(super) fn changes_of(
+        &self,
+        runs: &[Arc<Run>],
+        kept: u64,
+        found: &mut Vec<Change>,
+    ) -> std::result::Result<(), Trouble> {
+        for run in runs {
+            let last = told(kept);
+            for (nth, group) in run.groups.iter().enumerate().skip(run.group_of(kept)) {
+                if group.first > last {
+                    break;
+                }
+                let summary = self.summary(run, nth)?;
+                for page in summary.pages_of(kept) {
+                    self.search_changes(run, nth, page, kept, found)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a summary, unless it was read before.
+    pub(super) fn summary<'r>(&self, run: &'r Run, nth: usize) -> std::result::Result<&'r Summary, Trouble> {
+        let group = &run.groups[nth];
+        if let Some(summary) = group.summary.get() {
+            return Ok(summary);
+        }
+        let bytes = self.page_of_run(group.page)?;
+        let summary = Summary::decode(self.seed, group.page, &bytes).and_then(|summary| {
+            let is_meant = summary.part == run.part
+                && summary.epoch == run.epoch
+                && summary.firsts.len() == run.pages_of(nth)
+                && told(summary.firsts[0]) == group.first;
+            if is_meant { Ok(summary) } else { Err("summary is not the one that the list of runs names") }
+        });
+        let summary = match summary {
+            Ok(summary) => summary,
+            // Its pages tell all that it says.
+            Err(what) => self.summary_of(run, nth).ok_or(Trouble::Damage(Damage { page: group.page, what }))?,
+        };
+        Ok(group.summary.get_or_init(|| Box::new(summary)))
+    }
+
+    /// Makes a summary of the pages behind it; `None` if one of them is damaged.
+    fn summary_of(&self, run: &Run, nth: usize) -> Option<Summary> {
+        let group = &run.groups[nth];
+        let mut pages = Vec::new();
+        for page in group.page + 1..=group.page + run.pages_of(nth) as u32 {
+            let read = run::decode(self.seed, page, &self.page_of_run(page).ok()?).ok()?;
+            let is_next = pages
+                .last()
+                .is_none_or(|last: &Vec<Change>| last.last().is_none_or(|last| last.hash() <= read.changes[0].hash()));
+            if read.part != run.part || read.epoch != run.epoch || !is_next {
+                return None;
+            }
+            pages.push(read.changes);
+        }
+        let pages: Vec<&[Change]> = pages.iter().map(Vec::as_slice).collect();
+        (told(pages[0][0].hash()) == group.first).then(|| Summary::of(run.part, run.epoch, &pages))
+    }
+
+    /// Checks every page of a run, as it is in the file, and calls `problem` for each bad one.
+    pub(super) fn check_run(&self, run: &Run, problem: &mut dyn FnMut(u32, &str)) -> Result<()> {
+        for (nth, group) in run.groups.iter().enumerate() {
+            let bytes = self.page_of_run(group.page)?;
+            let summary = Summary::decode(self.seed, group.page, &bytes);
+            let is_meant = |s: &Summary| s.part == run.part && s.epoch == run.epoch && told(s.firsts[0]) == group.first;
+            match &summary {
+                Ok(summary) if is_meant(summary) && summary.firsts.len() == run.pages_of(nth) => {}
+                Ok(_) => problem(group.page, "summary is not the one that the list of runs names"),
+                Err(what) => problem(group.page, what),
+            }
+            for page in group.page + 1..=group.page + run.pages_of(nth) as u32 {
+                let read = run::decode(self.seed, page, &self.page_of_run(page)?);
+                let what = match read {
+                    Ok(read) if read.part == run.part && read.epoch == run.epoch => continue,
+                    Ok(_) => "page of changes is not the one that the list of runs names",
+                    Err(what) => what,
+                };
+                problem(page, what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a page of changes from the file.
+    pub(super) fn changes(&self, run: &Run, nth: usize, page: usize) -> std::result::Result<Vec<Change>, Trouble> {
+        let summary = self.summary(run, nth)?;
+        let at = run.groups[nth].page + 1 + page as u32;
+        let bytes = self.page_of_run(at)?;
+        decode(self.seed, run, summary, page, at, &bytes)
+    }
+
+    fn page_of_run(&self, page: u32) -> Result<Vec<u8>> {
+        Ok(files::read(&*self.file, names::INDEX, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES)?)
+    }
+
+    /// Adds the changes of a hash in one page.
+    fn search_changes(
+        &self,
+        run: &Run,
+        nth: usize,
+        page: usize,
+        kept: u64,
+        found: &mut Vec<Change>,
+    ) -> std::result::Result<(), Trouble> {
+        let group = &run.groups[nth];
+        let at = group.page + 1 + page as u32;
+        let words = self.extents.page(at)?;
+        let (bit, foreign) = (1 << page, self.owner == Owner::Other);
+        if foreign || group.checked.load(Ordering::Acquire) & bit == 0 {
+            let changes = decode(self.seed, run, self.summary(run, nth)?, page, at, &copy(words))?;
+            if !foreign {
+                group.checked.fetch_or(bit, Ordering::Release);
+            }
+            let first = changes.partition_point(|c| c.hash() < kept);
+            found.extend(changes[first..].iter().take_while(|c| c.hash() == kept));
+            return Ok(());
+        }
+        search(words, kept, found);
+        Ok(())
+    }
+
+    /// The slots of a leaf's candidates with the changes of its runs.
+    pub(super) fn with_changes(found: &Candidates, changes: &[Change]) -> Candidates {
+        let mut slots: Vec<Slot> = found.iter().copied().collect();
+        apply(&mut slots, changes);
+        let mut found = Candidates::default();
+        slots.into_iter().for_each(|slot| found.push(slot));
+        found
+    }
+}
+
+fn decode(
+    seed: u32,
+    run: &Run,
+    summary: &Summary,
+    page: usize,
+    at: u32,
+    bytes: &[u8],
+) -> std::result::Result<Vec<Change>, Trouble> {
+    let decoded = run::decode(seed, at, bytes).and_then(|decoded| {
+        let first = decoded.changes[0].hash();
+        let is_meant = decoded.part == run.part && decoded.epoch == run.epoch && first == summary.firsts[page];
+        if is_meant { Ok(decoded.changes) } else { Err("page of changes is not the one that the list of runs names") }
+    });
+    decoded.map_err(|what| Trouble::Damage(Damage { page: at, what }))
+}
+
+/// Adds the changes of a hash in the words of a page. Safe on any words: it stays within the page.
+fn search(words: &[Word], kept: u64, found: &mut Vec<Change>) {
+    let word = |at: usize| words[at].load(Ordering::Relaxed);
+    let slots = HEADER_BYTES / 8;
+    let (count, replaced) = run::counts(word(0), word(2));
+    let count = count.min((words.len() - slots) / 2);
+    let addresses = slots + 2 * count;
+    let replaced = replaced.min(words.len() - addresses);
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low.midpoint(high);
+        if hash_of_word(word(slots + 2 * middle)) < kept {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    for at in low..count {
+        let first = word(slots + 2 * at);
+        if hash_of_word(first) != kept {
+            return;
+        }
+        let slot = Slot::unpack([first, word(slots + 2 * at + 1)]);
+        found.push(Change { slot, replaces: replaced_by(at, addresses..addresses + replaced, word) });
+    }
+}
+
+/// The address that a change replaces, 0 for none.
+fn replaced_by(change: usize, words: std::ops::Range<usize>, word: impl Fn(usize) -> u64) -> u64 {
+    let (mut low, mut high) = (words.start, words.end);
+    while low < high {
+        let middle = low.midpoint(high);
+        let (at, address) = run::replaced_of_word(word(middle));
+        match at.cmp(&change) {
+            std::cmp::Ordering::Equal => return address,
+            std::cmp::Ordering::Less => low = middle + 1,
+            std::cmp::Ordering::Greater => high = middle,
+        }
+    }
+    0
+}
