@@ -54,8 +54,19 @@ fn format() -> std::io::Result<()> {
         dictionary[at] = byte;
     }
     write("format", "dictionary", 0x87, &dictionary)?;
-    write("format", "values", 0x88, &image.file("value0.dat")[64..])?;
-    write("format", "keys", 0x89, &image.file("key0.dat")[64..])
+    // Two changes, one of which replaces a slot; the summary of a page of one change; a list of one run.
+    let mut changes = [0; 80];
+    for (at, byte) in [(4, 3), (6, 2), (16, 1), (32, 9), (48, 8), (64, 7), (70, 1)] {
+        changes[at] = byte;
+    }
+    write("format", "changes", 0x88, &changes)?;
+    let mut summary = [0; 48];
+    (summary[4], summary[6], summary[32], summary[40]) = (4, 1, 9, 1);
+    write("format", "summary", 0x89, &summary)?;
+    let list: Vec<u8> = [0, 0, 1, 1, 1, 5u64].into_iter().flat_map(u64::to_le_bytes).collect();
+    write("format", "runs", 0x0a, &list)?;
+    write("format", "values", 0x8c, &image.file("value0.dat")[64..])?;
+    write("format", "keys", 0x8d, &image.file("key0.dat")[64..])
 }
 
 fn store() -> std::io::Result<()> {
