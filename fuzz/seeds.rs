@@ -54,7 +54,7 @@ fn format() -> std::io::Result<()> {
         dictionary[at] = byte;
     }
     write("format", "dictionary", 0x87, &dictionary)?;
-    // Two changes, one of which replaces a slot; the summary of a page of one change; a list of one run.
+    // Two changes, one of which replaces a slot; the summary of a page of one; a list of one run.
     let mut changes = [0; 80];
     for (at, byte) in [(4, 3), (6, 2), (16, 1), (32, 9), (48, 8), (64, 7), (70, 1)] {
         changes[at] = byte;

@@ -31,8 +31,8 @@ const SETTLE: f64 = 0.25;
 /// Runs that are joined, and parts of the hash space.
 const JOINED: f64 = 8.0;
 const PARTS: f64 = 128.0;
-/// Bytes of a run a change: a slot, its share of the page's head and of the summary; and 8 more for
-/// one that replaces a slot.
+/// Bytes of a run a change: a slot, its share of the page's head and of the summary; and 8 more
+/// for one that replaces a slot.
 const CHANGE_BYTES: f64 = 16.0 * 4096.0 / (254.0 * 16.0) * 8.0 / 7.0;
 const REPLACED_BYTES: f64 = 8.0 * 8.0 / 7.0;
 /// Memory of its summary a change.

@@ -168,8 +168,8 @@ impl Small<'_> {
         Ok(())
     }
 
-    /// Puts the keys of a range, numbered by `order`, from some threads; with a checkpoint and a sync
-    /// at the end if `ends`.
+    /// Puts the keys of a range, numbered by `order`, from some threads; with a checkpoint and a
+    /// sync at the end if `ends`.
     fn puts(&mut self, range: std::ops::Range<u64>, order: impl Fn(u64) -> u64 + Sync, ends: bool) -> Outcome<Part> {
         let (before, device, begun) = (Cost::of(&self.store.stats()), device_written_bytes()?, Instant::now());
         let threads = self.args.threads;

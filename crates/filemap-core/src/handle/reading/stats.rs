@@ -16,8 +16,7 @@ impl Reading {
         let (value_bytes, value_disk) = self.values.segments.bytes();
         let (key_bytes, key_disk) = self.keys.bytes();
         let (index_bytes, index_disk) = self.index_bytes();
-        let current = self.latest.load();
-        let (space, get, verified) = (self.space(), Counters::get, self.verified());
+        let (current, space, get, verified) = (self.latest.load(), self.space(), Counters::get, self.verified());
         let (dictionaries, dictionary_bytes) = self.values.dictionaries.size();
         let cache = self.values.cache.as_ref().map_or((0, 0, 0), ValueCache::usage);
         Stats {

@@ -368,10 +368,7 @@ impl Index {
             let directory = self.directory.load_full();
             let runs = Arc::clone(&directory.runs());
             if part != Some(runs::part_of(hash)) {
-                let mut flaws = Vec::new();
-                for run in runs.of(hash) {
-                    self.check_run(run, &mut |page, what| flaws.push((page, what.to_owned())))?;
-                }
+                let flaws = self.check_runs(runs.of(hash))?;
                 fence(Ordering::Acquire);
                 if self.reuse.load(Ordering::Relaxed) != before {
                     continue;

@@ -152,8 +152,17 @@ impl Index {
         (told(pages[0][0].hash()) == group.first).then(|| Summary::of(run.part, run.epoch, &pages))
     }
 
+    /// Checks every page of runs, as it is in the file. Returns the bad ones, and what is wrong.
+    pub(super) fn check_runs(&self, runs: &[Arc<Run>]) -> Result<Vec<(u32, String)>> {
+        let mut flaws = Vec::new();
+        for run in runs {
+            self.check_run(run, &mut |page, what| flaws.push((page, what.to_owned())))?;
+        }
+        Ok(flaws)
+    }
+
     /// Checks every page of a run, as it is in the file, and calls `problem` for each bad one.
-    pub(super) fn check_run(&self, run: &Run, problem: &mut dyn FnMut(u32, &str)) -> Result<()> {
+    fn check_run(&self, run: &Run, problem: &mut dyn FnMut(u32, &str)) -> Result<()> {
         for (nth, group) in run.groups.iter().enumerate() {
             let bytes = self.page_of_run(group.page)?;
             let summary = Summary::decode(self.seed, group.page, &bytes);
