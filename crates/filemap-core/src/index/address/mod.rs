@@ -340,7 +340,7 @@ impl Index {
 
     /// Pages of runs.
     pub(crate) fn run_pages(&self) -> u64 {
-        self.directory.load().runs().all().map(|run| run.all_pages().count() as u64).sum()
+        self.directory.load().runs().all().map(|run| run.all_pages_count()).sum()
     }
 
     /// Memory of the filter, in bytes.
@@ -349,9 +349,9 @@ impl Index {
     }
 
     /// Verifies every leaf in hash order, and before the leaves of a part of the hash space its runs,
-    /// read from the file rather than the map. `slots` gets the slots of each good leaf, `problem` page number and flaw of each bad one; `follow` is called
-    /// before a page of a foreign index is reported. The index may change meanwhile. Returns the
-    /// number of pages.
+    /// read from the file rather than the map. `slots` gets the slots of each good leaf, `problem` the
+    /// number of each bad page and its flaw; `follow` is called before a page of a foreign index is
+    /// reported. The index may change meanwhile. Returns the number of pages.
     ///
     /// # Errors
     /// The first error of `slots` or `follow`; `Io`.
@@ -380,7 +380,7 @@ impl Index {
                     }
                 }
                 flaws.iter().for_each(|(page, what)| problem(*page, what));
-                pages += runs.of(hash).iter().map(|run| run.all_pages().count() as u64).sum::<u64>();
+                pages += runs.of(hash).iter().map(|run| run.all_pages_count()).sum::<u64>();
                 part = Some(runs::part_of(hash));
             }
             let (_, entry) = directory.find(hash);

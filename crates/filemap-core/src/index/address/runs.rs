@@ -214,6 +214,11 @@ impl Run {
         self.extents().flat_map(|(first, last)| first..=last)
     }
 
+    /// How many pages that is.
+    pub(super) fn all_pages_count(&self) -> u64 {
+        u64::from(self.pages) + self.groups.len() as u64
+    }
+
     /// Returns true if this is the same run.
     fn is(&self, other: &Run) -> bool {
         let same =

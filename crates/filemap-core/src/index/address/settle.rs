@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::run_cursor::Cursor;
-use super::run_pages::{Trouble, apply};
+use super::run_pages::{Damage, Trouble, apply};
 use super::runs::{Group, Position, Run, Runs, part_of, told, whole_hash};
 use super::writer::{IndexWriter, write_pages};
 use super::{Lookup, kept_bits};
@@ -108,10 +108,7 @@ impl IndexWriter {
     pub(crate) fn slots_of(&self, hash: u64) -> Result<Vec<Slot>> {
         match self.index.lookup(hash, &mut super::LastLeaf::default())? {
             Lookup::Found(found) => Ok(found.iter().copied().collect()),
-            Lookup::Stale(page) => {
-                let what = "a page is not the one that the directory names";
-                Err(Error::corrupt(names::INDEX, u64::from(page) * PAGE_BYTES as u64, what))
-            }
+            Lookup::Stale(page) => Err(Damage { page, what: "a page is not the one that the directory names" }.error()),
         }
     }
 
@@ -401,8 +398,6 @@ impl IndexWriter {
 
     /// Pages of runs and of their list.
     pub(super) fn run_pages(&self) -> u64 {
-        let directory = self.index.directory.load();
-        let pages = |run: &Arc<Run>| u64::from(run.pages) + run.groups.len() as u64;
-        directory.runs().all().map(pages).sum::<u64>() + self.settling.list.0.len() as u64
+        self.index.run_pages() + self.settling.list.0.len() as u64
     }
 }
