@@ -69,7 +69,7 @@ pub struct Machine {
     /// See `sequential_read`.
     pub sequential_write: f64,
     /// A random 4 KiB read among many that are under way, in s: a checkpoint reads its leaves
-    /// ahead, opening asks for all nodes of a level at once.
+    /// ahead, opening asks for all nodes of a list at once.
     pub queued_read_s: f64,
     /// Memory for the page cache, in bytes.
     pub cache_bytes: f64,
@@ -127,7 +127,7 @@ pub struct Scale {
     pub checkpoint_rate: f64,
     /// Hours to load it from nothing, each moment at the lower of both rates.
     pub load_h: f64,
-    /// Reading the directory at open, in s, nothing cached.
+    /// Reading the nodes above the directory's, and the list of runs, at open, in s.
     pub open_s: f64,
     /// Replaying the most that can follow the last checkpoint, in s.
     pub replay_s: f64,
@@ -147,7 +147,7 @@ pub fn scale(keys: f64, pages: &Pages, machine: &Machine) -> Scale {
     let batch = batch(pages, machine);
     let now = Checkpoint::at(keys, pages, machine);
     let load = Load::to(keys, pages, machine);
-    let nodes = 2f64.powi(depth) / NODE_ENTRIES;
+    let upper_nodes = (2f64.powi(depth) / NODE_ENTRIES / NODE_ENTRIES).ceil();
     let again = Checkpoint::of_known(keys, pages, machine);
     let rate = |checkpoint: &Checkpoint| put_rate(pages, machine).min(batch / checkpoint.seconds);
     Scale {
@@ -172,7 +172,7 @@ pub fn scale(keys: f64, pages: &Pages, machine: &Machine) -> Scale {
         put_rate: put_rate(pages, machine),
         checkpoint_rate: batch / now.seconds,
         load_h: load.seconds / 3600.0,
-        open_s: nodes * machine.queued_read_s,
+        open_s: (upper_nodes + now.list_bytes / PAGE_BYTES).ceil() * machine.queued_read_s,
         // A crash at the end of a checkpoint finds its own batch and the one that filled
         // meanwhile.
         replay_s: 2.0 * batch * pages.record_bytes / machine.replay,
@@ -188,6 +188,8 @@ struct Checkpoint {
     seconds: f64,
     waiting: f64,
     runs: f64,
+    /// Bytes of the list of runs.
+    list_bytes: f64,
 }
 
 impl Checkpoint {
@@ -208,8 +210,8 @@ impl Checkpoint {
         let (leaves, batch) = (leaves(keys), batch(pages, machine));
         let touched = leaves * (1.0 - (-batch / leaves).exp());
         let logged = batch * log_bytes(pages);
-        let (rewritten, waiting, runs, run_bytes) = if touched * PAGE_BYTES <= DIRECT * logged {
-            (touched, 0.0, 0.0, 0.0)
+        let (rewritten, waiting, runs, run_bytes, list_bytes) = if touched * PAGE_BYTES <= DIRECT * logged {
+            (touched, 0.0, 0.0, 0.0, 0.0)
         } else {
             let settled = (SETTLE * logged / PAGE_BYTES).min(leaves);
             // Checkpoints until all parts have settled once.
@@ -220,7 +222,7 @@ impl Checkpoint {
             // Up to seven runs a level, half of them on average.
             let runs = (levels.ceil() * (JOINED - 1.0) / 2.0).min(round / 2.0).max(1.0);
             let list = 8.0 * (waiting / 1778.0 + PARTS * runs * 4.0);
-            (settled, waiting, runs, batch * (1.0 + levels) * change_bytes + list)
+            (settled, waiting, runs, batch * (1.0 + levels) * change_bytes + list, list)
         };
         let nodes = 8.0 * 2f64.powi(directory_depth(keys)) * if waiting > 0.0 { rewritten / leaves } else { 1.0 };
         let index_bytes = rewritten * PAGE_BYTES + nodes + run_bytes;
@@ -232,7 +234,7 @@ impl Checkpoint {
             + touched * uncached * machine.queued_read_s
             + reads_s
             + written / machine.sequential_write;
-        Checkpoint { index_bytes, amplification: written / logged, seconds, waiting, runs }
+        Checkpoint { index_bytes, amplification: written / logged, seconds, waiting, runs, list_bytes }
     }
 }
 

@@ -95,7 +95,7 @@ fn any_field_of_a_key_record_may_lie() {
 fn any_field_of_the_index_may_lie() {
     let golden = golden::image();
     let (layout, id) = (Layout::of(&golden), forge::store_id(golden.file("address.idx")));
-    for page in layout.leaves.iter().map(|l| l.0).chain(layout.nodes.clone()) {
+    for page in layout.leaves.iter().map(|l| l.0).chain([layout.directory, layout.table]) {
         let header = [(4, 1), (5, 1), (6, 2), (8, 8), (16, 8), (24, 8)].into_iter();
         let entries = (0..16).map(|nth| (32 + 8 * nth, 8));
         let parts = (0..8).map(|nth| (32 + 4 * nth, 4));
@@ -375,7 +375,7 @@ fn a_slot_that_claims_the_longest_record_takes_no_memory_for_it() {
 fn a_directory_that_names_a_page_twice_serves_no_key_from_the_wrong_one() {
     let mut tail = Tail::new();
     let layout = Layout::of(&tail.image);
-    let node = layout.nodes[0];
+    let node = layout.directory;
     let index = tail.image.file_mut("address.idx");
     let entries: Vec<usize> =
         (0..128).map(|nth| node * PAGE + 32 + 8 * nth).filter(|&at| forge::u32_at(index, at) != 0).collect();

@@ -46,6 +46,8 @@ pub struct Limits {
     pub free_pages: u64,
     /// Pages in the first map of address.idx; each further map doubles the mapped size.
     pub map_pages: u32,
+    /// The longest address.idx that is read ahead as a whole.
+    pub index_ahead_bytes: u64,
     /// Garbage below this many bytes is not compacted.
     pub slack_bytes: u64,
     /// Most versions that one compaction run moves.
@@ -82,6 +84,7 @@ impl Default for Limits {
             chain_count: (1 << 24) - 1,
             free_pages: 256,
             map_pages: 1 << 10,
+            index_ahead_bytes: 1 << 30,
             slack_bytes: 128 << 20,
             compact_ops: 1 << 20,
             follower_bytes: 8 << 30,

@@ -59,6 +59,8 @@ impl World {
         };
         let chunk_bytes = *choice(rng, &[256, 512, 1024]);
         let limits = Limits { key_segment_bytes, key_segments, ..limits(rng) };
+        // Compaction asks for pages of a long index.
+        let limits = Limits { index_ahead_bytes: if limits.map_pages == 1 { 0 } else { 1 << 30 }, ..limits };
         // None, one that is gone when the directory has doubled, one that stays.
         let filter_bytes = match limits.map_pages {
             1 => 0,

@@ -38,8 +38,10 @@ pub struct Layout {
     pub keys: Vec<Entry>,
     /// Pages of address.idx that are leaves in use, and the keys that they serve.
     pub leaves: Vec<(usize, Vec<usize>)>,
-    /// Pages of address.idx that are nodes in use.
-    pub nodes: Vec<usize>,
+    /// The page of address.idx that is the directory's node, on which every look-up relies.
+    pub directory: usize,
+    /// The page of address.idx that is the node of the segment table, on which opening relies.
+    pub table: usize,
     /// Where the log's tail begins.
     pub tail: usize,
 }
@@ -94,7 +96,7 @@ impl Layout {
             (0..count).map(|at| forge::u32_at(index, root * PAGE + 32 + 8 * at) as usize).filter(|&p| p != 0).collect();
         let leaves = pages.into_iter().map(|page| (page, keys_of_leaf(index, page, &keys))).collect();
         let table = forge::u32_at(superblock, newest + 184) as usize;
-        Layout { values, keys, leaves, nodes: vec![root, table], tail }
+        Layout { values, keys, leaves, directory: root, table, tail }
     }
 
     /// What changing these bytes of a file may cost.
@@ -129,9 +131,12 @@ impl Layout {
 
     fn index_cost(&self, range: Range<usize>) -> Cost {
         let page = |page: usize| page * PAGE..(page + 1) * PAGE;
-        let opening = meets(&range, &(0..64)) || self.nodes.iter().any(|&n| meets(&range, &page(n)));
+        let opening = meets(&range, &(0..64)) || meets(&range, &page(self.table));
         let leaves = self.leaves.iter().filter(|l| meets(&range, &page(l.0)));
-        let keys: BTreeSet<usize> = leaves.flat_map(|l| l.1.iter().copied()).collect();
+        let mut keys: BTreeSet<usize> = leaves.flat_map(|l| l.1.iter().copied()).collect();
+        if meets(&range, &page(self.directory)) {
+            keys.extend(0..KEYS.len());
+        }
         Cost { opening, harmless: !opening && keys.is_empty(), keys, ..Cost::default() }
     }
 }

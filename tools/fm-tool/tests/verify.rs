@@ -9,8 +9,12 @@ use filemap_core::{Options, Record, Store};
 
 /// A store of several small segments with pages that do not shrink.
 fn make(bench: &Bench) {
-    let options =
-        Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0).canonicalizer("exact", 1);
+    let options = Options::new()
+        .segment_bytes(1 << 20)
+        .large_value_bytes(64 << 10)
+        .free_space_floor(0)
+        .space_bound(None)
+        .canonicalizer("exact", 1);
     let store = Store::create(bench.store(), options).unwrap();
     let mut noise = 1u64;
     for i in 0..300 {

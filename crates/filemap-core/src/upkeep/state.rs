@@ -8,7 +8,7 @@ use crate::handle::retention::{Dropped, KeyFilter, Retention};
 use crate::index::address::IndexWriter;
 use crate::index::segment_table::SegmentTable;
 use crate::logs::keys::KeyAppender;
-use crate::logs::segments::Segment;
+use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::sync::{Ranked, rank};
 
 /// State of checkpoints, behind the checkpoint lock.
@@ -78,12 +78,28 @@ impl Cleaning {
     }
 }
 
+/// Where the next run goes on in a segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Cut {
+    pub(crate) offset: u64,
+    /// Whether damage kept something from being copied before that.
+    pub(crate) met_damage: bool,
+}
+
+impl Default for Cut {
+    fn default() -> Cut {
+        Cut { offset: FIRST_RECORD, met_damage: false }
+    }
+}
+
 /// What compactions know about segments. Changed only by the compaction that has the turn.
 #[derive(Clone, Default)]
 pub(crate) struct Compactor {
     /// Ordinals of segments that could not be emptied; true if because of damage, false if a
     /// concurrent put needs what they hold.
     pub(crate) stuck: HashMap<u64, bool>,
+    /// By ordinal: segments that a run left in the middle.
+    pub(crate) cut: HashMap<u64, Cut>,
     /// Segments emptied while a backup needed their files.
     pub(crate) emptied: Vec<Arc<Segment>>,
     /// The erasure in progress, if any.

@@ -203,6 +203,10 @@ pub(crate) fn write_back(upkeep: &Upkeep, is_due: bool) {
 }
 
 fn keep_checkpointed(upkeep: &Upkeep) {
+    // Opening leaves it to the first who needs it: in a large index each look-up would read a node.
+    if let Err(e) = upkeep.read_directory() {
+        upkeep.reading.counters().failed(&e);
+    }
     while !upkeep.writing.bells().checkpoint.is_stopped() {
         upkeep.writing.bells().checkpoint.wait(IDLE);
         if !upkeep.writing.bells().checkpoint.is_stopped() {

@@ -88,7 +88,7 @@ impl Reading {
         more += live((&tables.active, frozen), (from, to), is_counted, &mut firsts);
         firsts.sort_unstable_by_key(|first| first.hash);
         if firsts.len() as u64 > self.latest.load().index.leaves {
-            self.index.will_need_all();
+            let _ = self.index.will_need_all();
         }
         self.look_up(tables, &mut firsts)?;
         loop {

@@ -1,26 +1,38 @@
 //! The directory of an extendible hash table: 2^depth entries, indexed by the first bits of the
 //! hash. A leaf of lesser depth is named by a run of entries. (R. Fagin et al., Extendible Hashing,
 //! ACM TODS 4(3), 1979.)
+//!
+//! The entries of a node page are read when one of them is first asked for, so that opening costs
+//! the same at any size. The writer reads them all before it changes one.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::filter::{self, Filter};
+use super::nodes::{Nodes, check_entries};
 use super::runs::Runs;
+use super::trouble::{Damage, Trouble};
+use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::format::leaf::{MAX_DEPTH, MIN_DEPTH};
-use crate::format::node::Entry;
-use crate::sync::primitive::{ArcSwap, AtomicU64, Ordering};
+use crate::format::names;
+use crate::format::node::{CAPACITY, Entry};
+use crate::sync::primitive::{ArcSwap, LargeWords, Ordering, fence};
 
 /// Mark in memory only: the entry's page was checked since opening, or written by this handle, and
 /// its keys are in the filter.
 const VERIFIED: u64 = 1 << 56;
 
+/// An entry that was not read yet. No other entry is 0: its depth is not.
+const UNREAD: u64 = 0;
+
 #[derive(Debug)]
 pub(super) struct Directory {
     depth: u8,
     epoch: u64,
-    entries: Box<[AtomicU64]>,
+    entries: LargeWords,
+    /// Where entries are read from.
+    nodes: Option<Nodes>,
     filter: Option<Filter>,
     /// Changes that are not in the leaves. Here, so that a follower takes over both in one step.
     runs: ArcSwap<Runs>,
@@ -30,42 +42,93 @@ pub(super) struct Directory {
 
 impl Directory {
     /// The directory of an empty index.
-    pub(super) fn empty(epoch: u64, runs: Runs, filter_bytes_max: u64) -> Directory {
+    ///
+    /// # Errors
+    /// `Io` when there is no memory for it.
+    pub(super) fn empty(epoch: u64, runs: Runs, filter_bytes_max: u64) -> Result<Directory> {
         let entry = Entry { page: 0, count: 0, depth: MIN_DEPTH }.pack();
         let entries = vec![entry; 1 << MIN_DEPTH].into_iter();
         Directory::new(MIN_DEPTH, epoch, entries, runs, filter_bytes_max)
     }
 
+    /// A directory whose entries are read from nodes, with a filter if that fits its memory bound.
+    ///
+    /// # Errors
+    /// `Io` when there is no memory for it.
+    pub(super) fn read_from(
+        nodes: Option<Nodes>,
+        depth: u8,
+        epoch: u64,
+        runs: Runs,
+        filter_bytes_max: u64,
+    ) -> Result<Directory> {
+        let what = "reservation of memory for the directory";
+        let entries = LargeWords::zeroed(1 << depth).map_err(Error::io(what, names::INDEX))?;
+        let filter = Filter::new(1 << depth, filter_bytes_max);
+        let runs = ArcSwap::from_pointee(runs);
+        Ok(Directory { depth, epoch, entries, nodes, filter, runs, filter_bytes_max })
+    }
+
     /// Builds a directory from 2^depth packed entries, with a filter if that fits its memory bound.
     /// With a filter no entry counts as checked: its words are still empty.
+    ///
+    /// # Errors
+    /// `Io` when there is no memory for it.
     pub(super) fn new(
         depth: u8,
         epoch: u64,
         entries: impl Iterator<Item = u64>,
         runs: Runs,
         filter_bytes_max: u64,
-    ) -> Directory {
-        let filter = Filter::new(1 << depth, filter_bytes_max);
-        let marks = if filter.is_some() { VERIFIED } else { 0 };
-        let entries: Box<[AtomicU64]> = entries.map(|e| AtomicU64::new(e & !marks)).collect();
-        assert_eq!(entries.len(), 1 << depth);
-        let runs = ArcSwap::from_pointee(runs);
-        Directory { depth, epoch, entries, filter, runs, filter_bytes_max }
+    ) -> Result<Directory> {
+        let directory = Directory::read_from(None, depth, epoch, runs, filter_bytes_max)?;
+        directory
+            .entries
+            .iter()
+            .zip(entries)
+            .for_each(|(word, e)| word.store(directory.unmarked(e), Ordering::Relaxed));
+        Ok(directory)
     }
 
-    /// The same directory with twice the entries.
-    pub(super) fn doubled(&self) -> Directory {
+    /// An entry that counts as checked only if that needs no words of the filter.
+    fn unmarked(&self, entry: u64) -> u64 {
+        if self.filter.is_some() { entry & !VERIFIED } else { entry }
+    }
+
+    /// Reads what is left to be read of the entries, and checks that they form a directory.
+    ///
+    /// # Errors
+    /// `Corrupt`; `Io`.
+    pub(super) fn read_all(&self) -> Result<()> {
+        let Some(nodes) = &self.nodes else { return Ok(()) };
+        nodes.will_need();
+        for at in (0..self.len()).step_by(CAPACITY) {
+            self.word(at).map_err(Trouble::error)?;
+        }
+        check_entries(self.depth, nodes.pages(), 0, &self.packed(0..self.len()))
+            .map_err(|what| Error::corrupt(names::INDEX, 0, what))
+    }
+
+    /// The same directory with twice the entries, all of which must have been read.
+    ///
+    /// # Errors
+    /// `Io` when there is no memory for it.
+    pub(super) fn doubled(&self) -> Result<Directory> {
         let twice = self.entries.iter().flat_map(|e| [e.load(Ordering::Relaxed); 2]);
         Directory::new(self.depth + 1, self.epoch, twice, Runs::clone(&self.runs()), self.filter_bytes_max)
     }
 
-    /// The same directory with half the entries, or `None` if a leaf needs the full depth.
-    pub(super) fn halved(&self) -> Option<Directory> {
+    /// The same directory with half the entries, all of which must have been read, or `None` if a
+    /// leaf needs the full depth.
+    ///
+    /// # Errors
+    /// `Io` when there is no memory for it.
+    pub(super) fn halved(&self) -> Result<Option<Directory>> {
         if self.depth == MIN_DEPTH || self.leaves().any(|(_, entry)| entry.depth == self.depth) {
-            return None;
+            return Ok(None);
         }
         let half = self.entries.iter().step_by(2).map(|e| e.load(Ordering::Relaxed));
-        Some(Directory::new(self.depth - 1, self.epoch, half, Runs::clone(&self.runs()), self.filter_bytes_max))
+        Directory::new(self.depth - 1, self.epoch, half, Runs::clone(&self.runs()), self.filter_bytes_max).map(Some)
     }
 
     /// The runs.
@@ -90,15 +153,55 @@ impl Directory {
         self.entries.len()
     }
 
-    /// Packed entries of a range, without the marks that exist in memory only.
+    /// Packed entries of a range that was read, without the marks that exist in memory only.
     pub(super) fn packed(&self, range: Range<usize>) -> Vec<u64> {
         self.entries[range].iter().map(|e| Entry::unpack(e.load(Ordering::Relaxed)).pack()).collect()
     }
 
     /// Returns the index and the entry of a hash.
-    pub(super) fn find(&self, hash: u64) -> (usize, Entry) {
+    #[inline]
+    pub(super) fn find(&self, hash: u64) -> std::result::Result<(usize, Entry), Trouble> {
         let at = (hash >> (64 - self.depth)) as usize;
-        (at, Entry::unpack(self.entries[at].load(Ordering::Acquire)))
+        Ok((at, Entry::unpack(self.word(at)?)))
+    }
+
+    /// The word of an entry, which is read if it was not yet.
+    #[inline]
+    fn word(&self, at: usize) -> std::result::Result<u64, Trouble> {
+        match self.entries[at].load(Ordering::Acquire) {
+            UNREAD => self.read(at),
+            word => Ok(word),
+        }
+    }
+
+    /// Reads the node with an entry.
+    #[cold]
+    fn read(&self, at: usize) -> std::result::Result<u64, Trouble> {
+        let nodes =
+            self.nodes.as_ref().ok_or(Trouble::Damage(Damage { page: 0, what: "a directory entry is missing" }))?;
+        let found = nodes.with_entry(at);
+        if let Ok((first, entries)) = &found {
+            for (word, entry) in self.entries[*first..].iter().zip(entries) {
+                // Another reader may have been faster, and the writer have changed the entry since.
+                let _ = word.compare_exchange(UNREAD, self.unmarked(*entry), Ordering::Release, Ordering::Relaxed);
+            }
+        }
+        // A node that the writer has used again was read by the writer first; its own fence is before
+        // it writes.
+        fence(Ordering::Acquire);
+        match self.entries[at].load(Ordering::Acquire) {
+            UNREAD => {
+                Err(found.err().unwrap_or(Trouble::Damage(Damage { page: 0, what: "a directory entry is empty" })))
+            }
+            word => Ok(word),
+        }
+    }
+
+    /// The last hash whose entry lies in the same node as that of a hash.
+    pub(super) fn last_of_node(&self, hash: u64) -> u64 {
+        let rest = 64 - self.depth;
+        let last = ((hash >> rest) / CAPACITY as u64 + 1) * CAPACITY as u64 - 1;
+        last.min((1 << self.depth) - 1) << rest | ((1 << rest) - 1)
     }
 
     /// Points all entries of a leaf's run at it and returns the run. `prefix` is the first
@@ -151,7 +254,7 @@ impl Directory {
         self.filter.as_ref().map_or(0, Filter::bytes)
     }
 
-    /// Iterates over the leaves once each, in order of prefix.
+    /// Iterates over the leaves once each, in order of prefix. All entries must have been read.
     pub(super) fn leaves(&self) -> impl Iterator<Item = (u64, Entry)> {
         let mut at = 0;
         std::iter::from_fn(move || {

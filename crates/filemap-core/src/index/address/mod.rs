@@ -1,7 +1,7 @@
 //! address.idx: an extendible hash table of immutable pages, read through a map, changed only by
 //! checkpoints.
 //!
-//! A key's hash leads through the directory (in memory) to one leaf page, where interpolation finds
+//! A key's hash leads through the directory (in memory, once read) to one leaf page, where interpolation finds
 //! its slot. The caller decides whether a candidate slot is its key's: this module reads no logs.
 //!
 //! Invariants:
@@ -11,16 +11,19 @@
 //!   lookup that sees it change starts over;
 //! - a page's checksum is verified before its first use.
 
+mod check;
 mod directory;
 mod extents;
 mod filter;
 mod load;
+mod nodes;
 mod old_leaf;
 mod run_cursor;
 mod run_pages;
 mod runs;
 mod settle;
 mod shrink;
+mod trouble;
 mod writer;
 
 use std::sync::Arc;
@@ -36,9 +39,8 @@ use crate::sync::primitive::{ArcSwap, AtomicU64, Ordering, fence};
 use crate::sync::{Ranked, lock, rank};
 use directory::Directory;
 use extents::Extents;
-use run_cursor::Scan;
-use run_pages::Trouble;
 use runs::Runs;
+use trouble::Trouble;
 
 pub(crate) use load::{Loaded, load};
 pub(crate) use writer::IndexWriter;
@@ -48,9 +50,6 @@ pub(crate) use writer::IndexWriter;
 pub(crate) fn runs_again(words: &[u64], pages: u64, epoch: u64) -> Option<Vec<u64>> {
     Runs::decode(words, pages, epoch).ok().map(|runs| runs.encode())
 }
-
-/// Longest file that is read ahead as a whole, in bytes.
-const AHEAD_BYTES: u64 = 1 << 30;
 
 /// Slots that may be the key's: nearly always none or one.
 #[derive(Debug, Default)]
@@ -123,6 +122,8 @@ pub(crate) struct Index {
     seed: u32,
     owner: Owner,
     extents: Extents,
+    /// Longest file that is read ahead as a whole.
+    ahead_bytes: u64,
     directory: ArcSwap<Directory>,
     /// Epoch of the directory, readable without loading that. Updated after the directory.
     epoch: AtomicU64,
@@ -163,7 +164,8 @@ impl Index {
         let epoch = AtomicU64::new(directory.epoch());
         let directory = ArcSwap::from_pointee(directory);
         let count = Ranked::new(Count { keys: counted, run: 0, reached: None });
-        Index { file, seed, owner, extents, directory, epoch, reuse: AtomicU64::new(0), count }
+        let (ahead_bytes, reuse) = (limits.index_ahead_bytes, AtomicU64::new(0));
+        Index { file, seed, owner, extents, ahead_bytes, directory, epoch, reuse, count }
     }
 
     /// The number of counted keys. While it stays the same, so do all keys; if only `reached` grows,
@@ -212,7 +214,11 @@ impl Index {
         if last.covers(hash, directory.epoch()) {
             return Ok(last.find(hash));
         }
-        let (at, entry) = directory.find(hash);
+        let (at, entry) = match directory.find(hash) {
+            Ok(found) => found,
+            Err(Trouble::Damage(damage)) if self.owner == Owner::Other => return Ok(Lookup::Stale(damage.page)),
+            Err(trouble) => return Err(trouble.error()),
+        };
         if entry.page == 0 {
             return Ok(Lookup::Found(Candidates::default()));
         }
@@ -262,7 +268,8 @@ impl Index {
     /// Prefetches the page of a hash without waiting. Returns the last hash that the same page
     /// serves.
     pub(crate) fn will_need(&self, hash: u64) -> u64 {
-        let (_, entry) = self.directory.load().find(hash);
+        // Who looks the hash up meets the damage.
+        let Ok((_, entry)) = self.directory.load().find(hash) else { return hash };
         self.read_ahead(entry);
         hash | u64::MAX >> entry.depth
     }
@@ -271,8 +278,9 @@ impl Index {
     /// the hash out.
     pub(crate) fn will_look(&self, hash: u64) {
         let directory = self.directory.load();
-        let (at, entry) = directory.find(hash);
-        if !directory.lacks(at, hash) {
+        if let Ok((at, entry)) = directory.find(hash)
+            && !directory.lacks(at, hash)
+        {
             self.read_ahead(entry);
         }
         for page in run_pages::pages_for(directory.runs().of(hash), kept_bits(hash)) {
@@ -286,12 +294,14 @@ impl Index {
         }
     }
 
-    /// Prefetches the whole file without waiting, unless it is over 1 GiB: for callers about to
-    /// read most of its pages.
-    pub(crate) fn will_need_all(&self) {
-        if let Ok(bytes @ ..=AHEAD_BYTES) = self.file.len() {
+    /// Prefetches the whole file without waiting, for callers about to read most of its pages.
+    /// Returns false, and does nothing, if it is too long for that.
+    pub(crate) fn will_need_all(&self) -> bool {
+        let len = self.file.len().ok().filter(|bytes| *bytes <= self.ahead_bytes);
+        if let Some(bytes) = len {
             self.file.advise(Advice::WillNeed, 0, bytes);
         }
+        len.is_some()
     }
 
     /// Takes over the directory of a newer superblock. For followers, one thread at a time.
@@ -346,107 +356,6 @@ impl Index {
     /// Memory of the filter, in bytes.
     pub(crate) fn filter_bytes(&self) -> u64 {
         self.directory.load().filter_bytes()
-    }
-
-    /// Verifies every leaf in hash order, and before the leaves of a part of the hash space its runs,
-    /// read from the file rather than the map. `slots` gets the slots of each good leaf, `problem` the
-    /// number of each bad page and its flaw; `follow` is called before a page of a foreign index is
-    /// reported. The index may change meanwhile. Returns the number of pages.
-    ///
-    /// # Errors
-    /// The first error of `slots` or `follow`; `Io`.
-    pub(crate) fn check(
-        &self,
-        follow: &mut dyn FnMut() -> Result<()>,
-        slots: &mut dyn FnMut(&[Slot]) -> Result<()>,
-        problem: &mut dyn FnMut(u32, &str),
-    ) -> Result<u64> {
-        let (mut hash, mut pages) = (0u64, 0);
-        let (mut scan, mut part) = (Scan::default(), None);
-        loop {
-            let before = self.reuse.load(Ordering::Acquire);
-            let directory = self.directory.load_full();
-            let runs = Arc::clone(&directory.runs());
-            if part != Some(runs::part_of(hash)) {
-                let flaws = self.check_runs(runs.of(hash))?;
-                fence(Ordering::Acquire);
-                if self.reuse.load(Ordering::Relaxed) != before {
-                    continue;
-                }
-                if !flaws.is_empty() {
-                    follow()?;
-                    if self.owner == Owner::Other && self.epoch() != directory.epoch() {
-                        continue;
-                    }
-                }
-                flaws.iter().for_each(|(page, what)| problem(*page, what));
-                pages += runs.of(hash).iter().map(|run| run.all_pages_count()).sum::<u64>();
-                part = Some(runs::part_of(hash));
-            }
-            let (_, entry) = directory.find(hash);
-            let last = hash | u64::MAX >> entry.depth;
-            let changes = scan.changes(self, runs.of(hash), kept_bits(hash)..=kept_bits(last));
-            if entry.page != 0 || !runs.of(hash).is_empty() {
-                let judged = self.read_leaf(&directory, entry, hash >> (64 - entry.depth))?;
-                let changes = match changes {
-                    Err(Trouble::Error(e)) => return Err(e),
-                    // It was reported with its run.
-                    Err(Trouble::Damage(_)) => None,
-                    Ok(changes) => Some(changes),
-                };
-                fence(Ordering::Acquire);
-                if self.reuse.load(Ordering::Relaxed) != before {
-                    continue;
-                }
-                match judged {
-                    Ok(mut found) => {
-                        if let Some(changes) = changes {
-                            run_pages::apply(&mut found, &changes);
-                            slots(&found)?;
-                        }
-                    }
-                    Err(what) => {
-                        follow()?;
-                        // Pages of the last superblock are never overwritten: if there is a newer
-                        // one, this was no damage.
-                        if self.owner == Owner::Other && self.epoch() != directory.epoch() {
-                            continue;
-                        }
-                        problem(entry.page, what);
-                    }
-                }
-                pages += u64::from(entry.page != 0);
-            }
-            match last.checked_add(1) {
-                Some(next) => hash = next,
-                None => return Ok(pages),
-            }
-        }
-    }
-}
-
-impl Index {
-    /// Reads a leaf from the file, with what is wrong with it.
-    fn read_leaf(
-        &self,
-        directory: &Directory,
-        entry: Entry,
-        prefix: u64,
-    ) -> Result<std::result::Result<Vec<Slot>, &'static str>> {
-        if entry.page == 0 {
-            return Ok(Ok(Vec::new()));
-        }
-        let mut page = vec![0; PAGE_BYTES];
-        let offset = u64::from(entry.page) * PAGE_BYTES as u64;
-        let read = self.file.read_at(&mut page, offset).map_err(Error::io("read", names::INDEX))?;
-        let epoch = if self.owner == Owner::Other { directory.epoch() } else { u64::MAX };
-        Ok(match leaf::decode(self.seed, entry.page, &page[..read]) {
-            // A reused page may hold the same leaf of a later superblock.
-            Ok(l) if l.epoch > epoch => Err("leaf page is newer than the directory"),
-            Ok(l) if l.depth == entry.depth && l.prefix == prefix => Ok(l.slots),
-            Ok(_) => Err("leaf page is not the one that the directory names"),
-            Err(what) => Err(what),
-        })
     }
 }
 

@@ -7,13 +7,18 @@ use std::sync::Arc;
 
 use filemap_io::{Advice, File, Map};
 
+use super::nodes::{NodeReader, Nodes};
 use super::*;
 use crate::format::leaf::MIN_DEPTH;
 use crate::format::location::{Location, SizeClass};
+use crate::format::node;
 use crate::format::superblock::IndexRoot;
 use crate::sync::primitive::{Fault, plant};
 
 const PAGES: usize = 8;
+
+/// A leaf without slots.
+const NO_LEAF: Entry = Entry { page: 0, count: 0, depth: MIN_DEPTH };
 
 /// An in-memory file that is its own map.
 #[derive(Debug)]
@@ -155,7 +160,8 @@ fn marked() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let leaf = Entry { page: 1, count: 1, depth: MIN_DEPTH }.pack();
-        let directory = Arc::new(Directory::new(MIN_DEPTH, 1, [leaf, 0].into_iter(), Runs::none(), u64::MAX));
+        let directory =
+            Arc::new(Directory::new(MIN_DEPTH, 1, [leaf, NO_LEAF.pack()].into_iter(), Runs::none(), u64::MAX).unwrap());
         let reader = Arc::clone(&directory);
         let reader = loom::thread::spawn(move || assert!(!reader.lacks(0, LEFT)));
         directory.set_verified(0, [kept_bits(LEFT)].into_iter());
@@ -182,7 +188,7 @@ fn named() {
         |writer| write(writer, &[slot(RIGHT, 4)], RIGHT),
         |index| {
             let directory = index.directory.load();
-            let (at, entry) = directory.find(RIGHT);
+            let (at, entry) = directory.find(RIGHT).ok().unwrap();
             assert!(entry.page == 0 || !directory.lacks(at, RIGHT));
             assert!((1..=2).contains(&key_of(index, LEFT)));
         },
@@ -195,7 +201,9 @@ fn a_key_of_the_old_leaf_and_of_the_new_one_is_in_the_filter_all_the_time() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let leaf = Entry { page: 1, count: 1, depth: MIN_DEPTH };
-        let directory = Arc::new(Directory::new(MIN_DEPTH, 1, [leaf.pack(), 0].into_iter(), Runs::none(), u64::MAX));
+        let directory = Arc::new(
+            Directory::new(MIN_DEPTH, 1, [leaf.pack(), NO_LEAF.pack()].into_iter(), Runs::none(), u64::MAX).unwrap(),
+        );
         let readers = [0, 1].map(|number| {
             let directory = Arc::clone(&directory);
             loom::thread::spawn(move || {
@@ -233,6 +241,36 @@ fn the_index_is_settled_only_when_it_is_that_of_a_superblock() {
         if before.is_some() && index.settled() == before {
             assert_eq!(keys[0], keys[1]);
         }
+    });
+}
+
+/// A reader asks for an entry whose node the writer gives to a leaf, once it has read it.
+#[test]
+fn a_node_that_is_used_again_was_read_before() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let words = (0..PAGES * PAGE_BYTES / 8).map(|_| Word::new(0)).collect();
+        let file: Arc<dyn File> = Arc::new(ModelFile(Arc::new(Memory(words))));
+        let old = Entry { page: 2, count: 1, depth: MIN_DEPTH };
+        let node = node::encode(9, 1, 0, 1, 0, &[old.pack(), NO_LEAF.pack()]);
+        file.write_at(&node, PAGE_BYTES as u64).unwrap();
+        let reader = NodeReader { file: Arc::clone(&file), seed: 9, pages: PAGES as u64, epoch: 1 };
+        let nodes = Nodes::new(reader, vec![1], MIN_DEPTH);
+        let directory = Directory::read_from(Some(nodes), MIN_DEPTH, 1, Runs::none(), 0).unwrap();
+        let directory = Arc::new(directory);
+        let reader = Arc::clone(&directory);
+        let reader = loom::thread::spawn(move || {
+            let found = reader.find(LEFT).map_or(0, |(_, entry)| entry.page);
+            assert!((2..=3).contains(&found));
+        });
+        directory.read_all().unwrap();
+        directory.set(0, Entry { page: 3, ..old }, std::iter::empty());
+        // As in a flush.
+        fence(Ordering::Release);
+        file.write_at(&[0xff; PAGE_BYTES], PAGE_BYTES as u64).unwrap();
+        reader.join().unwrap();
+        assert_eq!(directory.find(LEFT).ok().map(|(_, entry)| entry.page), Some(3));
     });
 }
 

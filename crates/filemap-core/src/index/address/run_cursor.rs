@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Index;
-use super::run_pages::Trouble;
 use super::runs::{Run, told, whole_hash};
+use super::trouble::Trouble;
 use crate::format::run::Change;
 
 /// Gives the changes of one run in the order of hashes, from some hash on.

@@ -5,46 +5,14 @@ use std::sync::Arc;
 use filemap_io::{Word, files};
 
 use super::runs::{Run, told};
+use super::trouble::{Damage, Trouble};
 use super::{Candidates, Index, Owner, copy};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::failpoint::{Fault, planted};
 use crate::format::leaf::{Slot, hash_of_word};
 use crate::format::run::{self, Change, HEADER_BYTES, Summary};
-use crate::format::{Flaw, PAGE_BYTES, names};
+use crate::format::{PAGE_BYTES, names};
 use crate::sync::primitive::Ordering;
-
-/// A page of a run that is not what the list of runs says.
-pub(super) struct Damage {
-    pub(super) page: u32,
-    pub(super) what: Flaw,
-}
-
-/// Why changes cannot be had.
-pub(super) enum Trouble {
-    Damage(Damage),
-    Error(Error),
-}
-
-impl From<Error> for Trouble {
-    fn from(e: Error) -> Trouble {
-        Trouble::Error(e)
-    }
-}
-
-impl Damage {
-    pub(super) fn error(&self) -> Error {
-        Error::corrupt(names::INDEX, u64::from(self.page) * PAGE_BYTES as u64, self.what)
-    }
-}
-
-impl Trouble {
-    pub(super) fn error(self) -> Error {
-        match self {
-            Trouble::Damage(damage) => damage.error(),
-            Trouble::Error(e) => e,
-        }
-    }
-}
 
 /// Applies changes, oldest first, to slots sorted by hash.
 ///

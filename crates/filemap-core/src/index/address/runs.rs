@@ -244,6 +244,11 @@ pub(super) fn part_of(hash: u64) -> usize {
     (hash >> (64 - PARTS.ilog2())) as usize
 }
 
+/// The last hash of the part that a hash belongs to.
+pub(super) fn last_of_part(hash: u64) -> u64 {
+    hash | u64::MAX >> PARTS.ilog2()
+}
+
 /// The bits of a change's hash that the list of runs has.
 pub(super) fn told(kept: u64) -> u32 {
     (kept >> UNTOLD_BITS) as u32

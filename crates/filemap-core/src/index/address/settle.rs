@@ -10,8 +10,9 @@
 use std::sync::Arc;
 
 use super::run_cursor::Cursor;
-use super::run_pages::{Damage, Trouble, apply};
+use super::run_pages::apply;
 use super::runs::{Group, Position, Run, Runs, part_of, told, whole_hash};
+use super::trouble::{Damage, Trouble};
 use super::writer::{IndexWriter, write_pages};
 use super::{Lookup, kept_bits};
 use crate::error::{Error, Result};

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::old_leaf::MERGED_PERCENT;
+use super::trouble::Trouble;
 use super::writer::IndexWriter;
 use crate::error::{Error, Result};
 use crate::format::leaf::{CAPACITY, MIN_DEPTH};
@@ -59,12 +60,12 @@ impl IndexWriter {
     /// Merges the leaf of a hash with its buddy, if both are small.
     fn merge_one(&mut self, hash: u64, next: Option<u64>) -> Result<Merged> {
         let directory = self.index.directory.load_full();
-        let (_, entry) = directory.find(hash);
+        let (_, entry) = directory.find(hash).map_err(Trouble::error)?;
         if entry.depth <= MIN_DEPTH {
             return Ok(Merged::No);
         }
         let bit = 1 << (64 - entry.depth);
-        let (_, buddy) = directory.find(hash ^ bit);
+        let (_, buddy) = directory.find(hash ^ bit).map_err(Trouble::error)?;
         let room = self.limits.leaf_slots.min(CAPACITY) * MERGED_PERCENT / 100;
         if buddy.depth != entry.depth || usize::from(entry.count) + usize::from(buddy.count) > room {
             return Ok(Merged::No);
@@ -91,14 +92,18 @@ impl IndexWriter {
 
     /// Halves the directory for as long as no leaf needs its depth. No leaf may be waiting to be
     /// flushed.
-    pub(super) fn halve(&mut self) {
+    ///
+    /// # Errors
+    /// `Io` when there is no memory for a directory.
+    pub(super) fn halve(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.shrinking.may_halve) {
-            return;
+            return Ok(());
         }
-        while let Some(half) = self.index.directory.load().halved() {
+        while let Some(half) = self.index.directory.load().halved()? {
             self.dirty = (0..half.len().div_ceil(node::CAPACITY)).collect();
             self.index.directory.store(Arc::new(half));
         }
+        Ok(())
     }
 
     /// Returns true if a sweep is worth it: more than half of the allocated file is free, and more
@@ -170,6 +175,7 @@ impl IndexWriter {
     /// # Errors
     /// `Io`.
     pub(crate) fn punch_all(&mut self) -> Result<()> {
+        self.find_free()?;
         self.punch_from(0);
         // Beyond the last page lie leftovers of interrupted checkpoints.
         let io = |op, e| Error::io(op, names::INDEX)(e);

@@ -10,9 +10,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::directory::Directory;
-use super::load::{Levels, Loaded};
+use super::load::Loaded;
+use super::nodes::Levels;
 use super::old_leaf::{OldLeaf, Shrinking};
 use super::settle::Settling;
+use super::trouble::Trouble;
 use super::{Count, Index, copy};
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
@@ -47,6 +49,8 @@ pub(crate) struct IndexWriter {
     pub(super) levels: Levels,
     pub(super) dirty: BTreeSet<usize>,
     pub(super) free: BTreeSet<u32>,
+    /// Until `free` was found, for which the whole directory is read: the leaves that it must have.
+    unread_leaves: Option<u64>,
     retired: Vec<u32>,
     /// Pages retired while a backup reads an older superblock.
     waiting: Vec<u32>,
@@ -69,36 +73,23 @@ pub(crate) struct IndexWriter {
 }
 
 impl IndexWriter {
-    /// Makes the writer of the index loaded from `root` and finds the free pages. `epoch` is that
-    /// of its first commit.
+    /// Makes the writer of the index loaded from `root`. `epoch` is that of its first commit.
     pub(crate) fn new(loaded: Loaded, root: IndexRoot, epoch: u64, limits: Limits) -> IndexWriter {
         let Loaded { index, levels, table, table_pages, list, list_pages } = loaded;
         let directory = index.directory.load_full();
-        let mut used: Vec<u32> = directory.leaves().map(|(_, e)| e.page).filter(|&p| p != 0).collect();
-        let leaves = used.len() as u64;
-        used.extend(levels.iter().flatten());
-        used.extend(&table_pages);
-        used.extend(&list_pages);
-        used.extend(directory.runs().all().flat_map(|run| run.all_pages()));
-        used.push(0);
-        used.sort_unstable();
-        let mut free = BTreeSet::new();
-        for pair in used.windows(2) {
-            free.extend(pair[0] + 1..pair[1]);
-        }
-        free.extend(used[used.len() - 1] + 1..root.pages as u32);
         IndexWriter {
             epoch,
             count: index.count(),
             index,
             levels,
             dirty: BTreeSet::new(),
-            free,
+            free: BTreeSet::new(),
+            unread_leaves: Some(root.leaves),
             retired: Vec::new(),
             waiting: Vec::new(),
             pending: Vec::new(),
             pages: root.pages,
-            leaves,
+            leaves: root.leaves,
             keys: root.keys,
             stage_pages: 0,
             written_pages: 0,
@@ -108,6 +99,37 @@ impl IndexWriter {
             deepest: deepest(root.keys),
             table: (table_pages, table.len() as u32),
         }
+    }
+
+    /// Reads the directory and finds the free pages, if that was not done. Before anything is
+    /// written: what is replaced is not in use afterwards, and a node not free before it was read.
+    ///
+    /// # Errors
+    /// `Corrupt` when the directory is damaged; `Io`.
+    pub(crate) fn find_free(&mut self) -> Result<()> {
+        let Some(leaves) = self.unread_leaves else { return Ok(()) };
+        let directory = self.index.directory.load_full();
+        directory.read_all()?;
+        let mut used: Vec<u32> = directory.leaves().map(|(_, e)| e.page).filter(|&p| p != 0).collect();
+        if used.len() as u64 != leaves {
+            return Err(Error::corrupt(
+                names::INDEX,
+                0,
+                "the directory has another number of leaves than the superblock says",
+            ));
+        }
+        used.extend(self.levels.iter().flatten());
+        used.extend(&self.table.0);
+        used.extend(&self.settling.list.0);
+        used.extend(directory.runs().all().flat_map(|run| run.all_pages()));
+        used.push(0);
+        used.sort_unstable();
+        for pair in used.windows(2) {
+            self.free.extend(pair[0] + 1..pair[1]);
+        }
+        self.free.extend(used[used.len() - 1] + 1..self.pages as u32);
+        self.unread_leaves = None;
+        Ok(())
     }
 
     /// Begins a checkpoint of up to `keys` new keys, which bounds the depth of the directory.
@@ -138,7 +160,7 @@ impl IndexWriter {
     /// `Corrupt` when its page is damaged; `Io` when it cannot be mapped.
     pub(crate) fn leaf(&self, hash: u64) -> Result<OldLeaf> {
         let directory = self.index.directory.load();
-        let (_, entry) = directory.find(hash);
+        let (_, entry) = directory.find(hash).map_err(Trouble::error)?;
         let prefix = hash >> (64 - entry.depth);
         let mut slots = Vec::new();
         if entry.page != 0 {
@@ -217,6 +239,7 @@ impl IndexWriter {
     }
 
     fn allocate(&mut self) -> Result<u32> {
+        self.find_free()?;
         self.note_written(1);
         if let Some(page) = self.free.pop_first() {
             return Ok(page);
@@ -236,6 +259,7 @@ impl IndexWriter {
     /// # Errors
     /// `Io`.
     pub(crate) fn flush(&mut self) -> Result<()> {
+        self.find_free()?;
         let pending = std::mem::take(&mut self.pending);
         // Readers still on pages about to be reused must notice. A reader that sees the new number
         // also sees the directory that no longer names those pages (release). A reader that sees a
@@ -252,7 +276,7 @@ impl IndexWriter {
         let mut count = lock(&self.index.count);
         let mut directory = self.index.directory.load_full();
         while directory.depth() < deepest {
-            directory = Arc::new(directory.doubled());
+            directory = Arc::new(directory.doubled()?);
             self.dirty.clear();
             self.dirty.extend(0..directory.len().div_ceil(node::CAPACITY));
         }
@@ -285,7 +309,7 @@ impl IndexWriter {
     pub(crate) fn commit(&mut self, table: &[u64]) -> Result<IndexRoot> {
         self.flush()?;
         self.write_runs()?;
-        self.halve();
+        self.halve()?;
         self.write_nodes()?;
         let mut pages = std::mem::take(&mut self.table);
         self.write_list(&mut pages, TABLE_LEVEL, table)?;

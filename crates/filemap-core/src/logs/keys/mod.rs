@@ -343,7 +343,7 @@ impl KeyLog {
     }
 
     /// Prefetches a record without waiting.
-    fn will_need(&self, address: u64) {
+    pub(crate) fn will_need(&self, address: u64) {
         if let Ok(segment) = self.segments.get(key::segment_of(address))
             && let Ok(file) = self.segments.file(&segment)
         {

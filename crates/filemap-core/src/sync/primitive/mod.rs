@@ -16,6 +16,8 @@ mod watched;
 
 #[cfg(not(any(filemap_loom, filemap_shuttle)))]
 pub(crate) use arc_swap::ArcSwap;
+#[cfg(not(any(filemap_loom, filemap_shuttle)))]
+pub(crate) use filemap_io::LargeWords;
 #[cfg(not(any(filemap_loom, filemap_shuttle, filemap_tsan)))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 #[cfg(not(any(filemap_loom, filemap_shuttle)))]

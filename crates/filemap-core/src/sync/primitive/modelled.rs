@@ -123,6 +123,28 @@ impl AtomicU64 {
     pub(crate) fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
         self.0.fetch_max(value, order)
     }
+
+    pub(crate) fn compare_exchange(&self, old: u64, new: u64, set: Ordering, fetch: Ordering) -> Result<u64, u64> {
+        self.0.compare_exchange(old, new, set, fetch)
+    }
+}
+
+/// Words of zeros.
+#[derive(Debug)]
+pub(crate) struct LargeWords(Box<[AtomicU64]>);
+
+impl LargeWords {
+    pub(crate) fn zeroed(words: usize) -> std::io::Result<LargeWords> {
+        Ok(LargeWords((0..words).map(|_| AtomicU64::new(0)).collect()))
+    }
+}
+
+impl Deref for LargeWords {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        &self.0
+    }
 }
 
 impl AtomicI64 {

@@ -25,7 +25,7 @@ impl Check<'_, '_> {
     pub(super) fn keys(&mut self) -> Result<u64> {
         let mut heads = 0;
         // Each key is looked up, and each leaf is verified afterwards.
-        self.reading.index().will_need_all();
+        let _ = self.reading.index().will_need_all();
         for KeyFile { segment, file, end } in std::mem::take(&mut self.key_files) {
             match file {
                 Some(file) => heads += self.key_segment(&segment, &*file, end)?,

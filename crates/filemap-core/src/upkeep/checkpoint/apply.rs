@@ -2,7 +2,7 @@
 //! are changed in place or, in a larger index, changes gathered for runs; then others settle.
 
 use super::merge::Merge;
-use super::work::{Task, told};
+use super::work::{Ordered, Task, told};
 use crate::error::Result;
 use crate::failpoint::step;
 use crate::format::leaf::{Slot, kept_bits};
@@ -75,7 +75,7 @@ impl Upkeep {
 
     /// Changes leaves in place.
     fn apply_to_leaves(&self, c: &mut Checkpointer, work: &Work<'_>) -> Result<()> {
-        let (mut rest, mut mine) = (&work.hashes[..], work.keys);
+        let (mut rest, mut mine, mut task) = (&work.hashes[..], work.keys, Ordered::new(work.task));
         let mut ahead = ReadAhead { hashes: &work.hashes, covered: 0, leaves: 0 };
         while let Some(first) = rest.first() {
             ahead.go(self.reading.index());
@@ -84,7 +84,7 @@ impl Upkeep {
             let (these, later) = mine.split_at(mine.partition_point(|k| old.covers(k.0)));
             let mut slots = old.slots.clone();
             will_need_keys(c, &slots, touched.iter().map(|h| kept_bits(*h)));
-            let counted = self.merge_slots(c, &mut slots, work, these, touched)?;
+            let counted = self.merge_slots(c, &mut slots, work, (these, touched), &mut task)?;
             if slots != old.slots {
                 c.index.replace(&old, &slots)?;
                 c.index.count(&old, counted);
@@ -109,7 +109,7 @@ impl Upkeep {
     /// Gathers changes of slots, to be written as runs. Pages of the index and key records of some
     /// hundred keys are asked for before the first of them is merged.
     fn apply_to_runs(&self, c: &mut Checkpointer, work: &Work<'_>) -> Result<()> {
-        let (mut rest, mut mine) = (&work.hashes[..], work.keys);
+        let (mut rest, mut mine, mut task) = (&work.hashes[..], work.keys, Ordered::new(work.task));
         while !rest.is_empty() {
             let end = match rest.get(KEYS_AHEAD) {
                 Some(next) => rest.partition_point(|h| told(*h) < told(*next)).max(1),
@@ -127,7 +127,7 @@ impl Upkeep {
             for (touched, old) in window.chunk_by(|a, b| told(*a) == told(*b)).zip(slots) {
                 let (these, later) = mine.split_at(mine.partition_point(|k| told(k.0) <= told(touched[0])));
                 let mut slots = old.clone();
-                let counted = self.merge_slots(c, &mut slots, work, these, touched)?;
+                let counted = self.merge_slots(c, &mut slots, work, (these, touched), &mut task)?;
                 if slots != old {
                     c.index.enter(touched[0], &old, &slots, counted);
                 }
@@ -153,10 +153,10 @@ impl Upkeep {
         c: &mut Checkpointer,
         slots: &mut Vec<Slot>,
         work: &Work<'_>,
-        keys: &[(u64, Found)],
-        touched: &[u64],
+        (keys, touched): (&[(u64, Found)], &[u64]),
+        task: &mut Ordered<'_>,
     ) -> Result<Option<i64>> {
-        let (table, task) = (work.table, work.task);
+        let table = work.table;
         let mut merge = Merge {
             keys: &mut c.keys,
             values: self.reading.values(),
@@ -176,13 +176,13 @@ impl Upkeep {
             c.current.versions += versions.len() as u64;
             merge.key(slots, kept_bits(*hash), &key, found, versions)?;
         }
-        let mut last = None;
-        for hash in touched.iter().filter(|h| task.touches(**h)) {
-            // Keys whose hashes share the bits in slots are handled together.
-            if last != Some(kept_bits(*hash)) && !merge.stops_task() {
-                merge.restate(slots, kept_bits(*hash), task.ops_near(*hash), task)?;
+        // Keys whose hashes share the bits in slots are handled together.
+        for same in touched.chunk_by(|a, b| told(*a) == told(*b)) {
+            if let Some(ops) = task.take(same[0])
+                && !merge.stops_task()
+            {
+                merge.restate(slots, kept_bits(same[0]), ops, work.task)?;
             }
-            last = Some(kept_bits(*hash));
         }
         Ok(merge.counted)
     }

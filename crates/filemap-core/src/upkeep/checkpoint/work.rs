@@ -84,22 +84,40 @@ impl Task {
         hashes
     }
 
-    /// Returns true if there is work for keys of a hash.
-    pub(crate) fn touches(&self, hash: u64) -> bool {
-        !self.ops_near(hash).is_empty() || self.chains.binary_search(&hash).is_ok()
-    }
-
-    /// The moves of keys whose slots look the same as for this hash.
-    pub(crate) fn ops_near(&self, hash: u64) -> &[Op] {
-        let start = self.ops.partition_point(|op| told(op.hash) < told(hash));
-        let end = start + self.ops[start..].partition_point(|op| told(op.hash) == told(hash));
-        &self.ops[start..end]
-    }
-
     /// Returns true if an address lies in the segment to be emptied.
     pub(crate) fn evacuates(&self, address: u64) -> bool {
         address != 0 && self.evacuated == Some(key::segment_of(address))
     }
+}
+
+/// What a task has for keys, taken in the order of their hashes.
+pub(super) struct Ordered<'t> {
+    ops: &'t [Op],
+    chains: &'t [u64],
+}
+
+impl<'t> Ordered<'t> {
+    /// All of a sorted task.
+    pub(super) fn new(task: &'t Task) -> Ordered<'t> {
+        Ordered { ops: &task.ops, chains: &task.chains }
+    }
+
+    /// The moves of keys whose slots look the same as for this hash, which none before was above;
+    /// `None` if nothing is to be done for such keys.
+    pub(super) fn take(&mut self, hash: u64) -> Option<&'t [Op]> {
+        let kept = told(hash);
+        self.ops = skip(self.ops, |op| told(op.hash) < kept);
+        self.chains = skip(self.chains, |chain| told(*chain) < kept);
+        let (near, later) = (self.ops, skip(self.ops, |op| told(op.hash) == kept));
+        self.ops = later;
+        let near = &near[..near.len() - later.len()];
+        (!near.is_empty() || self.chains.first().is_some_and(|chain| told(*chain) == kept)).then_some(near)
+    }
+}
+
+/// The rest of a slice after the items at its front that match, which are few.
+fn skip<T>(items: &[T], matches: impl Fn(&T) -> bool) -> &[T] {
+    &items[items.iter().take_while(|item| matches(item)).count()..]
 }
 
 /// The bits of a hash that directory and slots keep.

@@ -14,14 +14,14 @@ use crate::handle::reading::Reading;
 use crate::handle::reading::Recompressed;
 use crate::handle::retention::Retention;
 use crate::handle::spot::Spot;
-use crate::logs::scan::Item;
-use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::logs::segments::Segment;
 use crate::logs::values::read::Want;
 use crate::sync::{lock, make_way};
 use crate::upkeep::checkpoint::{Op, Task};
 use crate::upkeep::compact::chains::{Chains, Verdict};
 use crate::upkeep::compact::judge::{judge, owners};
 use crate::upkeep::compact::output::Output;
+use crate::upkeep::compact::window::Window;
 use crate::upkeep::state::Cleaning;
 
 /// Bytes copied in about a tenth of a millisecond.
@@ -40,6 +40,8 @@ pub(super) struct Copier<'s> {
     /// Level at which pages are recompressed, 0 to copy them as they are.
     level: u8,
     most_ops: usize,
+    /// The index is too long to be read ahead as a whole.
+    asks_ahead: bool,
     victims: HashSet<u16>,
     /// Floor and ordinal of the two segments with the least floors.
     least: [(u64, u64); 2],
@@ -79,6 +81,7 @@ impl<'s> Copier<'s> {
             level,
             // Compression takes a hundred times as long as copying.
             most_ops: reading.options().limits.compact_ops / if level == 0 { 1 } else { 64 } + 1,
+            asks_ahead: !reading.index().will_need_all(),
             victims: victims.iter().map(|s| s.id).collect(),
             least: [floors[0], floors[1]],
             lists: HashSet::new(),
@@ -90,33 +93,36 @@ impl<'s> Copier<'s> {
         }
     }
 
-    /// Copies what is live in one victim. Returns false if it stopped early, with as much work as
-    /// one checkpoint should do.
-    pub(super) fn segment(&mut self, segment: &Arc<Segment>) -> Result<bool> {
+    /// Copies what is live in one victim, from an offset on. Returns where it stopped if it stopped
+    /// early, with as much work as one checkpoint should do.
+    pub(super) fn segment(&mut self, segment: &Arc<Segment>, from: u64) -> Result<Option<u64>> {
         let file = self.reading.values().segments.file(segment)?;
-        let mut scan = self.reading.values().scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
-        let (mut at, mut read) = (FIRST_RECORD, 0);
-        while let Some(item) = scan.next()? {
-            match item {
-                Item::Record { offset, bytes } => self.record(segment, offset, bytes)?,
+        let mut scan = self.reading.values().scan(segment, &*file, from, u64::MAX)?.once();
+        let (mut window, mut read) = (Window::default(), 0);
+        while window.fill(&mut scan)? {
+            if self.asks_ahead {
+                window.will_judge(self.reading, segment.id);
+            }
+            for item in &window.items {
+                if let Some(bytes) = window.record(item) {
+                    self.record(segment, item.offset, bytes)?;
+                }
                 // Damaged bytes stay: if the index leads there, the victim is not removed.
-                Item::Gap { .. } => self.met_damage = true,
-                Item::Filler { .. } => {}
-            }
-            if self.task.ops.len() + self.task.chains.len() >= self.most_ops {
-                return Ok(false);
-            }
-            read += scan.offset() - at;
-            if at / MAKE_WAY_BYTES != scan.offset() / MAKE_WAY_BYTES {
-                make_way();
-            }
-            at = scan.offset();
-            if read >= 256 << 10 {
-                (self.pause)(std::mem::take(&mut read))?;
+                self.met_damage |= item.is_gap;
+                if self.task.ops.len() + self.task.chains.len() >= self.most_ops {
+                    return Ok(Some(item.end));
+                }
+                if item.offset / MAKE_WAY_BYTES != item.end / MAKE_WAY_BYTES {
+                    make_way();
+                }
+                read += item.end - item.offset;
+                if read >= 256 << 10 {
+                    (self.pause)(std::mem::take(&mut read))?;
+                }
             }
         }
         (self.pause)(read)?;
-        Ok(true)
+        Ok(None)
     }
 
     fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -15,5 +15,6 @@ mod output;
 pub(crate) mod plan;
 mod run;
 mod turn;
+mod window;
 
 pub(crate) use run::{Goal, planned};

@@ -132,15 +132,19 @@ impl<'s> Output<'s> {
         Ok(())
     }
 
-    /// Ends the last segment and returns all, durable. The caller leads the index to them.
-    pub(super) fn complete(&mut self) -> Result<Vec<Written>> {
-        self.finish()?;
-        Ok(std::mem::take(&mut self.written))
+    /// Ends the last segment: then all are durable.
+    pub(super) fn complete(&mut self) -> Result<()> {
+        self.finish()
+    }
+
+    /// Gives the segments to the caller, who leads the index to them: from now on they stay.
+    pub(super) fn give(&mut self) -> Vec<Written> {
+        std::mem::take(&mut self.written)
     }
 }
 
 impl Drop for Output<'_> {
-    /// Removes what was not completed: nothing will lead there.
+    /// Removes what was not given to anybody: nothing will lead there.
     fn drop(&mut self) {
         let mut gone: Vec<Arc<Segment>> = self.written.drain(..).map(|w| w.segment).collect();
         gone.extend(self.current.take().map(|(segment, _)| segment));

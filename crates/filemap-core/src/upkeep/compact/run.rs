@@ -2,7 +2,7 @@
 //! compaction cannot keep up.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,11 @@ use crate::stats::Counters;
 use crate::sync::primitive::{Ordering, sleep};
 use crate::sync::{lock, make_way};
 use crate::upkeep::Upkeep;
+use crate::upkeep::checkpoint::Task;
 use crate::upkeep::compact::copy::{Copier, stopped};
-use crate::upkeep::compact::output::Written;
+use crate::upkeep::compact::output::Output;
 use crate::upkeep::compact::plan::{self, Candidate, Plan, View};
-use crate::upkeep::state::Compactor;
+use crate::upkeep::state::{Compactor, Cut};
 
 /// Moves reported to the value cache in less than a tenth of a millisecond.
 const MAKE_WAY_MOVES: usize = 256;
@@ -73,6 +74,7 @@ impl Upkeep {
             segment_table.values.get(&(ordinal as u16)).is_some_and(|a| a.ordinal == ordinal && a.live_units > 0)
         };
         compactor.stuck.retain(|ordinal, _| lives(*ordinal));
+        compactor.cut.retain(|ordinal, _| lives(*ordinal));
         let done = self.compact_in_turn(&mut compactor, (goal, last), progress);
         let stuck_segments = compactor.stuck.values().filter(|is_damaged| **is_damaged).count() as u64;
         turn.learn(compactor);
@@ -202,8 +204,8 @@ impl Upkeep {
             let segment_table = self.reading.segment_table();
             segment_table.values.get(&id).is_some_and(|a| a.live_units + a.tombstone_units > 0)
         };
-        // Ordinals of victims not copied to their ends: the next run goes on.
-        let mut cut = HashSet::new();
+        // Victims not copied to their ends.
+        let mut cut = HashMap::new();
         let mut damaged = HashSet::new();
         let full: Vec<&Arc<Segment>> = victims.iter().filter(|s| kept(s.id)).collect();
         if !full.is_empty() {
@@ -213,9 +215,11 @@ impl Upkeep {
             let mut copier = Copier::new(&self.reading, &victims, floor, level, &pause);
             copier.cleaning.clone_from(&compactor.cleaning);
             for victim in full {
-                copier.met_damage = false;
-                if !copier.segment(victim)? {
-                    cut.insert(victim.ordinal);
+                // What lies before was moved, or nothing leads to it.
+                let from = compactor.cut.get(&victim.ordinal).copied().unwrap_or_default();
+                copier.met_damage = from.met_damage;
+                if let Some(offset) = copier.segment(victim, from.offset)? {
+                    cut.insert(victim.ordinal, Cut { offset, met_damage: copier.met_damage });
                 }
                 if copier.met_damage {
                     damaged.insert(victim.ordinal);
@@ -224,14 +228,14 @@ impl Upkeep {
             }
             (done.copied_bytes, done.unexpanded_records) = (copier.output.bytes(), copier.unexpanded);
             done.read_bytes = pace.read.get();
-            let written = copier.output.complete()?;
+            copier.output.complete()?;
             let mut task = std::mem::take(&mut copier.task);
             step();
             if planted(Fault::VictimsRemovedEarly) {
                 self.remove(compactor, &victims, &mut done, &|_, _| true)?;
             }
-            task.leaving = victims.iter().map(|s| s.ordinal).filter(|o| !cut.contains(o)).collect();
-            let result = self.lead_to(&written, task);
+            task.leaving = victims.iter().map(|s| s.ordinal).filter(|o| !cut.contains_key(o)).collect();
+            let result = self.lead_to(Some(&mut copier.output), task);
             if result.is_err() {
                 // The superblock that names the output may or may not exist: the next recovery
                 // finds out.
@@ -243,26 +247,44 @@ impl Upkeep {
             }
         } else {
             let leaving = victims.iter().map(|s| s.ordinal).collect();
-            self.lead_to(&[], crate::upkeep::checkpoint::Task { leaving, ..Default::default() })?;
+            self.lead_to(None, Task { leaving, ..Task::default() })?;
         }
-        let is_empty = |s: &Segment, live_units: u64| live_units == 0 && !cut.contains(&s.ordinal);
-        let left = self.remove(compactor, &victims, &mut done, &is_empty)?;
-        let stuck = left.into_iter().filter(|ordinal| !cut.contains(ordinal));
-        compactor.stuck.extend(stuck.map(|ordinal| (ordinal, damaged.contains(&ordinal))));
+        self.remove_victims(compactor, &victims, (cut, &damaged), &mut done)?;
         done.elapsed = start.elapsed();
         Ok(done)
     }
 
-    /// Has a checkpoint name the output, with its tombstones, and lead the index there.
-    fn lead_to(&self, written: &[Written], task: crate::upkeep::checkpoint::Task) -> Result<()> {
-        {
-            let mut checkpointer = lock(&self.checkpointer);
-            for w in written {
-                checkpointer.segment_table.add_tombstones(w.segment.id, Some(w.segment.ordinal), w.tombstone_units);
-            }
+    /// Removes the victims that a run has emptied, and notes where those are to be gone on with that
+    /// it has cut short, and which cannot be emptied.
+    fn remove_victims(
+        &self,
+        compactor: &mut Compactor,
+        victims: &[Arc<Segment>],
+        (cut, damaged): (HashMap<u64, Cut>, &HashSet<u64>),
+        done: &mut Compacted,
+    ) -> Result<()> {
+        let is_empty = |s: &Segment, live_units: u64| live_units == 0 && !cut.contains_key(&s.ordinal);
+        let left = self.remove(compactor, victims, done, &is_empty)?;
+        let stuck = left.into_iter().filter(|ordinal| !cut.contains_key(ordinal));
+        compactor.stuck.extend(stuck.map(|ordinal| (ordinal, damaged.contains(&ordinal))));
+        compactor.cut.retain(|ordinal, _| victims.iter().all(|v| v.ordinal != *ordinal));
+        compactor.cut.extend(cut);
+        Ok(())
+    }
+
+    /// Has a checkpoint name the output, with its tombstones, and lead the index there. If the handle
+    /// was closed before, nothing is left of the output.
+    fn lead_to(&self, output: Option<&mut Output<'_>>, task: Task) -> Result<()> {
+        let mut checkpointer = lock(&self.checkpointer);
+        if !planted(Fault::GateNotShut) {
+            self.reading.check_open()?;
+        }
+        let written = output.map(Output::give).unwrap_or_default();
+        for w in &written {
+            checkpointer.segment_table.add_tombstones(w.segment.id, Some(w.segment.ordinal), w.tombstone_units);
         }
         let is_due = !written.is_empty() || !task.leaving.is_empty();
-        self.checkpoint_with(crate::upkeep::checkpoint::Task { is_due, ..task }).map(|_| ())
+        self.checkpoint_held(&mut checkpointer, Task { is_due, ..task }).map(|_| ())
     }
 
     /// Removes the victims of earlier runs that a backup has held, unless one still does.

@@ -21,7 +21,7 @@ impl Compacting<'_> {
     /// Takes over what a run has learnt.
     pub(crate) fn learn(&self, learnt: Compactor) {
         let mut known = lock(self.compactor);
-        (known.stuck, known.emptied) = (learnt.stuck, learnt.emptied);
+        (known.stuck, known.cut, known.emptied) = (learnt.stuck, learnt.cut, learnt.emptied);
     }
 }
 

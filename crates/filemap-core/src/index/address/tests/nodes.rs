@@ -1,0 +1,146 @@
+//! The directory's nodes, read when their entries are asked for.
+
+use std::io;
+use std::sync::Mutex;
+
+use filemap_io::{Advice, Map};
+
+use super::*;
+use crate::format::node;
+
+const KEYS: u64 = 600_000;
+
+/// A file that notes the pages that were read, but for those that were mapped.
+#[derive(Debug)]
+struct Noting {
+    file: Arc<dyn File>,
+    read: Mutex<Vec<u64>>,
+}
+
+impl File for Noting {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read.lock().unwrap().push(offset / PAGE_BYTES as u64);
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(data, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        self.file.allocated_bytes()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn advise(&self, advice: Advice, offset: u64, len: u64) {
+        self.file.advise(advice, offset, len);
+    }
+
+    fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>> {
+        self.file.map(offset, len)
+    }
+}
+
+/// An index with many nodes, and its root.
+fn large() -> (tempfile::TempDir, Arc<dyn File>, IndexRoot, u64) {
+    let (temp, file) = file();
+    let (_, mut writer) = open(&file, IndexRoot::empty(), 1);
+    let batch = (1..=KEYS).map(|i| (hash(i), i)).collect();
+    let mut durable = (IndexRoot::empty(), 0);
+    apply(&mut writer, &batch, &mut |root, epoch| durable = (root, epoch));
+    (temp, file, durable.0, durable.1)
+}
+
+/// The page of the node with the entry of a hash.
+fn node_of(file: &Arc<dyn File>, root: IndexRoot, hash: u64) -> u32 {
+    let nth = (hash >> (64 - root.depth)) as usize / node::CAPACITY;
+    open(file, root, 1 << 40).1.levels[0][nth]
+}
+
+#[test]
+fn opening_reads_no_node_of_the_lowest_level_and_a_look_up_one() {
+    let (_temp, file, root, epoch) = large();
+    let (_, writer) = open(&file, root, epoch);
+    assert!(writer.levels[0].len() > 8 && writer.levels.len() > 1);
+    let noting = Arc::new(Noting { file: Arc::clone(&file), read: Mutex::default() });
+    let file: Arc<dyn File> = noting.clone();
+    for owner in [US, Owner::Other] {
+        noting.read.lock().unwrap().clear();
+        let index = load(Arc::clone(&file), SEED, owner, root, epoch, &Limits::default()).unwrap().index;
+        let low: Vec<u64> = writer.levels[0].iter().map(|&page| u64::from(page)).collect();
+        assert!(!noting.read.lock().unwrap().iter().any(|page| low.contains(page)));
+        for _ in 0..2 {
+            assert!(
+                matches!(index.lookup(hash(7), &mut LastLeaf::default()), Ok(Lookup::Found(c)) if c.iter().count() == 1)
+            );
+            assert_eq!(noting.read.lock().unwrap().iter().filter(|page| low.contains(page)).count(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_node_is_an_error_for_its_own_keys_and_for_every_change() {
+    let (_temp, file, root, epoch) = large();
+    let page = node_of(&file, root, hash(7));
+    file.write_at(&[0xff; 8], u64::from(page) * PAGE_BYTES as u64 + 2048).unwrap();
+    let (index, mut writer) = open(&file, root, epoch);
+    let place = format!("offset {}", u64::from(page) * PAGE_BYTES as u64);
+    let mut bad = 0;
+    for i in 1..=2000 {
+        match index.lookup(hash(i), &mut LastLeaf::default()) {
+            Ok(Lookup::Found(found)) => assert_eq!(found.iter().next(), Some(&slot(hash(i), i))),
+            Ok(Lookup::Stale(_)) => panic!("the index is ours"),
+            Err(e) => {
+                assert!(e.is_corrupt() && e.to_string().contains(&place), "{e}");
+                bad += 1;
+            }
+        }
+    }
+    assert!((1..1000).contains(&bad), "{bad}");
+    // A check names it once and looks at everything else.
+    let (mut pages, mut keys) = (Vec::new(), 0);
+    let slots = &mut |found: &[Slot]| {
+        keys += found.len() as u64;
+        Ok(())
+    };
+    index.check(&mut || Ok(()), slots, &mut |page, _| pages.push(page)).unwrap();
+    assert_eq!(pages, [page]);
+    assert!(keys > KEYS / 2 && keys < KEYS, "{keys}");
+    // Nothing is written: what is free is not known.
+    let len = file.len().unwrap();
+    let old = writer.leaf((0..).map(hash).find(|h| index.directory.load().find(*h).is_ok()).unwrap()).unwrap();
+    let failed = writer.replace(&old, &[]).and_then(|()| writer.flush());
+    assert!(failed.is_err_and(|e| e.is_corrupt() && e.to_string().contains(&place)));
+    assert_eq!(file.len().unwrap(), len);
+}
+
+#[test]
+fn a_follower_that_meets_a_node_which_was_used_again_is_stale() {
+    let (_temp, file, root, epoch) = large();
+    let (_, mut writer) = open(&file, root, epoch);
+    let index = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default()).unwrap().index;
+    for round in 1..4 {
+        let batch = (1..=KEYS).step_by(97).map(|i| (hash(i), i + round)).collect();
+        apply(&mut writer, &batch, &mut |_, _| {});
+    }
+    let stale = (1..=500).filter(|i| match index.lookup(hash(*i), &mut LastLeaf::default()) {
+        Ok(Lookup::Stale(_)) => true,
+        Ok(Lookup::Found(found)) => {
+            assert_eq!(found.iter().next(), Some(&slot(hash(*i), *i)));
+            false
+        }
+        Err(e) => panic!("{e}"),
+    });
+    assert!(stale.count() > 0);
+}
