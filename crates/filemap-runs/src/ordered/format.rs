@@ -1,4 +1,4 @@
-//! The bytes of a run of keys in order: its header, the fixed part of each block, and their limits.
+//! The bytes of a run of keys in order: its header, the fixed part of each block, their limits.
 
 use filemap_io::header::{Kind, seal};
 use filemap_io::layout;
@@ -239,4 +239,34 @@ pub(super) fn check_block(
         return Err("no block has such a length");
     }
     Ok((usize::from(count), used))
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap_io::layout::markdown;
+
+    use super::*;
+
+    #[test]
+    fn the_document_has_both_tables() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FORMAT.md");
+        let document = std::fs::read_to_string(path).expect("docs/FORMAT.md");
+        for table in [OrderedHeader::ROWS, OrderedBlock::ROWS].map(|rows| markdown(rows, &[])) {
+            assert!(document.contains(&table), "docs/FORMAT.md lacks:\n{table}");
+        }
+    }
+
+    #[test]
+    fn golden_bytes_do_not_change() {
+        let info = Info { number: 3, leaves: 2, pages: 4, added: 5, removed: 1 };
+        let child = Child { page: 3, pages: 1, tally: info.tally() };
+        let header = header([1; 16], &info, &child, 1);
+        let mut block = Vec::new();
+        let mut filling = Filling::new();
+        assert!(filling.add(1, |out| out.extend_from_slice(&[0, 2, b'a'])));
+        filling.finish(&crate::run::salt([1; 16], 3), 0, 1, &mut block);
+        let crc = |bytes: &[u8]| filemap_io::header::crc32(&[bytes]);
+        assert_eq!([crc(&header), crc(&block)], [558_161_692, 2_264_910_187], "the format changed: raise the version");
+        assert_eq!(root(&header, &info), Some((child, 1)));
+    }
 }

@@ -45,7 +45,7 @@ pub struct Merge<'a> {
 
 impl<'a> Merge<'a> {
     /// Sources from a bound on: a list begins with `Included` of its first key or with
-    /// `Unbounded`, and goes on with `Excluded` of the last key that was seen, in either direction.
+    /// `Unbounded`, and goes on with `Excluded` of the last key seen, in either direction.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].

@@ -134,6 +134,18 @@ fn a_file_names_its_owner_from_the_first_write_on() {
 }
 
 #[test]
+fn golden_bytes_of_a_run_do_not_change() {
+    let disk = SimDisk::new(1);
+    let mut model: Entries =
+        (0..3_000).map(|nth| (format!("com,example,{})/{nth:07}", nth / 100).into_bytes(), Change::Added)).collect();
+    model.insert(vec![b'x'; 5_000], Change::Removed);
+    let run = written(&home(&disk), 1, &model);
+    let bytes = disk.bytes(run.name()).expect("there");
+    let found = (run.root().1, run.info().pages, filemap_io::header::crc32(&[&bytes]));
+    assert_eq!(found, (1, 7, 3_542_291_883), "the format changed: raise the version");
+}
+
+#[test]
 fn a_copy_is_the_same_run() {
     let (disk, other) = (SimDisk::new(1), SimDisk::new(2));
     let run = written(&home(&disk), 1, &high());
