@@ -61,17 +61,8 @@ impl Leaf {
         self.entries.clear();
         self.last.clear();
         for _ in 0..count {
-            let (shared, coded) = match rest {
-                // Nearly always a byte each.
-                &[shared, coded, ref behind @ ..] if (shared | coded) < 0x80 => {
-                    rest = behind;
-                    (u64::from(shared), u64::from(coded))
-                }
-                _ => {
-                    let shared = varint::take(&mut rest).ok_or(NO_LEAF)?;
-                    (shared, varint::take(&mut rest).ok_or(NO_LEAF)?)
-                }
-            };
+            let shared = varint::take(&mut rest).ok_or(NO_LEAF)?;
+            let coded = varint::take(&mut rest).ok_or(NO_LEAF)?;
             let (len, change) = (coded >> 1, Change::of(coded & 1 == 1));
             let (at, shared) = (end - rest.len(), usize::try_from(shared).map_err(|_| NO_LEAF)?);
             let (suffix, behind) =

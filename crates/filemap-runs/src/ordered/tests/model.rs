@@ -170,3 +170,13 @@ fn opening_and_short_lists_read_a_few_blocks() {
         assert!(reads().0 - before <= u64::from(again.root().1) + 1, "{} blocks", reads().0 - before);
     }
 }
+
+#[test]
+fn runs_and_lists_pass_between_threads() {
+    fn passes<T: Send>() {}
+    fn is_read_by_many<T: Send + Sync>() {}
+    is_read_by_many::<Run>();
+    passes::<Cursor>();
+    passes::<super::super::merge::Merge<'static>>();
+    passes::<Writer<'static>>();
+}
