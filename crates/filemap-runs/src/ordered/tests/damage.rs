@@ -38,17 +38,24 @@ fn every_flipped_byte_is_found_and_no_answer_is_wrong() {
         let Ok(run) = Run::open(&home, info).map(Arc::new) else { continue };
         assert!(at >= 4096, "byte {at} of the header");
         assert!(is_damage(run.verify()), "byte {at}");
-        if at % 5 == 0 {
-            let nth = at / 5 % keys.len();
-            let sum = run.sum_below(keys[nth]);
-            assert!(sum.as_ref().map_or_else(StorageError::is_corrupt, |sum| *sum == sums[nth]), "byte {at}: {sum:?}");
-            match Cursor::before(run, keys[nth]).and_then(|mut cursor| Ok(cursor.forward()?.map(|e| e.0 == keys[nth])))
-            {
-                Ok(found) => assert_eq!(found, Some(true), "byte {at}"),
-                Err(error) => assert!(error.is_corrupt(), "byte {at}: {error}"),
-            }
+        let nth = at % keys.len();
+        let sum = run.sum_below(keys[nth]);
+        assert!(sum.as_ref().map_or_else(StorageError::is_corrupt, |sum| *sum == sums[nth]), "byte {at}: {sum:?}");
+        match Cursor::before(run, keys[nth]).and_then(|mut cursor| walk(&mut cursor, &keys[nth..])) {
+            Ok(is_right) => assert!(is_right, "byte {at}"),
+            Err(error) => assert!(error.is_corrupt(), "byte {at}: {error}"),
         }
     }
+}
+
+/// Whether these come next, as far as the cursor is walked.
+fn walk(cursor: &mut Cursor, keys: &[&Vec<u8>]) -> Result<bool, StorageError> {
+    for key in keys.iter().take(4) {
+        if cursor.forward()?.is_none_or(|entry| entry.0 != &key[..]) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[test]
@@ -57,11 +64,11 @@ fn every_truncation_and_every_longer_file_is_refused() {
     let home = home(&disk);
     let run = written(&home, 1, &high());
     let whole = disk.bytes(run.name()).expect("there");
-    for len in (0..whole.len()).step_by(37).chain((0..whole.len()).step_by(512)) {
+    for len in 0..whole.len() {
         disk.set_bytes(run.name(), &whole[..len]);
         assert!(is_damage(Run::open(&home, run.info())), "{len} bytes");
         // The handle that was open before.
-        assert!(is_damage(run.verify()), "{len} bytes");
+        assert!(len % 31 > 0 || is_damage(run.verify()), "{len} bytes");
     }
     disk.set_bytes(run.name(), &[&whole[..], &[0; 4096]].concat());
     assert!(is_damage(Run::open(&home, run.info())));
