@@ -113,3 +113,54 @@ fn forged_blocks_do_no_harm() {
         assert!(opened > 500, "{opened}");
     }
 }
+
+/// Bytes that change: where, and to what.
+type Changes<'a> = &'a [(usize, u8)];
+
+/// Blocks that decode, each wrong in one way.
+#[test]
+fn verification_finds_what_right_checksums_hide() {
+    let disk = SimDisk::new(1);
+    let home = home(&disk);
+    let added = |nth: u32| (format!("com,example)/{nth:06}").into_bytes(), Change::Added);
+    let entries: Entries = (0..3_000).map(added).collect();
+    let run = written(&home, 1, &entries);
+    let (info, whole) = (run.info(), disk.bytes(run.name()).expect("there"));
+    let (root, height) = run.root();
+    assert_eq!((height, root.pages), (1, 1));
+    let inner = run.top().expect("an inner block");
+    let mut separator = Vec::new();
+    inner.separator(1, &mut separator);
+    let (at, second) = (root.page as usize * 4096, inner.child(1));
+    let in_root = |text: &[u8]| at + whole[at..].windows(text.len()).position(|bytes| bytes == text).expect("there");
+    let end_of_separator = in_root(&separator) + separator.len() - 1;
+    let used = OrderedBlock::BYTES_USED.get(&whole[at..]) as usize;
+    let leaf = second.page as usize * 4096;
+    let last = inner.child(inner.len() - 1).page as usize * 4096;
+    let end_of_last = OrderedBlock::BYTES_USED.get(&whole[last..]) as usize;
+    assert!(end_of_last < 4096);
+    // A separator too high, one too low; another sum, and one that makes up for another child's;
+    // a byte behind the end of an inner block, of a leaf; keys below those of the leaf before.
+    let cases: [(Changes<'_>, bool); 7] = [
+        (&[(end_of_separator, whole[end_of_separator] + 1)], false),
+        (&[(end_of_separator, whole[end_of_separator] - 1)], false),
+        (&[(end_of_separator + 4, 1)], true),
+        (&[(at + 13, whole[at + 13] - 1), (end_of_separator + 2, whole[end_of_separator + 2] + 1)], true),
+        (&[(at + used + 1, 1)], false),
+        (&[(last + end_of_last, 1)], false),
+        (&[(leaf + 14 + 13, b'!')], true),
+    ];
+    for (nth, (changes, is_seen_by_cursors)) in cases.into_iter().enumerate() {
+        let mut bytes = whole.clone();
+        changes.iter().for_each(|(place, byte)| bytes[*place] = *byte);
+        assert_ne!(bytes, whole, "case {nth}");
+        let page = changes[0].0 / 4096;
+        let crc = checksum(&salt([5; 16], 1), page as u64, &bytes[page * 4096..][..4096]);
+        OrderedBlock::CRC.put(&mut bytes[page * 4096..], crc);
+        disk.set_bytes(run.name(), &bytes);
+        let walked = Run::open(&home, info).and_then(|run| super::all(&Arc::new(run)));
+        assert!(!is_seen_by_cursors || walked.is_err(), "case {nth}");
+        let verified = Run::open(&home, info).and_then(|run| run.verify());
+        assert!(verified.is_err_and(|error| error.is_corrupt()), "case {nth}");
+    }
+}
