@@ -2,6 +2,7 @@
 //! only.
 
 /// Appends a number.
+#[inline]
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
@@ -11,7 +12,19 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Takes a number off the front; `None`, and nothing taken, if there is none in its shortest form.
+#[inline]
 pub fn take(rest: &mut &[u8]) -> Option<u64> {
+    // Most numbers are small.
+    match **rest {
+        [byte @ 0..0x80, ref behind @ ..] => {
+            *rest = behind;
+            Some(u64::from(byte))
+        }
+        _ => take_long(rest),
+    }
+}
+
+fn take_long(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for (at, &byte) in rest.iter().enumerate().take(10) {
         let bits = u64::from(byte & 0x7f);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use filemap_io::{Access, Dir, File, StorageError};
 
-use crate::format::Format;
 use crate::traffic::Traffic;
 
 /// Name of a run's file.
@@ -41,7 +40,7 @@ pub struct Home<F> {
     pub traffic: Arc<Traffic>,
 }
 
-impl<F: Format> Home<F> {
+impl<F> Home<F> {
     /// The home of an owner with this name and id.
     pub fn new(dir: Arc<dyn Dir>, name: &str, id: [u8; 16], format: F) -> Home<F> {
         Home { dir, name: name.to_owned(), id, format, traffic: Arc::default() }
@@ -53,7 +52,7 @@ impl<F: Format> Home<F> {
     /// [`StorageError::Corrupt`] if it is missing; [`StorageError::Io`].
     pub fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, StorageError> {
         self.dir.open(name, access).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StorageError::corrupt(name, 0, "the file is gone, and its set names it"),
+            io::ErrorKind::NotFound => StorageError::corrupt(name, 0, "the file is gone, and its owner names it"),
             _ => StorageError::io("open", name)(error),
         })
     }

@@ -6,7 +6,8 @@
 //! in both directions.
 //!
 //! A [`Format`] compares and encodes entries: keys and values of any length that fits a block.
-//! [`fixed`] is the format of fingerprints of fixed width.
+//! [`fixed`] is the format of fingerprints of fixed width. [`ordered`] has runs of another make: of
+//! byte-string keys in order, to be listed and counted.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -44,6 +45,7 @@ mod home;
 mod index;
 mod mapped;
 mod merge;
+pub mod ordered;
 mod run;
 mod traffic;
 mod writer;
@@ -56,7 +58,9 @@ pub use run::{OWNER_BYTES, Run, RunInfo, first_header};
 pub use traffic::Traffic;
 pub use writer::{RunWriter, Written};
 
-/// Layouts of a run's header, of a fixed-width block and of its filter, for documents.
-pub fn layouts() -> [&'static [filemap_io::layout::Row]; 3] {
-    [run::RunHeader::ROWS, fixed::ROWS, filter::BlockFilter::ROWS]
+/// Layouts of a run's header, of a fixed-width block and of its filter; of the header of a run of
+/// keys in order and of what its blocks begin with: for documents.
+pub fn layouts() -> [&'static [filemap_io::layout::Row]; 5] {
+    let [header, block] = ordered::layouts();
+    [run::RunHeader::ROWS, fixed::ROWS, filter::BlockFilter::ROWS, header, block]
 }

@@ -93,11 +93,16 @@ impl RunInfo {
     }
 
     pub(crate) fn salt(&self, id: [u8; 16]) -> Salt {
-        let mut salt = [0; 24];
-        salt[..16].copy_from_slice(&id);
-        salt[16..].copy_from_slice(&self.number.to_le_bytes());
-        salt
+        salt(id, self.number)
     }
+}
+
+/// The seed of the checksums of an owner's run.
+pub(crate) fn salt(id: [u8; 16], number: u64) -> Salt {
+    let mut salt = [0; 24];
+    salt[..16].copy_from_slice(&id);
+    salt[16..].copy_from_slice(&number.to_le_bytes());
+    salt
 }
 
 /// The header of a run's file while it is being written.
@@ -133,6 +138,28 @@ pub(crate) fn header<F: Format>(home: &Home<F>, info: &RunInfo, index_crc: u32) 
 /// Checksum of a block or a filter, which it begins with.
 pub(crate) fn checksum(salt: &Salt, number: u64, bytes: &[u8]) -> u32 {
     crc32(&[salt, &number.to_le_bytes(), &bytes[4..]])
+}
+
+/// Copies a run's file of this length, durably but for its name, to the home of an owner with the
+/// same id.
+pub(crate) fn copy<F>(from: &dyn File, name: &str, len: u64, to: &Home<F>) -> Result<(), StorageError> {
+    let file = to.dir.open(name, Access::Create).map_err(StorageError::io("create", name))?;
+    let mut buffer = vec![0; COPY_BYTES as usize];
+    let mut at = 0;
+    while at < len {
+        // The header alone first: whose file it is, is durable before anything else is there.
+        let most = if at == 0 { BLOCK_BYTES as u64 } else { COPY_BYTES };
+        let bytes = &mut buffer[..(len - at).min(most) as usize];
+        read_exact(from, name, bytes, at)?;
+        write(&*file, name, bytes, at)?;
+        if at == 0 {
+            file.sync().map_err(StorageError::io("sync", name))?;
+        }
+        to.traffic.read(bytes.len() as u64);
+        to.traffic.written(bytes.len() as u64);
+        at += bytes.len() as u64;
+    }
+    file.sync().map_err(StorageError::io("sync", name))
 }
 
 /// Where the parts of a run are in its file.
@@ -293,24 +320,7 @@ impl<F: Format> Run<F> {
     /// # Errors
     /// [`StorageError::Corrupt`] if the file is shorter than it was; [`StorageError::Io`].
     pub fn copy_to(&self, to: &Home<F>) -> Result<(), StorageError> {
-        let name = &self.name;
-        let file = to.dir.open(name, Access::Create).map_err(StorageError::io("create", name))?;
-        let (len, mut buffer) = (self.disk_bytes(), vec![0; COPY_BYTES as usize]);
-        let mut at = 0;
-        while at < len {
-            // The header alone first: whose file it is, is durable before anything else is there.
-            let most = if at == 0 { BLOCK_BYTES as u64 } else { COPY_BYTES };
-            let bytes = &mut buffer[..(len - at).min(most) as usize];
-            read_exact(&*self.file, name, bytes, at)?;
-            write(&*file, name, bytes, at)?;
-            if at == 0 {
-                file.sync().map_err(StorageError::io("sync", name))?;
-            }
-            to.traffic.read(bytes.len() as u64);
-            to.traffic.written(bytes.len() as u64);
-            at += bytes.len() as u64;
-        }
-        file.sync().map_err(StorageError::io("sync", name))
+        copy(&*self.file, &self.name, self.disk_bytes(), to)
     }
 
     /// Finds a key's entry, tombstones included. Reads one block, and mostly none for a key that

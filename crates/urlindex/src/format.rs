@@ -200,7 +200,7 @@ mod tests {
     use filemap_io::layout::{Row, markdown};
 
     fn tables() -> [&'static [Row]; 16] {
-        let [run, block, filter] = filemap_runs::layouts();
+        let [run, block, filter, ..] = filemap_runs::layouts();
         [
             super::BloomHeader::ROWS,
             super::BloomSector::ROWS,

@@ -10,12 +10,12 @@ pub const FILEMAP: Table = Table {
         &["date", "limits", "packing"],
         &["error"],
         // A page: its parts, itself, the key that it lies under, the description that lies beside
-        // its body.
+        // its body, the order of keys.
         &["page::digest", "page::encoding", "page::headers"],
         &["page::variant"],
         &["page"],
         &["page::key", "page::meta"],
-        &["page::version"],
+        &["page::order", "page::version"],
         // The interface of every store.
         &["access"],
         // Bodies of any length; HTTP messages in a record.

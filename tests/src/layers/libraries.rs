@@ -7,12 +7,20 @@ pub const IO: &[&[&str]] = &[
     &["files", "os"],
 ];
 
-/// `filemap-runs`.
+/// `filemap-runs`. Runs of keys in order have their own modules of everything but names, seeds of
+/// checksums and counters.
 pub const RUNS: &[&[&str]] = &[
-    &["filter", "format", "index", "traffic"],
+    &["filter", "format", "index", "ordered::change", "ordered::front", "traffic"],
     &["home", "mapped"],
     &["run"],
-    &["cursor", "fixed", "merge", "writer"],
+    &["cursor", "fixed", "merge", "ordered::format", "writer"],
+    &["ordered::inner", "ordered::leaf"],
+    &["ordered::run", "ordered::writer"],
+    &["ordered::ahead"],
+    &["ordered::cursor", "ordered::verify"],
+    &["ordered::source"],
+    &["ordered::merge"],
+    &["ordered::tests"],
 ];
 
 /// `urlindex`. A bitmap of functions has those of the Bloom filters.

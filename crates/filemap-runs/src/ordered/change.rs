@@ -1,0 +1,62 @@
+//! What an entry says of its key, and how such changes add up: the arithmetic that lets runs be
+//! merged in any order.
+
+/// What an entry of a run says of its key. Over all runs of a store the changes of a key add up
+/// to 1 if the key is present, else to 0.
+///
+/// ```
+/// use filemap_runs::ordered::Change;
+/// assert_eq!(Change::Added.sum() + Change::Removed.sum(), 0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The key came: +1.
+    Added,
+    /// The key went: -1.
+    Removed,
+}
+
+/// A key and its change.
+pub type Entry<'a> = (&'a [u8], Change);
+
+impl Change {
+    /// +1 or -1.
+    pub fn sum(self) -> i64 {
+        match self {
+            Change::Added => 1,
+            Change::Removed => -1,
+        }
+    }
+
+    #[inline]
+    pub(super) fn of(is_removed: bool) -> Change {
+        if is_removed { Change::Removed } else { Change::Added }
+    }
+}
+
+/// Entries of a leaf, a subtree or a run. Its sum is derived, so it is never out of range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) entries: u64,
+    /// Those that remove their key.
+    pub(super) removed: u64,
+}
+
+impl Tally {
+    #[inline]
+    pub(super) fn count(&mut self, change: Change) {
+        self.entries += 1;
+        self.removed += u64::from(change == Change::Removed);
+    }
+
+    /// `None` if no file is so large.
+    pub(super) fn plus(self, other: Tally) -> Option<Tally> {
+        let entries = self.entries.checked_add(other.entries)?;
+        Some(Tally { entries, removed: self.removed.checked_add(other.removed)? })
+    }
+
+    /// The sum of the changes.
+    pub(super) fn sum(self) -> i64 {
+        self.entries.wrapping_sub(self.removed).wrapping_sub(self.removed) as i64
+    }
+}

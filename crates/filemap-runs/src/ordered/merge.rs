@@ -1,0 +1,166 @@
+//! Merging runs and memory into one order: each key once, with the sum of its changes; keys whose
+//! sum is 0 are left out.
+//!
+//! A tree of losers finds the next key: a source that moves on is compared with log2(sources)
+//! others. Every source has a leaf in memory.
+
+use std::ops::Bound;
+
+use filemap_io::StorageError;
+
+use super::change::{Change, Entry};
+use super::source::{Direction, Reader, Source};
+
+/// Sources in one order, each key once. See [the module](super).
+///
+/// ```
+/// use std::ops::Bound;
+/// use filemap_runs::ordered::{Change, Direction, Merge, Source};
+///
+/// let old: [(&[u8], Change); 2] = [(b"a", Change::Added), (b"b", Change::Added)];
+/// let new: [(&[u8], Change); 2] = [(b"b", Change::Removed), (b"c", Change::Added)];
+/// let sources = vec![Source::Memory(&old), Source::Memory(&new)];
+/// let mut list = Merge::new(sources, Direction::Back, Bound::Unbounded).unwrap();
+/// assert_eq!(list.next_entry().unwrap(), Some((&b"c"[..], Change::Added)));
+/// assert_eq!(list.next_entry().unwrap(), Some((&b"a"[..], Change::Added)));
+/// assert_eq!(list.next_entry().unwrap(), None);
+/// list.seek(Direction::Forward, Bound::Excluded(b"a")).unwrap();
+/// assert_eq!(list.next_entry().unwrap(), Some((&b"c"[..], Change::Added)));
+/// ```
+#[derive(Debug)]
+pub struct Merge<'a> {
+    readers: Vec<Reader<'a>>,
+    direction: Direction,
+    /// The reader with the next key, then the losers of a tournament: those of node n played the
+    /// winners of nodes 2 n and 2 n + 1.
+    tree: Vec<usize>,
+    /// The key whose changes are being added, or were last.
+    key: Vec<u8>,
+    sum: i64,
+    /// Whether `key` is not complete: an error came between.
+    is_begun: bool,
+    /// Whether the last search failed.
+    is_lost: bool,
+}
+
+impl<'a> Merge<'a> {
+    /// Sources from a bound on: a list begins with `Included` of its first key or with
+    /// `Unbounded`, and goes on with `Excluded` of the last key seen, in either direction.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`]; [`StorageError::Io`].
+    pub fn new(sources: Vec<Source<'a>>, direction: Direction, from: Bound<&[u8]>) -> Result<Merge<'a>, StorageError> {
+        let readers: Vec<Reader<'a>> = sources.into_iter().map(Reader::new).collect();
+        let (tree, key) = (Vec::new(), Vec::new());
+        let mut merge = Merge { readers, direction, tree, key, sum: 0, is_begun: false, is_lost: false };
+        merge.seek(direction, from)?;
+        Ok(merge)
+    }
+
+    /// Goes on in this direction from a bound on.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`]; [`StorageError::Io`]. Seek again then.
+    pub fn seek(&mut self, direction: Direction, from: Bound<&[u8]>) -> Result<(), StorageError> {
+        (self.direction, self.is_begun, self.is_lost) = (direction, false, true);
+        self.readers.iter_mut().try_for_each(|reader| reader.seek(direction, from))?;
+        self.is_lost = false;
+        self.play();
+        Ok(())
+    }
+
+    /// The next key whose changes do not cancel, and what they add up to; `None` at the end.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`], also if changes add up to more than one; [`StorageError::Io`].
+    /// Another call tries again.
+    #[inline]
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, StorageError> {
+        if self.is_lost {
+            return Err(StorageError::option("list", "its search failed; seek again"));
+        }
+        loop {
+            let Some(&winner) = self.tree.first() else { return Ok(None) };
+            if !self.is_begun {
+                let Some((key, _)) = self.readers[winner].entry() else { return Ok(None) };
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                (self.sum, self.is_begun) = (0, true);
+            }
+            self.add_up()?;
+            let change = match self.sum {
+                0 => None,
+                1 => Some(Change::Added),
+                -1 => Some(Change::Removed),
+                sum => return Err(self.no_sum(sum)),
+            };
+            self.is_begun = false;
+            if let Some(change) = change {
+                return Ok(Some((&self.key, change)));
+            }
+        }
+    }
+
+    /// Adds the changes of `key` and takes their sources past it.
+    #[inline]
+    fn add_up(&mut self) -> Result<(), StorageError> {
+        loop {
+            let winner = self.tree[0];
+            let Some((_, change)) = self.readers[winner].entry().filter(|(key, _)| *key == self.key) else {
+                return Ok(());
+            };
+            self.readers[winner].step(self.direction)?;
+            self.sum += change.sum();
+            self.replay(winner);
+        }
+    }
+
+    #[cold]
+    fn no_sum(&self, sum: i64) -> StorageError {
+        let names = self.readers.iter().filter_map(Reader::name);
+        let name = names.collect::<Vec<_>>().join(", ");
+        let key = String::from_utf8_lossy(&self.key[..self.key.len().min(80)]);
+        StorageError::corrupt(&name, 0, format_args!("the changes of key {key} add up to {sum}"))
+    }
+
+    /// Whether reader `a` has the next key rather than `b`.
+    #[inline]
+    fn is_next(&self, a: usize, b: usize) -> bool {
+        match (self.readers[a].entry(), self.readers[b].entry()) {
+            (Some((a, _)), Some((b, _))) => match self.direction {
+                Direction::Forward => a < b,
+                Direction::Back => a > b,
+            },
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
+    }
+
+    /// Plays the whole tournament.
+    fn play(&mut self) {
+        let count = self.readers.len();
+        // The winner of each node; the readers are the nodes behind.
+        let mut winners: Vec<usize> = (0..2 * count).map(|node| node.saturating_sub(count)).collect();
+        self.tree = vec![0; count];
+        for node in (1..count).rev() {
+            let (a, b) = (winners[2 * node], winners[2 * node + 1]);
+            (winners[node], self.tree[node]) = if self.is_next(b, a) { (b, a) } else { (a, b) };
+        }
+        if let Some(first) = self.tree.first_mut() {
+            *first = winners[1];
+        }
+    }
+
+    /// Plays the games of a reader that has moved on.
+    #[inline]
+    fn replay(&mut self, reader: usize) {
+        let (mut winner, mut node) = (reader, (self.readers.len() + reader) / 2);
+        while node > 0 {
+            if self.is_next(self.tree[node], winner) {
+                std::mem::swap(&mut self.tree[node], &mut winner);
+            }
+            node /= 2;
+        }
+        self.tree[0] = winner;
+    }
+}
