@@ -101,8 +101,8 @@ impl IndexWriter {
         }
     }
 
-    /// Reads the directory and finds the free pages, if that was not done. Before anything is
-    /// written: what is replaced is not in use afterwards, and a node not free before it was read.
+    /// Reads the directory and finds the free pages, if that was not done: before anything is
+    /// changed.
     ///
     /// # Errors
     /// `Corrupt` when the directory is damaged; `Io`.
@@ -192,6 +192,7 @@ impl IndexWriter {
 
     /// [`IndexWriter::replace`] where the keys are counted already.
     pub(super) fn rewrite(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
+        self.find_free()?;
         if slots.len() < old.slots.len() {
             self.shrinking.note(old, slots.len());
         }
@@ -239,7 +240,7 @@ impl IndexWriter {
     }
 
     fn allocate(&mut self) -> Result<u32> {
-        self.find_free()?;
+        debug_assert!(self.unread_leaves.is_none(), "what is free is known");
         self.note_written(1);
         if let Some(page) = self.free.pop_first() {
             return Ok(page);

@@ -8,7 +8,18 @@ use filemap_io::{Advice, Map};
 use super::*;
 use crate::format::node;
 
-const KEYS: u64 = 600_000;
+const KEYS: u64 = 12_000;
+
+/// Leaves of few slots, so that there are many.
+fn limits() -> Limits {
+    Limits { leaf_slots: 2, ..Limits::default() }
+}
+
+fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, IndexWriter) {
+    let loaded = load(Arc::clone(file), SEED, US, root, epoch, &limits()).unwrap();
+    let index = Arc::clone(&loaded.index);
+    (index, IndexWriter::new(loaded, root, epoch + 1, limits()))
+}
 
 /// A file that notes the pages that were read, but for those that were mapped.
 #[derive(Debug)]
@@ -77,7 +88,7 @@ fn opening_reads_no_node_of_the_lowest_level_and_a_look_up_one() {
     let file: Arc<dyn File> = noting.clone();
     for owner in [US, Owner::Other] {
         noting.read.lock().unwrap().clear();
-        let index = load(Arc::clone(&file), SEED, owner, root, epoch, &Limits::default()).unwrap().index;
+        let index = load(Arc::clone(&file), SEED, owner, root, epoch, &limits()).unwrap().index;
         let low: Vec<u64> = writer.levels[0].iter().map(|&page| u64::from(page)).collect();
         assert!(!noting.read.lock().unwrap().iter().any(|page| low.contains(page)));
         for _ in 0..2 {
@@ -97,7 +108,7 @@ fn a_damaged_node_is_an_error_for_its_own_keys_and_for_every_change() {
     let (index, mut writer) = open(&file, root, epoch);
     let place = format!("offset {}", u64::from(page) * PAGE_BYTES as u64);
     let mut bad = 0;
-    for i in 1..=2000 {
+    for i in 1..=KEYS {
         match index.lookup(hash(i), &mut LastLeaf::default()) {
             Ok(Lookup::Found(found)) => assert_eq!(found.iter().next(), Some(&slot(hash(i), i))),
             Ok(Lookup::Stale(_)) => panic!("the index is ours"),
@@ -107,7 +118,7 @@ fn a_damaged_node_is_an_error_for_its_own_keys_and_for_every_change() {
             }
         }
     }
-    assert!((1..1000).contains(&bad), "{bad}");
+    assert!((1..KEYS / 2).contains(&bad), "{bad}");
     // A check names it once and looks at everything else.
     let (mut pages, mut keys) = (Vec::new(), 0);
     let slots = &mut |found: &[Slot]| {
@@ -129,12 +140,12 @@ fn a_damaged_node_is_an_error_for_its_own_keys_and_for_every_change() {
 fn a_follower_that_meets_a_node_which_was_used_again_is_stale() {
     let (_temp, file, root, epoch) = large();
     let (_, mut writer) = open(&file, root, epoch);
-    let index = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &Limits::default()).unwrap().index;
+    let index = load(Arc::clone(&file), SEED, Owner::Other, root, epoch, &limits()).unwrap().index;
     for round in 1..4 {
         let batch = (1..=KEYS).step_by(97).map(|i| (hash(i), i + round)).collect();
         apply(&mut writer, &batch, &mut |_, _| {});
     }
-    let stale = (1..=500).filter(|i| match index.lookup(hash(*i), &mut LastLeaf::default()) {
+    let stale = (1..=KEYS).filter(|i| match index.lookup(hash(*i), &mut LastLeaf::default()) {
         Ok(Lookup::Stale(_)) => true,
         Ok(Lookup::Found(found)) => {
             assert_eq!(found.iter().next(), Some(&slot(hash(*i), *i)));
