@@ -50,20 +50,21 @@ fn every_call_may_fail() {
 /// The seeds by which faults that show late were caught: the minutes before them are the soak's,
 /// and those of `filemap-crash faults`. Where another engine makes other runs of them, a test goes
 /// on with the next seeds.
-const LATE: [(Fault, u64); 13] = [
-    (Fault::FailedSyncRetried, 3),
-    (Fault::DictionaryNotSynced, 3),
-    (Fault::DictionaryNameNotSynced, 3),
-    (Fault::FilterNotFilled, 3),
-    (Fault::RecoveredTailNotSynced, 4),
-    (Fault::CacheTrusted, 4),
-    (Fault::ChunksTrusted, 4),
+const LATE: [(Fault, u64); 14] = [
+    (Fault::CacheTrusted, 2),
+    (Fault::ChunksTrusted, 2),
+    (Fault::DictionaryNotSynced, 2),
+    (Fault::RecoveredTailNotSynced, 2),
+    (Fault::ReferencesTrusted, 2),
+    (Fault::TailWithTheFirstStage, 2),
+    (Fault::RunsDroppedUnsettled, 3),
     (Fault::CreatedWithoutSync, 4),
-    (Fault::SparesRemovedEarly, 4),
-    (Fault::ReferencesTrusted, 6),
-    (Fault::GateNotShut, 10),
-    (Fault::RecoveredNamesNotSynced, 12),
-    (Fault::RecoveredSuperblockNotSynced, 14),
+    (Fault::RemovalsNotEntered, 6),
+    (Fault::FailedSyncRetried, 8),
+    (Fault::ExpiringReferredTo, 11),
+    (Fault::RecoveredSuperblockNotSynced, 18),
+    (Fault::DictionaryNameNotSynced, 21),
+    (Fault::RecoveredNamesNotSynced, 21),
 ];
 
 #[test]
