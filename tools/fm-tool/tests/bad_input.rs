@@ -6,7 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Bench, PAGE_CRC, PAGE_URL, PAGES, run, tool, warc};
+use crate::harness::{self, Bench, PAGE_CRC, PAGE_URL, PAGES, run, tool, warc};
 
 const READING_VERBS: [&str; 11] =
     ["get", "has", "head", "history", "ls", "count", "top", "stat", "verify", "dump", "rm"];
@@ -102,7 +102,7 @@ fn a_refused_put_makes_no_store() {
 /// Runs the program under a shell, which opens and closes its streams.
 fn by_shell(script: &str, store: &Path) -> std::process::Output {
     let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", script]).env("TOOL", env!("CARGO_BIN_EXE_fm-tool")).env("STORE", store).output().unwrap()
+    shell.args(["-c", script]).env("TOOL", harness::program()).env("STORE", store).output().unwrap()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::harness::{self, Bench, Ran, run, warc};
 fn help_that_cannot_be_written_is_an_error() {
     for words in ["--help", "--version"] {
         let Ok(full) = fs::OpenOptions::new().write(true).open("/dev/full") else { return };
-        let output = Command::new(env!("CARGO_BIN_EXE_fm-tool")).arg(words).stdout(full).output().unwrap();
+        let output = Command::new(harness::program()).arg(words).stdout(full).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("standard output"), "{words}");
     }
@@ -30,7 +30,7 @@ fn on_small_disk(bench: &Bench, size: &str, warc: &Path, script: &str) -> Option
     let script = format!("mount -t tmpfs -o size={size} none \"$D\" || exit 77\n{script}");
     let mut command = Command::new("unshare");
     command.args(["--mount", "--map-root-user", "sh", "-c", &script]).env("D", &folder);
-    command.env("T", env!("CARGO_BIN_EXE_fm-tool")).env("W", warc);
+    command.env("T", harness::program()).env("W", warc);
     let output = command.output().ok()?;
     let words = String::from_utf8(output.stderr).unwrap();
     let code = output.status.code()?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Bench, warc};
+use crate::harness::{self, Bench, warc};
 
 /// The numbered items of the section on drills, each with its commands.
 fn drills() -> Vec<Vec<String>> {
@@ -27,8 +27,8 @@ fn drills() -> Vec<Vec<String>> {
 
 /// Runs a line of the guide in the bench's folder; its exit code and its output.
 fn shell(bench: &Bench, line: &str) -> (i32, String) {
-    let program = Path::new(env!("CARGO_BIN_EXE_fm-tool")).parent().unwrap();
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let program = harness::program();
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
     let output = Command::new("sh").args(["-c", line]).env("PATH", path).current_dir(bench.path("")).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.code().unwrap(), String::from_utf8_lossy(&text).into_owned())

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Bench, run, tool, warc};
+use crate::harness::{self, Bench, run, tool, warc};
 use serde_json::{Value, json};
 
 /// Keys of a store of exact URLs that would be harmful as paths, arguments or terminal output.
@@ -174,7 +174,9 @@ fn streams_that_are_not_there_harm_nothing() {
         for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
             let script = format!("exec \"$0\" \"$@\" {closed}");
             let status = Command::new("sh")
-                .args(["-c", &script, env!("CARGO_BIN_EXE_fm-tool"), verb])
+                .args(["-c", &script])
+                .arg(harness::program())
+                .arg(verb)
                 .arg(bench.store())
                 .args(&args)
                 .stdin(Stdio::null())

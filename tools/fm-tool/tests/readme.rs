@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::harness::Bench;
+use crate::harness::{self, Bench};
 
 /// The commands of a document's first `text` block, each with what is printed under it.
 fn session(document: &str) -> Vec<(String, String)> {
@@ -36,7 +36,8 @@ fn shape(text: &str) -> String {
 
 #[track_caller]
 fn prints_what_it_says(document: &str, bench: &Bench) {
-    let programs = Path::new(env!("CARGO_BIN_EXE_fm-tool")).parent().expect("it is in a folder");
+    let program = harness::program();
+    let programs = program.parent().expect("it is in a folder");
     let path = std::env::var("PATH").unwrap_or_default();
     let steps = session(document);
     assert!(steps.len() >= 5);

@@ -84,11 +84,14 @@ pub(crate) struct Cut {
     pub(crate) offset: u64,
     /// Whether damage kept something from being copied before that.
     pub(crate) met_damage: bool,
+    /// Whether it is looked at for the second time: what kept it from being emptied may have been a
+    /// concurrent put.
+    pub(crate) is_second: bool,
 }
 
 impl Default for Cut {
     fn default() -> Cut {
-        Cut { offset: FIRST_RECORD, met_damage: false }
+        Cut { offset: FIRST_RECORD, met_damage: false, is_second: false }
     }
 }
 

@@ -204,7 +204,8 @@ pub(crate) fn write_back(upkeep: &Upkeep, is_due: bool) {
 
 fn keep_checkpointed(upkeep: &Upkeep) {
     // Opening leaves it to the first who needs it: in a large index each look-up would read a node.
-    if let Err(e) = upkeep.read_directory() {
+    let stops = || upkeep.writing.bells().checkpoint.is_stopped();
+    if let Err(e) = upkeep.reading.index().read_directory(stops) {
         upkeep.reading.counters().failed(&e);
     }
     while !upkeep.writing.bells().checkpoint.is_stopped() {

@@ -118,9 +118,14 @@ impl Bench {
     }
 }
 
-/// The built program, with no input and no settings of the user's.
+/// The program under test: the built one, or the one that `FM_TOOL` names.
+pub fn program() -> PathBuf {
+    std::env::var_os("FM_TOOL").map_or_else(|| env!("CARGO_BIN_EXE_fm-tool").into(), PathBuf::from)
+}
+
+/// The program, with no input and no settings of the user's.
 pub fn tool() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fm-tool"));
+    let mut command = Command::new(program());
     command.stdin(Stdio::null()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
     command
 }

@@ -53,7 +53,12 @@ impl Index {
             let Some(last) = self.check_next(&directory, before, &mut at, to)? else { continue };
             match last.checked_add(1) {
                 Some(next) => at.hash = next,
-                None => return Ok(at.pages),
+                None => {
+                    if at.bad_node.is_none() {
+                        self.check_directory(&directory, before, to)?;
+                    }
+                    return Ok(at.pages);
+                }
             }
         }
     }
@@ -117,6 +122,19 @@ impl Index {
         }
         at.pages += u64::from(entry.page != 0);
         Ok(Some(last))
+    }
+
+    /// Tells what is wrong with the directory as a whole, unless it is known to be right or changes:
+    /// nodes that no leaf's first hash leads to, runs that do not fit together.
+    fn check_directory(&self, directory: &Directory, before: u64, to: &mut Listener<'_>) -> Result<()> {
+        match directory.read_all(None) {
+            Err(e) if !e.is_corrupt() => Err(e),
+            Err(e) if !self.has_changed(before) && !self.has_moved_on(directory, to)? => {
+                (to.problem)(0, &e.to_string());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether pages may have been used again since `reuse` was read.

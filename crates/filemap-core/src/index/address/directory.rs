@@ -17,7 +17,8 @@ use crate::failpoint::{Fault, planted};
 use crate::format::leaf::{MAX_DEPTH, MIN_DEPTH};
 use crate::format::names;
 use crate::format::node::{CAPACITY, Entry};
-use crate::sync::primitive::{ArcSwap, LargeWords, Ordering, fence};
+use crate::sync::make_way;
+use crate::sync::primitive::{ArcSwap, AtomicBool, LargeWords, Ordering, fence};
 
 /// Mark in memory only: the entry's page was checked since opening, or written by this handle, and
 /// its keys are in the filter.
@@ -33,6 +34,8 @@ pub(super) struct Directory {
     entries: LargeWords,
     /// Where entries are read from.
     nodes: Option<Nodes>,
+    /// All were read, and form a directory.
+    is_whole: AtomicBool,
     filter: Option<Filter>,
     /// Changes that are not in the leaves. Here, so that a follower takes over both in one step.
     runs: ArcSwap<Runs>,
@@ -66,7 +69,8 @@ impl Directory {
         let entries = LargeWords::zeroed(1 << depth).map_err(Error::io(what, names::INDEX))?;
         let filter = Filter::new(1 << depth, filter_bytes_max);
         let runs = ArcSwap::from_pointee(runs);
-        Ok(Directory { depth, epoch, entries, nodes, filter, runs, filter_bytes_max })
+        let is_whole = AtomicBool::new(false);
+        Ok(Directory { depth, epoch, entries, nodes, is_whole, filter, runs, filter_bytes_max })
     }
 
     /// Builds a directory from 2^depth packed entries, with a filter if that fits its memory bound.
@@ -95,18 +99,47 @@ impl Directory {
         if self.filter.is_some() { entry & !VERIFIED } else { entry }
     }
 
-    /// Reads what is left to be read of the entries, and checks that they form a directory.
+    /// Reads what is left to be read of the entries, until `stops`.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
-    pub(super) fn read_all(&self) -> Result<()> {
-        let Some(nodes) = &self.nodes else { return Ok(()) };
-        nodes.will_need();
-        for at in (0..self.len()).step_by(CAPACITY) {
+    pub(super) fn read_ahead(&self, stops: impl Fn() -> bool) -> Result<()> {
+        if let Some(nodes) = &self.nodes {
+            nodes.will_need();
+        }
+        for at in 0..self.len() {
+            if at % CAPACITY == 0 {
+                if stops() {
+                    return Ok(());
+                }
+                make_way();
+            }
+            // Each of them: another reader may be in the middle of a node.
             self.word(at).map_err(Trouble::error)?;
         }
-        check_entries(self.depth, nodes.pages(), 0, &self.packed(0..self.len()))
-            .map_err(|what| Error::corrupt(names::INDEX, 0, what))
+        Ok(())
+    }
+
+    /// Reads what is left to be read of the entries, and checks that they form a directory, of so
+    /// many leaves if that is known. Does nothing once that was so.
+    ///
+    /// # Errors
+    /// `Corrupt`; `Io`.
+    pub(super) fn read_all(&self, leaves: Option<u64>) -> Result<()> {
+        let Some(nodes) = self.nodes.as_ref().filter(|_| !self.is_whole.load(Ordering::Acquire)) else {
+            return Ok(());
+        };
+        self.read_ahead(|| false)?;
+        let corrupt = |what| Error::corrupt(names::INDEX, 0, what);
+        check_entries(self.depth, nodes.pages(), 0, &self.packed(0..self.len())).map_err(corrupt)?;
+        let is_other = |leaves| self.leaves().filter(|(_, entry)| entry.page != 0).count() as u64 != leaves;
+        if leaves.is_some_and(is_other) {
+            return Err(corrupt("the directory has another number of leaves than the superblock says"));
+        }
+        if leaves.is_some() {
+            self.is_whole.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// The same directory with twice the entries, all of which must have been read.

@@ -265,7 +265,15 @@ impl Index {
         Ok(leaf.slots)
     }
 
-    /// Prefetches the page of a hash without waiting. Returns the last hash that the same page
+    /// Reads what is left to be read of the directory, until `stops`.
+    ///
+    /// # Errors
+    /// `Corrupt`; `Io`.
+    pub(crate) fn read_directory(&self, stops: impl Fn() -> bool) -> Result<()> {
+        self.directory.load().read_ahead(stops)
+    }
+
+    /// Prefetches the page of a hash without waiting, but for a node of the directory. Returns the last hash that the same page
     /// serves.
     pub(crate) fn will_need(&self, hash: u64) -> u64 {
         // Who looks the hash up meets the damage.
@@ -274,8 +282,8 @@ impl Index {
         hash | u64::MAX >> entry.depth
     }
 
-    /// Prefetches the pages of a hash without waiting, those of runs too, unless filters already rule
-    /// the hash out.
+    /// Prefetches the pages of a hash without waiting, but for a node of the directory; those of runs
+    /// too, unless filters already rule the hash out.
     pub(crate) fn will_look(&self, hash: u64) {
         let directory = self.directory.load();
         if let Ok((at, entry)) = directory.find(hash)

@@ -245,8 +245,7 @@ fn the_index_is_settled_only_when_it_is_that_of_a_superblock() {
 }
 
 /// A reader asks for an entry whose node the writer gives to a leaf, once it has read it.
-#[test]
-fn a_node_that_is_used_again_was_read_before() {
+fn reused_node() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -264,7 +263,7 @@ fn a_node_that_is_used_again_was_read_before() {
             let found = reader.find(LEFT).map_or(0, |(_, entry)| entry.page);
             assert!((2..=3).contains(&found));
         });
-        directory.read_all().unwrap();
+        directory.read_all(Some(1)).unwrap();
         directory.set(0, Entry { page: 3, ..old }, std::iter::empty());
         // As in a flush.
         fence(Ordering::Release);
@@ -272,6 +271,18 @@ fn a_node_that_is_used_again_was_read_before() {
         reader.join().unwrap();
         assert_eq!(directory.find(LEFT).ok().map(|(_, entry)| entry.page), Some(3));
     });
+}
+
+#[test]
+fn a_node_that_is_used_again_was_read_before() {
+    reused_node();
+}
+
+#[test]
+#[should_panic]
+fn a_reader_of_a_node_without_its_fence_is_noticed() {
+    plant(Fault::Fence);
+    reused_node();
 }
 
 #[test]

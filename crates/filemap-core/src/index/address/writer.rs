@@ -109,15 +109,8 @@ impl IndexWriter {
     pub(crate) fn find_free(&mut self) -> Result<()> {
         let Some(leaves) = self.unread_leaves else { return Ok(()) };
         let directory = self.index.directory.load_full();
-        directory.read_all()?;
+        directory.read_all(Some(leaves))?;
         let mut used: Vec<u32> = directory.leaves().map(|(_, e)| e.page).filter(|&p| p != 0).collect();
-        if used.len() as u64 != leaves {
-            return Err(Error::corrupt(
-                names::INDEX,
-                0,
-                "the directory has another number of leaves than the superblock says",
-            ));
-        }
         used.extend(self.levels.iter().flatten());
         used.extend(&self.table.0);
         used.extend(&self.settling.list.0);

@@ -18,8 +18,8 @@ const LEAVES_AHEAD: usize = 64;
 const KEYS_AHEAD: usize = 256;
 /// Bytes of a key record, about.
 const KEY_RECORD_BYTES: u64 = 112;
-/// What a key of a task pays for, which may have no record: a leaf for every eight of them.
-const TASK_BYTES: u64 = 2048;
+/// What a chain that is examined pays for, which may write no record: a leaf for every eight.
+const EXAMINED_BYTES: u64 = 2048;
 /// Leaves that a checkpoint rewrites which is to let all changes settle.
 const SETTLED_AT_ONCE: u64 = 1 << 16;
 /// Keys gathered and sorted in about a tenth of a millisecond.
@@ -218,13 +218,14 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Bytes of both logs that the work is for, by estimate: newest versions, and a key record for each
-    /// hash; more for what a task touches.
+    /// Bytes of both logs that the work is for, by estimate: newest versions, moved records, and a key
+    /// record for each hash; more for chains that are examined.
     fn log_bytes(&self) -> u64 {
         let entered = self.keys.iter().filter_map(|(_, found)| found.best);
         let values = entered.map(|entry| entry.extent.bytes()).sum::<u64>();
-        let task = (self.task.ops.len() + self.task.chains.len()) as u64 * TASK_BYTES;
-        values + task + self.hashes.len() as u64 * KEY_RECORD_BYTES
+        let moved = self.task.ops.iter().map(|op| op.to.bytes()).sum::<u64>();
+        let examined = self.task.chains.len() as u64 * EXAMINED_BYTES;
+        values + moved + examined + self.hashes.len() as u64 * KEY_RECORD_BYTES
     }
 }
 

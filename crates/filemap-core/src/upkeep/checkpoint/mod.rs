@@ -81,14 +81,6 @@ impl Upkeep {
         result.map(|_| ())
     }
 
-    /// Reads what is left to be read of the index's directory.
-    ///
-    /// # Errors
-    /// `Corrupt` when it is damaged, which the next checkpoint meets again; `Io`.
-    pub(crate) fn read_directory(&self) -> Result<()> {
-        lock(&self.checkpointer).index.find_free()
-    }
-
     /// Writes a superblock that names the present dictionaries: from then on they are used, and
     /// noticed when lost. Changes nothing in the index; costs a superblock and the segment table,
     /// unless nothing has changed.

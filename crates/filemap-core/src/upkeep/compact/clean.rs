@@ -91,7 +91,11 @@ impl Upkeep {
     ) -> Result<Vec<String>> {
         let below = lock(self.writing.log()).next_sequence;
         // Segments that got stuck before, perhaps because of concurrent puts, are tried again.
-        lock(&self.compactor).stuck.clear();
+        {
+            let mut compactor = lock(&self.compactor);
+            compactor.stuck.clear();
+            compactor.cut.clear();
+        }
         self.roll_garbage(Goal::Level(0, 0))?;
         // Later puts are not erased.
         let tail = self.reading.log_end().0.ordinal;

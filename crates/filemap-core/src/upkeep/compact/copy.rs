@@ -41,7 +41,7 @@ pub(super) struct Copier<'s> {
     level: u8,
     most_ops: usize,
     /// The index is too long to be read ahead as a whole.
-    asks_ahead: bool,
+    is_long: bool,
     victims: HashSet<u16>,
     /// Floor and ordinal of the two segments with the least floors.
     least: [(u64, u64); 2],
@@ -81,7 +81,7 @@ impl<'s> Copier<'s> {
             level,
             // Compression takes a hundred times as long as copying.
             most_ops: reading.options().limits.compact_ops / if level == 0 { 1 } else { 64 } + 1,
-            asks_ahead: !reading.index().will_need_all(),
+            is_long: !reading.index().will_need_all(),
             victims: victims.iter().map(|s| s.id).collect(),
             least: [floors[0], floors[1]],
             lists: HashSet::new(),
@@ -96,20 +96,21 @@ impl<'s> Copier<'s> {
     /// Copies what is live in one victim, from an offset on. Returns where it stopped if it stopped
     /// early, with as much work as one checkpoint should do.
     pub(super) fn segment(&mut self, segment: &Arc<Segment>, from: u64) -> Result<Option<u64>> {
+        if self.is_full() {
+            return Ok(Some(from));
+        }
         let file = self.reading.values().segments.file(segment)?;
         let mut scan = self.reading.values().scan(segment, &*file, from, u64::MAX)?.once();
         let (mut window, mut read) = (Window::default(), 0);
         while window.fill(&mut scan)? {
-            if self.asks_ahead {
-                window.will_judge(self.reading, segment.id);
-            }
+            window.look_up(self.reading, segment.id, self.is_long);
             for item in &window.items {
                 if let Some(bytes) = window.record(item) {
-                    self.record(segment, item.offset, bytes)?;
+                    self.record(segment, item.offset, bytes, item.is_led_to)?;
                 }
                 // Damaged bytes stay: if the index leads there, the victim is not removed.
                 self.met_damage |= item.is_gap;
-                if self.task.ops.len() + self.task.chains.len() >= self.most_ops {
+                if self.is_full() {
                     return Ok(Some(item.end));
                 }
                 if item.offset / MAKE_WAY_BYTES != item.end / MAKE_WAY_BYTES {
@@ -125,7 +126,12 @@ impl<'s> Copier<'s> {
         Ok(None)
     }
 
-    fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8]) -> Result<()> {
+    /// Whether there is as much work as one checkpoint should do.
+    fn is_full(&self) -> bool {
+        self.task.ops.len() + self.task.chains.len() >= self.most_ops
+    }
+
+    fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8], is_led_to: bool) -> Result<()> {
         let Ok(header) = value::peek(bytes) else { return Ok(()) };
         let key = &bytes[header.key_at()..header.meta_at()];
         let at = Location::new(segment.id, offset);
@@ -143,7 +149,7 @@ impl<'s> Copier<'s> {
                 }
             }
             Kind::Page | Kind::Reference | Kind::Chunked => {
-                match judge(self.reading, key, &header, at, self.retention, &mut self.chains)? {
+                match judge(self.reading, key, &header, (at, is_led_to), self.retention, &mut self.chains)? {
                     Verdict::Live if header.kind == Kind::Chunked => {
                         let payload = &bytes[header.payload_at()..][..header.payload_bytes as usize];
                         // The scan has verified the record; a list that does not add up is

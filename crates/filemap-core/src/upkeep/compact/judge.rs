@@ -14,12 +14,13 @@ use crate::handle::spot::Spot;
 use crate::logs::values::read::Want;
 use crate::upkeep::compact::chains::{Chains, FEW, Owner, Verdict};
 
-/// Judges a page, a reference or a list of chunks. Notes the versions of keys that have many.
+/// Judges a page, a reference or a list of chunks, which lies `at` a place. `is_led_to`: a slot of
+/// the index led there a moment ago. Notes the versions of keys that have many.
 pub(super) fn judge(
     reading: &Reading,
     key: &[u8],
     header: &Header,
-    at: Location,
+    (at, is_led_to): (Location, bool),
     retention: Retention,
     chains: &mut Chains,
 ) -> Result<Verdict> {
@@ -33,6 +34,9 @@ pub(super) fn judge(
     }
     if retention.since_ms.is_none() && in_memory.is_none() && floor == 0 {
         // The common case needs no key record: the slot leads here.
+        if is_led_to {
+            return Ok(Verdict::Live);
+        }
         match reading.candidates(hash) {
             Ok(found) if found.iter().any(|s| s.location == at) => return Ok(Verdict::Live),
             Ok(found) if found.iter().next().is_none() => return Ok(Verdict::Dead),

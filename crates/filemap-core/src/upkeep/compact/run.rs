@@ -74,7 +74,9 @@ impl Upkeep {
             segment_table.values.get(&(ordinal as u16)).is_some_and(|a| a.ordinal == ordinal && a.live_units > 0)
         };
         compactor.stuck.retain(|ordinal, _| lives(*ordinal));
-        compactor.cut.retain(|ordinal, _| lives(*ordinal));
+        // Without a live byte it may still have tombstones to copy.
+        let is_named = |ordinal: u64| segment_table.names(ordinal as u16, ordinal);
+        compactor.cut.retain(|ordinal, _| is_named(*ordinal));
         let done = self.compact_in_turn(&mut compactor, (goal, last), progress);
         let stuck_segments = compactor.stuck.values().filter(|is_damaged| **is_damaged).count() as u64;
         turn.learn(compactor);
@@ -215,11 +217,11 @@ impl Upkeep {
             let mut copier = Copier::new(&self.reading, &victims, floor, level, &pause);
             copier.cleaning.clone_from(&compactor.cleaning);
             for victim in full {
-                // What lies before was moved, or nothing leads to it.
+                // What lies before was looked at.
                 let from = compactor.cut.get(&victim.ordinal).copied().unwrap_or_default();
                 copier.met_damage = from.met_damage;
                 if let Some(offset) = copier.segment(victim, from.offset)? {
-                    cut.insert(victim.ordinal, Cut { offset, met_damage: copier.met_damage });
+                    cut.insert(victim.ordinal, Cut { offset, met_damage: copier.met_damage, ..from });
                 }
                 if copier.met_damage {
                     damaged.insert(victim.ordinal);
@@ -265,15 +267,23 @@ impl Upkeep {
     ) -> Result<()> {
         let is_empty = |s: &Segment, live_units: u64| live_units == 0 && !cut.contains_key(&s.ordinal);
         let left = self.remove(compactor, victims, done, &is_empty)?;
-        let stuck = left.into_iter().filter(|ordinal| !cut.contains_key(ordinal));
-        compactor.stuck.extend(stuck.map(|ordinal| (ordinal, damaged.contains(&ordinal))));
+        let mut again = HashMap::new();
+        for ordinal in left.into_iter().filter(|ordinal| !cut.contains_key(ordinal)) {
+            // One that took several runs is looked at once more, as a whole.
+            let was_cut = compactor.cut.get(&ordinal).is_some_and(|from| !from.is_second);
+            if was_cut {
+                again.insert(ordinal, Cut { is_second: true, ..Cut::default() });
+            } else {
+                compactor.stuck.insert(ordinal, damaged.contains(&ordinal));
+            }
+        }
         compactor.cut.retain(|ordinal, _| victims.iter().all(|v| v.ordinal != *ordinal));
-        compactor.cut.extend(cut);
+        compactor.cut.extend(cut.into_iter().chain(again));
         Ok(())
     }
 
     /// Has a checkpoint name the output, with its tombstones, and lead the index there. If the handle
-    /// was closed before, nothing is left of the output.
+    /// was closed before, the output goes, or the next writer removes it.
     fn lead_to(&self, output: Option<&mut Output<'_>>, task: Task) -> Result<()> {
         let mut checkpointer = lock(&self.checkpointer);
         if !planted(Fault::GateNotShut) {

@@ -1,5 +1,5 @@
-//! A stretch of a victim, read before its first record is judged: so the pages of the index and the
-//! key records that tell what is live are asked for together, and not waited for one by one.
+//! A stretch of a victim, read before its first record is judged: so records are looked up in the
+//! order of the index, whose pages are asked for together and not waited for one by one.
 
 use std::ops::Range;
 
@@ -9,10 +9,13 @@ use crate::format::value::{self, Kind};
 use crate::handle::reading::Reading;
 use crate::logs::scan::{Item, Scan};
 use crate::logs::values::ValueFraming;
+use crate::sync::make_way;
 
 /// Bytes and items of a window, but for its last item.
 const BYTES: usize = 1 << 20;
 const ITEMS: usize = 4096;
+/// Records looked up in about a tenth of a millisecond.
+const SOME: usize = 64;
 
 /// An item of a scan.
 pub(super) struct Held {
@@ -22,6 +25,8 @@ pub(super) struct Held {
     /// A record's place in the window; `None` for a gap or a filler.
     place: Option<Range<usize>>,
     pub(super) is_gap: bool,
+    /// A slot of the index led to the record.
+    pub(super) is_led_to: bool,
 }
 
 /// Items of a scan that follow each other.
@@ -48,7 +53,7 @@ impl Window {
                 Some(Item::Gap { .. }) => (None, true),
                 Some(Item::Filler { .. }) => (None, false),
             };
-            self.items.push(Held { offset, end: scan.offset(), place, is_gap });
+            self.items.push(Held { offset, end: scan.offset(), place, is_gap, is_led_to: false });
         }
         Ok(!self.items.is_empty())
     }
@@ -58,25 +63,36 @@ impl Window {
         item.place.clone().map(|place| &self.bytes[place])
     }
 
-    /// Asks for what the judging of records reads: pages of the index, then key records of those
-    /// to which their slot does not lead.
-    pub(super) fn will_judge(&self, reading: &Reading, segment: u16) {
-        let keyed = self.items.iter().filter_map(|item| {
-            let bytes = self.record(item)?;
-            let header = value::peek(bytes).ok()?;
-            if matches!(header.kind, Kind::Tombstone | Kind::Filler) {
-                return None;
+    /// Looks up all records, in the order of the index: what one look-up has brought near serves the
+    /// next. If the index `is_long`, asks for its pages before, and for the key records of those to
+    /// which their slot does not lead.
+    pub(super) fn look_up(&mut self, reading: &Reading, segment: u16, is_long: bool) {
+        let mut keyed: Vec<(u64, usize)> = Vec::with_capacity(self.items.len());
+        for (nth, item) in self.items.iter().enumerate() {
+            let Some(bytes) = self.record(item) else { continue };
+            let Ok(header) = value::peek(bytes) else { continue };
+            if !matches!(header.kind, Kind::Tombstone | Kind::Filler) {
+                keyed.push((reading.hash(&bytes[header.key_at()..header.meta_at()]), nth));
             }
-            let hash = reading.hash(&bytes[header.key_at()..header.meta_at()]);
-            Some((hash, Location::new(segment, item.offset)))
-        });
-        let keyed: Vec<(u64, Location)> = keyed.collect();
-        keyed.iter().for_each(|(hash, _)| reading.index().will_look(*hash));
-        for (hash, at) in keyed {
-            // Damage is met again by who judges.
-            let Ok(found) = reading.candidates(hash) else { continue };
-            if found.iter().all(|slot| slot.location != at) {
-                found.iter().for_each(|slot| reading.keys().will_need(slot.key));
+        }
+        keyed.sort_unstable();
+        for some in keyed.chunks(SOME).filter(|_| is_long) {
+            make_way();
+            some.iter().for_each(|(hash, _)| reading.index().will_look(*hash));
+        }
+        for some in keyed.chunks(SOME) {
+            if reading.check_open().is_err() {
+                return;
+            }
+            make_way();
+            for (hash, nth) in some {
+                // Damage is met again by who judges.
+                let Ok(found) = reading.candidates(*hash) else { continue };
+                let at = Location::new(segment, self.items[*nth].offset);
+                self.items[*nth].is_led_to = found.iter().any(|slot| slot.location == at);
+                if is_long && !self.items[*nth].is_led_to {
+                    found.iter().for_each(|slot| reading.keys().will_need(slot.key));
+                }
             }
         }
     }
