@@ -46,7 +46,7 @@ fn format() -> std::io::Result<()> {
     let index = image.file("address.idx");
     let leaf = layout.leaves[0].0 * PAGE;
     write("format", "leaf", 0x84, &index[leaf..leaf + 256])?;
-    write("format", "node", 0x85, &index[layout.nodes[0] * PAGE..][..PAGE])?;
+    write("format", "node", 0x85, &index[layout.directory * PAGE..][..PAGE])?;
     write("format", "name", 6, b"value17.dat")?;
     // Magic, versions, id, and two dictionaries of 300 and 20 bytes; the checksums are made right.
     let mut dictionary = [&b"FMDICT\0\0"[..], &[0; 1016]].concat();
