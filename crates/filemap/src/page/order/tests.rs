@@ -1,0 +1,403 @@
+//! Ordered forms against an order that is spelled out, and ranges against filters, over real URLs
+//! and hostile keys.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use fastrand::Rng;
+use regex::bytes::Regex;
+
+use super::*;
+
+/// Wikipedia's, and hosts and paths of the WHATWG URL tests.
+const REAL: &str = include_str!("urls.txt");
+
+/// What sorts keys, spelled out: the shape, labels, path, scheme, port, variant. All keys
+/// without the shape stand behind those with it.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Slow {
+    Url { labels: Vec<Vec<u8>>, path: Vec<u8>, scheme: Vec<u8>, port: Option<u16>, variant: Option<Vec<u8>> },
+    Other(Vec<u8>),
+    Beside(Vec<u8>),
+}
+
+static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
+    let host = r"(?<host>\[[0-9a-f:]*\]|[!-~&&[^:/?#@\\\[\]]]+)";
+    let shape =
+        format!(r"(?s-u)^(?<scheme>https?)://{host}(?<colon>:(?<port>0|[1-9][0-9]*))?(?<path>[/?#\\][\t-\xff]*)?$");
+    Regex::new(&shape).expect("a regex")
+});
+
+fn slow(key: &[u8]) -> Slow {
+    let (url, variant) = match key.iter().position(|&byte| byte == 0) {
+        None => (key, None),
+        Some(at) if key.get(at + 1) == Some(&0) => (&key[..at], Some(key[at + 2..].to_vec())),
+        Some(_) => return Slow::Beside(key.to_vec()),
+    };
+    let Some(parts) = SHAPE.captures(url) else { return Slow::Other(key.to_vec()) };
+    let text = |name: &str| parts.name(name).map_or("", |part| str::from_utf8(part.as_bytes()).expect("ASCII"));
+    let host = text("host");
+    let mut labels: Vec<Vec<u8>> = host.split('.').rev().map(|label| label.as_bytes().to_vec()).collect();
+    if host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok() {
+        labels = vec![host.as_bytes().to_vec()];
+    } else if !labels[0].is_empty() && labels[0].iter().all(u8::is_ascii_digit) {
+        return Slow::Other(key.to_vec());
+    }
+    let port = text("port").parse().ok();
+    if port.is_none() && !text("colon").is_empty() {
+        return Slow::Other(key.to_vec());
+    }
+    let path = parts.name("path").map_or(Vec::new(), |path| path.as_bytes().to_vec());
+    Slow::Url { labels, path, scheme: text("scheme").into(), port, variant }
+}
+
+fn form(key: &[u8]) -> Vec<u8> {
+    let mut out = b"before".to_vec();
+    ordered(key, &mut out);
+    out.split_off(6)
+}
+
+fn checked_form(key: &[u8]) -> Vec<u8> {
+    let form = form(key);
+    let mut back = b"before".to_vec();
+    assert!(super::key(&form, &mut back), "{}", key.escape_ascii());
+    assert_eq!(back.split_off(6).escape_ascii().to_string(), key.escape_ascii().to_string());
+    assert!(form.len() <= key.len() + 1);
+    form
+}
+
+const HOSTS: [&str; 32] = [
+    "a",
+    "b",
+    "com",
+    "a.com",
+    "b.a.com",
+    "c.b.a.com",
+    "a-b.com",
+    "aa.com",
+    "com.a",
+    "a.com.",
+    ".",
+    "..",
+    "a..com",
+    ".com",
+    "1.2.3.4",
+    "1.2.3.40",
+    "2.3.4",
+    "4",
+    "3.4",
+    "0.0.0.4",
+    "x.1.2.3.4",
+    "1.2.3.04",
+    "1.a",
+    "a.1",
+    "[::1]",
+    "[1:2::3]",
+    "[1.1]",
+    "1]",
+    "[",
+    "A.com",
+    "a_!~.com",
+    "",
+];
+const AFTER_HOST: [&str; 14] =
+    ["", "", "", "", ":", ":0", ":80", ":443", ":080", ":65535", ":65536", ":1x", "x:1", ":99999999999999999999"];
+const PATHS: [&[u8]; 24] = [
+    b"",
+    b"/",
+    b"/a",
+    b"/a",
+    b"/a/",
+    b"/a/b",
+    b"/ab",
+    b"/a?b",
+    b"/a?b#c",
+    b"/a#",
+    b"/\xff",
+    b"/\xff\xff",
+    b"/a\t",
+    b"/a b",
+    b"/a\x08",
+    b"/\x01",
+    b"?",
+    b"#",
+    b"\\",
+    b"x",
+    b"/a\xff",
+    b"/A",
+    b"/@:",
+    b"/http://a.com/",
+];
+const TAILS: [&[u8]; 14] = [
+    b"",
+    b"",
+    b"",
+    b"",
+    b"",
+    b"\0\0POST",
+    b"\0\0POST 2",
+    b"\0\0\0",
+    b"\0\0\x01",
+    b"\0\0\xff",
+    b"\0\0",
+    b"\0",
+    b"\0request",
+    b"\0request\0POST",
+];
+const SCHEMES: [&str; 12] = [
+    "http://",
+    "http://",
+    "http://",
+    "https://",
+    "https://",
+    "https://",
+    "ftp://",
+    "http:/",
+    "HTTP://",
+    "httpx://",
+    "http://u@",
+    "https://u:p@",
+];
+
+/// Keys of parts that are right, nearly right, or anything.
+fn random_key(rng: &mut Rng) -> Vec<u8> {
+    let mut pick = |parts: &[&[u8]]| parts[rng.usize(..parts.len())].to_vec();
+    let mut key = pick(&SCHEMES.map(str::as_bytes));
+    key.extend(pick(&HOSTS.map(str::as_bytes)));
+    key.extend(pick(&AFTER_HOST.map(str::as_bytes)));
+    key.extend(pick(&PATHS));
+    key.extend(pick(&TAILS));
+    spoil(rng, &mut key);
+    key
+}
+
+/// Changes, inserts and removes bytes, of one in four; of these, one in eight is all random.
+fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    const ODD: &[u8] = b"\0\x01\x02\x03\x04\x05\x06\x07\x08\t\x80\x81\x82\xff./:@[]0a";
+    if rng.u8(..4) > 0 {
+        return;
+    }
+    if rng.u8(..8) == 0 {
+        *bytes = (0..rng.usize(1..20)).map(|_| rng.u8(..)).collect();
+    }
+    for _ in 0..rng.usize(1..3) {
+        let byte = if rng.bool() { rng.u8(..) } else { ODD[rng.usize(..ODD.len())] };
+        let at = rng.usize(..=bytes.len());
+        match rng.u8(..3) {
+            0 => bytes.insert(at, byte),
+            1 if at < bytes.len() && bytes.len() > 1 => drop(bytes.remove(at)),
+            _ if at < bytes.len() => bytes[at] = byte,
+            _ => bytes.push(byte),
+        }
+    }
+}
+
+fn random_keys(seed: u64, count: usize) -> BTreeSet<Vec<u8>> {
+    let mut rng = Rng::with_seed(seed);
+    let real = REAL.lines().map(|url| url.as_bytes().to_vec());
+    real.chain((0..count).map(|_| random_key(&mut rng))).collect()
+}
+
+#[test]
+fn urls_stand_by_host_path_scheme_port_and_variant() {
+    let in_order: [&[u8]; 36] = [
+        b"http://1.2.3.4/",
+        b"http://1.2.3.40/",
+        b"http://[::1]/",
+        b"http://com/",
+        b"http://example.com",
+        b"http://example.com/",
+        b"http://example.com/\0\0POST a",
+        b"http://example.com/\0\0POST b",
+        b"http://example.com:80/",
+        b"http://example.com:8080/",
+        b"https://example.com/",
+        b"https://example.com/\0\0POST",
+        b"https://example.com:443/",
+        b"https://example.com:443/\0\0POST",
+        b"http://example.com/\t",
+        b"http://example.com/#top",
+        b"http://example.com/?q",
+        b"http://example.com/a",
+        b"https://example.com/a",
+        b"http://example.com/a/b",
+        b"http://example.com/a?b",
+        b"http://example.com/ab",
+        b"http://example.com/\xff",
+        b"https://a.example.com/",
+        b"http://b.a.example.com/",
+        b"http://www.example.com/",
+        b"http://example-a.com/",
+        b"http://example.org/",
+        b"ftp://example.com/",
+        b"http://example.com:080/",
+        b"http://user@example.com/",
+        b"urn:isbn:1",
+        b"\0variants1234",
+        b"http://example.com/\0request",
+        b"http://example.com/\0request\0POST",
+        b"http://example.com/\0variants",
+    ];
+    for pair in in_order.windows(2) {
+        let (low, high) = (checked_form(pair[0]), checked_form(pair[1]));
+        assert!(low < high, "{} {}", pair[0].escape_ascii(), pair[1].escape_ascii());
+    }
+    assert_eq!(form(b"https://www.example.com/a"), b"com\x02example\x02www\x01/a\x05");
+    assert_eq!(form(b"http://[::1]:8080/\0\0v"), b"[::1]\x01/\x04\x1f\x90\0v");
+    assert_eq!(form(b"http://a@b/"), b"\x80http://a@b/");
+}
+
+#[test]
+fn the_forms_of_real_urls_are_short_and_give_them_back() {
+    let mut ordered = 0;
+    for url in REAL.lines() {
+        let form = checked_form(url.as_bytes());
+        if form[0] < OTHER {
+            let (_, rest) = url.split_once("://").expect("a scheme");
+            assert!(form.len() <= rest.len() + 2, "{url}");
+            ordered += 1;
+        }
+    }
+    // All but those with a user or another scheme.
+    assert_eq!((REAL.lines().count(), ordered), (64, 59));
+}
+
+#[test]
+fn forms_of_any_keys_give_them_back_and_sort_as_spelled_out() {
+    let mut sorted: Vec<(Vec<u8>, Slow, Vec<u8>)> =
+        random_keys(1, 60_000).into_iter().map(|key| (checked_form(&key), slow(&key), key)).collect();
+    sorted.sort();
+    for pair in sorted.windows(2) {
+        assert!(pair[0].0 < pair[1].0);
+        assert!(pair[0].1 < pair[1].1, "{} {}", pair[0].2.escape_ascii(), pair[1].2.escape_ascii());
+    }
+    let of = |wanted: fn(&Slow) -> bool| sorted.iter().filter(|(_, slow, _)| wanted(slow)).count();
+    assert!(of(|slow| matches!(slow, Slow::Url { .. })) > 2000);
+    assert!(of(|slow| matches!(slow, Slow::Other(_))) > 2000);
+    assert!(of(|slow| matches!(slow, Slow::Beside(_))) > 2000);
+}
+
+#[test]
+fn marks_and_records_beside_pages_stand_behind_all_that_is_listed() {
+    for key in random_keys(2, 20_000) {
+        let is_listed = key::is_page(&key) || key::is_variant(&key);
+        assert_eq!(form(&key)[0] == BESIDE, !is_listed, "{}", key.escape_ascii());
+    }
+}
+
+#[test]
+fn the_longest_keys_have_forms() {
+    let mut rng = Rng::with_seed(3);
+    for beginning in [&b"http://"[..], b"https://a/", b"http://a:1/\0\0", b"", b"\0"] {
+        for byte in [Some(b'a'), Some(b'.'), Some(0), Some(1), Some(0xff), None] {
+            let mut key = beginning.to_vec();
+            key.resize_with(65_536, || byte.unwrap_or_else(|| rng.u8(..)));
+            checked_form(&key);
+        }
+    }
+    for byte in 0..=255 {
+        checked_form(&[byte]);
+    }
+}
+
+#[test]
+fn a_range_has_what_its_filter_takes_and_the_others_the_rest() {
+    let keys: Vec<(Vec<u8>, Vec<u8>)> = random_keys(4, 20_000)
+        .into_iter()
+        .filter(|key| key::is_page(key) || key::is_variant(key))
+        .map(|key| (form(&key), key))
+        .collect();
+    let within = |host: &[u8], domain: &[u8]| {
+        host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with(b"."))
+    };
+    let mut hosts: BTreeSet<String> = HOSTS.map(str::to_owned).into();
+    hosts.extend(["1.4".into(), "COM".into(), "bücher.example".into(), "\u{7f}".into(), "a.com:80".into()]);
+    for (_, key) in &keys {
+        let Some(host) = urlindex::host(key::url(key)) else { continue };
+        hosts.extend(str::from_utf8(host).ok().map(str::to_owned));
+    }
+    assert!(hosts.len() > 200);
+    for host in hosts {
+        let canonical = canonical_host(&host).unwrap_or_else(|| host.clone());
+        let (of_host, of_domain) = (of_host(&host), of_domain(&host));
+        for (form, key) in &keys {
+            let found = urlindex::host(key::url(key));
+            let wanted =
+                (found == Some(canonical.as_bytes()), found.is_some_and(|found| within(found, canonical.as_bytes())));
+            let in_others = others().contains(form);
+            let listed = (of_host.contains(form), of_domain.contains(form));
+            let expected = (wanted.0 && !in_others, wanted.1 && !in_others);
+            assert_eq!(listed, expected, "{host:?} {}", key.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn a_prefix_has_a_range_from_its_path_on() {
+    let keys: Vec<(Vec<u8>, Slow, Vec<u8>)> = random_keys(5, 1000)
+        .into_iter()
+        .filter(|key| key::is_page(key) || key::is_variant(key))
+        .map(|key| (form(&key), slow(&key), key))
+        .collect();
+    let all_prefixes = keys.iter().flat_map(|(_, _, key)| (0..=key.len()).map(|end| &key[..end]));
+    let mut ranges = 0;
+    for prefix in all_prefixes.collect::<BTreeSet<_>>() {
+        let (range, among_others) = (with_prefix(prefix), others_with_prefix(prefix));
+        ranges += usize::from(range.as_ref().is_some_and(|range| !range.is_empty()));
+        let parts = slow(prefix);
+        for (form, slow, key) in &keys {
+            let is_url = matches!(slow, Slow::Url { .. });
+            assert_eq!(among_others.contains(form), !is_url && key.starts_with(prefix));
+            let Some(range) = &range else { continue };
+            let shares = match (&parts, slow) {
+                (Slow::Url { labels: a, path: begin, .. }, Slow::Url { labels: b, path, .. }) => {
+                    a == b && path.starts_with(begin)
+                }
+                _ => false,
+            };
+            let said = || format!("{} {}", prefix.escape_ascii(), key.escape_ascii());
+            assert_eq!(range.contains(form), shares && !prefix.contains(&0), "{}", said());
+            let is_wanted = is_url && key::url(key).starts_with(prefix);
+            assert!(!is_wanted || range.contains(form), "{}", said());
+        }
+    }
+    assert!(ranges > 500, "{ranges}");
+    for none in
+        ["", "h", "http", "https:/", "http://", "https://", "http://a", "http://a:80", "http://[::1]", "http://u@a"]
+    {
+        assert_eq!(with_prefix(none.as_bytes()), None, "{none}");
+    }
+    for empty in ["ftp://a/", "x", "http://u@a/", "http:///", "http://a/\x01", "http://a:080/"] {
+        assert_eq!(with_prefix(empty.as_bytes()), Some(Range::default()), "{empty}");
+    }
+    let range = with_prefix(b"https://b.a:8080/x\xff").expect("a range");
+    assert_eq!(range, b"a\x02b\x01/x\xff".to_vec()..b"a\x02b\x01/y".to_vec());
+}
+
+#[test]
+fn bytes_that_are_no_form_are_refused() {
+    let mut rng = Rng::with_seed(6);
+    let (mut taken, mut refused) = (0, 0);
+    for round in 0..300_000 {
+        let mut bytes = match round % 4 {
+            0 => (0..rng.usize(..12)).map(|_| rng.u8(..)).collect(),
+            1 => (0..rng.usize(..12)).map(|_| b"\0\x01\x02\x03\x04\x05\x06a1./[]:"[rng.usize(..14)]).collect(),
+            _ => form(&random_key(&mut rng)),
+        };
+        spoil(&mut rng, &mut bytes);
+        let mut out = b"before".to_vec();
+        if super::key(&bytes, &mut out) {
+            assert_eq!(form(&out[6..]).escape_ascii().to_string(), bytes.escape_ascii().to_string());
+            taken += 1;
+        } else {
+            assert_eq!(out, b"before");
+            refused += 1;
+        }
+    }
+    assert!(taken > 50_000 && refused > 50_000, "{taken} {refused}");
+    for bytes in
+        [&b""[..], b"\x80", b"\x81", b"a\x01/\x07", b"4\x023\x022\x021\x01/\x03", b"a.b\x01/\x03", b"\x80http://a/"]
+    {
+        assert!(!super::key(bytes, &mut Vec::new()), "{}", bytes.escape_ascii());
+    }
+}
