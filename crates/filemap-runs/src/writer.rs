@@ -145,15 +145,15 @@ impl<'a, F: Format> RunWriter<'a, F> {
 /// ```
 #[derive(Debug)]
 #[must_use = "a run that is not synced must not be named"]
-pub struct Written {
-    info: RunInfo,
-    name: String,
-    file: Arc<dyn File>,
+pub struct Written<I = RunInfo> {
+    pub(crate) info: I,
+    pub(crate) name: String,
+    pub(crate) file: Arc<dyn File>,
 }
 
-impl Written {
+impl<I: Copy> Written<I> {
     /// What its owner is to record.
-    pub fn info(&self) -> RunInfo {
+    pub fn info(&self) -> I {
         self.info
     }
 

@@ -1,5 +1,4 @@
-//! What an entry says of its key, and how such changes add up: the arithmetic that lets runs be
-//! merged in any order.
+//! What an entry says of its key, and how such changes add up, whichever comes first.
 
 /// What an entry of a run says of its key. Over all runs of a store the changes of a key add up
 /// to 1 if the key is present, else to 0.

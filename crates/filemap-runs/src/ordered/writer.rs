@@ -15,6 +15,7 @@ use super::inner::FillingInner;
 use super::leaf::FillingLeaf;
 use crate::home::file_name;
 use crate::run::{Salt, salt};
+use crate::writer::Written;
 
 /// Bytes written at once.
 const BUFFER_BYTES: usize = 512 << 10;
@@ -175,7 +176,7 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`StorageError::Io`].
-    pub fn end(mut self) -> Result<Option<Written>, StorageError> {
+    pub fn end(mut self) -> Result<Option<Written<Info>>, StorageError> {
         if self.last.is_empty() {
             remove(&*self.home.dir, &self.name)?;
             return Ok(None);
@@ -192,40 +193,5 @@ impl<'a> Writer<'a> {
         self.write_buffer()?;
         self.write(&header(self.home.id, &self.info, &root, height as u32), 0)?;
         Ok(Some(Written { info: self.info, name: self.name, file: self.file }))
-    }
-}
-
-/// A written run that is not synced: its owner must not name it yet.
-///
-/// ```
-/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
-/// # use filemap_runs::ordered::{Change, Home, Writer};
-/// # let home = Home::new(dir, "keys", [7; 16], ());
-/// # let mut writer = Writer::create(&home, 1).unwrap();
-/// # writer.push(b"com,example)/", Change::Added).unwrap();
-/// let written = writer.end().unwrap().expect("not empty");
-/// written.sync().unwrap();
-/// assert_eq!(written.info().added, 1);
-/// ```
-#[derive(Debug)]
-#[must_use = "a run that is not synced must not be named"]
-pub struct Written {
-    info: Info,
-    name: String,
-    file: Arc<dyn File>,
-}
-
-impl Written {
-    /// What its owner is to record.
-    pub fn info(&self) -> Info {
-        self.info
-    }
-
-    /// Makes the file durable, but for its name.
-    ///
-    /// # Errors
-    /// [`StorageError::Io`].
-    pub fn sync(&self) -> Result<(), StorageError> {
-        self.file.sync().map_err(StorageError::io("sync", &self.name))
     }
 }
