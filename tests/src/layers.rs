@@ -19,8 +19,8 @@ use std::path::Path;
 /// and their dev-dependencies may look at everything.
 pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap-io", &[]),
-    ("filemap-core", &["filemap-io"]),
     ("filemap-runs", &["filemap-io"]),
+    ("filemap-core", &["filemap-io", "filemap-runs"]),
     ("urlindex", &["filemap-io", "filemap-runs"]),
     ("frontier", &["filemap-io", "urlindex"]),
     ("filemap", &["filemap-core", "filemap-io", "urlindex"]),
@@ -105,17 +105,18 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["logs::values::cache", "logs::values::dictionaries"],
     &["logs::keys", "logs::values"],
     // What leads from keys into the logs. None knows another, nor the logs.
-    &["index::address", "index::memtable", "index::segment_table", "index::superblock"],
+    &["index::address", "index::key_runs", "index::memtable", "index::segment_table", "index::superblock"],
     // All of them together, as the threads of one handle share them.
     &["handle::log", "handle::rules", "handle::spot"],
     &["handle::recover", "handle::retention"],
     &["handle::reading"],
     &["handle::writing"],
     // Work on a handle in the background.
+    &["upkeep::gathered"],
     &["upkeep::state"],
     &["upkeep"],
     &["upkeep::checkpoint"],
-    &["upkeep::backup", "upkeep::compact", "upkeep::prune", "upkeep::rules", "upkeep::train"],
+    &["upkeep::backup", "upkeep::compact", "upkeep::join", "upkeep::prune", "upkeep::rules", "upkeep::train"],
     &["upkeep::check", "upkeep::repair"],
     &["upkeep::inspect", "upkeep::worker"],
     // The public face.

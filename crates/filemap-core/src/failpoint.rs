@@ -56,6 +56,11 @@ filemap_io::failpoints! {
         OldPlacesBelieved,
         RunsDroppedUnsettled,
         RemovalsNotEntered,
+        KeyRunNotSynced,
+        KeyRunNamesNotSynced,
+        KeyRunsRemovedEarly,
+        OrderNotBehind,
+        DropsNotDue,
     }
     ///
     /// The others have test cases of their own:

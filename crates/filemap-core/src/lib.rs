@@ -47,7 +47,7 @@ mod upkeep;
 pub use error::{Error, Result, StorageError};
 pub use event::Event;
 pub use logs::values::read::Reader;
-pub use options::{Canonicalizer, Durability, Options};
+pub use options::{Canonicalizer, Durability, KeyOrder, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
 pub use stats::{StatValue, Stats};
 pub use store::{Store, Writer};
@@ -89,8 +89,10 @@ pub mod erase {
 /// Iterators over keys, pages, heads and versions, of the store or of its splits; a set of versions
 /// that were met.
 pub mod list {
+    pub use crate::handle::reading::KeyRange;
     pub use crate::sequences::Sequences;
-    pub use crate::store::{GetAhead, Heads, History, Keys, Listed, Pages, Split};
+    pub use crate::store::{GetAhead, Heads, History, Keys, KeysInOrder, Listed, Pages, Split};
+    pub use filemap_runs::ordered::Direction;
 }
 
 /// Pruning by number, age or size.

@@ -20,6 +20,11 @@ pub struct Limits {
     pub settle_percent: u64,
     /// Runs of one level that are joined.
     pub join_runs: usize,
+    /// Memory for the keys in order that a checkpoint gathers before it writes them as a run.
+    pub gathered_bytes: usize,
+    /// The newest runs of keys in order, up to this many pages together, are written anew with the
+    /// next one.
+    pub fold_pages: u64,
     /// Encoded leaves buffered before they are written to the file.
     pub flush_pages: usize,
     /// Bytes of key records buffered before they are written to the file.
@@ -73,6 +78,8 @@ impl Default for Limits {
             direct_percent: 30,
             settle_percent: 25,
             join_runs: 8,
+            gathered_bytes: 32 << 20,
+            fold_pages: 64,
             flush_pages: 512,
             flush_key_bytes: 1 << 20,
             key_segment_bytes: 256 << 20,

@@ -85,6 +85,30 @@ pub(crate) type GroupOf = fn(&[u8]) -> &[u8];
 /// Whether a key is counted.
 pub(crate) type CountedOf = fn(&[u8]) -> bool;
 
+/// An order of keys, in which a store can list them: see [`Options::key_order`].
+///
+/// ```
+/// use filemap_core::KeyOrder;
+/// fn as_they_are(bytes: &[u8], out: &mut Vec<u8>) {
+///     out.extend_from_slice(bytes);
+/// }
+/// fn always(bytes: &[u8], out: &mut Vec<u8>) -> bool {
+///     out.extend_from_slice(bytes);
+///     true
+/// }
+/// const BYTES: KeyOrder = KeyOrder { name: "bytes", ordered: as_they_are, key: always };
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct KeyOrder {
+    /// Name of the order, with its version. A store remembers it.
+    pub name: &'static str,
+    /// Appends the ordered form of a key: forms sort as bytes. Not empty, and at most a hundred
+    /// bytes longer than the key.
+    pub ordered: fn(&[u8], &mut Vec<u8>),
+    /// Appends the key of an ordered form; false, and nothing appended, if the bytes are none.
+    pub key: fn(&[u8], &mut Vec<u8>) -> bool,
+}
+
 /// The callback for events.
 #[derive(Clone)]
 pub(crate) struct EventSink(pub(crate) Arc<OnEvent>);
@@ -195,6 +219,8 @@ filemap_io::options! {
         pub(crate) canonicalizer: Option<Canonicalizer> = None,
         pub(crate) dictionary_group: Option<GroupOf> = None,
         pub(crate) counted: Option<CountedOf> = None,
+        pub(crate) key_order: Option<KeyOrder> = None,
+        pub(crate) end_key_order: bool = false,
         pub(crate) accept_loss: bool = false,
         pub(crate) on_event: Option<EventSink> = None,
         pub(crate) limits: Limits = Limits::default(),
@@ -251,6 +277,23 @@ impl Options {
     /// adds or removes keys makes the number unknown, for good: a repair or a copy counts anew.
     pub fn counted(mut self, is_counted: fn(&[u8]) -> bool) -> Options {
         self.counted = Some(is_counted);
+        self
+    }
+
+    /// Keeps the keys of a new store in this order too, so that [`Store::keys_in`] lists a range of
+    /// them without reading the rest. A store that was created without keeps none until it is
+    /// repaired with this option. A store that has an order is opened for writing with the same, or
+    /// with [`end_key_order`](Options::end_key_order).
+    ///
+    /// [`Store::keys_in`]: crate::Store::keys_in
+    pub fn key_order(mut self, order: KeyOrder) -> Options {
+        (self.key_order, self.end_key_order) = (Some(order), false);
+        self
+    }
+
+    /// Keeps no keys in order: a store that has an order loses it when it is opened for writing.
+    pub fn end_key_order(mut self) -> Options {
+        (self.key_order, self.end_key_order) = (None, true);
         self
     }
 

@@ -66,13 +66,14 @@ pub fn repair(source: Arc<dyn Dir>, target: Option<Arc<dyn Dir>>, options: &Opti
 }
 
 /// Does what a store's threads would do now: writes back, prepares a segment, runs a due
-/// checkpoint, makes due dictionaries, runs compaction once. Errors are dropped: one has poisoned
+/// checkpoint, makes due dictionaries, joins due runs of keys, runs compaction once. Errors are dropped: one has poisoned
 /// the store, or came from compaction and is harmless.
 pub fn work(store: &Store) {
     let Ok(upkeep) = store.upkeep() else { return };
     worker::write_back(upkeep, false);
     worker::checkpoint_if_due(upkeep);
     while worker::train_next(upkeep) {}
+    worker::join_next(upkeep);
     if upkeep.writing().poisoned().cause().is_none() {
         let _ = worker::compact_if_due(upkeep);
     }

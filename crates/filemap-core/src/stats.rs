@@ -137,6 +137,10 @@ stats! {
     key_bytes: u64 = gauge,
     /// Length of address.idx in bytes.
     index_bytes: u64 = gauge,
+    /// Runs of keys in order.
+    key_runs: u64 = gauge,
+    /// Their length in bytes.
+    key_run_bytes: u64 = gauge,
     /// Disk space of all files of the store, in bytes.
     disk_bytes: u64 = gauge,
     /// Leaf pages of the index.

@@ -7,6 +7,7 @@ mod edges;
 mod erase;
 mod hostile_keys;
 mod moment;
+mod order;
 mod planted;
 mod prune;
 mod readers;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use filemap_core::{Error, Head, StorageError, Store, Value};
+use filemap_core::list::{Direction, KeyRange};
+use filemap_core::{Error, Head, StorageError, Store, Value, sim};
 
 use crate::trouble::Trouble;
 use crate::world::is_counted;
@@ -35,6 +36,7 @@ pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents
     if after == After::Kill || !store.is_read_only() {
         pages(store, &all)?;
     }
+    in_order(store, &all)?;
     let counted = all.keys().filter(|key| is_counted(key)).count() as u64;
     match store.counted_keys()? {
         Some(told) if told == counted => {}
@@ -67,6 +69,47 @@ pub(crate) fn pages(store: &Store, all: &Contents) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// Lists in order must have the keys that can be read, both ways, from any cursor on, and the count
+/// of any range must be theirs. What a running checkpoint has dropped may still be listed.
+fn in_order(store: &Store, all: &Contents) -> Result<(), Trouble> {
+    let mut forms: Vec<Vec<u8>> = all.keys().map(|key| key.iter().rev().copied().collect()).collect();
+    forms.sort();
+    let is_still = store.is_read_only() || sim::may_close(store);
+    let wrong = |what: &str, of: &KeyRange| Err(Trouble::Wrong(format!("keys in order: {what} of {of:?}")));
+    let list = |range: &KeyRange, direction| {
+        let mut keys = store.keys_in(range.clone(), direction)?;
+        let mut met = Vec::new();
+        while let Some(key) = keys.next().transpose()? {
+            let form: Vec<u8> = key.iter().rev().copied().collect();
+            if form != keys.form() {
+                return Err(Trouble::Wrong("a key in order has another's form".into()));
+            }
+            met.push(form);
+        }
+        if !is_still {
+            met.retain(|form| forms.contains(form));
+        }
+        Ok(met)
+    };
+    for nth in 0..=forms.len() {
+        let (below, above) = forms.split_at(nth);
+        let after = below.last().map_or(KeyRange::all(), |last| KeyRange::all().after(last));
+        if list(&after, Direction::Forward)? != above {
+            return wrong("a list forwards", &after);
+        }
+        let before = above.first().map_or(KeyRange::all(), |first| KeyRange::all().before(first));
+        if !list(&before, Direction::Back)?.iter().rev().eq(below) {
+            return wrong("a list backwards", &before);
+        }
+        for (range, keys) in [(&after, above), (&before, below)] {
+            if is_still && store.count_in(range)? != keys.len() as u64 {
+                return wrong("the count", range);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Reads every key in all ways without judging what is there: a handle that stays behind its
 /// writer may see something older, but never damage.
 ///
@@ -83,6 +126,11 @@ pub fn readable(store: &Store, oracle: &Oracle) -> Result<(), Trouble> {
         store.get(key).map_err(damage)?;
     }
     store.pages().try_for_each(|page| page.map(|_| ())).map_err(damage)?;
+    store
+        .keys_in(KeyRange::all(), Direction::Back)
+        .map_err(damage)?
+        .try_for_each(|key| key.map(|_| ()))
+        .map_err(damage)?;
     store.keys().try_for_each(|key| key.map(|_| ())).map_err(damage)
 }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use filemap_core::sim::{self, Limits};
-use filemap_core::{Durability, Options, Store};
+use filemap_core::{Durability, KeyOrder, Options, Store};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -154,6 +154,9 @@ fn limits(rng: &mut fastrand::Rng) -> Limits {
         direct_percent: *choice(rng, &[0, 500, 5000]),
         settle_percent: *choice(rng, &[25, 1000, 100_000]),
         join_runs: *choice(rng, &[2, 3, 8]),
+        // Keys in order: runs of their own, folded into the last one, written amid a stage.
+        fold_pages: *choice(rng, &[0, 0, 2, 5, 64]),
+        gathered_bytes: *choice(rng, &[1, 200, 32 << 20]),
         flush_pages: *choice(rng, &[1, 2, 512]),
         flush_key_bytes: *choice(rng, &[1, 100, 1 << 20]),
         key_dead_bytes: *choice(rng, &[0, 200]),
@@ -180,10 +183,21 @@ fn options(limits: Limits, segment_bytes: u64, chunk_bytes: u64) -> Options {
         .writeback_bytes(2048)
         .dictionary_group(host)
         .counted(is_counted)
+        .key_order(REVERSED)
         .dictionary_bytes(4096)
         .free_space_floor(0);
     sim::with_limits(options, limits)
 }
+
+/// The order of keys of every store: that of their bytes, last first.
+const REVERSED: KeyOrder = KeyOrder {
+    name: "reversed",
+    ordered: |key, out| out.extend(key.iter().rev()),
+    key: |form, out| {
+        out.extend(form.iter().rev());
+        true
+    },
+};
 
 /// Whether the store counts a key: about three of four.
 pub fn is_counted(key: &[u8]) -> bool {

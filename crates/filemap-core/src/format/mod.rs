@@ -16,6 +16,7 @@ pub(crate) mod bloom;
 pub(crate) mod dictionary;
 pub(crate) mod header;
 pub(crate) mod key;
+pub(crate) mod key_runs;
 pub(crate) mod leaf;
 pub(crate) mod location;
 pub(crate) mod names;

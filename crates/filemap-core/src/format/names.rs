@@ -90,12 +90,27 @@ pub(crate) fn parse_keys(name: &str) -> Option<u16> {
     (keys(id) == name).then_some(id)
 }
 
+/// What names of runs of keys in order begin with.
+pub(crate) const KEY_RUNS: &str = "keys";
+
+/// Name of a run of keys in order.
+pub(crate) fn key_run(number: u64) -> String {
+    filemap_runs::file_name(KEY_RUNS, number)
+}
+
+/// Parses a name that `key_run` gives.
+pub(crate) fn parse_key_run(name: &str) -> Option<u64> {
+    let number = name.strip_prefix(KEY_RUNS)?.strip_prefix('.')?.strip_suffix(".run")?.parse().ok()?;
+    (key_run(number) == name).then_some(number)
+}
+
 /// Returns true for a name of a file of a store, or of a backup in progress.
 pub(crate) fn is_ours(name: &str) -> bool {
     [LOCK, SUPERBLOCK, NEW_SUPERBLOCK, PARTIAL, VERIFIED, VERIFYING, RULES, INDEX].contains(&name)
         || parse_segment(name).is_some()
         || parse_keys(name).is_some()
         || parse_dictionary(name).is_some()
+        || parse_key_run(name).is_some()
 }
 
 #[cfg(test)]
@@ -124,6 +139,16 @@ mod tests {
             assert_eq!(parse_keys(&format!("key{rest}")), None, "{rest}");
         }
         assert_eq!((parse_segment("xvalue1.dat"), parse_keys("xkey1.dat")), (None, None));
+    }
+
+    #[test]
+    fn names_of_runs_are_parsed_as_strictly() {
+        for number in [0, 7, 999_999, 1_000_000, 1 << 40] {
+            assert_eq!(parse_key_run(&key_run(number)), Some(number));
+        }
+        for name in ["keys.1.run", "keys.0000001.run", "keys.000001.run.new", "keys000001.run", "keys..run"] {
+            assert_eq!(parse_key_run(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -258,8 +258,8 @@ impl Superblock {
         if !has_room || index.counted.is_some_and(|n| n > index.keys) {
             return Err("size of the index is out of range");
         }
-        // Four words an entry: 65,536 segments of either log, and as many dictionaries.
-        if index.table_words > 12 << 16 || (index.table == 0) != (index.table_words == 0) {
+        // Four words an entry: 65,536 segments of either log, as many dictionaries, and runs of keys.
+        if index.table_words > 13 << 16 || (index.table == 0) != (index.table_words == 0) {
             return Err("segment table is out of range");
         }
         if u64::from(index.runs_words) > index.pages * 4 || (index.runs == 0) != (index.runs_words == 0) {

@@ -10,11 +10,12 @@
 //! checkpoint's tail and every one that compaction wrote, live or dead, with its length once that
 //! is final. A listed segment without a file is lost, unless it was marked as leaving in a durable
 //! superblock before its file was removed. Dictionaries are listed likewise: from before a record
-//! names one until before its file is removed.
+//! names one until before its file is removed. So are the runs of keys in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::format::bits::Bits;
+use crate::format::key_runs::{KEY_RUNS, KeyRuns, ORDERS};
 use crate::format::location::Extent;
 use crate::format::row::{END_UNITS, FAMILY, FLAGS, LIVE_UNITS, ORDINAL, TOMBSTONE_UNITS, WORDS};
 use crate::format::{Flaw, key};
@@ -95,6 +96,8 @@ pub(crate) struct SegmentTable {
     pub(crate) keys: BTreeMap<u16, SegmentRow>,
     /// Dictionary ids; true for one that is lost, which a caller has accepted.
     pub(crate) dictionaries: BTreeMap<u32, bool>,
+    /// The runs of keys in order, if the store has an order.
+    pub(crate) order: Option<KeyRuns>,
 }
 
 impl SegmentTable {
@@ -226,7 +229,8 @@ impl SegmentTable {
             let entry = SegmentRow { ordinal: u64::from(*id), is_lost: *is_lost, ..SegmentRow::default() };
             (DICTIONARIES, entry)
         });
-        segments.chain(dictionaries).flat_map(|(family, a)| a.encode(family)).collect()
+        let rows = segments.chain(dictionaries).flat_map(|(family, a)| a.encode(family));
+        rows.chain(self.order.iter().flat_map(KeyRuns::encode)).collect()
     }
 
     /// Decodes the table from words.
@@ -236,6 +240,10 @@ impl SegmentTable {
             return Err("segment table has part of an entry");
         }
         for entry in words.chunks_exact(WORDS) {
+            if matches!(FAMILY.get(entry), ORDERS | KEY_RUNS) {
+                segment_table.decode_order(entry)?;
+                continue;
+            }
             let row = SegmentRow::decode(entry)?;
             let family = match FAMILY.get(entry) {
                 VALUES => &mut segment_table.values,
@@ -254,7 +262,19 @@ impl SegmentTable {
                 return Err("segment table has two entries of one number");
             }
         }
+        segment_table.order.as_ref().map_or(Ok(()), KeyRuns::check)?;
         Ok(segment_table)
+    }
+
+    /// Decodes a row of the order of keys or of one of its runs.
+    fn decode_order(&mut self, row: &[u64]) -> Result<(), Flaw> {
+        match (&mut self.order, FAMILY.get(row)) {
+            (order @ None, ORDERS) => *order = Some(KeyRuns::decode(row)?),
+            (Some(order), KEY_RUNS) => order.decode_run(row)?,
+            (Some(_), _) => return Err("segment table has two orders of keys"),
+            (None, _) => return Err("segment table has a run of keys before their order"),
+        }
+        Ok(())
     }
 }
 

@@ -55,6 +55,7 @@ impl Files {
     /// `Corrupt` if a file is missing and that is not accepted; `Io`.
     pub(super) fn roster(
         &self,
+        dir: &dyn Dir,
         superblock: &SuperblockFile,
         current: &Superblock,
         accepts_loss: bool,
@@ -63,6 +64,7 @@ impl Files {
         let rolls = superblock.rolls(&current.store_id)?;
         let witness = Witness { superblock: current, segment_table: &segment_table, rolls: &rolls };
         let mut absent = witness.absent(&self.values, &self.keys);
+        absent.extend(recover::absent_runs(dir, &segment_table)?);
         recover::refuse(&absent, accepts_loss)?;
         let unseen = recover::accept(&absent, &mut segment_table, current.tail.ordinal);
         let is_intact = absent.iter().all(|a| a.is_accepted);
@@ -116,7 +118,9 @@ impl Parts {
         let index = Arc::clone(&files.loaded.index);
         let writer = IndexWriter::new(files.loaded, current.index, self.next_epoch, options.limits);
         let keys = KeyAppender::new(Arc::clone(&files.keys), &options.limits)?;
-        let checkpointer = Checkpointer::new(writer, keys, segment_table.clone(), current.clone(), self.replayed_below);
+        let order = options.key_order;
+        let checkpointer =
+            Checkpointer::new(writer, keys, segment_table.clone(), current.clone(), self.replayed_below, order);
         let log = Arc::new(Ranked::new(self.log));
         let reading = Arc::new(Reading::new(Opened {
             dir: self.dir,

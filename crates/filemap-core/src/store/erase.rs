@@ -331,6 +331,7 @@ impl Store {
         if !self.upkeep()?.punch_index()? {
             done.left.push(names::INDEX.to_owned());
         }
+        done.left.extend(self.upkeep()?.join_all()?.into_iter().map(names::key_run));
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ mod heads;
 mod history;
 mod iterate;
 mod many;
+mod order;
 mod pages;
 mod prune;
 mod ranks;
@@ -68,6 +69,7 @@ pub use heads::{Heads, Listed};
 pub use history::History;
 pub use iterate::Keys;
 pub use many::GetAhead;
+pub use order::KeysInOrder;
 pub use pages::Pages;
 pub use prune::{PruneRule, Pruned};
 #[cfg(feature = "sim")]
@@ -245,8 +247,9 @@ impl Store {
         let rules = crate::handle::rules::read(&*dir, &current.store_id, current.rules, Access::Write)?;
         let files = Files::open(&dir, &current, &options)?;
         let values = &files.values;
-        let Roster { segment_table, mut absent, is_news, unseen } =
-            files.roster(&superblock, &current, options.accept_loss)?;
+        let Roster { mut segment_table, mut absent, is_news, unseen } =
+            files.roster(&*dir, &superblock, &current, options.accept_loss)?;
+        let ends_order = recover::order(&mut segment_table, &options, current.index.keys, 1)?;
         absent.iter_mut().for_each(|a| a.is_accepted = true);
         // An entry takes less memory than its record takes in the log.
         let room = recover::bytes_after(&values.segments, current.tail)?;
@@ -254,6 +257,10 @@ impl Store {
         let has_tail = !absent.iter().any(|a| a.ordinal == Some(current.tail.ordinal) && a.is_value());
         let replay =
             recover::replay(&*dir, values, &superblock, &current, &active, &segment_table, (has_tail, unseen))?;
+        if !replay.has_order {
+            segment_table.order = None;
+        }
+        let is_news = is_news || ends_order || !replay.has_order;
         // A recovery that told of what it dropped may have been cut short.
         let was_telling = current.dropped_epoch == current.epoch;
         let mut next_epoch = replay.next_epoch;
@@ -295,6 +302,8 @@ impl Store {
             // A writer may have ended between making a dictionary and naming it.
             upkeep.name_dictionaries()?;
         }
+        // What no durable superblock names, or the one before did.
+        upkeep.remove_unnamed_runs()?;
         upkeep.writing().measure_free_space();
         upkeep.reading().emit(&Event::Recovered(replay.report));
         upkeep.tell_unfinished();

@@ -114,7 +114,7 @@ pub(crate) fn repair_in(
     let (living, doubt) = witness::living(&source, &survey, options);
     let (dir, held) = match (target, held) {
         (None, Some(held)) => {
-            files::begin_in_place(&*source, &survey)?;
+            files::begin_in_place(&source, &survey)?;
             (Arc::clone(&source), held)
         }
         (target, _) => {
@@ -342,6 +342,8 @@ impl Job<'_> {
             Appender::new(Arc::clone(&files.values.segments), last, FIRST_RECORD, u64::from(first.segment_bytes))?;
         let log =
             Log { appender, next_sequence: 1, tombstones: Default::default(), pins: Pins::of(None), frozen_at: 0 };
+        let mut segment_table = SegmentTable::default();
+        recover::order(&mut segment_table, &options, 0, self.survey.next_run)?;
         let parts = Parts {
             superblock: SuperblockFile::open_new(&*dir)?,
             dir,
@@ -349,7 +351,7 @@ impl Job<'_> {
             current: first.clone(),
             next_epoch: first.epoch + 1,
             files,
-            segment_table: SegmentTable::default(),
+            segment_table,
             absent: Vec::new(),
             active: Arc::new(Memtable::new(options.memtable_bytes, 0)),
             log,

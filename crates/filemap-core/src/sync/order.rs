@@ -13,7 +13,7 @@ mod on {
 
     thread_local! {
         /// One bit per rank of a held lock.
-        static HELD: Cell<u32> = const { Cell::new(0) };
+        static HELD: Cell<u64> = const { Cell::new(0) };
     }
 
     /// Rank of a held lock; released on drop.

@@ -8,7 +8,9 @@ pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
+mod gathered;
 pub(crate) mod inspect;
+pub(crate) mod join;
 pub(crate) mod prune;
 pub(crate) mod repair;
 mod rules;
@@ -37,6 +39,8 @@ pub(crate) struct Upkeep {
     kept_keys: Ranked<{ rank::KEPT_KEYS }, BTreeSet<u64>>,
     /// As in the file RULES.
     rules: Ranked<{ rank::RULES }, Rules>,
+    /// Held while runs of keys in order are joined.
+    joining: Ranked<{ rank::JOIN }, ()>,
 }
 
 impl Upkeep {
@@ -49,6 +53,7 @@ impl Upkeep {
             compactor: Ranked::default(),
             kept_keys: Ranked::default(),
             rules: Ranked::new(rules),
+            joining: Ranked::default(),
         }
     }
 
@@ -65,6 +70,7 @@ impl Upkeep {
         self.compacting.wake();
         let bells = self.writing.bells();
         bells.compact.stop();
+        bells.join.stop();
         self.writing.training().bell.stop();
         bells.checkpoint.stop();
         bells.sync.stop();

@@ -3,13 +3,18 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use filemap_runs::ordered::Info;
+
+use crate::format::key_runs::Behind;
 use crate::format::superblock::Superblock;
 use crate::handle::retention::{Dropped, KeyFilter, Retention};
 use crate::index::address::IndexWriter;
 use crate::index::segment_table::SegmentTable;
 use crate::logs::keys::KeyAppender;
 use crate::logs::segments::{FIRST_RECORD, Segment};
+use crate::options::KeyOrder;
 use crate::sync::{Ranked, rank};
+use crate::upkeep::gathered::Gathered;
 
 /// State of checkpoints, behind the checkpoint lock.
 pub(crate) struct Checkpointer {
@@ -32,6 +37,18 @@ pub(crate) struct Checkpointer {
     /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered them
     /// before.
     pub(crate) replayed_below: u64,
+    /// What is to be written of keys in order, if the store has an order.
+    pub(crate) gathered: Option<Gathered>,
+    /// The runs may lack keys of the replayed table: see [`Gathered`].
+    pub(crate) settles_order: bool,
+    /// The table of the running checkpoint.
+    pub(crate) behind: Option<Behind>,
+    /// Runs were written whose names are not durable.
+    pub(crate) has_new_runs: bool,
+    /// Runs that are being joined.
+    pub(crate) joined: Vec<Info>,
+    /// Numbers of runs that the next superblock does not name.
+    pub(crate) left_runs: Vec<u64>,
 }
 
 impl Checkpointer {
@@ -43,7 +60,11 @@ impl Checkpointer {
         segment_table: SegmentTable,
         current: Superblock,
         replayed_below: u64,
+        order: Option<KeyOrder>,
     ) -> Checkpointer {
+        let named = segment_table.order.as_ref();
+        let gathered = order.filter(|_| named.is_some()).map(Gathered::new);
+        let settles_order = named.is_some_and(|named| named.behind.is_some());
         let (retention, dropped) = (Retention::default(), Dropped::default());
         Checkpointer {
             index,
@@ -56,7 +77,20 @@ impl Checkpointer {
             told_versions: 0,
             is_cut: false,
             replayed_below,
+            gathered,
+            settles_order,
+            behind: None,
+            has_new_runs: false,
+            joined: Vec::new(),
+            left_runs: Vec::new(),
         }
+    }
+
+    /// Goes on without an order of keys: with the next superblock the store has none.
+    pub(crate) fn end_order(&mut self) {
+        let runs = self.segment_table.order.take().map(|named| named.runs).unwrap_or_default();
+        self.left_runs.extend(runs.iter().map(|run| run.number));
+        (self.gathered, self.settles_order) = (None, false);
     }
 }
 

@@ -1,5 +1,5 @@
 //! The background threads of a writer: one syncs the log and prepares segments, one checkpoints,
-//! one compacts, one makes dictionaries. Nothing else in the crate starts a thread.
+//! one compacts, one makes dictionaries, one joins runs of keys in order. Nothing else in the crate starts a thread.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -53,6 +53,9 @@ pub(crate) fn start(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
     ];
     if upkeep.reading.options().makes_dictionaries() {
         jobs.push(("filemap-train", keep_trained));
+    }
+    if upkeep.reading.segment_table().order.is_some() {
+        jobs.push(("filemap-join", keep_joined));
     }
     start_some(upkeep, &jobs)
 }
@@ -214,6 +217,28 @@ fn keep_checkpointed(upkeep: &Upkeep) {
             checkpoint_if_due(upkeep);
         }
     }
+}
+
+/// Joins runs of keys in order as checkpoints add to them.
+fn keep_joined(upkeep: &Upkeep) {
+    while !upkeep.writing.bells().join.is_stopped() {
+        while join_next(upkeep) {}
+        upkeep.writing.bells().join.wait(IDLE);
+    }
+}
+
+/// Joins the runs that are due. Returns false if none were. A failed join is tried again after the
+/// next checkpoint.
+pub(crate) fn join_next(upkeep: &Upkeep) -> bool {
+    if upkeep.writing.bells().join.is_stopped() || upkeep.writing.poisoned().cause().is_some() {
+        return false;
+    }
+    upkeep.join_if_due().unwrap_or_else(|e| {
+        if !matches!(e, Error::Closed) {
+            upkeep.reading.counters().failed(&e);
+        }
+        false
+    })
 }
 
 fn keep_trained(upkeep: &Upkeep) {

@@ -70,11 +70,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Name of the file of a run.
-    pub(super) fn name(&self) -> Option<&str> {
-        match &self.source {
-            Source::Run(run) => Some(run.name()),
-            Source::Memory(_) | Source::Owned(_) => None,
+    /// The sum of the changes of all keys below a key, or of all.
+    pub(super) fn sum_below(&self, key: Option<&[u8]>) -> Result<i64, StorageError> {
+        let is_below = |entry: &[u8]| key.is_none_or(|key| entry < key);
+        match (&self.source, key) {
+            (Source::Run(run), Some(key)) => run.sum_below(key),
+            (Source::Run(run), None) => Ok(run.info().tally().sum()),
+            (Source::Memory(entries), _) => Ok(entries.iter().filter(|e| is_below(e.0)).map(|e| e.1.sum()).sum()),
+            (Source::Owned(entries), _) => Ok(entries.iter().filter(|e| is_below(&e.0)).map(|e| e.1.sum()).sum()),
         }
     }
 

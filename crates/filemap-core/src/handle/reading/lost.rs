@@ -13,7 +13,7 @@ use crate::format::names;
 use crate::format::rolls::Rolls;
 use crate::format::superblock::{Superblock, Tail};
 use crate::handle::reading::Reading;
-use crate::handle::recover::{Absent, Witness};
+use crate::handle::recover::{Absent, Witness, absent_runs};
 use crate::handle::rules;
 use crate::index::segment_table::SegmentTable;
 use crate::index::superblock::SuperblockFile;
@@ -49,12 +49,14 @@ pub(super) fn absent(
     let rolls = read_rolls(file, &current.store_id)?;
     let look = || Witness { superblock: current, segment_table, rolls: &rolls }.absent(there.0, there.1);
     let mut absent = look();
+    let runs = absent_runs(dir, segment_table)?;
     if absent.iter().any(|a| !a.is_accepted) {
         // The directory was listed before `rolls` was read: list it again for what changed between.
         there.0.segments.look_anew()?;
         there.0.dictionaries.look()?;
         absent = look();
     }
+    absent.extend(runs);
     let is_current = || -> Result<bool> {
         Ok(file.newest_whole(dir)?.epoch == current.epoch && read_rolls(file, &current.store_id)? == rolls)
     };
@@ -104,7 +106,7 @@ impl Reading {
         let found = absent(&self.superblock, &*self.dir, superblock, segment_table, (&self.values, &self.keys))?;
         // Key segments are opened by name, and so is RULES.
         let values = |mut all: Vec<Absent>| {
-            all.retain(|a| names::parse_keys(&a.file).is_none() && !a.is_rules());
+            all.retain(|a| names::parse_keys(&a.file).is_none() && !a.is_rules() && !a.is_key_run());
             all
         };
         Ok(found.map(values))

@@ -10,6 +10,7 @@ mod count;
 pub(crate) mod follow;
 mod get;
 mod lost;
+mod order;
 mod packing;
 mod sample;
 mod space;
@@ -26,6 +27,7 @@ use crate::format::superblock::{Superblock, Tail};
 use crate::handle::log::Log;
 use crate::handle::recover::Absent;
 use crate::index::address::Index;
+use crate::index::key_runs::KeyRunFiles;
 use crate::index::memtable::Memtable;
 use crate::index::segment_table::SegmentTable;
 use crate::index::superblock::SuperblockFile;
@@ -38,6 +40,9 @@ use crate::sync::{Ranked, lock, rank};
 
 use count::LastCount;
 use follow::Follower;
+use order::InMemory;
+pub use order::KeyRange;
+pub(crate) use order::Walk;
 pub(crate) use packing::Recompressed;
 pub use sample::RecompressionEstimate;
 
@@ -84,6 +89,7 @@ pub(crate) struct Reading {
     values: Arc<ValueLog>,
     keys: Arc<KeyLog>,
     index: Arc<Index>,
+    key_runs: KeyRunFiles,
     superblock: SuperblockFile,
     /// The last superblock written or read.
     latest: ArcSwap<Superblock>,
@@ -97,6 +103,7 @@ pub(crate) struct Reading {
     expiring_ms: AtomicI64,
     counters: Counters,
     last_count: Ranked<{ rank::LAST_COUNT }, LastCount>,
+    in_memory: Ranked<{ rank::IN_MEMORY }, InMemory>,
     end: End,
     /// Files of the store known to be gone.
     absent: ArcSwap<Vec<Absent>>,
@@ -106,12 +113,14 @@ pub(crate) struct Reading {
 impl Reading {
     pub(crate) fn new(opened: Opened) -> Reading {
         let tables = Tables { active: opened.active, frozen: None };
+        let key_runs = KeyRunFiles::new(Arc::clone(&opened.dir), opened.current.store_id);
         Reading {
             dir: opened.dir,
             options: opened.options,
             values: opened.values,
             keys: opened.keys,
             index: opened.index,
+            key_runs,
             superblock: opened.superblock,
             latest: ArcSwap::from_pointee(opened.current.clone()),
             tables: ArcSwap::from_pointee(tables),
@@ -120,6 +129,7 @@ impl Reading {
             expiring_ms: AtomicI64::new(i64::MIN),
             counters: Counters::default(),
             last_count: Ranked::default(),
+            in_memory: Ranked::default(),
             end: opened.end,
             absent: ArcSwap::from_pointee(opened.absent),
             closed: AtomicBool::new(false),
@@ -150,6 +160,11 @@ impl Reading {
 
     pub(crate) fn index(&self) -> &Index {
         &self.index
+    }
+
+    /// The files of keys in order.
+    pub(crate) fn key_runs(&self) -> &KeyRunFiles {
+        &self.key_runs
     }
 
     pub(crate) fn superblock(&self) -> &SuperblockFile {

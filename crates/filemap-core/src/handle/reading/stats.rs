@@ -1,6 +1,7 @@
 //! Gathers the counters and sizes of a handle for `Store::stats`; keeps no state.
 
 use filemap_io::Access;
+use filemap_runs::ordered::Info;
 
 use crate::format::names;
 use crate::format::verified::{self, Verified};
@@ -18,6 +19,8 @@ impl Reading {
         let (index_bytes, index_disk) = self.index_bytes();
         let (current, space, get, verified) = (self.latest.load(), self.space(), Counters::get, self.verified());
         let (dictionaries, dictionary_bytes) = self.values.dictionaries.size();
+        let runs = self.segment_table.load().order.as_ref().map(|named| named.runs.clone()).unwrap_or_default();
+        let (key_runs, key_run_bytes) = (runs.len() as u64, runs.iter().map(Info::disk_bytes).sum());
         let cache = self.values.cache.as_ref().map_or((0, 0, 0), ValueCache::usage);
         Stats {
             indexed_keys: current.index.keys,
@@ -33,7 +36,9 @@ impl Reading {
             value_bytes,
             key_bytes,
             index_bytes,
-            disk_bytes: value_disk + dictionary_bytes + index_disk + key_disk + self.small_disk_bytes(),
+            key_runs,
+            key_run_bytes,
+            disk_bytes: value_disk + dictionary_bytes + index_disk + key_disk + key_run_bytes + self.small_disk_bytes(),
             index_leaves: current.index.leaves,
             dictionaries,
             dictionary_bytes,

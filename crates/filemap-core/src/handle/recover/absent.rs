@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use filemap_io::Dir;
+
 use crate::error::{Error, Result, StorageError};
 use crate::format::key::UNIT_BYTES as KEY_UNIT;
 use crate::format::location::UNIT_BYTES;
@@ -64,9 +66,14 @@ impl Absent {
         self.file == names::RULES
     }
 
+    /// Returns true for a run of keys in order, which holds nothing that a repair cannot find.
+    pub(crate) fn is_key_run(&self) -> bool {
+        names::parse_key_run(&self.file).is_some()
+    }
+
     /// Returns true for a file whose records are missed by lists.
     pub(crate) fn held_records(&self) -> bool {
-        !self.is_dictionary() && !self.is_rules()
+        !self.is_dictionary() && !self.is_rules() && !self.is_key_run()
     }
 
     /// Returns true for a segment of the value log.
@@ -215,6 +222,22 @@ fn cut_short(len: u64, end: u64) -> String {
     format!("the file is cut short: it ends at {len}, and had {end} bytes at least")
 }
 
+/// The runs of keys in order that a superblock names and that have no file.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn absent_runs(dir: &dyn Dir, segment_table: &SegmentTable) -> Result<Vec<Absent>> {
+    let runs = segment_table.order.as_ref().map(|named| &named.runs[..]).unwrap_or_default();
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let listed: BTreeSet<String> = dir.list().map_err(Error::io("list", dir.path().display()))?.into_iter().collect();
+    let gone = runs.iter().map(|run| names::key_run(run.number)).filter(|name| !listed.contains(name));
+    let why = "the file is missing: keys cannot be listed in order without it".to_owned();
+    let told = |file| Absent { file, ordinal: None, why: why.clone(), live_bytes: 0, is_accepted: false };
+    Ok(gone.map(told).collect())
+}
+
 /// Refuses a store with absent files whose loss is not accepted. An outdated superblock cannot be
 /// accepted: its index may be overwritten, and later outputs of compaction would be taken for
 /// orphans.
@@ -237,6 +260,10 @@ pub(crate) fn accept(absent: &[Absent], segment_table: &mut SegmentTable, tail: 
     for one in absent.iter().filter(|a| !a.is_accepted) {
         if let Some(id) = names::parse_dictionary(&one.file) {
             segment_table.dictionaries.insert(id, true);
+        }
+        if one.is_key_run() {
+            // Without one run the others say nothing; a repair makes them anew.
+            segment_table.order = None;
         }
         let Some(ordinal) = one.ordinal else { continue };
         let id = ordinal as u16;

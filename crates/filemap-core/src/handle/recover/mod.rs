@@ -2,6 +2,7 @@
 
 mod absent;
 mod complete;
+mod order;
 mod replay;
 
 use std::io::ErrorKind;
@@ -28,8 +29,9 @@ use crate::options::{Canonicalizer, Options};
 use crate::record::{Version, now_ms};
 
 pub use absent::Absent;
-pub(crate) use absent::{Witness, accept, refuse, welcome};
+pub(crate) use absent::{Witness, absent_runs, accept, refuse, welcome};
 pub(crate) use complete::Met;
+pub(crate) use order::order;
 pub(crate) use replay::{fill, replay};
 
 /// Greatest length of a lock file that a creation leaves: a process id.

@@ -37,6 +37,8 @@ pub(crate) struct Replay {
     pub(crate) pinned: Option<u64>,
     /// Something was cut off or covered, which readers may have followed.
     pub(crate) has_dropped: bool,
+    /// True unless the runs of keys in order are behind by a table that was not replayed whole.
+    pub(crate) has_order: bool,
     /// Epoch of the next superblock.
     pub(crate) next_epoch: u64,
     pub(crate) report: RecoveryReport,
@@ -64,6 +66,8 @@ pub(crate) fn replay(
 ) -> Result<Replay> {
     let start = Instant::now();
     let mut run = Run::new(values, superblock, current, table);
+    let behind = segment_table.order.as_ref().and_then(|named| named.behind);
+    run.behind_before = behind.map_or(0, |behind| behind.before);
     if !planted(Fault::RecoveredNamesNotSynced) {
         files::sync_folder(dir)?;
     }
@@ -111,6 +115,7 @@ pub(crate) fn replay(
         next_sequence: run.next_sequence,
         tombstones: run.tombstones,
         pinned: run.pinned,
+        has_order: behind.is_none_or(|behind| run.behind_entries == behind.entries),
         has_dropped: run.has_told,
         report: run.report,
     })
@@ -127,6 +132,9 @@ struct Run<'a> {
     met: Met,
     tombstones: BTreeMap<u16, u64>,
     pinned: Option<u64>,
+    /// Entries with a lower sequence are counted.
+    behind_before: u64,
+    behind_entries: u64,
     report: RecoveryReport,
 }
 
@@ -147,6 +155,8 @@ impl<'a> Run<'a> {
             met: Met::since(current),
             tombstones: BTreeMap::new(),
             pinned: None,
+            behind_before: 0,
+            behind_entries: 0,
             report: RecoveryReport::default(),
         }
     }
@@ -228,6 +238,10 @@ impl<'a> Run<'a> {
         let sequence = enter(self.table, segment.id, offset, bytes, |key| self.hash(key));
         if !planted(Fault::SequencesReused) {
             self.next_sequence = self.next_sequence.max(sequence + 1);
+        }
+        let is_entry = |kind: Kind| kind.is_version() || kind == Kind::Tombstone;
+        if sequence < self.behind_before && value::peek(bytes).is_ok_and(|h| is_entry(h.kind)) {
+            self.behind_entries += 1;
         }
         match value::peek(bytes) {
             Ok(h) if h.kind == Kind::Tombstone => {

@@ -31,6 +31,7 @@ pub(crate) struct Bells {
     pub(crate) sync: Bell,
     pub(crate) checkpoint: Bell,
     pub(crate) compact: Bell,
+    pub(crate) join: Bell,
 }
 
 /// Shared write state of a handle.

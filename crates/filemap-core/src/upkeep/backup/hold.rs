@@ -18,7 +18,8 @@ impl Drop for Hold<'_> {
         // removed by it.
         if c.holds == 0 && upkeep.writing.poisoned().check().is_ok() {
             c.index.release();
-            if let Err(e) = upkeep.remove_dead_keys(&c) {
+            let removed = upkeep.remove_left_runs(&mut c).and_then(|()| upkeep.remove_dead_keys(&c));
+            if let Err(e) = removed {
                 upkeep.writing.poison(&e);
             }
         }

@@ -168,6 +168,8 @@ fn inventory(
     let end = superblock.key_tail;
     let live = segment_table.keys.iter().filter(|(_, a)| a.live_units > 0 && a.ordinal < end.ordinal);
     sealed.extend(live.map(|(id, _)| names::keys(*id)));
+    let runs = segment_table.order.iter().flat_map(|named| &named.runs);
+    sealed.extend(runs.map(|run| names::key_run(run.number)));
     growing.push((names::keys(end.ordinal as u16), end.offset));
     Ok(Inventory { superblock, rolls, sealed, growing, dictionaries: segment_table.dictionaries.clone() })
 }

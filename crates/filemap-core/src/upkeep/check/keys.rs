@@ -71,6 +71,7 @@ impl Check<'_, '_> {
                     for slot in candidates.iter().filter(|s| reading.keys().position(s.key) == Some(here)) {
                         heads += 1;
                         self.count(key);
+                        self.head_hashes = self.head_hashes.wrapping_add(hash);
                         if slot.location != record.extent.location || slot.hash != kept_bits(hash) {
                             self.problem(&name, offset, "its slot in the index leads elsewhere");
                         }

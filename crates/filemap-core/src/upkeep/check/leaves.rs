@@ -132,6 +132,9 @@ impl Check<'_, '_> {
         if unchanged && self.report.problems.is_empty() {
             self.segment_table();
         }
+        if unchanged && self.report.problems.is_empty() {
+            self.compare_order(keys, true);
+        }
         Ok(())
     }
 }

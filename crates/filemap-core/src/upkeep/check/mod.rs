@@ -5,6 +5,7 @@ mod crew;
 mod expand;
 mod keys;
 mod leaves;
+mod order;
 mod places;
 pub(crate) mod position;
 mod quick;
@@ -21,6 +22,7 @@ use filemap_io::files::{self, Replacement};
 use filemap_io::{Access, Progress};
 
 use crate::error::{Error, Result, StorageError, unless_cancelled};
+use crate::format::key_runs::KeyRuns;
 use crate::format::location::{Extent, Location};
 use crate::format::superblock::{COPIES, Tail};
 use crate::format::verified::Verified;
@@ -66,6 +68,11 @@ struct Check<'a, 's> {
     keys: HashMap<u16, Starts>,
     /// Heads of keys that are counted; `None` without a rule for that.
     counted: Option<u64>,
+    /// The runs of keys in order when the pass began, and the sum of the hashes of their keys.
+    order: Option<KeyRuns>,
+    run_hashes: Option<u64>,
+    /// The sum of the hashes of heads of keys.
+    head_hashes: u64,
     /// Keys of value records that are not whole.
     whose: Whose,
     /// End of the key-log scan: what the index leads to beyond it was written since.
@@ -153,6 +160,7 @@ fn check<'a, 's>(
         total_bytes: stats.value_bytes
             + stats.dictionary_bytes
             + stats.key_bytes
+            + stats.key_run_bytes
             + (stats.index_leaves + reading.index().run_pages()) * PAGE_BYTES as u64,
         places: Places::new(reading, reading.log_end().0),
         chunks: HashMap::new(),
@@ -164,6 +172,9 @@ fn check<'a, 's>(
         last_dictionary: reading.values().dictionaries.last_id(),
         keys: HashMap::new(),
         counted: reading.options().counted.map(|_| 0),
+        order: None,
+        run_hashes: None,
+        head_hashes: 0,
         whose: Whose::new(),
         key_end,
         key_files,
@@ -241,11 +252,13 @@ impl Check<'_, '_> {
 
     fn full(&mut self) -> Result<()> {
         let settled = stamp(self.reading);
+        self.order.clone_from(&self.reading.segment_table().order);
         self.superblock()?;
         self.dictionaries()?;
         self.rules()?;
         self.values()?;
         self.unread()?;
+        self.order()?;
         let leaves = self.leaves_aside();
         let heads = self.keys()?;
         self.index(leaves, heads, settled)

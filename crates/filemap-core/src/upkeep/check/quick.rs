@@ -19,6 +19,7 @@ impl Check<'_, '_> {
     /// Reads superblock, index, heads of segments and the end of the log.
     pub(super) fn quick(&mut self) -> Result<()> {
         let (settled, latest) = (stamp(self.reading), Arc::clone(&self.reading.latest()));
+        self.order.clone_from(&self.reading.segment_table().order);
         self.total_bytes = (latest.index.leaves + self.reading.index().run_pages()) * PAGE_BYTES as u64;
         self.superblock()?;
         self.rules()?;
@@ -28,11 +29,15 @@ impl Check<'_, '_> {
         }
         self.bounds()?;
         self.key_heads();
+        self.run_heads()?;
         let keys = self.leaves()?;
         let unchanged = settled.is_some() && stamp(self.reading) == settled;
         if unchanged && self.report.problems.is_empty() && keys != latest.index.keys {
             let what = format!("the index has {keys} keys, the superblock says {}", latest.index.keys);
             self.problem(names::INDEX, 0, what);
+        }
+        if unchanged && self.report.problems.is_empty() {
+            self.compare_order(keys, false);
         }
         Ok(())
     }

@@ -97,6 +97,7 @@ impl Upkeep {
             }
             step();
             make_way();
+            self.write_gathered_if_many(c)?;
             if c.index.stage_is_full() {
                 merge_leaves(c, others.first())?;
                 self.commit(c)?;
@@ -138,6 +139,7 @@ impl Upkeep {
             }
             step();
             make_way();
+            self.write_gathered_if_many(c)?;
             if c.index.stage_is_full() {
                 self.commit(c)?;
             }
@@ -169,6 +171,9 @@ impl Upkeep {
             is_cut: &mut c.is_cut,
             counts: self.reading.options().counted,
             counted: Some(0),
+            gathered: c.gathered.as_mut(),
+            settles_order: c.settles_order,
+            came: 0,
         };
         for (hash, found) in keys {
             let key = table.key_of(found);

@@ -24,6 +24,7 @@ use crate::options::CountedOf;
 use crate::sync::primitive::{AtomicBool, Ordering};
 use crate::upkeep::checkpoint::chain::{Chain, without};
 use crate::upkeep::checkpoint::work::{Op, Task, moved};
+use crate::upkeep::gathered::{Gathered, News};
 
 pub(super) struct Merge<'a> {
     pub(super) keys: &'a mut KeyAppender,
@@ -42,6 +43,11 @@ pub(super) struct Merge<'a> {
     pub(super) counts: Option<CountedOf>,
     /// Counted keys that the leaf has more than before, or fewer; `None` if nobody knows.
     pub(super) counted: Option<i64>,
+    pub(super) gathered: Option<&'a mut Gathered>,
+    /// The runs of keys in order may not know what became of the table's keys.
+    pub(super) settles_order: bool,
+    /// By how much the key being merged is there more than before: 1, 0 or -1.
+    pub(super) came: i64,
 }
 
 /// Key records between two checks for closing: less than about a tenth of a millisecond.
@@ -77,6 +83,27 @@ impl Merge<'_> {
         versions: Vec<Entry>,
     ) -> Result<()> {
         let existing = self.find(slots, hash, key)?;
+        let was_there = existing.is_some();
+        self.came = 0;
+        self.merge_key(slots, hash, (key, existing), found, versions)?;
+        let Some(gathered) = &mut self.gathered else { return Ok(()) };
+        match self.came {
+            came if self.settles_order => gathered.note(key, News::Is(i64::from(was_there) + came > 0)),
+            1 => gathered.note(key, News::Came),
+            -1 => gathered.note(key, News::Went),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn merge_key(
+        &mut self,
+        slots: &mut Vec<Slot>,
+        hash: u64,
+        (key, existing): (&[u8], Option<Existing>),
+        found: &Found,
+        versions: Vec<Entry>,
+    ) -> Result<()> {
         let mut new: Vec<Spot> = versions.into_iter().map(Spot::from).collect();
         sort_versions(&mut new);
         let Some(existing) = existing else {
@@ -156,7 +183,17 @@ impl Merge<'_> {
         let mut dropped = self.dropped_from(chain.spots(), &kept)?;
         dropped.hidden = u64::from(chain.behind != (0, 0) || existing.address == 0 || is_damaged);
         if kept != chain.spots() || chain.records().any(|(address, _)| task.evacuates(address)) {
+            self.came = 0;
             self.rewrite(slots, hash, key, (Some(existing.at), chain), &kept, Duty::May)?;
+            if self.came < 0
+                && let Some(gathered) = &mut self.gathered
+            {
+                // No log tells of it: a crash after this stage must find it in a run.
+                gathered.note(key, News::Went);
+                if !planted(Fault::DropsNotDue) {
+                    gathered.be_due();
+                }
+            }
         }
         if !*self.is_cut {
             self.dropped.add(dropped);
@@ -308,6 +345,7 @@ impl Merge<'_> {
 
     /// Counts a key that has got its slot, or lost it.
     fn count(&mut self, key: &[u8], more: i64) {
+        self.came += more;
         let more = self.counts.map(|is_counted| if is_counted(key) { more } else { 0 });
         self.counted = self.counted.zip(more).map(|(counted, more)| counted + more);
     }

@@ -3,7 +3,8 @@
 //!
 //! The order makes it safe: freeze table, tail and next sequence in one step; sync the value log;
 //! then, in hash order, append key records and write new leaves, or runs, to free pages. A stage
-//! ends by syncing the key log, then address.idx, then writing and syncing the superblock. Until
+//! ends by syncing the key log, then address.idx, then writing and syncing the superblock. The last
+//! one also writes which keys came and went, as a run of keys in order. Until
 //! then nothing that the last superblock names is touched. The last stage's superblock has the new
 //! tail. Earlier ones keep the old tail, so after a crash their entries are replayed a second time,
 //! without harm.
@@ -12,6 +13,7 @@ mod apply;
 mod chain;
 mod merge;
 mod names;
+mod order;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::failpoint::{Fault, planted, step};
+use crate::format::key_runs::Behind;
 use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::Tail;
 use crate::handle::retention::Dropped;
@@ -168,6 +171,7 @@ impl Upkeep {
         if planted(Fault::TailWithTheFirstStage) {
             c.current.tail = frozen.tail;
         }
+        c.behind = Some(Behind { entries: frozen.table.entries(), before: frozen.next_sequence });
         if let Some(segment) = task.evacuated {
             c.keys.leave(segment)?;
         }
@@ -186,6 +190,8 @@ impl Upkeep {
         if !planted(Fault::EmptiedNotMarked) {
             c.segment_table.let_go(&leaving);
         }
+        self.write_gathered(c)?;
+        (c.settles_order, c.behind) = (false, None);
         self.commit(c)?;
         c.index.punch();
         step();
@@ -194,6 +200,7 @@ impl Upkeep {
         self.reading.merged();
         lock(self.writing.log()).pins.merged();
         self.writing.bells().compact.ring();
+        self.writing.bells().join.ring();
         let elapsed = start.elapsed();
         let (index_pages, key_bytes) = (c.index.written_pages() - pages, c.keys.appended_bytes() - key_bytes);
         let counters = &self.reading.counters();
@@ -241,6 +248,7 @@ impl Upkeep {
         c.segment_table.seal_keys(|ordinal| c.keys.end_of(ordinal));
         let dictionaries = self.reading.values().dictionaries.to_name();
         c.segment_table.name_dictionaries(&dictionaries, &self.reading.values().dictionaries.leaving());
+        self.name_runs(c)?;
         c.current.index = c.index.commit(&c.segment_table.encode())?;
         c.keys.publish();
         c.current.epoch = c.index.epoch();
@@ -256,11 +264,15 @@ impl Upkeep {
         if planted(Fault::KeysRemovedEarly) {
             self.remove_dead_keys(c)?;
         }
+        if planted(Fault::KeyRunsRemovedEarly) {
+            self.remove_left_runs(c)?;
+        }
         self.reading.superblock().write(&c.current)?;
         self.reading.publish(&c.current, &c.segment_table);
         c.index.committed(c.holds > 0);
         self.reading.values().dictionaries.named(dictionaries);
-        // From here on nothing durable leads to dead key segments.
+        // From here on nothing durable leads to dead key segments, nor to runs that were joined.
+        self.remove_left_runs(c)?;
         self.remove_dead_keys(c)
     }
 

@@ -12,6 +12,7 @@ use crate::format::names;
 use crate::format::rolls::Rolls;
 use crate::format::superblock::Superblock;
 use crate::handle::recover::{create_index, fill};
+use crate::index::key_runs::KeyRunFiles;
 use crate::index::superblock::SuperblockFile;
 use crate::logs::keys::KeyLog;
 use crate::logs::segments::{FIRST_RECORD, Segment};
@@ -140,7 +141,8 @@ pub(crate) fn copy_file(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str)
 
 /// Takes a store apart for repair in place: it is not a store again until [`finish`]. May be
 /// repeated after an interruption. Segments get their proper names, and headers if they have none.
-pub(crate) fn begin_in_place(dir: &dyn Dir, survey: &Survey) -> Result<()> {
+pub(crate) fn begin_in_place(shared: &Arc<dyn Dir>, survey: &Survey) -> Result<()> {
+    let dir = &**shared;
     // First, so that nobody opens a half-repaired store. Its content is needed if this is repeated.
     match dir.rename(names::SUPERBLOCK, names::OLD_SUPERBLOCK) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("rename", names::SUPERBLOCK)(e)),
@@ -152,6 +154,7 @@ pub(crate) fn begin_in_place(dir: &dyn Dir, survey: &Survey) -> Result<()> {
     files::remove(dir, names::VERIFIED)?;
     files::remove(dir, names::VERIFYING)?;
     KeyLog::remove(dir)?;
+    KeyRunFiles::new(Arc::clone(shared), survey.store_id).remove_orphans(&[])?;
     let rename = |from: &str, to: &str| dir.rename(from, to).map_err(Error::io("rename", from));
     let listed = dir.list().map_err(Error::io("list", dir.path().display()))?;
     for ignored in &survey.ignored {

@@ -43,6 +43,8 @@ pub(crate) struct Survey {
     pub(crate) unwitnessed: Vec<String>,
     /// Greater than the ordinals of all segments, with a free number.
     pub(crate) next_ordinal: u64,
+    /// Greater than the numbers of all runs of keys in order: a backup may have such files.
+    pub(crate) next_run: u64,
 }
 
 /// A file with a segment's name.
@@ -97,6 +99,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
         missing,
         unwitnessed,
         next_ordinal,
+        next_run: listed.iter().filter_map(|name| names::parse_key_run(name)).max().map_or(1, |last| last + 1),
     })
 }
 

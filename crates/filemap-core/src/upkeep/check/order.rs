@@ -1,0 +1,96 @@
+//! Verification of the runs of keys in order: every byte of them, and that they have the keys of the
+//! index and no others.
+
+use std::ops::Bound;
+
+use filemap_runs::ordered::{Change, Direction, Info, Merge, Source};
+
+use crate::error::Result;
+use crate::format::key_runs::KeyRuns;
+use crate::format::names;
+use crate::options::KeyOrder;
+use crate::upkeep::check::Check;
+
+/// Keys between two looks whether the pass is to end.
+const SOME_KEYS: u64 = 1 << 16;
+
+impl Check<'_, '_> {
+    /// Opens every run.
+    pub(super) fn run_heads(&mut self) -> Result<()> {
+        for run in self.runs() {
+            self.report.files += 1;
+            if let Err(e) = self.reading.key_runs().open_anew(&run) {
+                self.judge_run(&run, e)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every run, and adds up the hashes of their keys.
+    pub(super) fn order(&mut self) -> Result<()> {
+        for run in self.runs() {
+            self.report.files += 1;
+            let verified = self.reading.key_runs().open_anew(&run).and_then(|open| Ok(open.verify()?));
+            match verified {
+                Err(e) => self.judge_run(&run, e)?,
+                Ok(_) => self.read(&names::key_run(run.number), run.disk_bytes())?,
+            }
+        }
+        let order = self.reading.options().key_order;
+        match (&self.order, order) {
+            (Some(named), Some(order)) if named.order == KeyRuns::order_of(order.name) => {}
+            _ => return Ok(()),
+        }
+        if let Some(order) = order.filter(|_| self.report.problems.is_empty()) {
+            self.run_hashes = self.add_up(order)?;
+        }
+        Ok(())
+    }
+
+    fn runs(&self) -> Vec<Info> {
+        self.order.as_ref().map(|named| named.runs.clone()).unwrap_or_default()
+    }
+
+    /// Reports a flaw of a run, unless it was joined and removed meanwhile.
+    fn judge_run(&mut self, run: &Info, error: crate::error::Error) -> Result<()> {
+        self.reading.follow_writer()?;
+        let is_named = self.reading.segment_table().order.as_ref().is_some_and(|named| named.runs.contains(run));
+        if is_named { self.judge(names::key_run(run.number), error) } else { Ok(()) }
+    }
+
+    /// The sum of the hashes of all keys in the runs; `None` if they were joined meanwhile.
+    fn add_up(&mut self, order: KeyOrder) -> Result<Option<u64>> {
+        let Ok(runs) = self.reading.key_runs().open_some(&self.runs()) else { return Ok(None) };
+        let sources = runs.into_iter().map(Source::Run).collect();
+        let mut merge = Merge::new(sources, Direction::Forward, Bound::Unbounded)?;
+        let (mut sum, mut keys, mut key) = (0u64, 0u64, Vec::new());
+        while let Some((form, change)) = merge.next_entry()? {
+            key.clear();
+            let is_key = (order.key)(form, &mut key);
+            if !is_key || change == Change::Removed {
+                let what = format!("{:?} is no key, or was removed and never added", String::from_utf8_lossy(form));
+                self.problem(names::KEY_RUNS, 0, what);
+                return Ok(None);
+            }
+            sum = sum.wrapping_add(self.reading.hash(&key));
+            keys += 1;
+            if keys.is_multiple_of(SOME_KEYS) {
+                self.read(names::KEY_RUNS, 0)?;
+            }
+        }
+        Ok(Some(sum))
+    }
+
+    /// Compares the runs with the index, which nothing has changed during the pass. Keys that no
+    /// run has yet are told of by the superblock.
+    pub(super) fn compare_order(&mut self, keys: u64, is_full: bool) {
+        let Some(named) = self.order.as_ref().filter(|named| named.behind.is_none()) else { return };
+        let in_runs = named.keys();
+        let is_same = !is_full || self.run_hashes.is_none_or(|sum| sum == self.head_hashes);
+        if in_runs != keys.cast_signed() {
+            self.problem(names::KEY_RUNS, 0, format!("keys in order are {in_runs}, the index has {keys}"));
+        } else if !is_same {
+            self.problem(names::KEY_RUNS, 0, "keys in order are as many as the index has, but others");
+        }
+    }
+}

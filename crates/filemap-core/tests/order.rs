@@ -1,0 +1,292 @@
+//! Keys in order: lists and counts agree with a model, whatever is in memory, in runs, joined, or
+//! came back after a crash.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use filemap_core::check::VerifyOptions;
+use filemap_core::erase::{Erasure, KeyFilter};
+use filemap_core::list::{Direction, KeyRange};
+use filemap_core::repair::RepairTo;
+use filemap_core::{Error, KeyOrder, Options, Record, Result, Store};
+
+/// Reversed bytes, so that the order differs from that of the keys.
+fn reversed(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend(bytes.iter().rev());
+}
+
+fn back(bytes: &[u8], out: &mut Vec<u8>) -> bool {
+    reversed(bytes, out);
+    true
+}
+
+const REVERSED: KeyOrder = KeyOrder { name: "reversed 1", ordered: reversed, key: back };
+
+fn options() -> Options {
+    Options::new().key_order(REVERSED).segment_bytes(1 << 20).memtable_bytes(256 << 10).large_value_bytes(64 << 10)
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn form(key: &[u8]) -> Vec<u8> {
+    key.iter().rev().copied().collect()
+}
+
+fn list(store: &Store, range: KeyRange, direction: Direction) -> Vec<Vec<u8>> {
+    store.keys_in(range, direction).unwrap().collect::<Result<_>>().unwrap()
+}
+
+/// Compares lists and counts with the model: all, ranges, from cursors.
+fn check(store: &Store, model: &Model, random: &mut fastrand::Rng) {
+    let expected: Vec<Vec<u8>> = model.values().cloned().collect();
+    let all = list(store, KeyRange::all(), Direction::Forward);
+    assert_eq!(all, expected);
+    let mut falling = list(store, KeyRange::all(), Direction::Back);
+    falling.reverse();
+    assert_eq!(falling, expected);
+    assert_eq!(store.count_in(&KeyRange::all()).unwrap(), model.len() as u64);
+    for _ in 0..10 {
+        let mut ends = [random.u16(..), random.u16(..)].map(|n| form(format!("{n}").as_bytes()));
+        ends.sort();
+        let [from, until] = ends;
+        let range = KeyRange::from(from.clone()..until.clone());
+        let inside: Vec<Vec<u8>> = model.range(from..until).map(|(_, key)| key.clone()).collect();
+        assert_eq!(list(store, range.clone(), Direction::Forward), inside);
+        assert_eq!(store.count_in(&range).unwrap(), inside.len() as u64);
+        // A few at a time, each list going on where the one before has ended.
+        for direction in [Direction::Forward, Direction::Back] {
+            let (mut rest, mut met) = (range.clone(), Vec::new());
+            loop {
+                let mut keys = store.keys_in(rest.clone(), direction).unwrap();
+                let some: Vec<Vec<u8>> = keys.by_ref().take(3).collect::<Result<_>>().unwrap();
+                if some.is_empty() {
+                    break;
+                }
+                met.extend(some);
+                rest = match direction {
+                    Direction::Forward => rest.after(keys.form()),
+                    Direction::Back => rest.before(keys.form()),
+                };
+            }
+            if direction == Direction::Back {
+                met.reverse();
+            }
+            assert_eq!(met, inside);
+        }
+    }
+}
+
+fn change(store: &Store, model: &mut Model, random: &mut fastrand::Rng, count: usize) {
+    for _ in 0..count {
+        let key = format!("{}", random.u16(..3000)).into_bytes();
+        if random.u8(..3) == 0 {
+            store.remove(&key).unwrap();
+            model.remove(&form(&key));
+        } else {
+            store.put(&Record::new(&key, b"A page.")).unwrap();
+            model.insert(form(&key), key);
+        }
+    }
+}
+
+fn verify(store: &Store) {
+    for options in [VerifyOptions::new(), VerifyOptions::new().quick()] {
+        let report = store.verify_with(&options, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+    }
+}
+
+fn runs(path: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".run")).collect()
+}
+
+#[test]
+fn lists_agree_with_a_model_through_checkpoints_and_openings() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let (mut model, mut random) = (Model::new(), fastrand::Rng::with_seed(3));
+    let mut store = Store::create(&path, options()).unwrap();
+    assert!(store.has_key_order());
+    for round in 0..30 {
+        change(&store, &mut model, &mut random, 200);
+        check(&store, &model, &mut random);
+        if random.bool() {
+            store.checkpoint().unwrap();
+            check(&store, &model, &mut random);
+        }
+        if round % 5 == 4 {
+            verify(&store);
+            let reader = Store::open_read_only(&path, options()).unwrap();
+            check(&reader, &model, &mut random);
+            store.close().unwrap();
+            store = Store::open(&path, options()).unwrap();
+            check(&store, &model, &mut random);
+        }
+    }
+    let stats = store.stats();
+    assert!((1..40).contains(&stats.key_runs) && stats.key_run_bytes > 0);
+    store.close().unwrap();
+    assert_eq!(runs(&path).len() as u64, stats.key_runs, "what is not named is removed");
+}
+
+#[test]
+fn a_reader_lists_what_the_writer_has_put() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = Store::create(&path, options()).unwrap();
+    let reader = Store::open_read_only(&path, options()).unwrap();
+    let (mut model, mut random) = (Model::new(), fastrand::Rng::with_seed(4));
+    check(&reader, &model, &mut random);
+    for _ in 0..12 {
+        change(&store, &mut model, &mut random, 300);
+        reader.refresh().unwrap();
+        check(&reader, &model, &mut random);
+        store.checkpoint().unwrap();
+        // Runs that the reader has named may be gone by now.
+        check(&reader, &model, &mut random);
+    }
+}
+
+#[test]
+fn a_list_is_that_of_its_beginning() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    let (mut model, mut random) = (Model::new(), fastrand::Rng::with_seed(5));
+    change(&store, &mut model, &mut random, 2000);
+    store.checkpoint().unwrap();
+    change(&store, &mut model, &mut random, 100);
+    let mut keys = store.keys_in(KeyRange::all(), Direction::Forward).unwrap();
+    let mut met: Vec<Vec<u8>> = keys.by_ref().take(50).collect::<Result<_>>().unwrap();
+    for round in 0..10 {
+        let new: Vec<Vec<u8>> = (0..100).map(|n| format!("new {round} {n}").into_bytes()).collect();
+        new.iter().for_each(|key| assert!(store.put(&Record::new(key, b"")).is_ok()));
+        store.checkpoint().unwrap();
+    }
+    met.extend(keys.collect::<Result<Vec<_>>>().unwrap());
+    assert_eq!(met, model.into_values().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_store_without_an_order_says_so_and_a_repair_makes_one() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let plain = || Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10);
+    let store = Store::create(&path, plain()).unwrap();
+    store.put(&Record::new(b"12", b"A page.")).unwrap();
+    assert!(!store.has_key_order());
+    store.close().unwrap();
+    let store = Store::open(&path, options()).unwrap();
+    let refused = store.keys_in(KeyRange::all(), Direction::Forward).unwrap_err();
+    assert!(refused.to_string().contains("repair"), "{refused}");
+    store.close().unwrap();
+
+    Store::repair(&path, RepairTo::InPlace, &options(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let store = Store::open(&path, options()).unwrap();
+    assert_eq!(list(&store, KeyRange::all(), Direction::Forward), [b"12"]);
+    verify(&store);
+    store.close().unwrap();
+
+    // Neither none nor another is taken for the one that the store has.
+    const OTHER: KeyOrder = KeyOrder { name: "other", ..REVERSED };
+    for given in [plain(), plain().key_order(OTHER)] {
+        let refused = Store::open(&path, given).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("another order"), "{refused}");
+    }
+    let reader = Store::open_read_only(&path, plain().key_order(OTHER)).unwrap();
+    assert!(!reader.has_key_order() && reader.count_in(&KeyRange::all()).is_err());
+
+    let store = Store::open(&path, plain().end_key_order()).unwrap();
+    assert!(!store.has_key_order() && runs(&path).is_empty());
+    store.close().unwrap();
+    Store::open(&path, plain()).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_missing_run_is_named_and_a_repair_makes_it_anew() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let (mut model, mut random) = (Model::new(), fastrand::Rng::with_seed(6));
+    let store = Store::create(&path, options()).unwrap();
+    change(&store, &mut model, &mut random, 1000);
+    store.close().unwrap();
+    let name = runs(&path).remove(0);
+    std::fs::remove_file(path.join(&name)).unwrap();
+
+    let refused = Store::open(&path, options()).map(drop).unwrap_err();
+    assert!(refused.to_string().contains(&name), "{refused}");
+    let reader = Store::open_read_only(&path, options()).unwrap();
+    assert_eq!(reader.absent().iter().map(|absent| &absent.file).collect::<Vec<_>>(), [&name]);
+    assert!(reader.keys_in(KeyRange::all(), Direction::Forward).unwrap_err().to_string().contains(&name));
+    let report = reader.verify().unwrap();
+    assert!(report.problems.iter().any(|problem| problem.file == name), "{:?}", report.problems);
+    drop(reader);
+
+    let store = Store::open(&path, options().accept_loss()).unwrap();
+    assert!(!store.has_key_order());
+    assert_eq!(store.keys().count(), model.len());
+    store.close().unwrap();
+    Store::repair(&path, RepairTo::InPlace, &options(), &mut |_| ControlFlow::Continue(())).unwrap();
+    check(&Store::open(&path, options()).unwrap(), &model, &mut random);
+}
+
+#[test]
+fn verification_finds_a_flipped_bit_of_a_run() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let (mut model, mut random) = (Model::new(), fastrand::Rng::with_seed(7));
+    let store = Store::create(&path, options()).unwrap();
+    change(&store, &mut model, &mut random, 1000);
+    store.close().unwrap();
+    let file = path.join(&runs(&path)[0]);
+    let mut bytes = std::fs::read(&file).unwrap();
+    for _ in 0..20 {
+        let at = random.usize(..bytes.len());
+        bytes[at] ^= 1;
+        std::fs::write(&file, &bytes).unwrap();
+        let store = Store::open(&path, options()).unwrap();
+        let report = store.verify().unwrap();
+        assert!(report.problems.iter().any(|problem| problem.file.ends_with(".run")), "byte {at}");
+        // What is derived stops neither puts nor gets.
+        store.put(&Record::new(b"77", b"A page.")).unwrap();
+        assert!(store.get(b"77").unwrap().is_some());
+        drop(store);
+        if runs(&path).iter().all(|name| !file.ends_with(name)) {
+            return;
+        }
+        bytes[at] ^= 1;
+    }
+}
+
+#[test]
+fn a_backup_has_the_order_and_an_erasure_leaves_no_key() {
+    let temp = tempfile::tempdir().unwrap();
+    let (path, copy) = (temp.path().join("a"), temp.path().join("b"));
+    let (mut model, mut random) = (Model::new(), fastrand::Rng::with_seed(8));
+    let store = Store::create(&path, options()).unwrap();
+    for _ in 0..4 {
+        change(&store, &mut model, &mut random, 500);
+        store.checkpoint().unwrap();
+    }
+    let done = store.backup(&copy, &Default::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(done.files > 4);
+    check(&Store::open(&copy, options()).unwrap(), &model, &mut random);
+
+    store.put(&Record::new(b"a very special key", b"A page.")).unwrap();
+    store.checkpoint().unwrap();
+    let keys: KeyFilter = Arc::new(|key| key.starts_with(b"a very special"));
+    let what = Erasure { keys: Arc::clone(&keys), versions: Arc::new(|_, _| true), groups: keys };
+    let done = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(done.left.is_empty(), "{:?}", done.left);
+    let special: Vec<u8> = b"a very special key".iter().rev().copied().collect();
+    for name in runs(&path) {
+        let bytes = std::fs::read(path.join(name)).unwrap();
+        assert!(memchr::memmem::find(&bytes, &special[..12]).is_none());
+    }
+    check(&store, &model, &mut random);
+    verify(&store);
+    assert!(matches!(store.clone().close(), Ok(())));
+    assert!(matches!(store.keys_in(KeyRange::all(), Direction::Back).map(drop), Err(Error::Closed)));
+}
