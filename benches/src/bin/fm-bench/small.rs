@@ -9,7 +9,7 @@ use filemap_benches::device::{Device, directory_bytes, drop_caches};
 use filemap_benches::drive::Outcome;
 use filemap_benches::process::{MemoryWatch, device_written_bytes};
 use filemap_benches::report::{Bar, Report};
-use filemap_core::{Options, Record, Stats, Store};
+use filemap_core::{KeyOrder, Options, Record, Stats, Store};
 use hdrhistogram::Histogram;
 
 /// Bytes of a page of address.idx.
@@ -35,6 +35,9 @@ pub struct SmallArgs {
     /// Stop after the load
     #[arg(long)]
     load_only: bool,
+    /// Keep the keys in the order of their bytes, too
+    #[arg(long)]
+    in_order: bool,
     /// Compact to this space amplification at the end
     #[arg(long, default_value_t = 1.05)]
     bound: f64,
@@ -55,8 +58,14 @@ struct Part {
     latency: Histogram<u64>,
 }
 
-fn options() -> Options {
-    Options::new().keep_versions(Some(1)).compression_level(0)
+fn options(in_order: bool) -> Options {
+    let options = Options::new().keep_versions(Some(1)).compression_level(0);
+    let same = |bytes: &[u8], out: &mut Vec<u8>| out.extend_from_slice(bytes);
+    let back = |bytes: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(bytes);
+        true
+    };
+    if in_order { options.key_order(KeyOrder { name: "bytes", ordered: same, key: back }) } else { options }
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -83,7 +92,7 @@ fn shuffled(nth: u64, below: u64) -> u64 {
 pub fn run(args: &SmallArgs) -> Outcome<Report> {
     let memory = MemoryWatch::start()?;
     let mut report = Report::default();
-    let mut small = Small { args, store: Store::create(&args.dir, options())?, peak_bytes: 0 };
+    let mut small = Small { args, store: Store::create(&args.dir, options(args.in_order))?, peak_bytes: 0 };
     let rate = small.load(&mut report)?;
     if args.load_only {
         small.store.close()?;
@@ -280,7 +289,7 @@ fn gets(args: &SmallArgs, report: &mut Report) -> Outcome<()> {
     report.section(format!("{} gets, nothing cached", args.gets));
     drop_caches()?;
     let begun = Instant::now();
-    let store = Store::open(&args.dir, options())?;
+    let store = Store::open(&args.dir, options(args.in_order))?;
     report.against("open", begun.elapsed().as_secs_f64() * 1e3, "ms", Bar::AtMost(20.0));
     for (name, absent, bar) in [("hit", 0, 2.0), ("miss", args.keys, 0.02)] {
         for round in ["first", "then"] {

@@ -145,7 +145,12 @@ mod tests {
             row[at] = word;
             row
         };
-        for wrong in [changed(0, FAMILY.at(KEY_RUNS) | 4), changed(1, 0), changed(2, u64::MAX), changed(2, 0)] {
+        for wrong in [
+            changed(0, FAMILY.at(KEY_RUNS) | 4),
+            changed(1, 0),
+            changed(2, u64::MAX),
+            changed(1, LEAVES.at(9) | PAGES.at(4)),
+        ] {
             assert!(KeyRuns { runs: Vec::new(), ..runs.clone() }.decode_run(&wrong).is_err(), "{wrong:?}");
         }
         assert!(KeyRuns::decode(&[head[0], head[1], 2, 1]).is_err());
