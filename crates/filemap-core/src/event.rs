@@ -205,6 +205,11 @@ pub enum Event {
         /// Ids of their rules.
         rules: Vec<u32>,
     },
+    /// The store keeps no keys in order any more, until a repair: nothing else is lost.
+    OrderEnded {
+        /// What kept its runs from being right.
+        why: String,
+    },
     /// The value log began a new segment.
     SegmentRolled {
         /// Its number.
@@ -255,6 +260,9 @@ impl fmt::Display for Event {
             ),
             Event::ErasureUnfinished { rules } => {
                 write!(f, "erasures that did not end: rules {rules:?}; `fm-tool erase --resume` ends them")
+            }
+            Event::OrderEnded { why } => {
+                write!(f, "the store keeps no keys in order any more, until a repair: {why}")
             }
             Event::SegmentRolled { segment } => write!(f, "value log rolled to segment {segment}"),
         }

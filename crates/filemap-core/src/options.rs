@@ -102,10 +102,11 @@ pub(crate) type CountedOf = fn(&[u8]) -> bool;
 pub struct KeyOrder {
     /// Name of the order, with its version. A store remembers it.
     pub name: &'static str,
-    /// Appends the ordered form of a key: forms sort as bytes. Not empty, and at most a hundred
-    /// bytes longer than the key.
+    /// Appends the ordered form of a key: forms sort as bytes. No two keys have the same; each has
+    /// at least one byte and at most 70,000, or puts fail.
     pub ordered: fn(&[u8], &mut Vec<u8>),
-    /// Appends the key of an ordered form; false, and nothing appended, if the bytes are none.
+    /// Appends the key of an ordered form, the inverse of `ordered`; false, and nothing appended,
+    /// if the bytes are none.
     pub key: fn(&[u8], &mut Vec<u8>) -> bool,
 }
 

@@ -117,6 +117,11 @@ pub fn may_close(store: &Store) -> bool {
     store.upkeep().is_ok_and(|upkeep| !upkeep.is_in_checkpoint())
 }
 
+/// Returns true if a write has failed, perhaps in the middle of a checkpoint.
+pub fn is_poisoned(store: &Store) -> bool {
+    store.upkeep().is_ok_and(|upkeep| upkeep.writing().poisoned().cause().is_some())
+}
+
 /// [`Store::backup`] into any empty directory, without hard links.
 ///
 /// # Errors

@@ -24,20 +24,16 @@ impl KeyRunFiles {
         KeyRunFiles { home: Home::new(dir, names::KEY_RUNS, store_id, ()), opened: Ranked::default() }
     }
 
-    /// Opens all runs of a superblock.
+    /// Closes all runs but those of a superblock.
+    pub(crate) fn keep(&self, runs: &[Info]) {
+        lock(&self.opened).retain(|number, _| runs.iter().any(|run| run.number == *number));
+    }
+
+    /// Opens runs of a superblock.
     ///
     /// # Errors
     /// `Corrupt` if one is missing or is not what the superblock says; `NewerFormat`; `Io`.
     pub(crate) fn open(&self, runs: &[Info]) -> Result<Vec<Arc<Run>>> {
-        lock(&self.opened).retain(|number, _| runs.iter().any(|run| run.number == *number));
-        self.open_some(runs)
-    }
-
-    /// Opens some runs of a superblock.
-    ///
-    /// # Errors
-    /// As [`KeyRunFiles::open`].
-    pub(crate) fn open_some(&self, runs: &[Info]) -> Result<Vec<Arc<Run>>> {
         let mut opened = lock(&self.opened);
         let mut all = Vec::with_capacity(runs.len());
         for info in runs {

@@ -58,17 +58,21 @@ impl Files {
         dir: &dyn Dir,
         superblock: &SuperblockFile,
         current: &Superblock,
-        accepts_loss: bool,
+        options: &Options,
     ) -> Result<Roster> {
         let mut segment_table = recover::segment_table(&self.loaded, current.index)?;
         let rolls = superblock.rolls(&current.store_id)?;
         let witness = Witness { superblock: current, segment_table: &segment_table, rolls: &rolls };
         let mut absent = witness.absent(&self.values, &self.keys);
-        absent.extend(recover::absent_runs(dir, &segment_table)?);
-        recover::refuse(&absent, accepts_loss)?;
+        if !options.end_key_order {
+            absent.extend(recover::absent_runs(dir, &segment_table)?);
+        }
+        recover::refuse(&absent, options.accept_loss)?;
         let unseen = recover::accept(&absent, &mut segment_table, current.tail.ordinal);
-        let is_intact = absent.iter().all(|a| a.is_accepted);
-        let is_news = recover::welcome(&absent, &mut segment_table, &self.values) || !is_intact;
+        // A run of keys says nothing about the superblock.
+        let is_intact = absent.iter().all(|a| a.is_accepted || a.is_key_run());
+        let has_lost = absent.iter().any(|a| !a.is_accepted);
+        let is_news = recover::welcome(&absent, &mut segment_table, &self.values) || has_lost;
         self.values.segments.keep_list(Begun::new(rolls, Arc::clone(superblock.file())));
         recover::forget_removed(&self.values.segments, &mut segment_table);
         absent.extend(recover::remove_orphans(&self.values.segments, &segment_table, is_intact)?);

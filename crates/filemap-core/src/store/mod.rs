@@ -248,8 +248,9 @@ impl Store {
         let files = Files::open(&dir, &current, &options)?;
         let values = &files.values;
         let Roster { mut segment_table, mut absent, is_news, unseen } =
-            files.roster(&*dir, &superblock, &current, options.accept_loss)?;
-        let ends_order = recover::order(&mut segment_table, &options, current.index.keys, 1)?;
+            files.roster(&*dir, &superblock, &current, &options)?;
+        let first_run = recover::first_run(current.epoch);
+        let is_other_order = recover::order(&mut segment_table, &options, current.index.keys, first_run)?;
         absent.iter_mut().for_each(|a| a.is_accepted = true);
         // An entry takes less memory than its record takes in the log.
         let room = recover::bytes_after(&values.segments, current.tail)?;
@@ -260,7 +261,7 @@ impl Store {
         if !replay.has_order {
             segment_table.order = None;
         }
-        let is_news = is_news || ends_order || !replay.has_order;
+        let is_news = is_news || is_other_order || !replay.has_order;
         // A recovery that told of what it dropped may have been cut short.
         let was_telling = current.dropped_epoch == current.epoch;
         let mut next_epoch = replay.next_epoch;
@@ -288,7 +289,7 @@ impl Store {
             next_epoch,
             files,
             segment_table,
-            absent,
+            absent: absent.clone(),
             active,
             log,
             replayed_below,
@@ -306,6 +307,11 @@ impl Store {
         upkeep.remove_unnamed_runs()?;
         upkeep.writing().measure_free_space();
         upkeep.reading().emit(&Event::Recovered(replay.report));
+        if !replay.has_order {
+            upkeep.reading().order_ended("after a crash in a checkpoint, part of the log that it entered is damaged");
+        } else if absent.iter().any(Absent::is_key_run) {
+            upkeep.reading().order_ended("a run is missing, and that was accepted");
+        }
         upkeep.tell_unfinished();
         let may_help = threads == Threads::Started;
         let threads = if may_help { worker::start(&upkeep)? } else { Vec::new() };

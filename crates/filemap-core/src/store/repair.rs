@@ -108,6 +108,7 @@ pub(crate) fn repair_in(
     }
     let held = lock_source(&*source, target.is_none())?;
     let mut survey = survey(&*source, target.is_none(), &options.limits)?;
+    check_order(&survey, options)?;
     let rules = rules_of(&*source, &mut survey)?;
     let (rule, is_rule_known) = rule(&survey, options)?;
     // Read the witnesses before an in-place repair removes them.
@@ -134,6 +135,15 @@ pub(crate) fn repair_in(
     job.run(first, held, threads, progress)?;
     files::finish(&*job.dir)?;
     job.report(is_rule_known)
+}
+
+/// # Errors
+/// `InvalidOption` if the store had an order of keys that the options do not name: a repair would
+/// end it without a word.
+fn check_order(survey: &Survey, options: &Options) -> Result<()> {
+    let Some(order) = survey.order.clone() else { return Ok(()) };
+    let mut before = SegmentTable { order: Some(order), ..SegmentTable::default() };
+    recover::order(&mut before, options, 0, 1).map(drop)
 }
 
 /// The rules of erasures, which the repaired store keeps; reported as a loss if missing.

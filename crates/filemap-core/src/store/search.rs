@@ -4,9 +4,11 @@
 //! the same. Anything else is reported as left.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
 use filemap_io::{Access, File, Progress};
+use filemap_runs::ordered::{Change, Cursor};
 
 use crate::error::{Error, Result, unless_cancelled};
 use crate::format::names;
@@ -122,6 +124,7 @@ impl Store {
         let mut run = Run { store: self, search, finder, longest, mentioned, found };
         run.values()?;
         run.keys()?;
+        run.key_runs()?;
         run.others()?;
         Ok(run.found)
     }
@@ -286,11 +289,45 @@ impl Run<'_, '_> {
         Ok(())
     }
 
+    /// Looks for erased keys in the runs of keys in order. The texts in those that stay were met in
+    /// the key log.
+    fn key_runs(&mut self) -> Result<()> {
+        let reading = &*self.store.reading;
+        let named = reading.segment_table().order.clone();
+        let Some(order) = reading.options().key_order else {
+            let runs = named.into_iter().flat_map(|named| named.runs);
+            runs.for_each(|run| self.left(&names::key_run(run.number), 0, "keys in an order that was not given"));
+            return Ok(());
+        };
+        for info in named.into_iter().flat_map(|named| named.runs) {
+            let name = names::key_run(info.number);
+            let run = match reading.key_runs().open_anew(&info) {
+                // It has been joined since.
+                Err(e) if e.is_corrupt() && !reading.names()?.contains(&name) => continue,
+                run => Arc::new(run?),
+            };
+            let (mut cursor, mut key) = (Cursor::first(run)?, Vec::new());
+            while let Some((form, change)) = cursor.forward()? {
+                key.clear();
+                (order.key)(form, &mut key);
+                let stays = change == Change::Added && (!(self.search.what.keys)(&key) || self.store.contains(&key)?);
+                if !stays && (self.search.what.keys)(&key) {
+                    self.left(&name, 0, "a key that was erased");
+                }
+            }
+            self.found.files += 1;
+            self.found.bytes += info.disk_bytes();
+            unless_cancelled((self.search.progress)(self.found.bytes))?;
+        }
+        Ok(())
+    }
+
     /// Searches dictionaries, whose text is also in pages that stay, and files without text.
     fn others(&mut self) -> Result<()> {
         let reading = &*self.store.reading;
         for name in reading.names()? {
-            if names::parse_segment(&name).is_some() || names::parse_keys(&name).is_some() {
+            let is_log = names::parse_segment(&name).is_some() || names::parse_keys(&name).is_some();
+            if is_log || names::parse_key_run(&name).is_some() {
                 continue;
             }
             if !names::is_ours(&name) {

@@ -78,7 +78,11 @@ impl Gathered {
     pub(crate) fn changes(&mut self, is_in_runs: &mut dyn FnMut(&[u8]) -> Result<bool>) -> Result<Vec<Entry<'_>>> {
         sort(&mut self.noted, &self.bytes);
         let mut changes = Vec::with_capacity(self.noted.len());
-        for same in self.noted.chunk_by(|a, b| form(a, &self.bytes) == form(b, &self.bytes)) {
+        let keys = self.noted.chunk_by(|a, b| form(a, &self.bytes) == form(b, &self.bytes));
+        for (nth, same) in keys.enumerate() {
+            if nth % SOME_ENTRIES == 0 {
+                make_way();
+            }
             let key = form(&same[0], &self.bytes);
             let mut sum = 0;
             for noted in same {
@@ -92,9 +96,6 @@ impl Gathered {
                 0 => {}
                 1.. => changes.push((key, Change::Added)),
                 _ => changes.push((key, Change::Removed)),
-            }
-            if changes.len().is_multiple_of(SOME_ENTRIES) {
-                make_way();
             }
         }
         Ok(changes)

@@ -1,61 +1,81 @@
-//! Joins runs of keys in order in the background: neighbours in time only, by eights, so that a key
-//! is written once a level and the number of runs grows with the logarithm of the store.
+//! Joins runs of keys in order in the background: neighbours in time only, by eights of one size, so
+//! that a key is written once a level and the number of runs grows with the logarithm of the store.
 //!
 //! Checkpoints go on meanwhile; they add newer runs behind those being joined. Lists that have
 //! begun keep the files that they have opened.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use filemap_runs::Written;
-use filemap_runs::ordered::{Direction, Info, Merge, Source};
+use filemap_runs::ordered::{Direction, Info, Merge, Source, Writer};
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted, step};
-use crate::format::key_runs::KeyRuns;
 use crate::sync::primitive::Ordering;
 use crate::sync::{lock, make_way};
 use crate::upkeep::Upkeep;
+use crate::upkeep::checkpoint::run_of;
 use crate::upkeep::state::Checkpointer;
 
 /// Entries between two looks whether the handle is being closed, and ways made: about a tenth of a
 /// millisecond.
 const SOME_ENTRIES: usize = 1024;
+/// Entries between two syncs of what is written: some tens of megabytes.
+const ENTRIES_AT_ONCE: usize = 1 << 21;
 /// All runs are joined when more than one in so many entries is dead: it has cancelled with a
 /// later one.
 const DEAD_SHARE: u64 = 5;
+/// Most runs joined at once: each is an open file.
+const WIDEST: usize = 64;
 /// Pages of a run that the superblock can name.
 const PAGES_MAX: u64 = u32::MAX as u64;
 
+/// Chooses runs to be joined, given the numbers of damaged ones.
+type Choose = dyn for<'r> Fn(&'r [Info], &BTreeSet<u64>) -> &'r [Info];
+
 impl Upkeep {
-    /// Joins runs of keys in order if there are enough. Returns true if it did.
+    /// Joins runs of keys in order if there are enough, and room for the result. Returns true if
+    /// it did.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`: the runs stay as they were. Those of a checkpoint.
+    /// `Corrupt`, `Io`: the runs stay as they were, and a damaged one is left alone from then on.
+    /// Those of a checkpoint.
     pub(crate) fn join_if_due(&self) -> Result<bool> {
         let limit = self.reading.options().limits.join_runs;
-        self.join(|named| due(&named.runs, limit))
+        self.join(&move |runs, damaged| due(runs, damaged, limit))
     }
 
     /// Joins all runs of keys in order, so that no file has a key that was removed. Returns the
-    /// numbers of old ones that are still there, since a backup holds them.
+    /// numbers of old ones that are still there, since a backup holds them or damage keeps them.
     ///
     /// # Errors
-    /// As of [`Upkeep::join_if_due`].
+    /// Those of a checkpoint.
     pub(crate) fn join_all(&self) -> Result<Vec<u64>> {
-        self.join(|named| &named.runs[..])?;
-        Ok(lock(&self.checkpointer).left_runs.clone())
+        loop {
+            match self.join(&|runs, _| &runs[..runs.len().min(WIDEST)]) {
+                Ok(true) => {}
+                Ok(false) => return Ok(lock(&self.checkpointer).left_runs.clone()),
+                Err(e) if run_of(&e).is_some() => {
+                    let c = lock(&self.checkpointer);
+                    let named = c.segment_table.order.iter().flat_map(|named| &named.runs);
+                    return Ok(named.map(|run| run.number).chain(c.left_runs.iter().copied()).collect());
+                }
+                Err(e) => return Err(e),
+            }
+        }
     }
 
     /// Joins the runs chosen, which stand one after the other.
-    fn join(&self, choose: impl FnOnce(&KeyRuns) -> &[Info]) -> Result<bool> {
+    fn join(&self, choose: &Choose) -> Result<bool> {
         let _turn = lock(&self.joining);
         let (runs, number) = {
             let mut c = lock(&self.checkpointer);
             self.reading.check_open()?;
             self.writing.poisoned().check()?;
             let Some(named) = &c.segment_table.order else { return Ok(false) };
-            let (runs, number) = (choose(named).to_vec(), named.next);
-            if runs.len() < 2 || runs.iter().map(|run| run.pages).sum::<u64>() > PAGES_MAX {
+            let (runs, number) = (choose(&named.runs, &c.damaged_runs).to_vec(), named.next);
+            if runs.len() < 2 || runs.iter().map(|run| run.pages).sum::<u64>() > PAGES_MAX || !self.has_room(&runs) {
                 return Ok(false);
             }
             c.joined.clone_from(&runs);
@@ -64,39 +84,55 @@ impl Upkeep {
         let written = self.write_joined(&runs, number);
         let mut c = lock(&self.checkpointer);
         c.joined.clear();
+        if let Err(e) = &written {
+            c.damaged_runs.extend(run_of(e));
+        }
         self.name_joined(&mut c, &runs, written?)
+    }
+
+    /// Whether the disk has room for what is joined, and for what puts need.
+    fn has_room(&self, runs: &[Info]) -> bool {
+        let floor = self.reading.options().free_space_floor;
+        let bytes = runs.iter().map(Info::disk_bytes).sum::<u64>();
+        floor == 0 || self.reading.dir().free_bytes().is_ok_and(|free| free >= floor.saturating_add(bytes))
     }
 
     /// Writes the sum of runs; durable but for its name. `None` if nothing is left of them.
     fn write_joined(&self, runs: &[Info], number: u64) -> Result<Option<Written<Info>>> {
         let files = self.reading.key_runs();
-        let sources = files.open_some(runs)?.into_iter().map(Source::Run).collect();
+        let sources = files.open(runs)?.into_iter().map(Source::Run).collect();
         let mut merge = Merge::new(sources, Direction::Forward, Bound::Unbounded)?;
-        let mut writer = files.begin(number)?;
+        let writer = files.begin(number)?;
         let begun = writer.number();
-        let result = (|| {
-            for nth in 0.. {
-                if nth % SOME_ENTRIES == 0 {
-                    make_way();
-                    step();
-                    if self.reading.closed().load(Ordering::Acquire) {
-                        return Err(Error::Closed);
-                    }
-                }
-                let Some((key, change)) = merge.next_entry()? else { break };
-                writer.push(key, change)?;
-            }
-            let written = writer.end()?;
-            if let Some(written) = written.as_ref().filter(|_| !planted(Fault::KeyRunNotSynced)) {
-                written.sync()?;
-            }
-            Ok(written)
-        })();
+        let result = self.copy(&mut merge, writer);
         if result.is_err() {
             // Otherwise the next opening removes it.
             let _ = files.remove(begun);
         }
         result
+    }
+
+    fn copy(&self, merge: &mut Merge<'_>, mut writer: Writer<'_>) -> Result<Option<Written<Info>>> {
+        for nth in 0.. {
+            if nth % SOME_ENTRIES == 0 {
+                make_way();
+                step();
+                if self.reading.closed().load(Ordering::Acquire) {
+                    return Err(Error::Closed);
+                }
+            }
+            if nth % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
+                // A put's sync would else wait for all of it.
+                writer.sync_written()?;
+            }
+            let Some((key, change)) = merge.next_entry()? else { break };
+            writer.push(key, change)?;
+        }
+        let written = writer.end()?;
+        if let Some(written) = written.as_ref().filter(|_| !planted(Fault::KeyRunNotSynced)) {
+            written.sync()?;
+        }
+        Ok(written)
     }
 
     /// Names a run instead of those that it was joined from.
@@ -109,35 +145,41 @@ impl Upkeep {
             named.replace(runs, written)
         });
         if !is_there {
-            // An order that was ended meanwhile.
+            // The order was ended meanwhile.
             written.map_or(Ok(()), |run| self.reading.key_runs().remove(run.number))?;
             return Ok(false);
         }
         c.left_runs.extend(runs.iter().map(|run| run.number));
         c.has_new_runs = true;
-        self.commit(c).inspect_err(|e| self.writing.poison(e))?;
-        Ok(true)
+        self.commit_alone(c).map(|()| true)
     }
 }
 
 /// The runs to be joined next, neighbours in time; fewer than two if none need be. `limit` runs of
-/// a level make one of the next, which holds eight times as much.
-fn due(runs: &[Info], limit: usize) -> &[Info] {
+/// a level make one of the next, which holds eight times as much; smaller runs between them go
+/// along. No damaged run is among them.
+fn due<'r>(runs: &'r [Info], damaged: &BTreeSet<u64>, limit: usize) -> &'r [Info] {
+    let runs = runs.rsplit(|run| damaged.contains(&run.number)).next().unwrap_or_default();
     let (added, removed) = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.added, sum.1 + run.removed));
-    if removed * DEAD_SHARE > added {
-        return runs;
+    if removed.saturating_mul(DEAD_SHARE) > added {
+        return &runs[..runs.len().min(WIDEST)];
     }
-    let level = |run: &Info| run.pages.max(1).ilog2() / 3;
-    let mut levels: Vec<u32> = runs.iter().map(level).collect();
-    levels.sort_unstable();
-    levels.dedup();
+    let levels: BTreeSet<u32> = runs.iter().map(level).collect();
     for most in levels {
-        let newest = runs.len() - runs.iter().rev().take_while(|run| level(run) <= most).count();
-        if runs.len() - newest >= limit {
-            return &runs[newest..];
+        let first = runs.len() - runs.iter().rev().take_while(|run| level(run) <= most).count();
+        let newest = &runs[first..];
+        let pages = newest.iter().map(|run| run.pages).sum::<u64>();
+        let is_full = newest.iter().filter(|run| level(run) == most).count() >= limit;
+        if is_full || (newest.len() >= limit && pages.ilog2() / 3 > most) {
+            return &newest[..newest.len().min(WIDEST)];
         }
     }
     &[]
+}
+
+/// How often eight times as much was joined.
+fn level(run: &Info) -> u32 {
+    run.pages.max(1).ilog2() / 3
 }
 
 #[cfg(test)]
@@ -148,28 +190,53 @@ mod tests {
         Info { number, leaves: 1, pages, added: 100 * pages, removed: 0 }
     }
 
-    #[test]
-    fn as_many_of_a_level_as_the_limit_are_joined() {
-        let mut runs = vec![run(1, 900), run(2, 100), run(3, 90)];
-        for number in 4..100 {
-            runs.push(run(number, 9));
-            let due = due(&runs, 4).to_vec();
-            if !due.is_empty() {
-                let first = runs.len() - due.len();
-                assert_eq!(runs[first..], due);
-                let pages = due.iter().map(|run| run.pages).sum();
-                runs.truncate(first);
-                runs.push(run(1000 + number, pages));
+    /// Checkpoints of a store add runs: what is written a page, and the most runs that there are.
+    fn cost(pages: impl Iterator<Item = u64>) -> (f64, usize) {
+        let (mut runs, mut put, mut written, mut most) = (Vec::new(), 0, 0, 0);
+        for (number, pages) in (1..).zip(pages) {
+            runs.push(run(number, pages));
+            put += pages;
+            loop {
+                let due = due(&runs, &BTreeSet::new(), 8).to_vec();
+                if due.is_empty() {
+                    break;
+                }
+                let sum = due.iter().map(|run| run.pages).sum();
+                let first = runs.iter().position(|run| *run == due[0]).unwrap();
+                written += sum;
+                runs.splice(first..first + due.len(), [Info { number: 0, ..run(number, sum) }]);
+                runs.iter_mut().enumerate().for_each(|(nth, run)| run.number = nth as u64);
             }
-            assert!(runs.len() < 12, "{runs:?}");
+            most = most.max(runs.len());
         }
-        assert!(due(&[run(1, 5), run(2, 5)], 4).is_empty());
-        assert!(due(&[], 4).is_empty());
+        (written as f64 / put as f64, most)
+    }
+
+    #[test]
+    fn a_page_is_written_about_once_a_level_and_runs_stay_few() {
+        for (pages, count) in [(1100, 660), (5000, 2000), (1, 5000)] {
+            let (written, most) = cost((0..count).map(|_| pages));
+            assert!(written < 4.5 && most < 50, "{pages} pages: {written}, {most}");
+        }
+        let mut random = fastrand::Rng::with_seed(1);
+        let (written, most) = cost(std::iter::repeat_with(|| 1 << random.u32(..12)).take(3000));
+        assert!(written < 4.5 && most < 50, "{written}, {most}");
+    }
+
+    #[test]
+    fn few_are_left_alone_and_many_are_joined_in_parts() {
+        let none = BTreeSet::new();
+        assert!(due(&[run(1, 5), run(2, 5)], &none, 4).is_empty());
+        assert!(due(&[], &none, 4).is_empty());
+        let many: Vec<Info> = (0..1000).map(|number| run(number, 100)).collect();
+        assert_eq!(due(&many, &none, 8), &many[..WIDEST]);
+        // None of what is damaged, or stands before it.
+        assert_eq!(due(&many, &[980].into(), 8), &many[981..]);
     }
 
     #[test]
     fn runs_of_which_much_is_dead_are_all_joined() {
         let runs = [run(1, 900), Info { removed: 30_000, ..run(2, 3) }];
-        assert_eq!(due(&runs, 4).len(), 2);
+        assert_eq!(due(&runs, &BTreeSet::new(), 4).len(), 2);
     }
 }

@@ -47,8 +47,12 @@ pub(crate) struct Checkpointer {
     pub(crate) has_new_runs: bool,
     /// Runs that are being joined.
     pub(crate) joined: Vec<Info>,
+    /// Numbers of runs that are not folded or joined any more.
+    pub(crate) damaged_runs: BTreeSet<u64>,
     /// Numbers of runs that the next superblock does not name.
     pub(crate) left_runs: Vec<u64>,
+    /// Backups may hold runs with lower numbers; 0 without any.
+    pub(crate) held_runs_below: u64,
 }
 
 impl Checkpointer {
@@ -82,15 +86,10 @@ impl Checkpointer {
             behind: None,
             has_new_runs: false,
             joined: Vec::new(),
+            damaged_runs: BTreeSet::new(),
             left_runs: Vec::new(),
+            held_runs_below: 0,
         }
-    }
-
-    /// Goes on without an order of keys: with the next superblock the store has none.
-    pub(crate) fn end_order(&mut self) {
-        let runs = self.segment_table.order.take().map(|named| named.runs).unwrap_or_default();
-        self.left_runs.extend(runs.iter().map(|run| run.number));
-        (self.gathered, self.settles_order) = (None, false);
     }
 }
 

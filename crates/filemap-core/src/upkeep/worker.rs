@@ -60,9 +60,10 @@ pub(crate) fn start(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
     start_some(upkeep, &jobs)
 }
 
-/// Starts only the checkpoint thread: for a store that is being rebuilt from its log.
+/// Starts only the threads for checkpoints and what they write: for a store that is being rebuilt
+/// from its log.
 pub(crate) fn start_checkpoints(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
-    start_some(upkeep, &[("filemap-checkpoint", keep_checkpointed)])
+    start_some(upkeep, &[("filemap-checkpoint", keep_checkpointed), ("filemap-join", keep_joined)])
 }
 
 pub(crate) fn start_some(upkeep: &Arc<Upkeep>, jobs: &[(&'static str, Job)]) -> Result<Vec<JoinHandle>> {

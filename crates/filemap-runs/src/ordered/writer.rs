@@ -77,6 +77,14 @@ impl<'a> Writer<'a> {
         Ok(writer)
     }
 
+    /// Makes durable what is written so far, so that the last sync is short.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub fn sync_written(&self) -> Result<(), StorageError> {
+        self.file.sync().map_err(StorageError::io("sync", &self.name))
+    }
+
     /// Number of the run.
     pub fn number(&self) -> u64 {
         self.info.number

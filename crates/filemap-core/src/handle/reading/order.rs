@@ -10,7 +10,8 @@ use std::sync::{Arc, Weak};
 use filemap_runs::ordered::{Change, Direction, Merge, Run, Source};
 
 use crate::error::{Error, Result};
-use crate::format::key_runs::KeyRuns;
+use crate::event::Event;
+use crate::format::key_runs::{Behind, KeyRuns};
 use crate::format::names;
 use crate::handle::reading::{Reading, Tables};
 use crate::index::memtable::Memtable;
@@ -86,13 +87,13 @@ impl From<std::ops::Range<Vec<u8>>> for KeyRange {
 struct Batch {
     bytes: Vec<u8>,
     /// Offset and length of each form.
-    forms: Vec<(u32, u32)>,
+    forms: Vec<(usize, u32)>,
 }
 
 impl Batch {
     fn form(&self, at: usize) -> &[u8] {
         let (offset, bytes) = self.forms[at];
-        &self.bytes[offset as usize..][..bytes as usize]
+        &self.bytes[offset..][..bytes as usize]
     }
 
     /// Sorts the forms of keys that came to a table between two marks.
@@ -101,10 +102,10 @@ impl Batch {
         for first in table.changes(from, to).filter(|change| change.was_live.is_none()) {
             let at = batch.bytes.len();
             (order.ordered)(&table.key(first.address), &mut batch.bytes);
-            batch.forms.push((at as u32, (batch.bytes.len() - at) as u32));
+            batch.forms.push((at, (batch.bytes.len() - at) as u32));
         }
         let Batch { bytes, forms } = &mut batch;
-        let form = |&(offset, len): &(u32, u32)| &bytes[offset as usize..][..len as usize];
+        let form = |&(offset, len): &(usize, u32)| &bytes[offset..][..len as usize];
         forms.sort_unstable_by(|a, b| form(a).cmp(form(b)));
         batch
     }
@@ -116,7 +117,7 @@ impl Batch {
         while a < self.forms.len() || b < other.forms.len() {
             let is_a = b == other.forms.len() || (a < self.forms.len() && self.form(a) < other.form(b));
             let form = if is_a { self.form(a) } else { other.form(b) };
-            all.forms.push((all.bytes.len() as u32, form.len() as u32));
+            all.forms.push((all.bytes.len(), form.len() as u32));
             all.bytes.extend_from_slice(form);
             (a, b) = (a + usize::from(is_a), b + usize::from(!is_a));
         }
@@ -126,7 +127,7 @@ impl Batch {
     /// How many forms lie before the place where a walk begins.
     fn split(&self, direction: Direction, from: Bound<&[u8]>) -> usize {
         let below = |is_below: &dyn Fn(&[u8]) -> bool| {
-            self.forms.partition_point(|&(offset, len)| is_below(&self.bytes[offset as usize..][..len as usize]))
+            self.forms.partition_point(|&(offset, len)| is_below(&self.bytes[offset..][..len as usize]))
         };
         match (direction, from) {
             (Direction::Forward, Bound::Unbounded) => 0,
@@ -241,8 +242,8 @@ impl Reading {
     fn order_now(&self) -> Result<(KeyOrder, KeyRuns)> {
         let missing = |why: &str| Error::option("key_order", why);
         let order = self.options.key_order.ok_or_else(|| missing("no order of keys was given"))?;
-        // Before the table: a store without keys has any order.
-        let is_empty = self.latest.load().index.keys == 0;
+        // Before the table. The writer of a store without keys may not have named its order yet.
+        let is_empty = !self.is_writer() && self.latest.load().index.keys == 0;
         let named = match &self.segment_table.load().order {
             Some(named) => named.clone(),
             None if is_empty => KeyRuns::none(order.name, 1),
@@ -252,6 +253,13 @@ impl Reading {
             true => Ok((order, named)),
             false => Err(missing("the store keeps its keys in another order")),
         }
+    }
+
+    /// Tells that the store has lost its order.
+    pub(crate) fn order_ended(&self, why: &str) {
+        let event = Event::OrderEnded { why: why.to_owned() };
+        self.counters.failed(&Error::corrupt(names::KEY_RUNS, 0, event.to_string()));
+        self.emit(&event);
     }
 
     /// Whether the store keeps its keys in the order of the options.
@@ -270,6 +278,11 @@ impl Reading {
             // Before the runs: what leaves a table is in a run by then.
             let tables = self.tables.load_full();
             let (order, named) = self.order_now()?;
+            if let Some(behind) = named.behind.filter(|_| !self.is_writer())
+                && !self.has_followed(behind, &tables)?
+            {
+                continue;
+            }
             match self.key_runs.open(&named.runs) {
                 // They may have been joined and removed meanwhile.
                 Err(e) if e.is_corrupt() => {
@@ -281,6 +294,25 @@ impl Reading {
                 runs => return self.walk_over(order, tables, runs?, range, direction),
             }
         }
+    }
+
+    /// Whether a follower's table has what the writer's checkpoint, in the middle, enters in the
+    /// index. If not, it follows.
+    ///
+    /// # Errors
+    /// `Corrupt` if the log does not give it.
+    fn has_followed(&self, behind: Behind, tables: &Tables) -> Result<bool> {
+        let has_all = |entries| entries >= behind.entries;
+        if self.log_end().1 >= behind.before && has_all(tables.active.entries()) {
+            return Ok(true);
+        }
+        self.follow_writer()?;
+        let is_same = self.segment_table.load().order.as_ref().is_some_and(|named| named.behind == Some(behind));
+        if is_same && !(self.log_end().1 >= behind.before && has_all(self.tables.load().active.entries())) {
+            let what = "the log that they are behind of is damaged; open the store for writing";
+            return Err(Error::corrupt(names::KEY_RUNS, 0, what));
+        }
+        Ok(false)
     }
 
     fn walk_over(

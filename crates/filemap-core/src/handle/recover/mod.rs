@@ -31,7 +31,7 @@ use crate::record::{Version, now_ms};
 pub use absent::Absent;
 pub(crate) use absent::{Witness, absent_runs, accept, refuse, welcome};
 pub(crate) use complete::Met;
-pub(crate) use order::order;
+pub(crate) use order::{first_run, order};
 pub(crate) use replay::{fill, replay};
 
 /// Greatest length of a lock file that a creation leaves: a process id.

@@ -6,7 +6,7 @@ use crate::index::segment_table::SegmentTable;
 use crate::options::Options;
 
 /// Ends the order of a store, or begins one where the index is empty, as the options say. `next` is
-/// the first number of a run. Returns true if an order ends, which a superblock must say.
+/// the first number of a run. Returns true if it did, which a superblock must say.
 ///
 /// # Errors
 /// `InvalidOption` if the store has an order that the options do not name.
@@ -26,8 +26,15 @@ pub(crate) fn order(segment_table: &mut SegmentTable, options: &Options, keys: u
         }
         (None, Some(order)) if keys == 0 => {
             segment_table.order = Some(KeyRuns::none(order.name, next));
-            Ok(false)
+            Ok(true)
         }
         (None, _) => Ok(false),
     }
+}
+
+/// Where numbers of runs may begin in a store without an order: above those that an earlier order
+/// had, which backups may have, since no superblock names so many new ones.
+pub(crate) fn first_run(epoch: u64) -> u64 {
+    const RUNS_A_SUPERBLOCK: u64 = 256;
+    if epoch <= 1 { 1 } else { epoch * RUNS_A_SUPERBLOCK }
 }

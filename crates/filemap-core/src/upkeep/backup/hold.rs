@@ -14,6 +14,9 @@ impl Drop for Hold<'_> {
         let Hold(upkeep) = self;
         let mut c = lock(&upkeep.checkpointer);
         c.holds -= 1;
+        if c.holds == 0 {
+            c.held_runs_below = 0;
+        }
         // After a failed checkpoint the segment table is ahead of the superblock: nothing may be
         // removed by it.
         if c.holds == 0 && upkeep.writing.poisoned().check().is_ok() {
@@ -38,6 +41,7 @@ impl Upkeep {
         let mut c = lock(&self.checkpointer);
         self.writing.poisoned().check()?;
         c.holds += 1;
+        c.held_runs_below = c.segment_table.order.as_ref().map_or(0, |named| named.next);
         Ok((Hold(self), c.current.clone(), c.segment_table.clone()))
     }
 

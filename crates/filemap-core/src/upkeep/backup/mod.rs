@@ -369,7 +369,7 @@ impl Run<'_, '_> {
         let bytes = length(&*from, name)?;
         if let Ok(there) = to.open(name, Access::Read) {
             // An earlier attempt of this backup brought it.
-            if is_same(&*from, &*there)? {
+            if is_same(name, &*from, &*there)? {
                 let how = self.brought.get(name).copied().unwrap_or(How::Copied);
                 self.add(bytes, how);
                 return Ok(());
@@ -418,7 +418,7 @@ impl Run<'_, '_> {
             return Ok(false);
         }
         match dir.open(name, Access::Read) {
-            Ok(file) if is_same(wanted, &*file)? => self.has_linked(dir, name),
+            Ok(file) if is_same(name, wanted, &*file)? => self.has_linked(dir, name),
             _ => Ok(false),
         }
     }

@@ -60,7 +60,7 @@ impl Check<'_, '_> {
 
     /// The sum of the hashes of all keys in the runs; `None` if they were joined meanwhile.
     fn add_up(&mut self, order: KeyOrder) -> Result<Option<u64>> {
-        let Ok(runs) = self.reading.key_runs().open_some(&self.runs()) else { return Ok(None) };
+        let Ok(runs) = self.reading.key_runs().open(&self.runs()) else { return Ok(None) };
         let sources = runs.into_iter().map(Source::Run).collect();
         let mut merge = Merge::new(sources, Direction::Forward, Bound::Unbounded)?;
         let (mut sum, mut keys, mut key) = (0u64, 0u64, Vec::new());

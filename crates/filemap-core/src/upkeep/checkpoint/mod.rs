@@ -34,6 +34,7 @@ use crate::sync::{Poison, lock};
 use crate::upkeep::Upkeep;
 use crate::upkeep::state::Checkpointer;
 
+pub(crate) use order::run_of;
 pub(crate) use work::{Op, Task};
 
 /// A freeze that holds the append lock this long counts as delaying puts.
@@ -97,8 +98,13 @@ impl Upkeep {
         if self.reading.values().dictionaries.are_named() || planted(Fault::DictionaryUsedUnnamed) {
             return Ok(());
         }
+        self.commit_alone(&mut c)
+    }
+
+    /// Writes a superblock for a change that no checkpoint makes.
+    pub(super) fn commit_alone(&self, c: &mut Checkpointer) -> Result<()> {
         let _guard = PoisonOnUnwind(self.writing.poisoned());
-        self.commit(&mut c).inspect_err(|e| self.writing.poison(e))
+        self.commit(c).inspect_err(|e| self.writing.poison(e))
     }
 
     /// Removes the files of dictionaries that no record names, durably, after a superblock that
@@ -171,7 +177,9 @@ impl Upkeep {
         if planted(Fault::TailWithTheFirstStage) {
             c.current.tail = frozen.tail;
         }
-        c.behind = Some(Behind { entries: frozen.table.entries(), before: frozen.next_sequence });
+        let entries = frozen.table.entries();
+        // A repair gives sequences at its end.
+        c.behind = Some(Behind { entries, before: frozen.next_sequence.max(entries) });
         if let Some(segment) = task.evacuated {
             c.keys.leave(segment)?;
         }

@@ -1,13 +1,17 @@
 //! Writes what a checkpoint has gathered as a run of keys in order, with the newest runs if they are
 //! small: a store of a few pages has one, however often it is opened.
+//!
+//! Runs are derived from what else is there, so what cannot be read of them fails no checkpoint: a
+//! damaged run is left alone, and where the runs must be asked, the order ends.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use filemap_runs::ordered::{Direction, Entry, Info, Merge, Run, Source};
+use filemap_runs::ordered::{Change, Direction, Entry, Info, Merge, Run, Source};
 
-use crate::error::Result;
+use crate::error::{Error, Result, StorageError};
 use crate::failpoint::{Fault, planted};
+use crate::format::names;
 use crate::index::key_runs::KeyRunFiles;
 use crate::sync::make_way;
 use crate::upkeep::Upkeep;
@@ -17,6 +21,8 @@ use crate::upkeep::state::Checkpointer;
 const SOME_ENTRIES: usize = 1024;
 /// Entries read on the way to a key before it is searched instead.
 const STEPS: usize = 32;
+/// A superblock names at most so many runs; twice as many would be refused when it is read.
+const RUNS_MAX: usize = 1 << 13;
 
 impl Upkeep {
     /// [`Upkeep::write_gathered`] if that frees much memory.
@@ -32,38 +38,51 @@ impl Upkeep {
         if gathered.is_empty() {
             return Ok(());
         }
+        if named.runs.len() >= RUNS_MAX {
+            self.end_order(c, "there are too many runs that cannot be joined");
+            return Ok(());
+        }
         let files = self.reading.key_runs();
-        let all = if c.settles_order { files.open_some(&named.runs) } else { Ok(Vec::new()) };
+        let all = if c.settles_order { files.open(&named.runs) } else { Ok(Vec::new()) };
         let mut present = all.map(Present::new);
         let changes = gathered.changes(&mut |key| match &mut present {
             Ok(present) => present.has(key),
             Err(e) => Err(e.clone()),
         });
         let changes = match changes {
-            // What is derived stops nothing: the store goes on without an order, until a repair.
-            Err(e) if e.is_corrupt() => {
-                self.reading.counters().failed(&e);
-                c.end_order();
+            Ok(changes) => changes,
+            Err(e) => {
+                self.end_order(c, &format!("after a crash its runs could not be asked: {e}"));
                 return Ok(());
             }
-            changes => changes?,
         };
-        let fold = folded(&named.runs, &c.joined, self.reading.options().limits.fold_pages);
+        let is_walled = |run: &Info| c.joined.contains(run) || c.damaged_runs.contains(&run.number);
+        let fold = folded(&named.runs, is_walled, self.reading.options().limits.fold_pages);
         let (kept, folded) = named.runs.split_at(fold);
-        let written = match write(files, named.next, &changes, folded) {
-            Err(e) if e.is_corrupt() && !folded.is_empty() => None,
-            written => Some(written?),
+        let written = match write(files, named.next, &changes, folded)? {
+            Ok(run) => {
+                c.left_runs.extend(folded.iter().map(|run| run.number));
+                named.runs.truncate(kept.len());
+                run
+            }
+            Err(e) => {
+                self.reading.counters().failed(&e);
+                c.damaged_runs.extend(run_of(&e));
+                write(files, named.next, &changes, &[])??
+            }
         };
-        if let Some(run) = written {
-            c.left_runs.extend(folded.iter().map(|run| run.number));
-            named.runs.truncate(kept.len());
-            run.into_iter().for_each(|run| named.add(run));
-        } else if let Some(run) = write(files, named.next, &changes, &[])? {
-            named.add(run);
-        }
+        written.into_iter().for_each(|run| named.add(run));
         c.has_new_runs = true;
         gathered.clear();
         Ok(())
+    }
+
+    /// Goes on without an order of keys: with the next superblock the store has none.
+    fn end_order(&self, c: &mut Checkpointer, why: &str) {
+        let runs = c.segment_table.order.take().map(|named| named.runs).unwrap_or_default();
+        c.left_runs.extend(runs.iter().map(|run| run.number));
+        (c.gathered, c.settles_order) = (None, false);
+        self.reading.order_ended(why);
     }
 
     /// Makes runs durable that the next superblock names, and notes whether the index is ahead of
@@ -93,44 +112,73 @@ impl Upkeep {
         self.reading.key_runs().remove_orphans(named)
     }
 
-    /// Removes runs that no durable superblock names, unless a backup holds an older one.
+    /// Removes runs that no durable superblock names, but those that a backup may hold.
     pub(crate) fn remove_left_runs(&self, c: &mut Checkpointer) -> Result<()> {
-        if c.holds > 0 && !planted(Fault::BackupNotHeld) {
-            return Ok(());
-        }
-        c.left_runs.drain(..).try_for_each(|number| self.reading.key_runs().remove(number))
+        let is_held = |number: &u64| *number < c.held_runs_below && !planted(Fault::BackupNotHeld);
+        let (held, free): (Vec<u64>, Vec<u64>) = c.left_runs.iter().partition(|number| is_held(number));
+        c.left_runs = held;
+        free.into_iter().try_for_each(|number| self.reading.key_runs().remove(number))
+    }
+}
+
+/// The number of the run that an error names as damaged.
+pub(crate) fn run_of(error: &Error) -> Option<u64> {
+    match error {
+        Error::Storage(StorageError::Corrupt { file, .. }) => names::parse_key_run(file),
+        _ => None,
     }
 }
 
 /// Where those newest runs begin that are written anew with the next one: few pages together, and
-/// none of them being joined.
-fn folded(runs: &[Info], joined: &[Info], most_pages: u64) -> usize {
+/// none of them behind a wall.
+fn folded(runs: &[Info], is_walled: impl Fn(&Info) -> bool, most_pages: u64) -> usize {
     let mut pages = 0;
     let is_small = |run: &&Info| {
         pages += run.pages;
-        pages <= most_pages && !joined.contains(run)
+        pages <= most_pages && !is_walled(run)
     };
     runs.len() - runs.iter().rev().take_while(is_small).count()
 }
 
-/// Writes changes and runs as one run, durable but for its name. `None` if all cancel.
-fn write(files: &KeyRunFiles, number: u64, changes: &[Entry<'_>], runs: &[Info]) -> Result<Option<Info>> {
-    let sources = files.open_some(runs)?.into_iter().map(Source::Run);
-    let sources = sources.chain([Source::Memory(changes)]).collect();
-    let mut merge = Merge::new(sources, Direction::Forward, Bound::Unbounded)?;
+/// Writes changes and runs as one run, durable but for its name; `None` if all cancel. The inner
+/// error is one of reading the runs.
+///
+/// # Errors
+/// `Io` of writing.
+fn write(
+    files: &KeyRunFiles,
+    number: u64,
+    changes: &[Entry<'_>],
+    runs: &[Info],
+) -> Result<std::result::Result<Option<Info>, Error>> {
+    let merge = files.open(runs).and_then(|runs| {
+        let sources = runs.into_iter().map(Source::Run).chain([Source::Memory(changes)]).collect();
+        Ok(Merge::new(sources, Direction::Forward, Bound::Unbounded)?)
+    });
+    let mut merge = match merge {
+        Ok(merge) => merge,
+        Err(e) => return Ok(Err(e)),
+    };
     let mut writer = files.begin(number)?;
+    let begun = writer.number();
     for nth in 0.. {
         if nth % SOME_ENTRIES == 0 {
             make_way();
         }
-        let Some((key, change)) = merge.next_entry()? else { break };
-        writer.push(key, change)?;
+        match merge.next_entry() {
+            Ok(Some((key, change))) => writer.push(key, change)?,
+            Ok(None) => break,
+            Err(e) => {
+                files.remove(begun)?;
+                return Ok(Err(e.into()));
+            }
+        }
     }
-    let Some(written) = writer.end()? else { return Ok(None) };
+    let Some(written) = writer.end()? else { return Ok(Ok(None)) };
     if !planted(Fault::KeyRunNotSynced) {
         written.sync()?;
     }
-    Ok(Some(written.info()))
+    Ok(Ok(Some(written.info())))
 }
 
 /// The keys of runs, asked for in order.
@@ -153,9 +201,8 @@ impl Present {
             Some(merge) => merge,
             none => {
                 let sources = self.runs.drain(..).map(Source::Run).collect();
-                let merge = Merge::new(sources, Direction::Forward, Bound::Included(key))?;
-                let merge = none.insert(merge);
-                self.next = merge.next_entry()?.map(|(key, _)| key.to_vec());
+                let merge = none.insert(Merge::new(sources, Direction::Forward, Bound::Included(key))?);
+                self.next = next_of(merge)?;
                 merge
             }
         };
@@ -165,8 +212,19 @@ impl Present {
                 merge.seek(Direction::Forward, Bound::Included(key))?;
             }
             steps += 1;
-            self.next = merge.next_entry()?.map(|(key, _)| key.to_vec());
+            self.next = next_of(merge)?;
         }
         Ok(self.next.as_deref() == Some(key))
     }
+}
+
+/// The next key that is there.
+fn next_of(merge: &mut Merge<'_>) -> Result<Option<Vec<u8>>> {
+    Ok(match merge.next_entry()? {
+        Some((key, Change::Removed)) => {
+            let shown = String::from_utf8_lossy(key);
+            return Err(Error::corrupt(names::KEY_RUNS, 0, format!("{shown:?} was removed and never added")));
+        }
+        entry => entry.map(|(key, _)| key.to_vec()),
+    })
 }

@@ -4,6 +4,7 @@
 use filemap_io::{Access, Dir, files};
 
 use crate::error::{Error, Result};
+use crate::format::key_runs::KeyRuns;
 use crate::format::location::UNIT_BYTES;
 use crate::format::names;
 use crate::format::rolls::{self, Rolls};
@@ -75,6 +76,11 @@ impl<'a> Known<'a> {
     /// Ids of the dictionaries that existed.
     pub(super) fn dictionaries(&self) -> Vec<u32> {
         self.segment_table.iter().flat_map(SegmentTable::kept_dictionaries).collect()
+    }
+
+    /// The runs of keys in order that the store had.
+    pub(super) fn order(&self) -> Option<&KeyRuns> {
+        self.segment_table.as_ref()?.order.as_ref()
     }
 
     /// Returns what existed and is missing: segments, and ends of segments.

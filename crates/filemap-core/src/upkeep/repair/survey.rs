@@ -10,8 +10,10 @@ use filemap_io::{Access, Dir, File};
 use crate::error::{Error, Result};
 use crate::files::check_versions;
 use crate::format::header::{self, FileHeader, Kind};
+use crate::format::key_runs::KeyRuns;
 use crate::format::superblock::{BYTES, COPIES, Superblock};
 use crate::format::{names, seed};
+use crate::handle::recover;
 use crate::limits::Limits;
 use crate::logs::scan::{Item, Scan};
 use crate::logs::segments::FIRST_RECORD;
@@ -43,7 +45,10 @@ pub(crate) struct Survey {
     pub(crate) unwitnessed: Vec<String>,
     /// Greater than the ordinals of all segments, with a free number.
     pub(crate) next_ordinal: u64,
-    /// Greater than the numbers of all runs of keys in order: a backup may have such files.
+    /// The runs of keys in order that the store had, as far as that is known.
+    pub(crate) order: Option<KeyRuns>,
+    /// Greater than the numbers of all runs of keys in order that there were, as far as files and
+    /// superblock tell: a backup may have such files.
     pub(crate) next_run: u64,
 }
 
@@ -84,6 +89,11 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
     let is_last = known.is_last();
     let named_dictionaries = known.dictionaries();
     let (missing, told) = (known.missing(&segments), known.next_ordinal());
+    let order = known.order().cloned();
+    let runs = listed.iter().filter_map(|name| names::parse_key_run(name)).map(|number| number + 1);
+    let told_run = order.as_ref().map_or(1, |order| order.next);
+    let first_run = superblock.as_ref().map_or(1, |superblock| recover::first_run(superblock.epoch));
+    let next_run = runs.chain([told_run, first_run]).max().unwrap_or(1);
     let unwitnessed = known.unwitnessed(&segments);
     let is_free = |ordinal: &u64| segments.iter().all(|s| s.header.ordinal as u16 != *ordinal as u16);
     let next = greatest.max(told);
@@ -99,7 +109,8 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
         missing,
         unwitnessed,
         next_ordinal,
-        next_run: listed.iter().filter_map(|name| names::parse_key_run(name)).max().map_or(1, |last| last + 1),
+        next_run,
+        order,
     })
 }
 
