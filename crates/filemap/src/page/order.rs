@@ -4,9 +4,9 @@
 //! | key | ordered form |
 //! |---|---|
 //! | page, an `http` or `https` URL | labels of the host, last first, 2 between them; 1; path; end |
-//! | variant of such a page | the form of the page, NUL, variant |
-//! | any other page or variant | 0x80, key |
-//! | mark, record beside a page | 0x81, key |
+//! | any other page | 0x80, key |
+//! | variant of a page of the first row; any other | 0x81, form of the page, NUL, variant; 0x82, key |
+//! | record beside such a page or variant; any other, mark | 0x83, form of the page, NUL, rest; 0x84, key |
 //!
 //! "Path" is all that follows the authority: query and fragment too. The end is a byte for the
 //! scheme and whether a port is written, 3 to 6, then the port in two bytes, high byte first. So
@@ -17,10 +17,11 @@
 //!
 //! - a host stands before its subdomains, and both are one range;
 //! - `http` and `https` of a path are neighbours, and stand before every longer path;
-//! - a page's variants follow it directly.
+//! - pages, variants and the records beside them ([`Class`]) are three ranges: the keys of a range
+//!   of pages are its pages, so that their number needs no look at each.
 //!
 //! An address, of either version, is one label and is not reversed. A URL has the shape for the
-//! first two rows if its scheme is in lower case, it has no user, its host is an address in its
+//! first row if its scheme is in lower case, it has no user, its host is an address in its
 //! shortest form or labels of printable ASCII of which the last is no number, its port is a
 //! decimal number without leading zeros, and its path has no byte below TAB. Nearly every
 //! canonical URL has it. Others keep their bytes: escapes could double the length of a key.
@@ -32,6 +33,7 @@ use std::io::Write;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
+use filemap_core::KeyOrder;
 use urlindex::canonical::canonical_host;
 
 use crate::page::key;
@@ -47,32 +49,48 @@ const HTTPS: u8 = 5;
 const HTTPS_WITH_PORT: u8 = 6;
 /// The lowest byte of a path: 7 and 8 are left for more schemes.
 const PATH_MIN: u8 = b'\t';
-/// Leads pages and variants whose URLs have another shape: above every byte of a host.
+/// Leads pages whose URLs have another shape, which have their keys for forms: above every byte
+/// that a host begins with. The leads of the other classes follow, those of other shapes odd.
 const OTHER: u8 = 0x80;
-/// Leads marks and records beside pages, which no listing gives.
-const BESIDE: u8 = 0x81;
+
+/// What a key holds. Each class is one range of the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Pages,
+    Variants,
+    /// Records beside pages and variants, and marks: no listing gives them.
+    Beside,
+}
+
+/// The order, for the engine.
+pub(crate) const ORDER: KeyOrder = KeyOrder { name: "urls 1", ordered, key };
 
 /// Appends the ordered form of a key.
 pub(crate) fn ordered(key: &[u8], out: &mut Vec<u8>) {
     out.reserve(key.len() + 1);
-    match Parts::of(key) {
-        Ok(parts) => parts.push_form(out),
-        Err(lead) => {
-            out.push(lead);
-            out.extend_from_slice(key);
-        }
+    let (class, url, tail) = split(key);
+    if let Some(parts) = Parts::of_url(url) {
+        out.extend(class.lead());
+        parts.push_form(out);
+        out.extend_from_slice(tail);
+    } else {
+        out.push(class.lead_of_others());
+        out.extend_from_slice(key);
     }
 }
 
 /// Appends the key of an ordered form. False, and nothing appended, if these bytes are none.
-pub(crate) fn key(ordered: &[u8], out: &mut Vec<u8>) -> bool {
+pub(crate) fn key(form: &[u8], out: &mut Vec<u8>) -> bool {
     let before = out.len();
-    let is_form = match ordered.split_first() {
-        Some((&lead, key)) if lead >= OTHER => {
+    let is_form = match class(form) {
+        Some(class) if form.first() == Some(&class.lead_of_others()) => {
+            let key = &form[1..];
             out.extend_from_slice(key);
-            !key.is_empty() && Parts::of(key).err() == Some(lead)
+            let (of_key, url, _) = split(key);
+            !key.is_empty() && of_key == class && Parts::of_url(url).is_none()
         }
-        _ => push_key(ordered, out).is_some(),
+        Some(class) => push_key(class, form, out).is_some(),
+        None => false,
     };
     if !is_form {
         out.truncate(before);
@@ -80,24 +98,86 @@ pub(crate) fn key(ordered: &[u8], out: &mut Vec<u8>) -> bool {
     is_form
 }
 
-/// Pages and variants of `http` and `https` URLs of this host, given in any spelling; of any port.
-///
-/// Exact. Keys of other shapes with this host are in [`others`].
-pub(crate) fn of_host(host: &str) -> Range<Vec<u8>> {
-    of_labels(host, HOST_END)
+/// The class of the key that has this form; `None` if these bytes are none, though not in each case
+/// where they are none: that tells [`key`].
+pub(crate) fn class(form: &[u8]) -> Option<Class> {
+    match form.first()? {
+        0..=OTHER => Some(Class::Pages),
+        0x81 | 0x82 => Some(Class::Variants),
+        0x83 | 0x84 => Some(Class::Beside),
+        _ => None,
+    }
 }
 
-/// As [`of_host`], with the host's subdomains.
-pub(crate) fn of_domain(host: &str) -> Range<Vec<u8>> {
-    of_labels(host, DOT)
+/// The pages of the host of a page with this form; `None` if its URL has not the shape.
+pub(crate) fn of_same_host(form: &[u8]) -> Option<Range<Vec<u8>>> {
+    let labels = memchr::memchr(HOST_END, form).map(|end| &form[..end]).filter(|_| form.first() < Some(&OTHER))?;
+    Some([labels, &[HOST_END]].concat()..[labels, &[HOST_END + 1]].concat())
 }
 
-/// Pages and variants of `http` and `https` URLs that begin with these bytes. `None` if the prefix
-/// ends within scheme or authority: such URLs are no one range.
-///
-/// The range has the same path under any scheme and port: `Scope::filter` picks those asked for.
-/// Keys of other shapes are in [`others_with_prefix`].
-pub(crate) fn with_prefix(prefix: &[u8]) -> Option<Range<Vec<u8>>> {
+impl Class {
+    /// What leads the forms of keys whose URLs have the shape.
+    fn lead(self) -> Option<u8> {
+        match self {
+            Class::Pages => None,
+            Class::Variants => Some(0x81),
+            Class::Beside => Some(0x83),
+        }
+    }
+
+    fn lead_of_others(self) -> u8 {
+        self.lead().map_or(OTHER, |lead| lead + 1)
+    }
+
+    /// All keys of the class.
+    pub(crate) fn all(self) -> Range<Vec<u8>> {
+        self.lead().into_iter().collect()..vec![self.lead_of_others() + 1]
+    }
+
+    /// The keys of the class whose URLs have the shape.
+    pub(crate) fn shaped(self) -> Range<Vec<u8>> {
+        self.lead().into_iter().collect()..vec![self.lead_of_others()]
+    }
+
+    /// `http` and `https` URLs of this host, given in any spelling; of any port.
+    ///
+    /// Exact. Keys of other shapes with this host are in [`Class::others_with_prefix`].
+    pub(crate) fn of_host(self, host: &str) -> Range<Vec<u8>> {
+        self.led(of_labels(host, HOST_END))
+    }
+
+    /// As [`Class::of_host`], with the host's subdomains.
+    pub(crate) fn of_domain(self, host: &str) -> Range<Vec<u8>> {
+        self.led(of_labels(host, DOT))
+    }
+
+    /// `http` and `https` URLs that begin with these bytes. `None` if the prefix ends within scheme
+    /// or authority: such URLs are no one range.
+    ///
+    /// The range has the same path under any scheme and port: `Scope::filter` picks those asked
+    /// for. Keys of other shapes are in [`Class::others_with_prefix`].
+    pub(crate) fn with_prefix(self, prefix: &[u8]) -> Option<Range<Vec<u8>>> {
+        with_prefix(prefix).map(|range| self.led(range))
+    }
+
+    /// Keys that begin with these bytes and whose URLs have no place among `http` and `https` URLs:
+    /// few, as a rule. Exact unless the prefix has a NUL: then `Scope::filter` leaves out all, as no
+    /// URL has one.
+    ///
+    /// A list of a host or domain goes over all of these too; `Scope::filter` picks those asked for.
+    pub(crate) fn others_with_prefix(self, prefix: &[u8]) -> Range<Vec<u8>> {
+        beginning_with([&[self.lead_of_others()], prefix].concat())
+    }
+
+    /// Where the keys of this class have the range that pages have.
+    fn led(self, pages: Range<Vec<u8>>) -> Range<Vec<u8>> {
+        let led = |form: Vec<u8>| self.lead().into_iter().chain(form).collect();
+        led(pages.start)..led(pages.end)
+    }
+}
+
+/// The pages of [`Class::with_prefix`].
+fn with_prefix(prefix: &[u8]) -> Option<Range<Vec<u8>>> {
     let Some((_, rest)) = split_scheme(prefix) else {
         let may_go_on = [&b"http://"[..], b"https://"].iter().any(|scheme| scheme.starts_with(prefix));
         return (!may_go_on).then(Range::default);
@@ -113,42 +193,26 @@ pub(crate) fn with_prefix(prefix: &[u8]) -> Option<Range<Vec<u8>>> {
     Some(beginning_with(from))
 }
 
-/// Pages and variants whose URLs have no place among `http` and `https` URLs: few, as a rule.
-///
-/// A list of a host or domain goes over these too; `Scope::filter` picks those asked for.
-pub(crate) fn others() -> Range<Vec<u8>> {
-    others_with_prefix(b"")
+/// The class of a key, its URL, and what its form has after that of the page: nothing, or NUL and
+/// more.
+fn split(key: &[u8]) -> (Class, &[u8], &[u8]) {
+    let (url, rest) = key.split_at(key::url(key).len());
+    match rest {
+        [] => (Class::Pages, url, rest),
+        [_, 0, ..] => (Class::Variants, url, &rest[1..]),
+        _ => (Class::Beside, url, rest),
+    }
 }
 
-/// Those of [`others`] whose keys begin with these bytes.
-///
-/// Exact unless the prefix has a NUL: then `Scope::filter` leaves out all, as no URL has one.
-pub(crate) fn others_with_prefix(prefix: &[u8]) -> Range<Vec<u8>> {
-    beginning_with([&[OTHER], prefix].concat())
-}
-
-/// A key of a page or variant whose URL has the shape to be taken apart.
+/// A URL that has the shape to be taken apart.
 struct Parts<'k> {
     host: &'k [u8],
     path: &'k [u8],
     is_https: bool,
     port: Option<u16>,
-    /// Empty for a page; else NUL and the variant.
-    variant: &'k [u8],
 }
 
 impl<'k> Parts<'k> {
-    /// The parts of a key, or what leads the form of one that has none.
-    fn of(key: &'k [u8]) -> Result<Parts<'k>, u8> {
-        let url = key::url(key);
-        let variant = key.get(url.len() + 1..).unwrap_or_default();
-        if url.len() < key.len() && variant.first() != Some(&0) {
-            return Err(BESIDE);
-        }
-        let parts = Parts::of_url(url).ok_or(OTHER)?;
-        Ok(Parts { variant, ..parts })
-    }
-
     fn of_url(url: &'k [u8]) -> Option<Parts<'k>> {
         let (is_https, rest) = split_scheme(url)?;
         let (host, rest) = rest.split_at(host_bytes(rest));
@@ -162,7 +226,7 @@ impl<'k> Parts<'k> {
                 (Some(port(digits)?), path)
             }
         };
-        is_path(path).then_some(Parts { host, path, is_https, port, variant: &[] })
+        is_path(path).then_some(Parts { host, path, is_https, port })
     }
 
     fn push_form(&self, out: &mut Vec<u8>) {
@@ -178,7 +242,6 @@ impl<'k> Parts<'k> {
         if let Some(port) = self.port {
             out.extend_from_slice(&port.to_be_bytes());
         }
-        out.extend_from_slice(self.variant);
     }
 }
 
@@ -276,9 +339,10 @@ fn push_reversed(labels: &[u8], between: u8, new_between: u8, out: &mut Vec<u8>)
     }
 }
 
-/// Appends the key of an ordered form of a URL. `None` if the bytes are none; then part of a key
-/// may be appended.
-fn push_key(form: &[u8], out: &mut Vec<u8>) -> Option<()> {
+/// Appends the key of an ordered form of this class and the shape. `None` if the bytes are none;
+/// then part of a key may be appended.
+fn push_key(class: Class, form: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let form = &form[usize::from(class.lead().is_some())..];
     out.reserve(form.len() + b"https://:65535".len());
     let (host, rest) = form.split_at(memchr::memchr(HOST_END, form)?);
     let rest = &rest[1..];
@@ -293,25 +357,24 @@ fn push_key(form: &[u8], out: &mut Vec<u8>) -> Option<()> {
     };
     out.extend_from_slice(scheme);
     push_host(host, out)?;
-    let mut variant = rest;
+    let mut tail = rest;
     if has_port {
         let (port, rest) = rest.split_first_chunk()?;
         write!(out, ":{}", u16::from_be_bytes(*port)).ok()?;
-        variant = rest;
+        tail = rest;
     }
     if path.first().is_some_and(|&first| !ends_authority(first)) {
         return None;
     }
     out.extend_from_slice(path);
-    match variant.first() {
-        None => Some(()),
-        Some(0) => {
-            out.push(0);
-            out.extend_from_slice(variant);
-            Some(())
-        }
-        Some(_) => None,
+    match (class, tail) {
+        (Class::Pages, []) => {}
+        (Class::Variants, [0, ..]) => out.push(0),
+        (Class::Beside, [0] | [0, 1..=u8::MAX, ..]) => {}
+        _ => return None,
     }
+    out.extend_from_slice(tail);
+    Some(())
 }
 
 /// Appends the host of these labels. `None` if they are none of [`push_labels`].

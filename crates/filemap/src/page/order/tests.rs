@@ -12,13 +12,24 @@ use super::*;
 /// Wikipedia's, and hosts and paths of the WHATWG URL tests.
 const REAL: &str = include_str!("urls.txt");
 
-/// What sorts keys, spelled out: the shape, labels, path, scheme, port, variant. All keys
-/// without the shape stand behind those with it.
+/// What sorts keys, spelled out: the class, the shape, labels, path, scheme, port, and what follows
+/// the URL. Of a class, all keys without the shape stand behind those with it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Slow {
-    Url { labels: Vec<Vec<u8>>, path: Vec<u8>, scheme: Vec<u8>, port: Option<u16>, variant: Option<Vec<u8>> },
+struct Slow {
+    class: u8,
+    shape: Shape,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Shape {
+    Url { labels: Vec<Vec<u8>>, path: Vec<u8>, scheme: Vec<u8>, port: Option<u16>, tail: Vec<u8> },
     Other(Vec<u8>),
-    Beside(Vec<u8>),
+}
+
+impl Slow {
+    fn is_url(&self) -> bool {
+        matches!(self.shape, Shape::Url { .. })
+    }
 }
 
 static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
@@ -29,26 +40,28 @@ static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 fn slow(key: &[u8]) -> Slow {
-    let (url, variant) = match key.iter().position(|&byte| byte == 0) {
-        None => (key, None),
-        Some(at) if key.get(at + 1) == Some(&0) => (&key[..at], Some(key[at + 2..].to_vec())),
-        Some(_) => return Slow::Beside(key.to_vec()),
-    };
-    let Some(parts) = SHAPE.captures(url) else { return Slow::Other(key.to_vec()) };
+    let class = if key::is_page(key) { 0 } else { 2 - u8::from(key::is_variant(key)) };
+    Slow { class, shape: shape(key) }
+}
+
+fn shape(key: &[u8]) -> Shape {
+    let url = key.split(|&byte| byte == 0).next().expect("a part");
+    let tail = key[url.len()..].to_vec();
+    let Some(parts) = SHAPE.captures(url) else { return Shape::Other(key.to_vec()) };
     let text = |name: &str| parts.name(name).map_or("", |part| str::from_utf8(part.as_bytes()).expect("ASCII"));
     let host = text("host");
     let mut labels: Vec<Vec<u8>> = host.split('.').rev().map(|label| label.as_bytes().to_vec()).collect();
     if host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok() {
         labels = vec![host.as_bytes().to_vec()];
     } else if !labels[0].is_empty() && labels[0].iter().all(u8::is_ascii_digit) {
-        return Slow::Other(key.to_vec());
+        return Shape::Other(key.to_vec());
     }
     let port = text("port").parse().ok();
     if port.is_none() && !text("colon").is_empty() {
-        return Slow::Other(key.to_vec());
+        return Shape::Other(key.to_vec());
     }
     let path = parts.name("path").map_or(Vec::new(), |path| path.as_bytes().to_vec());
-    Slow::Url { labels, path, scheme: text("scheme").into(), port, variant }
+    Shape::Url { labels, path, scheme: text("scheme").into(), port, tail }
 }
 
 fn form(key: &[u8]) -> Vec<u8> {
@@ -199,22 +212,18 @@ fn random_keys(seed: u64, count: usize) -> BTreeSet<Vec<u8>> {
 }
 
 #[test]
-fn urls_stand_by_host_path_scheme_port_and_variant() {
-    let in_order: [&[u8]; 36] = [
+fn urls_stand_by_host_path_scheme_and_port_and_variants_behind_all_pages() {
+    let in_order: [&[u8]; 39] = [
         b"http://1.2.3.4/",
         b"http://1.2.3.40/",
         b"http://[::1]/",
         b"http://com/",
         b"http://example.com",
         b"http://example.com/",
-        b"http://example.com/\0\0POST a",
-        b"http://example.com/\0\0POST b",
         b"http://example.com:80/",
         b"http://example.com:8080/",
         b"https://example.com/",
-        b"https://example.com/\0\0POST",
         b"https://example.com:443/",
-        b"https://example.com:443/\0\0POST",
         b"http://example.com/\t",
         b"http://example.com/#top",
         b"http://example.com/?q",
@@ -233,17 +242,25 @@ fn urls_stand_by_host_path_scheme_port_and_variant() {
         b"http://example.com:080/",
         b"http://user@example.com/",
         b"urn:isbn:1",
-        b"\0variants1234",
+        b"http://example.com/\0\0POST a",
+        b"http://example.com/\0\0POST b",
+        b"https://example.com/\0\0POST",
+        b"https://example.com:443/\0\0POST",
+        b"http://example.org/\0\0POST",
+        b"urn:isbn:1\0\0POST",
         b"http://example.com/\0request",
         b"http://example.com/\0request\0POST",
         b"http://example.com/\0variants",
+        b"http://a.example.com/\0request",
+        b"\0variants1234",
     ];
     for pair in in_order.windows(2) {
         let (low, high) = (checked_form(pair[0]), checked_form(pair[1]));
         assert!(low < high, "{} {}", pair[0].escape_ascii(), pair[1].escape_ascii());
     }
     assert_eq!(form(b"https://www.example.com/a"), b"com\x02example\x02www\x01/a\x05");
-    assert_eq!(form(b"http://[::1]:8080/\0\0v"), b"[::1]\x01/\x04\x1f\x90\0v");
+    assert_eq!(form(b"http://[::1]:8080/\0\0v"), b"\x81[::1]\x01/\x04\x1f\x90\0v");
+    assert_eq!(form(b"http://a/\0request"), b"\x83a\x01/\x03\0request");
     assert_eq!(form(b"http://a@b/"), b"\x80http://a@b/");
 }
 
@@ -271,17 +288,29 @@ fn forms_of_any_keys_give_them_back_and_sort_as_spelled_out() {
         assert!(pair[0].0 < pair[1].0);
         assert!(pair[0].1 < pair[1].1, "{} {}", pair[0].2.escape_ascii(), pair[1].2.escape_ascii());
     }
-    let of = |wanted: fn(&Slow) -> bool| sorted.iter().filter(|(_, slow, _)| wanted(slow)).count();
-    assert!(of(|slow| matches!(slow, Slow::Url { .. })) > 2000);
-    assert!(of(|slow| matches!(slow, Slow::Other(_))) > 2000);
-    assert!(of(|slow| matches!(slow, Slow::Beside(_))) > 2000);
+    for class in 0..3 {
+        let both = [true, false]
+            .map(|is_url| sorted.iter().filter(|(_, slow, _)| slow.class == class && slow.is_url() == is_url).count());
+        assert!(both.iter().all(|count| *count > 1000), "{class} {both:?}");
+    }
 }
 
 #[test]
-fn marks_and_records_beside_pages_stand_behind_all_that_is_listed() {
+fn each_class_is_a_range() {
     for key in random_keys(2, 20_000) {
-        let is_listed = key::is_page(&key) || key::is_variant(&key);
-        assert_eq!(form(&key)[0] == BESIDE, !is_listed, "{}", key.escape_ascii());
+        let form = form(&key);
+        let of_key = match (key::is_page(&key), key::is_variant(&key)) {
+            (true, _) => Class::Pages,
+            (_, true) => Class::Variants,
+            _ => Class::Beside,
+        };
+        assert_eq!(class(&form), Some(of_key), "{}", key.escape_ascii());
+        for class in [Class::Pages, Class::Variants, Class::Beside] {
+            assert_eq!(class.all().contains(&form), class == of_key, "{}", key.escape_ascii());
+            let parts = (class.shaped().contains(&form), class.others_with_prefix(b"").contains(&form));
+            let is_url = slow(&key).is_url();
+            assert_eq!(parts, (class == of_key && is_url, class == of_key && !is_url), "{}", key.escape_ascii());
+        }
     }
 }
 
@@ -302,11 +331,7 @@ fn the_longest_keys_have_forms() {
 
 #[test]
 fn a_range_has_what_its_filter_takes_and_the_others_the_rest() {
-    let keys: Vec<(Vec<u8>, Vec<u8>)> = random_keys(4, 20_000)
-        .into_iter()
-        .filter(|key| key::is_page(key) || key::is_variant(key))
-        .map(|key| (form(&key), key))
-        .collect();
+    let keys: Vec<(Vec<u8>, Vec<u8>)> = random_keys(4, 8_000).into_iter().map(|key| (form(&key), key)).collect();
     let within = |host: &[u8], domain: &[u8]| {
         host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with(b"."))
     };
@@ -319,12 +344,14 @@ fn a_range_has_what_its_filter_takes_and_the_others_the_rest() {
     assert!(hosts.len() > 200);
     for host in hosts {
         let canonical = canonical_host(&host).unwrap_or_else(|| host.clone());
-        let (of_host, of_domain) = (of_host(&host), of_domain(&host));
+        let classes = [Class::Pages, Class::Variants, Class::Beside];
+        let ranges = classes.map(|class| (class.of_host(&host), class.of_domain(&host), class.others_with_prefix(b"")));
         for (form, key) in &keys {
+            let (of_host, of_domain, others) = &ranges[usize::from(slow(key).class)];
             let found = urlindex::host(key::url(key));
             let wanted =
                 (found == Some(canonical.as_bytes()), found.is_some_and(|found| within(found, canonical.as_bytes())));
-            let in_others = others().contains(form);
+            let in_others = others.contains(form);
             let listed = (of_host.contains(form), of_domain.contains(form));
             let expected = (wanted.0 && !in_others, wanted.1 && !in_others);
             assert_eq!(listed, expected, "{host:?} {}", key.escape_ascii());
@@ -333,24 +360,39 @@ fn a_range_has_what_its_filter_takes_and_the_others_the_rest() {
 }
 
 #[test]
+fn the_pages_of_a_pages_host_are_those_of_its_labels() {
+    let keys: Vec<_> = random_keys(7, 2000).into_iter().filter(|key| key::is_page(key)).collect();
+    let forms: Vec<_> = keys.iter().map(|key| form(key)).collect();
+    let host = |key: &Vec<u8>| urlindex::host(key).map(<[u8]>::to_vec);
+    for (key, form) in keys.iter().zip(&forms).step_by(7) {
+        let range = of_same_host(form);
+        assert_eq!(range.is_some(), slow(key).is_url());
+        for (other, form) in keys.iter().zip(&forms) {
+            let is_of = range.as_ref().is_some_and(|range| range.contains(form));
+            assert_eq!(is_of, range.is_some() && slow(other).is_url() && host(key) == host(other));
+        }
+    }
+}
+
+#[test]
 fn a_prefix_has_a_range_from_its_path_on() {
     let keys: Vec<(Vec<u8>, Slow, Vec<u8>)> = random_keys(5, 1000)
         .into_iter()
-        .filter(|key| key::is_page(key) || key::is_variant(key))
+        .filter(|key| key::is_page(key))
         .map(|key| (form(&key), slow(&key), key))
         .collect();
     let all_prefixes = keys.iter().flat_map(|(_, _, key)| (0..=key.len()).map(|end| &key[..end]));
     let mut ranges = 0;
     for prefix in all_prefixes.collect::<BTreeSet<_>>() {
-        let (range, among_others) = (with_prefix(prefix), others_with_prefix(prefix));
+        let (range, among_others) = (Class::Pages.with_prefix(prefix), Class::Pages.others_with_prefix(prefix));
         ranges += usize::from(range.as_ref().is_some_and(|range| !range.is_empty()));
         let parts = slow(prefix);
         for (form, slow, key) in &keys {
-            let is_url = matches!(slow, Slow::Url { .. });
+            let is_url = slow.is_url();
             assert_eq!(among_others.contains(form), !is_url && key.starts_with(prefix));
             let Some(range) = &range else { continue };
-            let shares = match (&parts, slow) {
-                (Slow::Url { labels: a, path: begin, .. }, Slow::Url { labels: b, path, .. }) => {
+            let shares = match (&parts.shape, &slow.shape) {
+                (Shape::Url { labels: a, path: begin, .. }, Shape::Url { labels: b, path, .. }) => {
                     a == b && path.starts_with(begin)
                 }
                 _ => false,
@@ -365,12 +407,12 @@ fn a_prefix_has_a_range_from_its_path_on() {
     for none in
         ["", "h", "http", "https:/", "http://", "https://", "http://a", "http://a:80", "http://[::1]", "http://u@a"]
     {
-        assert_eq!(with_prefix(none.as_bytes()), None, "{none}");
+        assert_eq!(Class::Pages.with_prefix(none.as_bytes()), None, "{none}");
     }
     for empty in ["ftp://a/", "x", "http://u@a/", "http:///", "http://a/\x01", "http://a:080/"] {
-        assert_eq!(with_prefix(empty.as_bytes()), Some(Range::default()), "{empty}");
+        assert_eq!(Class::Pages.with_prefix(empty.as_bytes()), Some(Range::default()), "{empty}");
     }
-    let range = with_prefix(b"https://b.a:8080/x\xff").expect("a range");
+    let range = Class::Pages.with_prefix(b"https://b.a:8080/x\xff").expect("a range");
     assert_eq!(range, b"a\x02b\x01/x\xff".to_vec()..b"a\x02b\x01/y".to_vec());
 }
 
@@ -395,9 +437,25 @@ fn bytes_that_are_no_form_are_refused() {
         }
     }
     assert!(taken > 50_000 && refused > 50_000, "{taken} {refused}");
-    for bytes in
-        [&b""[..], b"\x80", b"\x81", b"a\x01/\x07", b"4\x023\x022\x021\x01/\x03", b"a.b\x01/\x03", b"\x80http://a/"]
-    {
+    let others: [&[u8]; 16] = [
+        b"",
+        b"\x80",
+        b"\x81",
+        b"\x85x",
+        b"a\x01/\x07",
+        b"4\x023\x022\x021\x01/\x03",
+        b"a.b\x01/\x03",
+        b"\x80http://a/",
+        b"a\x01/\x03\0x",
+        b"\x81a\x01/\x03",
+        b"\x81a\x01/\x03x",
+        b"\x83a\x01/\x03",
+        b"\x83a\x01/\x03\0\0x",
+        b"\x82http://a/\0\0x",
+        b"\x82x",
+        b"\x84x\0\0x",
+    ];
+    for bytes in others {
         assert!(!super::key(bytes, &mut Vec::new()), "{}", bytes.escape_ascii());
     }
 }
