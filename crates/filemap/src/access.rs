@@ -40,7 +40,9 @@ pub struct Capabilities {
     pub survives: Survives,
     /// Earlier versions of a page are kept and can be read.
     pub has_history: bool,
-    /// [`PageRead::list`] gives URLs in SURT order.
+    /// [`PageRead::list`] gives URLs by host, from its last label on, then by path, scheme and
+    /// port: as SURT keys sort, but that a host stands before its subdomains. URLs that are not
+    /// `http` or `https`, or have a user, come last.
     pub lists_in_order: bool,
     /// [`PageRead::list`] gives cursors, and continues after one.
     pub lists_from_cursor: bool,

@@ -141,6 +141,12 @@ pub enum Error {
         /// The feature.
         what: &'static str,
     },
+    /// The cursor is none that a listing of this kind gave. Nothing was listed.
+    #[error("this is no cursor of such a listing: {what}; list from the beginning")]
+    Cursor {
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// Some versions are not in the table that was read, or lack their body: they cannot be read.
     /// All others are. Run `verify` to find all damage, or take the count alone.
     #[error(

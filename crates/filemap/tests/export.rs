@@ -552,3 +552,44 @@ proptest! {
         assert_comes_back(&from.store, true);
     }
 }
+
+#[test]
+fn a_dump_of_a_host_is_the_same_by_look_ups_as_by_a_pass_over_the_log() {
+    let (ordered, dir) = (fresh(), tempfile::tempdir().expect("a folder"));
+    let options = filemap::page_options(Options::new().canonicalizer("whatwg", 1)).end_key_order();
+    let plain = filemap_core::Store::create(dir.path().join("s"), options).expect("a store");
+    let plain = PageStore::over(plain).expect("known");
+    let keep = ImportOptions::new().keep(RecordKind::Request).keep(RecordKind::Metadata);
+    for store in [&ordered.store, &plain] {
+        for sample in SAMPLES {
+            run_sample(store, sample, &keep);
+        }
+        store.put_page(&Page::new("ftp://archive.org/x", 1, 200, "odd")).expect("it fits");
+        let post = Variant::new("POST").ok();
+        store.put_page(&Page { variant: post, ..Page::new("http://archive.org/", 1, 200, "odd") }).expect("it fits");
+    }
+    assert_ne!(ordered.store.engine().has_key_order(), plain.engine().has_key_order());
+    let selections = [
+        Selection::new().host("archive.org"),
+        Selection::new().host_with_subdomains("org"),
+        Selection::new().prefix("http://archive.org/"),
+        Selection::new().prefix("ftp:"),
+        Selection::new().prefix("http://a"),
+        Selection::new().host("archive.org").status("2xx".parse().expect("a class")),
+        Selection::new().host("absent.example"),
+    ];
+    for selection in selections {
+        for newest in [false, true] {
+            let options = DumpOptions::new("x", &[Format::Warc, Format::Cdxj, Format::Jsonl, Format::Files]);
+            let options = options.selection(selection.clone());
+            let options = if newest { options.newest_only() } else { options };
+            let ((files, report), (expected, passed)) = (dumped(&ordered.store, &options), dumped(&plain, &options));
+            assert_eq!((report.written, report.damaged), (passed.written, 0), "{selection:?}");
+            assert!(report.seen <= passed.seen);
+            assert!(files.files() == expected.files(), "{selection:?}");
+        }
+    }
+    let (_, report) =
+        dumped(&ordered.store, &DumpOptions::new("x", &[Format::Jsonl]).selection(Selection::new().prefix("ftp:")));
+    assert_eq!((report.seen, report.written), (1, 1), "nothing else was read");
+}

@@ -9,6 +9,7 @@ mod import_forms;
 mod import_old;
 mod import_samples;
 mod kept_bodies;
+mod listing;
 mod lost_versions;
 mod many_pages;
 mod page_count;

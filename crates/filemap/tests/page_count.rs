@@ -114,7 +114,7 @@ fn a_store_that_does_not_know_the_number_lists_its_urls() {
     let store = PageStore::create(&path, Options::new()).expect("made");
     (0..10).for_each(|key| perform(&store, Op::Put(key), 1));
     store.close().expect("closed");
-    let engine = filemap_core::Store::open(&path, Options::new()).expect("opened");
+    let engine = filemap_core::Store::open(&path, Options::new().end_key_order()).expect("opened");
     engine.remove(url(3).as_bytes()).expect("removed");
     let store = PageStore::over(engine).expect("of pages");
     assert_eq!((store.engine().counted_keys().expect("read"), store.count_pages().expect("listed")), (None, 9));

@@ -170,9 +170,11 @@ impl From<filemap::Error> for Failure {
     fn from(error: filemap::Error) -> Self {
         match error {
             filemap::Error::Engine(error) => error.into(),
-            filemap::Error::Url { .. } | filemap::Error::Variant { .. } | filemap::Error::Packed { .. } => {
-                Self::Usage(error.to_string())
-            }
+            filemap::Error::Url { .. }
+            | filemap::Error::Variant { .. }
+            | filemap::Error::Packed { .. }
+            | filemap::Error::Unsupported { .. }
+            | filemap::Error::Cursor { .. } => Self::Usage(error.to_string()),
             error if error.is_damage() => Self::Damage(error.to_string()),
             _ => Self::Io(error.to_string()),
         }

@@ -204,9 +204,30 @@ pub trait PageRead: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for a cursor that it did not give; those
-    /// of the store.
+    /// [`Error::Unsupported`] for a cursor, or backwards, if the store lists in no order;
+    /// [`Error::Cursor`] for bytes that are no cursor; those of the store.
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>>;
+
+    /// The place behind the page of a URL, whether it is there or not: [`PageRead::list`]
+    /// continues after it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`]; [`Error::Unsupported`] if the store lists in no order.
+    fn cursor(&self, url: &[u8]) -> Result<Cursor> {
+        let _ = url;
+        Err(Error::Unsupported { what: "cursors" })
+    }
+
+    /// The number of pages or variants in `scope`: of what [`PageRead::list`] gives.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageRead::list`], also of its entries: a number is given only if nothing is
+    /// missed.
+    fn count(&self, scope: &Scope) -> Result<u64> {
+        self.list(scope, None)?.try_fold(0, |number, listed| listed.map(|_| number + 1))
+    }
 
     /// The newest versions of the pages or variants in `scope`.
     ///

@@ -21,6 +21,8 @@ pub struct Scope {
     pub prefix: Vec<u8>,
     /// Pages, or variants.
     pub kind: ListKind,
+    /// From the last to the first. An error in a store that lists in no order.
+    pub is_backwards: bool,
 }
 
 /// What a listing gives.
@@ -66,6 +68,11 @@ impl Scope {
         Scope { kind: ListKind::Variants, ..self }
     }
 
+    /// From the last to the first: a cursor continues with what is before it.
+    pub fn backwards(self) -> Scope {
+        Scope { is_backwards: true, ..self }
+    }
+
     /// Whether neither host nor domain nor prefix is given.
     pub fn is_all(&self) -> bool {
         self.host.is_none() && self.domain.is_none() && self.prefix.is_empty()
@@ -90,7 +97,8 @@ fn is_within(host: &[u8], domain: &[u8]) -> bool {
     host.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with(b"."))
 }
 
-/// A place in a listing, to continue from. Opaque; it can be kept and sent.
+/// A place in a listing, to continue from. Opaque; it can be kept and sent, and used for another
+/// scope and in the other direction, if that lists the same kind.
 ///
 /// ```
 /// use filemap::access::{Cursor, Listed};
@@ -110,7 +118,8 @@ pub struct Cursor(pub Vec<u8>);
 /// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
 /// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
 /// let listed = store.list(&Default::default(), None)?.next().expect("a page")?;
-/// assert_eq!((listed.url.as_slice(), listed.cursor), (&b"http://example.com/"[..], None));
+/// assert_eq!(listed.url, b"http://example.com/");
+/// assert!(store.list(&Default::default(), listed.cursor.as_ref())?.next().is_none(), "it was the last");
 /// # Ok(())
 /// # }
 /// ```

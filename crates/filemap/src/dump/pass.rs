@@ -1,4 +1,5 @@
-//! The pass of a dump: every selected version goes to every format.
+//! The pass of a dump: every selected version goes to every format. It is over the value log, or
+//! over the versions of few pages, looked up.
 //!
 //! Decides what becomes a revisit: a version refers to the body of another only if that is in the
 //! dump too; otherwise it is written with the body, so that a partial dump is self-contained.
@@ -104,8 +105,7 @@ pub fn dump(
     progress: &mut dyn FnMut(DumpEvent<'_>) -> ControlFlow<()>,
 ) -> Result<DumpReport> {
     let mut pass = Pass::new(store, options, target)?;
-    let versions: Box<dyn Iterator<Item = Result<StoredVersion>>> =
-        if options.newest_only { Box::new(store.stored_newest()) } else { Box::new(store.stored_versions()) };
+    let versions = chosen(store, options)?;
     let mut flow = ControlFlow::Continue(());
     for version in versions {
         pass.report.stopped = flow.is_break();
@@ -127,6 +127,17 @@ pub fn dump(
         };
     }
     pass.finish()
+}
+
+/// The versions among which the selected ones are.
+fn chosen(store: &PageStore, options: &DumpOptions) -> Result<Box<dyn Iterator<Item = Result<StoredVersion>>>> {
+    match store.looked_up(&options.selection.scope(), options.newest_only) {
+        Ok(Some(versions)) => return Ok(versions),
+        // The order of keys is damaged: the log has all that it leads to.
+        Err(error) if !error.is_damage() => return Err(error),
+        _ => {}
+    }
+    Ok(if options.newest_only { Box::new(store.stored_newest()) } else { Box::new(store.stored_versions()) })
 }
 
 /// The request or answer that was written last.

@@ -5,6 +5,7 @@
 
 use std::str::FromStr;
 
+use crate::access::Scope;
 use crate::page::Page;
 
 /// The versions that a dump takes; by default all.
@@ -166,6 +167,14 @@ impl Selection {
     /// Whether a version is taken; `url` is its canonical URL.
     pub fn takes(&self, url: impl AsRef<[u8]>, page: &Page) -> bool {
         self.takes_key(url.as_ref(), page.fetched_at_ms) && self.takes_description(page)
+    }
+
+    /// The pages, by URL alone, among which all versions are that it takes.
+    pub(crate) fn scope(&self) -> Scope {
+        let scope = Scope::new().prefix(self.prefix.clone());
+        let Some((host, subdomains)) = &self.host else { return scope };
+        let host = String::from_utf8_lossy(host);
+        if *subdomains { scope.domain(host) } else { scope.host(host) }
     }
 
     /// Whether a version of this canonical URL and time may be taken.

@@ -6,8 +6,6 @@ pub mod encoding;
 pub(crate) mod headers;
 pub(crate) mod key;
 pub mod meta;
-// The engine keeps no keys in order yet.
-#[cfg_attr(not(test), allow(dead_code))]
 pub(crate) mod order;
 pub(crate) mod variant;
 pub(crate) mod version;

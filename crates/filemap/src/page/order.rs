@@ -5,8 +5,10 @@
 //! |---|---|
 //! | page, an `http` or `https` URL | labels of the host, last first, 2 between them; 1; path; end |
 //! | any other page | 0x80, key |
-//! | variant of a page of the first row; any other | 0x81, form of the page, NUL, variant; 0x82, key |
-//! | record beside such a page or variant; any other, mark | 0x83, form of the page, NUL, rest; 0x84, key |
+//! | variant of a page of the first row | 0x81, form of the page, NUL, variant |
+//! | any other variant | 0x82, key |
+//! | record beside a page of the first row, or its variant | 0x83, form of the page, NUL, rest |
+//! | any other record beside; mark | 0x84, key |
 //!
 //! "Path" is all that follows the authority: query and fragment too. The end is a byte for the
 //! scheme and whether a port is written, 3 to 6, then the port in two bytes, high byte first. So
@@ -98,8 +100,8 @@ pub(crate) fn key(form: &[u8], out: &mut Vec<u8>) -> bool {
     is_form
 }
 
-/// The class of the key that has this form; `None` if these bytes are none, though not in each case
-/// where they are none: that tells [`key`].
+/// The class of the key that has this form; `None` if these bytes are none, though not in each
+/// case where they are none: that tells [`key`].
 pub(crate) fn class(form: &[u8]) -> Option<Class> {
     match form.first()? {
         0..=OTHER => Some(Class::Pages),
@@ -116,6 +118,9 @@ pub(crate) fn of_same_host(form: &[u8]) -> Option<Range<Vec<u8>>> {
 }
 
 impl Class {
+    /// In the order in which they stand.
+    pub(crate) const ALL: [Class; 3] = [Class::Pages, Class::Variants, Class::Beside];
+
     /// What leads the forms of keys whose URLs have the shape.
     fn lead(self) -> Option<u8> {
         match self {
@@ -151,8 +156,8 @@ impl Class {
         self.led(of_labels(host, DOT))
     }
 
-    /// `http` and `https` URLs that begin with these bytes. `None` if the prefix ends within scheme
-    /// or authority: such URLs are no one range.
+    /// `http` and `https` URLs that begin with these bytes. `None` if the prefix ends within
+    /// scheme or authority: such URLs are no one range.
     ///
     /// The range has the same path under any scheme and port: `Scope::filter` picks those asked
     /// for. Keys of other shapes are in [`Class::others_with_prefix`].
@@ -160,13 +165,29 @@ impl Class {
         with_prefix(prefix).map(|range| self.led(range))
     }
 
-    /// Keys that begin with these bytes and whose URLs have no place among `http` and `https` URLs:
-    /// few, as a rule. Exact unless the prefix has a NUL: then `Scope::filter` leaves out all, as no
-    /// URL has one.
+    /// Keys that begin with these bytes and whose URLs have no place among `http` and `https`
+    /// URLs: few, as a rule. Exact unless the prefix has a NUL: then `Scope::filter` leaves out
+    /// all, as no URL has one.
     ///
-    /// A list of a host or domain goes over all of these too; `Scope::filter` picks those asked for.
+    /// A list of a host or domain goes over all of these too; `Scope::filter` picks those asked
+    /// for.
     pub(crate) fn others_with_prefix(self, prefix: &[u8]) -> Range<Vec<u8>> {
         beginning_with([&[self.lead_of_others()], prefix].concat())
+    }
+
+    /// The variants of a URL, or the records beside it and its variants; for pages that page.
+    pub(crate) fn of_url(self, url: &[u8]) -> Range<Vec<u8>> {
+        let end: &[u8] = match self {
+            Class::Pages => b"",
+            Class::Variants => b"\0\0",
+            Class::Beside => b"\0",
+        };
+        let mut from = Vec::new();
+        ordered(&[url, end].concat(), &mut from);
+        match self {
+            Class::Pages => from.clone()..[&from[..], &[0]].concat(),
+            Class::Variants | Class::Beside => beginning_with(from),
+        }
     }
 
     /// Where the keys of this class have the range that pages have.

@@ -11,18 +11,26 @@ use crate::access::{
     Capabilities, Contents, Cursor, Fetched, ListKind, Listed, Loading, Lookup, PageRead, PageWrite, PutRule, Removed,
     Results, Scope, Streamed, Survives, heads_of_listed,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::page::Page;
 use crate::page::variant::Variant;
 use crate::page::version::{BodyForm, PageHead};
 
 impl PageRead for PageStore {
-    /// A put survives if the store was opened with [`Durability::Sync`]. Listings are in the order
-    /// of the log.
+    /// A put survives if the store was opened with [`Durability::Sync`]. Listings are in order,
+    /// with cursors, if the store keeps its keys in order: unless it is of an older build, or
+    /// opened without (see [`page_options`](crate::page_options)).
     fn capabilities(&self) -> Capabilities {
         let syncs_each_put = self.engine().stats().durability == Durability::Sync.to_string();
         let survives = if syncs_each_put { Survives::Put } else { Survives::Sync };
-        Capabilities { has_history: true, has_upkeep: true, ..Capabilities::new(survives) }
+        let is_ordered = self.engine().has_key_order();
+        Capabilities {
+            has_history: true,
+            has_upkeep: true,
+            lists_in_order: is_ordered,
+            lists_from_cursor: is_ordered,
+            ..Capabilities::new(survives)
+        }
     }
 
     fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
@@ -77,21 +85,21 @@ impl PageRead for PageStore {
     }
 
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>> {
-        if after.is_some() {
-            return Err(Error::Unsupported { what: "cursors" });
-        }
-        Ok(match scope.kind {
-            ListKind::Pages => Box::new(self.urls_where(scope.filter()).map(|url| Ok(Listed::new(url?, None, None)))),
-            ListKind::Variants => Box::new(self.variants_where(scope.filter()).map(|found| {
-                let (url, variant) = found?;
-                Ok(Listed::new(url, Some(variant), None))
-            })),
-        })
+        Ok(Box::new(self.listing(scope, after)?))
     }
 
-    /// One sequential read of the value log for all; a read each for those of a host or prefix.
+    fn cursor(&self, url: &[u8]) -> Result<Cursor> {
+        PageStore::cursor(self, url)
+    }
+
+    fn count(&self, scope: &Scope) -> Result<u64> {
+        PageStore::count(self, scope)
+    }
+
+    /// One sequential read of the value log for all; a read each for those of a host or prefix,
+    /// and for all backwards.
     fn heads<'s>(&'s self, scope: &Scope) -> Result<Results<'s, PageHead>> {
-        Ok(match (scope.is_all(), scope.kind) {
+        Ok(match (scope.is_all() && !scope.is_backwards, scope.kind) {
             (true, ListKind::Pages) => Box::new(PageStore::heads(self)),
             (true, ListKind::Variants) => Box::new(self.variant_heads()),
             (false, _) => heads_of_listed(self, scope)?,
@@ -135,9 +143,9 @@ impl PageWrite for PageStore {
         }
     }
 
-    /// One pass over key.dat and one append for each key.
+    /// One append for each key, found in the order of keys; without that by a pass over key.dat.
     fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64> {
-        self.remove_where(scope.filter(), each)
+        self.remove_in(scope, each)
     }
 
     fn sync(&self) -> Result<()> {

@@ -2,21 +2,24 @@
 //! removal of all that a filter accepts.
 //!
 //! Only [`PageStore::versions`], [`PageStore::stored_versions`], [`PageStore::stored_newest`],
-//! [`PageStore::sizes`] and [`PageStore::remove_where`] cover keys that are not pages' (variants,
-//! records beside them).
+//! [`PageStore::sizes`], [`PageStore::remove_where`] and [`PageStore::remove_in`] cover keys that
+//! are not pages' (variants, records beside them).
 
 use std::ops::ControlFlow;
 
 use filemap_core::Value;
-use filemap_core::list::{Keys, Split};
+use filemap_core::list::{Direction, Keys, Split};
 
 use super::PageStore;
-use crate::access::{Removed, Scope};
-use crate::error::Result;
+use super::listing::{self, Listing, spans_of};
+use crate::access::{Cursor, Removed, Results, Scope};
+use crate::error::{Error, Result};
+use crate::page::order::Class;
 use crate::page::version::{PageHead, StoredVersion};
 use crate::page::{Page, key};
 
-/// The canonical URLs of pages, each once, in no promised order.
+/// The canonical URLs of pages, each once: in order if the store keeps one, and if they are not
+/// chosen by a filter of the caller's ([`PageStore::urls_where`]).
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,13 +32,35 @@ use crate::page::{Page, key};
 /// # Ok(())
 /// # }
 /// ```
-pub struct Urls(Keys);
+pub struct Urls(Found);
+
+enum Found {
+    Listed(Listing),
+    Scanned(Keys),
+    /// Why there is no listing: given once.
+    Failed(Option<Error>),
+}
+
+impl Urls {
+    /// Where a [`PageStore::listing`] continues after the URL given last; `None` if the store
+    /// keeps no order, and before the first.
+    pub fn cursor(&self) -> Option<Cursor> {
+        match &self.0 {
+            Found::Listed(listing) => listing.cursor(),
+            _ => None,
+        }
+    }
+}
 
 impl Iterator for Urls {
     type Item = Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Result<Vec<u8>>> {
-        Some(self.0.next()?.map_err(Into::into))
+        match &mut self.0 {
+            Found::Listed(listing) => listing.next_key(usize::MAX)?,
+            Found::Scanned(keys) => Some(keys.next()?.map_err(Into::into)),
+            Found::Failed(error) => error.take().map(Err),
+        }
     }
 }
 
@@ -124,8 +149,43 @@ impl PageStore {
         filter: impl Fn(&[u8]) -> bool + Send + 'static,
         each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>,
     ) -> Result<u64> {
+        let keys = self.engine().keys_where(move |key| !key::is_mark(key) && filter(key::url(key)));
+        self.remove_keys(&mut keys.map(|key| key.map_err(Into::into)), each)
+    }
+
+    /// As [`PageStore::remove_where`], of what is in `scope`. Of a host, domain or prefix it reads
+    /// the keys that it removes, as [`PageStore::listing`] does, where the store keeps its keys in
+    /// order.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::remove_where`].
+    pub fn remove_in(
+        &self,
+        scope: &Scope,
+        each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>,
+    ) -> Result<u64> {
+        if scope.is_all() || !self.engine().has_key_order() {
+            return self.remove_where(scope.filter(), each);
+        }
+        let takes = scope.filter();
+        let spans = Class::ALL.into_iter().flat_map(|class| spans_of(scope, class));
+        let mut keys = spans.flat_map(|span| match self.engine().keys_in(span.range, Direction::Forward) {
+            Ok(keys) => Box::new(keys.map(|key| key.map_err(Into::into))) as Results<'_, Vec<u8>>,
+            Err(error) => Box::new(std::iter::once(Err(error.into()))),
+        });
+        let is_of = |key: &[u8]| !key::is_mark(key) && takes(key::url(key));
+        let mut keys = keys.by_ref().filter(|key| key.as_ref().map_or(true, |key| is_of(key)));
+        self.remove_keys(&mut keys, each)
+    }
+
+    fn remove_keys(
+        &self,
+        keys: &mut dyn Iterator<Item = Result<Vec<u8>>>,
+        each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>,
+    ) -> Result<u64> {
         let mut pages = 0;
-        for found in self.engine().keys_where(move |key| !key::is_mark(key) && filter(key::url(key))) {
+        for found in keys {
             let flow = match found {
                 Ok(key) => {
                     self.engine().remove(&key)?;
@@ -133,7 +193,7 @@ impl PageStore {
                     pages += u64::from(is_page);
                     each(Ok(Removed::new(key::url(&key), is_page, is_variant)))
                 }
-                Err(error) => each(Err(error.into())),
+                Err(error) => each(Err(error)),
             };
             if flow.is_break() {
                 break;
@@ -170,27 +230,49 @@ impl PageStore {
         if let Some(pages) = self.engine().counted_keys()? {
             return Ok(pages);
         }
-        self.urls().try_fold(0, |pages, url| url.map(|_| pages + 1))
+        self.urls_where(|_| true).try_fold(0, |pages, url| url.map(|_| pages + 1))
     }
 
-    /// The URLs of all pages.
+    /// The URLs of all pages. As [`PageStore::listing`], which goes backwards and continues too.
     pub fn urls(&self) -> Urls {
-        self.urls_where(|_| true)
+        self.urls_in(&Scope::new())
     }
 
     /// The URLs of the pages of one host, in any spelling (`Example.com`, `bücher.example`).
     pub fn urls_of_host(&self, host: impl AsRef<str>) -> Urls {
-        self.urls_where(Scope::new().host(host).filter())
+        self.urls_in(&Scope::new().host(host))
+    }
+
+    /// The URLs of the pages of one host and of its subdomains, in any spelling.
+    pub fn urls_of_domain(&self, domain: impl AsRef<str>) -> Urls {
+        self.urls_in(&Scope::new().domain(domain.as_ref()))
     }
 
     /// The URLs of the pages whose canonical URL begins with these bytes.
     pub fn urls_with_prefix(&self, prefix: impl AsRef<[u8]>) -> Urls {
-        self.urls_where(Scope::new().prefix(prefix.as_ref()).filter())
+        self.urls_in(&Scope::new().prefix(prefix.as_ref()))
     }
 
-    /// The URLs of the pages whose canonical URL passes `filter`.
+    /// An error comes as the first URL.
+    fn urls_in(&self, scope: &Scope) -> Urls {
+        Urls(self.listing(scope, None).map_or_else(|error| Found::Failed(Some(error)), Found::Listed))
+    }
+
+    /// The place behind the page of a URL, whether it is there or not: [`PageStore::listing`]
+    /// continues after it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`]; [`Error::Unsupported`] if the store keeps no order.
+    pub fn cursor(&self, url: impl AsRef<[u8]>) -> Result<Cursor> {
+        let key = self.key(url)?;
+        if self.engine().has_key_order() { Ok(listing::behind(&key)) } else { Err(listing::no_cursors()) }
+    }
+
+    /// The URLs of the pages whose canonical URL passes `filter`, in no promised order: a pass
+    /// over the key log.
     pub fn urls_where(&self, filter: impl Fn(&[u8]) -> bool + Send + 'static) -> Urls {
-        Urls(self.engine().keys_where(move |key| key::is_page(key) && filter(key)))
+        Urls(Found::Scanned(self.engine().keys_where(move |key| key::is_page(key) && filter(key))))
     }
 
     /// The newest version of every page in the order of the log; revisits with the body of their

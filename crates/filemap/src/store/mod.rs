@@ -4,10 +4,14 @@
 //! `page::key`.
 
 mod access;
+mod chosen;
+mod count;
 mod given;
 pub(crate) mod handle;
+mod hosts;
 mod known;
 mod list;
+mod listing;
 mod load;
 mod prune;
 mod put;
@@ -21,6 +25,7 @@ pub use crate::page::version::{BodyForm, StoredVersion};
 pub(crate) use handle::PageStore;
 pub(crate) use known::Known;
 pub use list::{Urls, VersionSize};
+pub use listing::Listing;
 pub use load::Loader;
 pub(crate) use load::{Arrival, Sameness};
 pub use prune::PruneStep;

@@ -4,21 +4,23 @@
 //! A URL alone means the page itself and never a variant, except in [`PageStore::remove`], which
 //! leaves nothing of a URL.
 //!
-//! The engine finds a key by its hash, so the variants of a URL are found by a pass over the keys.
-//! To spare removals that pass, a variant puts a *mark*, which some URLs of its site share (see
-//! `page::key`); without a mark there is no pass. Its time is the midnight after the latest
-//! variant, so retention by age or number keeps it as long as any variant. It is written before
-//! the variant, and stays when variants go: one mark too many costs a pass.
+//! The engine finds a key by its hash, so in a store without order of keys the variants of a URL
+//! are found by a pass over all keys. To spare removals that pass, a variant puts a *mark*, which
+//! some URLs of its site share (see `page::key`); without a mark there is no pass. Its time is the
+//! midnight after the latest variant, so retention by age or number keeps it as long as any
+//! variant. It is written before the variant, and stays when variants go: one mark too many costs
+//! a pass.
 
 use std::collections::BTreeSet;
 
-use filemap_core::list::Keys;
+use filemap_core::list::Direction;
 use filemap_core::{MAX_KEY_BYTES, Record, Store, Version};
 
 use super::list::taken;
 use super::{PageReader, PageStore};
 use crate::access::{Lookup, Results};
 use crate::error::{Error, Result};
+use crate::page::order::Class;
 use crate::page::variant::Variant;
 use crate::page::version::PageHead;
 use crate::page::{Page, RecordKind, key};
@@ -41,7 +43,9 @@ const DAY_MS: i64 = 86_400_000;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Variants(Option<Keys>);
+pub struct Variants(Option<AnyKeys>);
+
+type AnyKeys = Box<dyn Iterator<Item = filemap_core::Result<Vec<u8>>> + Send>;
 
 impl Iterator for Variants {
     type Item = Result<(Vec<u8>, Variant)>;
@@ -213,8 +217,8 @@ impl PageStore {
         self.is_marked(&self.key(url)?)
     }
 
-    /// The variants of a URL. A pass over the key log, unless [`PageStore::may_have_variants`]
-    /// tells that there are none.
+    /// The variants of a URL. In a store that keeps no keys in order a pass over the key log,
+    /// unless [`PageStore::may_have_variants`] tells that there are none.
     ///
     /// # Errors
     ///
@@ -224,12 +228,16 @@ impl PageStore {
         if !self.is_marked(&wanted)? {
             return Ok(Variants(None));
         }
+        if self.engine().has_key_order() {
+            let range = Class::Variants.of_url(&wanted);
+            return Ok(Variants(Some(Box::new(self.engine().keys_in(range.into(), Direction::Forward)?))));
+        }
         Ok(self.variants_where(move |url| url == wanted))
     }
 
     /// The variants of all URLs that pass `filter`: a pass over the key log.
     pub fn variants_where(&self, filter: impl Fn(&[u8]) -> bool + Send + 'static) -> Variants {
-        Variants(Some(self.engine().keys_where(move |key| key::is_variant(key) && filter(key::url(key)))))
+        Variants(Some(Box::new(self.engine().keys_where(move |key| key::is_variant(key) && filter(key::url(key))))))
     }
 
     /// The newest version of every variant without its body, in the order of the log: a sequential
@@ -243,8 +251,9 @@ impl PageStore {
     }
 
     /// Removes a page with all its versions, all its variants, and the records beside them.
-    /// Returns true if there was a page or a variant. Costs a pass over the key log, unless
-    /// [`PageStore::may_have_variants`] tells that there are none.
+    /// Returns true if there was a page or a variant. In a store that keeps no keys in order it
+    /// costs a pass over the key log, unless [`PageStore::may_have_variants`] tells that there are
+    /// none.
     ///
     /// # Errors
     ///
@@ -253,9 +262,7 @@ impl PageStore {
         let canonical = self.key(url)?;
         let mut was_there = false;
         if self.is_marked(&canonical)? {
-            let wanted = canonical.clone();
-            let of_variants = move |key: &[u8]| key::variant(key).is_some() && key::url(key) == wanted;
-            for key in self.engine().keys_where(of_variants) {
+            for key in self.keys_of_variants(&canonical)? {
                 let key = key?;
                 was_there |= self.engine().remove(&key)? && key::is_variant(&key);
             }
@@ -276,6 +283,18 @@ impl PageStore {
     /// As [`PageStore::remove`].
     pub fn remove_variant<'v>(&self, url: impl AsRef<[u8]>, variant: impl Into<Option<&'v Variant>>) -> Result<bool> {
         self.remove_one(&self.key(url)?, variant.into())
+    }
+
+    /// The keys of the variants of a URL, and of the records beside them.
+    fn keys_of_variants(&self, canonical: &[u8]) -> Result<AnyKeys> {
+        if !self.engine().has_key_order() {
+            let wanted = canonical.to_vec();
+            let is_of = move |key: &[u8]| key::variant(key).is_some() && key::url(key) == wanted;
+            return Ok(Box::new(self.engine().keys_where(is_of)));
+        }
+        let of_class = |class: Class| self.engine().keys_in(class.of_url(canonical).into(), Direction::Forward);
+        let keys = of_class(Class::Variants)?.chain(of_class(Class::Beside)?);
+        Ok(Box::new(keys.filter(|key| key.as_ref().map_or(true, |key| key::variant(key).is_some()))))
     }
 
     fn remove_one(&self, canonical: &[u8], variant: Option<&Variant>) -> Result<bool> {

@@ -12,8 +12,8 @@ use super::*;
 /// Wikipedia's, and hosts and paths of the WHATWG URL tests.
 const REAL: &str = include_str!("urls.txt");
 
-/// What sorts keys, spelled out: the class, the shape, labels, path, scheme, port, and what follows
-/// the URL. Of a class, all keys without the shape stand behind those with it.
+/// What sorts keys, spelled out: the class, the shape, labels, path, scheme, port, and what
+/// follows the URL. Of a class, all keys without the shape stand behind those with it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Slow {
     class: u8,
@@ -305,7 +305,7 @@ fn each_class_is_a_range() {
             _ => Class::Beside,
         };
         assert_eq!(class(&form), Some(of_key), "{}", key.escape_ascii());
-        for class in [Class::Pages, Class::Variants, Class::Beside] {
+        for class in Class::ALL {
             assert_eq!(class.all().contains(&form), class == of_key, "{}", key.escape_ascii());
             let parts = (class.shaped().contains(&form), class.others_with_prefix(b"").contains(&form));
             let is_url = slow(&key).is_url();
@@ -344,7 +344,7 @@ fn a_range_has_what_its_filter_takes_and_the_others_the_rest() {
     assert!(hosts.len() > 200);
     for host in hosts {
         let canonical = canonical_host(&host).unwrap_or_else(|| host.clone());
-        let classes = [Class::Pages, Class::Variants, Class::Beside];
+        let classes = Class::ALL;
         let ranges = classes.map(|class| (class.of_host(&host), class.of_domain(&host), class.others_with_prefix(b"")));
         for (form, key) in &keys {
             let (of_host, of_domain, others) = &ranges[usize::from(slow(key).class)];
@@ -355,6 +355,22 @@ fn a_range_has_what_its_filter_takes_and_the_others_the_rest() {
             let listed = (of_host.contains(form), of_domain.contains(form));
             let expected = (wanted.0 && !in_others, wanted.1 && !in_others);
             assert_eq!(listed, expected, "{host:?} {}", key.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn what_is_of_a_url_is_a_range_in_each_class() {
+    let keys: Vec<_> = random_keys(8, 3000).into_iter().map(|key| (form(&key), key)).collect();
+    for (_, key) in keys.iter().step_by(9) {
+        let url = key::url(key);
+        for class in Class::ALL {
+            let range = class.of_url(url);
+            // No page has the empty URL.
+            for (form, other) in keys.iter().filter(|_| !url.is_empty()) {
+                let is_of = key::url(other) == url && super::class(form) == Some(class);
+                assert_eq!(range.contains(form), is_of, "{class:?} {} {}", url.escape_ascii(), other.escape_ascii());
+            }
         }
     }
 }

@@ -1,0 +1,90 @@
+//! Versions of the pages of a host, a domain or a prefix, looked up one by one: what a dump of a
+//! small part of the store takes instead of a pass over the value log.
+
+use std::sync::Arc;
+
+use filemap_core::Version;
+use filemap_core::list::Direction;
+
+use super::PageStore;
+use super::listing::spans_of;
+use crate::access::Scope;
+use crate::error::{Error, Result};
+use crate::page::key;
+use crate::page::order::Class;
+use crate::page::version::StoredVersion;
+
+/// Keys of a scope below which looking up is always worth it.
+const FEW: u64 = 4096;
+/// Keys above which it never is: they are held in memory, with their versions.
+const MANY: u64 = 1 << 20;
+/// The part of all keys below which looking up reads less than the pass: a look-up costs about as
+/// much as reading this many records in order.
+const ONE_IN: u64 = 32;
+
+type Versions = Box<dyn Iterator<Item = Result<StoredVersion>>>;
+
+/// Versions to read, by sequence; and why some cannot be.
+#[derive(Default)]
+struct Chosen {
+    versions: Vec<(Version, Arc<[u8]>)>,
+    lost: Vec<Error>,
+}
+
+impl PageStore {
+    /// The versions of the pages in `scope`, of their variants and of the records beside them, in
+    /// the order in which they were put; of pages and variants alone the newest, with
+    /// `newest_only`. `None` if a pass over the value log reads less: for all pages, in a store
+    /// that keeps no order, or if there are many.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::keys_in`].
+    pub(crate) fn looked_up(&self, scope: &Scope, newest_only: bool) -> Result<Option<Versions>> {
+        if scope.is_all() || !self.engine().has_key_order() {
+            return Ok(None);
+        }
+        let classes = &Class::ALL[..if newest_only { 2 } else { 3 }];
+        let ranges: Vec<_> = classes.iter().flat_map(|class| spans_of(scope, *class)).map(|span| span.range).collect();
+        let mut keys = 0;
+        for range in &ranges {
+            keys += self.engine().count_in(range)?;
+        }
+        let stats = self.engine().stats();
+        let worth_it = (stats.indexed_keys + stats.memtable_entries) / ONE_IN;
+        if keys > worth_it.clamp(FEW, MANY) {
+            return Ok(None);
+        }
+        let (takes, mut chosen) = (scope.filter(), Chosen::default());
+        for range in ranges {
+            for key in self.engine().keys_in(range, Direction::Forward)? {
+                let key = key?;
+                if takes(key::url(&key)) && !key::is_hidden(&key) {
+                    self.choose(key, newest_only, &mut chosen)?;
+                }
+            }
+        }
+        chosen.versions.sort_by_key(|(version, _)| version.sequence);
+        let store = self.clone();
+        let read = move |(version, key): (Version, Arc<[u8]>)| match store.value_of(&key, version) {
+            Ok(value) => value.map(|value| store.stored_version(key.to_vec(), value)),
+            Err(error) => Some(Err(error)),
+        };
+        let lost = chosen.lost.into_iter().map(Err);
+        Ok(Some(Box::new(lost.chain(chosen.versions.into_iter().filter_map(read)))))
+    }
+
+    fn choose(&self, key: Vec<u8>, newest_only: bool, chosen: &mut Chosen) -> Result<()> {
+        let versions = match self.engine().versions_of(&key).map_err(Error::from) {
+            Err(error) if error.is_damage() => {
+                chosen.lost.push(error);
+                return Ok(());
+            }
+            versions => versions?,
+        };
+        let number = if newest_only { 1 } else { versions.len() };
+        let key: Arc<[u8]> = key.into();
+        chosen.versions.extend(versions.into_iter().take(number).map(|version| (version, Arc::clone(&key))));
+        Ok(())
+    }
+}

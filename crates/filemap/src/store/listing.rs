@@ -1,0 +1,276 @@
+//! Listings of pages or variants: in the order of their URLs, from any place, in both directions,
+//! where the store keeps its keys in order (`page::order`); else by a pass over the key log.
+//!
+//! A listing goes over the ranges of [`spans`] one after the other and leaves out what the scope's
+//! filter refuses. So it reads what it gives, and in four cases more: a prefix that ends within
+//! the authority (`http://exam`) has all pages for a range; one with a path has those of the other
+//! scheme and of other ports too; pages whose URLs have another shape (`ftp:`) are one range for
+//! all hosts; and that range is looked at for every host, domain and prefix, mostly to find it
+//! empty.
+//!
+//! A cursor is the byte [`OF_URLS_1`] and the ordered form of the key given last. All ranges are
+//! of one order, so it says in which of them to go on.
+
+use std::collections::VecDeque;
+
+use filemap_core::Store;
+use filemap_core::list::{Direction, KeyRange, Keys, KeysInOrder};
+
+use super::PageStore;
+use crate::access::{Cursor, ListKind, Listed, Scope};
+use crate::error::{Error, Result};
+use crate::page::key;
+use crate::page::order::{self, Class};
+
+/// Begins a cursor that holds a form of the order "urls 1".
+const OF_URLS_1: u8 = 1;
+
+type Filter = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+/// A listing of pages or variants: see [`PageStore::listing`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::access::Scope;
+/// use filemap::{Options, Page, PageStore};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// for url in ["http://example.com/b", "http://www.example.com/", "http://example.com/a"] {
+///     store.put_page(&Page::new(url, 1_700_000_000_000, 200, "hello"))?;
+/// }
+/// let scope = Scope::new().domain("example.com");
+/// let first = store.listing(&scope, None)?.next().expect("a page")?;
+/// assert_eq!(first.url, b"http://example.com/a");
+/// let rest = store.listing(&scope, first.cursor.as_ref())?;
+/// assert_eq!(rest.count(), 2);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Listing {
+    source: Source,
+    kind: ListKind,
+}
+
+enum Source {
+    InOrder(InOrder),
+    /// Filtered by the engine.
+    Scan(Keys),
+}
+
+struct InOrder {
+    engine: Store,
+    takes: Filter,
+    direction: Direction,
+    /// Ranges still to come.
+    ranges: VecDeque<KeyRange>,
+    keys: Option<KeysInOrder>,
+}
+
+/// A range of keys of a scope.
+pub(super) struct Span {
+    pub range: KeyRange,
+    /// All its keys are of the scope: the filter refuses none.
+    pub is_exact: bool,
+}
+
+impl Span {
+    fn new(range: std::ops::Range<Vec<u8>>, is_exact: bool) -> Option<Span> {
+        (range.start < range.end).then(|| Span { range: range.into(), is_exact })
+    }
+}
+
+/// The ranges that hold all pages or variants of a scope, in order.
+pub(super) fn spans(scope: &Scope) -> Vec<Span> {
+    spans_of(scope, class_of(scope.kind))
+}
+
+/// The ranges that hold all keys of a class whose URLs are in a scope, in order.
+pub(super) fn spans_of(scope: &Scope, class: Class) -> Vec<Span> {
+    if scope.is_all() {
+        return Span::new(class.all(), true).into_iter().collect();
+    }
+    let prefix = &scope.prefix;
+    let with_prefix = if prefix.is_empty() { None } else { class.with_prefix(prefix) };
+    let of_host = scope.host.as_ref().map(|host| class.of_host(host));
+    let of_domain = scope.domain.as_ref().map(|domain| class.of_domain(domain));
+    let shaped = [of_host, of_domain, with_prefix].into_iter().flatten().fold(class.shaped(), |all, range| {
+        let end = all.end.min(range.end);
+        all.start.max(range.start).min(end.clone())..end
+    });
+    let is_prefix_alone = scope.host.is_none() && scope.domain.is_none();
+    // URLs have no NUL.
+    let others = class.others_with_prefix(prefix.split(|&byte| byte == 0).next().unwrap_or_default());
+    let spans = [Span::new(shaped, prefix.is_empty()), Span::new(others, is_prefix_alone && !prefix.contains(&0))];
+    spans.into_iter().flatten().collect()
+}
+
+fn class_of(kind: ListKind) -> Class {
+    match kind {
+        ListKind::Pages => Class::Pages,
+        ListKind::Variants => Class::Variants,
+    }
+}
+
+fn is_of(kind: ListKind, key: &[u8]) -> bool {
+    match kind {
+        ListKind::Pages => key::is_page(key),
+        ListKind::Variants => key::is_variant(key),
+    }
+}
+
+/// The place behind a key.
+fn cursor(form: &[u8]) -> Cursor {
+    Cursor([&[OF_URLS_1], form].concat())
+}
+
+/// The ordered form in a cursor of a listing of this kind.
+fn form(cursor: &Cursor, kind: ListKind) -> Result<&[u8]> {
+    let none = |what| Error::Cursor { what };
+    let Some((&OF_URLS_1, form)) = cursor.0.split_first() else {
+        return Err(none("its first byte is none that this build knows"));
+    };
+    match order::class(form) {
+        _ if !order::key(form, &mut Vec::new()) => Err(none("it names no URL")),
+        Some(class) if class == class_of(kind) => Ok(form),
+        _ => Err(none("it is of the other kind of listing, pages or variants")),
+    }
+}
+
+impl PageStore {
+    /// The pages or variants in `scope`; after `after`, a cursor of an entry of a listing of the
+    /// same kind, of this or an earlier handle, in any process.
+    ///
+    /// In order, by host from its last label on, then path: see
+    /// [`Capabilities::lists_in_order`](crate::access::Capabilities::lists_in_order). It reads
+    /// keys alone, and about as much of them as it gives; with a prefix that ends within the host,
+    /// all. A store that keeps no order gives no cursors and lists by a pass over its key log, in
+    /// no promised order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cursor`]; [`Error::Unsupported`] for a cursor, or backwards, in a store that keeps
+    /// no order; those of [`Store::keys_in`].
+    pub fn listing(&self, scope: &Scope, after: Option<&Cursor>) -> Result<Listing> {
+        let kind = scope.kind;
+        let after = after.map(|cursor| form(cursor, kind)).transpose()?;
+        if self.engine().has_key_order() {
+            return Ok(Listing { source: Source::InOrder(self.in_order(scope, after)?), kind });
+        }
+        if after.is_some() {
+            return Err(no_cursors());
+        }
+        if scope.is_backwards {
+            let what = "order of its URLs, in which a listing could go backwards: a repair makes one";
+            return Err(Error::Unsupported { what });
+        }
+        let takes = scope.filter();
+        let keys = self.engine().keys_where(move |key| is_of(kind, key) && takes(key::url(key)));
+        Ok(Listing { source: Source::Scan(keys), kind })
+    }
+
+    fn in_order(&self, scope: &Scope, after: Option<&[u8]>) -> Result<InOrder> {
+        let direction = if scope.is_backwards { Direction::Back } else { Direction::Forward };
+        let rest = |range: KeyRange| match (after, direction) {
+            (None, _) => range,
+            (Some(form), Direction::Forward) => range.after(form),
+            (Some(form), Direction::Back) => range.before(form),
+        };
+        let ranges = spans(scope).into_iter().map(|span| rest(span.range));
+        let mut ranges: VecDeque<KeyRange> =
+            ranges.filter(|range| range.until.as_ref().is_none_or(|until| range.from < *until)).collect();
+        if scope.is_backwards {
+            ranges.make_contiguous().reverse();
+        }
+        let takes = Box::new(scope.filter());
+        let mut listing = InOrder { engine: self.engine().clone(), takes, direction, ranges, keys: None };
+        listing.begin_next()?;
+        Ok(listing)
+    }
+}
+
+impl InOrder {
+    /// Begins the next range, if there is one.
+    fn begin_next(&mut self) -> Result<()> {
+        let next = self.ranges.pop_front();
+        self.keys = next.map(|range| self.engine.keys_in(range, self.direction)).transpose()?;
+        Ok(())
+    }
+
+    /// The next key of the ranges.
+    fn step(&mut self) -> Option<Result<Vec<u8>>> {
+        loop {
+            match self.keys.as_mut()?.next() {
+                Some(key) => return Some(key.map_err(Into::into)),
+                None => match self.begin_next() {
+                    Ok(()) => {}
+                    Err(error) => return Some(Err(error)),
+                },
+            }
+        }
+    }
+
+    fn cursor(&self) -> Option<Cursor> {
+        self.keys.as_ref().map(KeysInOrder::form).filter(|form| !form.is_empty()).map(cursor)
+    }
+}
+
+impl Listing {
+    /// As `next`, but after this many keys that are not of the listing it gives `Some(None)`: for
+    /// callers that look for signals meanwhile. A listing without order looks on.
+    pub fn next_within(&mut self, keys: usize) -> Option<Option<Result<Listed>>> {
+        Some(match self.next_key(keys)? {
+            Some(Ok(key)) => {
+                let cursor = self.cursor();
+                let variant = if self.kind == ListKind::Variants { key::variant(&key) } else { None };
+                let url = if variant.is_some() { key::url(&key).to_vec() } else { key };
+                Some(Ok(Listed::new(url, variant, cursor)))
+            }
+            Some(Err(error)) => Some(Err(error)),
+            None => None,
+        })
+    }
+
+    /// The next key of the listing; `Some(None)` if it is none of so many.
+    pub(super) fn next_key(&mut self, keys: usize) -> Option<Option<Result<Vec<u8>>>> {
+        let in_order = match &mut self.source {
+            Source::Scan(keys) => return keys.next().map(|key| Some(key.map_err(Into::into))),
+            Source::InOrder(in_order) => in_order,
+        };
+        for _ in 0..keys {
+            match in_order.step()? {
+                Ok(key) if !is_of(self.kind, &key) || !(in_order.takes)(key::url(&key)) => {}
+                key => return Some(Some(key)),
+            }
+        }
+        Some(None)
+    }
+
+    /// Where to continue after the entry given last.
+    pub(super) fn cursor(&self) -> Option<Cursor> {
+        match &self.source {
+            Source::InOrder(in_order) => in_order.cursor(),
+            Source::Scan(_) => None,
+        }
+    }
+}
+
+impl Iterator for Listing {
+    type Item = Result<Listed>;
+
+    fn next(&mut self) -> Option<Result<Listed>> {
+        self.next_within(usize::MAX)?
+    }
+}
+
+pub(super) fn no_cursors() -> Error {
+    Error::Unsupported { what: "order of its URLs, in which a listing could continue: a repair makes one" }
+}
+
+/// Where a listing begins that goes on behind the page of this canonical URL, whether there is one
+/// or not.
+pub(super) fn behind(canonical_url: &[u8]) -> Cursor {
+    let mut form = Vec::new();
+    order::ordered(canonical_url, &mut form);
+    cursor(&form)
+}
