@@ -66,7 +66,7 @@ fn a_file_in_the_stores_place_is_refused_and_left_as_it_was() {
 #[test]
 fn a_second_writer_ends_with_4_and_readers_go_on() {
     let bench = Bench::with(&["python-docs.warc.gz"]);
-    let writer = filemap_core::Store::open(bench.store(), filemap_core::Options::new()).unwrap();
+    let writer = filemap::PageStore::open(bench.store(), filemap::Options::new()).unwrap();
     bench.feed("put", &[PAGE_URL], b"mine").ended(4).said(&std::process::id().to_string());
     bench.run("rm", &[PAGE_URL]).ended(4);
     bench.run("import", &[warc("example.warc.gz")]).ended(4);

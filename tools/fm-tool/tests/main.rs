@@ -15,6 +15,7 @@ mod hostile;
 mod imports;
 mod interrupted;
 mod killed;
+mod listed;
 mod pages;
 mod readme;
 mod repair;

@@ -1,18 +1,19 @@
-//! `ls`: lists URLs, a line each, without reading bodies.
+//! `ls`: lists URLs, a line each, without reading bodies, in order where the store keeps one.
 //!
 //! A URL may hold any byte but NUL: in a store of exact bytes only `-0` and `--json` separate URLs
-//! reliably. `--long` lists all pages in log order by one sequential read; with a selection it
-//! costs a read for each page.
+//! reliably. `--long` lists all pages in log order by one sequential read; with a selection, with
+//! `--reverse` or `--after` it costs a read for each page.
 
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use filemap::access::{Listed, Scope};
-use filemap::{PageHead, PageRead, Variant};
+use filemap::access::{Cursor, Listed, Results, Scope};
+use filemap::{Lookup, PageHead, PageRead, Variant};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
 use serde_json::json;
 
 use crate::arguments::selection::Selection;
+use crate::arguments::urls::Address;
 use crate::flags::Shared;
 use crate::json;
 use crate::stores::opening;
@@ -20,9 +21,13 @@ use crate::stores::opening;
 /// List the URLs of pages
 #[derive(clap::Args)]
 #[command(after_help = "Columns of --long: time, status, bytes of the body, bytes stored, URL; tabs between them. \
-    Reads key.dat once; --long and --since read the value log instead, or with a selection one record a page. \
-    --all-variants reads twice.\n\n\
-    Example:\n  fm-tool ls pages.fm --host example.com")]
+    URLs come in order: by host from its last label on (com, example, www), then by path; those that are not http or \
+    https, or have a user, last. What is read is about what is printed, but for a --prefix that ends within the host: \
+    that reads the order of all pages. A store of an older build has no order until a repair makes one: key.dat is \
+    read once then. --long and --since read the value log instead, in its order, or with a selection, --reverse or \
+    --after one record a page.\n\n\
+    Example:\n  fm-tool ls pages.fm --host example.com --limit 1000\n  \
+    fm-tool ls pages.fm --host example.com --limit 1000 --after https://example.com/page/1000")]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
@@ -41,6 +46,12 @@ pub struct Args {
     /// List at most this many
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
+    /// List from the last to the first
+    #[arg(long)]
+    reverse: bool,
+    /// Begin behind this URL, such as the last one of an earlier list; the page need not be there
+    #[arg(long, value_name = "URL", conflicts_with = "all_variants")]
+    after: Option<Address>,
     /// End each line with a zero byte instead of a line's end, for xargs -0
     #[arg(short = '0', conflicts_with = "json")]
     zero: bool,
@@ -64,24 +75,45 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let listed = Cell::new(0);
     let has_room = || args.limit.is_none_or(|limit| listed.get() < limit);
     let mut listing = Listing { args, store: &*store, out, listed: &listed };
-    let scope = args.selection.scope();
+    let mut scope = args.selection.scope();
+    scope.is_backwards = args.reverse;
+    let after = args.after.as_ref().map(|url| store.cursor(url.bytes())).transpose()?;
     let variants = args.all_variants.then(|| scope.clone().variants());
     let outcome = if args.long || args.since.is_some() {
         let variants = variants.map(|scope| store.heads(&scope)).transpose()?;
-        let heads = store.heads(&scope)?.chain(variants.into_iter().flatten());
+        let heads = heads(&*store, &scope, after.as_ref())?.chain(variants.into_iter().flatten());
         progress.each(heads.take_while(|_| has_room()), |head| listing.head(&head))?
     } else {
         let variants = variants.map(|scope| store.list(&scope, None)).transpose()?;
-        let entries = store.list(&scope, None)?.chain(variants.into_iter().flatten());
+        let entries = store.list(&scope, after.as_ref())?.chain(variants.into_iter().flatten());
         let entries = entries.take_while(|_| has_room());
         progress.each(entries, |Listed { url, variant, .. }| listing.url(&url, variant.as_ref()))?
     };
     listing.out.finish()?;
-    if listed.get() == 0 && outcome.is_some() && !args.all_variants && args.limit != Some(0) && shared.flags.says() {
+    if listed.get() == 0
+        && outcome.is_some()
+        && !args.all_variants
+        && after.is_none()
+        && args.limit != Some(0)
+        && shared.flags.says()
+    {
         hint_at_variants(args, &*store)?;
     }
     let stopped = || interrupt::stopped(format_args!("{} listed, not all", words::count(listed.get(), "page")));
     Ok(outcome.unwrap_or_else(stopped))
+}
+
+/// The newest versions of pages, of those behind `after`.
+fn heads<'s>(store: &'s dyn PageRead, scope: &Scope, after: Option<&Cursor>) -> filemap::Result<Results<'s, PageHead>> {
+    if after.is_none() {
+        return store.heads(scope);
+    }
+    let head = |listed: filemap::Result<Listed>| match listed {
+        // `None`: removed since it was listed.
+        Ok(listed) => store.head(&Lookup::new(&listed.url)).transpose(),
+        Err(error) => Some(Err(error)),
+    };
+    Ok(Box::new(store.list(scope, after)?.filter_map(head)))
 }
 
 /// Says that a store without a page has variants: nothing listed is not nothing stored. The first

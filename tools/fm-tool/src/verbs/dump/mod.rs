@@ -30,7 +30,8 @@ formats in one pass: pages-00000.warc.gz, pages.cdxj, pages.files/HOST/PATH and 
 is complete. WARC alone goes to one file if its name ends in .warc, .warc.gz or .warc.zst, WACZ always to one file. \
 `import` reads JSON Lines, WARC and WACZ back; each gives an equal store. Parquet is a table of all versions and \
 records beside pages, or of pages and variants with --newest: one row each, the columns named as in Common Crawl's \
-index, in NAME.parquet or, in a folder, pages.parquet.\n\n\
+index, in NAME.parquet or, in a folder, pages.parquet. The value log is read once; for --host and --prefix with few \
+pages, at most 4096 or one in 32, their records alone.\n\n\
 Examples:\n  \
 fm-tool dump pages.fm | gzip > pages.jsonl.gz\n  \
 fm-tool dump pages.fm --format warc,cdxj -o archive\n  \

@@ -1,16 +1,18 @@
 //! `top`: the heaviest hosts, the largest pages, the pages with most versions.
 //!
 //! Sizes come from one sequential pass over the value log that decompresses no body; numbers of
-//! versions from one over key.dat. Memory is bounded by the hosts counted exactly, or by the pages
-//! printed.
+//! versions from the list of pages and their key records; numbers of pages from the order of keys.
+//! Memory is bounded by the hosts counted exactly, or by the pages printed.
 
 mod hosts;
+mod pages;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::PathBuf;
 
 use filemap::PageStore;
+use filemap::access::Listed;
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
 use serde_json::{Value, json};
@@ -25,9 +27,10 @@ use crate::stores::opening;
 #[derive(clap::Args)]
 #[command(
     after_help = "Prints pages, versions, bytes of bodies and bytes in the value log of each host; `stored` and `bodies` include \
-    variants and the records beside pages. Reads the value log once without decompressing bodies; --most-versions \
-    reads key.dat instead. All numbers are exact unless the store has more hosts than --exact-hosts.\n\n\
-    Example:\n  fm-tool top pages.fm --sort pages --limit 100"
+    variants and the records beside pages. Reads the value log once without decompressing bodies. --most-versions \
+    reads the keys instead; --most-pages a few for each host, and tells nothing but pages (in a store of an older \
+    build, which has no order, key.dat). All numbers are exact unless the store has more hosts than --exact-hosts.\n\n\
+    Example:\n  fm-tool top pages.fm --sort pages --limit 100\n  fm-tool top pages.fm --most-pages --domain org"
 )]
 pub struct Args {
     /// The store's folder
@@ -40,6 +43,9 @@ pub struct Args {
     /// List the pages with most versions instead of hosts
     #[arg(long, conflicts_with = "sort")]
     most_versions: bool,
+    /// List the hosts with most pages, without sizes: reads only keys
+    #[arg(long, conflicts_with_all = ["sort", "largest", "most_versions"])]
+    most_pages: bool,
     /// The order
     #[arg(long, value_enum, default_value_t = Sort::Stored)]
     sort: Sort,
@@ -118,7 +124,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::local_to_read(&args.store, shared)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.flags);
-    let listed = if args.most_versions {
+    let listed = if args.most_pages {
+        pages::most_pages(args, shared, &store, &mut out)?
+    } else if args.most_versions {
         most_versions(args, shared, &store, &mut out)?
     } else if args.largest {
         largest(args, shared, &store, &mut out)?
@@ -185,18 +193,27 @@ fn print_hosts(args: &Args, shared: &Shared, hosts: Hosts, out: &mut Output) -> 
         return out.json(&line);
     }
     out.line(format!("{}(all)", row(&all)))?;
-    if short_by > 0 && !shared.flags.quiet {
-        out.flush()?;
-        let unit = if matches!(args.sort, Sort::Stored | Sort::Bodies) {
-            sizes::print(short_by)
-        } else {
-            short_by.to_string()
-        };
-        words::say(format_args!(
-            "over {} hosts: counts may be too small by up to {unit}; --exact-hosts raises the bound",
-            args.exact_hosts
-        ));
+    let is_of_bytes = matches!(args.sort, Sort::Stored | Sort::Bodies);
+    say_short(args, shared, short_by, if is_of_bytes { sizes::print } else { |pages| pages.to_string() }, out)
+}
+
+/// Says by how much counts may be too small, if not all hosts had room.
+fn say_short(
+    args: &Args,
+    shared: &Shared,
+    short_by: u64,
+    unit: fn(u64) -> String,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    if short_by == 0 || shared.flags.quiet {
+        return Ok(());
     }
+    out.flush()?;
+    words::say(format_args!(
+        "over {} hosts: counts may be too small by up to {}; --exact-hosts raises the bound",
+        args.exact_hosts,
+        unit(short_by)
+    ));
     Ok(())
 }
 
@@ -245,7 +262,7 @@ fn most_versions(
 ) -> Result<Option<Outcome>, Failure> {
     let progress = Progress::records(&shared.flags, args.selection.expected(store)?, "pages");
     let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
-    let outcome = progress.each(store.urls_where(args.selection.scope().filter()), |url| {
+    let outcome = progress.each(store.listing(&args.selection.scope(), None)?, |Listed { url, .. }| {
         let weight = store.versions_of(&url)?.len() as u64;
         heaviest.offer(Ranked { weight, url: Reverse(url), time_ms: 0, body_bytes: 0, stored_bytes: 0 });
         Ok(())
