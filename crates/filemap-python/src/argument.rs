@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use filemap::access::ListKind;
 use filemap::{Lookup, Variant};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
@@ -159,7 +160,7 @@ pub fn lookup<'a>(url: &'a Text, variant: Option<&'a Variant>, at_ms: Option<i64
 /// prefix. What is not given restricts nothing.
 #[derive(Clone)]
 pub struct Scope {
-    is_all: bool,
+    of_store: filemap::access::Scope,
     takes: Arc<Takes>,
 }
 
@@ -167,7 +168,7 @@ type Takes = dyn Fn(&[u8]) -> bool + Send + Sync;
 
 impl Default for Scope {
     fn default() -> Scope {
-        Scope::of(&filemap::access::Scope::new())
+        Scope::of(filemap::access::Scope::new())
     }
 }
 
@@ -180,15 +181,23 @@ impl Scope {
         (scope.host, scope.domain) = (given_host.map(host).transpose()?, domain.map(host).transpose()?);
         let prefix = given_prefix.map(prefix).transpose()?;
         scope.prefix = prefix.map(|prefix| prefix.as_ref().to_vec()).unwrap_or_default();
-        Ok(Scope::of(&scope))
+        Ok(Scope::of(scope))
     }
 
-    fn of(scope: &filemap::access::Scope) -> Scope {
-        Scope { is_all: scope.is_all(), takes: Arc::new(scope.filter()) }
+    fn of(of_store: filemap::access::Scope) -> Scope {
+        let takes = Arc::new(of_store.filter());
+        Scope { of_store, takes }
+    }
+
+    /// As the store takes it.
+    pub fn of_store(&self, kind: ListKind, is_backwards: bool) -> filemap::access::Scope {
+        let mut scope = self.of_store.clone();
+        (scope.kind, scope.is_backwards) = (kind, is_backwards);
+        scope
     }
 
     pub fn is_all(&self) -> bool {
-        self.is_all
+        self.of_store.is_all()
     }
 
     pub fn takes(&self, url: &[u8]) -> bool {

@@ -95,7 +95,7 @@ fn of_pages(error: &Error) -> PyErr {
         Error::Meta { .. } => corrupt(said, None, None),
         Error::Url { .. } => make("InvalidUrlError", said),
         Error::Read { source, .. } | Error::Spool { source, .. } | Error::Write(source) => io_error(source, said),
-        Error::Variant { .. } | Error::HeadersTooLarge { .. } => invalid(said),
+        Error::Variant { .. } | Error::HeadersTooLarge { .. } | Error::Cursor { .. } => invalid(said),
         // A rule that has no number yet is the caller's.
         Error::Rule { id: 0, what } => invalid(what.clone()),
         _ => make("FileMapError", said),

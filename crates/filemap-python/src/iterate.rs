@@ -140,13 +140,33 @@ impl Times {
     }
 }
 
-/// The canonical URLs in a scope.
-pub fn urls(store: &PageStore, scope: Scope) -> Urls {
-    Urls(Stream::new(urls_of(store, scope)))
+/// The canonical URLs of pages, or of variants, one for each, in a scope: in order if the store
+/// keeps one, and then also backwards, and from behind the page `after` on.
+///
+/// # Errors
+///
+/// `after` is no URL; the store keeps no order; those of the store.
+pub fn urls(
+    store: &PageStore,
+    scope: &Scope,
+    kind: ListKind,
+    reverse: bool,
+    after: Option<&Text>,
+) -> Result<Urls, Failure> {
+    if !store.engine().has_key_order() && !reverse && after.is_none() {
+        return Ok(match kind {
+            ListKind::Pages => Urls(Stream::new(urls_of(store, scope.clone()))),
+            ListKind::Variants => urls_of_variants(store, scope.clone()),
+        });
+    }
+    let after = after.map(|url| store.cursor(url)).transpose()?;
+    let mut listing = store.listing(&scope.of_store(kind, reverse), after.as_ref())?;
+    let step = move || Some(listing.next_within(KEYS_A_TICK as usize)?.map(|listed| listed.map(|listed| listed.url)));
+    Ok(Urls(Stream::new(Box::new(std::iter::from_fn(step)))))
 }
 
 /// The canonical URLs of the variants in a scope: one for each variant.
-pub fn urls_of_variants(store: &PageStore, scope: Scope) -> Urls {
+fn urls_of_variants(store: &PageStore, scope: Scope) -> Urls {
     let again = scope.clone();
     let passed = AtomicU32::new(0);
     let filter =

@@ -189,7 +189,7 @@ impl PageStore {
     }
 
     fn __iter__(&self) -> PyResult<Urls> {
-        Ok(iterate::urls(&self.handle()?, Scope::default()))
+        Ok(iterate::urls(&self.handle()?, &Scope::default(), ListKind::Pages, false, None)?)
     }
 
     #[pyo3(signature = (url, default = None, *, at = None, variant = None))]
@@ -258,17 +258,39 @@ impl PageStore {
     }
 
     /// The canonical URLs of all pages, or of those of a host, of a domain (a host and its
-    /// subdomains), or with a prefix.
-    #[pyo3(signature = (*, host = None, prefix = None, domain = None, variants = false))]
+    /// subdomains), or with a prefix: in order, in either direction, from behind the page `after`
+    /// on.
+    #[pyo3(signature = (*, host = None, prefix = None, domain = None, variants = false, reverse = false, after = None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn urls(
         &self,
+        py: Python<'_>,
         host: Option<String>,
         prefix: Option<Text>,
         domain: Option<String>,
         variants: bool,
+        reverse: bool,
+        after: Option<Text>,
     ) -> PyResult<Urls> {
-        let (store, scope) = (self.handle()?, Scope::new(host, prefix, domain)?);
-        Ok(if variants { iterate::urls_of_variants(&store, scope) } else { iterate::urls(&store, scope) })
+        let scope = Scope::new(host, prefix, domain)?;
+        if variants && after.is_some() {
+            return Err(errors::invalid("after names a page: variants are not listed from there"));
+        }
+        self.with(py, |store| iterate::urls(store, &scope, list_kind(variants), reverse, after.as_ref()))
+    }
+
+    /// The number of the pages that `urls` with the same arguments lists, or of the variants.
+    #[pyo3(signature = (*, host = None, prefix = None, domain = None, variants = false))]
+    fn count(
+        &self,
+        py: Python<'_>,
+        host: Option<String>,
+        prefix: Option<Text>,
+        domain: Option<String>,
+        variants: bool,
+    ) -> PyResult<u64> {
+        let scope = Scope::new(host, prefix, domain)?.of_store(list_kind(variants), false);
+        self.with(py, |store| Ok(store.count(&scope)?))
     }
 
     /// Pages with their bodies, in the order of the log.

@@ -247,11 +247,8 @@ def test_lists_by_host_domain_prefix_and_time(store: filemap.PageStore) -> None:
     for nth, url in enumerate(urls):
         store.put(url, str(nth), time=T0 + nth)
     assert sorted(store.urls(host="A.org")) == ["http://a.org/1", "https://a.org/4"]
-    assert sorted(store.urls(domain="a.org")) == [
-        "http://a.org/1",
-        "http://b.a.org/2",
-        "https://a.org/4",
-    ]
+    in_order = ["http://a.org/1", "https://a.org/4", "http://b.a.org/2"]
+    assert list(store.urls(domain="a.org")) == in_order
     assert list(store.urls(prefix="https:")) == ["https://a.org/4"]
     assert sorted(store.urls()) == sorted(urls)
     assert [page.body for page in store.pages(domain="a.org", since=T0 + 1)] == [b"1", b"3"]
@@ -263,6 +260,26 @@ def test_lists_by_host_domain_prefix_and_time(store: filemap.PageStore) -> None:
         b"0",
         b"again",
     ]
+
+
+def test_urls_go_both_ways_and_on_behind_a_page_and_are_counted(store: filemap.PageStore) -> None:
+    urls = [f"http://{host}.example/{page}" for host in ("a", "b.a", "c") for page in range(3)]
+    for url in reversed(urls):
+        store.put(url, "x")
+    store.put(urls[0], "x", variant="fr")
+    assert list(store.urls()) == list(store) == urls
+    assert list(store.urls(reverse=True)) == urls[::-1]
+    for at, url in enumerate(urls):
+        assert list(store.urls(after=url)) == urls[at + 1 :]
+        assert list(store.urls(after=url, reverse=True, domain="a.example")) == urls[: min(at, 6)][::-1]
+    assert next(store.urls(after="HTTP://B.A.Example/00")) == urls[4], "no page need be there"
+    assert (store.count(), store.count(domain="a.example"), store.count(host="c.example")) == (9, 6, 3)
+    assert (store.count(prefix=urls[0]), store.count(variants=True)) == (1, 1)
+    assert list(store.urls(variants=True, reverse=True)) == [urls[0]]
+    with pytest.raises(filemap.InvalidUrlError):
+        store.urls(after="no URL")
+    with pytest.raises(filemap.InvalidValueError):
+        store.urls(after=URL, variants=True)
 
 
 def test_variants_stand_beside_the_page(store: filemap.PageStore) -> None:

@@ -453,7 +453,17 @@ class PageStore:
         prefix: Url | None = None,
         domain: str | None = None,
         variants: bool = False,
+        reverse: bool = False,
+        after: Url | None = None,
     ) -> Urls: ...
+    def count(
+        self,
+        *,
+        host: str | None = None,
+        prefix: Url | None = None,
+        domain: str | None = None,
+        variants: bool = False,
+    ) -> int: ...
     def pages(
         self,
         *,
