@@ -58,9 +58,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         return print(args, shared, Outcome::Done, [pages.get(), variants.get(), 0]);
     }
     let others = args.all_variants.then(|| store.list(&scope.clone().variants(), None)).transpose()?;
-    let listed = store.list(&scope, None)?.chain(others.into_iter().flatten());
+    let mut listed = store.list(&scope, None)?.chain(others.into_iter().flatten());
     let has_room = || args.limit.is_none_or(|limit| pages.get() + variants.get() < limit);
-    let outcome = progress.each(listed.take_while(|_| has_room()), |listed| {
+    // Behind the last that is counted, none is looked for.
+    let listed = std::iter::from_fn(|| if has_room() { listed.next() } else { None });
+    let outcome = progress.each(listed, |listed| {
         let number = number(args, &*store, &listed)?;
         let counted = if listed.variant.is_some() { &variants } else { &pages };
         // 0: removed since it was listed.

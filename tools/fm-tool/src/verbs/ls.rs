@@ -82,12 +82,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let outcome = if args.long || args.since.is_some() {
         let variants = variants.map(|scope| store.heads(&scope)).transpose()?;
         let heads = heads(&*store, &scope, after.as_ref())?.chain(variants.into_iter().flatten());
-        progress.each(heads.take_while(|_| has_room()), |head| listing.head(&head))?
+        progress.each(limited(heads, has_room), |head| listing.head(&head))?
     } else {
         let variants = variants.map(|scope| store.list(&scope, None)).transpose()?;
         let entries = store.list(&scope, after.as_ref())?.chain(variants.into_iter().flatten());
-        let entries = entries.take_while(|_| has_room());
-        progress.each(entries, |Listed { url, variant, .. }| listing.url(&url, variant.as_ref()))?
+        progress.each(limited(entries, has_room), |Listed { url, variant, .. }| listing.url(&url, variant.as_ref()))?
     };
     listing.out.finish()?;
     if listed.get() == 0
@@ -101,6 +100,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     let stopped = || interrupt::stopped(format_args!("{} listed, not all", words::count(listed.get(), "page")));
     Ok(outcome.unwrap_or_else(stopped))
+}
+
+/// Items while there is room for one: behind the last, none is looked for.
+fn limited<T>(mut items: impl Iterator<Item = T>, has_room: impl Fn() -> bool) -> impl Iterator<Item = T> {
+    std::iter::from_fn(move || if has_room() { items.next() } else { None })
 }
 
 /// The newest versions of pages, of those behind `after`.
