@@ -271,9 +271,11 @@ def test_urls_go_both_ways_and_on_behind_a_page_and_are_counted(store: filemap.P
     assert list(store.urls(reverse=True)) == urls[::-1]
     for at, url in enumerate(urls):
         assert list(store.urls(after=url)) == urls[at + 1 :]
-        assert list(store.urls(after=url, reverse=True, domain="a.example")) == urls[: min(at, 6)][::-1]
+        before = urls[: min(at, 6)][::-1]
+        assert list(store.urls(after=url, reverse=True, domain="a.example")) == before
     assert next(store.urls(after="HTTP://B.A.Example/00")) == urls[4], "no page need be there"
-    assert (store.count(), store.count(domain="a.example"), store.count(host="c.example")) == (9, 6, 3)
+    assert (store.count(), store.count(domain="a.example")) == (9, 6)
+    assert store.count(host="c.example") == 3
     assert (store.count(prefix=urls[0]), store.count(variants=True)) == (1, 1)
     assert list(store.urls(variants=True, reverse=True)) == [urls[0]]
     with pytest.raises(filemap.InvalidUrlError):
