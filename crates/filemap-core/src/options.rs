@@ -298,6 +298,11 @@ impl Options {
         self
     }
 
+    /// Whether [`end_key_order`](Options::end_key_order) was given last.
+    pub fn ends_key_order(&self) -> bool {
+        self.end_key_order
+    }
+
     /// Opens a store for writing though files are missing; by default that is `Corrupt`, with the
     /// file. The loss is recorded in the store at opening and accepted from
     /// then on: reads that lead there report damage, everything else goes on, and the numbers of

@@ -141,6 +141,10 @@ stats! {
     key_runs: u64 = gauge,
     /// Their length in bytes.
     key_run_bytes: u64 = gauge,
+    /// Bytes read of runs of keys in order.
+    key_run_bytes_read: u64 = counter,
+    /// Bytes written of them: by checkpoints, and when they are joined.
+    key_run_bytes_written: u64 = counter,
     /// Disk space of all files of the store, in bytes.
     disk_bytes: u64 = gauge,
     /// Leaf pages of the index.

@@ -10,6 +10,7 @@ mod get;
 mod gzip;
 mod library;
 mod load;
+mod order;
 mod overwrite;
 mod puts;
 mod reopen;
@@ -61,6 +62,8 @@ enum Run {
     Versions(versions::VersionsArgs),
     /// Many keys with small records: what one costs as a store grows
     Small(small::SmallArgs),
+    /// Keys in order: what they cost a load, and lists of a host
+    Order(order::OrderArgs),
     /// URL-seen sets: error rates, bytes, speed
     Seen(seen::SeenArgs),
 }
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Run::Versions(args) => versions::run(args),
         Run::Seen(args) => seen::run(args),
         Run::Small(args) => small::run(args),
+        Run::Order(args) => order::run(args),
         Run::Scale(args) => {
             print(&scale::run(args));
             return ExitCode::SUCCESS;

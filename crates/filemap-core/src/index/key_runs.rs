@@ -24,6 +24,12 @@ impl KeyRunFiles {
         KeyRunFiles { home: Home::new(dir, names::KEY_RUNS, store_id, ()), opened: Ranked::default() }
     }
 
+    /// Bytes read and written.
+    pub(crate) fn traffic(&self) -> (u64, u64) {
+        let (_, read, written) = self.home.traffic.counts();
+        (read, written)
+    }
+
     /// Closes all runs but those of a superblock.
     pub(crate) fn keep(&self, runs: &[Info]) {
         lock(&self.opened).retain(|number, _| runs.iter().any(|run| run.number == *number));

@@ -43,9 +43,8 @@ pub struct PageStore {
 /// ([`PageStore::count_pages`]), and it keeps its keys in order too ([`PageStore::listing`]). For
 /// programs that write such a store through [`Store`].
 ///
-/// A store without the order takes a few bytes a page less, and lists by a pass over its key log:
-/// open it with `page_options(options).end_key_order()` and give it to [`PageStore::over`]. An
-/// `end_key_order` before `page_options`, or among the options of [`PageStore::open`], is undone.
+/// With [`Options::end_key_order`] it keeps no order: a few bytes a page less, and lists by a pass
+/// over the key log.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -61,7 +60,8 @@ pub struct PageStore {
 /// # }
 /// ```
 pub fn page_options(options: Options) -> Options {
-    options.dictionary_group(key::site).counted(key::is_page).key_order(order::ORDER)
+    let options = options.dictionary_group(key::site).counted(key::is_page);
+    if options.ends_key_order() { options } else { options.key_order(order::ORDER) }
 }
 
 impl PageStore {

@@ -21,6 +21,7 @@ impl Reading {
         let (dictionaries, dictionary_bytes) = self.values.dictionaries.size();
         let runs = self.segment_table.load().order.as_ref().map(|named| named.runs.clone()).unwrap_or_default();
         let (key_runs, key_run_bytes) = (runs.len() as u64, runs.iter().map(Info::disk_bytes).sum());
+        let (key_run_bytes_read, key_run_bytes_written) = self.key_runs.traffic();
         let cache = self.values.cache.as_ref().map_or((0, 0, 0), ValueCache::usage);
         Stats {
             indexed_keys: current.index.keys,
@@ -38,6 +39,8 @@ impl Reading {
             index_bytes,
             key_runs,
             key_run_bytes,
+            key_run_bytes_read,
+            key_run_bytes_written,
             disk_bytes: value_disk + dictionary_bytes + index_disk + key_disk + key_run_bytes + self.small_disk_bytes(),
             index_leaves: current.index.leaves,
             dictionaries,
