@@ -144,6 +144,13 @@ fn with(options: Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Opti
                 options
             }
         }
+        "keys_in_order" => {
+            if named(name, value)? {
+                options
+            } else {
+                options.end_key_order()
+            }
+        }
         _ => return Err(unknown(name)),
     })
 }
@@ -153,7 +160,8 @@ const NULLABLE: [&str; 6] =
     ["canonicalizer", "keep_versions", "keep_age", "space_bound", "compaction_rate", "recompression_level"];
 
 /// Names of the options of which `None` means the default.
-const DEFAULTED: [&str; 13] = [
+const DEFAULTED: [&str; 14] = [
+    "keys_in_order",
     "durability",
     "compression_level",
     "segment_bytes",

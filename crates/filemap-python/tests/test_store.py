@@ -284,6 +284,14 @@ def test_urls_go_both_ways_and_on_behind_a_page_and_are_counted(store: filemap.P
         store.urls(after=URL, variants=True)
 
 
+def test_a_store_without_an_order_lists_in_any_and_says_so(path: Path) -> None:
+    with filemap.open(path, "x", keys_in_order=False) as store:
+        store.put("http://a.example/", b"A page.")
+        assert list(store.urls(host="a.example")) == ["http://a.example/"]
+        with pytest.raises(filemap.FileMapError, match="a repair makes one"):
+            store.urls(reverse=True)
+
+
 def test_variants_stand_beside_the_page(store: filemap.PageStore) -> None:
     store.put(URL, b"page")
     store.put(URL, b"fr", variant="fr")

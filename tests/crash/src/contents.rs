@@ -69,9 +69,9 @@ pub(crate) fn pages(store: &Store, all: &Contents) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Lists in order must have the keys that can be read, both ways, from any cursor on, and the count
-/// of any range must be theirs. What a checkpoint has dropped that runs, or has failed, may still be
-/// listed.
+/// Lists in order must have the keys that can be read, both ways, from any cursor on, and the
+/// count of any range must be theirs. What a checkpoint has dropped that runs, or has failed, may
+/// still be listed.
 fn in_order(store: &Store, all: &Contents) -> Result<(), Trouble> {
     let mut forms: Vec<Vec<u8>> = all.keys().map(|key| key.iter().rev().copied().collect()).collect();
     forms.sort();

@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use filemap_core::list::{Direction, KeyRange};
 use filemap_core::prune::PruneRule;
 use filemap_core::recovery::RecoveryReport;
 use filemap_core::sim::{self, Fault as Planted, Limits};
-use filemap_core::{Error, Event, Options, Record, StorageError, Store};
+use filemap_core::{Error, Event, KeyOrder, Options, Record, StorageError, Store};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
 /// Bytes of a segment's header.
@@ -571,6 +572,84 @@ fn case_u_a_dictionary_that_is_gone_is_named_whatever_names_it() {
     let (_, is_read, absent) = without_its_dictionary();
     sim::plant(None);
     assert_eq!((is_read, absent), (false, vec![]));
+}
+
+/// Options of a store that keeps its keys in order, as they are.
+fn ordered() -> Options {
+    let same = |bytes: &[u8], out: &mut Vec<u8>| out.extend_from_slice(bytes);
+    let back = |bytes: &[u8], out: &mut Vec<u8>| {
+        out.extend_from_slice(bytes);
+        true
+    };
+    options().key_order(KeyOrder { name: "bytes", ordered: same, key: back })
+}
+
+fn in_order(store: &Store) -> filemap_core::Result<Vec<Vec<u8>>> {
+    store.keys_in(KeyRange::all(), Direction::Forward)?.collect()
+}
+
+#[test]
+fn case_v_a_run_of_keys_that_is_gone_is_named_and_its_loss_ends_the_order() {
+    let disk = SimDisk::new(3);
+    let store = sim::create(disk.dir(), ordered()).unwrap();
+    ["b", "a"].iter().for_each(|key| put(&store, key, 30));
+    store.close().unwrap();
+    let file = disk.names().into_iter().find(|name| name.ends_with(".run")).unwrap();
+    disk.remove(&file);
+    is_corrupt(&disk, &file);
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = Arc::clone(&told);
+    let options = ordered().accept_loss().on_event(move |event| sink.lock().unwrap().push(event.to_string()));
+    let store = sim::open(disk.dir(), options).unwrap();
+    assert!(told.lock().unwrap().iter().any(|words| words.contains("no keys in order any more")));
+    assert!(!store.has_key_order() && in_order(&store).unwrap_err().to_string().contains("repair"));
+    is_sound(&store);
+}
+
+/// Images of a checkpoint of several stages, in which its log is damaged or not: of each, what is
+/// listed in order.
+fn in_the_middle_of_a_checkpoint(damages: bool) -> Vec<filemap_core::Result<Vec<Vec<u8>>>> {
+    let disk = SimDisk::new(3);
+    let store = sim::create(disk.dir(), ordered()).unwrap();
+    put(&store, "before", 30);
+    store.checkpoint().unwrap();
+    let tail = len(&disk, "value0.dat");
+    (0..20).for_each(|i| put(&store, &format!("k{i:02}"), 30));
+    store.remove(b"before").unwrap();
+    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
+    let sink = Arc::clone(&images);
+    disk.observe(Some(Box::new(move |at| sink.lock().unwrap().push(at.kill()))));
+    store.checkpoint().unwrap();
+    disk.observe(None);
+    sim::abandon(store);
+    let images = std::mem::take(&mut *images.lock().unwrap());
+    let list = |image: SimDisk| {
+        if damages {
+            edit(&image, "value0.dat", |b| b[tail + 70] ^= 1);
+        }
+        let store = sim::open(image.dir(), ordered())?;
+        let listed = in_order(&store);
+        store.checkpoint()?;
+        let later = in_order(&store);
+        assert_eq!(listed.is_ok(), later.is_ok());
+        sim::abandon(store);
+        later
+    };
+    images.into_iter().map(list).collect()
+}
+
+#[test]
+fn case_w_runs_that_are_behind_of_the_index_catch_up_or_the_order_ends() {
+    let expected: Vec<Vec<u8>> = (0..20).map(|i| format!("k{i:02}").into_bytes()).collect();
+    let whole = in_the_middle_of_a_checkpoint(false);
+    assert!(whole.len() > 20 && whole.into_iter().all(|listed| listed.unwrap() == expected));
+    // The first record that the checkpoint enters is damaged. Before a stage has entered any, it
+    // is as if it had not been put; in the middle the order ends; afterwards all is in the runs.
+    let damaged = in_the_middle_of_a_checkpoint(true);
+    let ended = damaged.iter().filter(|listed| listed.is_err()).count();
+    assert!(ended > 5 && ended < damaged.len(), "{ended} of {}", damaged.len());
+    assert!(damaged.iter().flatten().any(|listed| *listed == expected[1..]));
+    assert!(damaged.iter().flatten().all(|listed| *listed == expected || *listed == expected[1..]));
 }
 
 /// The keys whose pages can be read.

@@ -12,7 +12,18 @@ pub const LIBRARY: &[&[&str]] = &[
 
 /// `fm-bench`.
 pub const FM_BENCH: &[&[&str]] = &[
-    &["dictionaries", "library", "puts", "scale", "seen::batch", "seen::disk", "seen::way", "small", "versions"],
+    &[
+        "dictionaries",
+        "library",
+        "order",
+        "puts",
+        "scale",
+        "seen::batch",
+        "seen::disk",
+        "seen::way",
+        "small",
+        "versions",
+    ],
     &["bare", "seen::sqlite", "store"],
     &["get", "gzip", "load", "reopen", "seen::table"],
     &["compare", "overwrite", "seen::chart"],

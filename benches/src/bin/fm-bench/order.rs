@@ -1,5 +1,5 @@
-//! `order`: keys in order. What they cost a load, beside a store without; how long the first URLs of
-//! a host take, cold, warm, and with both memtables full; bytes on disk, written, read.
+//! `order`: keys in order. What they cost a load, beside a store without; how long the first URLs
+//! of a host take, cold, warm, and with both memtables full; bytes on disk, written, read.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

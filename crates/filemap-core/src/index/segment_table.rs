@@ -14,6 +14,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use filemap_runs::ordered::Info;
+
 use crate::format::bits::Bits;
 use crate::format::key_runs::{KEY_RUNS, KeyRuns, ORDERS};
 use crate::format::location::Extent;
@@ -219,6 +221,11 @@ impl SegmentTable {
     /// Ids of the dictionaries that are not accepted as lost.
     pub(crate) fn kept_dictionaries(&self) -> impl Iterator<Item = u32> {
         self.dictionaries.iter().filter(|(_, is_lost)| !**is_lost).map(|(id, _)| *id)
+    }
+
+    /// The runs of keys in order, oldest first.
+    pub(crate) fn key_runs(&self) -> &[Info] {
+        self.order.as_ref().map(|named| &named.runs[..]).unwrap_or_default()
     }
 
     /// Encodes the table as words, for the index file.

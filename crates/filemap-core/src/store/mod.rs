@@ -250,7 +250,7 @@ impl Store {
         let Roster { mut segment_table, mut absent, is_news, unseen } =
             files.roster(&*dir, &superblock, &current, &options)?;
         let first_run = recover::first_run(current.epoch);
-        let is_other_order = recover::order(&mut segment_table, &options, current.index.keys, first_run)?;
+        let mut is_due = recover::order(&mut segment_table, &options, current.index.keys, first_run)? || is_news;
         absent.iter_mut().for_each(|a| a.is_accepted = true);
         // An entry takes less memory than its record takes in the log.
         let room = recover::bytes_after(&values.segments, current.tail)?;
@@ -258,10 +258,11 @@ impl Store {
         let has_tail = !absent.iter().any(|a| a.ordinal == Some(current.tail.ordinal) && a.is_value());
         let replay =
             recover::replay(&*dir, values, &superblock, &current, &active, &segment_table, (has_tail, unseen))?;
+        let mut lost_order = absent.iter().any(Absent::is_key_run).then_some("a run is missing, and that was accepted");
         if !replay.has_order {
-            segment_table.order = None;
+            (segment_table.order, is_due) = (None, true);
+            lost_order = Some("after a crash in a checkpoint, part of the log that it entered is damaged");
         }
-        let is_news = is_news || is_other_order || !replay.has_order;
         // A recovery that told of what it dropped may have been cut short.
         let was_telling = current.dropped_epoch == current.epoch;
         let mut next_epoch = replay.next_epoch;
@@ -271,10 +272,9 @@ impl Store {
             superblock.write(&current)?;
             next_epoch += 1;
         }
-        let segment_bytes = u64::from(current.segment_bytes);
-        let appender = Appender::new(Arc::clone(&values.segments), replay.segment, replay.offset, segment_bytes)?;
+        let (segments, bytes) = (Arc::clone(&values.segments), u64::from(current.segment_bytes));
         let log = Log {
-            appender,
+            appender: Appender::new(segments, replay.segment, replay.offset, bytes)?,
             next_sequence: replay.next_sequence,
             tombstones: replay.tombstones,
             pins: Pins::of(replay.pinned),
@@ -289,29 +289,16 @@ impl Store {
             next_epoch,
             files,
             segment_table,
-            absent: absent.clone(),
+            absent,
             active,
             log,
             replayed_below,
             rules,
         };
         let upkeep = Arc::new(parts.assemble(options)?);
-        if is_news {
-            // From here on the store has noted its losses and returns.
-            upkeep.checkpoint_with(Task { is_due: true, ..Task::default() })?;
-        } else {
-            // A writer may have ended between making a dictionary and naming it.
-            upkeep.name_dictionaries()?;
-        }
-        // What no durable superblock names, or the one before did.
-        upkeep.remove_unnamed_runs()?;
-        upkeep.writing().measure_free_space();
+        note_opening(&upkeep, is_due)?;
         upkeep.reading().emit(&Event::Recovered(replay.report));
-        if !replay.has_order {
-            upkeep.reading().order_ended("after a crash in a checkpoint, part of the log that it entered is damaged");
-        } else if absent.iter().any(Absent::is_key_run) {
-            upkeep.reading().order_ended("a run is missing, and that was accepted");
-        }
+        lost_order.into_iter().for_each(|why| upkeep.reading().order_ended(why));
         upkeep.tell_unfinished();
         let may_help = threads == Threads::Started;
         let threads = if may_help { worker::start(&upkeep)? } else { Vec::new() };
@@ -435,6 +422,21 @@ impl Store {
     pub fn stats(&self) -> Stats {
         self.reading.stats()
     }
+}
+
+/// Notes in the store what opening it has found or changed, which a checkpoint must if it is due.
+fn note_opening(upkeep: &Upkeep, is_due: bool) -> Result<()> {
+    if is_due {
+        // From here on the store has noted its losses and returns, and its order.
+        upkeep.checkpoint_with(Task { is_due: true, ..Task::default() })?;
+    } else {
+        // A writer may have ended between making a dictionary and naming it.
+        upkeep.name_dictionaries()?;
+    }
+    // What no durable superblock names, or the one before did.
+    upkeep.remove_unnamed_runs()?;
+    upkeep.writing().measure_free_space();
+    Ok(())
 }
 
 fn open_dir(path: &Path) -> Result<Arc<dyn Dir>> {

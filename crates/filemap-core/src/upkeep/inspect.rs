@@ -74,6 +74,9 @@ pub fn inspect(path: impl AsRef<Path>, progress: &mut Progress<'_, Inspected>) -
         let _ = progress(verified(&b));
         return Ok(());
     }
+    if filemap_runs::ordered::owner(&b).is_some() {
+        return key_run(&*file, name, progress);
+    }
     if !Kind::ALL.iter().any(|k| b.starts_with(k.magic())) {
         return Err(not("it does not start like a file of FileMap"));
     }
@@ -186,6 +189,27 @@ fn rules(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) ->
             break;
         }
         at += bytes;
+    }
+    Ok(())
+}
+
+/// Lists a run of keys in order: its header, and what each block begins with.
+fn key_run(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) -> Result<()> {
+    let [.., header, block] = filemap_runs::layouts();
+    let len = file.len().map_err(Error::io("measure", name))?;
+    let (mut at, mut kind, mut rows, mut pages) = (0, "run of keys", header, 1);
+    while at < len {
+        let b = files::read(file, name, at, PAGE_BYTES)?;
+        if at > 0 {
+            let (level, of_block) = (b.get(4), b.get(5).copied().unwrap_or(0));
+            (rows, pages) = (block, u64::from(of_block).max(1));
+            kind = if level == Some(&0) { "leaf block" } else { "inner block" };
+        }
+        let shown = if b.len() < PAGE_BYTES { Err("it is cut off") } else { Ok(fields(rows, &b, [])) };
+        if progress(item(at, pages as usize * PAGE_BYTES, kind, shown)).is_break() {
+            break;
+        }
+        at += pages * PAGE_BYTES as u64;
     }
     Ok(())
 }

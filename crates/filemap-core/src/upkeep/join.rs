@@ -58,8 +58,8 @@ impl Upkeep {
                 Ok(false) => return Ok(lock(&self.checkpointer).left_runs.clone()),
                 Err(e) if run_of(&e).is_some() => {
                     let c = lock(&self.checkpointer);
-                    let named = c.segment_table.order.iter().flat_map(|named| &named.runs);
-                    return Ok(named.map(|run| run.number).chain(c.left_runs.iter().copied()).collect());
+                    let named = c.segment_table.key_runs().iter().map(|run| run.number);
+                    return Ok(named.chain(c.left_runs.iter().copied()).collect());
                 }
                 Err(e) => return Err(e),
             }

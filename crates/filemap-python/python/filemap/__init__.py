@@ -106,6 +106,7 @@ class StoreOptions(TypedDict, total=False):
     recompression_level: int | None
     recompression_age: _timedelta | float | None
     accept_loss: bool | None
+    keys_in_order: bool | None
 
 
 def open(path: "Path", mode: "Mode" = "r", **options: "Unpack[StoreOptions]") -> PageStore:

@@ -260,7 +260,7 @@ impl Reading {
         self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
         self.index.follow(&loaded.index);
         self.keys.follow(newest, segment_table.key_ends());
-        self.key_runs.keep(segment_table.order.as_ref().map(|named| &named.runs[..]).unwrap_or_default());
+        self.key_runs.keep(segment_table.key_runs());
         self.segment_table.store(Arc::new(segment_table));
         self.latest.store(Arc::new(newest.clone()));
         Ok(())

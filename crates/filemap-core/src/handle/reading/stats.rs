@@ -17,11 +17,9 @@ impl Reading {
         let (value_bytes, value_disk) = self.values.segments.bytes();
         let (key_bytes, key_disk) = self.keys.bytes();
         let (index_bytes, index_disk) = self.index_bytes();
-        let (current, space, get, verified) = (self.latest.load(), self.space(), Counters::get, self.verified());
+        let (current, get, verified) = (self.latest.load(), Counters::get, self.verified());
         let (dictionaries, dictionary_bytes) = self.values.dictionaries.size();
-        let runs = self.segment_table.load().order.as_ref().map(|named| named.runs.clone()).unwrap_or_default();
-        let (key_runs, key_run_bytes) = (runs.len() as u64, runs.iter().map(Info::disk_bytes).sum());
-        let (key_run_bytes_read, key_run_bytes_written) = self.key_runs.traffic();
+        let rest = self.space_stats();
         let cache = self.values.cache.as_ref().map_or((0, 0, 0), ValueCache::usage);
         Stats {
             indexed_keys: current.index.keys,
@@ -37,11 +35,7 @@ impl Reading {
             value_bytes,
             key_bytes,
             index_bytes,
-            key_runs,
-            key_run_bytes,
-            key_run_bytes_read,
-            key_run_bytes_written,
-            disk_bytes: value_disk + dictionary_bytes + index_disk + key_disk + key_run_bytes + self.small_disk_bytes(),
+            disk_bytes: value_disk + dictionary_bytes + index_disk + key_disk + rest.disk_bytes,
             index_leaves: current.index.leaves,
             dictionaries,
             dictionary_bytes,
@@ -71,11 +65,6 @@ impl Reading {
             puts_over_1ms_by_write: get(&c.puts_over_1ms_by_write),
             longest_put_us: get(&c.longest_put_us),
             refreshes: get(&c.refreshes),
-            live_bytes: space.live_bytes,
-            tombstone_bytes: space.tombstone_bytes,
-            dead_bytes: space.dead_bytes,
-            unindexed_bytes: space.unindexed_bytes,
-            space_amplification_permille: space.amplification_permille(),
             compactions: get(&c.compactions),
             compaction_copied_bytes: get(&c.compaction_copied_bytes),
             compaction_freed_bytes: get(&c.compaction_freed_bytes),
@@ -85,6 +74,29 @@ impl Reading {
             verified_problems: verified.map_or(0, |v| v.problems),
             durability: self.options.durability.to_string(),
             last_error: lock(&c.last_error).clone(),
+            ..rest
+        }
+    }
+
+    /// Space of the value log, and of keys in order; as `disk_bytes` that of the latter and of the
+    /// files of fixed length.
+    fn space_stats(&self) -> Stats {
+        let (segment_table, space) = (self.segment_table.load(), self.space());
+        let runs = segment_table.key_runs();
+        let key_run_bytes = runs.iter().map(Info::disk_bytes).sum();
+        let (key_run_bytes_read, key_run_bytes_written) = self.key_runs.traffic();
+        Stats {
+            live_bytes: space.live_bytes,
+            tombstone_bytes: space.tombstone_bytes,
+            dead_bytes: space.dead_bytes,
+            unindexed_bytes: space.unindexed_bytes,
+            space_amplification_permille: space.amplification_permille(),
+            key_runs: runs.len() as u64,
+            key_run_bytes,
+            key_run_bytes_read,
+            key_run_bytes_written,
+            disk_bytes: key_run_bytes + self.small_disk_bytes(),
+            ..Stats::default()
         }
     }
 

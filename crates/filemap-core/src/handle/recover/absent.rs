@@ -227,7 +227,7 @@ fn cut_short(len: u64, end: u64) -> String {
 /// # Errors
 /// `Io`.
 pub(crate) fn absent_runs(dir: &dyn Dir, segment_table: &SegmentTable) -> Result<Vec<Absent>> {
-    let runs = segment_table.order.as_ref().map(|named| &named.runs[..]).unwrap_or_default();
+    let runs = segment_table.key_runs();
     if runs.is_empty() {
         return Ok(Vec::new());
     }

@@ -29,7 +29,7 @@ use crate::handle::reading::Reading;
 use crate::handle::recover;
 use crate::handle::rules;
 use crate::index::address::{Owner, load};
-use crate::index::segment_table::SegmentTable;
+use crate::index::segment_table::{SegmentRow, SegmentTable};
 use crate::index::superblock::SuperblockFile;
 use crate::sync::primitive::sleep;
 use crate::upkeep::Upkeep;
@@ -166,10 +166,9 @@ fn inventory(
         }
     }
     let end = superblock.key_tail;
-    let live = segment_table.keys.iter().filter(|(_, a)| a.live_units > 0 && a.ordinal < end.ordinal);
-    sealed.extend(live.map(|(id, _)| names::keys(*id)));
-    let runs = segment_table.order.iter().flat_map(|named| &named.runs);
-    sealed.extend(runs.map(|run| names::key_run(run.number)));
+    let is_live = |row: &SegmentRow| row.live_units > 0 && row.ordinal < end.ordinal;
+    sealed.extend(segment_table.keys.iter().filter(|(_, a)| is_live(a)).map(|(id, _)| names::keys(*id)));
+    sealed.extend(segment_table.key_runs().iter().map(|run| names::key_run(run.number)));
     growing.push((names::keys(end.ordinal as u16), end.offset));
     Ok(Inventory { superblock, rolls, sealed, growing, dictionaries: segment_table.dictionaries.clone() })
 }
@@ -244,8 +243,8 @@ impl Run<'_, '_> {
         let epoch = superblock.epoch;
         let is_newest = || reading.superblock().newest_whole(reading.dir()).map(|newest| newest.epoch == epoch);
         let file = recover::open_index(reading.dir(), Access::Read, &superblock)?;
-        let seed = recover::index_seed(&superblock);
-        let loaded = load(file, seed, Owner::Other, superblock.index, epoch, &reading.options().limits)?;
+        let (seed, limits) = (recover::index_seed(&superblock), &reading.options().limits);
+        let loaded = load(file, seed, Owner::Other, superblock.index, epoch, limits)?;
         let segment_table = recover::segment_table(&loaded, superblock.index)?;
         drop(loaded);
         // What this handle once saw may be gone.
@@ -283,10 +282,10 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn tell(&mut self, file: &str, done_bytes: u64) -> Result<()> {
+    fn tell(&mut self, file: &str, more: u64) -> Result<()> {
         self.reading.check_open()?;
-        let done_bytes = self.sum.bytes + done_bytes;
-        let now = BackupProgress { done_bytes, total_bytes: self.total_bytes, file: file.into() };
+        let (done_bytes, total_bytes) = (self.sum.bytes + more, self.total_bytes);
+        let now = BackupProgress { done_bytes, total_bytes, file: file.into() };
         unless_cancelled((self.order.progress)(now))
     }
 
@@ -403,8 +402,7 @@ impl Run<'_, '_> {
         match self.order.to.link_from(from, name) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == ErrorKind::NotFound => Err(missing(name)),
-            // A copy will do, whatever the cause.
-            Err(_) => Ok(false),
+            Err(_) => Ok(false), // A copy will do, whatever the cause.
         }
     }
 

@@ -54,7 +54,7 @@ impl Check<'_, '_> {
     /// Reports a flaw of a run, unless it was joined and removed meanwhile.
     fn judge_run(&mut self, run: &Info, error: crate::error::Error) -> Result<()> {
         self.reading.follow_writer()?;
-        let is_named = self.reading.segment_table().order.as_ref().is_some_and(|named| named.runs.contains(run));
+        let is_named = self.reading.segment_table().key_runs().contains(run);
         if is_named { self.judge(names::key_run(run.number), error) } else { Ok(()) }
     }
 

@@ -107,9 +107,7 @@ impl Upkeep {
     /// # Errors
     /// `Io`.
     pub(crate) fn remove_unnamed_runs(&self) -> Result<()> {
-        let segment_table = self.reading.segment_table();
-        let named = segment_table.order.as_ref().map(|named| &named.runs[..]).unwrap_or_default();
-        self.reading.key_runs().remove_orphans(named)
+        self.reading.key_runs().remove_orphans(self.reading.segment_table().key_runs())
     }
 
     /// Removes runs that no durable superblock names, but those that a backup may hold.
