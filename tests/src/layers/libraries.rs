@@ -10,7 +10,7 @@ pub const IO: &[&[&str]] = &[
 /// `filemap-runs`. Runs of keys in order have their own modules of everything but names, seeds of
 /// checksums and counters.
 pub const RUNS: &[&[&str]] = &[
-    &["filter", "format", "index", "ordered::change", "ordered::front", "traffic"],
+    &["filter", "format", "index", "ordered::change", "ordered::front", "ordered::sort", "traffic"],
     &["home", "mapped"],
     &["run"],
     &["cursor", "fixed", "merge", "ordered::format", "writer"],

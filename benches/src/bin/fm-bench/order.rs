@@ -50,7 +50,7 @@ fn url(number: u64) -> String {
 }
 
 fn options() -> Options {
-    Options::new().keep_versions(Some(1)).compression_level(0)
+    Options::new().canonicalizer("exact", 1).keep_versions(Some(1)).compression_level(0)
 }
 
 pub fn run(args: &OrderArgs) -> Outcome<Report> {

@@ -52,6 +52,7 @@ mod inner;
 mod leaf;
 mod merge;
 mod run;
+mod sort;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,7 @@ pub use cursor::Cursor;
 pub use format::{Home, Info, MAX_KEY_BYTES, OWNER_BYTES, first_header, owner};
 pub use merge::Merge;
 pub use run::Run;
+pub use sort::sort;
 pub use source::{Direction, Source};
 pub use writer::Writer;
 

@@ -7,7 +7,7 @@
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
-use filemap_runs::ordered::{Change, Direction, Merge, Run, Source};
+use filemap_runs::ordered::{Change, Direction, Merge, Run, Source, sort};
 
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -105,8 +105,7 @@ impl Batch {
             batch.forms.push((at, (batch.bytes.len() - at) as u32));
         }
         let Batch { bytes, forms } = &mut batch;
-        let form = |&(offset, len): &(usize, u32)| &bytes[offset..][..len as usize];
-        forms.sort_unstable_by(|a, b| form(a).cmp(form(b)));
+        sort(forms, &|(offset, len)| &bytes[offset..][..len as usize], &|| {});
         batch
     }
 

@@ -7,7 +7,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use filemap_runs::ordered::{Change, Direction, Entry, Info, Merge, Run, Source};
+use filemap_runs::ordered::{Change, Direction, Entry, Info, Merge, Run, Source, Writer};
 
 use crate::error::{Error, Result, StorageError};
 use crate::failpoint::{Fault, planted};
@@ -159,6 +159,13 @@ fn write(
     };
     let mut writer = files.begin(number)?;
     let begun = writer.number();
+    if runs.is_empty() {
+        for some in changes.chunks(SOME_ENTRIES) {
+            make_way();
+            some.iter().try_for_each(|(key, change)| writer.push(key, *change))?;
+        }
+        return durable(writer);
+    }
     for nth in 0.. {
         if nth % SOME_ENTRIES == 0 {
             make_way();
@@ -172,6 +179,11 @@ fn write(
             }
         }
     }
+    durable(writer)
+}
+
+/// Ends a run and syncs it; `None` if nothing was pushed.
+fn durable(writer: Writer<'_>) -> Result<std::result::Result<Option<Info>, Error>> {
     let Some(written) = writer.end()? else { return Ok(Ok(None)) };
     if !planted(Fault::KeyRunNotSynced) {
         written.sync()?;
