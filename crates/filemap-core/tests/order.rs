@@ -232,6 +232,39 @@ fn a_missing_run_is_named_and_a_repair_makes_it_anew() {
     check(&Store::open(&path, options()).unwrap(), &model, &mut random);
 }
 
+/// What a missing segment held that no checkpoint has seen is not known: a list says so at its end,
+/// and nothing is counted.
+#[test]
+fn a_segment_that_is_gone_is_told_by_lists_and_counts() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let store = Store::create(&path, options()).unwrap();
+    store.put(&Record::new(b"12", b"A page.")).unwrap();
+    store.checkpoint().unwrap();
+    let body: Vec<u8> = std::iter::repeat_with({
+        let mut random = fastrand::Rng::with_seed(9);
+        move || random.u8(..)
+    })
+    .take(60_000)
+    .collect();
+    (0..40).for_each(|n| assert!(store.put(&Record::new(format!("{n}").as_bytes(), &body)).is_ok()));
+    store.sync().unwrap();
+    let copy = temp.path().join("b");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    drop(store);
+    std::fs::remove_file(copy.join("value1.dat")).unwrap();
+    let reader = Store::open_read_only(&copy, options()).unwrap();
+    let mut keys: Vec<Result<Vec<u8>>> = reader.keys_in(KeyRange::all(), Direction::Forward).unwrap().collect();
+    let last = keys.pop().unwrap().unwrap_err();
+    assert!(last.to_string().contains("value1.dat") && !keys.is_empty() && keys.iter().all(Result::is_ok), "{last}");
+    let refused = reader.count_in(&KeyRange::all()).unwrap_err();
+    assert!(refused.to_string().contains("value1.dat"), "{refused}");
+}
+
 #[test]
 fn verification_finds_a_flipped_bit_of_a_run() {
     let temp = tempfile::tempdir().unwrap();

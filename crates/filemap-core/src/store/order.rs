@@ -1,10 +1,11 @@
 //! Lists and counts of keys in the order of [`Options::key_order`](crate::Options::key_order).
 
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 use filemap_runs::ordered::Direction;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::handle::reading::{KeyRange, Reading, Walk};
 use crate::store::Store;
 
@@ -31,7 +32,8 @@ use crate::store::Store;
 pub struct KeysInOrder {
     reading: Arc<Reading>,
     walk: Walk,
-    is_ended: bool,
+    /// Set at the end: errors for absent files.
+    missed: Option<IntoIter<Error>>,
 }
 
 filemap_io::debug_fields!(KeysInOrder: walk);
@@ -48,12 +50,18 @@ impl Iterator for KeysInOrder {
     type Item = Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Result<Vec<u8>>> {
-        if self.is_ended {
-            return None;
+        if let Some(missed) = &mut self.missed {
+            return missed.next().map(Err);
         }
         let next = self.reading.check_open().and_then(|()| self.walk.next(|key| self.reading.hash(key)));
-        self.is_ended = !matches!(next, Ok(Some(_)));
-        next.transpose()
+        match next {
+            Ok(Some(key)) => Some(Ok(key)),
+            Ok(None) => self.missed.insert(self.reading.missed().into_iter()).next().map(Err),
+            Err(e) => {
+                self.missed = Some(Vec::new().into_iter());
+                Some(Err(e))
+            }
+        }
     }
 }
 
@@ -69,20 +77,21 @@ impl Store {
     /// hundred keys, and one or two for each run at the beginning; no page, and nothing of the key
     /// log. The first list after many puts sorts their keys: about half a microsecond each.
     ///
-    /// The list ends after an error.
+    /// The list ends after an error; as every list, it ends with one for each absent file.
     ///
     /// # Errors
     /// `InvalidOption` if the store keeps no order or another one; `Corrupt`; `Io`; `Closed`.
     pub fn keys_in(&self, range: KeyRange, direction: Direction) -> Result<KeysInOrder> {
         let walk = self.reading.walk(range, direction)?;
-        Ok(KeysInOrder { reading: Arc::clone(&self.reading), walk, is_ended: false })
+        Ok(KeysInOrder { reading: Arc::clone(&self.reading), walk, missed: None })
     }
 
     /// Counts the keys of a range of ordered forms without listing them: reads a few blocks for each
     /// run, and some for each key of the range that was put or removed since the last checkpoint.
     ///
     /// # Errors
-    /// As [`Store::keys_in`].
+    /// As [`Store::keys_in`]; `Corrupt` if a segment is absent of which no checkpoint has seen all:
+    /// what it held is not known.
     pub fn count_in(&self, range: &KeyRange) -> Result<u64> {
         self.reading.count_in(range)
     }

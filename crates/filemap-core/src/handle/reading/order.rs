@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::format::key_runs::{Behind, KeyRuns};
 use crate::format::names;
 use crate::handle::reading::{Reading, Tables};
+use crate::handle::recover::Absent;
 use crate::index::memtable::Memtable;
 use crate::options::KeyOrder;
 use crate::sync::lock;
@@ -345,6 +346,11 @@ impl Reading {
     pub(crate) fn count_in(&self, range: &KeyRange) -> Result<u64> {
         if range.is_empty() {
             return self.order_now().map(|_| 0);
+        }
+        let tail = self.latest.load().tail.ordinal;
+        let is_unseen = |a: &&Absent| !a.is_accepted && a.is_value() && a.ordinal.is_none_or(|ordinal| ordinal >= tail);
+        if let Some(absent) = self.absent.load().iter().find(is_unseen) {
+            return Err(absent.error());
         }
         let mut walk = self.walk(range.clone(), Direction::Forward)?;
         let mut sum = walk.runs.merge.sum_in(&range.from, range.until.as_deref())?;
