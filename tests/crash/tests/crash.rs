@@ -51,20 +51,20 @@ fn every_call_may_fail() {
 /// and those of `filemap-crash faults`. Where another engine makes other runs of them, a test goes
 /// on with the next seeds.
 const LATE: [(Fault, u64); 14] = [
-    (Fault::CacheTrusted, 2),
+    (Fault::RecoveredNamesNotSynced, 2),
     (Fault::ChunksTrusted, 2),
-    (Fault::DictionaryNotSynced, 2),
-    (Fault::RecoveredTailNotSynced, 2),
-    (Fault::ReferencesTrusted, 2),
-    (Fault::TailWithTheFirstStage, 2),
-    (Fault::RunsDroppedUnsettled, 3),
-    (Fault::CreatedWithoutSync, 4),
+    (Fault::BackupNotHeld, 2),
+    (Fault::BackupNotSynced, 2),
+    (Fault::OrderNotBehind, 2),
+    (Fault::FailedSyncRetried, 3),
+    (Fault::GateNotShut, 4),
+    (Fault::SparesRemovedEarly, 4),
+    (Fault::CreatedWithoutSync, 5),
+    (Fault::ReferencesTrusted, 6),
+    (Fault::RunsDroppedUnsettled, 6),
     (Fault::RemovalsNotEntered, 6),
-    (Fault::FailedSyncRetried, 8),
-    (Fault::ExpiringReferredTo, 11),
-    (Fault::RecoveredSuperblockNotSynced, 18),
-    (Fault::DictionaryNameNotSynced, 21),
-    (Fault::RecoveredNamesNotSynced, 21),
+    (Fault::DropsNotDue, 10),
+    (Fault::RecoveredSuperblockNotSynced, 9),
 ];
 
 #[test]
