@@ -92,7 +92,9 @@ fn in_order(store: &Store, all: &Contents) -> Result<(), Trouble> {
         }
         Ok(met)
     };
-    for nth in 0..=forms.len() {
+    // From two cursors, other ones in each state: all of them would take half the time of a run.
+    let some = all.values().map(Vec::len).sum::<usize>() % (forms.len() + 1);
+    for nth in [some, forms.len() - some] {
         let (below, above) = forms.split_at(nth);
         let after = below.last().map_or(KeyRange::all(), |last| KeyRange::all().after(last));
         if list(&after, Direction::Forward)? != above {
