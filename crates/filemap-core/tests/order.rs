@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use filemap_core::check::VerifyOptions;
-use filemap_core::erase::{Erasure, KeyFilter};
+use filemap_core::erase::{Erasure, KeyFilter, Search};
 use filemap_core::list::{Direction, KeyRange};
 use filemap_core::repair::RepairTo;
 use filemap_core::{Error, KeyOrder, Options, Record, Result, Store};
@@ -230,6 +230,33 @@ fn a_missing_run_is_named_and_a_repair_makes_it_anew() {
     store.close().unwrap();
     Store::repair(&path, RepairTo::InPlace, &options(), &mut |_| ControlFlow::Continue(())).unwrap();
     check(&Store::open(&path, options()).unwrap(), &model, &mut random);
+}
+
+/// A run that is too large to be written anew with the next keeps a key that was removed: the search
+/// for what an erasure has left finds it there, and the erasure rewrites it.
+#[test]
+fn a_removed_key_in_a_run_is_found_and_erased() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    store.put(&Record::new(b"secret", b"")).unwrap();
+    let mut random = fastrand::Rng::with_seed(10);
+    (0..30_000).for_each(|_| assert!(store.put(&Record::new(&random.u128(..).to_be_bytes(), b"")).is_ok()));
+    store.checkpoint().unwrap();
+    store.remove(b"secret").unwrap();
+    store.checkpoint().unwrap();
+    let keys: KeyFilter = Arc::new(|key| key == b"secret");
+    let what = Erasure { keys: Arc::clone(&keys), versions: Arc::new(|_, _| true), groups: keys };
+    let left = |store: &Store| {
+        let mut go_on = |_| ControlFlow::Continue(());
+        let search =
+            Search { what: &what, texts: &[], tombstones_too: false, mention: &mut |_, _| {}, progress: &mut go_on };
+        let found = store.search(search).unwrap();
+        found.left.into_iter().map(|left| left.file).filter(|file| file.ends_with(".run")).count()
+    };
+    assert!(store.stats().key_runs > 1 && left(&store) > 0);
+    let done = store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(done.left.is_empty() && left(&store) == 0, "{:?}", done.left);
+    verify(&store);
 }
 
 /// What a missing segment held that no checkpoint has seen is not known: a list says so at its end,

@@ -388,19 +388,24 @@ fn a_value_cache_forgets_what_a_recovery_has_dropped() {
     assert!(stale > 0);
 }
 
-#[test]
-fn case_p_what_an_interrupted_checkpoint_left_is_unused_and_in_nobodys_way() {
-    let (disk, store) = fresh();
-    for i in 0..6 {
-        put(&store, &format!("{i}"), 30);
-    }
+/// Images of a process that is killed at each write of a checkpoint.
+fn killed_in_a_checkpoint(disk: &SimDisk, store: Store) -> Vec<SimDisk> {
     let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
     let sink = Arc::clone(&images);
     disk.observe(Some(Box::new(move |at| sink.lock().unwrap().push(at.kill()))));
     store.checkpoint().unwrap();
     disk.observe(None);
     sim::abandon(store);
-    let images = std::mem::take(&mut *images.lock().unwrap());
+    std::mem::take(&mut *images.lock().unwrap())
+}
+
+#[test]
+fn case_p_what_an_interrupted_checkpoint_left_is_unused_and_in_nobodys_way() {
+    let (disk, store) = fresh();
+    for i in 0..6 {
+        put(&store, &format!("{i}"), 30);
+    }
+    let images = killed_in_a_checkpoint(&disk, store);
     assert!(images.len() > 20, "stages of one page: {}", images.len());
     for image in images {
         let (store, _) = open(&image);
@@ -428,13 +433,7 @@ fn case_q_versions_that_an_early_stage_dropped_do_not_come_back() {
     store.put_if_changed(&Record::new(first.as_bytes(), &same).time(4)).unwrap();
     store.put(&Record::new(first.as_bytes(), b"newer").time(9)).unwrap();
     others.iter().for_each(|k| put(&store, k, 30));
-    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
-    let sink = Arc::clone(&images);
-    disk.observe(Some(Box::new(move |at| sink.lock().unwrap().push(at.kill()))));
-    store.checkpoint().unwrap();
-    disk.observe(None);
-    sim::abandon(store);
-    for image in std::mem::take(&mut *images.lock().unwrap()) {
+    for image in killed_in_a_checkpoint(&disk, store) {
         let store = sim::open(image.dir(), options.clone()).unwrap();
         assert_eq!(store.get(first.as_bytes()).unwrap().unwrap().body, b"newer");
         is_sound(&store);
@@ -616,13 +615,6 @@ fn in_the_middle_of_a_checkpoint(damages: bool) -> Vec<filemap_core::Result<Vec<
     let tail = len(&disk, "value0.dat");
     (0..20).for_each(|i| put(&store, &format!("k{i:02}"), 30));
     store.remove(b"before").unwrap();
-    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
-    let sink = Arc::clone(&images);
-    disk.observe(Some(Box::new(move |at| sink.lock().unwrap().push(at.kill()))));
-    store.checkpoint().unwrap();
-    disk.observe(None);
-    sim::abandon(store);
-    let images = std::mem::take(&mut *images.lock().unwrap());
     let list = |image: SimDisk| {
         if damages {
             edit(&image, "value0.dat", |b| b[tail + 70] ^= 1);
@@ -635,7 +627,7 @@ fn in_the_middle_of_a_checkpoint(damages: bool) -> Vec<filemap_core::Result<Vec<
         sim::abandon(store);
         later
     };
-    images.into_iter().map(list).collect()
+    killed_in_a_checkpoint(&disk, store).into_iter().map(list).collect()
 }
 
 #[test]

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use filemap_runs::ordered::Info;
 
 use super::Flaw;
-use super::row::{ADDED, BEFORE, ENTRIES, FAMILY, LEAVES, ORDER, ORDINAL, PAGES, REMOVED, WORDS};
+use super::row::{ADDED, BEFORE, ENTRIES, FAMILY, LEAVES, ORDER, ORDINAL, PAGES, REMOVED};
 
 /// Family of the row of the order.
 pub(crate) const ORDERS: u64 = 4;
 /// Family of the rows of runs.
 pub(crate) const KEY_RUNS: u64 = 5;
-/// Most runs: joining keeps them far below.
-const RUNS_MAX: usize = 1 << 14;
+/// Most runs that a superblock can name: joining keeps them far below.
+pub(crate) const RUNS_MAX: usize = 1 << 14;
 
 /// The runs of keys in order. Their changes add up to the keys of the index, unless they are
 /// behind.
@@ -63,13 +63,14 @@ impl KeyRuns {
         true
     }
 
-    /// Adds the newest run, or replaces the newest ones by it.
+    /// Adds the newest run.
     pub(crate) fn add(&mut self, run: Info) {
         self.next = self.next.max(run.number + 1);
         self.runs.push(run);
     }
 
-    pub(super) fn rows(&self) -> impl Iterator<Item = [u64; WORDS]> {
+    /// All rows, as words.
+    pub(crate) fn encode(&self) -> Vec<u64> {
         let (entries, before) = self.behind.map_or((0, 0), |behind| (behind.entries, behind.before));
         let place = FAMILY.at(ORDERS) | ORDINAL.at(self.next);
         let head = [place, ORDER.at(self.order), ENTRIES.at(entries), BEFORE.at(before)];
@@ -77,12 +78,7 @@ impl KeyRuns {
             let place = FAMILY.at(KEY_RUNS) | ORDINAL.at(run.number);
             [place, LEAVES.at(run.leaves) | PAGES.at(run.pages), ADDED.at(run.added), REMOVED.at(run.removed)]
         };
-        std::iter::once(head).chain(self.runs.iter().map(row))
-    }
-
-    /// All rows, as words.
-    pub(crate) fn encode(&self) -> Vec<u64> {
-        self.rows().flatten().collect()
+        head.into_iter().chain(self.runs.iter().flat_map(row)).collect()
     }
 
     /// Decodes the row of the order.
@@ -120,6 +116,7 @@ impl KeyRuns {
 
 #[cfg(test)]
 mod tests {
+    use super::super::row::WORDS;
     use super::*;
 
     fn run(number: u64) -> Info {

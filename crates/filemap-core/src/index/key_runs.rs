@@ -1,14 +1,24 @@
-//! Files of the runs of keys in order: opens them when they are asked for, creates and removes them.
+//! Files of the runs of keys in order: opens them when they are asked for, writes and removes
+//! them; and the keys that several of them have.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, files};
-use filemap_runs::ordered::{Home, Info, OWNER_BYTES, Run, Writer, owner};
+use filemap_runs::ordered::{Change, Direction, Home, Info, Merge, OWNER_BYTES, Run, Source, Writer, owner};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
+use crate::failpoint::{Fault, planted};
 use crate::format::{all_zero, names};
 use crate::sync::{Ranked, lock, rank};
+
+/// Entries written in about a tenth of a millisecond.
+const SOME_ENTRIES: usize = 1024;
+/// Entries between two syncs of what is written: some tens of megabytes.
+const ENTRIES_AT_ONCE: usize = 1 << 21;
+/// Entries read on the way to a key before it is searched instead.
+const STEPS: usize = 32;
 
 /// The runs of a store, as files.
 #[derive(Debug)]
@@ -62,12 +72,27 @@ impl KeyRunFiles {
         Ok(Run::open(&self.home, *info)?)
     }
 
-    /// Begins a run of this number, or of the next whose name is free.
+    /// Writes the sum of sources as a run of this number, or of the next whose name is free; durable
+    /// but for its name. `None` if all cancel. Calls `each_some` about every tenth of a
+    /// millisecond. After an error no file is left.
     ///
     /// # Errors
-    /// `Io`.
-    pub(crate) fn begin(&self, number: u64) -> Result<Writer<'_>> {
-        Ok(Writer::create(&self.home, number)?)
+    /// `Corrupt` of a source; `Io`; those of `each_some`.
+    pub(crate) fn write(
+        &self,
+        number: u64,
+        sources: Vec<Source<'_>>,
+        each_some: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<Info>> {
+        let merge = Merge::new(sources, Direction::Forward, Bound::Unbounded)?;
+        let writer = Writer::create(&self.home, number)?;
+        let begun = writer.number();
+        let written = write(merge, writer, each_some);
+        if written.is_err() {
+            // Otherwise the next opening removes it.
+            let _ = self.remove(begun);
+        }
+        written
     }
 
     /// Makes the names of new runs durable.
@@ -110,4 +135,106 @@ impl KeyRunFiles {
         let read = self.home.dir.open(name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
         read.is_ok_and(|n| owner(&start[..n]) == Some((self.home.id, number)) || all_zero(&start[..n]))
     }
+}
+
+fn write(
+    mut merge: Merge<'_>,
+    mut writer: Writer<'_>,
+    each_some: &mut dyn FnMut() -> Result<()>,
+) -> Result<Option<Info>> {
+    for nth in 0.. {
+        if nth % SOME_ENTRIES == 0 {
+            each_some()?;
+        }
+        if nth % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
+            // A put's sync would else wait for all of it.
+            writer.sync_written()?;
+        }
+        let Some((form, change)) = merge.next_entry()? else { break };
+        writer.push(form, change)?;
+    }
+    let Some(written) = writer.end()? else { return Ok(None) };
+    if !planted(Fault::KeyRunNotSynced) {
+        written.sync()?;
+    }
+    Ok(Some(written.info()))
+}
+
+/// The number of the run that an error names as damaged.
+pub(crate) fn damaged(error: &Error) -> Option<u64> {
+    match error {
+        Error::Storage(StorageError::Corrupt { file, .. }) => names::parse_key_run(file),
+        _ => None,
+    }
+}
+
+/// The keys of all runs of a store, as a list that knows its next one.
+#[derive(Debug)]
+pub(crate) struct RunKeys {
+    merge: Merge<'static>,
+    next: Option<Vec<u8>>,
+    /// Whether `next` is read.
+    is_read: bool,
+}
+
+impl RunKeys {
+    /// The keys from a bound on.
+    ///
+    /// # Errors
+    /// `Corrupt`; `Io`.
+    pub(crate) fn new(runs: Vec<Arc<Run>>, direction: Direction, from: Bound<&[u8]>) -> Result<RunKeys> {
+        let merge = Merge::new(runs.into_iter().map(Source::Run).collect(), direction, from)?;
+        Ok(RunKeys { merge, next: None, is_read: false })
+    }
+
+    /// The ordered form of the next key.
+    ///
+    /// # Errors
+    /// `Corrupt`; `Io`. Another call tries again.
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
+        if !self.is_read {
+            self.next = match self.merge.next_entry()? {
+                Some((form, Change::Removed)) => return Err(unsound("have removed a key that they had not", form)),
+                Some((form, Change::Added)) => Some(form.to_vec()),
+                None => None,
+            };
+            self.is_read = true;
+        }
+        Ok(self.next.as_deref())
+    }
+
+    /// Goes past the next key.
+    pub(crate) fn pass(&mut self) {
+        self.is_read = false;
+    }
+
+    /// Whether a key is there, in a list forwards. No later question may be of a lower one.
+    ///
+    /// # Errors
+    /// As of [`RunKeys::next`].
+    pub(crate) fn has(&mut self, form: &[u8]) -> Result<bool> {
+        let mut steps = 0;
+        while self.next()?.is_some_and(|next| next < form) {
+            if steps == STEPS {
+                self.merge.seek(Direction::Forward, Bound::Included(form))?;
+            }
+            steps += 1;
+            self.pass();
+        }
+        Ok(self.next.as_deref() == Some(form))
+    }
+
+    /// How many keys there are from `from` on, below `until` if given.
+    ///
+    /// # Errors
+    /// `Corrupt`; `Io`.
+    pub(crate) fn sum_in(&self, from: &[u8], until: Option<&[u8]>) -> Result<i64> {
+        Ok(self.merge.sum_in(from, until)?)
+    }
+}
+
+/// The error of runs that are whole and cannot be right.
+pub(crate) fn unsound(what: &str, form: &[u8]) -> Error {
+    let shown = String::from_utf8_lossy(&form[..form.len().min(80)]).into_owned();
+    Error::corrupt(names::KEY_RUNS, 0, format!("the runs of keys in order {what}: {shown:?}; a repair makes them anew"))
 }

@@ -309,9 +309,9 @@ impl Run<'_, '_> {
             let (mut cursor, mut key) = (Cursor::first(run)?, Vec::new());
             while let Some((form, change)) = cursor.forward()? {
                 key.clear();
-                (order.key)(form, &mut key);
-                let stays = change == Change::Added && (!(self.search.what.keys)(&key) || self.store.contains(&key)?);
-                if !stays && (self.search.what.keys)(&key) {
+                if !(order.key)(form, &mut key) {
+                    self.left(&name, 0, "what is no key in the store's order");
+                } else if (self.search.what.keys)(&key) && (change == Change::Removed || !self.store.contains(&key)?) {
                     self.left(&name, 0, "a key that was erased");
                 }
             }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use filemap_io::layout::Row;
 use filemap_io::{File, Progress, files};
+use filemap_runs::ordered;
 
 use crate::error::{Error, Result};
 use crate::format::dictionary::{self, CONTENT_AT, decode_facts};
@@ -74,7 +75,7 @@ pub fn inspect(path: impl AsRef<Path>, progress: &mut Progress<'_, Inspected>) -
         let _ = progress(verified(&b));
         return Ok(());
     }
-    if filemap_runs::ordered::owner(&b).is_some() {
+    if ordered::owner(&b).is_some() {
         return key_run(&*file, name, progress);
     }
     if !Kind::ALL.iter().any(|k| b.starts_with(k.magic())) {
@@ -195,21 +196,26 @@ fn rules(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) ->
 
 /// Lists a run of keys in order: its header, and what each block begins with.
 fn key_run(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) -> Result<()> {
-    let [.., header, block] = filemap_runs::layouts();
+    let [.., header_rows, block_rows] = filemap_runs::layouts();
     let len = file.len().map_err(Error::io("measure", name))?;
-    let (mut at, mut kind, mut rows, mut pages) = (0, "run of keys", header, 1);
-    while at < len {
-        let b = files::read(file, name, at, PAGE_BYTES)?;
-        if at > 0 {
-            let (level, of_block) = (b.get(4), b.get(5).copied().unwrap_or(0));
-            (rows, pages) = (block, u64::from(of_block).max(1));
-            kind = if level == Some(&0) { "leaf block" } else { "inner block" };
-        }
-        let shown = if b.len() < PAGE_BYTES { Err("it is cut off") } else { Ok(fields(rows, &b, [])) };
-        if progress(item(at, pages as usize * PAGE_BYTES, kind, shown)).is_break() {
+    let header = files::read(file, name, 0, PAGE_BYTES)?;
+    let mut page = 0;
+    while page * (PAGE_BYTES as u64) < len {
+        let at = page * PAGE_BYTES as u64;
+        let start = files::read(file, name, at, 8)?;
+        let pages = if page == 0 { 1 } else { start.get(5).copied().unwrap_or(1).max(1) };
+        let bytes = usize::from(pages) * PAGE_BYTES;
+        let b = files::read(file, name, at, bytes)?;
+        let (kind, rows) = match (page, start.get(4)) {
+            (0, _) => ("run of keys", header_rows),
+            (_, Some(0)) => ("leaf block", block_rows),
+            _ => ("inner block", block_rows),
+        };
+        let shown = ordered::flaw(&header, page, &b).map_or_else(|| Ok(fields(rows, &b, [])), Err);
+        if progress(item(at, bytes, kind, shown)).is_break() {
             break;
         }
-        at += pages * PAGE_BYTES as u64;
+        page += u64::from(pages);
     }
     Ok(())
 }

@@ -5,24 +5,17 @@
 //! begun keep the files that they have opened.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
-use filemap_runs::Written;
-use filemap_runs::ordered::{Direction, Info, Merge, Source, Writer};
+use filemap_runs::ordered::{Info, Source};
 
 use crate::error::{Error, Result};
-use crate::failpoint::{Fault, planted, step};
+use crate::failpoint::step;
+use crate::index::key_runs::damaged;
 use crate::sync::primitive::Ordering;
 use crate::sync::{lock, make_way};
 use crate::upkeep::Upkeep;
-use crate::upkeep::checkpoint::run_of;
 use crate::upkeep::state::Checkpointer;
 
-/// Entries between two looks whether the handle is being closed, and ways made: about a tenth of a
-/// millisecond.
-const SOME_ENTRIES: usize = 1024;
-/// Entries between two syncs of what is written: some tens of megabytes.
-const ENTRIES_AT_ONCE: usize = 1 << 21;
 /// All runs are joined when more than one in so many entries is dead: it has cancelled with a
 /// later one.
 const DEAD_SHARE: u64 = 5;
@@ -46,24 +39,27 @@ impl Upkeep {
         self.join(&move |runs, damaged| due(runs, damaged, limit))
     }
 
-    /// Joins all runs of keys in order, so that no file has a key that was removed. Returns the
-    /// numbers of old ones that are still there, since a backup holds them or damage keeps them.
+    /// Joins all runs that there are, so that no file has a key that was removed before the call;
+    /// newer ones only if they come between. Returns the numbers of runs that may still have one:
+    /// damage or a full disk kept them from being joined, or a backup holds them.
     ///
     /// # Errors
-    /// Those of a checkpoint.
+    /// `Io`; those of a checkpoint.
     pub(crate) fn join_all(&self) -> Result<Vec<u64>> {
-        loop {
-            match self.join(&|runs, _| &runs[..runs.len().min(WIDEST)]) {
-                Ok(true) => {}
-                Ok(false) => return Ok(lock(&self.checkpointer).left_runs.clone()),
-                Err(e) if run_of(&e).is_some() => {
-                    let c = lock(&self.checkpointer);
-                    let named = c.segment_table.key_runs().iter().map(|run| run.number);
-                    return Ok(named.chain(c.left_runs.iter().copied()).collect());
-                }
+        let mut left = lock(&self.checkpointer).segment_table.key_runs().len();
+        while left > 1 {
+            let some = left.min(WIDEST);
+            match self.join(&move |runs, _| &runs[..runs.len().min(some)]) {
+                Ok(true) => left -= some - 1,
+                Ok(false) => break,
+                Err(e) if damaged(&e).is_some() => break,
                 Err(e) => return Err(e),
             }
         }
+        let c = lock(&self.checkpointer);
+        let named = c.segment_table.key_runs();
+        let unjoined = if left > 1 && named.len() > 1 { named } else { &[] };
+        Ok(unjoined.iter().map(|run| run.number).chain(c.left_runs.iter().copied()).collect())
     }
 
     /// Joins the runs chosen, which stand one after the other.
@@ -85,7 +81,7 @@ impl Upkeep {
         let mut c = lock(&self.checkpointer);
         c.joined.clear();
         if let Err(e) = &written {
-            c.damaged_runs.extend(run_of(e));
+            c.damaged_runs.extend(damaged(e));
         }
         self.name_joined(&mut c, &runs, written?)
     }
@@ -98,48 +94,20 @@ impl Upkeep {
     }
 
     /// Writes the sum of runs; durable but for its name. `None` if nothing is left of them.
-    fn write_joined(&self, runs: &[Info], number: u64) -> Result<Option<Written<Info>>> {
+    fn write_joined(&self, runs: &[Info], number: u64) -> Result<Option<Info>> {
         let files = self.reading.key_runs();
         let sources = files.open(runs)?.into_iter().map(Source::Run).collect();
-        let mut merge = Merge::new(sources, Direction::Forward, Bound::Unbounded)?;
-        let writer = files.begin(number)?;
-        let begun = writer.number();
-        let result = self.copy(&mut merge, writer);
-        if result.is_err() {
-            // Otherwise the next opening removes it.
-            let _ = files.remove(begun);
-        }
-        result
-    }
-
-    fn copy(&self, merge: &mut Merge<'_>, mut writer: Writer<'_>) -> Result<Option<Written<Info>>> {
-        for nth in 0.. {
-            if nth % SOME_ENTRIES == 0 {
-                make_way();
-                step();
-                if self.reading.closed().load(Ordering::Acquire) {
-                    return Err(Error::Closed);
-                }
-            }
-            if nth % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
-                // A put's sync would else wait for all of it.
-                writer.sync_written()?;
-            }
-            let Some((key, change)) = merge.next_entry()? else { break };
-            writer.push(key, change)?;
-        }
-        let written = writer.end()?;
-        if let Some(written) = written.as_ref().filter(|_| !planted(Fault::KeyRunNotSynced)) {
-            written.sync()?;
-        }
-        Ok(written)
+        files.write(number, sources, &mut || {
+            make_way();
+            step();
+            if self.reading.closed().load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        })
     }
 
     /// Names a run instead of those that it was joined from.
-    fn name_joined(&self, c: &mut Checkpointer, runs: &[Info], written: Option<Written<Info>>) -> Result<bool> {
+    fn name_joined(&self, c: &mut Checkpointer, runs: &[Info], written: Option<Info>) -> Result<bool> {
         self.reading.check_open()?;
         self.writing.poisoned().check()?;
-        let written = written.map(|written| written.info());
         let is_there = c.segment_table.order.as_mut().is_some_and(|named| {
             named.next = named.next.max(written.map_or(0, |run| run.number + 1));
             named.replace(runs, written)
@@ -159,11 +127,12 @@ impl Upkeep {
 /// a level make one of the next, which holds eight times as much; smaller runs between them go
 /// along. No damaged run is among them.
 fn due<'r>(runs: &'r [Info], damaged: &BTreeSet<u64>, limit: usize) -> &'r [Info] {
-    let runs = runs.rsplit(|run| damaged.contains(&run.number)).next().unwrap_or_default();
     let (added, removed) = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.added, sum.1 + run.removed));
-    if removed.saturating_mul(DEAD_SHARE) > added {
+    // What cancels with a damaged run stays as it is.
+    if damaged.is_empty() && removed.saturating_mul(DEAD_SHARE) > added {
         return &runs[..runs.len().min(WIDEST)];
     }
+    let runs = runs.rsplit(|run| damaged.contains(&run.number)).next().unwrap_or_default();
     let levels: BTreeSet<u32> = runs.iter().map(level).collect();
     for most in levels {
         let first = runs.len() - runs.iter().rev().take_while(|run| level(run) <= most).count();

@@ -1,5 +1,6 @@
 //! The background threads of a writer: one syncs the log and prepares segments, one checkpoints,
-//! one compacts, one makes dictionaries, one joins runs of keys in order. Nothing else in the crate starts a thread.
+//! one compacts, one makes dictionaries, one joins runs of keys in order. Nothing else in the crate
+//! starts a thread.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The bytes of a run of keys in order: its header, the fixed part of each block, their limits.
 
-use filemap_io::header::{Kind, seal};
+use filemap_io::header::{Kind, is_sealed, seal};
 use filemap_io::layout;
 use filemap_io::layout::Zeros;
 
 use super::change::Tally;
-use crate::run::{Salt, checksum};
+use crate::run::{Salt, checksum, salt};
 
 layout! {
     /// `NAME.NUMBER.run` of keys in order: header, a page. Blocks follow.
@@ -70,6 +70,27 @@ pub type Home = crate::home::Home<()>;
 pub fn owner(start: &[u8]) -> Option<([u8; 16], u64)> {
     let is_run = start.len() >= OWNER_BYTES && start.starts_with(&KIND.magic);
     is_run.then(|| (OrderedHeader::ID.get(start), OrderedHeader::NUMBER.get(start)))
+}
+
+/// What is wrong with a part of a run's file, its header (page 0) or a block at a page: for who looks
+/// at the file alone. What the parent of a block says is not asked.
+///
+/// ```
+/// # let dir = filemap_io::sim::SimDisk::new(1).dir();
+/// use filemap_runs::ordered::{Home, first_header, flaw};
+/// let header = first_header(&Home::new(dir, "keys", [7; 16], ()), 3);
+/// assert_eq!(flaw(&header, 0, &header), None);
+/// assert_eq!(flaw(&header, 1, &[0; 4096]), Some("block checksum does not match"));
+/// ```
+pub fn flaw(header: &[u8], page: u64, part: &[u8]) -> Option<&'static str> {
+    if header.len() < OrderedHeader::BYTES || part.len() < PAGE_BYTES {
+        return Some("it is cut off");
+    }
+    if page == 0 {
+        return (!is_sealed(part)).then_some("header checksum does not match");
+    }
+    let salt = salt(OrderedHeader::ID.get(header), OrderedHeader::NUMBER.get(header));
+    (OrderedBlock::CRC.get(part) != checksum(&salt, page, part)).then_some("block checksum does not match")
 }
 
 /// What an owner records of a run.

@@ -63,7 +63,7 @@ use filemap_io::layout::Row;
 
 pub use change::{Change, Entry};
 pub use cursor::Cursor;
-pub use format::{Home, Info, MAX_KEY_BYTES, OWNER_BYTES, first_header, owner};
+pub use format::{Home, Info, MAX_KEY_BYTES, OWNER_BYTES, first_header, flaw, owner};
 pub use merge::Merge;
 pub use run::Run;
 pub use sort::sort;

@@ -9,6 +9,7 @@
 mod count;
 pub(crate) mod follow;
 mod get;
+mod in_memory;
 mod lost;
 mod order;
 mod packing;
@@ -40,7 +41,7 @@ use crate::sync::{Ranked, lock, rank};
 
 use count::LastCount;
 use follow::Follower;
-use order::InMemory;
+use in_memory::InMemory;
 pub use order::KeyRange;
 pub(crate) use order::Walk;
 pub(crate) use packing::Recompressed;

@@ -1,21 +1,20 @@
 //! Keys in order: the runs of a superblock, and the keys of the memtables, as one list.
 //!
 //! A memtable's word counts for its keys, whatever the runs say: a checkpoint may be entering them.
-//! Its keys are sorted when a list asks for them, and only those added since the last list; so a put
-//! pays nothing.
 
 use std::ops::Bound;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use filemap_runs::ordered::{Change, Direction, Merge, Run, Source, sort};
+use filemap_runs::ordered::{Direction, Run};
 
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::key_runs::{Behind, KeyRuns};
 use crate::format::names;
+use crate::handle::reading::in_memory::Batch;
 use crate::handle::reading::{Reading, Tables};
 use crate::handle::recover::Absent;
-use crate::index::memtable::Memtable;
+use crate::index::key_runs::{RunKeys, unsound};
 use crate::options::KeyOrder;
 use crate::sync::lock;
 
@@ -83,99 +82,6 @@ impl From<std::ops::Range<Vec<u8>>> for KeyRange {
     }
 }
 
-/// Ordered forms of a memtable's keys, sorted.
-#[derive(Debug, Default)]
-struct Batch {
-    bytes: Vec<u8>,
-    /// Offset and length of each form.
-    forms: Vec<(usize, u32)>,
-}
-
-impl Batch {
-    fn form(&self, at: usize) -> &[u8] {
-        let (offset, bytes) = self.forms[at];
-        &self.bytes[offset..][..bytes as usize]
-    }
-
-    /// Sorts the forms of keys that came to a table between two marks.
-    fn of(table: &Memtable, (from, to): (u32, u32), order: KeyOrder) -> Batch {
-        let mut batch = Batch::default();
-        for first in table.changes(from, to).filter(|change| change.was_live.is_none()) {
-            let at = batch.bytes.len();
-            (order.ordered)(&table.key(first.address), &mut batch.bytes);
-            batch.forms.push((at, (batch.bytes.len() - at) as u32));
-        }
-        let Batch { bytes, forms } = &mut batch;
-        sort(forms, &|(offset, len)| &bytes[offset..][..len as usize], &|| {});
-        batch
-    }
-
-    fn merged(&self, other: &Batch) -> Batch {
-        let bytes = Vec::with_capacity(self.bytes.len() + other.bytes.len());
-        let mut all = Batch { bytes, forms: Vec::with_capacity(self.forms.len() + other.forms.len()) };
-        let (mut a, mut b) = (0, 0);
-        while a < self.forms.len() || b < other.forms.len() {
-            let is_a = b == other.forms.len() || (a < self.forms.len() && self.form(a) < other.form(b));
-            let form = if is_a { self.form(a) } else { other.form(b) };
-            all.forms.push((all.bytes.len(), form.len() as u32));
-            all.bytes.extend_from_slice(form);
-            (a, b) = (a + usize::from(is_a), b + usize::from(!is_a));
-        }
-        all
-    }
-
-    /// How many forms lie before the place where a walk begins.
-    fn split(&self, direction: Direction, from: Bound<&[u8]>) -> usize {
-        let below = |is_below: &dyn Fn(&[u8]) -> bool| {
-            self.forms.partition_point(|&(offset, len)| is_below(&self.bytes[offset..][..len as usize]))
-        };
-        match (direction, from) {
-            (Direction::Forward, Bound::Unbounded) => 0,
-            (Direction::Back, Bound::Unbounded) => self.forms.len(),
-            (_, Bound::Included(key) | Bound::Excluded(key)) => below(&|form| form < key),
-        }
-    }
-}
-
-/// Sorted keys of one memtable. Each batch has less than half the keys of the one before.
-#[derive(Debug)]
-struct SortedTable {
-    table: Weak<Memtable>,
-    /// Entries before it are in the batches.
-    mark: u32,
-    batches: Vec<Arc<Batch>>,
-}
-
-/// Sorted keys of the memtables, as of the last list.
-#[derive(Debug, Default)]
-pub(super) struct InMemory(Vec<SortedTable>);
-
-impl InMemory {
-    /// The batches of a table, up to now.
-    fn batches(&mut self, table: &Arc<Memtable>, order: KeyOrder) -> Vec<Arc<Batch>> {
-        self.0.retain(|sorted| sorted.table.strong_count() > 0);
-        let at = match self.0.iter().position(|sorted| std::ptr::eq(sorted.table.as_ptr(), Arc::as_ptr(table))) {
-            Some(at) => at,
-            None => {
-                self.0.push(SortedTable { table: Arc::downgrade(table), mark: 0, batches: Vec::new() });
-                self.0.len() - 1
-            }
-        };
-        let (sorted, mark) = (&mut self.0[at], table.mark());
-        if mark > sorted.mark {
-            let mut newest = Batch::of(table, (sorted.mark, mark), order);
-            sorted.mark = mark;
-            while let Some(last) = sorted.batches.pop_if(|last| last.forms.len() < 2 * newest.forms.len()) {
-                newest = last.merged(&newest);
-            }
-            if !newest.forms.is_empty() {
-                sorted.batches.push(Arc::new(newest));
-            }
-        }
-        sorted.batches.clone()
-    }
-}
-
 /// A place in a batch: the forms passed or, backwards, those to come.
 #[derive(Debug)]
 struct Place {
@@ -191,30 +97,7 @@ impl Place {
             Direction::Forward => self.at,
             Direction::Back => self.at.wrapping_sub(1),
         };
-        (at < self.batch.forms.len()).then(|| self.batch.form(at))
-    }
-}
-
-/// The runs of a walk, and the key that it has come to.
-#[derive(Debug)]
-struct Runs {
-    merge: Merge<'static>,
-    next: Option<Vec<u8>>,
-    /// Whether `next` is read.
-    is_read: bool,
-}
-
-impl Runs {
-    fn next(&mut self) -> Result<Option<&[u8]>> {
-        if !self.is_read {
-            self.next = match self.merge.next_entry()? {
-                Some((form, Change::Removed)) => return Err(unsound("have removed a key that they had not", form)),
-                Some((form, Change::Added)) => Some(form.to_vec()),
-                None => None,
-            };
-            self.is_read = true;
-        }
-        Ok(self.next.as_deref())
+        (at < self.batch.len()).then(|| self.batch.form(at))
     }
 }
 
@@ -224,15 +107,12 @@ pub(crate) struct Walk {
     order: KeyOrder,
     tables: Arc<Tables>,
     places: Vec<Place>,
-    runs: Runs,
+    runs: RunKeys,
     range: KeyRange,
     direction: Direction,
     /// The ordered form of the last key.
     form: Vec<u8>,
 }
-
-/// Entries read on the way to a key before it is searched instead.
-const STEPS: usize = 32;
 
 impl Reading {
     /// The order of the store, and its runs as of now.
@@ -327,14 +207,17 @@ impl Reading {
         let mut places = Vec::new();
         for (table, memtable) in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten().enumerate() {
             for batch in in_memory.batches(memtable, order) {
-                let at = batch.split(direction, range.begin(direction));
+                let at = match (direction, &range.until) {
+                    (Direction::Forward, _) => batch.below(&range.from),
+                    (Direction::Back, Some(until)) => batch.below(until),
+                    (Direction::Back, None) => batch.len(),
+                };
                 places.push(Place { table, batch, at });
             }
         }
         drop(in_memory);
-        let sources = if range.is_empty() { Vec::new() } else { runs.into_iter().map(Source::Run).collect() };
-        let merge = Merge::new(sources, direction, range.begin(direction))?;
-        let runs = Runs { merge, next: None, is_read: false };
+        let runs = if range.is_empty() { Vec::new() } else { runs };
+        let runs = RunKeys::new(runs, direction, range.begin(direction))?;
         Ok(Walk { order, tables, places, runs, range, direction, form: Vec::new() })
     }
 
@@ -353,11 +236,10 @@ impl Reading {
             return Err(absent.error());
         }
         let mut walk = self.walk(range.clone(), Direction::Forward)?;
-        let mut sum = walk.runs.merge.sum_in(&range.from, range.until.as_deref())?;
-        while let Some(newest) = walk.next_in_memory() {
-            let (form, key, is_live) = walk.word_of(newest, |key| self.hash(key))?;
-            drop(key);
-            sum += i64::from(is_live) - i64::from(walk.is_in_runs(&form)?);
+        let mut sum = walk.runs.sum_in(&range.from, range.until.as_deref())?;
+        while let Some(table) = walk.pass_in_memory() {
+            let is_live = walk.key_in(table, |key| self.hash(key))?.is_some();
+            sum += i64::from(is_live) - i64::from(walk.runs.has(&walk.form)?);
         }
         self.check_open()?;
         u64::try_from(sum).map_err(|_| unsound("have removed more keys than they had", &range.from))
@@ -376,57 +258,44 @@ impl Walk {
     /// `Corrupt`; `Io`. Another call tries again.
     pub(crate) fn next(&mut self, hash: impl Fn(&[u8]) -> u64) -> Result<Option<Vec<u8>>> {
         loop {
-            let in_memory = self.first_in_memory();
-            let in_runs = self.runs.next()?.filter(|form| !self.range.is_passed(form, self.direction));
-            let is_from_memory = match (in_memory.map(|nth| self.places[nth].next(self.direction)), in_runs) {
-                (None | Some(None), None) => return Ok(None),
-                (None | Some(None), Some(_)) => false,
+            let (range, direction) = (&self.range, self.direction);
+            let in_runs = self.runs.next()?.filter(|form| !range.is_passed(form, direction));
+            let in_memory = first(&self.places, range, direction);
+            let is_in_memory = match (in_memory, in_runs) {
+                (None, None) => return Ok(None),
+                (None, Some(_)) => false,
                 (Some(_), None) => true,
-                (Some(Some(a)), Some(b)) => match self.direction {
-                    Direction::Forward => a <= b,
-                    Direction::Back => a >= b,
-                },
+                (Some(a), Some(b)) if direction == Direction::Forward => a <= b,
+                (Some(a), Some(b)) => a >= b,
             };
-            if !is_from_memory {
+            let is_in_runs = !is_in_memory || in_memory == in_runs;
+            if !is_in_memory {
                 self.form.clear();
                 self.form.extend_from_slice(in_runs.unwrap_or_default());
-                self.runs.is_read = false;
-                return self.key().map(Some);
             }
-            let Some(newest) = self.next_in_memory() else { return Ok(None) };
-            let (form, key, is_live) = self.word_of(newest, &hash)?;
-            if self.runs.next.as_ref() == Some(&form) {
-                self.runs.is_read = false;
+            if is_in_runs {
+                self.runs.pass();
             }
-            self.form = form;
-            if is_live {
-                return Ok(Some(key));
+            let table = if is_in_memory { self.pass_in_memory() } else { None };
+            let key = match table {
+                Some(table) => self.key_in(table, &hash)?,
+                None => Some(key_of(self.order, &self.form)?),
+            };
+            if key.is_some() {
+                return Ok(key);
             }
         }
     }
 
-    /// The key of `form`.
-    fn key(&self) -> Result<Vec<u8>> {
-        key_of(self.order, &self.form)
-    }
-
-    /// The place in memory with the next form of the range.
-    fn first_in_memory(&self) -> Option<usize> {
-        let forms = self.places.iter().enumerate().filter_map(|(nth, place)| Some((place.next(self.direction)?, nth)));
-        let first = match self.direction {
-            Direction::Forward => forms.min_by_key(|(form, _)| *form),
-            Direction::Back => forms.max_by_key(|(form, _)| *form),
-        };
-        first.filter(|(form, _)| !self.range.is_passed(form, self.direction)).map(|(_, nth)| nth)
-    }
-
-    /// Passes the next form in memory. Returns it, and the newest table that has it.
-    fn next_in_memory(&mut self) -> Option<(usize, Vec<u8>)> {
-        let first = self.first_in_memory()?;
-        let form = self.places[first].next(self.direction)?.to_vec();
+    /// Passes the next form in memory, which becomes that of the walk. Returns the newest table that
+    /// has it.
+    fn pass_in_memory(&mut self) -> Option<usize> {
+        let next = first(&self.places, &self.range, self.direction)?;
+        self.form.clear();
+        self.form.extend_from_slice(next);
         let mut newest = usize::MAX;
         for place in &mut self.places {
-            if place.next(self.direction) == Some(&form) {
+            if place.next(self.direction) == Some(&self.form) {
                 newest = newest.min(place.table);
                 match self.direction {
                     Direction::Forward => place.at += 1,
@@ -434,33 +303,26 @@ impl Walk {
                 }
             }
         }
-        Some((newest, form))
+        Some(newest)
     }
 
-    /// What a table says of a key: form, key, whether it is there.
-    fn word_of(
-        &self,
-        (table, form): (usize, Vec<u8>),
-        hash: impl Fn(&[u8]) -> u64,
-    ) -> Result<(Vec<u8>, Vec<u8>, bool)> {
-        let key = key_of(self.order, &form)?;
+    /// The key of the walk's form if it is there, by the word of a table that has it.
+    fn key_in(&self, table: usize, hash: impl Fn(&[u8]) -> u64) -> Result<Option<Vec<u8>>> {
+        let key = key_of(self.order, &self.form)?;
         let table = if table == 0 { Some(&self.tables.active) } else { self.tables.frozen.as_ref() };
         let found = table.and_then(|table| table.find(hash(&key), &key));
-        Ok((form, key, found.is_some_and(|found| found.best.is_some())))
+        Ok(found.and_then(|found| found.best).map(|_| key))
     }
+}
 
-    /// Whether the runs have a key. No later question may be of a lower one.
-    fn is_in_runs(&mut self, form: &[u8]) -> Result<bool> {
-        let mut steps = 0;
-        while self.runs.next()?.is_some_and(|next| next < form) {
-            if steps == STEPS {
-                self.runs.merge.seek(Direction::Forward, Bound::Included(form))?;
-            }
-            steps += 1;
-            self.runs.is_read = false;
-        }
-        Ok(self.runs.next.as_deref() == Some(form))
-    }
+/// The next form of a range in memory.
+fn first<'p>(places: &'p [Place], range: &KeyRange, direction: Direction) -> Option<&'p [u8]> {
+    let forms = places.iter().filter_map(|place| place.next(direction));
+    let first = match direction {
+        Direction::Forward => forms.min(),
+        Direction::Back => forms.max(),
+    };
+    first.filter(|form| !range.is_passed(form, direction))
 }
 
 /// The key of an ordered form.
@@ -470,10 +332,4 @@ fn key_of(order: KeyOrder, form: &[u8]) -> Result<Vec<u8>> {
         return Ok(key);
     }
     Err(unsound("have what is no key in this order", form))
-}
-
-/// The error of runs that are whole and cannot be right.
-fn unsound(what: &str, form: &[u8]) -> Error {
-    let shown = String::from_utf8_lossy(&form[..form.len().min(80)]).into_owned();
-    Error::corrupt(names::KEY_RUNS, 0, format!("the runs of keys in order {what}: {shown:?}; a repair makes them anew"))
 }

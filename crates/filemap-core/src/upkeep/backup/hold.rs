@@ -41,7 +41,8 @@ impl Upkeep {
         let mut c = lock(&self.checkpointer);
         self.writing.poisoned().check()?;
         c.holds += 1;
-        c.held_runs_below = c.segment_table.order.as_ref().map_or(0, |named| named.next);
+        let next = c.segment_table.order.as_ref().map_or(0, |named| named.next);
+        c.held_runs_below = c.held_runs_below.max(next);
         Ok((Hold(self), c.current.clone(), c.segment_table.clone()))
     }
 

@@ -3,11 +3,12 @@
 
 use std::ops::Bound;
 
-use filemap_runs::ordered::{Change, Direction, Info, Merge, Source};
+use filemap_runs::ordered::{Direction, Info};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::key_runs::KeyRuns;
 use crate::format::names;
+use crate::index::key_runs::{RunKeys, unsound};
 use crate::options::KeyOrder;
 use crate::upkeep::check::Check;
 
@@ -41,8 +42,17 @@ impl Check<'_, '_> {
             (Some(named), Some(order)) if named.order == KeyRuns::order_of(order.name) => {}
             _ => return Ok(()),
         }
-        if let Some(order) = order.filter(|_| self.report.problems.is_empty()) {
-            self.run_hashes = self.add_up(order)?;
+        let Some(order) = order.filter(|_| self.report.problems.is_empty()) else { return Ok(()) };
+        match self.add_up(order) {
+            Ok(sum) => self.run_hashes = Some(sum),
+            // They may have been joined and removed meanwhile.
+            Err(e) if e.is_corrupt() => {
+                self.reading.follow_writer()?;
+                if self.reading.segment_table().key_runs() == self.runs() {
+                    self.judge(names::KEY_RUNS, e)?;
+                }
+            }
+            Err(e) => return Err(e),
         }
         Ok(())
     }
@@ -52,33 +62,30 @@ impl Check<'_, '_> {
     }
 
     /// Reports a flaw of a run, unless it was joined and removed meanwhile.
-    fn judge_run(&mut self, run: &Info, error: crate::error::Error) -> Result<()> {
+    fn judge_run(&mut self, run: &Info, error: Error) -> Result<()> {
         self.reading.follow_writer()?;
         let is_named = self.reading.segment_table().key_runs().contains(run);
         if is_named { self.judge(names::key_run(run.number), error) } else { Ok(()) }
     }
 
-    /// The sum of the hashes of all keys in the runs; `None` if they were joined meanwhile.
-    fn add_up(&mut self, order: KeyOrder) -> Result<Option<u64>> {
-        let Ok(runs) = self.reading.key_runs().open(&self.runs()) else { return Ok(None) };
-        let sources = runs.into_iter().map(Source::Run).collect();
-        let mut merge = Merge::new(sources, Direction::Forward, Bound::Unbounded)?;
+    /// The sum of the hashes of all keys in the runs.
+    fn add_up(&mut self, order: KeyOrder) -> Result<u64> {
+        let runs = self.reading.key_runs().open(&self.runs())?;
+        let mut all = RunKeys::new(runs, Direction::Forward, Bound::Unbounded)?;
         let (mut sum, mut keys, mut key) = (0u64, 0u64, Vec::new());
-        while let Some((form, change)) = merge.next_entry()? {
+        while let Some(form) = all.next()? {
             key.clear();
-            let is_key = (order.key)(form, &mut key);
-            if !is_key || change == Change::Removed {
-                let what = format!("{:?} is no key, or was removed and never added", String::from_utf8_lossy(form));
-                self.problem(names::KEY_RUNS, 0, what);
-                return Ok(None);
+            if !(order.key)(form, &mut key) {
+                return Err(unsound("have what is no key in this order", form));
             }
+            all.pass();
             sum = sum.wrapping_add(self.reading.hash(&key));
             keys += 1;
             if keys.is_multiple_of(SOME_KEYS) {
                 self.read(names::KEY_RUNS, 0)?;
             }
         }
-        Ok(Some(sum))
+        Ok(sum)
     }
 
     /// Compares the runs with the index, which nothing has changed during the pass. Keys that no

@@ -3,11 +3,10 @@
 //!
 //! The order makes it safe: freeze table, tail and next sequence in one step; sync the value log;
 //! then, in hash order, append key records and write new leaves, or runs, to free pages. A stage
-//! ends by syncing the key log, then address.idx, then writing and syncing the superblock. The last
-//! one also writes which keys came and went, as a run of keys in order. Until
+//! ends by syncing the key log, then address.idx, then writing and syncing the superblock. Until
 //! then nothing that the last superblock names is touched. The last stage's superblock has the new
-//! tail. Earlier ones keep the old tail, so after a crash their entries are replayed a second time,
-//! without harm.
+//! tail, and names a run of the keys that came and went. Earlier ones keep the old tail, so after a
+//! crash their entries are replayed a second time, without harm.
 
 mod apply;
 mod chain;
@@ -34,7 +33,6 @@ use crate::sync::{Poison, lock};
 use crate::upkeep::Upkeep;
 use crate::upkeep::state::Checkpointer;
 
-pub(crate) use order::run_of;
 pub(crate) use work::{Op, Task};
 
 /// A freeze that holds the append lock this long counts as delaying puts.
