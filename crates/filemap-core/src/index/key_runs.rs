@@ -40,9 +40,9 @@ impl KeyRunFiles {
         (read, written)
     }
 
-    /// Closes all runs but those of a superblock.
-    pub(crate) fn keep(&self, runs: &[Info]) {
-        lock(&self.opened).retain(|number, _| runs.iter().any(|run| run.number == *number));
+    /// Closes all runs.
+    pub(crate) fn close(&self) {
+        lock(&self.opened).clear();
     }
 
     /// Opens runs of a superblock.

@@ -241,8 +241,6 @@ impl Store {
         let seen = superblock.newest_whole(&*dir)?.epoch;
         superblock.drop_cache();
         let mut current = superblock.read(&*dir, Access::Write)?;
-        // Its sync failed: readers may have seen it.
-        let is_lost = seen != current.epoch;
         check_canonicalizer(&current, &options)?;
         let rules = crate::handle::rules::read(&*dir, &current.store_id, current.rules, Access::Write)?;
         let files = Files::open(&dir, &current, &options)?;
@@ -256,8 +254,9 @@ impl Store {
         let room = recover::bytes_after(&values.segments, current.tail)?;
         let active = Arc::new(Memtable::new(options.memtable_bytes, room));
         let has_tail = !absent.iter().any(|a| a.ordinal == Some(current.tail.ordinal) && a.is_value());
-        let replay =
-            recover::replay(&*dir, values, &superblock, &current, &active, &segment_table, (has_tail, unseen))?;
+        let base = recover::Base { file: &superblock, current: &current, seen };
+        let replay = recover::replay(&*dir, values, base, &active, &segment_table, (has_tail, unseen))?;
+        let is_lost = base.is_lost();
         let mut lost_order = absent.iter().any(Absent::is_key_run).then_some("a run is missing, and that was accepted");
         if !replay.has_order {
             (segment_table.order, is_due) = (None, true);

@@ -260,7 +260,8 @@ impl Reading {
         self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
         self.index.follow(&loaded.index);
         self.keys.follow(newest, segment_table.key_ends());
-        self.key_runs.keep(segment_table.key_runs());
+        // Another run may have the number of one that only a lost superblock named.
+        self.key_runs.close();
         self.segment_table.store(Arc::new(segment_table));
         self.latest.store(Arc::new(newest.clone()));
         Ok(())

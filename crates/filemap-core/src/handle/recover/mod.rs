@@ -32,7 +32,7 @@ pub use absent::Absent;
 pub(crate) use absent::{Witness, absent_runs, accept, refuse, welcome};
 pub(crate) use complete::Met;
 pub(crate) use order::{first_run, order};
-pub(crate) use replay::{fill, replay};
+pub(crate) use replay::{Base, fill, replay};
 
 /// Greatest length of a lock file that a creation leaves: a process id.
 const LOCK_BYTES: u64 = 16;

@@ -47,7 +47,31 @@ pub(crate) struct Replay {
 /// Sequences reserved for each segment whose loss is accepted: as many as it had room for records.
 const LOST_SEQUENCES: u64 = 1 << 24;
 
-/// Replays the log after `current`'s tail into `table`. `has_tail` is false if the tail's segment
+/// The superblock that a recovery begins from.
+#[derive(Clone, Copy)]
+pub(crate) struct Base<'a> {
+    pub(crate) file: &'a SuperblockFile,
+    /// What the disk holds.
+    pub(crate) current: &'a Superblock,
+    /// Epoch of the newest copy that the cache held.
+    pub(crate) seen: u64,
+}
+
+impl Base<'_> {
+    /// Whether readers may have seen a superblock whose sync failed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.seen != self.current.epoch
+    }
+
+    /// Epoch of the first superblock that this recovery writes; later ones count on. Readers may
+    /// have seen those up to `seen`, and the one after `current` though the cache has lost it too;
+    /// the one after that would overwrite the newest copy.
+    fn first_epoch(&self) -> u64 {
+        (self.current.epoch + 3).max(self.seen + 2)
+    }
+}
+
+/// Replays the log after the superblock's tail into `table`. `has_tail` is false if the tail's segment
 /// is lost and that was accepted: the log continues after it. It also continues after segment
 /// `lost`, in a new segment and with sequences that the lost ones cannot have: should they come
 /// back, later puts are newer.
@@ -58,24 +82,23 @@ const LOST_SEQUENCES: u64 = 1 << 24;
 pub(crate) fn replay(
     dir: &dyn Dir,
     values: &ValueLog,
-    superblock: &SuperblockFile,
-    current: &Superblock,
+    base: Base<'_>,
     table: &Memtable,
     segment_table: &SegmentTable,
     (has_tail, lost): (bool, Option<u64>),
 ) -> Result<Replay> {
     let start = Instant::now();
-    let mut run = Run::new(values, superblock, current, table);
+    let mut run = Run::new(values, base, table);
     let behind = segment_table.order.as_ref().and_then(|named| named.behind);
     run.behind_before = behind.map_or(0, |behind| behind.before);
     if !planted(Fault::RecoveredNamesNotSynced) {
         files::sync_folder(dir)?;
     }
     if !planted(Fault::RecoveredSuperblockNotSynced) {
-        superblock.sync()?;
+        base.file.sync()?;
     }
     let all = values.segments.log();
-    let tail = current.tail;
+    let tail = base.current.tail;
     let mut end = Tail { ordinal: tail.ordinal, offset: if has_tail { tail.offset } else { FIRST_RECORD } };
     let mut last = None;
     if has_tail && !all.iter().any(|s| s.ordinal == tail.ordinal) {
@@ -109,7 +132,7 @@ pub(crate) fn replay(
     last.seal(0);
     run.report.elapsed = start.elapsed();
     Ok(Replay {
-        next_epoch: run.first_epoch() + u64::from(run.has_told),
+        next_epoch: base.first_epoch() + u64::from(run.has_told),
         segment: last,
         offset: end.offset,
         next_sequence: run.next_sequence,
@@ -123,8 +146,7 @@ pub(crate) fn replay(
 
 struct Run<'a> {
     values: &'a ValueLog,
-    superblock: &'a SuperblockFile,
-    current: &'a Superblock,
+    base: Base<'a>,
     /// A superblock has told readers that something goes.
     has_told: bool,
     table: &'a Memtable,
@@ -139,20 +161,14 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(
-        values: &'a ValueLog,
-        superblock: &'a SuperblockFile,
-        current: &'a Superblock,
-        table: &'a Memtable,
-    ) -> Run<'a> {
+    fn new(values: &'a ValueLog, base: Base<'a>, table: &'a Memtable) -> Run<'a> {
         Run {
             values,
-            superblock,
-            current,
+            base,
             has_told: false,
             table,
-            next_sequence: current.next_sequence,
-            met: Met::since(current),
+            next_sequence: base.current.next_sequence,
+            met: Met::since(base.current),
             tombstones: BTreeMap::new(),
             pinned: None,
             behind_before: 0,
@@ -161,19 +177,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Epoch of the first superblock that this recovery writes; later ones count on. The epoch
-    /// after `current`'s may have been seen by readers though its sync failed, and the one after
-    /// that would overwrite the newest copy.
-    fn first_epoch(&self) -> u64 {
-        self.current.epoch + 3
-    }
-
     /// Tells readers, before the first change, that they may have followed what goes: if this
     /// recovery is cut short, the next one does not find what it has mended.
     fn tell(&mut self) -> Result<()> {
         if !self.has_told {
-            let epoch = self.first_epoch();
-            self.superblock.write(&Superblock { epoch, dropped_epoch: epoch, ..self.current.clone() })?;
+            let epoch = self.base.first_epoch();
+            self.base.file.write(&Superblock { epoch, dropped_epoch: epoch, ..self.base.current.clone() })?;
             self.has_told = true;
         }
         Ok(())
@@ -259,7 +268,7 @@ impl<'a> Run<'a> {
     }
 
     fn hash(&self, key: &[u8]) -> u64 {
-        xxhash_rust::xxh3::xxh3_64_with_seed(key, self.current.hash_seed)
+        xxhash_rust::xxh3::xxh3_64_with_seed(key, self.base.current.hash_seed)
     }
 }
 
