@@ -15,10 +15,10 @@ const LEAF_FILL: f64 = std::f64::consts::LN_2;
 const FULLEST_LEAF_MEAN: f64 = 178.0;
 const PAGE_BYTES: f64 = 4096.0;
 const NODE_ENTRIES: f64 = 508.0;
-/// Bytes of the index's filter for an entry of the directory, and the default of
+/// Bytes of the index's filter for an entry of the directory, the first that fit in the default of
 /// `filter_memory_bytes`.
-const FILTER_BYTES_AN_ENTRY: f64 = 192.0;
-const FILTER_BYTES_MAX: f64 = 67_108_864.0;
+const FILTER_BYTES_AN_ENTRY: [f64; 3] = [192.0, 128.0, 64.0];
+const FILTER_BYTES_MAX: f64 = 268_435_456.0;
 /// Pages that wait for a superblock before they may be reused, as a part of all.
 const SPARE: f64 = 1.0 / 24.0;
 /// Bits of the hash that a lookup can tell keys apart by: those of the slot and those before it.
@@ -137,6 +137,12 @@ pub struct Scale {
     pub false_matches: f64,
 }
 
+/// Memory of the filter for so many entries of the directory.
+fn filter_bytes(entries: f64) -> f64 {
+    let fits = |bytes: &f64| *bytes <= FILTER_BYTES_MAX;
+    FILTER_BYTES_AN_ENTRY.iter().map(|bytes| bytes * entries).find(fits).unwrap_or(0.0)
+}
+
 /// Works out a store of `keys` pages.
 #[must_use]
 pub fn scale(keys: f64, pages: &Pages, machine: &Machine) -> Scale {
@@ -157,7 +163,7 @@ pub fn scale(keys: f64, pages: &Pages, machine: &Machine) -> Scale {
         index_bytes: index_bytes(keys) + now.waiting * CHANGE_BYTES * (1.0 + SPARE),
         leaves,
         directory_bytes,
-        filter_bytes: Some(FILTER_BYTES_AN_ENTRY * 2f64.powi(depth)).filter(|b| *b <= FILTER_BYTES_MAX).unwrap_or(0.0),
+        filter_bytes: filter_bytes(2f64.powi(depth)),
         memtable_bytes: 2.0 * (batch * pages.memtable_entry_bytes).min(machine.memtable_bytes),
         batch,
         waiting: now.waiting,

@@ -210,10 +210,12 @@ filemap_io::options! {
         pub(crate) value_cache_bytes: usize = 0,
 
         /// Memory limit of the index's Bloom filter, which answers most negative lookups without
-        /// touching the index; default 64 MiB, 0 for none. It takes 1.1 to 2.2 bytes a key. If it
-        /// would exceed the limit there is none; the default is reached at 45 million keys. It is
-        /// filled as leaves are written and read. Followers have none.
-        pub(crate) filter_memory_bytes: u64 = 64 << 20,
+        /// touching the index; default 256 MiB, 0 for none. It takes 1.1 to 2.2 bytes a key, so
+        /// 190 million keys have room in the default; beyond that two thirds of it a key, then one
+        /// third, and more lookups touch the index; from 750 million keys on there is none. It is
+        /// filled as leaves are written and read, and after opening by a thread that reads the index
+        /// once, 26 bytes a key. Followers have none.
+        pub(crate) filter_memory_bytes: u64 = 256 << 20,
     } by hand {
         pub(crate) max_open_files: Option<usize> = None,
         pub(crate) recompression_level: Option<u8> = Some(9),

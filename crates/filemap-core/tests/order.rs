@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use filemap_core::check::VerifyOptions;
 use filemap_core::erase::{Erasure, KeyFilter, Search};
@@ -130,6 +131,41 @@ fn lists_agree_with_a_model_through_checkpoints_and_openings() {
     assert!((1..40).contains(&stats.key_runs) && stats.key_run_bytes > 0);
     store.close().unwrap();
     assert_eq!(runs(&path).len() as u64, stats.key_runs, "what is not named is removed");
+}
+
+/// A thread sorts and merges the keys in memory while others list them and more come.
+#[test]
+fn lists_amid_puts_have_all_that_was_put_before_them_in_order() {
+    const KEYS: u64 = 60_000;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::create(dir.path(), options().memtable_bytes(4 << 20)).unwrap();
+    let put_so_far = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..KEYS {
+                let key = format!("{}", n * 7919 % KEYS);
+                store.put(&Record::new(key.as_bytes(), b"body")).unwrap();
+                put_so_far.store(n + 1, Ordering::Release);
+            }
+        });
+        let lists = || {
+            let mut is_last = false;
+            while !is_last {
+                let before = put_so_far.load(Ordering::Acquire);
+                is_last = before == KEYS;
+                let keys = list(&store, KeyRange::all(), Direction::Forward);
+                assert!(keys.is_sorted_by(|a, b| form(a) < form(b)), "out of order, or twice");
+                assert!(keys.len() as u64 >= before);
+                if is_last {
+                    assert_eq!(keys.len() as u64, KEYS);
+                }
+            }
+        };
+        scope.spawn(lists);
+        scope.spawn(lists);
+    });
+    assert_eq!(list(&store, KeyRange::all(), Direction::Back).len() as u64, KEYS);
+    store.close().unwrap();
 }
 
 #[test]

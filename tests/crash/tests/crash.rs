@@ -21,8 +21,8 @@ fn after_a_lost_tail_the_log_goes_on_in_no_segment_without_a_record() {
     assert!(hunt::run(3163, None).is_ok());
 }
 
-/// A reader had seen a superblock whose sync failed. The recovery gave its epoch to another one, and
-/// the reader kept the lost one's runs of keys in order.
+/// A reader had seen a superblock whose sync failed. The recovery gave its epoch to another one,
+/// and the reader kept the lost one's runs of keys in order.
 #[test]
 fn an_epoch_that_readers_have_seen_is_given_to_no_other_superblock() {
     hunt::run(40_005, None).unwrap_or_else(|violation| panic!("{}", violation.what));

@@ -71,6 +71,7 @@ impl Upkeep {
         let bells = self.writing.bells();
         bells.compact.stop();
         bells.join.stop();
+        bells.sort.stop();
         self.writing.training().bell.stop();
         bells.checkpoint.stop();
         bells.sync.stop();

@@ -1,6 +1,6 @@
 //! The background threads of a writer: one syncs the log and prepares segments, one checkpoints,
-//! one compacts, one makes dictionaries, one joins runs of keys in order. Nothing else in the crate
-//! starts a thread.
+//! one compacts, one makes dictionaries, two serve keys in order: one joins their runs, one sorts
+//! those in memory. Nothing else in the crate starts a thread.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -32,6 +32,10 @@ const UPKEEP: Duration = Duration::from_secs(60);
 /// groups another is always due.
 const TRAINING_REST: u32 = 8;
 
+/// Intervals at which keys in memory are sorted: after some were, after none were, and while no
+/// list has asked for them.
+const SORT: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(1)];
+
 /// More helpers do not speed up a verification: one thread reads.
 const MOST_HELPERS: usize = 7;
 
@@ -56,7 +60,7 @@ pub(crate) fn start(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
         jobs.push(("filemap-train", keep_trained));
     }
     if upkeep.reading.segment_table().order.is_some() {
-        jobs.push(("filemap-join", keep_joined));
+        jobs.extend([("filemap-join", keep_joined as Job), ("filemap-sort", keep_sorted)]);
     }
     start_some(upkeep, &jobs)
 }
@@ -243,6 +247,19 @@ pub(crate) fn join_next(upkeep: &Upkeep) -> bool {
     })
 }
 
+/// Sorts the keys in memory as they come, once a list has asked for them in order.
+fn keep_sorted(upkeep: &Upkeep) {
+    let bell = &upkeep.writing.bells().sort;
+    while !bell.is_stopped() {
+        let rest = match upkeep.reading.sort_ahead() {
+            true => SORT[0],
+            false if upkeep.reading.sorts_ahead() => SORT[1],
+            false => SORT[2],
+        };
+        bell.wait(rest);
+    }
+}
+
 fn keep_trained(upkeep: &Upkeep) {
     let bell = &upkeep.writing.training().bell;
     while !bell.is_stopped() {
@@ -285,6 +302,11 @@ fn keep_compacted(upkeep: &Upkeep) {
     let look = upkeep.reading.options().keep_age.map(|age| (age / 16).max(UPKEEP));
     let mut last = Instant::now();
     while !upkeep.writing.bells().compact.is_stopped() {
+        // Waits for nobody, and nobody for it.
+        let stops = || upkeep.writing.bells().compact.is_stopped();
+        if let Err(e) = upkeep.reading.index().fill_filter(stops) {
+            upkeep.reading.counters().failed(&e);
+        }
         // Pages expire without a put.
         upkeep.writing.bells().compact.wait(UPKEEP);
         if upkeep.writing.poisoned().cause().is_some() {

@@ -1,13 +1,20 @@
-//! The keys of the memtables in order. They are sorted when a list asks for them, and only those
-//! added since the last list: in batches, merged as they grow, so that a put pays nothing and a list
-//! amid puts little.
+//! The keys of the memtables in order, in sorted batches. A put pays nothing: the first list sorts
+//! what is there. From then on a thread of the writer sorts what has come, and merges batches, so
+//! that a list sorts only the keys of some milliseconds.
 
 use std::sync::{Arc, Weak};
 
 use filemap_runs::ordered::sort;
 
+use crate::handle::reading::Reading;
 use crate::index::memtable::Memtable;
 use crate::options::KeyOrder;
+use crate::sync::{lock, make_way};
+
+/// Batches that a list merges have fewer keys together: a millisecond's work.
+const FEW: usize = 1 << 13;
+/// Keys merged in about a tenth of a millisecond.
+const SOME_KEYS: usize = 1024;
 
 /// Ordered forms of a memtable's keys, sorted.
 #[derive(Debug, Default)]
@@ -26,13 +33,17 @@ impl Batch {
     /// Sorts the forms of keys that came to a table between two marks.
     fn of(table: &Memtable, (from, to): (u32, u32), order: KeyOrder) -> Batch {
         let mut batch = Batch::default();
-        for first in table.changes(from, to).filter(|change| change.was_live.is_none()) {
+        let firsts = table.changes(from, to).filter(|change| change.was_live.is_none());
+        for (nth, first) in firsts.enumerate() {
+            if nth % SOME_KEYS == 0 {
+                make_way();
+            }
             let at = batch.bytes.len();
             (order.ordered)(&table.key(first.address), &mut batch.bytes);
             batch.forms.push((at, (batch.bytes.len() - at) as u32));
         }
         let Batch { bytes, forms } = &mut batch;
-        sort(forms, &|(offset, len)| &bytes[offset..][..len as usize], &|| {});
+        sort(forms, &|(offset, len)| &bytes[offset..][..len as usize], &make_way);
         batch
     }
 
@@ -42,6 +53,9 @@ impl Batch {
         let mut all = Batch { bytes, forms: Vec::with_capacity(self.forms.len() + other.forms.len()) };
         let (mut a, mut b) = (0, 0);
         while a < self.forms.len() || b < other.forms.len() {
+            if (a + b) % SOME_KEYS == 0 {
+                make_way();
+            }
             let is_a = b == other.forms.len() || (a < self.forms.len() && self.form(a) < other.form(b));
             let form = if is_a { self.form(a) } else { other.form(b) };
             all.forms.push((all.bytes.len(), form.len() as u32));
@@ -62,7 +76,7 @@ impl Batch {
     }
 }
 
-/// Sorted keys of one memtable. Each batch has less than half the keys of the one before.
+/// Sorted keys of one memtable.
 #[derive(Debug)]
 struct SortedTable {
     table: Weak<Memtable>,
@@ -71,32 +85,90 @@ struct SortedTable {
     batches: Vec<Arc<Batch>>,
 }
 
-/// Sorted keys of the memtables, as of the last list.
+impl SortedTable {
+    /// Adds a batch of the entries from `mark` to `until`, unless another thread has sorted them.
+    fn add(&mut self, batch: Batch, mark: u32, until: u32) {
+        if self.mark == mark {
+            self.mark = until;
+            self.batches.extend((batch.len() > 0).then(|| Arc::new(batch)));
+        }
+    }
+
+    /// Two neighbours of which the first is not twice as long as the second.
+    fn to_merge(&self) -> Option<[Arc<Batch>; 2]> {
+        let is_due = |pair: &&[Arc<Batch>]| pair[0].len() < 2 * pair[1].len();
+        let pair = self.batches.windows(2).rfind(is_due)?;
+        Some([Arc::clone(&pair[0]), Arc::clone(&pair[1])])
+    }
+
+    /// Puts one batch in the place of two, unless another thread has done so.
+    fn replace(&mut self, [a, b]: &[Arc<Batch>; 2], by: Batch) {
+        let is_it = |pair: &[Arc<Batch>]| Arc::ptr_eq(&pair[0], a) && Arc::ptr_eq(&pair[1], b);
+        if let Some(at) = self.batches.windows(2).position(is_it) {
+            self.batches.splice(at..at + 2, [Arc::new(by)]);
+        }
+    }
+}
+
+/// Sorted keys of the memtables, once a list has asked for them.
 #[derive(Debug, Default)]
 pub(super) struct InMemory(Vec<SortedTable>);
 
 impl InMemory {
+    /// Whether no list has asked.
+    fn is_unasked(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn of(&mut self, table: &Arc<Memtable>) -> &mut SortedTable {
+        let is_it = |sorted: &SortedTable| std::ptr::eq(sorted.table.as_ptr(), Arc::as_ptr(table));
+        let at = self.0.iter().position(is_it).unwrap_or_else(|| {
+            self.0.retain(|sorted| sorted.table.strong_count() > 0);
+            self.0.push(SortedTable { table: Arc::downgrade(table), mark: 0, batches: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
     /// The batches of a table, up to now.
     pub(super) fn batches(&mut self, table: &Arc<Memtable>, order: KeyOrder) -> Vec<Arc<Batch>> {
-        self.0.retain(|sorted| sorted.table.strong_count() > 0);
-        let at = match self.0.iter().position(|sorted| std::ptr::eq(sorted.table.as_ptr(), Arc::as_ptr(table))) {
-            Some(at) => at,
-            None => {
-                self.0.push(SortedTable { table: Arc::downgrade(table), mark: 0, batches: Vec::new() });
-                self.0.len() - 1
-            }
-        };
-        let (sorted, mark) = (&mut self.0[at], table.mark());
-        if mark > sorted.mark {
-            let mut newest = Batch::of(table, (sorted.mark, mark), order);
-            sorted.mark = mark;
-            while let Some(last) = sorted.batches.pop_if(|last| last.forms.len() < 2 * newest.forms.len()) {
-                newest = last.merged(&newest);
-            }
-            if !newest.forms.is_empty() {
-                sorted.batches.push(Arc::new(newest));
+        let (sorted, until) = (self.of(table), table.mark());
+        if until > sorted.mark {
+            let mark = sorted.mark;
+            sorted.add(Batch::of(table, (mark, until), order), mark, until);
+            while let Some(pair) = sorted.to_merge().filter(|[a, b]| a.len() + b.len() < FEW) {
+                sorted.replace(&pair, pair[0].merged(&pair[1]));
             }
         }
         sorted.batches.clone()
+    }
+}
+
+impl Reading {
+    /// Sorts the keys that came to the memtables, and merges batches, if a list has ever asked:
+    /// about a microsecond a key. Returns false if there was nothing to do.
+    pub(crate) fn sort_ahead(&self) -> bool {
+        let Some(order) = self.options.key_order.filter(|_| !lock(&self.in_memory).is_unasked()) else { return false };
+        let (tables, mut has_sorted) = (self.tables.load_full(), false);
+        for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
+            let (mark, until) = (lock(&self.in_memory).of(table).mark, table.mark());
+            if until > mark {
+                let batch = Batch::of(table, (mark, until), order);
+                lock(&self.in_memory).of(table).add(batch, mark, until);
+                has_sorted = true;
+            }
+            loop {
+                let pair = lock(&self.in_memory).of(table).to_merge();
+                let Some(pair) = pair else { break };
+                let merged = pair[0].merged(&pair[1]);
+                lock(&self.in_memory).of(table).replace(&pair, merged);
+            }
+        }
+        has_sorted
+    }
+
+    /// Whether a list has ever asked for keys of the memtables in order.
+    pub(crate) fn sorts_ahead(&self) -> bool {
+        !lock(&self.in_memory).is_unasked()
     }
 }

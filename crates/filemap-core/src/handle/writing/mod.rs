@@ -32,6 +32,7 @@ pub(crate) struct Bells {
     pub(crate) checkpoint: Bell,
     pub(crate) compact: Bell,
     pub(crate) join: Bell,
+    pub(crate) sort: Bell,
 }
 
 /// Shared write state of a handle.

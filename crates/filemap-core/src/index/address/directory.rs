@@ -14,7 +14,7 @@ use super::runs::Runs;
 use super::trouble::{Damage, Trouble};
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
-use crate::format::leaf::{MAX_DEPTH, MIN_DEPTH};
+use crate::format::leaf::{Leaf, MAX_DEPTH, MIN_DEPTH};
 use crate::format::names;
 use crate::format::node::{CAPACITY, Entry};
 use crate::sync::make_way;
@@ -37,6 +37,8 @@ pub(super) struct Directory {
     /// All were read, and form a directory.
     is_whole: AtomicBool,
     filter: Option<Filter>,
+    /// All leaves that are not marked as checked were read for the filter; some may be damaged.
+    is_filter_full: AtomicBool,
     /// Changes that are not in the leaves. Here, so that a follower takes over both in one step.
     runs: ArcSwap<Runs>,
     /// No filter is made if it would be longer.
@@ -69,8 +71,8 @@ impl Directory {
         let entries = LargeWords::zeroed(1 << depth).map_err(Error::io(what, names::INDEX))?;
         let filter = Filter::new(1 << depth, filter_bytes_max);
         let runs = ArcSwap::from_pointee(runs);
-        let is_whole = AtomicBool::new(false);
-        Ok(Directory { depth, epoch, entries, nodes, is_whole, filter, runs, filter_bytes_max })
+        let (is_whole, is_filter_full) = (AtomicBool::new(false), AtomicBool::new(filter.is_none()));
+        Ok(Directory { depth, epoch, entries, nodes, is_whole, filter, is_filter_full, runs, filter_bytes_max })
     }
 
     /// Builds a directory from 2^depth packed entries, with a filter if that fits its memory bound.
@@ -266,6 +268,31 @@ impl Directory {
         // reused before `reuse` is raised, and the caller then starts over. At worst the mark lands
         // on a page that this handle has just written, whose slots are in the filter too.
         self.entries[at].fetch_or(VERIFIED, Ordering::Release);
+    }
+
+    /// Marks a page as checked if an entry leads to it; see [`Directory::set_verified`].
+    pub(super) fn fill(&self, page: u32, leaf: &Leaf) {
+        let Some(shift) = self.depth.checked_sub(leaf.depth) else { return };
+        let run = (leaf.prefix as usize) << shift..(leaf.prefix as usize + 1) << shift;
+        for at in run {
+            // What reads no entry leads to no leaf.
+            let Ok(word) = self.word(at) else { return };
+            let entry = Entry::unpack(word);
+            let is_it = (entry.page, entry.depth, usize::from(entry.count)) == (page, leaf.depth, leaf.slots.len());
+            if is_it && word & VERIFIED == 0 {
+                self.set_verified(at, leaf.slots.iter().map(|slot| slot.hash));
+            }
+        }
+    }
+
+    /// Whether there is no leaf left to be read for the filter, or no filter.
+    pub(super) fn is_filter_full(&self) -> bool {
+        self.is_filter_full.load(Ordering::Relaxed)
+    }
+
+    /// All leaves were read for the filter.
+    pub(super) fn set_filter_full(&self) {
+        self.is_filter_full.store(true, Ordering::Relaxed);
     }
 
     /// Returns true if the filter proves that the entry's page lacks the hash.

@@ -1,7 +1,8 @@
-//! Bloom filter over the index leaves, in memory only: one 192-byte block per directory entry.
+//! Bloom filter over the index leaves, in memory only: one block of 192 bytes per directory entry,
+//! or of 128 or 64 where longer ones would take more memory than they may.
 //!
-//! An entry serves 90 to 250 keys, so 6 to 17 bits a key; 0.5 to 9% of lookups of absent keys still
-//! read the leaf.
+//! An entry serves 90 to 250 keys, so a block of 192 bytes has 6 to 17 bits a key; 0.5 to 9% of
+//! lookups of absent keys still read the leaf.
 //!
 //! The words of an entry are replaced when its leaf is written, and filled when the leaf is first
 //! checked. So a deleted slot loses its bits; a reader that checks the old leaf late may bring them
@@ -15,26 +16,27 @@ use crate::format::bloom;
 use crate::format::leaf::MAX_DEPTH;
 use crate::sync::primitive::Ordering;
 
-/// Words per directory entry.
-const WORDS: usize = if cfg!(filemap_loom) { 1 } else { 24 };
+/// Words of a block, best first.
+const BLOCKS: [usize; 3] = if cfg!(filemap_loom) { [1; 3] } else { [24, 16, 8] };
 
-/// The filter's words.
+/// The filter.
 #[derive(Debug)]
-pub(super) struct Filter(LargeWords);
+pub(super) struct Filter {
+    words: LargeWords,
+    /// Words per directory entry.
+    block: usize,
+}
 
 impl Filter {
-    /// An empty filter for a directory of `entries`. `None` if it needs more than `bytes_max`, or
-    /// if the memory is not available.
+    /// An empty filter for a directory of `entries`. `None` if even short blocks need more than
+    /// `bytes_max`, or if the memory is not available.
     pub(super) fn new(entries: usize, bytes_max: u64) -> Option<Filter> {
-        let words = entries * WORDS;
-        if words as u64 * 8 > bytes_max {
-            return None;
-        }
-        LargeWords::zeroed(words).ok().map(Filter)
+        let block = BLOCKS.into_iter().find(|block| (entries * block * 8) as u64 <= bytes_max)?;
+        LargeWords::zeroed(entries * block).ok().map(|words| Filter { words, block })
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.0.len() as u64 * 8
+        self.words.len() as u64 * 8
     }
 
     /// Adds hash bits (see [`bits`]) to their entries.
@@ -50,32 +52,31 @@ impl Filter {
         self.each_word(all, |word, mask| word.store(mask, Ordering::Relaxed));
     }
 
+    /// Calls `put` once for each word of each entry in `all`: an atomic update per hash would
+    /// dominate the cost.
     fn each_word(&self, all: impl Iterator<Item = (usize, u64)>, put: impl Fn(&Word, u64)) {
-        each_entry(all, |entry, masks| {
-            self.0[entry * WORDS..][..WORDS].iter().zip(masks).for_each(|(word, mask)| put(word, *mask));
-        });
+        let put_all = |entry: usize, masks: &[u64]| {
+            self.words[entry * self.block..].iter().zip(masks).for_each(|(word, mask)| put(word, *mask));
+        };
+        let (mut at, mut masks) = (None, [0; BLOCKS[0]]);
+        let masks = &mut masks[..self.block];
+        for (entry, bits) in all {
+            if let Some(at) = at.replace(entry).filter(|at| *at != entry) {
+                put_all(at, masks);
+                masks.fill(0);
+            }
+            let (word, mask) = bloom::place(bits, self.block);
+            masks[word] |= mask;
+        }
+        if let Some(at) = at {
+            put_all(at, masks);
+        }
     }
 
     /// Returns false if the hash is certainly absent.
     pub(super) fn may_have(&self, entry: usize, bits: u64) -> bool {
-        let (word, mask) = bloom::place(bits, WORDS);
-        self.0[entry * WORDS + word].load(Ordering::Relaxed) & mask == mask
-    }
-}
-
-/// Calls `put` once per entry, with the collected words of its adjacent bits: an atomic update per
-/// hash would dominate the cost.
-fn each_entry(all: impl Iterator<Item = (usize, u64)>, mut put: impl FnMut(usize, &[u64; WORDS])) {
-    let (mut at, mut masks) = (None, [0; WORDS]);
-    for (entry, bits) in all {
-        if let Some(at) = at.replace(entry).filter(|at| *at != entry) {
-            put(at, &std::mem::replace(&mut masks, [0; WORDS]));
-        }
-        let (word, mask) = bloom::place(bits, WORDS);
-        masks[word] |= mask;
-    }
-    if let Some(at) = at {
-        put(at, &masks);
+        let (word, mask) = bloom::place(bits, self.block);
+        self.words[entry * self.block + word].load(Ordering::Relaxed) & mask == mask
     }
 }
 

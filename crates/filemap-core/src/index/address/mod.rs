@@ -14,6 +14,7 @@
 mod check;
 mod directory;
 mod extents;
+mod fill;
 mod filter;
 mod load;
 mod nodes;

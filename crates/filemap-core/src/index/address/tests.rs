@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use filemap_io::{Access, Dir, File, OsDir};
 
+use super::filter::Filter;
 use super::*;
 use crate::error::StorageError;
 
@@ -385,6 +386,43 @@ fn the_filter_hides_no_key_and_nearly_all_that_are_not_there() {
     let strangers = (1..=20_000).map(|i| hash(next + i));
     let passed = strangers.filter(|hash| !directory.lacks(directory.find(*hash).ok().unwrap().0, *hash)).count();
     assert!(directory.depth() == depth && passed < 2_000, "{passed} of 20,000");
+}
+
+#[test]
+fn a_filter_is_filled_from_the_file_but_for_damaged_pages() {
+    let (_temp, file) = file();
+    let (root, epoch) = (IndexRoot::empty(), 1);
+    let (_, mut writer) = open(&file, root, epoch);
+    let mut durable = (root, epoch);
+    let keys = 50_000;
+    let batch: BTreeMap<u64, u64> = (1..keys).map(|i| (hash(i), i)).collect();
+    apply(&mut writer, &batch, &mut |r, e| durable = (r, e));
+    drop(writer);
+    let (index, _writer) = open(&file, durable.0, durable.1);
+    let passed = |index: &Index| {
+        let directory = index.directory.load();
+        (keys..2 * keys).filter(|i| !directory.lacks(directory.find(hash(*i)).ok().unwrap().0, hash(*i))).count()
+    };
+    index.fill_filter(|| true).unwrap();
+    assert_eq!(passed(&index), keys as usize, "it was told to stop");
+    index.fill_filter(|| false).unwrap();
+    assert!(passed(&index) < keys as usize / 10, "{}", passed(&index));
+    assert!((1..keys).all(|i| found(&index, hash(i)) == [i]));
+    // A damaged leaf is no error until a look-up meets it.
+    let page = index.directory.load().find(hash(1)).ok().unwrap().1.page;
+    file.write_at(b"damage", u64::from(page) * PAGE_BYTES as u64 + 100).unwrap();
+    let (index, _writer) = open(&file, durable.0, durable.1);
+    index.fill_filter(|| false).unwrap();
+    assert!(passed(&index) < keys as usize / 10);
+    assert!(index.lookup(hash(1), &mut LastLeaf::default()).is_err());
+}
+
+#[test]
+fn blocks_of_a_filter_become_shorter_before_there_is_none() {
+    let bytes = |entries| Filter::new(entries, 1 << 20).map(|filter| filter.bytes() as usize);
+    let entries = [1 << 12, (1 << 20) / 192, (1 << 20) / 128, (1 << 20) / 64, (1 << 20) / 64 + 1];
+    let expected = [Some(192 << 12), Some(entries[1] * 192), Some(1 << 20), Some(1 << 20), None];
+    assert_eq!(entries.map(bytes), expected);
 }
 
 #[test]
