@@ -213,8 +213,9 @@ filemap_io::options! {
         /// touching the index; default 256 MiB, 0 for none. It takes 1.1 to 2.2 bytes a key, so
         /// 190 million keys have room in the default; beyond that two thirds of it a key, then one
         /// third, and more lookups touch the index; from 750 million keys on there is none. It is
-        /// filled as leaves are written and read, and after opening by a thread that reads the index
-        /// once, 26 bytes a key. Followers have none.
+        /// filled as leaves are written and read, and by a thread that reads the index, 26 bytes a
+        /// key: after opening, and each time that the store has doubled or halved. Followers have
+        /// none.
         pub(crate) filter_memory_bytes: u64 = 256 << 20,
     } by hand {
         pub(crate) max_open_files: Option<usize> = None,

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use filemap_io::Dir;
 
 use crate::error::Result;
+use crate::index::address::fill::Filling;
 use crate::options::Options;
 use crate::store::{Store, Threads, repair_in};
 use crate::upkeep::backup::{self, BackedUp, Order};
@@ -77,6 +78,13 @@ pub fn work(store: &Store) {
     if upkeep.writing().poisoned().cause().is_none() {
         let _ = worker::compact_if_due(upkeep);
     }
+}
+
+/// Fills the filter of the index from its file, as a thread of the store does after opening. Errors
+/// are dropped: they leave it as it was.
+pub fn fill_filter(store: &Store) {
+    let mut filling = Filling::default();
+    while store.reading.index().fill_filter(&mut filling, &mut |_| {}) {}
 }
 
 /// Compacts one segment of the key log, if worth it. Returns true if it did something.

@@ -114,6 +114,7 @@ impl Expect {
             Ok(store) => store,
             Err(e) => return self.not_opened(&e),
         };
+        sim::fill_filter(&store);
         let mut told = self.judge(&store)?;
         told.told |= lost.load(Ordering::Relaxed) > 0;
         let (key, body) = (b"http://new.example/", b"a page that is put after all that");

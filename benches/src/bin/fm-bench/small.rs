@@ -32,7 +32,7 @@ pub struct SmallArgs {
     /// Cold gets, of each kind
     #[arg(long, default_value_t = 20_000)]
     gets: u64,
-    /// Stop after the load
+    /// Only load and get
     #[arg(long)]
     load_only: bool,
     /// Keep the keys in the order of their bytes, too
@@ -94,18 +94,16 @@ pub fn run(args: &SmallArgs) -> Outcome<Report> {
     let mut report = Report::default();
     let mut small = Small { args, store: Store::create(&args.dir, options(args.in_order))?, peak_bytes: 0 };
     let rate = small.load(&mut report)?;
-    if args.load_only {
-        small.store.close()?;
-    } else {
+    if !args.load_only {
         small.overwrite(&mut report, rate)?;
         small.remove(&mut report)?;
         small.compact(&mut report)?;
         small.peak()?;
         report.section("files");
         report.against("greatest disk space", small.peak_bytes as f64 / 1e9, "GB", Bar::AtMost(55.0));
-        small.store.close()?;
-        gets(args, &mut report)?;
     }
+    small.store.close()?;
+    gets(args, &mut report)?;
     report.section("memory");
     report.against("greatest anonymous", memory.peak_bytes() as f64 / (1 << 20) as f64, "MiB", Bar::AtMost(512.0));
     Ok(report)

@@ -155,6 +155,9 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
         return Err("slots of a leaf page are not in order");
     }
     let prefix = Layout::PREFIX.get(b);
+    if prefix >> depth != 0 {
+        return Err("the prefix of a leaf page is longer than its depth");
+    }
     if !has_prefix(&slots, depth, prefix) {
         return Err("slots of a leaf page are another leaf's");
     }

@@ -13,6 +13,7 @@ use shuttle::thread::Builder;
 
 use crate::error::{Error, Result, StorageError};
 use crate::event::Compacted;
+use crate::index::address::fill::Filling;
 use crate::options::Durability;
 use crate::sync::lock;
 use crate::upkeep::Upkeep;
@@ -300,15 +301,12 @@ pub(crate) fn checkpoint_if_due(upkeep: &Upkeep) {
 /// Compacts and prunes when that is due, which any put may cause.
 fn keep_compacted(upkeep: &Upkeep) {
     let look = upkeep.reading.options().keep_age.map(|age| (age / 16).max(UPKEEP));
-    let mut last = Instant::now();
+    let (mut last, mut filling) = (Instant::now(), Filling::default());
     while !upkeep.writing.bells().compact.is_stopped() {
-        // Waits for nobody, and nobody for it.
-        let stops = || upkeep.writing.bells().compact.is_stopped();
-        if let Err(e) = upkeep.reading.index().fill_filter(stops) {
-            upkeep.reading.counters().failed(&e);
-        }
+        let failed = &mut |e: &Error| upkeep.reading.counters().failed(e);
+        let has_more = upkeep.reading.index().fill_filter(&mut filling, failed);
         // Pages expire without a put.
-        upkeep.writing.bells().compact.wait(UPKEEP);
+        upkeep.writing.bells().compact.wait(if has_more { Duration::ZERO } else { UPKEEP });
         if upkeep.writing.poisoned().cause().is_some() {
             // A poisoned handle writes nothing more: wait for the end.
             upkeep.writing.bells().compact.wait(IDLE);

@@ -416,8 +416,10 @@ impl Reading {
     /// old memtable knew would be missing in between.
     fn heed_recoveries(&self, state: &mut Following) -> Result<()> {
         let newest = self.superblock.newest_whole(&*self.dir)?;
-        // A superblock whose sync failed may have been seen and then be gone: the one before counts.
-        if newest.dropped_epoch == state.dropped_epoch && newest.epoch >= self.index.epoch() {
+        // A superblock whose sync failed may have been seen and then be gone: the one before counts, or
+        // another of the same epoch, from a recovery that did not see it.
+        let is_other = newest.epoch == self.index.epoch() && newest != **self.latest.load();
+        if newest.dropped_epoch == state.dropped_epoch && newest.epoch >= self.index.epoch() && !is_other {
             return Ok(());
         }
         // Dropped records may have been overwritten by others.
@@ -430,7 +432,7 @@ impl Reading {
         // Those before the tail of a superblock stay.
         let kept = self.latest.load().tail.ordinal.min(newest.tail.ordinal);
         self.values.segments.rescan(|s| s.ordinal < kept && self.is_settled(s, kept))?;
-        if newest.epoch != self.index.epoch() {
+        if newest != **self.latest.load() {
             self.take_index(&newest)?;
         }
         self.start_table_anew(state, &newest)

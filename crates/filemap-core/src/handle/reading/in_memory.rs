@@ -11,7 +11,8 @@ use crate::index::memtable::Memtable;
 use crate::options::KeyOrder;
 use crate::sync::{lock, make_way};
 
-/// Batches that a list merges have fewer keys together: a millisecond's work.
+/// Batches that a list merges have fewer keys together, if a thread merges the others: a
+/// millisecond's work.
 const FEW: usize = 1 << 13;
 /// Keys merged in about a tenth of a millisecond.
 const SOME_KEYS: usize = 1024;
@@ -31,7 +32,7 @@ impl Batch {
     }
 
     /// Sorts the forms of keys that came to a table between two marks.
-    fn of(table: &Memtable, (from, to): (u32, u32), order: KeyOrder) -> Batch {
+    fn of(table: &Memtable, (from, to): (u32, u32), order: KeyOrder, make_way: &dyn Fn()) -> Batch {
         let mut batch = Batch::default();
         let firsts = table.changes(from, to).filter(|change| change.was_live.is_none());
         for (nth, first) in firsts.enumerate() {
@@ -43,12 +44,12 @@ impl Batch {
             batch.forms.push((at, (batch.bytes.len() - at) as u32));
         }
         let Batch { bytes, forms } = &mut batch;
-        sort(forms, &|(offset, len)| &bytes[offset..][..len as usize], &make_way);
+        sort(forms, &|(offset, len)| &bytes[offset..][..len as usize], make_way);
         batch
     }
 
     /// Both as one; no form is in both.
-    fn merged(&self, other: &Batch) -> Batch {
+    fn merged(&self, other: &Batch, make_way: &dyn Fn()) -> Batch {
         let bytes = Vec::with_capacity(self.bytes.len() + other.bytes.len());
         let mut all = Batch { bytes, forms: Vec::with_capacity(self.forms.len() + other.forms.len()) };
         let (mut a, mut b) = (0, 0);
@@ -110,34 +111,37 @@ impl SortedTable {
     }
 }
 
-/// Sorted keys of the memtables, once a list has asked for them.
+/// Sorted keys of the memtables.
 #[derive(Debug, Default)]
-pub(super) struct InMemory(Vec<SortedTable>);
+pub(super) struct InMemory {
+    /// A list has asked for them.
+    is_asked: bool,
+    tables: Vec<SortedTable>,
+}
 
 impl InMemory {
-    /// Whether no list has asked.
-    fn is_unasked(&self) -> bool {
-        self.0.is_empty()
-    }
-
     fn of(&mut self, table: &Arc<Memtable>) -> &mut SortedTable {
+        self.tables.retain(|sorted| sorted.table.strong_count() > 0);
         let is_it = |sorted: &SortedTable| std::ptr::eq(sorted.table.as_ptr(), Arc::as_ptr(table));
-        let at = self.0.iter().position(is_it).unwrap_or_else(|| {
-            self.0.retain(|sorted| sorted.table.strong_count() > 0);
-            self.0.push(SortedTable { table: Arc::downgrade(table), mark: 0, batches: Vec::new() });
-            self.0.len() - 1
+        let at = self.tables.iter().position(is_it).unwrap_or_else(|| {
+            self.tables.push(SortedTable { table: Arc::downgrade(table), mark: 0, batches: Vec::new() });
+            self.tables.len() - 1
         });
-        &mut self.0[at]
+        &mut self.tables[at]
     }
 
-    /// The batches of a table, up to now.
-    pub(super) fn batches(&mut self, table: &Arc<Memtable>, order: KeyOrder) -> Vec<Arc<Batch>> {
+    /// The batches of a table, up to now. `is_helped` says that a thread merges those that are long.
+    pub(super) fn batches(&mut self, table: &Arc<Memtable>, order: KeyOrder, is_helped: bool) -> Vec<Arc<Batch>> {
+        self.is_asked = true;
+        // Others wait for the lock: it makes way for nobody.
+        let make_way = &|| {};
         let (sorted, until) = (self.of(table), table.mark());
         if until > sorted.mark {
             let mark = sorted.mark;
-            sorted.add(Batch::of(table, (mark, until), order), mark, until);
-            while let Some(pair) = sorted.to_merge().filter(|[a, b]| a.len() + b.len() < FEW) {
-                sorted.replace(&pair, pair[0].merged(&pair[1]));
+            sorted.add(Batch::of(table, (mark, until), order, make_way), mark, until);
+            let is_for_us = |[a, b]: &[Arc<Batch>; 2]| !is_helped || a.len() + b.len() < FEW;
+            while let Some(pair) = sorted.to_merge().filter(is_for_us) {
+                sorted.replace(&pair, pair[0].merged(&pair[1], make_way));
             }
         }
         sorted.batches.clone()
@@ -148,19 +152,19 @@ impl Reading {
     /// Sorts the keys that came to the memtables, and merges batches, if a list has ever asked:
     /// about a microsecond a key. Returns false if there was nothing to do.
     pub(crate) fn sort_ahead(&self) -> bool {
-        let Some(order) = self.options.key_order.filter(|_| !lock(&self.in_memory).is_unasked()) else { return false };
+        let Some(order) = self.options.key_order.filter(|_| self.sorts_ahead()) else { return false };
         let (tables, mut has_sorted) = (self.tables.load_full(), false);
         for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
             let (mark, until) = (lock(&self.in_memory).of(table).mark, table.mark());
             if until > mark {
-                let batch = Batch::of(table, (mark, until), order);
+                let batch = Batch::of(table, (mark, until), order, &make_way);
                 lock(&self.in_memory).of(table).add(batch, mark, until);
                 has_sorted = true;
             }
             loop {
                 let pair = lock(&self.in_memory).of(table).to_merge();
                 let Some(pair) = pair else { break };
-                let merged = pair[0].merged(&pair[1]);
+                let merged = pair[0].merged(&pair[1], &make_way);
                 lock(&self.in_memory).of(table).replace(&pair, merged);
             }
         }
@@ -169,6 +173,6 @@ impl Reading {
 
     /// Whether a list has ever asked for keys of the memtables in order.
     pub(crate) fn sorts_ahead(&self) -> bool {
-        !lock(&self.in_memory).is_unasked()
+        lock(&self.in_memory).is_asked
     }
 }

@@ -206,7 +206,7 @@ impl Reading {
         let mut in_memory = lock(&self.in_memory);
         let mut places = Vec::new();
         for (table, memtable) in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten().enumerate() {
-            for batch in in_memory.batches(memtable, order) {
+            for batch in in_memory.batches(memtable, order, self.is_writer()) {
                 let at = match (direction, &range.until) {
                     (Direction::Forward, _) => batch.below(&range.from),
                     (Direction::Back, Some(until)) => batch.below(until),

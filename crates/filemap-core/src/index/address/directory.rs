@@ -20,9 +20,10 @@ use crate::format::node::{CAPACITY, Entry};
 use crate::sync::make_way;
 use crate::sync::primitive::{ArcSwap, AtomicBool, LargeWords, Ordering, fence};
 
-/// Mark in memory only: the entry's page was checked since opening, or written by this handle, and
-/// its keys are in the filter.
+/// Mark in memory only: the entry's page was checked since opening, or written by this handle.
 const VERIFIED: u64 = 1 << 56;
+/// Mark in memory only: the keys of the entry's page are in the filter.
+const FILLED: u64 = 1 << 57;
 
 /// An entry that was not read yet. No other entry is 0: its depth is not.
 const UNREAD: u64 = 0;
@@ -98,7 +99,7 @@ impl Directory {
 
     /// An entry that counts as checked only if that needs no words of the filter.
     fn unmarked(&self, entry: u64) -> u64 {
-        if self.filter.is_some() { entry & !VERIFIED } else { entry }
+        if self.filter.is_some() { entry & !(VERIFIED | FILLED) } else { entry }
     }
 
     /// Reads what is left to be read of the entries, until `stops`.
@@ -249,7 +250,7 @@ impl Directory {
             filter.set(self.placed(&run, slots));
         }
         for e in &self.entries[run.clone()] {
-            e.store(entry.pack() | VERIFIED, Ordering::Release);
+            e.store(entry.pack() | VERIFIED | FILLED, Ordering::Release);
         }
         run
     }
@@ -261,28 +262,53 @@ impl Directory {
 
     /// Marks the page of an entry as checked; `slots` are the kept bits of its slots.
     pub(super) fn set_verified(&self, at: usize, slots: impl Iterator<Item = u64>) {
+        self.mark(at, slots, VERIFIED | FILLED);
+    }
+
+    fn mark(&self, at: usize, slots: impl Iterator<Item = u64>, marks: u64) {
         if let Some(filter) = &self.filter {
             filter.add(self.placed(&(at..at + 1), slots));
         }
         // The entry may have changed since the check. That is harmless: a retired page is not
         // reused before `reuse` is raised, and the caller then starts over. At worst the mark lands
         // on a page that this handle has just written, whose slots are in the filter too.
-        self.entries[at].fetch_or(VERIFIED, Ordering::Release);
+        self.entries[at].fetch_or(marks, Ordering::Release);
     }
 
-    /// Marks a page as checked if an entry leads to it; see [`Directory::set_verified`].
+    /// Adds the keys of a page to the filter if entries lead to it. That does not count as a check: a
+    /// look-up may come much later, when the page is read again.
     pub(super) fn fill(&self, page: u32, leaf: &Leaf) {
         let Some(shift) = self.depth.checked_sub(leaf.depth) else { return };
-        let run = (leaf.prefix as usize) << shift..(leaf.prefix as usize + 1) << shift;
-        for at in run {
-            // What reads no entry leads to no leaf.
-            let Ok(word) = self.word(at) else { return };
+        let first = (leaf.prefix as usize) << shift;
+        for at in first..first + (1 << shift) {
+            // What is not read names no page.
+            let word = self.entries[at].load(Ordering::Acquire);
             let entry = Entry::unpack(word);
             let is_it = (entry.page, entry.depth, usize::from(entry.count)) == (page, leaf.depth, leaf.slots.len());
-            if is_it && word & VERIFIED == 0 {
-                self.set_verified(at, leaf.slots.iter().map(|slot| slot.hash));
+            if is_it && word & FILLED == 0 {
+                self.mark(at, leaf.slots.iter().map(|slot| slot.hash), FILLED);
             }
         }
+    }
+
+    /// The pages of leaves whose keys are not in the filter. Reads what is left to be read of the
+    /// entries; a node that cannot be read has no leaves.
+    pub(super) fn unfilled_pages(&self) -> Vec<u32> {
+        let (mut pages, mut at) = (Vec::new(), 0);
+        while at < self.len() {
+            match self.word(at) {
+                Ok(word) => {
+                    let entry = Entry::unpack(word);
+                    if entry.page != 0 && word & FILLED == 0 {
+                        pages.push(entry.page);
+                    }
+                    let run = 1 << (self.depth - entry.depth);
+                    at = (at / run + 1) * run;
+                }
+                Err(_) => at = (at / CAPACITY + 1) * CAPACITY,
+            }
+        }
+        pages
     }
 
     /// Whether there is no leaf left to be read for the filter, or no filter.
@@ -297,7 +323,8 @@ impl Directory {
 
     /// Returns true if the filter proves that the entry's page lacks the hash.
     pub(super) fn lacks(&self, at: usize, hash: u64) -> bool {
-        self.is_verified(at) && self.filter.as_ref().is_some_and(|filter| !filter.may_have(at, filter::bits(hash)))
+        let is_filled = self.entries[at].load(Ordering::Acquire) & FILLED != 0;
+        is_filled && self.filter.as_ref().is_some_and(|filter| !filter.may_have(at, filter::bits(hash)))
     }
 
     /// Pairs the slots that belong to a run of entries with their entry, as the filter expects.

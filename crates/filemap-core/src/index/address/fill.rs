@@ -1,8 +1,8 @@
-//! Fills the filter from leaves that this handle has not met, read in the order of the file: after
-//! opening, and when the directory has doubled or halved and its filter is a new one. Until then a
-//! look-up of a key that is not there reads the leaf.
+//! Fills the filter with the keys of leaves that this handle has not met, in the order of the file:
+//! after opening, and when the directory has doubled or halved and its filter is a new one. Until
+//! then a look-up of a key that is not there reads the leaf.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use filemap_io::Advice;
 
@@ -12,48 +12,66 @@ use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, leaf, names};
 use crate::sync::make_way;
 
-/// Pages read at once.
-const PAGES: usize = 256;
+/// Pages that one read spans at most.
+const PAGES: u32 = 256;
+/// Reads between two looks at other work.
+const SOME_READS: usize = 16;
 /// Pages looked at in about a tenth of a millisecond.
 const SOME_PAGES: usize = 32;
 
+/// What is left to be read for the filter of a directory.
+#[derive(Debug, Default)]
+pub(crate) struct Filling {
+    of: Weak<Directory>,
+    /// The lowest page last.
+    pages: Vec<u32>,
+}
+
 impl Index {
-    /// Fills the filter of the directory if there is one and it was not filled, until `stops`. A page
-    /// that is damaged is left to whom a look-up leads to it.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub(crate) fn fill_filter(&self, stops: impl Fn() -> bool) -> Result<()> {
-        loop {
-            let directory = self.directory.load_full();
-            if directory.is_filter_full() || stops() {
-                return Ok(());
-            }
-            self.fill_filter_of(&directory, &stops)?;
+    /// Goes on to fill the filter, by up to 16 MiB of the file. Returns true if more is left. What
+    /// cannot be read or is damaged is left to whom a look-up leads to it; `failed` hears of the
+    /// former.
+    pub(crate) fn fill_filter(&self, filling: &mut Filling, failed: &mut dyn FnMut(&Error)) -> bool {
+        let directory = self.directory.load_full();
+        if directory.is_filter_full() {
+            filling.pages = Vec::new();
+            return false;
         }
+        if !std::ptr::eq(filling.of.as_ptr(), Arc::as_ptr(&directory)) {
+            *filling = Filling { of: Arc::downgrade(&directory), pages: directory.unfilled_pages() };
+            filling.pages.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        for _ in 0..SOME_READS {
+            let Some(first) = filling.pages.last().copied() else {
+                directory.set_filter_full();
+                return false;
+            };
+            let beyond = filling.pages.partition_point(|page| page - first >= PAGES);
+            let pages = filling.pages.split_off(beyond);
+            if let Err(e) = self.fill_filter_from(&directory, &pages) {
+                failed(&e);
+            }
+        }
+        true
     }
 
-    /// Returns early if the directory has been replaced.
-    fn fill_filter_of(&self, directory: &Arc<Directory>, stops: &impl Fn() -> bool) -> Result<()> {
-        let len = self.file.len().map_err(Error::io("measure", names::INDEX))?;
-        let mut pages = vec![0; PAGES * PAGE_BYTES];
-        for offset in (0..len).step_by(pages.len()) {
-            if stops() || !Arc::ptr_eq(&self.directory.load(), directory) {
-                return Ok(());
+    /// Reads some pages, the lowest last, at once.
+    fn fill_filter_from(&self, directory: &Directory, pages: &[u32]) -> Result<()> {
+        let (Some(last), Some(first)) = (pages.first(), pages.last()) else { return Ok(()) };
+        let mut bytes = vec![0; (last - first + 1) as usize * PAGE_BYTES];
+        let offset = u64::from(*first) * PAGE_BYTES as u64;
+        self.file.advise(Advice::WillNeed, offset, bytes.len() as u64);
+        let read = self.file.read_at(&mut bytes, offset).map_err(Error::io("read", names::INDEX))?;
+        for (nth, page) in pages.iter().enumerate() {
+            if nth % SOME_PAGES == 0 {
+                make_way();
             }
-            self.file.advise(Advice::WillNeed, offset + pages.len() as u64, pages.len() as u64);
-            let read = self.file.read_at(&mut pages, offset).map_err(Error::io("read", names::INDEX))?;
-            let first = offset / PAGE_BYTES as u64;
-            for (nth, (page, bytes)) in (first as u32..).zip(pages[..read].chunks_exact(PAGE_BYTES)).enumerate() {
-                if nth % SOME_PAGES == 0 {
-                    make_way();
-                }
-                if let Ok(leaf) = leaf::decode(self.seed, page, bytes) {
-                    directory.fill(page, &leaf);
-                }
+            let at = (page - first) as usize * PAGE_BYTES;
+            let bytes = bytes[..read].get(at..at + PAGE_BYTES).unwrap_or_default();
+            if let Ok(leaf) = leaf::decode(self.seed, *page, bytes) {
+                directory.fill(*page, &leaf);
             }
         }
-        directory.set_filter_full();
         Ok(())
     }
 }

@@ -14,7 +14,7 @@
 mod check;
 mod directory;
 mod extents;
-mod fill;
+pub(crate) mod fill;
 mod filter;
 mod load;
 mod nodes;

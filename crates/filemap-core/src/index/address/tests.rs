@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use filemap_io::{Access, Dir, File, OsDir};
 
+use super::fill::Filling;
 use super::filter::Filter;
 use super::*;
 use crate::error::StorageError;
@@ -403,18 +404,23 @@ fn a_filter_is_filled_from_the_file_but_for_damaged_pages() {
         let directory = index.directory.load();
         (keys..2 * keys).filter(|i| !directory.lacks(directory.find(hash(*i)).ok().unwrap().0, hash(*i))).count()
     };
-    index.fill_filter(|| true).unwrap();
-    assert_eq!(passed(&index), keys as usize, "it was told to stop");
-    index.fill_filter(|| false).unwrap();
+    let fill = |index: &Index| while index.fill_filter(&mut Filling::default(), &mut |e| panic!("{e}")) {};
+    assert_eq!(passed(&index), keys as usize);
+    fill(&index);
     assert!(passed(&index) < keys as usize / 10, "{}", passed(&index));
+    assert!(index.directory.load().is_filter_full());
     assert!((1..keys).all(|i| found(&index, hash(i)) == [i]));
     // A damaged leaf is no error until a look-up meets it.
     let page = index.directory.load().find(hash(1)).ok().unwrap().1.page;
     file.write_at(b"damage", u64::from(page) * PAGE_BYTES as u64 + 100).unwrap();
     let (index, _writer) = open(&file, durable.0, durable.1);
-    index.fill_filter(|| false).unwrap();
+    fill(&index);
     assert!(passed(&index) < keys as usize / 10);
     assert!(index.lookup(hash(1), &mut LastLeaf::default()).is_err());
+    // Nor does filling stand for the check at the first look-up.
+    let page = index.directory.load().find(hash(2)).ok().unwrap().1.page;
+    file.write_at(b"damage", u64::from(page) * PAGE_BYTES as u64 + 100).unwrap();
+    assert!(index.lookup(hash(2), &mut LastLeaf::default()).is_err());
 }
 
 #[test]
