@@ -61,7 +61,8 @@ impl World {
         let limits = Limits { key_segment_bytes, key_segments, ..limits(rng) };
         // Compaction asks for pages of a long index.
         let limits = Limits { index_ahead_bytes: if limits.map_pages == 1 { 0 } else { 1 << 30 }, ..limits };
-        // None, one that becomes shorter and is then gone when the directory doubles, one that stays.
+        // None, one that becomes shorter and is then gone as the directory doubles, one that
+        // stays.
         let filter_bytes = match limits.map_pages {
             1 => 0,
             4 => 20_000,

@@ -779,6 +779,55 @@ fn a_recovery_that_was_cut_short_leaves_no_reader_with_what_it_dropped() {
     assert!(cut_short > 40 && lost > 40, "{cut_short} were cut short, and {lost} lost something");
 }
 
+/// A superblock whose sync failed is seen by a reader. The next opening drops it from the cache
+/// and is cut short, so that the one after it cannot know, and gives its epoch to another.
+#[test]
+fn a_reader_of_a_lost_superblock_sees_the_one_that_takes_its_epoch() {
+    let begin = || {
+        let (disk, store) = fresh();
+        store.close().unwrap();
+        let store = open(&disk).0;
+        put(&store, "lost", 100);
+        store.sync().unwrap();
+        (disk, store)
+    };
+    let (disk, store) = begin();
+    let before = disk.calls();
+    store.checkpoint().unwrap();
+    let calls = disk.calls() - before;
+    let (mut failed, mut cut_short) = (0, 0);
+    for back in 0..calls.min(12) {
+        for after in 1.. {
+            let (disk, store) = begin();
+            let fail = |at, only_syncs| disk.fail(Some(Failure { at, fault: Fault::Eio, only_syncs, forever: false }));
+            let reader = sim::open_read_only(disk.dir(), options()).unwrap();
+            fail(disk.calls() + calls - back, true);
+            failed += usize::from(store.checkpoint().is_err());
+            sim::abandon(store);
+            disk.fail(None);
+            reader.refresh().unwrap();
+            fail(disk.calls() + after, false);
+            let first = sim::open(disk.dir(), options());
+            let is_whole = first.is_ok();
+            disk.fail(None);
+            cut_short += usize::from(!is_whole);
+            let store = first.unwrap_or_else(|_| open(&disk).0);
+            ["late", "last"].iter().for_each(|key| put(&store, key, 100));
+            store.checkpoint().unwrap();
+            reader.refresh().unwrap();
+            for key in ["old", "lost", "late", "last"] {
+                has(&store, key, 100);
+                has(&reader, key, 100);
+            }
+            assert_eq!(reader.stats().indexed_keys, 4, "{back} {after}");
+            if is_whole {
+                break;
+            }
+        }
+    }
+    assert!(failed > 5 && cut_short > 20, "{failed} checkpoints failed, {cut_short} openings");
+}
+
 /// Disks as a kill leaves them when a compaction has begun to write, and nothing names what it has
 /// written.
 fn killed_in_compaction(disk: &SimDisk, store: &Store) -> Vec<SimDisk> {
