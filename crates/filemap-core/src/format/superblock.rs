@@ -22,7 +22,7 @@ filemap_io::layout! {
         44 CANONICALIZER_VERSION: u32 = "canonicaliser version";
         48 CANONICALIZER: Text<32> = "canonicaliser name, NUL-padded";
         80 CREATED_MS: i64 = "time of creation, ms since 1970";
-        88 EPOCH: u64 = "epoch: 1 at creation, one more with every write of the superblock; copy 0 has even ones, copy 1 odd ones";
+        88 EPOCH: u64 = "epoch: 1 at creation, one more with every write of the superblock, after a recovery some more; copy 0 has even ones, copy 1 odd ones";
         96 TAIL_ORDINAL: u64 = "tail: ordinal of the segment up to which the value log is in the index";
         104 TAIL_OFFSET: u64 = "tail: byte offset in that segment";
         112 NEXT_SEQUENCE: u64 = "next sequence at the tail";
