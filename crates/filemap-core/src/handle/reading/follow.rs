@@ -416,10 +416,10 @@ impl Reading {
     /// old memtable knew would be missing in between.
     fn heed_recoveries(&self, state: &mut Following) -> Result<()> {
         let newest = self.superblock.newest_whole(&*self.dir)?;
-        // A superblock whose sync failed may have been seen and then be gone: the one before counts, or
-        // another of the same epoch, from a recovery that did not see it.
-        let is_other = newest.epoch == self.index.epoch() && newest != **self.latest.load();
-        if newest.dropped_epoch == state.dropped_epoch && newest.epoch >= self.index.epoch() && !is_other {
+        // A superblock whose sync failed may have been seen and then be gone: the one before counts,
+        // or another of the same epoch, from a recovery that did not see it.
+        let goes_on = newest.epoch > self.index.epoch() || newest == **self.latest.load();
+        if newest.dropped_epoch == state.dropped_epoch && goes_on {
             return Ok(());
         }
         // Dropped records may have been overwritten by others.

@@ -1,6 +1,6 @@
 //! The keys of the memtables in order, in sorted batches. A put pays nothing: the first list sorts
 //! what is there. From then on a thread of the writer sorts what has come, and merges batches, so
-//! that a list sorts only the keys of some milliseconds.
+//! that a list sorts only the newest keys.
 
 use std::sync::{Arc, Weak};
 
