@@ -336,12 +336,13 @@ mod tests {
     }
 
     #[test]
-    fn the_generation_of_the_rules_is_read_from_its_old_place_too() {
+    fn the_generation_of_the_rules_is_read_from_its_old_place_and_written_to_its_new_one() {
         let mut bytes = Superblock { rules: 0, ..example() }.encode();
         Layout::OLD_RULES.put(&mut bytes, 13);
         let crc = crc32fast::hash(&bytes[12..]);
         Layout::CRC.put(&mut bytes, crc);
-        assert_eq!(Superblock::decode(&bytes).unwrap(), example());
+        let superblock = Superblock::decode(&bytes).unwrap();
+        assert_eq!((&superblock, superblock.encode()), (&example(), example().encode()));
     }
 
     #[test]
