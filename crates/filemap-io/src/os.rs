@@ -360,6 +360,14 @@ impl File for OsFile {
         read_all_at(buf, offset, |buf, offset| self.file.read_at(buf, offset))
     }
 
+    #[cfg(target_os = "linux")]
+    fn read_now_at(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
+        use rustix::io::{ReadWriteFlags, preadv2};
+        let read = preadv2(&self.file, &mut [io::IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT).ok()?;
+        // Fewer are there at the end of the file too, of which it does not tell.
+        (read == buf.len()).then_some(read)
+    }
+
     fn read_once_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         if !self.keeps_reads.load(Ordering::Relaxed) {
             match read_all_at(buf, offset, |buf, offset| self.read_uncached_at(buf, offset)) {
@@ -480,6 +488,11 @@ mod tests {
         for (offset, len) in [(0, 70_001), (299_000, 1000), (250_001, 49_999), (300_000, 0), (400_000, 0)] {
             assert_eq!(file.read_once_at(&mut once, offset).unwrap(), len, "{offset}");
             assert_eq!(once[..len], bytes[bytes.len().min(offset as usize)..][..len], "{offset}");
+            // It was written just now, so it is in memory. But not every file system tells.
+            once.fill(0);
+            if let Some(read) = file.read_now_at(&mut once, offset) {
+                assert_eq!((read, &once[..]), (once.len(), &bytes[offset as usize..][..read]), "{offset}");
+            }
         }
         // As on a system without such reads.
         let file =

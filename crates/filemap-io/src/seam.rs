@@ -186,6 +186,12 @@ pub trait File: Send + Sync + Debug {
         self.read_at(buf, offset)
     }
 
+    /// [`read_at`](File::read_at) that waits for no device: `None` if not all of it is in memory, or
+    /// nobody can tell.
+    fn read_now_at(&self, _buf: &mut [u8], _offset: u64) -> Option<usize> {
+        None
+    }
+
     /// Writes all of `data` at `offset`, extending the file as needed.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
 

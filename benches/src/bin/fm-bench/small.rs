@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use filemap_benches::device::{Device, directory_bytes, drop_caches};
 use filemap_benches::drive::Outcome;
 use filemap_benches::process::{MemoryWatch, device_written_bytes};
@@ -32,15 +32,23 @@ pub struct SmallArgs {
     /// Cold gets, of each kind
     #[arg(long, default_value_t = 20_000)]
     gets: u64,
-    /// Only load and get
-    #[arg(long)]
-    load_only: bool,
+    /// The last part before the gets
+    #[arg(long, value_enum, default_value_t = Until::Compaction)]
+    until: Until,
     /// Keep the keys in the order of their bytes, too
     #[arg(long)]
     in_order: bool,
     /// Compact to this space amplification at the end
     #[arg(long, default_value_t = 1.05)]
     bound: f64,
+}
+
+/// Parts of the run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Until {
+    Load,
+    Overwriting,
+    Compaction,
 }
 
 struct Small<'a> {
@@ -94,8 +102,10 @@ pub fn run(args: &SmallArgs) -> Outcome<Report> {
     let mut report = Report::default();
     let mut small = Small { args, store: Store::create(&args.dir, options(args.in_order))?, peak_bytes: 0 };
     let rate = small.load(&mut report)?;
-    if !args.load_only {
+    if args.until >= Until::Overwriting {
         small.overwrite(&mut report, rate)?;
+    }
+    if args.until >= Until::Compaction {
         small.remove(&mut report)?;
         small.compact(&mut report)?;
         small.peak()?;

@@ -178,6 +178,9 @@ impl Retention {
         }
         let is_needed = |spot: &Spot| needed.get(&spot.version.sequence).is_some_and(|by| self.keeps_for(*by));
         let keeps = |(nth, spot): (usize, &Spot)| self.keeps(nth, spot) || is_needed(spot);
+        if all.iter().enumerate().all(keeps) {
+            return all;
+        }
         let kept: Vec<bool> = all.iter().enumerate().map(keeps).collect();
         let holders: HashSet<u64> =
             all.iter().zip(&kept).filter(|(s, kept)| **kept && s.refers_to != 0).map(|(s, _)| s.refers_to).collect();

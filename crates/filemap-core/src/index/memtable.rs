@@ -33,6 +33,8 @@ const SPARE_CHUNKS: usize = 4;
 
 const CHUNK_WORDS: usize = 1 << CHUNK_BITS;
 const HEAD_WORDS: usize = 8;
+/// Entries read and sorted in about a tenth of a millisecond.
+const SOME_ENTRIES: usize = 1024;
 /// Flags beside the sequence referred to.
 const TOMBSTONE: u64 = 1 << 63;
 const CHUNKED: u64 = 1 << 62;
@@ -173,7 +175,8 @@ impl Memtable {
     pub(crate) fn key(&self, address: u32) -> Vec<u8> {
         let len = self.word(address, 1) as u32 as usize;
         let words = &self.words(address)[HEAD_WORDS..][..len.div_ceil(8)];
-        let mut key: Vec<u8> = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
+        let mut key = Vec::with_capacity(8 * words.len());
+        words.iter().for_each(|w| key.extend_from_slice(&w.load(Ordering::Relaxed).to_le_bytes()));
         key.truncate(len);
         key
     }
@@ -193,7 +196,8 @@ impl Memtable {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
 
-    fn found(&self, address: u32) -> Found {
+    /// What the entry at an address, its key's newest, tells of the key.
+    pub(crate) fn found(&self, address: u32) -> Found {
         let best = (self.word(address, 1) >> 32) as u32;
         Found { address, best: (best != 0).then(|| self.entry(best)), floor: self.word(address, 6) }
     }
@@ -236,7 +240,7 @@ impl Memtable {
             if !entry.tombstone && entry.version.sequence > found.floor {
                 f(entry);
             }
-            at = (self.word(at, 0) >> 32) as u32;
+            at = self.entry_before(at);
         }
     }
 
@@ -258,7 +262,7 @@ impl Memtable {
             let address = (at < to).then_some(at as u32)?;
             at += HEAD_WORDS + (self.word(address, 1) as u32 as usize).div_ceil(8);
             let is_live = |address| self.word(address, 1) >> 32 != 0;
-            let before = (self.word(address, 0) >> 32) as u32;
+            let before = self.entry_before(address);
             let was_live = (before != 0).then(|| is_live(before));
             Some(Change { address, hash: self.word(address, 2), is_live: is_live(address), was_live })
         })
@@ -274,7 +278,7 @@ impl Memtable {
         let mut at = found.address;
         // Later puts come first and have greater sequences.
         while at != 0 && self.word(at, 3) > sequence {
-            at = (self.word(at, 0) >> 32) as u32;
+            at = self.entry_before(at);
         }
         let entry = (at != 0).then(|| self.entry(at))?;
         (entry.version.sequence == sequence && sequence > found.floor && !entry.tombstone).then_some(entry)
@@ -284,7 +288,7 @@ impl Memtable {
     pub(crate) fn knew(&self, found: &Found, mark: u32) -> bool {
         let mut at = found.address;
         while at >= mark {
-            at = (self.word(at, 0) >> 32) as u32;
+            at = self.entry_before(at);
         }
         at != 0
     }
@@ -358,6 +362,46 @@ impl Memtable {
         at as u32
     }
 
+    /// The newest entry of each key, with the key's hash, in the order of hashes; and the bytes that
+    /// the versions of all entries take in the value log. For a table to which nobody adds any more.
+    /// Reads entries as they lie, not by buckets: a table is larger than the processor's caches. Takes
+    /// 16 bytes a key.
+    pub(crate) fn newest(&self, make_way: &dyn Fn()) -> (Vec<(u64, u32)>, u64) {
+        let (mut all, mut bytes) = (Vec::with_capacity(self.entries() as usize), 0);
+        for change in self.changes(0, self.mark()) {
+            if all.len().is_multiple_of(SOME_ENTRIES) {
+                make_way();
+            }
+            all.push((change.hash, change.address));
+            bytes += Extent::unpack(self.word(change.address, 5)).bytes();
+        }
+        sort(&mut all, make_way);
+        // An entry is not the newest if one behind it names it, which has the same hash.
+        let mut kept = 0;
+        for at in 0..all.len() {
+            let (hash, address) = all[at];
+            let mut later = all[at + 1..].iter().take_while(|later| later.0 == hash);
+            if !later.any(|(_, later)| self.entry_before(*later) == address) {
+                all[kept] = (hash, address);
+                kept += 1;
+            }
+        }
+        all.truncate(kept);
+        (all, bytes)
+    }
+
+    /// Reads a word of each of these entries, so that they come into the processor's caches many at
+    /// once and not one after the other.
+    pub(crate) fn touch(&self, entries: &[(u64, u32)]) {
+        let words = entries.iter().map(|(_, address)| self.word(*address, 0) ^ self.word(*address, HEAD_WORDS - 1));
+        std::hint::black_box(words.fold(0, |all, word| all ^ word));
+    }
+
+    /// The entry of the same key before the one at an address, 0 for none.
+    fn entry_before(&self, address: u32) -> u32 {
+        (self.word(address, 0) >> 32) as u32
+    }
+
     /// Iterates over all keys, once each, with hash and entry, in bucket order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (u64, Found)> {
         // Most buckets of a small table are empty.
@@ -369,7 +413,7 @@ impl Memtable {
     fn bucket_keys(&self, bucket: &AtomicU32, mut head: u32) -> Vec<(u64, Found)> {
         loop {
             // The key's entry before the head's may still be in the bucket, about to leave it.
-            let leaving = (self.word(head, 0) >> 32) as u32;
+            let leaving = self.entry_before(head);
             let mut keys = Vec::new();
             let mut at = head;
             while at != 0 {
@@ -388,6 +432,17 @@ impl Memtable {
     pub(crate) fn key_of(&self, found: &Found) -> Vec<u8> {
         self.key(found.address)
     }
+}
+
+/// Sorts entries by hash, then address, making way between parts.
+fn sort(entries: &mut [(u64, u32)], make_way: &dyn Fn()) {
+    make_way();
+    if entries.len() <= SOME_ENTRIES {
+        return entries.sort_unstable();
+    }
+    let (less, _, greater) = entries.select_nth_unstable(entries.len() / 2);
+    sort(less, make_way);
+    sort(greater, make_way);
 }
 
 fn word_of(bytes: &[u8]) -> u64 {
@@ -437,6 +492,24 @@ mod tests {
         assert_eq!(t.find(7, b"b").unwrap().best, Some(entry(3, 10, false)));
         assert!(t.find(8, b"a").is_none());
         assert_eq!(t.keys().count(), 2);
+    }
+
+    #[test]
+    fn the_newest_entry_of_each_key_comes_in_the_order_of_hashes() {
+        let t = Memtable::new(1 << 20, 0);
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut bytes = 0;
+        for sequence in 1..5000 {
+            let key = random.u64(..900);
+            // Some keys share a hash, and most are put again.
+            let entry = entry(sequence, random.i64(0..9), random.u8(..9) == 0);
+            bytes += entry.extent.bytes();
+            t.insert((key / 3).wrapping_mul(0x9e37_79b9_7f4a_7c15), &key.to_be_bytes(), &entry);
+        }
+        let mut want: Vec<(u64, u32)> = t.keys().map(|(hash, found)| (hash, found.address)).collect();
+        want.sort_unstable();
+        assert!(want.len() > 850 && t.newest(&|| {}) == (want, bytes));
+        assert_eq!(Memtable::new(0, 0).newest(&|| {}), (Vec::new(), 0));
     }
 
     #[test]

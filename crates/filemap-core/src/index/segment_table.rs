@@ -140,15 +140,6 @@ impl SegmentTable {
         row.live_units += bytes / key::UNIT_BYTES;
     }
 
-    /// Adds the live key records of another table.
-    pub(crate) fn add_keys(&mut self, other: &SegmentTable) {
-        for (id, more) in &other.keys {
-            let row = self.keys.entry(*id).or_default();
-            row.ordinal = more.ordinal;
-            row.live_units += more.live_units;
-        }
-    }
-
     /// Counts a key record as dead.
     pub(crate) fn debit_key(&mut self, address: u64, bytes: u64) {
         if let Some(row) = self.keys.get_mut(&key::segment_of(address)) {

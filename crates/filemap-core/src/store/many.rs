@@ -94,7 +94,7 @@ impl<I: Iterator<Item: AsRef<[u8]>>> GetAhead<'_, I> {
                 && let Some(key) = self.keys.next()
             {
                 let hash = self.store.reading.hash(key.as_ref());
-                self.store.reading.index().will_look(hash);
+                self.store.reading.index().will_look(std::iter::once(hash));
                 self.sought.push_back((key, hash));
             }
             if self.read.len() >= self.depth {

@@ -188,6 +188,10 @@ impl File for GatedFile {
         self.file.read_once_at(buf, offset)
     }
 
+    fn read_now_at(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
+        self.file.read_now_at(buf, offset)
+    }
+
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let _passing = self.gate.pass()?;
         self.file.write_at(data, offset)

@@ -279,27 +279,32 @@ impl Index {
     pub(crate) fn will_need(&self, hash: u64) -> u64 {
         // Who looks the hash up meets the damage.
         let Ok((_, entry)) = self.directory.load().find(hash) else { return hash };
-        self.read_ahead(entry);
+        self.read_ahead(entry.page);
         hash | u64::MAX >> entry.depth
     }
 
-    /// Prefetches the pages of a hash without waiting, but for a node of the directory; those of runs
-    /// too, unless filters already rule the hash out.
-    pub(crate) fn will_look(&self, hash: u64) {
-        let directory = self.directory.load();
-        if let Ok((at, entry)) = directory.find(hash)
-            && !directory.lacks(at, hash)
-        {
-            self.read_ahead(entry);
-        }
-        for page in run_pages::pages_for(directory.runs().of(hash), kept_bits(hash)) {
-            self.file.advise(Advice::WillNeed, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
+    /// Prefetches the pages of rising hashes without waiting, but for nodes of the directory; those of
+    /// runs too, unless filters already rule a hash out.
+    pub(crate) fn will_look(&self, hashes: impl Iterator<Item = u64>) {
+        let (directory, mut last) = (self.directory.load(), 0);
+        let runs = directory.runs();
+        for hash in hashes {
+            if let Ok((at, entry)) = directory.find(hash)
+                && entry.page != last
+                && !directory.lacks(at, hash)
+            {
+                self.read_ahead(entry.page);
+                last = entry.page;
+            }
+            for page in run_pages::pages_for(runs.of(hash), kept_bits(hash)) {
+                self.read_ahead(page);
+            }
         }
     }
 
-    fn read_ahead(&self, entry: Entry) {
-        if entry.page != 0 {
-            self.file.advise(Advice::WillNeed, u64::from(entry.page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
+    fn read_ahead(&self, page: u32) {
+        if page != 0 {
+            self.file.advise(Advice::WillNeed, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
         }
     }
 

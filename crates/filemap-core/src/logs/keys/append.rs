@@ -3,6 +3,7 @@
 //! Records become readable with [`KeyAppender::flush`] and durable with [`KeyAppender::sync`],
 //! which syncs every segment written since the last sync.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use filemap_io::{File, Identity};
@@ -35,6 +36,8 @@ pub(crate) struct KeyAppender {
     /// End of what was written, once something was.
     written: Option<Tail>,
     appended_bytes: u64,
+    /// Records by their addresses, read before they are asked for.
+    ahead: HashMap<u64, (KeyRecord, Vec<u8>)>,
 }
 
 /// The segment that is appended to.
@@ -80,6 +83,7 @@ impl KeyAppender {
             buffer: Vec::new(),
             written: None,
             appended_bytes: 0,
+            ahead: HashMap::new(),
         })
     }
 
@@ -123,6 +127,8 @@ impl KeyAppender {
             self.rolled.push((full.segment.ordinal, full.offset));
             self.unsynced.push((full.segment, full.file));
         }
+        // Its number may have been that of a segment from which records were read ahead.
+        self.ahead.clear();
         let (segment, file) = self.log.segments.begin(0)?;
         Ok(Current { segment, file, offset: FIRST_RECORD })
     }
@@ -157,7 +163,7 @@ impl KeyAppender {
                 let (record, key) = self.log.decode(&c.segment, bytes, offset)?;
                 Ok((record, key.to_vec()))
             }
-            _ => self.log.read(address),
+            _ => self.ahead.get(&address).map_or_else(|| self.log.read(address), |ahead| Ok(ahead.clone())),
         }
     }
 
@@ -166,9 +172,12 @@ impl KeyAppender {
         self.current.as_ref().map(|c| (c.segment.name(), c.file.identity()))
     }
 
-    /// Prefetches a record without waiting.
-    pub(crate) fn will_need(&self, address: u64) {
-        self.log.will_need(address);
+    /// Reads records that are in memory, for [`KeyAppender::read`], and prefetches the others without
+    /// waiting. What was read ahead before is forgotten.
+    pub(crate) fn read_ahead(&mut self, addresses: impl Iterator<Item = u64>) {
+        self.ahead.clear();
+        let read = addresses.filter_map(|address| self.log.read_ahead(address).map(|read| (address, read)));
+        self.ahead.extend(read);
     }
 
     /// Returns true if enough is buffered to be worth a write.

@@ -245,17 +245,41 @@ impl KeyLog {
     pub(crate) fn read(&self, address: u64) -> Result<(KeyRecord, Vec<u8>)> {
         let segment = self.segments.get(key::segment_of(address))?;
         let (file, offset) = (self.segments.file(&segment)?, key::offset_of(address));
-        let mut b = vec![0; GUESS_BYTES];
-        let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", segment.name())(e))?;
-        b.truncate(n);
-        let total = KeyRecord::peek(&b).map_err(|what| segment.corrupt(offset, what))?.total_bytes() as usize;
+        let read = |b: &mut [u8]| file.read_at(b, offset).map_err(|e| Error::io("read", segment.name())(e));
+        let mut guess = [0; GUESS_BYTES];
+        let n = read(&mut guess)?;
+        let guess = &guess[..n];
+        let total = KeyRecord::peek(guess).map_err(|what| segment.corrupt(offset, what))?.total_bytes() as usize;
+        let mut whole = Vec::new();
         if total > GUESS_BYTES {
-            b.resize(total, 0);
-            let n = file.read_at(&mut b, offset).map_err(|e| Error::io("read", segment.name())(e))?;
-            b.truncate(n);
+            whole.resize(total, 0);
+            let n = read(&mut whole)?;
+            whole.truncate(n);
         }
-        let (record, key) = self.decode(&segment, &b, offset)?;
+        let (record, key) = self.decode(&segment, if whole.is_empty() { guess } else { &whole }, offset)?;
         Ok((record, key.to_vec()))
+    }
+
+    /// Prefetches a record without waiting.
+    pub(crate) fn will_need(&self, address: u64) {
+        if let Ok(segment) = self.segments.get(key::segment_of(address))
+            && let Ok(file) = self.segments.file(&segment)
+        {
+            file.advise(Advice::WillNeed, key::offset_of(address), GUESS_BYTES as u64);
+        }
+    }
+
+    /// Reads the record at an address if it is in memory. Else prefetches it, without waiting.
+    pub(crate) fn read_ahead(&self, address: u64) -> Option<(KeyRecord, Vec<u8>)> {
+        let segment = self.segments.get(key::segment_of(address)).ok()?;
+        let (file, offset) = (self.segments.file(&segment).ok()?, key::offset_of(address));
+        let mut guess = [0; GUESS_BYTES];
+        let Some(n) = file.read_now_at(&mut guess, offset) else {
+            self.will_need(address);
+            return None;
+        };
+        let (record, key) = self.decode(&segment, &guess[..n], offset).ok()?;
+        Some((record, key.to_vec()))
     }
 
     /// Damage at an address.
@@ -340,15 +364,6 @@ impl KeyLog {
     /// Total length of all segments in bytes, and their allocated bytes on the device.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         self.segments.bytes()
-    }
-
-    /// Prefetches a record without waiting.
-    pub(crate) fn will_need(&self, address: u64) {
-        if let Ok(segment) = self.segments.get(key::segment_of(address))
-            && let Ok(file) = self.segments.file(&segment)
-        {
-            file.advise(Advice::WillNeed, key::offset_of(address), GUESS_BYTES as u64);
-        }
     }
 
     /// Removes the segments that a durable superblock does not lead to: those before its key tail

@@ -77,6 +77,42 @@ fn no_record_crosses_the_end_of_a_segment_and_a_long_one_has_its_own() {
 }
 
 #[test]
+fn what_is_read_ahead_is_what_is_read_until_its_number_may_be_that_of_another_segment() {
+    let (temp, log) = fresh();
+    let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
+    let keys: Vec<Vec<u8>> = vec![key(0), vec![b'k'; 5000], key(2), key(3)];
+    let append = |(nth, key): (usize, &Vec<u8>)| appender.append(&record(key, nth as u64), key).unwrap().0;
+    let places: Vec<u64> = keys.iter().enumerate().map(append).collect();
+    // The last one is in the buffer only.
+    let read = |appender: &KeyAppender, nth: usize| appender.read(places[nth]).map(|(_, key)| key);
+    appender.read_ahead(places.iter().copied());
+    for (nth, key) in keys.iter().enumerate() {
+        assert_eq!(&read(&appender, nth).unwrap(), key);
+    }
+    appender.flush().unwrap();
+    // Long enough to be read in one piece.
+    let padded = temp.path().join(names::keys(0));
+    let bytes = std::fs::read(&padded).unwrap();
+    std::fs::write(&padded, [&bytes[..], &[0; GUESS_BYTES]].concat()).unwrap();
+    let damage = |byte: u8| {
+        let mut bytes = std::fs::read(&padded).unwrap();
+        bytes[FIRST_RECORD as usize + 60] ^= byte;
+        std::fs::write(&padded, bytes).unwrap();
+    };
+    damage(1);
+    appender.read_ahead(places[..1].iter().copied());
+    assert!(read(&appender, 0).is_err(), "damage is not kept");
+    damage(1);
+    appender.read_ahead(places[..1].iter().copied());
+    damage(1);
+    assert_eq!(read(&appender, 0).unwrap(), keys[0], "from memory");
+    while log.segments.all().len() < 4 {
+        appender.append(&record(&keys[0], 9), &keys[0]).unwrap();
+    }
+    assert!(read(&appender, 0).is_err(), "a segment was begun");
+}
+
+#[test]
 fn what_follows_the_tail_is_appended_after_and_a_segment_begun_there_is_left() {
     let (temp, log) = fresh();
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::failpoint::step;
 use crate::format::leaf::{Slot, kept_bits};
 use crate::index::address::Index;
-use crate::index::memtable::{Found, Memtable};
+use crate::index::memtable::Memtable;
 use crate::sync::make_way;
 use crate::upkeep::Upkeep;
 use crate::upkeep::state::Checkpointer;
@@ -22,24 +22,16 @@ const KEY_RECORD_BYTES: u64 = 112;
 const EXAMINED_BYTES: u64 = 2048;
 /// Leaves that a checkpoint rewrites which is to let all changes settle.
 const SETTLED_AT_ONCE: u64 = 1 << 16;
-/// Keys gathered and sorted in about a tenth of a millisecond.
-const SOME_KEYS: usize = 1024;
 
 impl Upkeep {
     /// Enters all keys of a table in the index and applies the task, in hash order, committing each
     /// stage that is full.
     pub(crate) fn apply(&self, c: &mut Checkpointer, table: &Memtable, mut task: Task) -> Result<()> {
-        let mut keys: Vec<(u64, Found)> = Vec::new();
-        for key in table.keys() {
-            if keys.len().is_multiple_of(SOME_KEYS) {
-                make_way();
-            }
-            keys.push(key);
-        }
-        sort(&mut keys);
+        let (keys, entered_bytes) = table.newest(&make_way);
         task.sort();
         c.index.expect(keys.len() as u64);
-        let work = Work { hashes: task.hashes(keys.iter().map(|k| k.0)), table, keys: &keys, task: &task };
+        let hashes = task.hashes(keys.iter().map(|k| k.0));
+        let work = Work { hashes, table, keys: &keys, entered_bytes, task: &task };
         let log_bytes = work.log_bytes();
         if task.settles {
             c.index.pay_leaves(SETTLED_AT_ONCE);
@@ -80,10 +72,11 @@ impl Upkeep {
         while let Some(first) = rest.first() {
             ahead.go(self.reading.index());
             let old = c.index.leaf(*first)?;
-            let (touched, others) = rest.split_at(rest.partition_point(|h| old.covers(*h)));
-            let (these, later) = mine.split_at(mine.partition_point(|k| old.covers(k.0)));
+            let (touched, others) = split(rest, |h| old.covers(*h));
+            let (these, later) = split(mine, |k| old.covers(k.0));
+            work.table.touch(these);
             let mut slots = old.slots.clone();
-            will_need_keys(c, &slots, touched.iter().map(|h| kept_bits(*h)));
+            c.keys.read_ahead(slots_of(&slots, touched).map(|slot| slot.key));
             let counted = self.merge_slots(c, &mut slots, work, (these, touched), &mut task)?;
             if slots != old.slots {
                 c.index.replace(&old, &slots)?;
@@ -118,15 +111,15 @@ impl Upkeep {
             };
             let end = rest.partition_point(|h| told(*h) <= told(rest[end - 1]));
             let (window, others) = rest.split_at(end);
-            window.iter().for_each(|hash| self.reading.index().will_look(*hash));
+            self.reading.index().will_look(window.iter().copied());
             let mut slots = Vec::with_capacity(window.len());
             for same in window.chunk_by(|a, b| told(*a) == told(*b)) {
-                let old = c.index.slots_of(same[0])?;
-                old.iter().for_each(|slot| c.keys.will_need(slot.key));
-                slots.push(old);
+                slots.push(c.index.slots_of(same[0])?);
             }
+            c.keys.read_ahead(slots.iter().flatten().map(|slot| slot.key));
+            work.table.touch(&mine[..mine.len().min(window.len())]);
             for (touched, old) in window.chunk_by(|a, b| told(*a) == told(*b)).zip(slots) {
-                let (these, later) = mine.split_at(mine.partition_point(|k| told(k.0) <= told(touched[0])));
+                let (these, later) = split(mine, |k| told(k.0) <= told(touched[0]));
                 let mut slots = old.clone();
                 let counted = self.merge_slots(c, &mut slots, work, (these, touched), &mut task)?;
                 if slots != old {
@@ -155,7 +148,7 @@ impl Upkeep {
         c: &mut Checkpointer,
         slots: &mut Vec<Slot>,
         work: &Work<'_>,
-        (keys, touched): (&[(u64, Found)], &[u64]),
+        (keys, touched): (&[(u64, u32)], &[u64]),
         task: &mut Ordered<'_>,
     ) -> Result<Option<i64>> {
         let table = work.table;
@@ -175,11 +168,12 @@ impl Upkeep {
             settles_order: c.settles_order,
             came: 0,
         };
-        for (hash, found) in keys {
-            let key = table.key_of(found);
-            let versions = table.versions(found);
+        for (hash, address) in keys {
+            let found = table.found(*address);
+            let key = table.key(*address);
+            let versions = table.versions(&found);
             c.current.versions += versions.len() as u64;
-            merge.key(slots, kept_bits(*hash), &key, found, versions)?;
+            merge.key(slots, kept_bits(*hash), &key, &found, versions)?;
         }
         // Keys whose hashes share the bits in slots are handled together.
         for same in touched.chunk_by(|a, b| told(*a) == told(*b)) {
@@ -204,12 +198,18 @@ fn merge_leaves(c: &mut Checkpointer, next: Option<&u64>) -> Result<()> {
     Ok(())
 }
 
-/// Prefetches the key records that merging keys with these hash bits will read.
-fn will_need_keys(c: &Checkpointer, slots: &[Slot], hashes: impl Iterator<Item = u64>) {
-    for hash in hashes {
-        let first = slots.partition_point(|s| s.hash < hash);
-        slots[first..].iter().take_while(|s| s.hash == hash).for_each(|s| c.keys.will_need(s.key));
-    }
+/// The slots of a leaf whose hash bits are those of one of these hashes.
+fn slots_of<'s>(slots: &'s [Slot], hashes: &[u64]) -> impl Iterator<Item = &'s Slot> {
+    hashes.iter().map(|hash| kept_bits(*hash)).flat_map(|kept| {
+        let first = slots.partition_point(|slot| slot.hash < kept);
+        slots[first..].iter().take_while(move |slot| slot.hash == kept)
+    })
+}
+
+/// Splits off the items at the front that match, which are few beside the rest: to halve that would
+/// touch more of it.
+fn split<T>(items: &[T], matches: impl Fn(&T) -> bool) -> (&[T], &[T]) {
+    items.split_at(items.iter().take_while(|item| matches(item)).count())
 }
 
 /// What a checkpoint enters in the index.
@@ -217,20 +217,20 @@ struct Work<'a> {
     /// All touched hashes, sorted, each once.
     hashes: Vec<u64>,
     table: &'a Memtable,
-    /// The keys of the table, sorted by hash.
-    keys: &'a [(u64, Found)],
+    /// The newest entry of each key of the table, by hash.
+    keys: &'a [(u64, u32)],
+    /// Bytes of the value log that the table has versions in.
+    entered_bytes: u64,
     task: &'a Task,
 }
 
 impl Work<'_> {
-    /// Bytes of both logs that the work is for, by estimate: newest versions, moved records, and a key
+    /// Bytes of both logs that the work is for, by estimate: versions entered, moved records, and a key
     /// record for each hash; more for chains that are examined.
     fn log_bytes(&self) -> u64 {
-        let entered = self.keys.iter().filter_map(|(_, found)| found.best);
-        let values = entered.map(|entry| entry.extent.bytes()).sum::<u64>();
         let moved = self.task.ops.iter().map(|op| op.to.bytes()).sum::<u64>();
         let examined = self.task.chains.len() as u64 * EXAMINED_BYTES;
-        values + moved + examined + self.hashes.len() as u64 * KEY_RECORD_BYTES
+        self.entered_bytes + moved + examined + self.hashes.len() as u64 * KEY_RECORD_BYTES
     }
 }
 
@@ -242,17 +242,6 @@ struct ReadAhead<'a> {
     covered: usize,
     /// Leaves prefetched.
     leaves: usize,
-}
-
-/// Sorts keys by hash, making way between parts.
-fn sort(keys: &mut [(u64, Found)]) {
-    make_way();
-    if keys.len() <= SOME_KEYS {
-        return keys.sort_unstable_by_key(|k| k.0);
-    }
-    let (less, _, greater) = keys.select_nth_unstable_by_key(keys.len() / 2, |k| k.0);
-    sort(less);
-    sort(greater);
 }
 
 impl ReadAhead<'_> {

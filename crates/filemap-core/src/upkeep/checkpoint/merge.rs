@@ -209,7 +209,7 @@ impl Merge<'_> {
         }
         for spot in without(before, kept, |_, _| true) {
             dropped.versions += 1;
-            dropped.bytes += self.extents(spot)?.iter().map(|e| e.bytes()).sum::<u64>();
+            dropped.bytes += spot.extent.bytes() + self.chunks(spot)?.iter().map(|e| e.bytes()).sum::<u64>();
         }
         dropped.keys += u64::from(kept.is_empty());
         Ok(dropped)
@@ -394,7 +394,7 @@ impl Merge<'_> {
         duty: Duty,
     ) -> Result<Option<u64>> {
         let (mut address, mut chain) = behind;
-        let (mut live, mark) = (SegmentTable::default(), self.keys.mark());
+        let (mut live, mark) = (Vec::with_capacity(versions.len()), self.keys.mark());
         for (nth, spot) in versions.iter().rev().enumerate() {
             if self.stops(nth, duty) {
                 self.keys.abandon(mark);
@@ -413,16 +413,18 @@ impl Merge<'_> {
             };
             let ordinal;
             (address, ordinal) = self.keys.append(&record, key)?;
-            live.credit_key(address, ordinal, record.total_bytes());
+            live.push((address, ordinal, record.total_bytes()));
             holders.add(spot.version.sequence, address);
         }
-        self.segment_table.add_keys(&live);
+        for (address, ordinal, bytes) in live {
+            self.segment_table.credit_key(address, ordinal, bytes);
+        }
         Ok(Some(address))
     }
 
     /// Counts a version as live: the index now leads to it.
     fn enter(&mut self, spot: &Spot) -> Result<()> {
-        for extent in self.extents(spot)? {
+        for extent in self.chunks(spot)?.into_iter().chain([spot.extent]) {
             let ordinal = self.values.segments.get(extent.location.segment).ok().map(|s| s.ordinal);
             self.segment_table.credit(extent, ordinal);
         }
@@ -431,23 +433,23 @@ impl Merge<'_> {
 
     /// Counts a version as dead.
     fn leave(&mut self, spot: &Spot) -> Result<()> {
-        self.extents(spot)?.into_iter().for_each(|extent| self.segment_table.debit(extent));
+        for extent in self.chunks(spot)?.into_iter().chain([spot.extent]) {
+            self.segment_table.debit(extent);
+        }
         Ok(())
     }
 
-    /// Returns the records of a version: its own, and its chunks. The chunks of a damaged list are
-    /// unknown.
-    fn extents(&self, spot: &Spot) -> Result<Vec<Extent>> {
-        let mut extents = vec![spot.extent];
-        if spot.chunked {
-            let (location, size) = (spot.extent.location, spot.extent.size());
-            match self.values.with_record(location, size, Want::Whole, |raw| raw.chunks()) {
-                Ok(chunks) => extents.extend(chunks.iter().map(|c| Extent { location: c.location, units: c.units })),
-                Err(e) if e.is_corrupt() => {}
-                Err(e) => return Err(e),
-            }
+    /// Returns the records of a version's chunks. Those of a damaged list are unknown.
+    fn chunks(&self, spot: &Spot) -> Result<Vec<Extent>> {
+        if !spot.chunked {
+            return Ok(Vec::new());
         }
-        Ok(extents)
+        let (location, size) = (spot.extent.location, spot.extent.size());
+        match self.values.with_record(location, size, Want::Whole, |raw| raw.chunks()) {
+            Ok(chunks) => Ok(chunks.iter().map(|c| Extent { location: c.location, units: c.units }).collect()),
+            Err(e) if e.is_corrupt() => Ok(Vec::new()),
+            Err(e) => Err(e),
+        }
     }
 }
 

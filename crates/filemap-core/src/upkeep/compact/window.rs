@@ -78,7 +78,7 @@ impl Window {
         keyed.sort_unstable();
         for some in keyed.chunks(SOME).filter(|_| is_long) {
             make_way();
-            some.iter().for_each(|(hash, _)| reading.index().will_look(*hash));
+            reading.index().will_look(some.iter().map(|(hash, _)| *hash));
         }
         for some in keyed.chunks(SOME) {
             if reading.check_open().is_err() {
