@@ -114,10 +114,14 @@ fn file_header(bytes: &[u8]) -> bool {
 fn superblock(bytes: &[u8]) -> bool {
     let Ok(decoded) = Superblock::decode(bytes) else { return false };
     if is_ours(bytes) {
-        let encoded = decoded.encode();
-        assert_eq!(Superblock::decode(&encoded), Ok(decoded));
+        use superblock::Layout;
         // What lies where earlier builds wrote it is written where it belongs now.
-        assert!(superblock::Layout::OLD_RULES.get(bytes) != 0 || encoded == bytes[..superblock::BYTES]);
+        let mut bytes = bytes[..superblock::BYTES].to_vec();
+        Layout::RULES.put(&mut bytes, decoded.rules);
+        Layout::OLD_RULES.put(&mut bytes, 0);
+        let crc = crc32fast::hash(&bytes[Layout::CRC.end()..]);
+        Layout::CRC.put(&mut bytes, crc);
+        assert_eq!(decoded.encode()[..], bytes[..]);
     }
     true
 }

@@ -307,11 +307,17 @@ struct OsFile {
     file: std::fs::File,
     /// Whether uncached reads are unsupported.
     keeps_reads: AtomicBool,
+    /// The file system does not say what is in memory.
+    tells_nothing: AtomicBool,
 }
 
 impl OsFile {
     fn new(file: std::fs::File) -> OsFile {
-        OsFile { file, keeps_reads: AtomicBool::new(cfg!(not(target_os = "linux"))) }
+        OsFile {
+            file,
+            keeps_reads: AtomicBool::new(cfg!(not(target_os = "linux"))),
+            tells_nothing: AtomicBool::new(false),
+        }
     }
 
     /// Reads without a trace in the page cache; `Unsupported` where that cannot be done.
@@ -362,10 +368,19 @@ impl File for OsFile {
 
     #[cfg(target_os = "linux")]
     fn read_now_at(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
-        use rustix::io::{ReadWriteFlags, preadv2};
-        let read = preadv2(&self.file, &mut [io::IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT).ok()?;
-        // Fewer are there at the end of the file too, of which it does not tell.
-        (read == buf.len()).then_some(read)
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        if self.tells_nothing.load(Ordering::Relaxed) {
+            return None;
+        }
+        match preadv2(&self.file, &mut [io::IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT) {
+            // Fewer are there at the end of the file too, of which it does not tell.
+            Ok(read) => (read == buf.len()).then_some(read),
+            Err(e) => {
+                let is_unknown = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL].contains(&e);
+                self.tells_nothing.fetch_or(is_unknown, Ordering::Relaxed);
+                None
+            }
+        }
     }
 
     fn read_once_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -495,8 +510,8 @@ mod tests {
             }
         }
         // As on a system without such reads.
-        let file =
-            OsFile { file: std::fs::File::open(temp.path().join("f")).unwrap(), keeps_reads: AtomicBool::new(true) };
+        let file = OsFile::new(std::fs::File::open(temp.path().join("f")).unwrap());
+        file.keeps_reads.store(true, Ordering::Relaxed);
         assert_eq!(file.read_once_at(&mut once, 250_001).unwrap(), 49_999);
         assert_eq!(once[..49_999], bytes[250_001..]);
     }

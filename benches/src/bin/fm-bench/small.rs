@@ -296,6 +296,7 @@ fn gets(args: &SmallArgs, report: &mut Report) -> Outcome<()> {
     let device = Device::of(&args.dir)?;
     report.section(format!("{} gets, nothing cached", args.gets));
     drop_caches()?;
+    device.settle()?;
     let begun = Instant::now();
     let store = Store::open(&args.dir, options(args.in_order))?;
     report.against("open", begun.elapsed().as_secs_f64() * 1e3, "ms", Bar::AtMost(20.0));

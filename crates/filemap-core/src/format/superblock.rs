@@ -242,7 +242,7 @@ impl Superblock {
         if !key_bytes.contains(&offset) || !offset.is_multiple_of(key::UNIT_BYTES) {
             return Err("key tail is out of range");
         }
-        if self.next_sequence > MAX_SEQUENCE {
+        if !(1..=MAX_SEQUENCE).contains(&self.next_sequence) {
             return Err("sequence is out of range");
         }
         // Counters never come near these limits; incrementing them must not overflow.
@@ -347,7 +347,8 @@ mod tests {
 
     #[test]
     fn a_superblock_out_of_range_is_refused_though_its_checksum_is_right() {
-        let spoil: [fn(&mut Superblock); 13] = [
+        let spoil: [fn(&mut Superblock); 14] = [
+            |s| s.next_sequence = 0,
             |s| s.epoch = u64::MAX,
             |s| s.tail.ordinal = u64::MAX,
             |s| s.tail.offset = 0, // a filler there would cover the segment's header

@@ -145,8 +145,14 @@ impl File for SimFile {
         Some((0, self.id as u64))
     }
 
+    /// As if every other page were in memory. Not one of the calls that fail.
     fn read_now_at(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
-        self.read_at(buf, offset).ok()
+        let state = self.disk.lock();
+        let start = usize::try_from(offset).ok()?;
+        let (first, last) = (start / 4096, (start + buf.len().checked_sub(1)?) / 4096);
+        let bytes = state.files[self.id].live.get(start..start + buf.len())?;
+        ((self.id + first).is_multiple_of(2) && first == last).then(|| buf.copy_from_slice(bytes))?;
+        Some(buf.len())
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {

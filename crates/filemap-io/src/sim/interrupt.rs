@@ -113,6 +113,9 @@ impl File for Interrupted<dyn File> {
         self.by.count_read();
         self.inner.read_at(buf, offset)
     }
+    fn read_now_at(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
+        self.inner.read_now_at(buf, offset)
+    }
     /// Interrupted in its middle: its first half is there.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let half = data.len() / 2;

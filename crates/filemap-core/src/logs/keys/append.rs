@@ -37,7 +37,7 @@ pub(crate) struct KeyAppender {
     written: Option<Tail>,
     appended_bytes: u64,
     /// Records by their addresses, read before they are asked for.
-    ahead: HashMap<u64, (KeyRecord, Vec<u8>)>,
+    pub(super) ahead: HashMap<u64, (KeyRecord, Vec<u8>)>,
 }
 
 /// The segment that is appended to.

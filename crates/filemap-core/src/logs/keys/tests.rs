@@ -2,6 +2,8 @@
 //! checkpoint.
 
 use filemap_io::OsDir;
+#[cfg(feature = "sim")]
+use filemap_io::sim::SimDisk;
 
 use super::*;
 use crate::format::location::{Extent as Place, Location};
@@ -77,39 +79,56 @@ fn no_record_crosses_the_end_of_a_segment_and_a_long_one_has_its_own() {
 }
 
 #[test]
+#[cfg(feature = "sim")]
 fn what_is_read_ahead_is_what_is_read_until_its_number_may_be_that_of_another_segment() {
-    let (temp, log) = fresh();
-    let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
-    let keys: Vec<Vec<u8>> = vec![key(0), vec![b'k'; 5000], key(2), key(3)];
-    let append = |(nth, key): (usize, &Vec<u8>)| appender.append(&record(key, nth as u64), key).unwrap().0;
-    let places: Vec<u64> = keys.iter().enumerate().map(append).collect();
-    // The last one is in the buffer only.
-    let read = |appender: &KeyAppender, nth: usize| appender.read(places[nth]).map(|(_, key)| key);
-    appender.read_ahead(places.iter().copied());
-    for (nth, key) in keys.iter().enumerate() {
-        assert_eq!(&read(&appender, nth).unwrap(), key);
+    let disk = SimDisk::new(0);
+    let dir = disk.dir();
+    KeyLog::create(&*dir, superblock::example().store_id, 0).unwrap();
+    let current = Superblock { key_tail: Tail { ordinal: 0, offset: FIRST_RECORD }, ..superblock::example() };
+    let log = KeyLog::open(dir, Access::Write, &current, BOUNDS).unwrap();
+    let limits = Limits { key_segment_bytes: 32 << 10, flush_key_bytes: 1 << 20, ..Limits::default() };
+    let mut appender = KeyAppender::new(Arc::clone(&log), &limits).unwrap();
+    let mut places = Vec::new();
+    for i in 0..300 {
+        // The first one is longer than what is read ahead of any.
+        let key = if i == 0 { vec![b'k'; 500] } else { key(i) };
+        places.push(appender.append(&record(&key, i), &key).unwrap().0);
+        if i == 250 {
+            appender.flush().unwrap();
+        }
     }
-    appender.flush().unwrap();
-    // Long enough to be read in one piece.
-    let padded = temp.path().join(names::keys(0));
-    let bytes = std::fs::read(&padded).unwrap();
-    std::fs::write(&padded, [&bytes[..], &[0; GUESS_BYTES]].concat()).unwrap();
-    let damage = |byte: u8| {
-        let mut bytes = std::fs::read(&padded).unwrap();
-        bytes[FIRST_RECORD as usize + 60] ^= byte;
-        std::fs::write(&padded, bytes).unwrap();
+    let matches = |appender: &KeyAppender| {
+        for (i, place) in places.iter().enumerate() {
+            assert_eq!(appender.read(*place).unwrap().0.version.sequence, i as u64);
+        }
     };
-    damage(1);
-    appender.read_ahead(places[..1].iter().copied());
-    assert!(read(&appender, 0).is_err(), "damage is not kept");
-    damage(1);
-    appender.read_ahead(places[..1].iter().copied());
-    damage(1);
-    assert_eq!(read(&appender, 0).unwrap(), keys[0], "from memory");
-    while log.segments.all().len() < 4 {
-        appender.append(&record(&keys[0], 9), &keys[0]).unwrap();
+    appender.read_ahead(places.iter().copied());
+    // As if every other page were in memory, and of the rest nobody knew; the last are in the buffer.
+    let ahead: Vec<usize> = (0..300).filter(|i| appender.ahead.contains_key(&places[*i])).collect();
+    assert!(ahead.len() > 50 && ahead.len() < 200 && *ahead.last().unwrap() < 250, "{ahead:?}");
+    assert!(!ahead.contains(&0));
+    matches(&appender);
+    appender.flush().unwrap();
+    matches(&appender);
+
+    let damaged = places[ahead[0]];
+    let mut bytes = disk.bytes(&names::keys(0)).unwrap();
+    let damage = |bytes: &mut Vec<u8>| {
+        bytes[key::offset_of(damaged) as usize + 60] ^= 1;
+        disk.set_bytes(&names::keys(0), bytes);
+    };
+    damage(&mut bytes);
+    assert!(appender.read(damaged).is_ok(), "from memory");
+    appender.read_ahead(places.iter().copied());
+    assert!(!appender.ahead.contains_key(&damaged) && appender.read(damaged).is_err());
+    damage(&mut bytes);
+    appender.read_ahead(places.iter().copied());
+    damage(&mut bytes);
+    assert!(appender.read(damaged).is_ok(), "from memory");
+    while log.segments.all().len() < 2 {
+        appender.append(&record(&key(1), 9), &key(1)).unwrap();
     }
-    assert!(read(&appender, 0).is_err(), "a segment was begun");
+    assert!(appender.ahead.is_empty() && appender.read(damaged).is_err(), "a segment was begun");
 }
 
 #[test]

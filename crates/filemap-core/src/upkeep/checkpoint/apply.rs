@@ -219,13 +219,13 @@ struct Work<'a> {
     table: &'a Memtable,
     /// The newest entry of each key of the table, by hash.
     keys: &'a [(u64, u32)],
-    /// Bytes of the value log that the table has versions in.
+    /// Bytes that the records of all the table's entries take in the value log.
     entered_bytes: u64,
     task: &'a Task,
 }
 
 impl Work<'_> {
-    /// Bytes of both logs that the work is for, by estimate: versions entered, moved records, and a key
+    /// Bytes of both logs that the work is for, by estimate: those of the table, moved records, and a key
     /// record for each hash; more for chains that are examined.
     fn log_bytes(&self) -> u64 {
         let moved = self.task.ops.iter().map(|op| op.to.bytes()).sum::<u64>();

@@ -394,7 +394,7 @@ impl Merge<'_> {
         duty: Duty,
     ) -> Result<Option<u64>> {
         let (mut address, mut chain) = behind;
-        let (mut live, mark) = (Vec::with_capacity(versions.len()), self.keys.mark());
+        let (mut live, mark): (Vec<(u64, u64, u64)>, _) = (Vec::new(), self.keys.mark());
         for (nth, spot) in versions.iter().rev().enumerate() {
             if self.stops(nth, duty) {
                 self.keys.abandon(mark);
@@ -413,7 +413,10 @@ impl Merge<'_> {
             };
             let ordinal;
             (address, ordinal) = self.keys.append(&record, key)?;
-            live.push((address, ordinal, record.total_bytes()));
+            match live.last_mut().filter(|segment| segment.1 == ordinal) {
+                Some(segment) => segment.2 += record.total_bytes(),
+                None => live.push((address, ordinal, record.total_bytes())),
+            }
             holders.add(spot.version.sequence, address);
         }
         for (address, ordinal, bytes) in live {
