@@ -23,7 +23,7 @@ use crate::logs::values::read::Want;
 use crate::record::{Head, Value, Version};
 use crate::sequences::Sequences;
 use crate::store::Store;
-use crate::store::ranks::Ranks;
+use crate::store::ranks::{FEW, Ranks};
 use crate::store::splits::Split;
 
 impl Store {
@@ -307,10 +307,12 @@ impl Pages {
                 return Ok(None);
             }
         }
-        let mut spots = self.reading.spots(key)?;
+        let (mut spots, looked_at) = self.reading.spots_of(key)?;
         if spots.iter().any(|s| s.version.sequence < self.before) {
             spots.retain(|s| s.version.sequence < self.before);
-            self.ranks.note(hash, key, &spots, self.newest_only, changes);
+            if looked_at > FEW {
+                self.ranks.note(hash, key, &spots[..if self.newest_only { 1 } else { spots.len() }], changes);
+            }
         }
         let mut live = spots.iter().filter(|s| s.version.sequence < self.before).enumerate();
         if self.newest_only {

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use crate::handle::spot::Spot;
 
-/// Longer chains are cached; those of up to this length are walked each time.
-const FEW: usize = 8;
+/// A key is cached if more versions of it were looked at, whether they count or not.
+pub(super) const FEW: usize = 8;
 /// Most versions cached, at 16 bytes each; more if a single key has more than half as many.
 const MOST: usize = 1 << 20;
 
@@ -37,20 +37,15 @@ impl Ranks {
         Some(found.ok().map(|nth| known.ranks[nth].1 as usize))
     }
 
-    /// Caches the live versions of a key, given newest first, if they are many; all or the newest
-    /// only.
-    pub(super) fn note(&mut self, hash: u64, key: &[u8], live: &[Spot], newest_only: bool, changes: u64) {
-        if live.len() <= FEW {
-            return;
-        }
-        let wanted = if newest_only { 1 } else { live.len() };
-        self.noted += FEW + wanted;
-        self.longest = self.longest.max(wanted);
+    /// Caches the live versions of a key, given newest first: all, or the newest if no other counts.
+    pub(super) fn note(&mut self, hash: u64, key: &[u8], live: &[Spot], changes: u64) {
+        self.noted += FEW + live.len();
+        self.longest = self.longest.max(live.len());
         if self.noted > MOST.max(2 * self.longest) {
             self.by_hash.clear();
-            self.noted = wanted;
+            self.noted = live.len();
         }
-        let mut ranks: Vec<(u64, u32)> = live[..wanted].iter().map(|s| s.version.sequence).zip(0..).collect();
+        let mut ranks: Vec<(u64, u32)> = live.iter().map(|s| s.version.sequence).zip(0..).collect();
         ranks.sort_unstable();
         self.by_hash.insert(hash, Known { key: key.to_vec(), ranks, changes });
     }

@@ -280,9 +280,18 @@ impl Reading {
 
     /// Versions of a key that retention shows, newest first.
     pub(crate) fn spots(&self, key: &[u8]) -> Result<Vec<Spot>> {
+        Ok(self.spots_of(key)?.0)
+    }
+
+    /// As [`Reading::spots`], and how many versions were looked at: those beyond the number kept too.
+    ///
+    /// # Errors
+    /// As [`Reading::spots`].
+    pub(crate) fn spots_of(&self, key: &[u8]) -> Result<(Vec<Spot>, usize)> {
         self.check_open()?;
         self.follow_if_due();
         let mut spots = self.all_spots(key, self.hash(key))?;
+        let looked_at = spots.len();
         self.counted(spots.first().map(|_| ()))?;
         let retention = Retention::of(&self.options);
         let mut nth = 0;
@@ -290,7 +299,7 @@ impl Reading {
             nth += 1;
             retention.shows(nth - 1, spot)
         });
-        Ok(spots)
+        Ok((spots, looked_at))
     }
 
     /// All reachable versions of a key, newest first, with those beyond the number kept.

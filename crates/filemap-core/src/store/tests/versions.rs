@@ -76,6 +76,25 @@ fn what_is_done_to_a_key_with_many_versions_takes_time_by_their_number() {
 }
 
 #[test]
+fn versions_that_are_not_kept_are_not_looked_through_for_each_of_them() {
+    const VERSIONS: u64 = 60_000;
+    let temp = tempfile::tempdir().unwrap();
+    // In memory until a checkpoint drops them.
+    let store = Store::create(temp.path().join("a"), Options::new().keep_versions(Some(1))).unwrap();
+    for n in 0..VERSIONS {
+        store.put(&Record::new(HOT, &body(n)).time(n as i64)).unwrap();
+    }
+    let start = Instant::now();
+    for pages in [store.pages(), store.versions()] {
+        let bodies: Vec<_> = pages.map(|page| page.unwrap().1.body).collect();
+        assert_eq!(bodies, [body(VERSIONS - 1)]);
+    }
+    assert_eq!(store.heads().map(Result::unwrap).count(), 1);
+    // Some minutes, if each of them were compared with all others.
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+}
+
+#[test]
 fn a_compaction_of_a_key_with_many_versions_ends_soon_when_the_store_is_closed() {
     let temp = tempfile::tempdir().unwrap();
     let store = create(temp.path());
