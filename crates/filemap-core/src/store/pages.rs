@@ -274,8 +274,13 @@ impl Pages {
         });
         let Some((read, now)) = found? else { return Ok(None) };
         self.handed_out.insert(sequence);
-        let is_again = now >= self.before && !self.replaced.insert(self.reading.hash(key));
-        Ok((!is_again).then_some(read))
+        if now < self.before {
+            return Ok(Some(read));
+        }
+        // None of the others is to be returned: nor looked for, one by one.
+        let hash = self.reading.hash(key);
+        self.ranks.note(hash, key, &[], self.reading.values().segments.changes());
+        Ok(self.replaced.insert(hash).then_some(read))
     }
 
     /// Rank of a version among its key's live ones (0 is the newest) and its current location;
@@ -307,31 +312,24 @@ impl Pages {
                 return Ok(None);
             }
         }
-        let (mut spots, looked_at) = self.reading.spots_of(key)?;
-        if spots.iter().any(|s| s.version.sequence < self.before) {
-            spots.retain(|s| s.version.sequence < self.before);
-            if looked_at > FEW {
-                self.ranks.note(hash, key, &spots[..if self.newest_only { 1 } else { spots.len() }], changes);
-            }
-        }
-        let mut live = spots.iter().filter(|s| s.version.sequence < self.before).enumerate();
+        let mut spots = self.reading.reachable(key)?;
+        let (is_long, current) = (spots.len() > FEW, spots.first().copied());
         if self.newest_only {
-            return Ok(match live.next() {
-                Some(newest) => Some(newest).filter(|n| n.1.version == spot.version),
-                // As below, but each version has its split: that of the last one when it was made.
-                None if self.split.is_some() && !self.was_newest(key, hash, spot)? => None,
-                // It was replaced meanwhile and is not kept: return the current version.
-                None => spots.first().map(|s| (0, s)),
+            // As of the beginning: what was put since may have put it beyond the number kept.
+            spots = spots.into_iter().find(|s| s.version.sequence < self.before).into_iter().collect();
+            if spots.is_empty() {
+                // It was replaced meanwhile, and dropped: return the current version. Not in a split:
+                // another may have, which nobody knows here.
+                return Ok(current.filter(|_| self.split.is_none()).map(|s| (0, s)));
             }
-            .map(|(rank, s)| (rank, *s)));
+        } else {
+            self.reading.hide_surplus(&mut spots);
+            spots.retain(|s| s.version.sequence < self.before);
         }
-        Ok(live.find(|(_, s)| s.version == spot.version).map(|(rank, s)| (rank, *s)))
-    }
-
-    /// Returns true if a version was its key's newest when the split was made, as far as is known.
-    fn was_newest(&self, key: &[u8], hash: u64, spot: &Spot) -> Result<bool> {
-        let all = self.reading.all_spots(key, hash)?;
-        Ok(all.iter().find(|s| s.version.sequence < self.before).is_some_and(|s| s.version == spot.version))
+        if is_long {
+            self.ranks.note(hash, key, &spots, changes);
+        }
+        Ok(spots.iter().enumerate().find(|(_, s)| s.version == spot.version).map(|(rank, s)| (rank, *s)))
     }
 
     /// The head of a version found.

@@ -280,26 +280,31 @@ impl Reading {
 
     /// Versions of a key that retention shows, newest first.
     pub(crate) fn spots(&self, key: &[u8]) -> Result<Vec<Spot>> {
-        Ok(self.spots_of(key)?.0)
+        let mut spots = self.reachable(key)?;
+        self.hide_surplus(&mut spots);
+        Ok(spots)
     }
 
-    /// As [`Reading::spots`], and how many versions were looked at: those beyond the number kept too.
+    /// As [`Reading::spots`], with those beyond the number kept that no checkpoint has dropped yet.
     ///
     /// # Errors
     /// As [`Reading::spots`].
-    pub(crate) fn spots_of(&self, key: &[u8]) -> Result<(Vec<Spot>, usize)> {
+    pub(crate) fn reachable(&self, key: &[u8]) -> Result<Vec<Spot>> {
         self.check_open()?;
         self.follow_if_due();
-        let mut spots = self.all_spots(key, self.hash(key))?;
-        let looked_at = spots.len();
+        let spots = self.all_spots(key, self.hash(key))?;
         self.counted(spots.first().map(|_| ()))?;
+        Ok(spots)
+    }
+
+    /// Leaves out the versions of a key that are beyond the number kept. The newest is not.
+    pub(crate) fn hide_surplus(&self, spots: &mut Vec<Spot>) {
         let retention = Retention::of(&self.options);
         let mut nth = 0;
         spots.retain(|spot| {
             nth += 1;
             retention.shows(nth - 1, spot)
         });
-        Ok((spots, looked_at))
     }
 
     /// All reachable versions of a key, newest first, with those beyond the number kept.

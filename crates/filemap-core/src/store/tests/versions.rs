@@ -77,21 +77,49 @@ fn what_is_done_to_a_key_with_many_versions_takes_time_by_their_number() {
 
 #[test]
 fn versions_that_are_not_kept_are_not_looked_through_for_each_of_them() {
-    const VERSIONS: u64 = 60_000;
+    const VERSIONS: u64 = 20_000;
     let temp = tempfile::tempdir().unwrap();
-    // In memory until a checkpoint drops them.
-    let store = Store::create(temp.path().join("a"), Options::new().keep_versions(Some(1))).unwrap();
-    for n in 0..VERSIONS {
-        store.put(&Record::new(HOT, &body(n)).time(n as i64)).unwrap();
-    }
-    let start = Instant::now();
-    for pages in [store.pages(), store.versions()] {
+    let store = Store::create(temp.path().join("a"), options().keep_versions(Some(1))).unwrap();
+    let put = |n: u64| assert_eq!(store.put(&Record::new(HOT, &body(n)).time(n as i64)).unwrap().sequence, n);
+    (1..=VERSIONS).for_each(put);
+    let follower = Store::open_read_only(temp.path().join("a"), options().keep_versions(Some(1))).unwrap();
+    let is_last = |last: u64, pages: &mut dyn Iterator<Item = crate::Result<(Vec<u8>, crate::Value)>>| {
+        let start = Instant::now();
         let bodies: Vec<_> = pages.map(|page| page.unwrap().1.body).collect();
-        assert_eq!(bodies, [body(VERSIONS - 1)]);
-    }
-    assert_eq!(store.heads().map(Result::unwrap).count(), 1);
-    // Some minutes, if each of them were compared with all others.
-    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+        assert_eq!(bodies, [body(last)]);
+        // Half a minute, if each were compared with all others.
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    };
+    is_last(VERSIONS, &mut store.pages());
+    is_last(VERSIONS, &mut store.versions());
+    is_last(VERSIONS, &mut follower.pages());
+    // As of the beginning, though a put has hidden the version since.
+    let (mut pages, heads, splits) = (store.pages(), store.heads(), store.splits(1).unwrap());
+    put(VERSIONS + 1);
+    is_last(VERSIONS, &mut pages);
+    assert_eq!(heads.map(|head| head.unwrap().head.version.sequence).collect::<Vec<_>>(), [VERSIONS]);
+    is_last(VERSIONS, &mut store.pages_in(&splits[0]).unwrap());
+    assert_eq!(store.stats().checkpoints, 0, "all are in memory");
+    // It is dropped: the current one stands for it, once.
+    let (mut pages, before) = (store.pages(), store.pages_in(&splits[0]).unwrap());
+    put(VERSIONS + 2);
+    store.checkpoint().unwrap();
+    is_last(VERSIONS + 2, &mut pages);
+    assert_eq!(before.count(), 0);
+}
+
+#[test]
+fn a_page_put_again_in_the_middle_of_a_list_is_listed_once() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options().keep_versions(Some(1))).unwrap();
+    let put = |n: u64, at: i64| assert_eq!(store.put(&Record::new(HOT, &body(n)).time(at)).unwrap().sequence, n);
+    // The newer one lies before the older.
+    put(1, 10);
+    put(2, 5);
+    let mut pages = store.pages();
+    assert_eq!(pages.next().unwrap().unwrap().1.body, body(1));
+    put(3, 20);
+    assert!(pages.next().is_none());
 }
 
 #[test]
