@@ -186,8 +186,8 @@ pub trait File: Send + Sync + Debug {
         self.read_at(buf, offset)
     }
 
-    /// [`read_at`](File::read_at) that waits for no device: `None` if not all of it is in memory, or
-    /// nobody can tell.
+    /// [`read_at`](File::read_at) that waits for no device: `None` if not all of it is in memory,
+    /// or nobody can tell.
     fn read_now_at(&self, _buf: &mut [u8], _offset: u64) -> Option<usize> {
         None
     }
