@@ -30,10 +30,10 @@ impl Store {
     /// The newest version of each live key as of now, in the order of the log: a sequential read of
     /// the whole value log. Ignores what is put meanwhile. What is removed meanwhile may be
     /// missing, and so may what is replaced if earlier versions are not kept and compaction came
-    /// first. No page is returned twice, but for one that is put again after it was returned, and of
-    /// which a checkpoint then drops the version returned. Damaged records are returned as errors, and the iteration
-    /// continues; it ends with an error for each absent file ([`Store::absent`]). Takes one bit of
-    /// memory for each version.
+    /// first. No page is returned twice, but for one that is put again after it was returned, if a
+    /// checkpoint then drops the version returned. Damaged records are returned as errors, and the
+    /// iteration continues; it ends with an error for each absent file ([`Store::absent`]). Takes
+    /// one bit of memory for each version.
     pub fn pages(&self) -> Pages {
         Pages::new(Arc::clone(&self.reading), None, true)
     }
