@@ -288,6 +288,14 @@ impl Memtable {
         (entry.version.sequence == sequence && sequence > found.floor && !entry.tombstone).then_some(entry)
     }
 
+    /// Returns true if the table has the version of a key with this sequence. Takes no walk if the
+    /// newest version, or the latest put, is that one or refers to it.
+    pub(crate) fn has_version(&self, found: &Found, sequence: u64) -> bool {
+        let is_or_names = |e: &Entry| !e.tombstone && (e.version.sequence == sequence || e.refers_to == sequence);
+        let is_named = found.best.as_ref().is_some_and(is_or_names) || is_or_names(&self.entry(found.address));
+        sequence > found.floor && (is_named || self.version(found, sequence).is_some())
+    }
+
     /// Returns true if the table had the key when the mark was taken.
     pub(crate) fn knew(&self, found: &Found, mark: u32) -> bool {
         let mut at = found.address;

@@ -72,7 +72,8 @@ impl Met {
             Kind::Reference => {
                 let holder = value::referred_to(payload);
                 let key = &bytes[header.key_at()..header.meta_at()];
-                let is_met = || table.find(hash(key), key).is_some_and(|f| table.version(&f, holder).is_some());
+                // One that names the same version was asked here before it was added.
+                let is_met = || table.find(hash(key), key).is_some_and(|f| table.has_version(&f, holder));
                 holder < self.synced_below || is_met()
             }
             _ => true,

@@ -123,10 +123,6 @@ impl Merge<'_> {
             if !is_news && existing.address != 0 {
                 return Ok(());
             }
-            if floor == 0 && existing.address != 0 && self.retention.keeps_all() {
-                new.retain(|s| !chain.has(s));
-                return self.extend(slots, hash, key, &existing, new);
-            }
             if floor > 0 {
                 // Versions behind the damage were put before the tombstone.
                 chain.behind = (0, 0);
@@ -137,6 +133,12 @@ impl Merge<'_> {
             all.extend(new);
             all.retain(|s| s.version.sequence > floor);
             let kept = self.retention.kept(all);
+            let loses_damage = chain.behind != (0, 0) && self.retention.is_satisfied(kept.len());
+            let loses = loses_damage || without(chain.spots(), &kept, Spot::eq).next().is_some();
+            if floor == 0 && existing.address != 0 && !loses {
+                let added: Vec<Spot> = without(&kept, chain.spots(), Spot::eq).copied().collect();
+                return if added.is_empty() { Ok(()) } else { self.extend(slots, hash, key, &existing, added) };
+            }
             return self.rewrite(slots, hash, key, (Some(existing.at), chain), &kept, Duty::Must);
         }
         if new.is_empty() { Ok(()) } else { self.extend(slots, hash, key, &existing, new) }
