@@ -60,7 +60,7 @@ fn every_call_may_fail() {
 const LATE: [(Fault, u64); 14] = [
     (Fault::RecoveredNamesNotSynced, 2),
     (Fault::ChunksTrusted, 2),
-    (Fault::BackupNotHeld, 2),
+    (Fault::BackupNotHeld, 5),
     (Fault::BackupNotSynced, 2),
     (Fault::OrderNotBehind, 2),
     (Fault::FailedSyncRetried, 3),
@@ -71,7 +71,7 @@ const LATE: [(Fault, u64); 14] = [
     (Fault::RunsDroppedUnsettled, 6),
     (Fault::RemovalsNotEntered, 6),
     (Fault::DropsNotDue, 10),
-    (Fault::RecoveredSuperblockNotSynced, 9),
+    (Fault::RecoveredSuperblockNotSynced, 7),
 ];
 
 #[test]
@@ -92,7 +92,7 @@ fn each_planted_fault_is_caught_within_forty_thousand_states() {
 
 #[test]
 fn a_seed_repeats_a_run() {
-    for seed in 20..30 {
+    for seed in 20..23 {
         assert_eq!(hunt::run(seed, None), hunt::run(seed, None));
     }
     let caught = |_| hunt::catch(Fault::IndexNotSynced, 1, 10_000).expect("it is caught");

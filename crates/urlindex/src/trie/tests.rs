@@ -31,8 +31,10 @@ fn a_hundred_thousand_urls_are_there_in_order_and_no_others() {
         url.truncate(rng.usize(..=url.len()));
         assert_eq!(trie.contains(&url).expect("known") == Verdict::Seen, expected.contains(&url));
         if rng.u8(..100) == 0 {
-            let from = expected.range(url.clone()..).take_while(|u| u.starts_with(&url));
-            assert!(trie.prefix(&url).eq(from.cloned()), "{}", String::from_utf8_lossy(&url));
+            // A short one begins half of all URLs: only a few lists go to their ends.
+            let most = if rng.u8(..20) == 0 { usize::MAX } else { 2000 };
+            let from = expected.range(url.clone()..).take_while(|u| u.starts_with(&url)).take(most);
+            assert!(trie.prefix(&url).take(most).eq(from.cloned()), "{}", String::from_utf8_lossy(&url));
         }
     }
 }
