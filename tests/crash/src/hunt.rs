@@ -90,6 +90,8 @@ struct Run {
     world: World,
     rng: fastrand::Rng,
     count: Count,
+    /// States after which it ends.
+    most_states: u64,
 }
 
 /// Runs the string of one seed, with a fault planted or without.
@@ -97,15 +99,25 @@ struct Run {
 /// # Errors
 /// The first violation.
 pub fn run(seed: u64, fault: Option<Fault>) -> Result<Count, Violation> {
-    let (count, result) = run_counted(seed, fault);
+    let (count, result) = run_counted(seed, fault, u64::MAX);
     result.map(|()| count)
 }
 
-fn run_counted(seed: u64, fault: Option<Fault>) -> (Count, Result<(), Violation>) {
+/// Runs the beginning of a seed's string, up to so many states: the images of a run become large,
+/// and what a run of thousands takes is better spent on other seeds.
+///
+/// # Errors
+/// The first violation.
+pub fn begin(seed: u64, states: u64) -> Result<Count, Violation> {
+    let (count, result) = run_counted(seed, None, states);
+    result.map(|()| count)
+}
+
+fn run_counted(seed: u64, fault: Option<Fault>, most_states: u64) -> (Count, Result<(), Violation>) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let world = World::random(&mut rng);
     let disk = SimDisk::new(rng.u64(..));
-    let mut run = Run { world, rng, count: Count { runs: 1, ..Count::default() } };
+    let mut run = Run { world, rng, count: Count { runs: 1, ..Count::default() }, most_states };
     let result = guarded(fault, || run.generation(0, disk, None, After::Kill));
     let violation = |what| Violation {
         what: format!("{what} ({} states before)", run.count.states),
@@ -134,7 +146,7 @@ pub fn catch(fault: Fault, first_seed: u64, states: u64) -> Option<Catch> {
         // many runs.
         let (run, result) = match seed % 8 {
             3 => failing::run_counted(seed, &failing::WAYS, Some(fault)),
-            _ => run_counted(seed, Some(fault)),
+            _ => run_counted(seed, Some(fault), u64::MAX),
         };
         count.add(run);
         if let Err(violation) = result {
@@ -207,6 +219,9 @@ impl Run {
         let fails_at = if self.world.mood == Mood::Failures { self.rng.usize(..length) } else { length };
         let mut is_healed = false;
         for i in 0..length {
+            if self.count.states >= self.most_states {
+                return Ok(());
+            }
             if i == fails_at {
                 disk.fail(Some(random_failure(&mut self.rng, disk.calls())));
             }
@@ -279,6 +294,9 @@ impl Run {
     }
 
     fn state(&mut self, number: usize, image: Image) -> Result<(), String> {
+        if self.count.states >= self.most_states {
+            return Ok(());
+        }
         self.count.states += 1;
         self.count.in_recovery += u64::from(image.in_recovery);
         let Some(oracle) = image.oracle else {

@@ -9,7 +9,7 @@ const THREADS: usize = 2;
 
 #[test]
 fn random_strings_over_three_generations_of_crashes_lose_nothing() {
-    let count = each(THREADS, 1..1001, 51_000, |seed| hunt::run(seed, None));
+    let count = each(THREADS, 1..1001, 51_000, |seed| hunt::begin(seed, 500));
     let count = count.unwrap_or_else(|violation| panic!("{violation}"));
     assert!(count.states > 50_000 && count.in_recovery > 1000 && count.failures > 50, "{count:?}");
 }
