@@ -253,6 +253,9 @@ impl Run {
             }
             self.judge(number, watch)?;
         }
+        if self.count.states >= self.most_states {
+            return Ok(());
+        }
         if disk.failed() > 0 {
             return self.after_failure(number, disk, driver);
         }

@@ -9,7 +9,9 @@ const THREADS: usize = 2;
 
 #[test]
 fn random_strings_over_three_generations_of_crashes_lose_nothing() {
-    let count = each(THREADS, 1..1001, 51_000, |seed| hunt::begin(seed, 500));
+    // Most has been removed and moved at a string's end: some are run to theirs.
+    let most_states = |seed| if seed % 10 == 0 { u64::MAX } else { 500 };
+    let count = each(THREADS, 1..1001, 51_000, |seed| hunt::begin(seed, most_states(seed)));
     let count = count.unwrap_or_else(|violation| panic!("{violation}"));
     assert!(count.states > 50_000 && count.in_recovery > 1000 && count.failures > 50, "{count:?}");
 }
@@ -26,6 +28,13 @@ fn after_a_lost_tail_the_log_goes_on_in_no_segment_without_a_record() {
 #[test]
 fn an_epoch_that_readers_have_seen_is_given_to_no_other_superblock() {
     hunt::run(40_005, None).unwrap_or_else(|violation| panic!("{}", violation.what));
+}
+
+/// The power failed while a run of keys was created: its blocks had what was on the device before,
+/// text of a key that an erasure was removing. Nobody took the file for the store's.
+#[test]
+fn a_run_of_keys_that_was_being_created_goes_whatever_its_blocks_have() {
+    hunt::run(500_052, None).unwrap_or_else(|violation| panic!("{}", violation.what));
 }
 
 #[test]

@@ -17,6 +17,8 @@ use crate::sync::{Ranked, lock, rank};
 const SOME_ENTRIES: usize = 1024;
 /// Entries between two syncs of what is written: some tens of megabytes.
 const ENTRIES_AT_ONCE: usize = 1 << 21;
+/// More runs than are ever begun between two superblocks, names taken by others included.
+const BEGUN_AT_ONCE: u64 = 16;
 /// Entries read on the way to a key before it is searched instead.
 const STEPS: usize = 32;
 
@@ -113,27 +115,33 @@ impl KeyRunFiles {
     }
 
     /// Removes every run of this store that is not among the named ones: it was being written, or
-    /// about to be removed, when a writer ended. Another's file of such a name stays.
+    /// about to be removed, when a writer ended. `next` is the least number of a run that no durable
+    /// superblock has named. Another's file of such a name stays.
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn remove_orphans(&self, named: &[Info]) -> Result<()> {
+    pub(crate) fn remove_orphans(&self, named: &[Info], next: u64) -> Result<()> {
         let dir = &*self.home.dir;
         for name in dir.list().map_err(Error::io("list", dir.path().display()))? {
             let Some(number) = names::parse_key_run(&name) else { continue };
-            if named.iter().all(|run| run.number != number) && self.is_ours(&name, number) {
+            if named.iter().all(|run| run.number != number) && self.is_ours(&name, number, next) {
                 self.remove(number)?;
             }
         }
         Ok(())
     }
 
-    /// Whether a file is a run of this store, or was about to become one. What cannot be read may
-    /// be anything.
-    fn is_ours(&self, name: &str, number: u64) -> bool {
+    /// Whether a file is a run of this store, or was about to become one: one of the next numbers
+    /// that is nobody's run was being created when the power failed, and its blocks have what was on
+    /// the device before. What cannot be read may be anything.
+    fn is_ours(&self, name: &str, number: u64, next: u64) -> bool {
         let mut start = [0; OWNER_BYTES];
         let read = self.home.dir.open(name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
-        read.is_ok_and(|n| owner(&start[..n]) == Some((self.home.id, number)) || all_zero(&start[..n]))
+        let was_being_created = (next..next.saturating_add(BEGUN_AT_ONCE)).contains(&number);
+        read.is_ok_and(|n| match owner(&start[..n]) {
+            Some((id, of)) => id == self.home.id && (of == number || was_being_created),
+            None => all_zero(&start[..n]) || was_being_created,
+        })
     }
 }
 

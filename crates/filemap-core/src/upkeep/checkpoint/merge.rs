@@ -134,7 +134,10 @@ impl Merge<'_> {
             all.retain(|s| s.version.sequence > floor);
             let kept = self.retention.kept(all);
             let loses_damage = chain.behind != (0, 0) && self.retention.is_satisfied(kept.len());
-            let loses = loses_damage || without(chain.spots(), &kept, Spot::eq).next().is_some();
+            let loses_versions = without(chain.spots(), &kept, Spot::eq).next().is_some();
+            // Of records that say a version again, no more than there are versions.
+            let is_long = chain.records().count() > 2 * chain.spots().len();
+            let loses = loses_damage || loses_versions || is_long && !self.retention.keeps_all();
             if floor == 0 && existing.address != 0 && !loses {
                 let added: Vec<Spot> = without(&kept, chain.spots(), Spot::eq).copied().collect();
                 return if added.is_empty() { Ok(()) } else { self.extend(slots, hash, key, &existing, added) };

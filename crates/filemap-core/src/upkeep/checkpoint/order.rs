@@ -100,7 +100,9 @@ impl Upkeep {
     /// # Errors
     /// `Io`.
     pub(crate) fn remove_unnamed_runs(&self) -> Result<()> {
-        self.reading.key_runs().remove_orphans(self.reading.segment_table().key_runs())
+        let segment_table = self.reading.segment_table();
+        let next = segment_table.order.as_ref().map_or(u64::MAX, |named| named.next);
+        self.reading.key_runs().remove_orphans(segment_table.key_runs(), next)
     }
 
     /// Removes runs that no durable superblock names, but those that a backup may hold.

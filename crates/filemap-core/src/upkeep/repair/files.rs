@@ -154,7 +154,7 @@ pub(crate) fn begin_in_place(shared: &Arc<dyn Dir>, survey: &Survey) -> Result<(
     files::remove(dir, names::VERIFIED)?;
     files::remove(dir, names::VERIFYING)?;
     KeyLog::remove(dir)?;
-    KeyRunFiles::new(Arc::clone(shared), survey.store_id).remove_orphans(&[])?;
+    KeyRunFiles::new(Arc::clone(shared), survey.store_id).remove_orphans(&[], u64::MAX)?;
     let rename = |from: &str, to: &str| dir.rename(from, to).map_err(Error::io("rename", from));
     let listed = dir.list().map_err(Error::io("list", dir.path().display()))?;
     for ignored in &survey.ignored {
