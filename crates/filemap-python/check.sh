@@ -77,7 +77,7 @@ if [ "$how" = soak ]; then
     say "the source distribution"
     "$venv/bin/pip" install -q maturin
     rm -rf "$work/sdist"
-    "$venv/bin/maturin" sdist -q -o "$work/sdist"
+    "$venv/bin/maturin" sdist -o "$work/sdist"
     "$venv/bin/pip" install -q --force-reinstall --no-deps "$work"/sdist/filemap_store-*.tar.gz
     "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/test_*.py
 fi
