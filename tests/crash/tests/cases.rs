@@ -587,6 +587,36 @@ fn in_order(store: &Store) -> filemap_core::Result<Vec<Vec<u8>>> {
     store.keys_in(KeyRange::all(), Direction::Forward)?.collect()
 }
 
+/// A file under the number of the next run of keys, when its store is opened: what a power loss left
+/// goes, another store's run stays.
+#[test]
+fn of_files_named_like_the_next_run_of_keys_only_another_stores_run_stays() {
+    let runs = |disk: &SimDisk| disk.names().into_iter().filter(|name| name.ends_with(".run")).collect::<Vec<_>>();
+    let filled = |seed: u64| {
+        let disk = SimDisk::new(seed);
+        let store = sim::create(disk.dir(), ordered()).unwrap();
+        put(&store, "a", 30);
+        store.close().unwrap();
+        disk
+    };
+    let (disk, other) = (filled(3), filled(4));
+    assert_eq!(runs(&disk), ["keys.000001.run"]);
+    let of_other = other.bytes("keys.000001.run").unwrap();
+    let of_old_blocks = b"a page that was here before".repeat(200);
+    let cases = [
+        ("keys.000002.run", &of_old_blocks, 1),
+        ("keys.000002.run", &of_other, 2),
+        ("keys.000900.run", &of_old_blocks, 2),
+    ];
+    for (name, bytes, left) in cases {
+        let image = disk.kill();
+        image.set_bytes(name, bytes);
+        let store = sim::open(image.dir(), ordered()).unwrap();
+        assert_eq!(in_order(&store).unwrap(), [b"a"]);
+        assert_eq!(runs(&image).len(), left, "{name}");
+    }
+}
+
 #[test]
 fn case_v_a_run_of_keys_that_is_gone_is_named_and_its_loss_ends_the_order() {
     let disk = SimDisk::new(3);

@@ -17,7 +17,7 @@ use crate::sync::{Ranked, lock, rank};
 const SOME_ENTRIES: usize = 1024;
 /// Entries between two syncs of what is written: some tens of megabytes.
 const ENTRIES_AT_ONCE: usize = 1 << 21;
-/// More runs than are ever begun between two superblocks, names taken by others included.
+/// Numbers from the next one on that runs begun since the last superblock may have; few are begun.
 const BEGUN_AT_ONCE: u64 = 16;
 /// Entries read on the way to a key before it is searched instead.
 const STEPS: usize = 32;
