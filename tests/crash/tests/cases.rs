@@ -587,8 +587,8 @@ fn in_order(store: &Store) -> filemap_core::Result<Vec<Vec<u8>>> {
     store.keys_in(KeyRange::all(), Direction::Forward)?.collect()
 }
 
-/// A file under the number of the next run of keys, when its store is opened: what a power loss left
-/// goes, another store's run stays.
+/// A file with the number of the next run of keys, when its store is opened: what a power loss
+/// left goes, another store's run stays.
 #[test]
 fn of_files_named_like_the_next_run_of_keys_only_another_stores_run_stays() {
     let runs = |disk: &SimDisk| disk.names().into_iter().filter(|name| name.ends_with(".run")).collect::<Vec<_>>();
