@@ -6,6 +6,7 @@
 
 mod benches;
 mod filemap;
+mod filemap_http;
 mod filemap_python;
 mod fm_cli;
 mod fm_crawl;
@@ -24,10 +25,12 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("urlindex", &["filemap-io", "filemap-runs"]),
     ("frontier", &["filemap-io", "urlindex"]),
     ("filemap", &["filemap-core", "filemap-io", "urlindex"]),
+    ("filemap-http", &["filemap", "filemap-core"]),
     ("filemap-python", &["filemap", "filemap-core", "urlindex"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
-    ("fm-tool", &["filemap", "filemap-core", "fm-cli", "urlindex"]),
+    ("fm-tool", &["filemap", "filemap-core", "filemap-http", "fm-cli", "urlindex"]),
     ("fm-crawl", &["filemap", "filemap-core", "filemap-io", "fm-cli", "frontier", "urlindex"]),
+    ("fm-serve", &["filemap", "filemap-core", "filemap-http", "fm-cli"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-oracle", &["filemap-core"]),
     ("filemap-crash", &["filemap-core", "filemap-io", "filemap-oracle"]),
@@ -61,6 +64,7 @@ pub const TABLES: &[Table] = &[
     Table { source: "crates/urlindex/src", layers: libraries::URLINDEX, spawning: None },
     Table { source: "crates/frontier/src", layers: libraries::FRONTIER, spawning: None },
     filemap::FILEMAP,
+    Table { source: "crates/filemap-http/src", layers: filemap_http::LAYERS, spawning: None },
     Table { source: "crates/filemap-python/src", layers: filemap_python::LAYERS, spawning: None },
     Table { source: "benches/src", layers: benches::LIBRARY, spawning: None },
     Table { source: "benches/src/bin/fm-bench", layers: benches::FM_BENCH, spawning: None },
@@ -68,6 +72,7 @@ pub const TABLES: &[Table] = &[
     Table { source: "tools/cli/src", layers: fm_cli::LAYERS, spawning: None },
     Table { source: "tools/fm-tool/src", layers: fm_tool::LAYERS, spawning: None },
     Table { source: "tools/fm-crawl/src", layers: fm_crawl::LAYERS, spawning: None },
+    Table { source: "tools/fm-serve/src", layers: filemap_http::FM_SERVE, spawning: None },
     Table { source: "tests/src", layers: harnesses::TESTS, spawning: None },
     Table { source: "tests/oracle/src", layers: harnesses::ORACLE, spawning: None },
     Table { source: "tests/crash/src", layers: harnesses::CRASH, spawning: None },

@@ -46,7 +46,7 @@ mod upkeep;
 
 pub use error::{Error, Result, StorageError};
 pub use event::Event;
-pub use logs::values::read::Reader;
+pub use logs::values::reader::Reader;
 pub use options::{Canonicalizer, Durability, KeyOrder, Options};
 pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
 pub use stats::{StatValue, Stats};

@@ -103,7 +103,8 @@ pub struct Removed<'a> {
 }
 
 impl<'a> Removed<'a> {
-    pub(crate) fn new(url: &'a [u8], is_page: bool, is_variant: bool) -> Removed<'a> {
+    /// A page, a variant, or a record beside them if it is neither.
+    pub fn new(url: &'a [u8], is_page: bool, is_variant: bool) -> Removed<'a> {
         Removed { url, is_page, is_variant }
     }
 }

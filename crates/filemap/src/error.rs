@@ -166,6 +166,16 @@ pub enum Error {
         /// What failed.
         what: String,
     },
+    /// A store on another machine refused, or did not answer.
+    #[error("{location}: {detail}")]
+    Remote {
+        /// Where the store is.
+        location: String,
+        /// The status of its answer; `None` if there was none.
+        status: Option<u16>,
+        /// What failed, in its words.
+        detail: String,
+    },
     /// The output of a dump could not be written. Files closed before are whole.
     #[error("writing the dump failed: {0}")]
     Write(#[source] io::Error),
@@ -226,6 +236,8 @@ impl Error {
         use filemap_core::Error as Engine;
         match self {
             Error::Url { .. } | Error::Variant { .. } | Error::HeadersTooLarge { .. } => true,
+            // A bad URL, a body or a URL too large.
+            Error::Remote { status, .. } => matches!(status, Some(400 | 413 | 414)),
             Error::Engine(engine) => {
                 matches!(
                     engine,

@@ -2,7 +2,7 @@
 //! prefix.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use crate::samples::{self, fresh};
@@ -169,6 +169,44 @@ fn a_body_passes_from_reader_to_reader() {
     let (head, mut body) = fresh.store.get_reader("http://a/").expect("readable").expect("there");
     assert_eq!(head, page);
     assert_eq!(std::io::copy(&mut body, &mut std::io::sink()).expect("readable"), size);
+}
+
+#[test]
+fn any_version_reads_as_a_stream_from_any_place_of_its_body() {
+    let fresh = fresh();
+    // The second: a header section too large for the meta stands before the body, in one value.
+    let small = text("http://a/", 2, "second");
+    let mut spilled = text("http://a/", 3, "");
+    spilled.headers.push("X-Large", vec![b'h'; 100_000]);
+    let bodies: [Vec<u8>; 3] = [
+        (0..3_000_000u32).flat_map(u32::to_le_bytes).take(5_000_001).collect(),
+        b"second".to_vec(),
+        (0..1_500_000u32).rev().flat_map(u32::to_le_bytes).collect(),
+    ];
+    fresh.store.put_page_reader(&text("http://a/", 1, ""), &mut &bodies[0][..]).expect("stored");
+    fresh.store.put_page(&small).expect("stored");
+    fresh.store.put_page_reader(&spilled, &mut &bodies[2][..]).expect("stored");
+    let versions = fresh.store.versions_of("http://a/").expect("readable");
+    for (time_ms, body) in (1..).zip(&bodies) {
+        let lookup = Lookup::new("http://a/").at(time_ms);
+        let (page, mut reader) = fresh.store.get_reader(lookup).expect("readable").expect("there");
+        assert_eq!((page.fetched_at_ms, reader.version()), (time_ms, versions[3 - time_ms as usize]));
+        assert_eq!(reader.remaining(), body.len() as u64);
+        let len = body.len() as u64;
+        for at in [len / 2, 0, len, len - 1, 1 << 20, 3, (1 << 20) - 1] {
+            let read_from = reader.seek(SeekFrom::Start(at)).expect("a place");
+            assert_eq!((read_from, reader.stream_position().expect("a place")), (at, at));
+            let mut rest = Vec::new();
+            reader.read_to_end(&mut rest).expect("readable");
+            assert!(rest == body[(at.min(len)) as usize..], "from {at} of {time_ms}");
+        }
+        assert_eq!(reader.seek(SeekFrom::End(-1)).expect("a place"), len - 1);
+        assert!(reader.seek(SeekFrom::Current(-(len as i64))).is_err(), "before the beginning");
+        assert_eq!(reader.stream_position().expect("a place"), len - 1);
+        let again = fresh.store.get_version_reader("http://a/", reader.version()).expect("readable").expect("there");
+        assert_eq!((again.0, again.1.digest()), (page, reader.digest()));
+    }
+    assert!(fresh.store.get_reader(Lookup::new("http://a/").at(0)).expect("readable").is_none());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
     &["flags", "input", "json", "revisits"],
-    &["stores::absence", "stores::file_system"],
+    &["stores::absence", "stores::file_system", "stores::remote"],
     &["stores::opening"],
     &["arguments::urls"],
     &["arguments::selection", "arguments::variant"],

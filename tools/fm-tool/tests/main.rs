@@ -18,6 +18,7 @@ mod killed;
 mod listed;
 mod pages;
 mod readme;
+mod remote;
 mod repair;
 mod seen;
 mod seen_disk;

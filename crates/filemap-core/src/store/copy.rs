@@ -12,7 +12,8 @@ use crate::format::value::Kind;
 use crate::handle::spot::Spot;
 use crate::logs::segments::FIRST_RECORD;
 use crate::logs::values::append::Draft;
-use crate::logs::values::read::{Body, Reader, Want};
+use crate::logs::values::read::{Body, Want};
+use crate::logs::values::reader::Reader;
 use crate::record::{Head, Record, Version};
 use crate::store::{Pages, Store};
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, StorageError};
 use crate::format::names;
-use crate::logs::values::read::{Body, Reader, Want};
+use crate::handle::reading::Loaded;
+use crate::logs::values::read::{Body, Want};
+use crate::logs::values::reader::Reader;
 use crate::record::{Head, Place, Value, Version};
 use crate::store::Store;
 
@@ -107,13 +109,42 @@ impl Store {
     /// As [`Store::get`]; damage further on is returned when reached.
     pub fn get_reader(&self, key: &[u8]) -> Result<Option<Reader>> {
         self.reading.looking_again(|| {
-            let Some(mut loaded) = self.reading.newest(key, &mut Vec::new())? else { return Ok(None) };
-            let body = match loaded.body.take() {
-                Some(body) => body,
-                None => self.reading.body_of(key, &loaded.head, Want::Cached, &mut Vec::new())?,
-            };
-            Reader::new(Arc::clone(self.reading.values()), loaded.head, body).map(Some)
+            let Some(loaded) = self.reading.newest(key, &mut Vec::new())? else { return Ok(None) };
+            self.reader(key, loaded).map(Some)
         })
+    }
+
+    /// [`Store::get_reader`] of the version with the greatest time not after `time_ms`.
+    ///
+    /// # Errors
+    /// As [`Store::get_reader`].
+    pub fn get_reader_at(&self, key: &[u8], time_ms: i64) -> Result<Option<Reader>> {
+        self.reader_where(key, |version| version.time_ms <= time_ms)
+    }
+
+    /// [`Store::get_reader`] of one version, as listed by [`Store::history`].
+    ///
+    /// # Errors
+    /// As [`Store::get_reader`].
+    pub fn get_version_reader(&self, key: &[u8], version: Version) -> Result<Option<Reader>> {
+        self.reader_where(key, |found| found == version)
+    }
+
+    /// The newest version that is wanted.
+    fn reader_where(&self, key: &[u8], is_wanted: impl Fn(Version) -> bool) -> Result<Option<Reader>> {
+        let found = self.reading.looking_again(|| {
+            let spot = self.reading.spots(key)?.into_iter().find(|s| is_wanted(s.version));
+            spot.map(|s| self.reader(key, self.reading.load(key, &s)?)).transpose()
+        });
+        or_newest(found, || self.get_reader(key), |reader| is_wanted(reader.head().version))
+    }
+
+    fn reader(&self, key: &[u8], mut loaded: Loaded) -> Result<Reader> {
+        let body = match loaded.body.take() {
+            Some(body) => body,
+            None => self.reading.body_of(key, &loaded.head, Want::Cached, &mut Vec::new())?,
+        };
+        Reader::new(Arc::clone(self.reading.values()), loaded.head, body)
     }
 
     /// The newest version without its body, which is not read.

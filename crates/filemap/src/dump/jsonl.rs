@@ -174,6 +174,29 @@ pub fn write_stored(page: &Page, form: BodyForm, out: &mut impl Write) -> Result
     end(&Line { unchanged: Some(form == BodyForm::Reference), ..with_body(page) }, out)
 }
 
+/// Writes `page` as one line without its body, for a protocol that sends the body by itself.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::Page;
+/// use filemap::dump::jsonl;
+///
+/// let page = Page::new("http://example.com/", 1_700_000_000_000, 200, "hello");
+/// let mut line = Vec::new();
+/// jsonl::write_description(&page, &mut line)?;
+/// let description = jsonl::read_description(&line)?;
+/// assert_eq!(Page { body: page.body.clone(), ..description }, page);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Write`].
+pub fn write_description(page: &Page, out: &mut impl Write) -> Result<()> {
+    end(&line(page), out)
+}
+
 /// Writes `page` without its body, which is in `file` if that is given.
 pub(super) fn write_listed(page: &Page, file: Option<&str>, out: &mut impl Write) -> Result<()> {
     end(&Line { file: file.map(Cow::Borrowed), ..line(page) }, out)
@@ -232,7 +255,23 @@ pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
 ///
 /// [`LineError`] if the line is no page.
 pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<BodyForm>), LineError> {
+    of_line(serde_json::from_slice(line)?)
+}
+
+/// Reads a page of [`write_description`], with an empty body.
+///
+/// # Errors
+///
+/// [`LineError`] if the line is no page, or has a body.
+pub fn read_description(line: &[u8]) -> std::result::Result<Page, LineError> {
     let line: Line<'_> = serde_json::from_slice(line)?;
+    if line.body.is_some() || line.body_base64.is_some() {
+        return Err(LineError::Field("body"));
+    }
+    of_line(Line { body: Some("".into()), ..line }).map(|(page, _)| page)
+}
+
+fn of_line(line: Line<'_>) -> std::result::Result<(Page, Option<BodyForm>), LineError> {
     if let Some(file) = line.file {
         return Err(LineError::InFile(file.into_owned()));
     }

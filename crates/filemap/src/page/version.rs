@@ -95,3 +95,11 @@ pub struct PageHead {
     /// The sequence of the version that holds the same body, if it was not stored again.
     pub unchanged_since: Option<u64>,
 }
+
+impl PageHead {
+    /// A head that another store told of: `sizes` are the bytes of the body, and those stored.
+    pub fn new(page: Page, version: Version, sizes: [u64; 2], unchanged_since: Option<u64>) -> PageHead {
+        let [body_bytes, stored_bytes] = sizes;
+        PageHead { page, version, body_bytes, stored_bytes, unchanged_since }
+    }
+}

@@ -41,7 +41,7 @@ impl PageRead for PageStore {
         PageStore::get_version(self, *lookup, version)
     }
 
-    /// The newest version's body comes in bounded memory, but for a revisit's.
+    /// In bounded memory, but for a revisit's body.
     fn get_reader<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Option<Streamed<'s>>> {
         let found = PageStore::get_reader(self, *lookup)?;
         Ok(found.map(|(page, reader)| (page, Box::new(reader) as Box<dyn Read>)))

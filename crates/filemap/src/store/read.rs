@@ -4,10 +4,11 @@
 //! A page that is returned with its body gets, if it is a revisit, that of its original (see
 //! `revisit`). Heads are as stored.
 
-use std::io::{self, Cursor, Read};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use filemap_core::{Head, Reader, Value, Version};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::PageStore;
 use crate::error::{Error, Result};
@@ -29,19 +30,38 @@ use crate::page::{Page, RecordKind, key, meta};
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct PageReader(Source);
+pub struct PageReader {
+    source: Source,
+    digest: [u8; 16],
+    version: Version,
+}
 
 #[derive(Debug)]
 enum Source {
-    Engine(Box<Reader>),
+    /// The body begins at `body_at`, behind a part of the description.
+    Engine {
+        reader: Box<Reader>,
+        body_at: u64,
+    },
     Memory(Cursor<Vec<u8>>),
 }
 
 impl PageReader {
+    /// Which version it is.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// A digest that differs where two bodies of the page differ: XXH3-128 of the body, and of the
+    /// headers where they did not fit into the description.
+    pub fn digest(&self) -> [u8; 16] {
+        self.digest
+    }
+
     /// The length of the body in bytes, as far as it was not read yet.
     pub fn remaining(&self) -> u64 {
-        match &self.0 {
-            Source::Engine(reader) => reader.remaining(),
+        match &self.source {
+            Source::Engine { reader, .. } => reader.remaining(),
             Source::Memory(bytes) => (bytes.get_ref().len() as u64).saturating_sub(bytes.position()),
         }
     }
@@ -49,24 +69,40 @@ impl PageReader {
     /// The part of the body that was not read yet, if all of it is in memory already: so for every
     /// body that is stored in one piece.
     pub fn in_memory(&self) -> Option<&[u8]> {
-        match &self.0 {
-            Source::Engine(reader) => reader.in_memory(),
+        match &self.source {
+            Source::Engine { reader, .. } => reader.in_memory(),
             Source::Memory(bytes) => bytes.get_ref().get(bytes.position() as usize..),
         }
-    }
-
-    /// The page without its body, and a reader of that.
-    pub(super) fn of_page(mut page: Page) -> (Page, PageReader) {
-        let body = std::mem::take(&mut page.body);
-        (page, PageReader(Source::Memory(Cursor::new(body))))
     }
 }
 
 impl Read for PageReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        match &mut self.0 {
-            Source::Engine(reader) => reader.read(out),
+        match &mut self.source {
+            Source::Engine { reader, .. } => reader.read(out),
             Source::Memory(bytes) => bytes.read(out),
+        }
+    }
+}
+
+/// Parts of a large body that are skipped are not read.
+impl Seek for PageReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match (&mut self.source, to) {
+            (Source::Memory(bytes), to) => bytes.seek(to),
+            (Source::Engine { reader, body_at }, SeekFrom::Start(at)) => {
+                let at = body_at.checked_add(at).ok_or(io::ErrorKind::InvalidInput)?;
+                Ok(reader.seek(SeekFrom::Start(at))? - *body_at)
+            }
+            (Source::Engine { reader, body_at }, to) => {
+                let before = reader.stream_position()?;
+                let at = reader.seek(to)?;
+                if at < *body_at {
+                    reader.seek(SeekFrom::Start(before))?;
+                    return Err(io::ErrorKind::InvalidInput.into());
+                }
+                Ok(at - *body_at)
+            }
         }
     }
 }
@@ -125,19 +161,21 @@ impl PageStore {
         })
     }
 
-    /// As [`PageStore::get_reader`], of a key.
-    pub(super) fn reader_of(&self, key: &[u8]) -> Result<Option<(Page, PageReader)>> {
-        let reader = self.telling(key, self.engine().get_reader(key), |_| true)?;
-        let Some(mut reader) = reader else { return Ok(None) };
+    /// A page of the engine's reader, with a reader of its body.
+    pub(super) fn page_reader(&self, key: &[u8], mut reader: Reader) -> Result<(Page, PageReader)> {
         let head = reader.head().clone();
         let mut spill = vec![0; self.spill_bytes(key, &head)?];
         reader.read_exact(&mut spill).map_err(|source| Error::Read { what: shown_url(key), offset: 0, source })?;
         let mut page = self.decode(key, &head, &spill)?;
+        let (version, body_at) = (head.version, spill.len() as u64);
         if page.kind != RecordKind::Revisit {
-            return Ok(Some((page, PageReader(Source::Engine(Box::new(reader))))));
+            let source = Source::Engine { reader: Box::new(reader), body_at };
+            return Ok((page, PageReader { source, digest: head.digest, version }));
         }
         self.resolve(key, &mut page)?;
-        Ok(Some(PageReader::of_page(page)))
+        let body = std::mem::take(&mut page.body);
+        let digest = xxh3_128(&body).to_be_bytes();
+        Ok((page, PageReader { source: Source::Memory(Cursor::new(body)), digest, version }))
     }
 
     /// The versions of a key, newest first, each with its head or why that cannot be read. An

@@ -104,18 +104,37 @@ impl PageStore {
     }
 
     /// A page, whose `body` is empty, and its body as a stream. Memory is bounded, unless the page
-    /// is a revisit, or the lookup has a time: then the body is read into memory.
+    /// is a revisit: then the body is read into memory.
     ///
     /// # Errors
     ///
     /// As [`PageStore::get`].
     pub fn get_reader<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<Option<(Page, PageReader)>> {
         let lookup = lookup.into();
-        if lookup.time_ms.is_some() {
-            return Ok(self.get(lookup)?.map(PageReader::of_page));
-        }
         let Some(key) = self.key_beside(&lookup, RecordKind::Response)? else { return Ok(None) };
-        self.reader_of(&key)
+        let reader = match lookup.time_ms {
+            None => self.engine().get_reader(&key),
+            Some(time_ms) => self.engine().get_reader_at(&key, time_ms),
+        };
+        let reader = self.telling(&key, reader, |version| is_within(&lookup, version.time_ms))?;
+        reader.map(|reader| self.page_reader(&key, reader)).transpose()
+    }
+
+    /// As [`PageStore::get_reader`], of one version, as [`PageStore::history`] lists them. The
+    /// lookup's time is ignored.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn get_version_reader<'l>(
+        &self,
+        lookup: impl Into<Lookup<'l>>,
+        version: Version,
+    ) -> Result<Option<(Page, PageReader)>> {
+        let Some(key) = self.key_beside(&lookup.into(), RecordKind::Response)? else { return Ok(None) };
+        let reader = self.engine().get_version_reader(&key, version);
+        let reader = self.telling(&key, reader, |found| *found == version)?;
+        reader.map(|reader| self.page_reader(&key, reader)).transpose()
     }
 
     /// As [`PageStore::get`], without the body, which is not read.

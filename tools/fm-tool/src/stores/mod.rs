@@ -1,5 +1,7 @@
-//! How verbs get their stores: opening them, absent files, and the file system below.
+//! How verbs get their stores: opening them, here or behind a server, absent files, and the file
+//! system below.
 
 pub mod absence;
 pub mod file_system;
 pub mod opening;
+pub mod remote;

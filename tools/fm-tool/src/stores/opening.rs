@@ -1,7 +1,8 @@
 //! Opens a verb's store: to read, to change, or to fill.
 //!
 //! Verbs that read and write pages get a [`PageRead`] or [`PageWrite`]: here alone it is decided
-//! which kind of store a location is. Upkeep needs a local store or its engine.
+//! which kind of store a location is, a folder or a server. Upkeep needs a local store or its
+//! engine.
 //!
 //! Invariant: only filling creates a store. Reading takes no lock, so that it works beside a
 //! crawler; changing an absent store is an error.
@@ -16,21 +17,30 @@ use fm_cli::{Failure, sizes, words};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
 use crate::flags::Shared;
-use crate::stores::absence;
+use crate::stores::{absence, remote};
 
 /// A store to read, while another process may write it.
 pub fn to_read(path: &Path, shared: &Shared) -> Result<Box<dyn PageRead>, Failure> {
-    Ok(Box::new(local_to_read(path, shared)?))
+    Ok(match remote::open(path)? {
+        Some(client) => Box::new(client),
+        None => Box::new(local_to_read(path, shared)?),
+    })
 }
 
 /// A store to change, which must exist.
 pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
-    Ok(Box::new(local_to_change(path, shared)?))
+    Ok(match remote::open(path)? {
+        Some(client) => Box::new(client),
+        None => Box::new(local_to_change(path, shared)?),
+    })
 }
 
-/// A store to fill, made if absent.
+/// A store to fill, made if absent; a server's is there.
 pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
-    Ok(Box::new(local_to_fill(path, new, shared)?))
+    Ok(match remote::open(path)? {
+        Some(client) => Box::new(client),
+        None => Box::new(local_to_fill(path, new, shared)?),
+    })
 }
 
 /// What can be done about a store that does not open, whatever else is missing in it.
@@ -51,6 +61,7 @@ fn opened_to_change<T>(path: &Path, store: Result<T, impl Into<Failure>>) -> Res
 
 /// The engine of a store, for verbs that do not deal with pages.
 pub fn engine_to_read(path: &Path, shared: &Shared) -> Result<Store, Failure> {
+    remote::refuse(path)?;
     let store = opened(path, Store::open_read_only(path, options(shared)))?;
     absence::of_read(&store);
     Ok(store)
@@ -58,6 +69,7 @@ pub fn engine_to_read(path: &Path, shared: &Shared) -> Result<Store, Failure> {
 
 /// A local store to read, while another process may write it.
 pub fn local_to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
+    remote::refuse(path)?;
     let store = opened(path, PageStore::open_read_only(path, options(shared)))?;
     absence::of_read(store.engine());
     Ok(store)
@@ -65,6 +77,7 @@ pub fn local_to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure>
 
 /// The engine of a store to read for a dry run.
 pub fn engine_to_plan(path: &Path, shared: &Shared) -> Result<Store, Failure> {
+    remote::refuse(path)?;
     let store = opened(path, Store::open_read_only(path, options(shared)))?;
     absence::of_plan(&store);
     Ok(store)
@@ -72,6 +85,7 @@ pub fn engine_to_plan(path: &Path, shared: &Shared) -> Result<Store, Failure> {
 
 /// A local store to read for a dry run.
 pub fn local_to_plan(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
+    remote::refuse(path)?;
     let store = opened(path, PageStore::open_read_only(path, options(shared)))?;
     absence::of_plan(store.engine());
     Ok(store)
@@ -79,6 +93,7 @@ pub fn local_to_plan(path: &Path, shared: &Shared) -> Result<PageStore, Failure>
 
 /// A local store to change, which must exist.
 pub fn local_to_change(path: &Path, shared: &Shared) -> Result<PageStore, Failure> {
+    remote::refuse(path)?;
     let store = opened_to_change(path, PageStore::open(path, options(shared)))?;
     absence::of_written(store.engine());
     Ok(store)
@@ -86,6 +101,7 @@ pub fn local_to_change(path: &Path, shared: &Shared) -> Result<PageStore, Failur
 
 /// The engine of a store to change, which must exist; `with` sets further options.
 pub fn engine_to_change(path: &Path, shared: &Shared, with: impl FnOnce(Options) -> Options) -> Result<Store, Failure> {
+    remote::refuse(path)?;
     let store = opened_to_change(path, Store::open(path, with(options(shared))))?;
     absence::of_written(&store);
     Ok(store)
@@ -146,6 +162,7 @@ pub struct ToFill<'a> {
 impl<'a> ToFill<'a> {
     /// Opens the store if it exists.
     pub fn open(path: &'a Path, new: &'a NewStore, shared: &'a Shared) -> Result<Self, Failure> {
+        remote::refuse(path)?;
         // Anything but an empty place is opened, or refused, at once.
         let is_empty = match std::fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_none(),

@@ -9,7 +9,7 @@ use fm_cli::{Failure, Outcome, Output, interrupt, sink, sizes};
 
 use super::{backup, merge};
 use crate::flags::Shared;
-use crate::stores::opening;
+use crate::stores::{opening, remote};
 
 /// Copy a store, as it is or without dead records
 #[derive(clap::Args)]
@@ -40,6 +40,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let options = BackupOptions::new().copy_all();
         return backup::back_up(&args.store, &args.to, &options, shared);
     }
+    remote::refuse(&args.to)?;
     sink::check_new_folder(&args.to)?;
     let from = opening::engine_to_read(&args.store, shared)?;
     let mut options = opening::options_like(&from, shared);

@@ -11,7 +11,7 @@ use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes};
 
 use super::repair;
 use crate::flags::Shared;
-use crate::stores::{absence, opening};
+use crate::stores::{absence, opening, remote};
 
 /// Add all pages of some stores to another
 #[derive(clap::Args)]
@@ -34,6 +34,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     for path in &args.stores {
         stores.push(opening::engine_to_read(path, shared)?);
     }
+    remote::refuse(&args.to)?;
     // Checked before anything is written.
     let wanted = stores[0].canonicalizer();
     for (store, path) in stores.iter().zip(&args.stores).skip(1) {

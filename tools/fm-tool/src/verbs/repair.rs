@@ -13,7 +13,7 @@ use urlindex::{Canonicalizer, Whatwg};
 
 use crate::flags::Shared;
 use crate::json as fields;
-use crate::stores::opening;
+use crate::stores::{opening, remote};
 
 /// Memory for a batch of keys, in bytes. Fewer batches write the index faster; more overlap better
 /// with reading the log.
@@ -48,7 +48,9 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
+    remote::refuse(&args.source)?;
     if let Some(to) = args.target.as_deref() {
+        remote::refuse(to)?;
         sink::check_new_folder(to)?;
     }
     if args.in_place && !args.yes && !agreed(args)? {

@@ -41,6 +41,7 @@ use crate::sync::{Ranked, lock, rank};
 
 use count::LastCount;
 use follow::Follower;
+pub(crate) use get::Loaded;
 use in_memory::InMemory;
 pub use order::KeyRange;
 pub(crate) use order::Walk;

@@ -7,6 +7,7 @@ pub(crate) mod codec;
 pub(crate) mod dictionaries;
 pub(crate) mod draft;
 pub(crate) mod read;
+pub(crate) mod reader;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,0 +1,285 @@
+//! A store behind a server, as a store of its own: [`Client`] is a [`PageRead`] and a
+//! [`PageWrite`].
+//!
+//! Layers: `call` (requests and failed answers), `paged` (lists that come in parts).
+
+mod call;
+mod options;
+mod paged;
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+
+use filemap::access::{Capabilities, Contents, Cursor, Listed, PutRule, Removed, Results, Scope, Streamed, Survives};
+use filemap::dump::jsonl;
+use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, Variant, Version};
+use serde_json::Value;
+
+use crate::query::encoded;
+use crate::wire::{self, Done, History, Listing, PAGE_TYPE, Promises, Url};
+use call::{Connection, Found};
+pub use options::ClientOptions;
+
+/// The longest description of a page, in bytes.
+const MAX_DESCRIPTION: u64 = 64 << 20;
+/// Entries of a list that are asked for at once.
+const PART: usize = 1_000;
+
+/// A store behind a server. Its calls block; it is `Send` and `Sync`, and keeps connections open.
+///
+/// Answers are those of [`filemap::PageStore`], with these exceptions: `put` returns when the
+/// server has the page, and what it returned for survives the end of the server's process, but not
+/// the loss of its machine's power before [`PageWrite::sync`]; `close` closes nothing, for others
+/// use the store. A failure of the server or of the way to it is [`Error::Remote`].
+///
+/// ```no_run
+/// use filemap::PageRead;
+/// use filemap_http::{Client, ClientOptions};
+///
+/// let store = Client::open("http://127.0.0.1:8640", &ClientOptions::new())?;
+/// if let Some(page) = store.get(&"https://example.com/".into())? {
+///     println!("{} bytes", page.body.len());
+/// }
+/// # Ok::<(), filemap::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Client {
+    connection: Connection,
+    promises: Promises,
+}
+
+impl Client {
+    /// Whether a location is one that a client opens: `http://` or `https://`.
+    ///
+    /// ```
+    /// assert!(filemap_http::Client::is_location("http://127.0.0.1:8640"));
+    /// assert!(!filemap_http::Client::is_location("pages.fm"));
+    /// ```
+    pub fn is_location(location: &str) -> bool {
+        ["http://", "https://"]
+            .iter()
+            .any(|scheme| location.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme)))
+    }
+
+    /// The store of the server at `location`, such as `http://127.0.0.1:8640`. One request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Remote`] if no server of a store answers there, or it does not take the token.
+    pub fn open(location: &str, options: &ClientOptions) -> Result<Client> {
+        let connection = Connection::new(location, options)?;
+        let promises = connection.json("/v1/stat")?.ok_or_else(|| connection.strange("there is no `/v1/stat`"))?;
+        Ok(Client { connection, promises })
+    }
+
+    /// Whether the server takes puts.
+    pub fn writes(&self) -> bool {
+        self.promises.writes
+    }
+
+    fn page(&self, query: &str) -> Result<Option<(Page, Box<dyn Read + Send + 'static>)>> {
+        let Some(found) = self.connection.get(&format!("/v1/page?{query}&format=page"))? else { return Ok(None) };
+        let mut body = BufReader::with_capacity(64 << 10, found.body);
+        let mut line = Vec::new();
+        let failed = |error: io::Error| self.connection.broken(&error);
+        (&mut body).take(MAX_DESCRIPTION).read_until(b'\n', &mut line).map_err(failed)?;
+        let page = jsonl::read_description(&line).map_err(|error| self.connection.strange(&error.to_string()))?;
+        Ok(Some((page, Box::new(body))))
+    }
+
+    fn whole(&self, query: &str) -> Result<Option<Page>> {
+        let Some((mut page, mut body)) = self.page(query)? else { return Ok(None) };
+        body.read_to_end(&mut page.body).map_err(|error| self.connection.broken(&error))?;
+        Ok(Some(page))
+    }
+
+    fn done(&self, found: Found) -> Result<Done> {
+        self.connection.read_json(found)
+    }
+
+    fn put_of(&self, page: &Page, rule: PutRule, bytes: u64, body: &mut dyn Read) -> Result<Option<Put>> {
+        let mut line = Vec::new();
+        jsonl::write_description(page, &mut line)?;
+        let of = of_page(&page.url, page.variant.as_ref());
+        let path = format!("/v1/page?{of}&rule={}&durable=0", wire::rule(rule));
+        let bytes = line.len() as u64 + bytes;
+        let done = self.done(self.connection.put(&path, PAGE_TYPE, bytes, &mut line.as_slice().chain(body))?)?;
+        let version = || match (done.time_ms, done.sequence) {
+            (Some(time_ms), Some(sequence)) => Ok(Version { time_ms, sequence }),
+            _ => Err(self.connection.strange("a put without its version")),
+        };
+        match done.outcome.as_str() {
+            "stored" => version().map(|version| Some(Put::Stored(version))),
+            "unchanged" => version().map(|version| Some(Put::Unchanged(version))),
+            "present" => Ok(None),
+            other => Err(self.connection.strange(&format!("a put with the outcome `{other}`"))),
+        }
+    }
+}
+
+/// The part of a query that names a page.
+fn of_page(url: &[u8], variant: Option<&Variant>) -> String {
+    let variant = variant.map_or(String::new(), |variant| format!("&variant={}", encoded(variant.as_bytes())));
+    format!("url={}{variant}", encoded(url))
+}
+
+fn of_lookup(lookup: &Lookup<'_>) -> String {
+    let at = lookup.time_ms.map_or(String::new(), |at| format!("&at={}", filemap::date::format(at)));
+    of_page(lookup.url, lookup.variant) + &at
+}
+
+impl PageRead for Client {
+    fn capabilities(&self) -> Capabilities {
+        let survives = if self.promises.survives == "put" { Survives::Put } else { Survives::Sync };
+        let mut capabilities = Capabilities::new(survives);
+        capabilities.has_history = self.promises.has_history;
+        capabilities.lists_in_order = self.promises.lists_in_order;
+        capabilities.lists_from_cursor = self.promises.lists_from_cursor;
+        capabilities
+    }
+
+    fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
+        self.whole(&of_lookup(lookup))
+    }
+
+    fn get_version(&self, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
+        self.whole(&format!("{}&version={}", of_page(lookup.url, lookup.variant), wire::version(version)))
+    }
+
+    fn get_reader<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Option<Streamed<'s>>> {
+        Ok(self.page(&of_lookup(lookup))?.map(|(page, body)| (page, body as Box<dyn Read + 's>)))
+    }
+
+    fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
+        let Some(found) = self.connection.json::<Value>(&format!("/v1/head?{}", of_lookup(lookup)))? else {
+            return Ok(None);
+        };
+        wire::read_head(found).map(Some).ok_or_else(|| self.connection.strange("a head that is none"))
+    }
+
+    fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>> {
+        let path = format!("/v1/history?{}&limit={PART}", of_lookup(lookup));
+        Ok(Box::new(paged::Paged::new(move |after: Option<String>| {
+            let path = after.map_or(path.clone(), |after| format!("{path}&after={after}"));
+            let part: Option<History> = self.connection.json(&path)?;
+            let part = part.unwrap_or(History { versions: Vec::new(), after: None });
+            Ok((part.versions.into_iter().map(|row| self.row(row)).collect(), part.after))
+        })))
+    }
+
+    fn may_have_variants(&self, url: &[u8]) -> Result<bool> {
+        let found: Value = self.key_of(url)?;
+        Ok(found["may_have_variants"].as_bool().unwrap_or(true))
+    }
+
+    fn key(&self, url: &[u8]) -> Result<Vec<u8>> {
+        let found = serde_json::from_value::<Url>(self.key_of(url)?).ok().and_then(Url::bytes);
+        found.ok_or_else(|| self.connection.strange("a key that is none"))
+    }
+
+    fn cursor(&self, url: &[u8]) -> Result<Cursor> {
+        let found = self.key_of(url)?;
+        let cursor = found["cursor"].as_str().and_then(wire::read_cursor);
+        cursor.ok_or(Error::Unsupported { what: "cursors" })
+    }
+
+    fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>> {
+        let path = format!("/v1/urls?cursors=1&limit={PART}{}", paged::of_scope(scope));
+        let mut first = after.map(wire::cursor);
+        Ok(Box::new(paged::Paged::new(move |next: Option<String>| {
+            let cursor = next.or_else(|| first.take());
+            let path = cursor.map_or(path.clone(), |cursor| format!("{path}&cursor={cursor}"));
+            let part: Listing =
+                self.connection.json(&path)?.ok_or_else(|| self.connection.strange("there is no `/v1/urls`"))?;
+            let listed =
+                |entry: wire::Entry| entry.listed().ok_or_else(|| self.connection.strange("a URL that is none"));
+            Ok((part.urls.into_iter().map(listed).collect(), part.cursor))
+        })))
+    }
+
+    fn count(&self, scope: &Scope) -> Result<u64> {
+        let found: Option<Value> = self.connection.json(&format!("/v1/count?{}", &paged::of_scope(scope)))?;
+        found.and_then(|found| found["count"].as_u64()).ok_or_else(|| self.connection.strange("no number"))
+    }
+
+    fn contents(&self) -> Result<Contents> {
+        let promises: Option<Promises> = self.connection.json("/v1/stat")?;
+        let promises = promises.ok_or_else(|| self.connection.strange("there is no `/v1/stat`"))?;
+        let mut contents = Contents::default();
+        (contents.keys, contents.bytes) = (promises.keys, promises.bytes);
+        Ok(contents)
+    }
+}
+
+impl Client {
+    fn key_of(&self, url: &[u8]) -> Result<Value> {
+        let found = self.connection.json(&format!("/v1/key?url={}", encoded(url)))?;
+        found.ok_or_else(|| self.connection.strange("there is no `/v1/key`"))
+    }
+
+    /// A version of a history.
+    fn row(&self, row: Value) -> Result<PageHead> {
+        let Some(error) = row["error"].as_str() else {
+            return wire::read_head(row).ok_or_else(|| self.connection.strange("a version that is none"));
+        };
+        let source = std::sync::Arc::new(self.connection.failed(500, error.to_owned()));
+        match (row["time_ms"].as_i64(), row["sequence"].as_u64()) {
+            (Some(time_ms), Some(sequence)) => Err(Error::Unreadable {
+                url: self.connection.location().to_owned(),
+                version: Version { time_ms, sequence },
+                source,
+            }),
+            _ => Err(self.connection.strange("a version that is none")),
+        }
+    }
+}
+
+impl PageWrite for Client {
+    fn put(&self, page: &Page, rule: PutRule) -> Result<Option<Put>> {
+        self.put_of(page, rule, page.body.len() as u64, &mut page.body.as_slice())
+    }
+
+    /// The body is read into memory first: a request says how long it is.
+    fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version> {
+        let mut bytes = Vec::new();
+        let offset = |bytes: &Vec<u8>| bytes.len() as u64;
+        if let Err(source) = body.read_to_end(&mut bytes) {
+            let what = String::from_utf8_lossy(&page.url).into_owned();
+            return Err(Error::Read { what, offset: offset(&bytes), source });
+        }
+        let put = self.put_of(page, PutRule::Always, offset(&bytes), &mut bytes.as_slice())?;
+        put.map(|put| put.version()).ok_or_else(|| self.connection.strange("a put without its version"))
+    }
+
+    fn remove(&self, url: &[u8], variant: Option<&Variant>) -> Result<bool> {
+        let path = format!("/v1/page?{}&durable=0", of_page(url, variant));
+        let Some(found) = self.connection.delete(&path)? else { return Ok(false) };
+        self.done(found).map(|_| true)
+    }
+
+    /// A request for each page.
+    fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64> {
+        let mut removed = 0;
+        for listed in self.list(scope, None)? {
+            let listed = listed?;
+            if !self.remove(&listed.url, listed.variant.as_ref())? {
+                continue;
+            }
+            let is_variant = listed.variant.is_some();
+            removed += u64::from(!is_variant);
+            if each(Ok(Removed::new(&listed.url, !is_variant, is_variant))).is_break() {
+                break;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.done(self.connection.post("/v1/sync")?).map(|_| ())
+    }
+
+    /// What was put before is durable then; the store stays open at its server.
+    fn close(&self) -> Result<()> {
+        if self.promises.writes { self.sync() } else { Ok(()) }
+    }
+}

@@ -1,0 +1,18 @@
+//! FileMap over HTTP: what a store answers ([`server`]), and a store behind such a server
+//! ([`Client`]).
+//!
+//! docs/HTTP.md has the routes. The server runs the blocking engine on a bounded pool of threads;
+//! this crate has no runtime of its own: [`server::Server::serve`] runs on the caller's. The
+//! client blocks, and needs no runtime.
+//!
+//! Features: `server` and `client`, both on by default.
+
+#[cfg(feature = "client")]
+mod client;
+pub(crate) mod query;
+#[cfg(feature = "server")]
+pub mod server;
+pub mod wire;
+
+#[cfg(feature = "client")]
+pub use client::{Client, ClientOptions};

@@ -1,0 +1,107 @@
+//! Query strings: names with values that are bytes, for a URL may hold any.
+//!
+//! `%41` is a byte, `+` a space, as HTML forms write them. A name that the route does not know, or
+//! one that comes twice, is an error: most often a `url=` whose own `&` was not escaped.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
+
+/// Kept as they are: unreserved characters.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Bytes as the value of a query.
+pub(crate) fn encoded(bytes: &[u8]) -> String {
+    percent_encode(bytes, ESCAPED).to_string()
+}
+
+/// A query string, taken apart.
+#[derive(Debug, Default)]
+pub(crate) struct Query(Vec<(String, Vec<u8>)>);
+
+impl Query {
+    /// Takes a query string apart; the error is a sentence for the user.
+    pub(crate) fn parse(raw: Option<&str>, known: &[&str]) -> Result<Query, String> {
+        let mut fields: Vec<(String, Vec<u8>)> = Vec::new();
+        for part in raw.unwrap_or_default().split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let name = String::from_utf8_lossy(&decoded(name)).into_owned();
+            if !known.contains(&name.as_str()) {
+                return Err(format!(
+                    "the parameter `{name}` is not known here (known are: {}); in a URL within a query `&` is written %26",
+                    known.join(", ")
+                ));
+            }
+            if fields.iter().any(|(other, _)| *other == name) {
+                return Err(format!("the parameter `{name}` comes twice"));
+            }
+            fields.push((name, decoded(value)));
+        }
+        Ok(Query(fields))
+    }
+
+    /// The bytes of a parameter.
+    pub(crate) fn bytes(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_slice())
+    }
+
+    /// The bytes of a parameter that must be there.
+    pub(crate) fn needed(&self, name: &str) -> Result<&[u8], String> {
+        let value = self.bytes(name).filter(|value| !value.is_empty());
+        value.ok_or_else(|| format!("the parameter `{name}` is missing"))
+    }
+
+    /// A parameter that is text.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, String> {
+        let text = self.bytes(name).map(std::str::from_utf8).transpose();
+        text.map_err(|_| format!("the parameter `{name}` is not UTF-8"))
+    }
+
+    /// A parameter read by `read`; `wanted` says what it must be.
+    pub(crate) fn read<T>(
+        &self,
+        name: &str,
+        wanted: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        read(text).map(Some).ok_or_else(|| format!("the parameter `{name}` is {wanted}, not `{text}`"))
+    }
+
+    /// A switch: `1` or `0`.
+    pub(crate) fn switch(&self, name: &str) -> Result<Option<bool>, String> {
+        self.read(name, "1 or 0", |text| match text {
+            "1" => Some(true),
+            "0" => Some(false),
+            _ => None,
+        })
+    }
+}
+
+fn decoded(text: &str) -> Vec<u8> {
+    percent_decode(text.replace('+', " ").as_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_come_back() {
+        let all: Vec<u8> = (0..=255).collect();
+        let raw = format!("url={}&at=1", encoded(&all));
+        let query = Query::parse(Some(&raw), &["url", "at"]).unwrap();
+        assert_eq!((query.bytes("url"), query.text("at")), (Some(&all[..]), Ok(Some("1"))));
+        assert_eq!(Query::parse(Some("url=a+b%2Bc"), &["url"]).unwrap().bytes("url"), Some(&b"a b+c"[..]));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_an_error() {
+        let unescaped = Query::parse(Some("url=http://a/?x=1&y=2"), &["url"]).unwrap_err();
+        assert!(unescaped.contains("`y`") && unescaped.contains("%26"), "{unescaped}");
+        assert!(Query::parse(Some("url=a&url=b"), &["url"]).unwrap_err().contains("twice"));
+        let query = Query::parse(Some("durable=yes&url=&n=%ff"), &["durable", "url", "n"]).unwrap();
+        assert!(query.switch("durable").unwrap_err().contains("1 or 0"));
+        assert!(query.needed("url").unwrap_err().contains("missing"));
+        assert!(query.text("n").unwrap_err().contains("UTF-8"));
+        assert!(query.switch("absent").unwrap().is_none());
+    }
+}

@@ -1,0 +1,54 @@
+//! What the server counts of its own: requests by route and status, and how long they took.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Route {
+    method: &'static str,
+    route: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Status {
+    method: &'static str,
+    route: String,
+    status: u16,
+}
+
+/// Counters of one server.
+pub(super) struct Counters {
+    registry: Registry,
+    requests: Family<Status, Counter<u64, AtomicU64>>,
+    seconds: Family<Route, Histogram, fn() -> Histogram>,
+}
+
+impl Counters {
+    pub(super) fn new() -> Counters {
+        let requests = Family::default();
+        // 50 us to 1.6 s, each bucket twice the one before it.
+        let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(50e-6, 2.0, 16));
+        let seconds = Family::new_with_constructor(histogram);
+        let mut registry = Registry::with_prefix("filemap_http");
+        registry.register("requests", "Requests answered", requests.clone());
+        let help = "Time from a request's head to that of its answer";
+        registry.register_with_unit("request_duration", help, Unit::Seconds, seconds.clone());
+        Counters { registry, requests, seconds }
+    }
+
+    /// Counts an answer.
+    pub(super) fn add(&self, method: &'static str, route: String, status: u16, took: Duration) {
+        self.seconds.get_or_create(&Route { method, route: route.clone() }).observe(took.as_secs_f64());
+        self.requests.get_or_create(&Status { method, route, status }).inc();
+    }
+
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+}

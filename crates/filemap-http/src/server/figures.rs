@@ -1,0 +1,119 @@
+//! Figures of a store and its server: as JSON, as OpenMetrics, and whether both are well.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::response::IntoResponse;
+use filemap::access::Survives;
+use filemap::{Error, PageRead, PageStore};
+use filemap_core::{StatValue, Stats};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use serde_json::{Map, Value, json};
+
+use super::backend::Backend;
+use super::refusal::{Answer, Refusal};
+use crate::query::Query;
+use crate::wire::Promises;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// `GET /v1/stat`: what the store promises and holds; with `figures=1` every figure of the engine.
+pub(super) async fn stat(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
+    let figures = Query::parse(raw.as_deref(), &["figures"])?.switch("figures")?.unwrap_or(false);
+    let writes = backend.options.writes;
+    let found = backend.store.call(move |store| {
+        let (capabilities, contents) = (store.capabilities(), store.contents()?);
+        let promises = Promises {
+            survives: if capabilities.survives == Survives::Put { "put" } else { "sync" }.to_owned(),
+            has_history: capabilities.has_history,
+            lists_in_order: capabilities.lists_in_order,
+            lists_from_cursor: capabilities.lists_from_cursor,
+            writes,
+            keys: contents.keys,
+            bytes: contents.bytes,
+        };
+        Ok((promises, figures.then(|| store.engine().stats())))
+    });
+    let (promises, stats) = found.await?;
+    let mut answer = serde_json::to_value(promises).unwrap_or_default();
+    if let Some(stats) = stats {
+        answer["figures"] = Value::Object(of_stats(&stats));
+    }
+    Ok(Json(answer).into_response())
+}
+
+fn of_stats(stats: &Stats) -> Map<String, Value> {
+    let value = |value| match value {
+        StatValue::Counter(number) | StatValue::Gauge(number) => json!(number),
+        StatValue::Text(text) => json!(text),
+    };
+    stats.fields().into_iter().map(|(name, found, _)| (name.to_owned(), value(found))).collect()
+}
+
+/// The engine's figures, as they were at one time.
+#[derive(Debug)]
+struct Figures(Stats);
+
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        for (name, value, help) in self.0.fields() {
+            // The format gives a help its own full stop.
+            let help = help.trim_end_matches('.');
+            match value {
+                StatValue::Counter(number) => put(&mut encoder, name, help, &ConstCounter::new(number))?,
+                StatValue::Gauge(number) => {
+                    put(&mut encoder, name, help, &ConstGauge::new(i64::try_from(number).unwrap_or(i64::MAX)))?;
+                }
+                StatValue::Text(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, metric: &impl EncodeMetric) -> std::fmt::Result {
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+/// `GET /metrics`.
+pub(super) async fn metrics(State(backend): State<Arc<Backend>>) -> Answer {
+    let stats = backend.store.call(|store| Ok(store.engine().stats())).await?;
+    let mut of_store = Registry::with_prefix("filemap");
+    of_store.register_collector(Box::new(Figures(stats)));
+    let mut text = String::new();
+    let written = encode_registry(&mut text, &of_store)
+        .and_then(|()| encode_registry(&mut text, backend.counters.registry()))
+        .and_then(|()| encode_eof(&mut text));
+    written.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))], text).into_response())
+}
+
+/// `GET /healthz`: the process answers.
+pub(super) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// `GET /readyz`: the store can be read, and written if the server writes.
+pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
+    let writes = backend.options.writes;
+    let look = move |store: &PageStore| {
+        store.contains("http://filemap.invalid/ready").or_else(|error| match error {
+            // Not every canonicaliser takes this URL.
+            Error::Url { .. } => Ok(false),
+            error => Err(error),
+        })?;
+        if writes { store.sync() } else { Ok(()) }
+    };
+    match backend.store.call(look).await {
+        Ok(()) => Ok("ok\n".into_response()),
+        Err(error) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
+    }
+}

@@ -1,0 +1,197 @@
+//! What every request passes: names of the host, origin of a browser's page, token, and the
+//! headers that each answer gets.
+//!
+//! A page in an operator's browser must neither read nor write the store. By DNS rebinding its own
+//! name can lead to this server: so a name in `Host` must be one of ours, or an address. It can
+//! send a form or fetch from elsewhere: so `Origin` must be our own, and `Sec-Fetch-Site`
+//! `same-origin` or `none`. A plain link from elsewhere is let through where it only reads a page
+//! of the inspector: what it reads is shown to the operator, not to the page with the link.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue,
+    ORIGIN, REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::backend::Backend;
+use super::refusal::{Answer, Refusal};
+use super::tokens::Right;
+
+/// What the sender of this request may do; in its extensions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed(Right);
+
+impl Allowed {
+    /// # Errors
+    ///
+    /// 403 if the token does not allow it.
+    pub(super) fn needs(self, right: Right) -> Result<(), Refusal> {
+        if self.0 >= right {
+            return Ok(());
+        }
+        let name = match right {
+            Right::Read => "read",
+            Right::Write => "write",
+            Right::Admin => "admin",
+        };
+        Err(Refusal::new(StatusCode::FORBIDDEN, format!("this token does not allow it: a token of `{name}` does")))
+    }
+}
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+/// Routes without a token: whether the process lives, and nothing of the store.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Lets a request through, or refuses it.
+pub(super) async fn guard(State(backend): State<Arc<Backend>>, mut request: Request, next: Next) -> Response {
+    let mut response = match admitted(&backend, &request) {
+        Ok(allowed) => {
+            request.extensions_mut().insert(allowed);
+            next.run(request).await
+        }
+        Err(refusal) => refusal.into_response(),
+    };
+    let headers = response.headers_mut();
+    let set = |headers: &mut HeaderMap, name, value| {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    };
+    set(headers, X_CONTENT_TYPE_OPTIONS, "nosniff");
+    // Stored bytes run nothing, and are a document of no origin.
+    set(headers, CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'; frame-ancestors 'none'");
+    set(headers, REFERRER_POLICY, "no-referrer");
+    set(headers, HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    set(headers, CACHE_CONTROL, "no-cache");
+    headers.remove(ACCESS_CONTROL_ALLOW_ORIGIN);
+    response
+}
+
+fn admitted(backend: &Backend, request: &Request) -> Result<Allowed, Refusal> {
+    let headers = request.headers();
+    let host = host_of(headers)?;
+    if !is_ours(name_of(host), &backend.options.names) {
+        return Err(Refusal::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            format!("this server is not called `{host}`; start it with `--name` and that name, if it is"),
+        ));
+    }
+    check_origin(request.method(), headers, host)?;
+    let Some(tokens) = &backend.options.tokens else { return Ok(Allowed(Right::Admin)) };
+    if OPEN.contains(&request.uri().path()) {
+        return Ok(Allowed(Right::Read));
+    }
+    let right = headers.get(AUTHORIZATION).and_then(|value| tokens.right_of(value.as_bytes()));
+    let challenge = HeaderValue::from_static("Bearer realm=\"filemap\", Basic realm=\"filemap\", charset=\"UTF-8\"");
+    right.map(Allowed).ok_or_else(|| {
+        Refusal::new(StatusCode::UNAUTHORIZED, "this server asks for a token: `Authorization: Bearer TOKEN`")
+            .header(WWW_AUTHENTICATE, challenge)
+    })
+}
+
+fn host_of(headers: &HeaderMap) -> Result<&str, Refusal> {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) {
+        (Some(host), None) => Ok(host),
+        _ => Err(Refusal::bad("a request has one `Host` header")),
+    }
+}
+
+/// A host without its port.
+fn name_of(host: &str) -> &str {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or_default();
+    }
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
+}
+
+fn is_ours(name: &str, names: &[String]) -> bool {
+    let name = name.to_ascii_lowercase();
+    name == "localhost" || name.parse::<IpAddr>().is_ok() || names.contains(&name)
+}
+
+fn check_origin(method: &Method, headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
+    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let foreign = |what| Err(Refusal::new(StatusCode::FORBIDDEN, format!("a page of another site sent this: {what}")));
+    if let Some(origin) = text(&ORIGIN) {
+        let own = origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
+        if !own {
+            return foreign(format!("`Origin: {origin}`"));
+        }
+    }
+    match text(&FETCH_SITE) {
+        None | Some("same-origin" | "none") => Ok(()),
+        Some(_) if is_link(method, text(&FETCH_MODE), text(&FETCH_DEST)) => Ok(()),
+        Some(site) => foreign(format!("`Sec-Fetch-Site: {site}`")),
+    }
+}
+
+/// Whether a user follows a link in a window of its own.
+fn is_link(method: &Method, mode: Option<&str>, dest: Option<&str>) -> bool {
+    *method == Method::GET && mode == Some("navigate") && dest == Some("document")
+}
+
+/// A route that needs `--write`.
+pub(super) fn check_writes(backend: &Backend) -> Result<(), Refusal> {
+    if backend.options.writes {
+        return Ok(());
+    }
+    Err(Refusal::new(StatusCode::FORBIDDEN, "this server only reads: start it with `--write`"))
+}
+
+/// The answer to a path that is no route.
+pub(super) async fn no_route(request: Request) -> Answer {
+    let path = request.uri().path();
+    Err(Refusal::new(StatusCode::NOT_FOUND, format!("there is no `{path}` here; docs/HTTP.md has the routes")))
+}
+
+/// The answer to a method that a route does not have.
+pub(super) async fn no_method(request: Request) -> Answer {
+    let (method, path) = (request.method(), request.uri().path());
+    Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, format!("`{path}` has no {method}; `Allow` has what it has")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_names_and_addresses_are_answered() {
+        let names = ["pages.example.com".to_owned()];
+        for host in
+            ["localhost:8640", "LOCALHOST", "127.0.0.1:1", "[::1]:8640", "[::1]", "10.0.0.7", "Pages.Example.com"]
+        {
+            assert!(is_ours(name_of(host), &names), "{host}");
+        }
+        for host in
+            ["evil.example", "localhost.evil.example:8640", "127.0.0.1.evil.example", "", "pages.example.com.", "[x]:1"]
+        {
+            assert!(!is_ours(name_of(host), &names), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_site_neither_reads_nor_writes() {
+        let check = |method: Method, fields: &[(HeaderName, &'static str)]| {
+            let headers = fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
+            check_origin(&method, &headers, "localhost:8640").is_ok()
+        };
+        assert!(check(Method::GET, &[]) && check(Method::PUT, &[(ORIGIN, "http://localhost:8640")]));
+        assert!(check(Method::POST, &[(FETCH_SITE, "same-origin")]) && check(Method::GET, &[(FETCH_SITE, "none")]));
+        for origin in ["http://evil.example", "null", "http://localhost:9999", "localhost:8640"] {
+            assert!(!check(Method::POST, &[(ORIGIN, origin)]), "{origin}");
+        }
+        for site in ["cross-site", "same-site", "?"] {
+            assert!(!check(Method::GET, &[(FETCH_SITE, site)]), "{site}");
+        }
+        let link = [(FETCH_SITE, "cross-site"), (FETCH_MODE, "navigate"), (FETCH_DEST, "document")];
+        let frame = [(FETCH_SITE, "cross-site"), (FETCH_MODE, "navigate"), (FETCH_DEST, "iframe")];
+        assert!(check(Method::GET, &link) && !check(Method::POST, &link) && !check(Method::GET, &frame));
+    }
+}

@@ -1,0 +1,135 @@
+//! Lists by HTTP: URLs, numbers of pages, a page's versions, a URL's canonical form. Each answer
+//! has a bounded part of a list, and what to give to get the next.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::response::IntoResponse;
+use filemap::{Error, PageHead, PageRead, PageStore, Version};
+use serde_json::{Value, json};
+
+use super::backend::Backend;
+use super::lookup::{Asked, SCOPE, scope};
+use super::refusal::{Answer, Refusal};
+use crate::query::Query;
+use crate::wire::{self, Entry, History, Listing, Url};
+
+/// Entries of an answer, unless `limit` says otherwise; and at most.
+const LIMIT: usize = 1_000;
+const MAX_LIMIT: usize = 100_000;
+
+fn limit(query: &Query) -> Result<usize, String> {
+    let wanted = format!("a number of 1 to {MAX_LIMIT}");
+    let limit = query.read("limit", &wanted, |text| text.parse().ok().filter(|n| (1..=MAX_LIMIT).contains(n)))?;
+    Ok(limit.unwrap_or(LIMIT))
+}
+
+/// `GET /v1/urls`.
+pub(super) async fn urls(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
+    let query = Query::parse(raw.as_deref(), &[&SCOPE[..], &["cursor", "after", "limit", "cursors"]].concat())?;
+    let (scope, limit) = (scope(&query)?, limit(&query)?);
+    let cursor = query.read("cursor", "what an earlier answer gave", wire::read_cursor)?;
+    let after = query.bytes("after").map(<[u8]>::to_vec);
+    let with_cursors = query.switch("cursors")?.unwrap_or(false);
+    if cursor.is_some() && after.is_some() {
+        return Err(Refusal::bad("give `cursor` or `after`, not both"));
+    }
+    let list = move |store: &PageStore| {
+        let after = match after {
+            Some(url) => Some(PageRead::cursor(store, &url)?),
+            None => cursor,
+        };
+        let mut listed = store.list(&scope, after.as_ref())?;
+        let (mut urls, mut last) = (Vec::new(), None);
+        for entry in listed.by_ref().take(limit) {
+            let entry = entry?;
+            urls.push(Entry::new(&entry, with_cursors));
+            last = entry.cursor;
+        }
+        let is_cut = urls.len() == limit && listed.next().transpose()?.is_some();
+        match (is_cut, last) {
+            (true, None) => {
+                Err(Error::Unsupported { what: "order of keys, so that a list is given whole or not: raise `limit`" })
+            }
+            (is_cut, last) => Ok(Listing { urls, cursor: last.filter(|_| is_cut).map(|last| wire::cursor(&last)) }),
+        }
+    };
+    Ok(Json(backend.store.call(list).await?).into_response())
+}
+
+/// `GET /v1/count`.
+pub(super) async fn count(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
+    let scope = scope(&Query::parse(raw.as_deref(), &SCOPE)?)?;
+    let number = backend.store.call(move |store| PageRead::count(store, &scope)).await?;
+    Ok(Json(json!({ "count": number })).into_response())
+}
+
+/// `GET /v1/key`: the canonical form of a URL, and the place in lists behind it.
+pub(super) async fn key(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
+    let query = Query::parse(raw.as_deref(), &["url"])?;
+    let url = query.needed("url")?.to_vec();
+    let find = move |store: &PageStore| {
+        let key = store.key(&url)?;
+        let cursor = if store.capabilities().lists_from_cursor { Some(PageRead::cursor(store, &url)?) } else { None };
+        let has_variants = store.may_have_variants(&url)?;
+        Ok((key, cursor, has_variants))
+    };
+    let (key, cursor, has_variants) = backend.store.call(find).await?;
+    let mut found = serde_json::to_value(Url::new(&key)).unwrap_or_default();
+    found["cursor"] = json!(cursor.map(|cursor| wire::cursor(&cursor)));
+    found["may_have_variants"] = json!(has_variants);
+    Ok(Json(found).into_response())
+}
+
+/// `GET /v1/head`: a version without its body.
+pub(super) async fn head(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
+    let query = Query::parse(raw.as_deref(), &["url", "variant", "at"])?;
+    let asked = Asked::of(&query)?;
+    let (head, asked) = backend.store.call(move |store| Ok((store.head(asked.lookup())?, asked))).await?;
+    let head = head.ok_or_else(|| Refusal::absent(asked.absent()))?;
+    Ok(Json(wire::head(&head)?).into_response())
+}
+
+/// `GET /v1/history`: versions, newest first. One that cannot be read stands in its place, with
+/// its version and the error.
+pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
+    let query = Query::parse(raw.as_deref(), &["url", "variant", "at", "after", "limit"])?;
+    let (asked, limit) = (Asked::of(&query)?, limit(&query)?);
+    let after = query.read("after", "what an earlier answer gave", wire::read_version)?;
+    let list = move |store: &PageStore| {
+        let mut history = History { versions: Vec::new(), after: None };
+        let mut last = None;
+        for head in store.history_iter(asked.lookup())? {
+            let (version, row) = row(head)?;
+            // Newest first: by time, of equal times by sequence.
+            let is_behind = |after: Version| (version.time_ms, version.sequence) < (after.time_ms, after.sequence);
+            if !after.is_none_or(is_behind) {
+                continue;
+            }
+            if history.versions.len() == limit {
+                history.after = last.map(wire::version);
+                break;
+            }
+            history.versions.push(row);
+            last = Some(version);
+        }
+        let is_absent = history.versions.is_empty() && after.is_none();
+        Ok(if is_absent { Err(Refusal::absent(asked.absent())) } else { Ok(history) })
+    };
+    Ok(Json(backend.store.call(list).await??).into_response())
+}
+
+/// A version of a history, and what is said of it.
+fn row(head: filemap::Result<PageHead>) -> filemap::Result<(Version, Value)> {
+    match head {
+        Ok(head) => Ok((head.version, wire::head(&head)?)),
+        Err(error) => match &error {
+            Error::Unreadable { version, .. } => {
+                let (time_ms, sequence) = (version.time_ms, version.sequence);
+                Ok((*version, json!({ "time_ms": time_ms, "sequence": sequence, "error": error.to_string() })))
+            }
+            _ => Err(error),
+        },
+    }
+}

@@ -1,0 +1,114 @@
+//! Which page, or which pages, a query means.
+
+use filemap::access::Scope;
+use filemap::store::PageReader;
+use filemap::{Error, Lookup, Page, PageStore, Variant, Version, date};
+
+use crate::query::Query;
+use crate::wire;
+
+/// Digits of a time that are a date and no number of milliseconds.
+const STAMPS: [usize; 2] = [4, 14];
+
+/// One page.
+pub(super) struct Asked {
+    pub(super) url: Vec<u8>,
+    pub(super) variant: Option<Variant>,
+    time_ms: Option<i64>,
+    version: Option<Version>,
+}
+
+impl Asked {
+    /// The parameters that name a page.
+    pub(super) const PARAMETERS: [&str; 4] = ["url", "variant", "at", "version"];
+
+    /// The page that a query names.
+    pub(super) fn of(query: &Query) -> Result<Asked, String> {
+        let variant = query.bytes("variant").map(Variant::new).transpose();
+        Ok(Asked {
+            url: query.needed("url")?.to_vec(),
+            variant: variant.map_err(|error| error.to_string())?,
+            time_ms: time(query, "at")?,
+            version: query.read("version", "a time in ms, a dot and a sequence", wire::read_version)?,
+        })
+    }
+
+    pub(super) fn lookup(&self) -> Lookup<'_> {
+        let lookup = Lookup::new(&self.url).variant(self.variant.as_ref());
+        self.time_ms.map_or(lookup, |time_ms| lookup.at(time_ms))
+    }
+
+    /// The page with a reader of its body.
+    pub(super) fn open(&self, store: &PageStore) -> Result<Option<(Page, PageReader)>, Error> {
+        match self.version {
+            Some(version) => store.get_version_reader(self.lookup(), version),
+            None => store.get_reader(self.lookup()),
+        }
+    }
+
+    /// Whether one version is meant, and not the newest.
+    pub(super) fn is_of_time(&self) -> bool {
+        self.time_ms.is_some() || self.version.is_some()
+    }
+
+    /// What is not there, in words.
+    pub(super) fn absent(&self) -> String {
+        let url = String::from_utf8_lossy(&self.url);
+        let variant = self.variant.as_ref().map_or(String::new(), |variant| format!(", variant `{variant}`"));
+        let when = self.time_ms.map_or(String::new(), |at| format!(", up to {}", date::format(at)));
+        format!("the store has no page of {url}{variant}{when}")
+    }
+}
+
+/// A time: a date, 14 digits, or milliseconds since 1970.
+pub(super) fn time(query: &Query, name: &str) -> Result<Option<i64>, String> {
+    let wanted = "a time such as 2024-05-01T12:00:00Z, 20240501120000 or milliseconds since 1970";
+    query.read(name, wanted, |text| {
+        let number = || text.parse::<i64>().ok().filter(|_| !STAMPS.contains(&text.len()));
+        number().or_else(|| date::parse(text))
+    })
+}
+
+/// The parameters that name a part of a store.
+pub(super) const SCOPE: [&str; 5] = ["host", "domain", "prefix", "kind", "reverse"];
+
+/// The pages that a query names.
+pub(super) fn scope(query: &Query) -> Result<Scope, String> {
+    let mut scope = Scope::new();
+    if let Some(host) = query.text("host")? {
+        scope = scope.host(host);
+    }
+    if let Some(domain) = query.text("domain")? {
+        scope = scope.domain(domain);
+    }
+    if let Some(prefix) = query.bytes("prefix") {
+        scope = scope.prefix(prefix);
+    }
+    let is_of_variants = query.read("kind", "`pages` or `variants`", |kind| match kind {
+        "pages" => Some(false),
+        "variants" => Some(true),
+        _ => None,
+    })?;
+    if is_of_variants == Some(true) {
+        scope = scope.variants();
+    }
+    if query.switch("reverse")? == Some(true) {
+        scope = scope.backwards();
+    }
+    Ok(scope)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_date_or_milliseconds() {
+        let at = |text: &str| time(&Query::parse(Some(&format!("at={text}")), &["at"]).unwrap(), "at");
+        assert_eq!(at("1700000000000"), Ok(Some(1_700_000_000_000)));
+        assert_eq!(at("20231114221320"), Ok(Some(1_700_000_000_000)));
+        assert_eq!(at("2023-11-14T22:13:20.001Z"), Ok(Some(1_700_000_000_001)));
+        assert_eq!((at("-5"), at("2023")), (Ok(Some(-5)), Ok(Some(1_672_531_200_000))));
+        assert!(at("yesterday").unwrap_err().contains("`yesterday`"));
+    }
+}

@@ -1,0 +1,40 @@
+//! Counts each request, and gives the log what failed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::backend::Backend;
+use super::refusal::Cause;
+
+/// Counts a request; gives the log what an answer of 500 and above was caused by.
+pub(super) async fn measure(State(backend): State<Arc<Backend>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let method = name(request.method());
+    // A path that is no route is counted without its name, of which there is no end.
+    let route = request.extensions().get::<MatchedPath>().map_or("other".to_owned(), |path| path.as_str().to_owned());
+    let target = request.uri().to_string();
+    let response = next.run(request).await;
+    let status = response.status();
+    if status.is_server_error() {
+        let cause = response.extensions().get::<Cause>().map_or("the cause is not known", |cause| &cause.0);
+        backend.log(&format!("{method} {target}: {status}: {cause}"));
+    }
+    backend.counters.add(method, route, status.as_u16(), begun.elapsed());
+    response
+}
+
+fn name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::PUT => "PUT",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}

@@ -1,0 +1,26 @@
+//! The server: a store's pages and lists by HTTP.
+//!
+//! From the top down: `serve` serves connections; `routes` has the routes; `guard` lets requests
+//! through; a handler of `pages`, `lists` or `figures` reads its query (`lookup`), calls the store
+//! on a bounded pool (`backend`), and answers. `refusal` makes answers of errors.
+//!
+//! Invariants: no handler blocks a thread of the runtime; memory is bounded whatever a client
+//! sends or asks for; each answer of 500 and above has a line in the log with its cause.
+
+mod backend;
+mod counters;
+mod figures;
+mod guard;
+mod lists;
+mod lookup;
+mod measure;
+mod options;
+mod pages;
+mod refusal;
+mod routes;
+mod serve;
+mod tokens;
+
+pub use options::ServerOptions;
+pub use routes::Server;
+pub use tokens::{Right, Tokens};

@@ -1,0 +1,89 @@
+//! How a server is set up: what it may do, for whom, and its limits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::tokens::Tokens;
+
+/// Options of a [`Server`](super::Server). By default it only reads, asks for no token, and
+/// answers to the names of this machine alone.
+///
+/// ```
+/// use filemap_http::server::{ServerOptions, Tokens};
+///
+/// let tokens = Tokens::parse("read  2f1f8cf5d9a44c0c\nadmin 9e7b0d21c6a1405f")?;
+/// let options = ServerOptions::new().writes(true).tokens(tokens).name("pages.example.com");
+/// # let _ = options;
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ServerOptions {
+    pub(super) writes: bool,
+    pub(super) tokens: Option<Tokens>,
+    pub(super) names: Vec<String>,
+    pub(super) max_calls: u32,
+    pub(super) max_connections: usize,
+    pub(super) idle: Duration,
+    pub(super) log: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> ServerOptions {
+        ServerOptions {
+            writes: false,
+            tokens: None,
+            names: Vec::new(),
+            max_calls: 64,
+            max_connections: 16_384,
+            idle: Duration::from_secs(30),
+            log: Arc::new(|_| {}),
+        }
+    }
+}
+
+impl ServerOptions {
+    /// The defaults.
+    pub fn new() -> ServerOptions {
+        ServerOptions::default()
+    }
+
+    /// Whether pages may be put and removed. The store must be open for writing then.
+    pub fn writes(self, writes: bool) -> ServerOptions {
+        ServerOptions { writes, ..self }
+    }
+
+    /// Asks each request for one of these tokens.
+    pub fn tokens(self, tokens: Tokens) -> ServerOptions {
+        ServerOptions { tokens: Some(tokens), ..self }
+    }
+
+    /// Another host name by which the server may be asked, without a port. `localhost` and IP
+    /// addresses always are: a page of a browser cannot make its own name lead to a literal
+    /// address.
+    pub fn name(mut self, name: impl Into<String>) -> ServerOptions {
+        self.names.push(name.into().to_ascii_lowercase());
+        self
+    }
+
+    /// Calls of the store under way at once, each on a thread; default 64. Others wait.
+    pub fn max_calls(self, max_calls: u32) -> ServerOptions {
+        ServerOptions { max_calls: max_calls.max(1), ..self }
+    }
+
+    /// Connections open at once, default 16,384. Others wait to be accepted.
+    pub fn max_connections(self, max_connections: usize) -> ServerOptions {
+        ServerOptions { max_connections: max_connections.max(1), ..self }
+    }
+
+    /// How long a client may take for the head of a request, for the next part of its body, and
+    /// for the next part of an answer; default 30 s. The connection is closed then.
+    pub fn idle(self, idle: Duration) -> ServerOptions {
+        ServerOptions { idle, ..self }
+    }
+
+    /// Takes a line for each answer of 500 and above, with its cause, and for failed connections.
+    pub fn log(self, log: impl Fn(&str) + Send + Sync + 'static) -> ServerOptions {
+        ServerOptions { log: Arc::new(log), ..self }
+    }
+}

@@ -1,0 +1,151 @@
+//! Entity tags and what requests ask of them (RFC 9110, 13).
+//!
+//! The tag is the body's digest, which the store has in the head of each record. A coded answer
+//! has the coding behind it: the tag is a strong one, and other bytes are another representation.
+
+use axum::extract::Request;
+use axum::http::header::{
+    CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::super::refusal::Refusal;
+
+/// The codings of answers.
+const CODINGS: [&str; 3] = ["gzip", "br", "zstd"];
+
+/// The entity tag of a body, without quotes.
+pub(super) fn tag(digest: [u8; 16]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The tags of a header; an element `*` as it is, others without quotes.
+fn tags<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = (&'h str, bool)> + use<'h> {
+    let texts = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(',')).map(str::trim).filter(|text| !text.is_empty()).map(|text| {
+        let (text, is_weak) = text.strip_prefix("W/").map_or((text, false), |text| (text, true));
+        let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+        (text, is_weak)
+    })
+}
+
+/// Whether `given` is the tag of the body, in any coding.
+fn is_of(given: &str, tag: &str) -> bool {
+    let coding = given.strip_prefix(tag);
+    coding.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(|coding| CODINGS.contains(&coding)))
+}
+
+/// Whether the client has this body already: the tag by which it knows it, or an empty one if it
+/// only knows the time.
+pub(super) fn known(headers: &HeaderMap, tag: &str, time_ms: i64) -> Option<String> {
+    if headers.contains_key(IF_NONE_MATCH) {
+        let mut given = tags(headers, &IF_NONE_MATCH);
+        let found = given.find(|(given, _)| *given == "*" || is_of(given, tag))?;
+        return Some(if found.0 == "*" { tag.to_owned() } else { found.0.to_owned() });
+    }
+    let since = headers.get(IF_MODIFIED_SINCE)?.to_str().ok()?;
+    let since = httpdate::parse_http_date(since).ok()?;
+    let since = since.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+    (time_ms.div_euclid(1000) <= i64::try_from(since).unwrap_or(i64::MAX)).then(String::new)
+}
+
+/// Whether a range may be answered: always, unless it is asked for another body than this one.
+pub(super) fn may_range(headers: &HeaderMap, tag: &str, last_modified: Option<&HeaderValue>) -> bool {
+    let Some(asked) = headers.get(IF_RANGE) else { return true };
+    let is_tag = tags(headers, &IF_RANGE).any(|(given, is_weak)| !is_weak && given == tag);
+    is_tag || last_modified == Some(asked)
+}
+
+/// Checks the conditions of a put or a removal against the page that is there.
+///
+/// # Errors
+///
+/// 412.
+pub(super) fn check(headers: &HeaderMap, there: Option<&str>) -> Result<(), Refusal> {
+    let failed = |words: &str| {
+        let there = there.map_or("there is no such page".to_owned(), |tag| format!("the page there is \"{tag}\""));
+        Err(Refusal::new(StatusCode::PRECONDITION_FAILED, format!("{words}: {there}")))
+    };
+    if headers.contains_key(IF_MATCH) {
+        let fits =
+            |(given, is_weak): (&str, bool)| there.is_some_and(|tag| given == "*" || (!is_weak && is_of(given, tag)));
+        if !tags(headers, &IF_MATCH).any(fits) {
+            return failed("`If-Match` does not hold");
+        }
+    }
+    let is_known = |(given, _): (&str, bool)| there.is_some_and(|tag| given == "*" || is_of(given, tag));
+    if tags(headers, &IF_NONE_MATCH).any(is_known) {
+        return failed("`If-None-Match` does not hold");
+    }
+    Ok(())
+}
+
+/// Whether a put or a removal has a condition.
+pub(super) fn is_conditional(headers: &HeaderMap) -> bool {
+    headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH)
+}
+
+/// A coded answer gets a tag of its own.
+pub(crate) async fn tag_of_coding(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    let coding = headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
+    let Some(coding) = coding.filter(|coding| CODINGS.contains(coding)) else { return response };
+    let tag = headers.get(ETAG).and_then(|tag| tag.to_str().ok()?.strip_suffix('"'));
+    let tag = tag.and_then(|tag| HeaderValue::try_from(format!("{tag}-{coding}\"")).ok());
+    if let Some(tag) = tag {
+        headers.insert(ETAG, tag);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(HeaderName, &str)]) -> HeaderMap {
+        fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect()
+    }
+
+    #[test]
+    fn a_body_is_known_by_its_tag_in_any_coding_or_by_its_time() {
+        let known = |name: HeaderName, value: &str| known(&headers(&[(name, value)]), "ab", 5_999);
+        assert_eq!(known(IF_NONE_MATCH, "\"x\", W/\"ab\""), Some("ab".to_owned()));
+        assert_eq!(known(IF_NONE_MATCH, "\"ab-zstd\""), Some("ab-zstd".to_owned()));
+        assert_eq!(known(IF_NONE_MATCH, "*"), Some("ab".to_owned()));
+        for other in ["\"abc\"", "\"a\"", "\"ab-lzma\"", ""] {
+            assert_eq!(known(IF_NONE_MATCH, other), None, "{other}");
+        }
+        assert_eq!(known(IF_MODIFIED_SINCE, "Thu, 01 Jan 1970 00:00:05 GMT"), Some(String::new()));
+        assert_eq!(known(IF_MODIFIED_SINCE, "Thu, 01 Jan 1970 00:00:04 GMT"), None);
+        assert_eq!(known(IF_MODIFIED_SINCE, "yesterday"), None);
+    }
+
+    #[test]
+    fn conditions_of_a_put_hold_or_are_refused() {
+        let check = |name: HeaderName, value: &str, there| check(&headers(&[(name, value)]), there).is_ok();
+        for (name, value, absent, present) in [
+            (IF_NONE_MATCH, "*", true, false),
+            (IF_NONE_MATCH, "\"ab\"", true, false),
+            (IF_NONE_MATCH, "\"cd\"", true, true),
+            (IF_MATCH, "*", false, true),
+            (IF_MATCH, "\"ab\"", false, true),
+            (IF_MATCH, "W/\"ab\"", false, false),
+            (IF_MATCH, "\"cd\"", false, false),
+            (IF_MATCH, "", false, false),
+        ] {
+            assert_eq!(check(name.clone(), value, None), absent, "{name} {value}");
+            assert_eq!(check(name.clone(), value, Some("ab")), present, "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_another_body_is_not_answered() {
+        let time = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:05 GMT");
+        let may = |value: &str| may_range(&headers(&[(IF_RANGE, value)]), "ab", Some(&time));
+        assert!(may("\"ab\"") && may("Thu, 01 Jan 1970 00:00:05 GMT") && may_range(&HeaderMap::new(), "ab", None));
+        assert!(!may("\"cd\"") && !may("W/\"ab\"") && !may("Thu, 01 Jan 1970 00:00:06 GMT"));
+    }
+}

@@ -1,0 +1,9 @@
+//! Pages in and out: `read` (GET, HEAD), `write` (PUT, DELETE), with their conditions, ranges and
+//! bodies.
+
+pub(super) mod condition;
+mod range;
+pub(super) mod read;
+mod send;
+mod upload;
+pub(super) mod write;

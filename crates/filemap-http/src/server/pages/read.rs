@@ -1,0 +1,176 @@
+//! `GET` and `HEAD` of a page: its body with what is known of it in headers, or with its whole
+//! description before the body.
+
+use std::io::{Seek, SeekFrom};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use axum::extract::{RawQuery, State};
+use axum::http::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED, RANGE,
+    VARY,
+};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use filemap::Page;
+use filemap::dump::jsonl;
+use filemap::page::RecordKind;
+use filemap::store::PageReader;
+
+use super::super::backend::Backend;
+use super::super::lookup::Asked;
+use super::super::refusal::{Answer, Refusal};
+use super::{condition, range, send};
+use crate::query::Query;
+use crate::wire::{self, PAGE_TYPE};
+
+/// What the names of a page's own headers begin with.
+pub(super) const ORIGINAL: &str = "x-archive-orig-";
+const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
+/// The last second of the year 9999, behind which HTTP has no dates.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+/// The routes' handler.
+pub(crate) async fn get(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery, headers: HeaderMap) -> Answer {
+    let query = Query::parse(raw.as_deref(), &[&Asked::PARAMETERS[..], &["format"]].concat())?;
+    let asked = Asked::of(&query)?;
+    let with_description = query.read("format", "`body` or `page`", |format| match format {
+        "body" => Some(false),
+        "page" => Some(true),
+        _ => None,
+    })?;
+    let (found, asked) = backend.store.call(move |store| Ok((asked.open(store)?, asked))).await?;
+    let Some((page, reader)) = found else { return Err(Refusal::absent(asked.absent())) };
+    if with_description == Some(true) {
+        return described(&backend, &page, reader);
+    }
+    if reader.remaining() == 0 && page.lacks_body() {
+        return Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            format!(
+                "{}: this version is a revisit, and its original is not in the store; `format=page` has its headers",
+                String::from_utf8_lossy(&page.url)
+            ),
+        ));
+    }
+    alone(&backend, &page, reader, &headers)
+}
+
+/// A page's description and body.
+fn described(backend: &Arc<Backend>, page: &Page, reader: PageReader) -> Answer {
+    let mut line = Vec::new();
+    jsonl::write_description(page, &mut line)?;
+    let bytes = reader.remaining();
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(PAGE_TYPE));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(line.len() as u64 + bytes));
+    headers.insert("filemap-version", value(&wire::version(reader.version()))?);
+    Ok((headers, send::body(backend, &page.url, line, reader, bytes)).into_response())
+}
+
+/// A page's body, or a part of it.
+fn alone(backend: &Arc<Backend>, page: &Page, mut reader: PageReader, asked: &HeaderMap) -> Answer {
+    let tag = condition::tag(reader.digest());
+    let mut headers = about(page, &reader)?;
+    if let Some(known) = condition::known(asked, &tag, page.fetched_at_ms) {
+        let known = if known.is_empty() { &tag } else { &known };
+        headers.insert(ETAG, value(&format!("\"{known}\""))?);
+        headers.remove(CONTENT_TYPE);
+        return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
+    }
+    headers.insert(ETAG, value(&format!("\"{tag}\""))?);
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    let bytes = reader.remaining();
+    let range = asked.get(RANGE).and_then(|range| range.to_str().ok());
+    let range = range.filter(|_| condition::may_range(asked, &tag, headers.get(LAST_MODIFIED)));
+    match range::wanted(range, bytes) {
+        range::Wanted::All => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+            Ok((headers, send::body(backend, &page.url, Vec::new(), reader, bytes)).into_response())
+        }
+        range::Wanted::Part(part) => {
+            reader.seek(SeekFrom::Start(part.start)).map_err(|error| Refusal::bad(error.to_string()))?;
+            let len = part.end - part.start;
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+            headers.insert(CONTENT_RANGE, value(&format!("bytes {}-{}/{bytes}", part.start, part.end - 1))?);
+            let body = send::body(backend, &page.url, Vec::new(), reader, len);
+            Ok((StatusCode::PARTIAL_CONTENT, headers, body).into_response())
+        }
+        range::Wanted::Outside => {
+            let words = format!("the body has {bytes} bytes, none of which is in this range");
+            let refusal = Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, words);
+            Err(refusal.header(CONTENT_RANGE, value(&format!("bytes */{bytes}"))?))
+        }
+    }
+}
+
+/// What is known of a page, as headers.
+fn about(page: &Page, reader: &PageReader) -> Result<HeaderMap, Refusal> {
+    let mut headers = HeaderMap::new();
+    let mut left_out = 0;
+    for header in &page.headers {
+        let name = [ORIGINAL.as_bytes(), &header.name].concat();
+        match (HeaderName::from_bytes(&name), HeaderValue::from_bytes(&header.value)) {
+            (Ok(name), Ok(value)) => drop(headers.append(name, value)),
+            _ => left_out += 1,
+        }
+    }
+    let content_type = page.headers.get("content-type").and_then(|value| HeaderValue::from_bytes(value).ok());
+    headers.insert(CONTENT_TYPE, content_type.unwrap_or(HeaderValue::from_static("application/octet-stream")));
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if let Some(date) = http_date(page.fetched_at_ms) {
+        headers.insert(LAST_MODIFIED, date.clone());
+        headers.insert(MEMENTO_DATETIME, date);
+    }
+    headers.insert("filemap-url", escaped(&page.url));
+    headers.insert("filemap-version", value(&wire::version(reader.version()))?);
+    if let Some(status) = page.status {
+        headers.insert("filemap-status", HeaderValue::from(status));
+    }
+    if page.kind != RecordKind::Response {
+        headers.insert("filemap-kind", value(page.kind.name())?);
+    }
+    if let Some(why) = &page.truncated {
+        headers.insert("filemap-truncated", escaped(why.as_bytes()));
+    }
+    if left_out > 0 {
+        // Of control characters; `format=page` has them.
+        headers.insert("filemap-headers-left-out", HeaderValue::from(left_out));
+    }
+    Ok(headers)
+}
+
+/// A time as HTTP's date; `None` for one that HTTP cannot write.
+fn http_date(time_ms: i64) -> Option<HeaderValue> {
+    let second = u64::try_from(time_ms.div_euclid(1000)).ok().filter(|_| time_ms / 1000 <= LAST_SECOND)?;
+    HeaderValue::try_from(httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))).ok()
+}
+
+/// Bytes as a header's value: visible ASCII as it is, the rest as `%41`.
+fn escaped(bytes: &[u8]) -> HeaderValue {
+    const HIDDEN: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b' ');
+    let text = percent_encoding::percent_encode(bytes, HIDDEN).to_string();
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+pub(super) fn value(text: &str) -> Result<HeaderValue, Refusal> {
+    HeaderValue::from_str(text)
+        .map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{text:?} is no value of a header")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates_as_far_as_http_has_them() {
+        assert_eq!(http_date(1_700_000_000_999).unwrap(), "Tue, 14 Nov 2023 22:13:20 GMT");
+        assert!(http_date(LAST_SECOND * 1000 + 999).is_some() && http_date((LAST_SECOND + 1) * 1000).is_none());
+        assert!(http_date(-1).is_none() && http_date(i64::MAX).is_none() && http_date(i64::MIN).is_none());
+    }
+
+    #[test]
+    fn any_url_is_a_header() {
+        assert_eq!(escaped(b"http://a/\xff \r\n?b=%20"), "http://a/%FF%20%0D%0A?b=%20");
+    }
+}

@@ -1,0 +1,109 @@
+//! A body on its way in: in memory while it is small, then in a file without a name. So the store
+//! is called once, when all is there: a slow client holds no thread and no lock of it.
+
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+
+use axum::body::{Body, HttpBody};
+use axum::http::StatusCode;
+use filemap_core::MAX_VALUE_BYTES;
+use http_body_util::BodyExt;
+use tempfile::SpooledTempFile;
+use tokio::task::spawn_blocking;
+
+use super::super::refusal::{Refusal, is_full};
+
+/// Bytes of a body in memory; and of its next part, once it is in a file.
+const IN_MEMORY: usize = 256 << 10;
+
+/// A whole body, read from where it stands.
+pub(super) struct Upload {
+    file: SpooledTempFile,
+    /// Bytes of all of it.
+    pub(super) bytes: u64,
+}
+
+impl Upload {
+    /// Whether it is too large for memory.
+    pub(super) fn is_large(&self) -> bool {
+        self.file.is_rolled()
+    }
+
+    /// Takes the first line off it, without the line's end. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If there is no line of at most `most` bytes; those of the file.
+    pub(super) fn take_line(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        BufReader::new(&mut self.file).take(most as u64 + 1).read_until(b'\n', &mut line)?;
+        self.file.seek(SeekFrom::Start(line.len() as u64))?;
+        match line.pop() {
+            Some(b'\n') => Ok(line),
+            _ => Err(io::Error::other(format!("there is no line of at most {most} bytes"))),
+        }
+    }
+}
+
+/// Blocks, if it is large.
+impl Read for Upload {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.file.read(out)
+    }
+}
+
+/// Takes a body.
+///
+/// # Errors
+///
+/// 408, 413, 507; 400 if it breaks off.
+pub(super) async fn take(mut body: Body) -> Result<Upload, Refusal> {
+    let too_large = |bytes: u64| {
+        let words = format!("a body has at most {MAX_VALUE_BYTES} bytes, this one has {bytes} or more");
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words)
+    };
+    let announced = HttpBody::size_hint(&body).lower();
+    if announced > MAX_VALUE_BYTES {
+        return Err(too_large(announced));
+    }
+    let mut upload = Upload { file: SpooledTempFile::new(IN_MEMORY), bytes: 0 };
+    let mut part = Vec::with_capacity((announced as usize).min(IN_MEMORY));
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| broken_off(&error))?.into_data() else { continue };
+        part.extend_from_slice(&data);
+        let bytes = upload.bytes + part.len() as u64;
+        if bytes > MAX_VALUE_BYTES {
+            return Err(too_large(bytes));
+        }
+        if part.len() > IN_MEMORY {
+            upload = appended(upload, std::mem::take(&mut part)).await?;
+        }
+    }
+    let mut upload = appended(upload, part).await?;
+    upload.file.seek(SeekFrom::Start(0)).map_err(|error| no_room(&error))?;
+    Ok(upload)
+}
+
+async fn appended(mut upload: Upload, part: Vec<u8>) -> Result<Upload, Refusal> {
+    let is_small = upload.bytes as usize + part.len() <= IN_MEMORY;
+    upload.bytes += part.len() as u64;
+    if is_small {
+        upload.file.write_all(&part).map_err(|error| no_room(&error))?;
+        return Ok(upload);
+    }
+    let write = move || upload.file.write_all(&part).map(|()| upload);
+    let written = spawn_blocking(write).await.map_err(|error| io::Error::other(error.to_string()));
+    written.flatten().map_err(|error| no_room(&error))
+}
+
+fn no_room(error: &io::Error) -> Refusal {
+    let status = if is_full(error) { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::INTERNAL_SERVER_ERROR };
+    let dir = std::env::temp_dir();
+    Refusal::new(status, format!("setting the body aside in {} failed: {error}; nothing was stored", dir.display()))
+}
+
+fn broken_off(error: &axum::Error) -> Refusal {
+    let source = std::error::Error::source(error);
+    let is_late = source.is_some_and(|source| source.is::<tower_http::timeout::TimeoutError>());
+    let status = if is_late { StatusCode::REQUEST_TIMEOUT } else { StatusCode::BAD_REQUEST };
+    Refusal::new(status, format!("the body breaks off: {error}; nothing was stored"))
+}

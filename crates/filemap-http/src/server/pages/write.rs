@@ -1,0 +1,211 @@
+//! `PUT` and `DELETE` of a page, and `sync`.
+//!
+//! Invariant: 201 and 200 are said when what was done is on the device; 202 when only the store's
+//! process must live on.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, RawQuery, State};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use filemap::access::PutRule;
+use filemap::dump::jsonl;
+use filemap::{Error, Page, PageStore, PageWrite, Put};
+
+use super::super::backend::Backend;
+use super::super::guard::{Allowed, check_writes};
+use super::super::lookup::{Asked, time};
+use super::super::refusal::{Answer, Refusal};
+use super::super::tokens::Right;
+use super::upload::{self, Upload};
+use super::{condition, read};
+use crate::query::Query;
+use crate::wire::{self, Done, PAGE_TYPE};
+
+/// The longest body that a rule compares with what is there, in bytes: it is read into memory.
+const MAX_COMPARED: u64 = 64 << 20;
+/// The longest description before a body, in bytes.
+const MAX_DESCRIPTION: usize = 16 << 20;
+
+/// `PUT /v1/page`.
+pub(crate) async fn put(
+    State(backend): State<Arc<Backend>>,
+    Extension(allowed): Extension<Allowed>,
+    RawQuery(raw): RawQuery,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    check_writes(&backend)?;
+    allowed.needs(Right::Write)?;
+    let query = Query::parse(raw.as_deref(), &["url", "variant", "time", "status", "rule", "durable"])?;
+    let asked = Asked::of(&query)?;
+    let rule = query.read("rule", "always, if-changed, if-new, restore or restore-unchanged", wire::read_rule)?;
+    let rule = rule.unwrap_or_default();
+    let durable = query.switch("durable")?.unwrap_or(true);
+    if let Some(coding) = headers.get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        let words =
+            format!("send the body without a coding (this one has {coding:?}); for the page's own, send {PAGE_TYPE}");
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
+    }
+    let is_described = headers.get(CONTENT_TYPE).is_some_and(|kind| kind == PAGE_TYPE);
+    let page = if is_described { None } else { Some(page(&query, &asked, &headers)?) };
+    let upload = upload::take(body).await?;
+    if rule != PutRule::Always && upload.bytes > MAX_COMPARED {
+        let words = format!("with a rule a body has at most {MAX_COMPARED} bytes: put it without `rule`");
+        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words));
+    }
+    let put = PutCall { asked, page, upload, rule, durable, conditions: headers };
+    let of_call = Arc::clone(&backend);
+    let done = backend.store.call(move |store| Ok(put.run(&of_call, store))).await??;
+    let status = if done.durable { StatusCode::CREATED } else { StatusCode::ACCEPTED };
+    Ok((status, Json(done)).into_response())
+}
+
+/// A page of a query and headers, without its body.
+fn page(query: &Query, asked: &Asked, headers: &HeaderMap) -> Result<Page, Refusal> {
+    let status =
+        query.read("status", "a status of 1 to 999", |text| text.parse().ok().filter(|s| (1..1000).contains(s)));
+    let mut page =
+        Page::new(asked.url.clone(), time(query, "time")?.unwrap_or_else(now_ms), status?.unwrap_or(200), "");
+    page.variant = asked.variant.clone();
+    for (name, value) in headers {
+        if let Some(name) = name.as_str().strip_prefix(read::ORIGINAL) {
+            page.headers.push(name, value.as_bytes());
+        }
+    }
+    if let Some(kind) = headers.get(CONTENT_TYPE).filter(|_| page.headers.get("content-type").is_none()) {
+        page.headers.push("Content-Type", kind.as_bytes());
+    }
+    Ok(page)
+}
+
+fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A put that has all it needs.
+struct PutCall {
+    asked: Asked,
+    /// `None`: its description is before its body.
+    page: Option<Page>,
+    upload: Upload,
+    rule: PutRule,
+    durable: bool,
+    conditions: HeaderMap,
+}
+
+impl PutCall {
+    fn run(mut self, backend: &Backend, store: &PageStore) -> Result<Done, Refusal> {
+        let page = match self.page.take() {
+            Some(page) => page,
+            None => self.described(store)?,
+        };
+        let key = store.key(&page.url)?;
+        let put = {
+            let _alone = backend.putting(&key);
+            check(store, &self.asked, &self.conditions)?;
+            put_page(store, page, &mut self.upload, self.rule)?
+        };
+        if self.durable {
+            store.sync()?;
+        }
+        let outcome = match put {
+            Some(Put::Stored(_)) => "stored",
+            Some(Put::Unchanged(_)) => "unchanged",
+            None => "present",
+        };
+        let version = put.map(|put| put.version());
+        Ok(Done {
+            outcome: outcome.to_owned(),
+            time_ms: version.map(|version| version.time_ms),
+            sequence: version.map(|version| version.sequence),
+            durable: self.durable,
+        })
+    }
+
+    /// Takes the description off the beginning of the body.
+    fn described(&mut self, store: &PageStore) -> Result<Page, Refusal> {
+        let bad = |words: String| Refusal::bad(format!("the description before the body: {words}"));
+        let line = self.upload.take_line(MAX_DESCRIPTION).map_err(|error| bad(error.to_string()))?;
+        let page = jsonl::read_description(&line).map_err(|error| bad(error.to_string()))?;
+        if store.key(&page.url)? != store.key(&self.asked.url)? || page.variant != self.asked.variant {
+            return Err(bad("it is of another page than the query's".to_owned()));
+        }
+        Ok(page)
+    }
+}
+
+fn put_page(store: &PageStore, mut page: Page, upload: &mut Upload, rule: PutRule) -> Result<Option<Put>, Error> {
+    if rule == PutRule::Always && upload.is_large() {
+        return store.put_page_reader(&page, upload).map(|version| Some(Put::Stored(version)));
+    }
+    let read = upload.read_to_end(&mut page.body);
+    read.map_err(|source| Error::Read { what: "the body set aside".to_owned(), offset: 0, source })?;
+    PageWrite::put(store, &page, rule)
+}
+
+/// Checks the conditions of a request against the page that is there.
+fn check(store: &PageStore, asked: &Asked, headers: &HeaderMap) -> Result<(), Refusal> {
+    if !condition::is_conditional(headers) {
+        return Ok(());
+    }
+    let there = store.get_reader(asked.lookup())?.map(|(_, reader)| condition::tag(reader.digest()));
+    condition::check(headers, there.as_deref())
+}
+
+/// `DELETE /v1/page`.
+pub(crate) async fn remove(
+    State(backend): State<Arc<Backend>>,
+    Extension(allowed): Extension<Allowed>,
+    RawQuery(raw): RawQuery,
+    headers: HeaderMap,
+) -> Answer {
+    check_writes(&backend)?;
+    allowed.needs(Right::Admin)?;
+    let query = Query::parse(raw.as_deref(), &[&Asked::PARAMETERS[..], &["durable"]].concat())?;
+    let asked = Asked::of(&query)?;
+    let durable = query.switch("durable")?.unwrap_or(true);
+    if asked.is_of_time() {
+        let words = "this server removes a page with all its versions; one version alone is not removed";
+        return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, words));
+    }
+    let of_call = Arc::clone(&backend);
+    let call = move |store: &PageStore| {
+        let key = store.key(&asked.url)?;
+        let removed = {
+            let _alone = of_call.putting(&key);
+            if let Err(refusal) = check(store, &asked, &headers) {
+                return Ok(Err(refusal));
+            }
+            PageWrite::remove(store, &asked.url, asked.variant.as_ref())?
+        };
+        if !removed {
+            return Ok(Err(Refusal::absent(asked.absent())));
+        }
+        if durable {
+            store.sync()?;
+        }
+        Ok(Ok(done("removed", durable)))
+    };
+    Ok(Json(backend.store.call(call).await??).into_response())
+}
+
+/// `POST /v1/sync`.
+pub(crate) async fn sync(
+    State(backend): State<Arc<Backend>>,
+    Extension(allowed): Extension<Allowed>,
+) -> Result<Response, Refusal> {
+    check_writes(&backend)?;
+    allowed.needs(Right::Write)?;
+    backend.store.call(PageStore::sync).await?;
+    Ok(Json(done("synced", true)).into_response())
+}
+
+fn done(outcome: &str, durable: bool) -> Done {
+    Done { outcome: outcome.to_owned(), durable, ..Done::default() }
+}

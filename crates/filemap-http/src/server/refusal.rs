@@ -1,0 +1,124 @@
+//! Answers that say what failed, where, and what to do: `application/problem+json` (RFC 9457).
+//!
+//! Invariant: every error of the store has one status here. One of 500 and above carries its cause
+//! to the log.
+
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use filemap::Error;
+use filemap_core::{Error as EngineError, StorageError};
+
+use crate::wire::{PROBLEM_TYPE, Problem};
+
+/// A failed request.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    detail: String,
+    headers: HeaderMap,
+    is_absent: bool,
+}
+
+/// Why an answer has a status of 500 or above; for the log.
+#[derive(Clone, Debug)]
+pub(super) struct Cause(pub(super) String);
+
+pub(super) type Answer = std::result::Result<Response, Refusal>;
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Refusal {
+        Refusal { status, detail: detail.into(), headers: HeaderMap::new(), is_absent: false }
+    }
+
+    /// The request is not understood.
+    pub(super) fn bad(detail: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// The store has no such page.
+    pub(super) fn absent(detail: impl Into<String>) -> Refusal {
+        Refusal { is_absent: true, ..Refusal::new(StatusCode::NOT_FOUND, detail) }
+    }
+
+    pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Refusal {
+        self.headers.append(name, value);
+        self
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let title = self.status.canonical_reason().unwrap_or("Failed").to_owned();
+        let problem =
+            Problem { status: self.status.as_u16(), title, detail: self.detail.clone(), is_absent: self.is_absent };
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut response = (self.status, self.headers, body).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_TYPE));
+        if self.status.is_server_error() {
+            response.extensions_mut().insert(Cause(self.detail));
+        }
+        response
+    }
+}
+
+/// A query that is not understood.
+impl From<String> for Refusal {
+    fn from(words: String) -> Refusal {
+        Refusal::bad(words)
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::new(status(&error), error.to_string())
+    }
+}
+
+fn status(error: &Error) -> StatusCode {
+    match error {
+        Error::Url { .. } | Error::Variant { .. } | Error::Cursor { .. } => StatusCode::BAD_REQUEST,
+        Error::HeadersTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Error::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
+        Error::Engine(error) => of_engine(error),
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn of_engine(error: &EngineError) -> StatusCode {
+    match error {
+        EngineError::KeyLength { .. } => StatusCode::URI_TOO_LONG,
+        EngineError::MetaTooLarge { .. } | EngineError::ValueTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        EngineError::Refused { .. } | EngineError::ReadOnly => StatusCode::FORBIDDEN,
+        EngineError::NoSpace { .. } | EngineError::Storage(StorageError::Full { .. }) => {
+            StatusCode::INSUFFICIENT_STORAGE
+        }
+        EngineError::Storage(StorageError::Io { source, .. }) if is_full(source) => StatusCode::INSUFFICIENT_STORAGE,
+        EngineError::Closed | EngineError::Storage(StorageError::Poisoned { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Whether the system had no space.
+pub(super) fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_its_status_and_only_the_servers_own_a_cause() {
+        let of = |error: Error| Refusal::from(error).into_response();
+        let full = of(EngineError::NoSpace { free_bytes: 1, floor_bytes: 2 }.into());
+        assert_eq!(full.status(), StatusCode::INSUFFICIENT_STORAGE);
+        assert!(full.extensions().get::<Cause>().is_some_and(|cause| cause.0.contains("below the floor of 2")));
+        let refused = of(EngineError::Refused { rule: 3 }.into());
+        assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+        assert!(refused.extensions().get::<Cause>().is_none());
+        assert_eq!(refused.headers()[CONTENT_TYPE], PROBLEM_TYPE);
+        assert_eq!(of(EngineError::Closed.into()).status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(of(Error::Unsupported { what: "order" }).status(), StatusCode::NOT_IMPLEMENTED);
+    }
+}

@@ -1,0 +1,94 @@
+//! The routes of a server, and the layers that each request passes.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use filemap::PageStore;
+use tower_http::CompressionLevel;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
+
+use super::backend::Backend;
+use super::options::ServerOptions;
+use super::refusal::Refusal;
+use super::{figures, guard, lists, measure, pages};
+
+/// A store's pages over HTTP.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::{Options, PageRead, PageStore};
+/// use filemap_http::{Client, ClientOptions};
+/// use filemap_http::server::{Server, ServerOptions};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&filemap::Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+/// let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
+/// let address = listener.local_addr()?;
+/// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+/// let server = Server::new(store, ServerOptions::new());
+/// let serving = runtime.spawn(server.serve(listener, None, async { drop(stopped.await) }));
+///
+/// let client = Client::open(&format!("http://{address}"), &ClientOptions::new())?;
+/// let page = client.get(&"http://example.com/".into())?.expect("it was put");
+/// assert_eq!(page.body, b"hello");
+///
+/// drop(stop);
+/// runtime.block_on(serving)??;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Server {
+    pub(super) backend: Arc<Backend>,
+}
+
+impl Server {
+    /// A server of `store`.
+    pub fn new(store: PageStore, options: ServerOptions) -> Server {
+        Server { backend: Arc::new(Backend::new(store, options)) }
+    }
+
+    /// The routes.
+    pub(super) fn router(&self) -> Router {
+        let backend = &self.backend;
+        let panicked = Arc::clone(backend);
+        Router::new()
+            .route("/v1/page", get(pages::read::get).put(pages::write::put).delete(pages::write::remove))
+            .route("/v1/head", get(lists::head))
+            .route("/v1/history", get(lists::history))
+            .route("/v1/urls", get(lists::urls))
+            .route("/v1/count", get(lists::count))
+            .route("/v1/key", get(lists::key))
+            .route("/v1/sync", post(pages::write::sync))
+            .route("/v1/stat", get(figures::stat))
+            .route("/metrics", get(figures::metrics))
+            .route("/healthz", get(figures::alive))
+            .route("/readyz", get(figures::ready))
+            .fallback(guard::no_route)
+            .method_not_allowed_fallback(guard::no_method)
+            .layer(RequestBodyTimeoutLayer::new(backend.options.idle))
+            .layer(CatchPanicLayer::custom(move |panic: Box<dyn Any + Send>| after_panic(&panicked, panic.as_ref())))
+            .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
+            .layer(from_fn(pages::condition::tag_of_coding))
+            .layer(from_fn_with_state(Arc::clone(backend), guard::guard))
+            .layer(from_fn_with_state(Arc::clone(backend), measure::measure))
+            .with_state(Arc::clone(backend))
+    }
+}
+
+/// The answer to a request whose handler panicked.
+fn after_panic(backend: &Backend, panic: &(dyn Any + Send)) -> Response {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
+    backend.log(&format!("a handler panicked: {text}"));
+    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "a defect of the server: its log has it").into_response()
+}

@@ -1,0 +1,106 @@
+//! Connections: accepted, with TLS or without, served, drained.
+//!
+//! HTTP/1.1 alone: what is gained by more is for a proxy in front. Bounds of a connection: the
+//! time for a request's head and for the next part of a body, bytes and number of its headers.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::routes::Server;
+
+/// The longest head of a request, in bytes, and the most headers in it.
+const MAX_HEAD: usize = 128 << 10;
+const MAX_HEADERS: usize = 256;
+/// How long requests under way may take when the server stops.
+const DRAIN: Duration = Duration::from_secs(30);
+/// How long is waited when no connection can be accepted, for want of files.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Server {
+    /// Serves connections until `stop` is done; then takes no more, waits up to 30 s for requests
+    /// under way, and closes the store.
+    ///
+    /// # Errors
+    ///
+    /// Those of closing the store.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        stop: impl Future<Output = ()>,
+    ) -> filemap::Result<()> {
+        let backend = Arc::clone(&self.backend);
+        let router = self.router();
+        let tls = tls.map(TlsAcceptor::from);
+        let graceful = GracefulShutdown::new();
+        let room = Arc::new(Semaphore::new(backend.options.max_connections));
+        let mut stop = pin!(stop);
+        loop {
+            let accepted = async {
+                let place = Arc::clone(&room).acquire_owned().await;
+                (listener.accept().await, place)
+            };
+            let (accepted, place) = tokio::select! {
+                () = &mut stop => break,
+                accepted = accepted => accepted,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    backend.log(&format!("a connection could not be accepted: {error}"));
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let (backend, service, tls) = (Arc::clone(&backend), TowerToHyperService::new(router.clone()), tls.clone());
+            let watcher = graceful.watcher();
+            tokio::spawn(async move {
+                let _place = place;
+                let _ = stream.set_nodelay(true);
+                let idle = backend.options.idle;
+                match tls {
+                    None => connection(stream, service, watcher, idle).await,
+                    Some(tls) => match timeout(idle, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => connection(stream, service, watcher, idle).await,
+                        // Whoever it was has sent no request.
+                        Ok(Err(_)) | Err(_) => {}
+                    },
+                }
+            });
+        }
+        drop(listener);
+        if timeout(DRAIN, graceful.shutdown()).await.is_err() {
+            backend.log(&format!("requests were still under way after {} s, and were broken off", DRAIN.as_secs()));
+        }
+        backend.store.clone().close().await
+    }
+}
+
+async fn connection<S>(
+    stream: S,
+    service: TowerToHyperService<axum::Router>,
+    watcher: hyper_util::server::graceful::Watcher,
+    idle: Duration,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    // It fails if a client breaks off, is too slow, or speaks no HTTP: answered by hyper as far as
+    // it can be.
+    let _ = watcher.watch(connection).await;
+}

@@ -1,0 +1,241 @@
+//! What server and client send each other beside pages: JSON objects, and the forms of times,
+//! versions and cursors.
+//!
+//! Bytes that are not UTF-8 stand in base 64 under the field's name and `_base64`, as in
+//! [`filemap::dump::jsonl`].
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use filemap::access::{Cursor, Listed, PutRule};
+use filemap::dump::jsonl;
+use filemap::{PageHead, Variant, Version};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The type of a page with its description: a line of [`filemap::dump::jsonl`] without the body,
+/// then the body's bytes.
+pub const PAGE_TYPE: &str = "application/vnd.filemap.page";
+/// The type of a failed answer (RFC 9457).
+pub const PROBLEM_TYPE: &str = "application/problem+json";
+/// The type of one JSON object a line.
+pub const LINES_TYPE: &str = "application/x-ndjson";
+
+/// Why a request failed.
+///
+/// ```
+/// use filemap_http::wire::Problem;
+/// let problem: Problem = serde_json::from_str(r#"{"status":404,"title":"Not Found","detail":"no such page"}"#)?;
+/// assert_eq!(problem.status, 404);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The status of the answer.
+    pub status: u16,
+    /// The status in words.
+    pub title: String,
+    /// What failed, where, and what to do.
+    pub detail: String,
+    /// The page asked for is not in the store: nothing failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_absent: bool,
+}
+
+/// Bytes as text or base 64, in two fields of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Url {
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    url_base64: Option<String>,
+}
+
+impl Url {
+    pub(crate) fn new(bytes: &[u8]) -> Url {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Url { url: Some(text.to_owned()), url_base64: None },
+            Err(_) => Url { url: None, url_base64: Some(STANDARD.encode(bytes)) },
+        }
+    }
+
+    /// `None` if neither field is there, or base 64 is none.
+    pub(crate) fn bytes(self) -> Option<Vec<u8>> {
+        match (self.url, self.url_base64) {
+            (Some(text), None) => Some(text.into_bytes()),
+            (None, Some(encoded)) => STANDARD.decode(encoded).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// A URL of a list.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    #[serde(flatten)]
+    pub(crate) url: Url,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) variant: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) variant_base64: Option<String>,
+    /// Where to continue behind it, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) cursor: Option<String>,
+}
+
+impl Entry {
+    pub(crate) fn new(listed: &Listed, with_cursor: bool) -> Entry {
+        let variant = listed.variant.as_ref().map(|variant| Url::new(variant.as_bytes())).unwrap_or_default();
+        let place = listed.cursor.as_ref().filter(|_| with_cursor).map(cursor);
+        Entry { url: Url::new(&listed.url), variant: variant.url, variant_base64: variant.url_base64, cursor: place }
+    }
+
+    /// What was listed; `None` if a field is missing or wrong.
+    #[cfg(any(feature = "client", test))]
+    pub(crate) fn listed(self) -> Option<Listed> {
+        let has_variant = self.variant.is_some() || self.variant_base64.is_some();
+        let variant = Url { url: self.variant, url_base64: self.variant_base64 };
+        let variant = if has_variant { Some(Variant::new(variant.bytes()?).ok()?) } else { None };
+        let place = self.cursor.map(|place| read_cursor(&place).ok_or(())).transpose().ok()?;
+        Some(Listed::new(self.url.bytes()?, variant, place))
+    }
+}
+
+/// A part of a list.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Listing {
+    pub(crate) urls: Vec<Entry>,
+    /// Where to continue; `None` at the end.
+    pub(crate) cursor: Option<String>,
+}
+
+/// The versions of a page.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct History {
+    /// Each as [`head`] has it, or with its version and `error`.
+    pub(crate) versions: Vec<Value>,
+    /// What to give as `after` for the next; `None` at the end.
+    pub(crate) after: Option<String>,
+}
+
+/// What a put, a removal or a synchronisation did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Done {
+    /// `stored`, `unchanged`, `present`, `removed` or `synced`.
+    pub(crate) outcome: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) time_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) sequence: Option<u64>,
+    /// Whether a power loss cannot take it back.
+    pub(crate) durable: bool,
+}
+
+/// What a store promises and holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Promises {
+    pub(crate) survives: String,
+    pub(crate) has_history: bool,
+    pub(crate) lists_in_order: bool,
+    pub(crate) lists_from_cursor: bool,
+    pub(crate) writes: bool,
+    pub(crate) keys: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+}
+
+/// A version without its body: the fields of [`filemap::dump::jsonl`], and the store's own.
+pub(crate) fn head(head: &PageHead) -> filemap::Result<Value> {
+    let mut line = Vec::new();
+    jsonl::write_description(&head.page, &mut line)?;
+    let mut line: Value = serde_json::from_slice(&line).map_err(|error| filemap::Error::Write(error.into()))?;
+    line["sequence"] = json!(head.version.sequence);
+    line["body_bytes"] = json!(head.body_bytes);
+    line["stored_bytes"] = json!(head.stored_bytes);
+    if let Some(sequence) = head.unchanged_since {
+        line["unchanged_since"] = json!(sequence);
+    }
+    Ok(line)
+}
+
+/// Reads what [`head`] wrote; `None` if it is none.
+#[cfg(feature = "client")]
+pub(crate) fn read_head(mut line: Value) -> Option<PageHead> {
+    let fields = line.as_object_mut()?;
+    let mut number = |name| fields.remove(name).as_ref().and_then(Value::as_u64);
+    let (sequence, body_bytes, stored_bytes) = (number("sequence")?, number("body_bytes")?, number("stored_bytes")?);
+    let unchanged_since = number("unchanged_since");
+    let page = jsonl::read_description(&serde_json::to_vec(&line).ok()?).ok()?;
+    let version = Version { time_ms: page.fetched_at_ms, sequence };
+    Some(PageHead::new(page, version, [body_bytes, stored_bytes], unchanged_since))
+}
+
+/// A version in a query: time in ms, a dot, sequence.
+pub(crate) fn version(version: Version) -> String {
+    format!("{}.{}", version.time_ms, version.sequence)
+}
+
+pub(crate) fn read_version(text: &str) -> Option<Version> {
+    let (time_ms, sequence) = text.split_once('.')?;
+    Some(Version { time_ms: time_ms.parse().ok()?, sequence: sequence.parse().ok()? })
+}
+
+/// A cursor in a query or an answer.
+pub(crate) fn cursor(cursor: &Cursor) -> String {
+    URL_SAFE_NO_PAD.encode(&cursor.0)
+}
+
+pub(crate) fn read_cursor(text: &str) -> Option<Cursor> {
+    URL_SAFE_NO_PAD.decode(text).ok().map(Cursor)
+}
+
+/// Every rule of a put with its name in a query.
+const RULES: [(PutRule, &str); 5] = [
+    (PutRule::Always, "always"),
+    (PutRule::IfChanged, "if-changed"),
+    (PutRule::IfNew, "if-new"),
+    (PutRule::Restore, "restore"),
+    (PutRule::RestoreUnchanged, "restore-unchanged"),
+];
+
+#[cfg(feature = "client")]
+pub(crate) fn rule(rule: PutRule) -> &'static str {
+    RULES.iter().find(|(own, _)| *own == rule).map_or("always", |(_, name)| name)
+}
+
+#[cfg(feature = "server")]
+pub(crate) fn read_rule(text: &str) -> Option<PutRule> {
+    RULES.iter().find(|(_, name)| *name == text).map(|(rule, _)| *rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for bytes in [&b"http://a/\xc3\xbc"[..], b"\xff\x00"] {
+            let variant = Variant::new(bytes).unwrap();
+            for listed in [
+                Listed::new(bytes.to_vec(), Some(variant), Some(Cursor(bytes.to_vec()))),
+                Listed::new(bytes.to_vec(), None, None),
+            ] {
+                let line = serde_json::to_string(&Entry::new(&listed, true)).unwrap();
+                let entry: Entry = serde_json::from_str(&line).unwrap();
+                assert_eq!(entry.listed(), Some(listed), "{line}");
+            }
+        }
+        let found = Version { time_ms: -5, sequence: u64::MAX };
+        assert_eq!(read_version(&version(found)), Some(found));
+        let place = Cursor(vec![0, 255, 62]);
+        assert_eq!(read_cursor(&cursor(&place)), Some(place));
+        assert_eq!((read_version("1"), read_version("a.b"), read_cursor("=")), (None, None, None));
+    }
+
+    #[test]
+    #[cfg(all(feature = "client", feature = "server"))]
+    fn every_rule_has_a_name() {
+        for (found, name) in RULES {
+            assert_eq!((rule(found), read_rule(name)), (name, Some(found)));
+        }
+        assert_eq!(read_rule("sometimes"), None);
+    }
+}

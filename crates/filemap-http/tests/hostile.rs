@@ -1,0 +1,141 @@
+//! Clients that are slow, cut off, or send what is no request; and damage in the store.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use filemap::{Options, Page, PageStore};
+use filemap_http::server::ServerOptions;
+
+use crate::served::{self, Answer, served};
+
+const URL: &str = "/v1/page?url=http://example.com/";
+
+fn page() -> Page {
+    Page::new("http://example.com/", 1_700_000_000_000, 200, "kept")
+}
+
+#[test]
+fn what_may_be_two_requests_is_none() {
+    let server = served(&[page()]);
+    let host = format!("Host: {}\r\n", server.address);
+    let smuggled = "GET /v1/stat HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (what, lines) in [
+        ("two lengths", "Content-Length: 4\r\nContent-Length: 60\r\n\r\n".to_owned()),
+        ("a length that is none", "Content-Length: +4\r\n\r\n".to_owned()),
+        ("length and chunks", "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned()),
+        ("an unknown coding", "Transfer-Encoding: xchunked\r\n\r\n".to_owned()),
+        ("a folded header", "X-A: b\r\n Content-Length: 60\r\n\r\n".to_owned()),
+        ("a bad chunk", "Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n".to_owned()),
+        ("a space before the colon", "Content-Length : 4\r\n\r\n".to_owned()),
+    ] {
+        let target = "/v1/page?url=http://example.com/smuggled";
+        let request = format!("PUT {target} HTTP/1.1\r\n{host}{lines}{smuggled}");
+        let answers = server.raw(request.as_bytes());
+        let text = String::from_utf8_lossy(&answers);
+        // Length and chunks: RFC 9112, 6.3 has the chunks count, and the connection closed.
+        let expected = if what == "length and chunks" { 201 } else { 400 };
+        assert_eq!((Answer::of(&answers).status, text.matches("HTTP/1.1 ").count()), (expected, 1), "{what}: {text}");
+        assert!(!text.contains("lists_in_order"), "{what}: the second request was answered: {text}");
+    }
+    assert_eq!(server.get(URL, &[]).body, b"kept");
+}
+
+#[test]
+fn floods_of_headers_and_urls_are_refused() {
+    let server = served(&[page()]);
+    let many: String = (0..1000).map(|n| format!("X-{n}: a\r\n")).collect();
+    let long = "a".repeat(300_000);
+    for (what, request) in [
+        ("many headers", format!("GET {URL} HTTP/1.1\r\nHost: localhost\r\n{many}\r\n")),
+        ("a long header", format!("GET {URL} HTTP/1.1\r\nHost: localhost\r\nX-A: {long}\r\n\r\n")),
+        ("a long URL", format!("GET {URL}{long} HTTP/1.1\r\nHost: localhost\r\n\r\n")),
+    ] {
+        let answer = server.raw(request.as_bytes());
+        let is_refused =
+            [b"HTTP/1.1 431", b"HTTP/1.1 414", b"HTTP/1.1 400"].iter().any(|begin| answer.starts_with(*begin));
+        assert!(is_refused, "{what}: {:?}", String::from_utf8_lossy(&answer));
+    }
+    assert_eq!(server.get(URL, &[]).status, 200);
+}
+
+#[test]
+fn a_slow_client_is_closed_and_holds_nobody_up() {
+    let idle = Duration::from_millis(300);
+    let server = served::with(ServerOptions::new().writes(true).max_calls(2).idle(idle), &[page()]);
+    let mut slow: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    for (nth, stream) in slow.iter_mut().enumerate() {
+        let begin = match nth % 2 {
+            0 => "GET /v1/page?url=http://exam".to_owned(),
+            _ => format!("PUT {URL} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nbegin"),
+        };
+        stream.write_all(begin.as_bytes()).expect("sent");
+    }
+    assert_eq!(server.get(URL, &[]).body, b"kept");
+    for (nth, mut stream) in slow.into_iter().enumerate() {
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("closed");
+        if nth % 2 == 1 {
+            let (status, detail) = Answer::of(&answer).problem();
+            assert!(status == 408 && detail.contains("nothing was stored"), "{status} {detail}");
+        }
+    }
+    assert_eq!(server.get(URL, &[]).body, b"kept");
+}
+
+#[test]
+fn a_body_that_breaks_off_stores_nothing() {
+    let server = served(&[page()]);
+    for sent in [b"part".to_vec(), vec![b'x'; 700_000]] {
+        let mut stream = server.connect();
+        let head = format!("PUT {URL} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n");
+        stream.write_all(&[head.as_bytes(), &sent].concat()).expect("sent");
+        stream.shutdown(std::net::Shutdown::Write).expect("half closed");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+    }
+    assert_eq!(server.get(URL, &[]).body, b"kept");
+    assert_eq!(
+        server.get("/v1/history?url=http://example.com/", &[]).json()["versions"].as_array().map(Vec::len),
+        Some(1)
+    );
+}
+
+#[test]
+fn a_reader_that_does_not_read_holds_no_thread() {
+    let server = served::with(ServerOptions::new().writes(true).max_calls(2), &[page()]);
+    let large = vec![b'x'; 20 << 20];
+    assert_eq!(server.ask("PUT", "/v1/page?url=http://example.com/large", &[], &large).status, 201);
+    let mut waiting: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for stream in &mut waiting {
+        stream
+            .write_all(b"GET /v1/page?url=http://example.com/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .expect("sent");
+    }
+    let begun = Instant::now();
+    assert_eq!(server.get(URL, &[]).body, b"kept");
+    assert!(begun.elapsed() < Duration::from_secs(8), "held up for {:?}", begun.elapsed());
+    drop(waiting);
+    assert!(server.get("/v1/page?url=http://example.com/large", &[]).body == large);
+}
+
+#[test]
+fn damage_is_told_in_the_answer_and_in_the_log_and_the_rest_is_served() {
+    let mut server = served(&[page()]);
+    let other = Page::new("http://example.com/other", 1_700_000_000_000, 200, "x".repeat(5000));
+    let path = server.dir.path().join("pages.fm");
+    server.stop();
+    let store = PageStore::open(&path, Options::new()).expect("opened");
+    store.put_page(&other).expect("stored");
+    let place = store.engine().locate(b"http://example.com/").expect("readable").expect("there");
+    store.close().expect("closed");
+    let file = path.join("value0.dat");
+    let mut bytes = std::fs::read(&file).expect("readable");
+    bytes[place.offset as usize + 100] ^= 0xff;
+    std::fs::write(&file, bytes).expect("written");
+    let server = served::of(PageStore::open_read_only(&path, Options::new()).expect("opened"), ServerOptions::new());
+    let (status, detail) = server.get(URL, &[]).problem();
+    assert!(status == 500 && detail.contains("value0.dat"), "{status} {detail}");
+    let log = server.log.lock().expect("unpoisoned").join("\n");
+    assert!(log.contains(URL) && log.contains("value0.dat"), "{log}");
+    assert_eq!(server.get("/v1/page?url=http://example.com/other", &[]).body.len(), 5000);
+}

@@ -1,0 +1,7 @@
+//! The server over real connections, and the client against it.
+
+mod access;
+mod as_store;
+mod hostile;
+mod pages;
+mod served;

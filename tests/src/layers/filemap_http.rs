@@ -1,0 +1,27 @@
+//! The layers of `filemap-http`: what is sent, then client and server, which do not know each
+//! other; and of its tool.
+
+/// Lowest first.
+pub const LAYERS: &[&[&str]] = &[
+    // What both sides send.
+    &["query", "wire"],
+    &["client::options"],
+    &["client::call", "client::paged"],
+    &["client"],
+    // The terms of the server.
+    &["server::tokens", "server::refusal", "server::counters", "server::lookup"],
+    &["server::options"],
+    &["server::backend"],
+    // What each request passes.
+    &["server::guard", "server::measure"],
+    // Handlers.
+    &["server::pages::condition", "server::pages::range", "server::pages::send", "server::pages::upload"],
+    &["server::pages::read"],
+    &["server::pages::write"],
+    &["server::figures", "server::lists"],
+    &["server::routes"],
+    &["server::serve"],
+];
+
+/// The layers of `fm-serve`.
+pub const FM_SERVE: &[&[&str]] = &[&["files"], &["cli"]];

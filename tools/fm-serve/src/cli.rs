@@ -1,0 +1,189 @@
+//! The command line: what is served, to whom, and where.
+//!
+//! Invariant: nothing but this machine is let in without a token, unless the operator says so.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+use filemap::{Options, PageStore};
+use filemap_core::Event;
+use filemap_http::server::{Server, ServerOptions};
+use fm_cli::{Failure, Outcome, VALUES_AND_EXIT_CODES, times, words};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::files;
+
+/// Serve a store of pages over HTTP.
+///
+/// Without --write it reads, beside a crawler that writes the store in another process. With
+/// --write it is the store's one writer. docs/HTTP.md has the routes.
+#[derive(Parser)]
+#[command(name = "fm-serve", version, after_help = after_help())]
+pub struct Cli {
+    /// The store's folder; made if it is absent and --write is given
+    store: PathBuf,
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8640")]
+    listen: SocketAddr,
+    /// Take pages to put and to remove
+    #[arg(long)]
+    write: bool,
+    /// A file of tokens, a line each: `read`, `write` or `admin`, and the token; each allows what
+    /// the one before it does
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// A host name by which this server is called, beside localhost and addresses; may be given
+    /// several times
+    #[arg(long, value_name = "HOST")]
+    name: Vec<String>,
+    /// Let other machines in without a token
+    #[arg(long)]
+    insecure: bool,
+    /// A certificate in PEM, with those above it: serve HTTPS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its key in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Bytes of pages that are kept expanded in memory
+    #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "256MiB")]
+    cache: u64,
+    /// Connections at once; more wait
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    max_connections: usize,
+    /// How long a client may take for a request's head, and for the next part of its body
+    #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "30s")]
+    idle: std::time::Duration,
+    /// Print no word but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn after_help() -> String {
+    format!("{VALUES_AND_EXIT_CODES}\n\n{EXAMPLE}")
+}
+
+const EXAMPLE: &str = "\
+Ctrl-C and SIGTERM take no more requests, finish those under way, and close the store; a second one
+ends it at once, which is safe too.
+
+Example:
+  fm-serve pages.fm --write
+  curl 'http://127.0.0.1:8640/v1/page?url=https://example.com/'";
+
+impl Cli {
+    /// Serves until a signal.
+    pub fn run(&self) -> Result<Outcome, Failure> {
+        let options = self.options()?;
+        let tls = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => Some(files::tls(certificate, key)?),
+            _ => None,
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::Io(format!("no threads to serve with: {error}")))?;
+        runtime.block_on(async {
+            let cannot_listen =
+                |error: std::io::Error| Failure::Io(format!("cannot listen at {}: {error}", self.listen));
+            let listener = TcpListener::bind(self.listen).await.map_err(cannot_listen)?;
+            let address = listener.local_addr().map_err(cannot_listen)?;
+            let no_signals = |error: std::io::Error| Failure::Io(format!("cannot wait for signals: {error}"));
+            let mut interrupts = signal(SignalKind::interrupt()).map_err(no_signals)?;
+            let mut ends = signal(SignalKind::terminate()).map_err(no_signals)?;
+            let store = self.open()?;
+            if !self.quiet {
+                let scheme = if tls.is_some() { "https" } else { "http" };
+                words::say(format_args!("serving {} at {scheme}://{address}", self.store.display()));
+            }
+            let stop = async {
+                tokio::select! {
+                    _ = interrupts.recv() => {}
+                    _ = ends.recv() => {}
+                }
+                // The store survives the second one too.
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = interrupts.recv() => std::process::exit(128 + SignalKind::interrupt().as_raw_value()),
+                        _ = ends.recv() => std::process::exit(128 + SignalKind::terminate().as_raw_value()),
+                    }
+                });
+            };
+            Server::new(store, options).serve(listener, tls, stop).await?;
+            Ok(Outcome::Done)
+        })
+    }
+
+    fn options(&self) -> Result<ServerOptions, Failure> {
+        let mut options = ServerOptions::new()
+            .writes(self.write)
+            .max_connections(self.max_connections)
+            .idle(self.idle)
+            .log(|line| words::complain(line));
+        for name in &self.name {
+            options = options.name(name);
+        }
+        if let Some(path) = &self.token_file {
+            return Ok(options.tokens(files::tokens(path)?));
+        }
+        if !self.listen.ip().is_loopback() {
+            if !self.insecure {
+                return Err(Failure::Usage(format!(
+                    "{} can be reached from other machines: give --token-file, or --insecure to let everyone in",
+                    self.listen
+                )));
+            }
+            words::complain(format_args!("--insecure: whoever reaches {} is let in without a token", self.listen));
+        }
+        Ok(options)
+    }
+
+    fn open(&self) -> Result<PageStore, Failure> {
+        let (quiet, cache) = (self.quiet, usize::try_from(self.cache).unwrap_or(usize::MAX));
+        let options = Options::new().value_cache_bytes(cache).on_event(move |event| match event {
+            Event::Recovered(report) if !quiet && report.replayed_records > 0 => words::say(event),
+            Event::Poisoned { .. } | Event::ErasureUnfinished { .. } => words::complain(event),
+            _ => {}
+        });
+        let store = if self.write {
+            PageStore::open_or_create(&self.store, options)
+        } else {
+            PageStore::open_read_only(&self.store, options)
+        };
+        let store = store.map_err(|error| {
+            Failure::from(error)
+                .at(&self.store, "`fm-tool verify` finds all damage, `fm-tool repair` makes a new store")
+        })?;
+        for absent in store.engine().absent() {
+            words::complain(format_args!("{}: {} is absent: {}", self.store.display(), absent.file, absent.why));
+        }
+        Ok(store)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_fit_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn other_machines_are_let_in_by_a_token_or_on_purpose() {
+        let options = |arguments: &[&str]| {
+            let all = ["fm-serve", "pages.fm", "--quiet"].iter().chain(arguments);
+            Cli::try_parse_from(all).expect("arguments").options().map(|_| ())
+        };
+        for safe in ["127.0.0.1:1", "[::1]:1", "127.9.9.9:1"] {
+            options(&["--listen", safe]).expect(safe);
+        }
+        for open in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1"] {
+            assert!(matches!(options(&["--listen", open]), Err(Failure::Usage(_))), "{open}");
+            options(&["--listen", open, "--insecure"]).expect(open);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The files beside the store: tokens; certificate and key.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use filemap_http::server::Tokens;
+use fm_cli::Failure;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Tokens with their rights, a line each.
+pub fn tokens(path: &Path) -> Result<Tokens, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| Failure::io("read", path, &error))?;
+    Tokens::parse(&text).map_err(|words| Failure::Usage(format!("{}: {words}", path.display())))
+}
+
+/// TLS with a certificate (and those above it) and its key, both in PEM.
+pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, Failure> {
+    let bad = |path: &Path, words: String| Failure::Usage(format!("{}: {words}", path.display()));
+    let chain = fs::read(certificate).map_err(|error| Failure::io("read", certificate, &error))?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&chain).collect();
+    let chain = chain.map_err(|error| bad(certificate, format!("no certificates in PEM: {error}")))?;
+    let secret = fs::read(key).map_err(|error| Failure::io("read", key, &error))?;
+    let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(|error| bad(key, format!("no key in PEM: {error}")))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret));
+    config.map(Arc::new).map_err(|error| bad(certificate, format!("cannot be used for TLS: {error}")))
+}

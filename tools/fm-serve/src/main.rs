@@ -1,0 +1,13 @@
+//! `fm-serve`: a store over HTTP. Arguments in, a server of `filemap-http` out.
+//!
+//! [`cli`] has the arguments and opens what they name; `files` reads the token file and the
+//! certificate.
+
+mod cli;
+mod files;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fm_cli::main("fm-serve", cli::Cli::run)
+}

@@ -1,0 +1,5 @@
+//! The built server as an operator runs it: started, stopped, killed; its tokens and certificate.
+
+mod killed;
+mod program;
+mod started;

@@ -1,0 +1,110 @@
+//! What it starts with, what it refuses to start with, and how it stops.
+
+use std::fs;
+
+use filemap::access::PutRule;
+use filemap::{Options, Page, PageRead, PageStore, PageWrite};
+use filemap_core::Event;
+use filemap_http::{Client, ClientOptions};
+
+use crate::program::{Program, command};
+
+fn page() -> Page {
+    Page::new("http://example.com/", 1_700_000_000_000, 200, "kept")
+}
+
+#[test]
+fn it_makes_a_store_serves_it_and_closes_it_on_a_signal() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("pages.fm");
+    for name in ["TERM", "INT"] {
+        let server = Program::start(&path, &["--write"]);
+        server.client().put(&page(), PutRule::Always).expect("stored");
+        server.signal(name);
+        let (status, words) = server.end();
+        assert!(status.success() && words.is_empty(), "{name}: {status} {words}");
+        let replays = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let counter = replays.clone();
+        let options = Options::new().on_event(move |event| {
+            if let Event::Recovered(report) = event {
+                counter.store(report.replayed_records, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+        let store = PageStore::open(&path, options).expect("opened");
+        assert_eq!(replays.load(std::sync::atomic::Ordering::Relaxed), 0, "it was closed, not left to recovery");
+        assert_eq!(store.get("http://example.com/").expect("readable"), Some(page()));
+        store.close().expect("closed");
+    }
+}
+
+#[test]
+fn it_reads_beside_a_writer_and_sees_what_is_put() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("pages.fm");
+    let store = PageStore::create(&path, Options::new()).expect("a store");
+    let server = Program::start(&path, &[]);
+    let client = server.client();
+    assert!(!client.writes() && client.get(&"http://example.com/".into()).expect("readable").is_none());
+    store.put_page(&page()).expect("stored");
+    store.sync().expect("synced");
+    let found = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        client.get(&"http://example.com/".into()).expect("readable") == Some(page())
+    });
+    assert!(found, "what was put is not seen");
+    let refused = client.put(&page(), PutRule::Always).expect_err("read-only");
+    assert!(refused.to_string().contains("--write"), "{refused}");
+}
+
+#[test]
+fn it_says_what_it_cannot_start_with() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("pages.fm");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).expect("written");
+        path.to_str().expect("text").to_owned()
+    };
+    let (bad, none) = (file("bad", "root 0123456789abcdef"), file("none", "no PEM"));
+    let held = PageStore::create(dir.path().join("held"), Options::new()).expect("a store");
+    for (store, arguments, code, words) in [
+        (&path, vec![], 2, "not a FileMap store"),
+        (&path, vec!["--write", "--listen", "0.0.0.0:0"], 2, "--token-file"),
+        (&path, vec!["--write", "--token-file", &bad], 2, "`root`"),
+        (&path, vec!["--write", "--token-file", "/no/such/file"], 2, "/no/such/file"),
+        (&path, vec!["--write", "--tls-cert", &none, "--tls-key", &none], 2, "PEM"),
+        (&path, vec!["--write", "--tls-cert", &none], 2, "--tls-key"),
+        (&dir.path().join("held"), vec!["--write"], 4, "read-only"),
+    ] {
+        let output = command(store, &arguments).output().expect("run");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+    assert!(!path.exists(), "no store was made");
+    held.close().expect("closed");
+}
+
+#[test]
+fn it_serves_https_to_whoever_has_a_token() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let (certificate, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    fs::write(&certificate, made.cert.pem()).expect("written");
+    fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let tokens = dir.path().join("tokens");
+    fs::write(&tokens, "write 0123456789abcdef\n").expect("written");
+    let [certificate_path, key, tokens] = [&certificate, &key, &tokens].map(|path| path.to_str().expect("text"));
+    let arguments = ["--write", "--tls-cert", certificate_path, "--tls-key", key, "--token-file", tokens];
+    let server = Program::start(&dir.path().join("pages.fm"), &arguments);
+    let location = server.location.replace("127.0.0.1", "localhost");
+    assert!(location.starts_with("https://"), "{location}");
+    let trusting = ClientOptions::new().authorities(fs::read(&certificate).expect("readable"));
+    let client = Client::open(&location, &trusting.clone().token("0123456789abcdef")).expect("let in");
+    client.put(&page(), PutRule::Always).expect("stored");
+    assert_eq!(client.get(&"http://example.com/".into()).expect("readable"), Some(page()));
+    let refused = Client::open(&location, &trusting).expect_err("no token");
+    assert!(refused.to_string().contains("token"), "{refused}");
+    let refused = Client::open(&location, &ClientOptions::new().token("0123456789abcdef")).expect_err("not trusted");
+    assert!(refused.to_string().contains("ertificate"), "{refused}");
+}
