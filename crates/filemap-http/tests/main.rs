@@ -1,6 +1,7 @@
 //! The server over real connections, and the client against it.
 
 mod access;
+mod archive;
 mod as_store;
 mod hostile;
 mod pages;

@@ -18,6 +18,10 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::pages::condition", "server::pages::range", "server::pages::send", "server::pages::upload"],
     &["server::pages::read"],
     &["server::pages::write"],
+    // Archives' own ways of asking.
+    &["server::archive::captures"],
+    &["server::archive::cdx", "server::archive::memento"],
+    &["server::archive::replay"],
     &["server::figures", "server::lists"],
     &["server::routes"],
     &["server::serve"],

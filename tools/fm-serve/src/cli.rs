@@ -47,6 +47,9 @@ pub struct Cli {
     /// Its key in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Clients come by a proxy that speaks HTTPS: URLs in answers begin with https
+    #[arg(long)]
+    behind_https: bool,
     /// Bytes of pages that are kept expanded in memory
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "256MiB")]
     cache: u64,
@@ -117,6 +120,7 @@ impl Cli {
     fn options(&self) -> Result<ServerOptions, Failure> {
         let mut options = ServerOptions::new()
             .writes(self.write)
+            .secure(self.tls_cert.is_some() || self.behind_https)
             .max_connections(self.max_connections)
             .idle(self.idle)
             .log(|line| words::complain(line));

@@ -31,6 +31,11 @@ impl Backend {
         lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether clients come by HTTPS.
+    pub(super) fn is_secure(&self) -> bool {
+        self.options.secure
+    }
+
     /// Gives the operator's log a line.
     pub(super) fn log(&self, words: &str) {
         (self.options.log)(words);

@@ -7,6 +7,7 @@
 //! Invariants: no handler blocks a thread of the runtime; memory is bounded whatever a client
 //! sends or asks for; each answer of 500 and above has a line in the log with its cause.
 
+mod archive;
 mod backend;
 mod counters;
 mod figures;

@@ -22,6 +22,7 @@ pub struct ServerOptions {
     pub(super) writes: bool,
     pub(super) tokens: Option<Tokens>,
     pub(super) names: Vec<String>,
+    pub(super) secure: bool,
     pub(super) max_calls: u32,
     pub(super) max_connections: usize,
     pub(super) idle: Duration,
@@ -34,6 +35,7 @@ impl Default for ServerOptions {
             writes: false,
             tokens: None,
             names: Vec::new(),
+            secure: false,
             max_calls: 64,
             max_connections: 16_384,
             idle: Duration::from_secs(30),
@@ -64,6 +66,12 @@ impl ServerOptions {
     pub fn name(mut self, name: impl Into<String>) -> ServerOptions {
         self.names.push(name.into().to_ascii_lowercase());
         self
+    }
+
+    /// Whether clients come by HTTPS, here or at a proxy before it: what the URLs in answers begin
+    /// with.
+    pub fn secure(self, secure: bool) -> ServerOptions {
+        ServerOptions { secure, ..self }
     }
 
     /// Calls of the store under way at once, each on a thread; default 64. Others wait.

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use filemap::PageStore;
 use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -17,7 +17,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use super::backend::Backend;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{figures, guard, lists, measure, pages};
+use super::{archive, figures, guard, lists, measure, pages};
 
 /// A store's pages over HTTP.
 ///
@@ -70,6 +70,11 @@ impl Server {
             .route("/v1/key", get(lists::key))
             .route("/v1/sync", post(pages::write::sync))
             .route("/v1/stat", get(figures::stat))
+            .route("/cdx", get(archive::cdx::cdx))
+            .route("/timegate/{*url}", get(archive::memento::gate))
+            .route("/timemap/link/{*url}", get(archive::memento::link_format))
+            .route("/timemap/json/{*url}", get(archive::memento::as_json))
+            .route("/web/{*capture}", any(archive::replay::replay))
             .route("/metrics", get(figures::metrics))
             .route("/healthz", get(figures::alive))
             .route("/readyz", get(figures::ready))

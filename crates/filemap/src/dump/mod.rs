@@ -24,7 +24,6 @@ mod wacz;
 pub use options::{DumpOptions, Format};
 pub use pass::{DumpEvent, DumpReport, dump};
 pub use select::{MimeRange, Selection, StatusRange};
-#[cfg(feature = "arrow")]
-pub(crate) use surt::surt;
+pub use surt::surt as index_key;
 pub use target::{OutputFile, Target};
 pub use wacz::Wacz;

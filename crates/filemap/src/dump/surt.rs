@@ -15,8 +15,12 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 /// ASCII that is escaped in a key.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'#').add(b'%');
 
-/// The key of `url`.
-pub(crate) fn surt(url: &[u8]) -> Vec<u8> {
+/// The key under which indexes of archives have `url`.
+///
+/// ```
+/// assert_eq!(filemap::dump::index_key(b"http://www.example.com/A?b=2&a=1"), b"com,example)/a?a=1&b=2");
+/// ```
+pub fn surt(url: &[u8]) -> Vec<u8> {
     let url: Vec<u8> = url.trim_ascii().iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | b'\t')).collect();
     if url.is_empty() {
         return b"-".to_vec();

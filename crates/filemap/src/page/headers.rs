@@ -127,7 +127,7 @@ impl Headers {
     }
 
     /// The media type of `Content-Type`, in lower case and without parameters.
-    pub(crate) fn mime(&self) -> Option<String> {
+    pub fn mime(&self) -> Option<String> {
         let text = String::from_utf8_lossy(self.get("Content-Type")?).to_ascii_lowercase();
         let essence = text.split(';').next().unwrap_or_default().trim();
         let is_type = essence.contains('/') && essence.bytes().all(|byte| byte.is_ascii_graphic());

@@ -16,7 +16,7 @@ use filemap_core::Version;
 
 use super::column::{Column, UTC, header_field};
 use super::url::Parts;
-use crate::dump::surt;
+use crate::dump::index_key;
 use crate::page::digest::{expected, sha1_of};
 use crate::page::{Page, key, meta};
 
@@ -161,7 +161,7 @@ fn text(column: Column, row: &Row<'_>, parts: &Parts<'_>, to: &mut StringBuilder
     match column {
         Column::Url => put(Some(key::url(row.key))),
         Column::UrlFetched => put(Some(&page.url)),
-        Column::UrlSurtkey => put(Some(&surt(key::url(row.key)))),
+        Column::UrlSurtkey => put(Some(&index_key(key::url(row.key)))),
         Column::UrlHostName => put(parts.host),
         Column::UrlHostTld => put(parts.tld()),
         Column::UrlProtocol => put(parts.protocol),

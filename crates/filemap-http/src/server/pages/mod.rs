@@ -4,6 +4,6 @@
 pub(super) mod condition;
 mod range;
 pub(super) mod read;
-mod send;
+pub(super) mod send;
 mod upload;
 pub(super) mod write;

@@ -105,7 +105,7 @@ fn alone(backend: &Arc<Backend>, page: &Page, mut reader: PageReader, asked: &He
 }
 
 /// What is known of a page, as headers.
-fn about(page: &Page, reader: &PageReader) -> Result<HeaderMap, Refusal> {
+pub(crate) fn about(page: &Page, reader: &PageReader) -> Result<HeaderMap, Refusal> {
     let mut headers = HeaderMap::new();
     let mut left_out = 0;
     for header in &page.headers {
@@ -141,7 +141,7 @@ fn about(page: &Page, reader: &PageReader) -> Result<HeaderMap, Refusal> {
 }
 
 /// A time as HTTP's date; `None` for one that HTTP cannot write.
-fn http_date(time_ms: i64) -> Option<HeaderValue> {
+pub(crate) fn http_date(time_ms: i64) -> Option<HeaderValue> {
     let second = u64::try_from(time_ms.div_euclid(1000)).ok().filter(|_| time_ms / 1000 <= LAST_SECOND)?;
     HeaderValue::try_from(httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))).ok()
 }
@@ -153,7 +153,7 @@ fn escaped(bytes: &[u8]) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
-pub(super) fn value(text: &str) -> Result<HeaderValue, Refusal> {
+pub(crate) fn value(text: &str) -> Result<HeaderValue, Refusal> {
     HeaderValue::from_str(text)
         .map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{text:?} is no value of a header")))
 }

@@ -24,7 +24,7 @@ struct Rest {
 }
 
 /// `head`, then `bytes` of a body from where its reader stands.
-pub(super) fn body(backend: &Arc<Backend>, url: &[u8], head: Vec<u8>, reader: PageReader, bytes: u64) -> Body {
+pub(crate) fn body(backend: &Arc<Backend>, url: &[u8], head: Vec<u8>, reader: PageReader, bytes: u64) -> Body {
     if let Some(there) = reader.in_memory() {
         let there = &there[..there.len().min(usize::try_from(bytes).unwrap_or(usize::MAX))];
         let whole = if head.is_empty() { Bytes::copy_from_slice(there) } else { [&head, there].concat().into() };

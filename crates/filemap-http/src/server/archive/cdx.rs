@@ -1,0 +1,372 @@
+//! `/cdx`: the index of all captures, as the CDX servers of archives answer: lines of 11 fields,
+//! of the fields that `fl` names, or JSON.
+//!
+//! Captures of one URL are sorted, so all are found first. Those of a host, a domain or a prefix
+//! go out as they are found, in the order of the store (hosts by their labels from the last, then
+//! paths): first pages, then the answers to other requests than `GET`. A version that cannot be
+//! read has no line; the answer then breaks off at its end, and the log says which it is.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use filemap::access::{Listed, Scope};
+use filemap::dump::index_key;
+use filemap::page::RecordKind;
+use filemap::store::Listing;
+use filemap::{Error, Lookup, PageHead, PageStore, date};
+use futures_util::stream::try_unfold;
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::super::backend::Backend;
+use super::super::refusal::{Answer, Refusal};
+use super::captures::{MOST, alike, first, last, named};
+use crate::query::Query;
+
+const PARAMETERS: [&str; 11] =
+    ["url", "matchType", "from", "to", "closest", "sort", "limit", "filter", "fl", "output", "fields"];
+/// The fields of a line, and by what other names tools ask for them.
+const FIELDS: [(&str, &str); 11] = [
+    ("urlkey", "urlkey"),
+    ("timestamp", "timestamp"),
+    ("original", "url"),
+    ("mimetype", "mime"),
+    ("statuscode", "status"),
+    ("digest", "digest"),
+    ("redirect", "redirect"),
+    ("robotflags", "robotflags"),
+    ("length", "length"),
+    ("offset", "offset"),
+    ("filename", "filename"),
+];
+/// URLs looked at in one call of the store, and bytes of a part of an answer.
+const URLS: usize = 64;
+const PART: usize = 64 << 10;
+/// The memory of a filter's expression, in bytes.
+const MAX_EXPRESSION: usize = 1 << 20;
+
+/// A capture's fields.
+struct Row {
+    time_ms: i64,
+    fields: [Vec<u8>; FIELDS.len()],
+}
+
+impl Row {
+    fn new(head: &PageHead) -> Row {
+        let page = &head.page;
+        let url = String::from_utf8_lossy(&page.url).replace(' ', "%20").into_bytes();
+        let index_url = page.variant.as_ref().map_or(url.clone(), |variant| variant.index_url(&url));
+        let mime = match page.kind {
+            RecordKind::Revisit => "warc/revisit".to_owned(),
+            _ => page.headers.mime().filter(|mime| !mime.contains(' ')).unwrap_or("unk".to_owned()),
+        };
+        let digest = page.digest.as_deref().map(|digest| digest.strip_prefix("sha1:").unwrap_or(digest).to_owned());
+        let none = || b"-".to_vec();
+        Row {
+            time_ms: page.fetched_at_ms,
+            fields: [
+                index_key(&index_url),
+                date::stamp(page.fetched_at_ms).into_bytes(),
+                url,
+                mime.into_bytes(),
+                page.status.map_or(none(), |status| status.to_string().into_bytes()),
+                digest.filter(|digest| !digest.contains(' ')).map_or(none(), String::into_bytes),
+                none(),
+                none(),
+                head.stored_bytes.to_string().into_bytes(),
+                none(),
+                none(),
+            ],
+        }
+    }
+}
+
+/// A condition on one field.
+struct Filter {
+    field: usize,
+    expression: Regex,
+    is_not: bool,
+}
+
+impl Filter {
+    /// `[!]field:expression`; the expression is of the whole field, as in the Wayback Machine's
+    /// server.
+    fn parse(text: &str) -> Result<Filter, String> {
+        let (text, is_not) = text.strip_prefix('!').map_or((text, false), |text| (text, true));
+        let (name, expression) = text.split_once(':').ok_or("a `filter` is `[!]field:expression`")?;
+        let whole = RegexBuilder::new(&format!("^(?:{expression})$")).size_limit(MAX_EXPRESSION).build();
+        let expression = whole.map_err(|error| format!("the expression of `filter` is none: {error}"))?;
+        Ok(Filter { field: field(name)?, expression, is_not })
+    }
+}
+
+fn field(name: &str) -> Result<usize, String> {
+    let found = FIELDS.iter().position(|(own, other)| name == *own || name == *other);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
+        format!("there is no field `{name}`; there are {}", names.join(", "))
+    })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Sort {
+    Oldest,
+    Newest,
+    Closest(i64),
+    /// No time was given: the newest is closest to now.
+    ClosestToNothing,
+}
+
+/// What is asked for.
+struct Asked {
+    from_ms: i64,
+    to_ms: i64,
+    filters: Vec<Filter>,
+    fields: Vec<usize>,
+    is_json: bool,
+    sort: Sort,
+    /// The last ones, if negative.
+    limit: Option<i64>,
+}
+
+impl Asked {
+    fn of(query: &Query) -> Result<Asked, String> {
+        let stamp = "14 digits, or the first 4, 6, 8, 10 or 12";
+        let closest = query.bytes("closest").filter(|stamp| !stamp.is_empty()).is_some();
+        let closest = if closest { query.read("closest", stamp, first)? } else { None };
+        let sort = match (query.text("sort")?, closest) {
+            (Some("reverse"), _) => Sort::Newest,
+            (Some("closest"), Some(time_ms)) => Sort::Closest(time_ms),
+            (Some("closest"), None) => Sort::ClosestToNothing,
+            (None | Some("default" | ""), _) => Sort::Oldest,
+            (Some(other), _) => return Err(format!("the parameter `sort` is reverse or closest, not `{other}`")),
+        };
+        let names = query.text("fl")?.or(query.text("fields")?);
+        let fields = names.map(|names| names.split(',').map(field).collect()).transpose()?;
+        let is_json = query.read("output", "`json` or `text`", |output| match output {
+            "json" => Some(true),
+            "text" | "cdx" => Some(false),
+            _ => None,
+        })?;
+        Ok(Asked {
+            from_ms: query.read("from", stamp, first)?.unwrap_or(i64::MIN),
+            to_ms: query.read("to", stamp, last)?.unwrap_or(i64::MAX),
+            filters: query.text("filter")?.map(Filter::parse).transpose()?.into_iter().collect(),
+            fields: fields.unwrap_or_else(|| (0..FIELDS.len()).collect()),
+            is_json: is_json.unwrap_or(false),
+            sort,
+            limit: query.read("limit", "a number, negative for the last ones", |text| text.parse().ok())?,
+        })
+    }
+
+    fn takes(&self, row: &Row) -> bool {
+        let fits = |filter: &Filter| filter.expression.is_match(&row.fields[filter.field]) != filter.is_not;
+        (self.from_ms..=self.to_ms).contains(&row.time_ms) && self.filters.iter().all(fits)
+    }
+
+    fn line(&self, row: &Row, is_first: bool, out: &mut Vec<u8>) {
+        let fields = self.fields.iter().map(|field| row.fields[*field].as_slice());
+        if !self.is_json {
+            let line: Vec<&[u8]> = fields.collect();
+            out.extend_from_slice(&line.join(&b' '));
+            out.push(b'\n');
+            return;
+        }
+        if is_first {
+            self.header(out);
+        }
+        let texts: Vec<_> = fields.map(String::from_utf8_lossy).collect();
+        out.extend_from_slice(b",\n");
+        out.extend_from_slice(&serde_json::to_vec(&texts).unwrap_or_default());
+    }
+
+    fn header(&self, out: &mut Vec<u8>) {
+        let names: Vec<&str> = self.fields.iter().map(|field| FIELDS[*field].0).collect();
+        out.push(b'[');
+        out.extend_from_slice(&serde_json::to_vec(&names).unwrap_or_default());
+    }
+
+    /// What stands behind the last line.
+    fn end(&self, is_empty: bool, out: &mut Vec<u8>) {
+        match (self.is_json, is_empty) {
+            (true, true) => out.extend_from_slice(b"[]\n"),
+            (true, false) => out.extend_from_slice(b"]\n"),
+            (false, _) => {}
+        }
+    }
+}
+
+/// `GET /cdx`.
+pub(crate) async fn cdx(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
+    let query = Query::parse(raw.as_deref(), &PARAMETERS)?;
+    let asked = Asked::of(&query)?;
+    let url = query.needed("url")?.to_vec();
+    let kind = if asked.is_json { "application/json" } else { "text/plain; charset=utf-8" };
+    let kind = [(CONTENT_TYPE, HeaderValue::from_static(kind))];
+    let (url, matching) = match query.text("matchType")? {
+        None | Some("" | "exact") => match url.strip_suffix(b"*") {
+            Some(prefix) => (prefix.to_vec(), "prefix"),
+            None => (url, "exact"),
+        },
+        Some(matching) => (url, matching),
+    };
+    let scope = match matching {
+        "exact" => {
+            let (lines, lost) = backend.store.call(move |store| Ok(of_url(store, &url, &asked))).await??;
+            let mut answer = (kind, lines).into_response();
+            if let Some((count, first)) = lost {
+                backend.log(&format!("an answer of /cdx lacks {count}, which cannot be read; the first: {first}"));
+                answer.headers_mut().insert("filemap-left-out", HeaderValue::from(count));
+            }
+            return Ok(answer);
+        }
+        "prefix" => {
+            let own = alike(&url).swap_remove(0);
+            Scope::new().prefix(backend.store.call(move |store| store.key(&own)).await?)
+        }
+        "host" => Scope::new().host(host(&url)),
+        "domain" => Scope::new().domain(host(&url)),
+        other => return Err(Refusal::bad(format!("`matchType` is exact, prefix, host or domain, not `{other}`"))),
+    };
+    // pywb looks for similar URLs by `sort=closest` without a time.
+    let is_unsorted = asked.sort == Sort::Oldest || asked.sort == Sort::ClosestToNothing;
+    if !is_unsorted || asked.limit.is_some_and(|limit| limit < 0) {
+        return Err(Refusal::bad("`sort` and a negative `limit` are for one URL: `matchType=exact`"));
+    }
+    Ok((kind, streamed(&backend, scope, asked).await?).into_response())
+}
+
+/// The host in a URL, or what was given instead of one.
+fn host(url: &[u8]) -> String {
+    let text = String::from_utf8_lossy(url);
+    let rest = text.split_once("://").map_or(&*text, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    host.split(':').next().unwrap_or_default().to_owned()
+}
+
+/// The captures of one URL, sorted; and how many could not be read, with the first error.
+fn of_url(store: &PageStore, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Option<(u64, Error)>), Refusal> {
+    let mut rows = Vec::new();
+    let mut lost = None;
+    for url in alike(url) {
+        let Some(named) = named(store, &url)? else { continue };
+        for head in store.history_iter(named.lookup())? {
+            match head {
+                Ok(head) => rows.extend(Some(Row::new(&head)).filter(|row| asked.takes(row))),
+                Err(error) => lost.get_or_insert((0, error)).0 += 1,
+            }
+            if rows.len() > MOST {
+                let words = format!("the URL has more than {MOST} such captures: narrow them by `from` and `to`");
+                return Err(Refusal::bad(words));
+            }
+        }
+    }
+    // Newest first: those of each URL are, and sorting keeps the order of equal ones.
+    rows.sort_by_key(|row| Reverse(row.time_ms));
+    match asked.sort {
+        Sort::Newest | Sort::ClosestToNothing => {}
+        Sort::Oldest => rows.reverse(),
+        Sort::Closest(time_ms) => rows.sort_by_key(|row| row.time_ms.abs_diff(time_ms)),
+    }
+    if let Some(limit) = asked.limit {
+        let most = usize::try_from(limit.unsigned_abs()).unwrap_or(usize::MAX).min(rows.len());
+        match limit {
+            ..0 => drop(rows.drain(..rows.len() - most)),
+            0.. => rows.truncate(most),
+        }
+    }
+    let mut out = Vec::new();
+    for (nth, row) in rows.iter().enumerate() {
+        asked.line(row, nth == 0, &mut out);
+    }
+    asked.end(rows.is_empty(), &mut out);
+    Ok((out, lost))
+}
+
+/// What is left of a streamed answer.
+struct Rest {
+    asked: Asked,
+    listings: Vec<Listing>,
+    lines: u64,
+    /// The first version that could not be read.
+    lost: Option<Error>,
+    is_done: bool,
+}
+
+/// The captures of many URLs, as they are found.
+async fn streamed(backend: &Arc<Backend>, scope: Scope, asked: Asked) -> Result<Body, Refusal> {
+    let open = move |store: &PageStore| {
+        // The last is taken first.
+        Ok(vec![store.listing(&scope.clone().variants(), None)?, store.listing(&scope, None)?])
+    };
+    let listings = backend.store.call(open).await?;
+    let rest = Rest { asked, listings, lines: 0, lost: None, is_done: false };
+    let backend = Arc::clone(backend);
+    Ok(Body::from_stream(try_unfold(rest, move |rest| {
+        let backend = Arc::clone(&backend);
+        async move {
+            let part = backend.store.call(move |store| Ok(part(store, rest))).await;
+            part.flatten().map_err(|error| {
+                backend.log(&format!("an answer of /cdx is cut: {error}"));
+                std::io::Error::other(error)
+            })
+        }
+    })))
+}
+
+/// The next part of an answer; `None` behind the last.
+fn part(store: &PageStore, mut rest: Rest) -> Result<Option<(Bytes, Rest)>, Error> {
+    let mut out = Vec::new();
+    while !rest.is_done && out.len() < PART {
+        for _ in 0..URLS {
+            let has_room = rest.asked.limit.is_none_or(|limit| rest.lines < limit.unsigned_abs());
+            let next = if has_room { rest.next() } else { None };
+            let Some(listed) = next else {
+                rest.asked.end(rest.lines == 0, &mut out);
+                rest.is_done = true;
+                break;
+            };
+            rest.add(store, &listed?, &mut out)?;
+        }
+    }
+    match rest.lost.take() {
+        Some(lost) if out.is_empty() => Err(lost),
+        lost if !out.is_empty() => Ok(Some((out.into(), Rest { lost, ..rest }))),
+        _ => Ok(None),
+    }
+}
+
+impl Rest {
+    fn next(&mut self) -> Option<filemap::Result<Listed>> {
+        loop {
+            if let Some(listed) = self.listings.last_mut()?.next() {
+                return Some(listed);
+            }
+            self.listings.pop();
+        }
+    }
+
+    /// The captures of one URL, oldest first.
+    fn add(&mut self, store: &PageStore, listed: &Listed, out: &mut Vec<u8>) -> Result<(), Error> {
+        let mut rows = Vec::new();
+        for head in store.history_iter(Lookup::new(&listed.url).variant(listed.variant.as_ref()))? {
+            match head {
+                Ok(head) => rows.extend(Some(Row::new(&head)).filter(|row| self.asked.takes(row))),
+                Err(error) => drop(self.lost.get_or_insert(error)),
+            }
+        }
+        for row in rows.iter().rev() {
+            if self.asked.limit.is_some_and(|limit| self.lines >= limit.unsigned_abs()) {
+                break;
+            }
+            self.asked.line(row, self.lines == 0, out);
+            self.lines += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! What tools of web archives ask for: an index (CDX), captures of a time (Memento, RFC 7089), and
+//! the captures themselves, with their own status.
+//!
+//! Layers: `captures` (the versions of a URL, and how they are named), then `cdx`, `memento`,
+//! `replay`.
+
+mod captures;
+pub(super) mod cdx;
+pub(super) mod memento;
+pub(super) mod replay;

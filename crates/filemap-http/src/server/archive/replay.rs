@@ -1,0 +1,113 @@
+//! `/web/TIMESTAMPid_/URL`: a capture as it was: its status, its type, its bytes.
+//!
+//! It is what a replay tool reads. Of its own headers only `Content-Type` and `Location` stand
+//! under their names, the others behind `X-Archive-Orig-`: a cookie or a policy of a page that is
+//! shown here is not this server's. Whoever replays forms sends the `POST` again: it finds the
+//! answer by its body, and changes nothing.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LINK, LOCATION};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::IntoResponse;
+use filemap::page::RecordKind;
+use filemap::store::PageReader;
+use filemap::{Page, PageStore, Variant, date};
+use http_body_util::{BodyExt, Limited};
+
+use super::super::backend::Backend;
+use super::super::pages::{read, send};
+use super::super::refusal::{Answer, Refusal};
+use super::captures::{Named, base, behind, first, named, nearest};
+use super::memento;
+
+/// The longest body of a request that is replayed.
+const MAX_REQUEST: usize = 16 << 20;
+
+/// What was found for a time.
+enum Found {
+    Capture(Box<(Page, PageReader)>),
+    /// The nearest is of another time.
+    Elsewhere(i64),
+    Nothing,
+}
+
+/// `GET` and `POST` of `/web/...`.
+pub(crate) async fn replay(
+    State(backend): State<Arc<Backend>>,
+    uri: Uri,
+    method: Method,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let target = uri.path_and_query().map_or("", |target| target.as_str());
+    let rest = behind(target, "/web/");
+    let parsed = rest.split_once("id_/").and_then(|(stamp, url)| Some((first(stamp)?, stamp, url)));
+    let Some((time_ms, stamp, url)) = parsed.filter(|(.., url)| !url.is_empty()) else {
+        return Err(Refusal::bad(format!(
+            "`/web/{rest}`: write /web/TIMESTAMPid_/URL, with 14 digits, or the first 4 to 12"
+        )));
+    };
+    let request =
+        if matches!(method, Method::GET | Method::HEAD) { None } else { Some(asked(&method, &headers, body).await?) };
+    let asked_url = url.as_bytes().to_vec();
+    let exact = (stamp.len() == 14).then(|| stamp.to_owned());
+    let find = move |store: &PageStore| {
+        let Some(mut named) = named(store, &asked_url)? else { return Ok(Found::Nothing) };
+        if let Some(variant) = request {
+            named.variant = variant;
+        }
+        find(store, &named, time_ms, exact.as_deref())
+    };
+    let base = base(&backend, &headers)?;
+    match backend.store.call(find).await? {
+        Found::Capture(found) => {
+            let (page, reader) = *found;
+            answer(&backend, &base, url, &page, reader)
+        }
+        Found::Elsewhere(time_ms) => {
+            let place = read::value(&memento::location(&base, time_ms, url))?;
+            // With its body again, if there is one.
+            Ok((StatusCode::TEMPORARY_REDIRECT, [(LOCATION, place)]).into_response())
+        }
+        Found::Nothing => Err(Refusal::absent(format!("the store has no capture of {url}"))),
+    }
+}
+
+/// The variant of a request with a body.
+async fn asked(method: &Method, headers: &HeaderMap, body: Body) -> Result<Option<Variant>, Refusal> {
+    let body = Limited::new(body, MAX_REQUEST).collect().await.map_err(|error| {
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the request's body: {error}; at most {MAX_REQUEST} bytes"))
+    })?;
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    Ok(Variant::of_request(method.as_str(), kind, &body.to_bytes()))
+}
+
+fn find(store: &PageStore, named: &Named, time_ms: i64, exact: Option<&str>) -> filemap::Result<Found> {
+    let Some(version) = nearest(&store.versions_of(named.lookup())?, time_ms) else { return Ok(Found::Nothing) };
+    if exact != Some(date::stamp(version.time_ms).as_str()) {
+        return Ok(Found::Elsewhere(version.time_ms));
+    }
+    let found = store.get_version_reader(named.lookup(), version)?;
+    Ok(found.map_or(Found::Nothing, |found| Found::Capture(Box::new(found))))
+}
+
+fn answer(backend: &Arc<Backend>, base: &str, url: &str, page: &Page, reader: PageReader) -> Answer {
+    let bytes = reader.remaining();
+    if bytes == 0 && page.lacks_body() {
+        return Err(Refusal::absent(format!("{url}: this capture is a revisit, and its original is not in the store")));
+    }
+    let mut headers = read::about(page, &reader)?;
+    if let Some(place) = page.headers.get("location").and_then(|place| HeaderValue::from_bytes(place).ok()) {
+        headers.insert(LOCATION, place);
+    }
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+    headers.insert(LINK, read::value(&memento::links(base, url))?);
+    // A revisit that the server did not send again has its original's body here.
+    let status = page.status.filter(|status| *status != 304 || page.kind != RecordKind::Revisit);
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok()).filter(|status| status.as_u16() >= 200);
+    let body = send::body(backend, &page.url, Vec::new(), reader, bytes);
+    Ok((status.unwrap_or(StatusCode::OK), headers, body).into_response())
+}
