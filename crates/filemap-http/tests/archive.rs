@@ -28,6 +28,7 @@ fn site() -> Served {
         moved,
         posted,
         page("http://www.example.com/a?x=1&y=2", FIRST, 200, "query"),
+        page("http://www.example.com/broken", FIRST, 500, "broken"),
         page("http://sub.example.com/", FIRST, 200, "below"),
         page("http://other.example/", FIRST, 200, "other"),
     ])
@@ -73,9 +74,9 @@ fn the_index_has_the_captures_that_are_asked_for() {
     assert_eq!(stamps("filter=!statuscode:4.."), ["20231114221320", "20231116221320"]);
     let urls = |query: &str| lines(&server, &format!("fl=original&{query}"));
     assert_eq!(urls("url=http://www.example.com/a*"), ["http://www.example.com/a?x=1&y=2"]);
-    assert_eq!(urls("url=www.example.com&matchType=host").len(), 6);
+    assert_eq!(urls("url=www.example.com&matchType=host").len(), 7);
     let domain = urls("url=example.com&matchType=domain");
-    assert!(domain.len() == 7 && domain.contains(&"http://sub.example.com/".to_owned()), "{domain:?}");
+    assert!(domain.len() == 8 && domain.contains(&"http://sub.example.com/".to_owned()), "{domain:?}");
     assert_eq!(urls("url=example.com&matchType=domain&limit=2").len(), 2);
     let json = server.get("/cdx?url=http://www.example.com/&output=json&fl=url,status", &[]).json();
     assert_eq!(json[0], serde_json::json!(["original", "statuscode"]));
@@ -108,6 +109,8 @@ fn a_capture_is_as_it_was_and_leaves_nothing_behind() {
     let links = first.header("link").expect("links");
     assert!(links.contains("<http://www.example.com/>; rel=\"original\""), "{links}");
     assert_eq!(server.get("/web/20231115221320id_/http://www.example.com/", &[]).status, 404, "as it was");
+    assert_eq!(server.get("/web/20231114221320id_/http://www.example.com/broken", &[]).status, 500, "as it was");
+    assert!(server.log.lock().expect("unpoisoned").is_empty(), "and no failure of the server");
     let moved = server.get("/web/20231114221320id_/http://www.example.com/moved", &[]);
     assert_eq!((moved.status, moved.header("location")), (301, Some("http://www.example.com/")));
     let query = server.get("/web/20231114221320id_/http://www.example.com/a?x=1&y=2", &[]);

@@ -4,5 +4,6 @@ mod access;
 mod archive;
 mod as_store;
 mod hostile;
+mod many;
 mod pages;
 mod served;

@@ -58,7 +58,7 @@ fn what_is_not_there_or_not_understood_is_said() {
         ("/v1/page?url=no%20url", 400, "no url"),
         ("/v1/page?url=http://example.com/&at=soon", 400, "`soon`"),
         ("/v1/page?url=http://example.com/&format=pdf", 400, "`pdf`"),
-        ("/v1/pages", 404, "`/v1/pages`"),
+        ("/v1/none", 404, "`/v1/none`"),
         ("/", 404, "`/`"),
     ] {
         let answer = server.get(target, &[]);

@@ -199,6 +199,9 @@ fn any_version_reads_as_a_stream_from_any_place_of_its_body() {
             let mut rest = Vec::new();
             reader.read_to_end(&mut rest).expect("readable");
             assert!(rest == body[(at.min(len)) as usize..], "from {at} of {time_ms}");
+            let again = fresh.store.get_reader(lookup).expect("readable").expect("there").1;
+            let in_memory = again.in_memory().map(<[u8]>::to_vec);
+            assert_eq!(again.into_memory().ok(), in_memory, "what is there comes without a copy");
         }
         assert_eq!(reader.seek(SeekFrom::End(-1)).expect("a place"), len - 1);
         assert!(reader.seek(SeekFrom::Current(-(len as i64))).is_err(), "before the beginning");

@@ -22,6 +22,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::archive::captures"],
     &["server::archive::cdx", "server::archive::memento"],
     &["server::archive::replay"],
+    &["server::many::add", "server::many::fetch"],
     &["server::figures", "server::lists"],
     &["server::routes"],
     &["server::serve"],

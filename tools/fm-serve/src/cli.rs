@@ -51,7 +51,7 @@ pub struct Cli {
     #[arg(long)]
     behind_https: bool,
     /// Bytes of pages that are kept expanded in memory
-    #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "512MiB")]
     cache: u64,
     /// Connections at once; more wait
     #[arg(long, value_name = "N", default_value_t = 16_384)]

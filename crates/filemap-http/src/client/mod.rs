@@ -48,6 +48,9 @@ pub struct Client {
     promises: Promises,
 }
 
+/// A page without its body, and the body.
+type Opened = (Page, Box<dyn Read + Send>);
+
 impl Client {
     /// Whether a location is one that a client opens: `http://` or `https://`.
     ///
@@ -77,7 +80,7 @@ impl Client {
         self.promises.writes
     }
 
-    fn page(&self, query: &str) -> Result<Option<(Page, Box<dyn Read + Send + 'static>)>> {
+    fn page(&self, query: &str) -> Result<Option<Opened>> {
         let Some(found) = self.connection.get(&format!("/v1/page?{query}&format=page"))? else { return Ok(None) };
         let mut body = BufReader::with_capacity(64 << 10, found.body);
         let mut line = Vec::new();

@@ -75,7 +75,7 @@ pub(super) async fn key(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
         let has_variants = store.may_have_variants(&url)?;
         Ok((key, cursor, has_variants))
     };
-    let (key, cursor, has_variants) = backend.store.call(find).await?;
+    let (key, cursor, has_variants) = backend.read(find).await?;
     let mut found = serde_json::to_value(Url::new(&key)).unwrap_or_default();
     found["cursor"] = json!(cursor.map(|cursor| wire::cursor(&cursor)));
     found["may_have_variants"] = json!(has_variants);
@@ -86,7 +86,7 @@ pub(super) async fn key(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
 pub(super) async fn head(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &["url", "variant", "at"])?;
     let asked = Asked::of(&query)?;
-    let (head, asked) = backend.store.call(move |store| Ok((store.head(asked.lookup())?, asked))).await?;
+    let (head, asked) = backend.read(move |store| Ok((store.head(asked.lookup())?, asked))).await?;
     let head = head.ok_or_else(|| Refusal::absent(asked.absent()))?;
     Ok(Json(wire::head(&head)?).into_response())
 }

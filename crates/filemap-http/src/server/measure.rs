@@ -17,10 +17,11 @@ pub(super) async fn measure(State(backend): State<Arc<Backend>>, request: Reques
     let method = name(request.method());
     // A path that is no route is counted without its name, of which there is no end.
     let route = request.extensions().get::<MatchedPath>().map_or("other".to_owned(), |path| path.as_str().to_owned());
-    let target = request.uri().to_string();
+    let target = request.uri().clone();
     let response = next.run(request).await;
     let status = response.status();
-    if status.is_server_error() {
+    // A capture's own status is nothing of the server's.
+    if status.is_server_error() && !response.headers().contains_key("memento-datetime") {
         let cause = response.extensions().get::<Cause>().map_or("the cause is not known", |cause| &cause.0);
         backend.log(&format!("{method} {target}: {status}: {cause}"));
     }

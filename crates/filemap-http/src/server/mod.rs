@@ -4,8 +4,8 @@
 //! through; a handler of `pages`, `lists` or `figures` reads its query (`lookup`), calls the store
 //! on a bounded pool (`backend`), and answers. `refusal` makes answers of errors.
 //!
-//! Invariants: no handler blocks a thread of the runtime; memory is bounded whatever a client
-//! sends or asks for; each answer of 500 and above has a line in the log with its cause.
+//! Invariants: no handler blocks a thread of the runtime for long; memory is bounded whatever a
+//! client sends or asks for; each answer of 500 and above has a line in the log with its cause.
 
 mod archive;
 mod backend;
@@ -14,6 +14,7 @@ mod figures;
 mod guard;
 mod lists;
 mod lookup;
+mod many;
 mod measure;
 mod options;
 mod pages;

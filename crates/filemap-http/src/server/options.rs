@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use super::tokens::Tokens;
 
+/// Takes lines for the operator.
+type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Options of a [`Server`](super::Server). By default it only reads, asks for no token, and
 /// answers to the names of this machine alone.
 ///
@@ -26,7 +29,7 @@ pub struct ServerOptions {
     pub(super) max_calls: u32,
     pub(super) max_connections: usize,
     pub(super) idle: Duration,
-    pub(super) log: Arc<dyn Fn(&str) + Send + Sync>,
+    pub(super) log: Log,
 }
 
 impl Default for ServerOptions {

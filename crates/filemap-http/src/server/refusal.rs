@@ -3,8 +3,8 @@
 //! Invariant: every error of the store has one status here. One of 500 and above carries its cause
 //! to the log.
 
+use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use filemap::Error;
 use filemap_core::{Error as EngineError, StorageError};
@@ -16,7 +16,7 @@ use crate::wire::{PROBLEM_TYPE, Problem};
 pub(super) struct Refusal {
     status: StatusCode,
     detail: String,
-    headers: HeaderMap,
+    headers: Vec<(HeaderName, HeaderValue)>,
     is_absent: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) type Answer = std::result::Result<Response, Refusal>;
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Refusal {
-        Refusal { status, detail: detail.into(), headers: HeaderMap::new(), is_absent: false }
+        Refusal { status, detail: detail.into(), headers: Vec::new(), is_absent: false }
     }
 
     /// The request is not understood.
@@ -42,7 +42,7 @@ impl Refusal {
     }
 
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Refusal {
-        self.headers.append(name, value);
+        self.headers.push((name, value));
         self
     }
 }
@@ -53,7 +53,8 @@ impl IntoResponse for Refusal {
         let problem =
             Problem { status: self.status.as_u16(), title, detail: self.detail.clone(), is_absent: self.is_absent };
         let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let mut response = (self.status, self.headers, body).into_response();
+        let mut response = (self.status, body).into_response();
+        response.headers_mut().extend(self.headers);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_TYPE));
         if self.status.is_server_error() {
             response.extensions_mut().insert(Cause(self.detail));

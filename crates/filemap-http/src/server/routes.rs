@@ -17,7 +17,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use super::backend::Backend;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{archive, figures, guard, lists, measure, pages};
+use super::{archive, figures, guard, lists, many, measure, pages};
 
 /// A store's pages over HTTP.
 ///
@@ -63,6 +63,8 @@ impl Server {
         let panicked = Arc::clone(backend);
         Router::new()
             .route("/v1/page", get(pages::read::get).put(pages::write::put).delete(pages::write::remove))
+            .route("/v1/pages", post(many::add::add))
+            .route("/v1/pages/get", post(many::fetch::fetch))
             .route("/v1/head", get(lists::head))
             .route("/v1/history", get(lists::history))
             .route("/v1/urls", get(lists::urls))

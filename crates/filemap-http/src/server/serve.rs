@@ -73,11 +73,12 @@ impl Server {
                 let idle = backend.options.idle;
                 match tls {
                     None => connection(stream, service, watcher, idle).await,
-                    Some(tls) => match timeout(idle, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => connection(stream, service, watcher, idle).await,
-                        // Whoever it was has sent no request.
-                        Ok(Err(_)) | Err(_) => {}
-                    },
+                    // Whoever fails here has sent no request.
+                    Some(tls) => {
+                        if let Ok(Ok(stream)) = timeout(idle, tls.accept(stream)).await {
+                            connection(stream, service, watcher, idle).await;
+                        }
+                    }
                 }
             });
         }

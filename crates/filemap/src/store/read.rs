@@ -74,6 +74,27 @@ impl PageReader {
             Source::Memory(bytes) => bytes.get_ref().get(bytes.position() as usize..),
         }
     }
+
+    /// As [`PageReader::in_memory`], without a copy.
+    ///
+    /// # Errors
+    ///
+    /// The reader, if a part of the body is not in memory.
+    pub fn into_memory(self) -> std::result::Result<Vec<u8>, PageReader> {
+        let PageReader { source, digest, version } = self;
+        match source {
+            Source::Engine { reader, body_at } => reader.into_memory().map_err(|reader| {
+                let source = Source::Engine { reader, body_at };
+                PageReader { source, digest, version }
+            }),
+            Source::Memory(bytes) => {
+                let at = bytes.position().min(bytes.get_ref().len() as u64) as usize;
+                let mut body = bytes.into_inner();
+                body.drain(..at);
+                Ok(body)
+            }
+        }
+    }
 }
 
 impl Read for PageReader {

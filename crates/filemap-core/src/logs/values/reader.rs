@@ -69,6 +69,16 @@ impl Reader {
         (there.len() as u64 == self.remaining()).then_some(there)
     }
 
+    /// As [`Reader::in_memory`], without a copy.
+    ///
+    /// # Errors
+    /// The reader, if a part of the body is not in memory.
+    pub fn into_memory(mut self: Box<Self>) -> std::result::Result<Vec<u8>, Box<Reader>> {
+        let Some(left) = self.in_memory().map(<[u8]>::len) else { return Err(self) };
+        self.piece.drain(..self.piece.len() - left);
+        Ok(self.piece)
+    }
+
     fn load(&mut self) -> Result<()> {
         let Body::Chunks(key, chunks) = &self.body else { return Ok(()) };
         let next = chunks.partition_point(|(at, c)| at + u64::from(c.raw_bytes) <= self.at);

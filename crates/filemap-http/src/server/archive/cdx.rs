@@ -249,8 +249,11 @@ fn host(url: &[u8]) -> String {
     host.split(':').next().unwrap_or_default().to_owned()
 }
 
+/// How many versions could not be read, and the first error.
+type Lost = Option<(u64, Error)>;
+
 /// The captures of one URL, sorted; and how many could not be read, with the first error.
-fn of_url(store: &PageStore, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Option<(u64, Error)>), Refusal> {
+fn of_url(store: &PageStore, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Lost), Refusal> {
     let mut rows = Vec::new();
     let mut lost = None;
     for url in alike(url) {

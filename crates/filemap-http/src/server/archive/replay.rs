@@ -62,7 +62,7 @@ pub(crate) async fn replay(
         find(store, &named, time_ms, exact.as_deref())
     };
     let base = base(&backend, &headers)?;
-    match backend.store.call(find).await? {
+    match backend.read(find).await? {
         Found::Capture(found) => {
             let (page, reader) = *found;
             answer(&backend, &base, url, &page, reader)

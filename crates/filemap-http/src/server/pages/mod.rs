@@ -5,5 +5,5 @@ pub(super) mod condition;
 mod range;
 pub(super) mod read;
 pub(super) mod send;
-mod upload;
+pub(super) mod upload;
 pub(super) mod write;

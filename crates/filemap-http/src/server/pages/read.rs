@@ -39,7 +39,7 @@ pub(crate) async fn get(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
         "page" => Some(true),
         _ => None,
     })?;
-    let (found, asked) = backend.store.call(move |store| Ok((asked.open(store)?, asked))).await?;
+    let (found, asked) = backend.read(move |store| Ok((asked.open(store)?, asked))).await?;
     let Some((page, reader)) = found else { return Err(Refusal::absent(asked.absent())) };
     if with_description == Some(true) {
         return described(&backend, &page, reader);

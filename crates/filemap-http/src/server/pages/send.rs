@@ -25,11 +25,13 @@ struct Rest {
 
 /// `head`, then `bytes` of a body from where its reader stands.
 pub(crate) fn body(backend: &Arc<Backend>, url: &[u8], head: Vec<u8>, reader: PageReader, bytes: u64) -> Body {
-    if let Some(there) = reader.in_memory() {
-        let there = &there[..there.len().min(usize::try_from(bytes).unwrap_or(usize::MAX))];
-        let whole = if head.is_empty() { Bytes::copy_from_slice(there) } else { [&head, there].concat().into() };
-        return Body::from(whole);
-    }
+    let reader = match reader.into_memory() {
+        Ok(mut there) => {
+            there.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
+            return Body::from(if head.is_empty() { there } else { [head, there].concat() });
+        }
+        Err(reader) => reader,
+    };
     let rest = Rest { reader, bytes, url: String::from_utf8_lossy(url).into_owned() };
     let backend = Arc::clone(backend);
     Body::from_stream(try_unfold((Some(Bytes::from(head)), rest), move |(head, rest)| {

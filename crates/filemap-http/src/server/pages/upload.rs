@@ -16,7 +16,7 @@ use super::super::refusal::{Refusal, is_full};
 const IN_MEMORY: usize = 256 << 10;
 
 /// A whole body, read from where it stands.
-pub(super) struct Upload {
+pub(crate) struct Upload {
     file: SpooledTempFile,
     /// Bytes of all of it.
     pub(super) bytes: u64,
@@ -26,6 +26,18 @@ impl Upload {
     /// Whether it is too large for memory.
     pub(super) fn is_large(&self) -> bool {
         self.file.is_rolled()
+    }
+
+    /// Its first bytes, which are read again afterwards. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file.
+    pub(crate) fn begin(&mut self, bytes: u64) -> io::Result<Vec<u8>> {
+        let mut begin = Vec::new();
+        (&mut self.file).take(bytes).read_to_end(&mut begin)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        Ok(begin)
     }
 
     /// Takes the first line off it, without the line's end. Blocks.
@@ -51,12 +63,19 @@ impl Read for Upload {
     }
 }
 
+/// Blocks, if it is large.
+impl Seek for Upload {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
 /// Takes a body.
 ///
 /// # Errors
 ///
 /// 408, 413, 507; 400 if it breaks off.
-pub(super) async fn take(mut body: Body) -> Result<Upload, Refusal> {
+pub(crate) async fn take(mut body: Body) -> Result<Upload, Refusal> {
     let too_large = |bytes: u64| {
         let words = format!("a body has at most {MAX_VALUE_BYTES} bytes, this one has {bytes} or more");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words)

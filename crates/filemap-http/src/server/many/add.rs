@@ -1,0 +1,223 @@
+//! `POST /v1/pages`: many pages in. JSON Lines are answered by a line each, so that a client that
+//! was cut off knows what to send again; a WARC, ARC or WACZ file by a line for each problem, and
+//! one for all: sent again, it adds only what is missing.
+//!
+//! Invariant: a line that says `stored` is said when it is on the device, unless `durable=0`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Extension, RawQuery, State};
+use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use filemap::access::PutRule;
+use filemap::dump::jsonl;
+use filemap::import::{self, ImportOptions, ImportReport};
+use filemap::{Error, PageStore, PageWrite, Put};
+use futures_util::stream::try_unfold;
+use serde_json::{Value, json};
+
+use super::super::backend::Backend;
+use super::super::guard::{Allowed, check_writes};
+use super::super::pages::upload::{self, Upload};
+use super::super::refusal::{Answer, Refusal};
+use super::super::tokens::Right;
+use crate::query::Query;
+use crate::wire::{self, LINES_TYPE};
+
+/// Lines and bytes of lines that one call of the store puts.
+const LINES: usize = 1_024;
+const PART: usize = 4 << 20;
+/// The longest line, in bytes.
+const MAX_LINE: u64 = 128 << 20;
+
+/// Lines that were not put yet.
+struct Rest {
+    lines: BufReader<Upload>,
+    number: u64,
+    stored: u64,
+    refused: u64,
+    rule: PutRule,
+    durable: bool,
+    is_done: bool,
+}
+
+/// The route's handler.
+pub(crate) async fn add(
+    State(backend): State<Arc<Backend>>,
+    Extension(allowed): Extension<Allowed>,
+    RawQuery(raw): RawQuery,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    check_writes(&backend)?;
+    allowed.needs(Right::Write)?;
+    let query = Query::parse(raw.as_deref(), &["rule", "durable"])?;
+    let rule = query.read("rule", "always, if-changed, if-new, restore or restore-unchanged", wire::read_rule)?;
+    let durable = query.switch("durable")?.unwrap_or(true);
+    if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        let words = "send the pages without a coding; a compressed WARC file is sent as `application/warc` as it is";
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
+    }
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let body = match kind.split(';').next().unwrap_or_default().trim() {
+        LINES_TYPE | "application/jsonl" | "application/json" => {
+            let lines = BufReader::with_capacity(256 << 10, upload::take(body).await?);
+            let rule = rule.unwrap_or(PutRule::IfNew);
+            let rest = Rest { lines, number: 0, stored: 0, refused: 0, rule, durable, is_done: false };
+            answered(&backend, rest)
+        }
+        "application/warc" | "application/wacz" if rule.is_some() => {
+            return Err(Refusal::bad("`rule` is for JSON Lines: a file is imported once, however often it is sent"));
+        }
+        "application/warc" | "application/wacz" => {
+            let file = upload::take(body).await?;
+            Body::from(backend.store.call(move |store| imported(store, file, durable)).await?)
+        }
+        other => {
+            let words = format!("send {LINES_TYPE}, application/warc or application/wacz, not `{other}`");
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
+        }
+    };
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static(LINES_TYPE))], body).into_response())
+}
+
+fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
+    let backend = Arc::clone(backend);
+    Body::from_stream(try_unfold(rest, move |rest| {
+        let backend = Arc::clone(&backend);
+        async move {
+            if rest.is_done {
+                return Ok(None);
+            }
+            backend.store.call(move |store| part(store, rest)).await.map(Some).map_err(|error| {
+                backend.log(&format!("pages that were sent are not all put: {error}"));
+                std::io::Error::other(error)
+            })
+        }
+    }))
+}
+
+/// Puts the next lines. An error that does not concern one page alone ends the answer, with a line
+/// that says it: no later line was put.
+fn part(store: &PageStore, mut rest: Rest) -> Result<(Bytes, Rest), Error> {
+    let mut out = Vec::new();
+    let (mut bytes, mut line) = (0, Vec::new());
+    let mut load = store.load();
+    for _ in 0..LINES {
+        line.clear();
+        let read = (&mut rest.lines).take(MAX_LINE + 1).read_until(b'\n', &mut line);
+        let read = read.map_err(|source| Error::Read { what: "the lines set aside".to_owned(), offset: 0, source })?;
+        if read == 0 {
+            rest.is_done = true;
+            break;
+        }
+        rest.number += 1;
+        bytes += read;
+        if line.len() as u64 > MAX_LINE {
+            rest.refused += 1;
+            say(
+                &mut out,
+                json!({ "line": rest.number, "error": format!("a line has at most {MAX_LINE} bytes; the rest was not read") }),
+            );
+            rest.is_done = true;
+            break;
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let put = match jsonl::read(&line) {
+            Ok(page) => load(&page, rest.rule).map_err(|error| (error.concerns_one_page(), error.to_string())),
+            Err(error) => Err((true, error.to_string())),
+        };
+        match put {
+            Ok(put) => {
+                rest.stored += u64::from(put.is_some());
+                say(&mut out, json!({ "line": rest.number, "outcome": outcome(put) }));
+            }
+            Err((is_its_own, words)) => {
+                rest.refused += 1;
+                say(&mut out, json!({ "line": rest.number, "error": words }));
+                if !is_its_own {
+                    rest.is_done = true;
+                    break;
+                }
+            }
+        }
+        if bytes >= PART {
+            break;
+        }
+    }
+    drop(load);
+    if rest.durable {
+        store.sync()?;
+    }
+    if rest.is_done {
+        say(
+            &mut out,
+            json!({ "lines": rest.number, "stored": rest.stored, "refused": rest.refused, "durable": rest.durable }),
+        );
+    }
+    Ok((out.into(), rest))
+}
+
+fn outcome(put: Option<Put>) -> &'static str {
+    match put {
+        Some(Put::Stored(_)) => "stored",
+        Some(Put::Unchanged(_)) => "unchanged",
+        None => "present",
+    }
+}
+
+fn say(out: &mut Vec<u8>, line: Value) {
+    out.extend_from_slice(line.to_string().as_bytes());
+    out.push(b'\n');
+}
+
+/// Imports a file.
+fn imported(store: &PageStore, file: Upload, durable: bool) -> Result<Vec<u8>, Error> {
+    const NAME: &str = "the file sent";
+    let options = ImportOptions::new();
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let mut file = file;
+    let begin = file.begin(4).map_err(|source| Error::Read { what: NAME.to_owned(), offset: 0, source })?;
+    let report = if import::is_zip(&begin) {
+        import::import_wacz(store, NAME, file, &options, go_on)?
+    } else {
+        import::import(store, NAME, file, &options, go_on)?
+    };
+    if durable {
+        store.sync()?;
+    }
+    let mut out = Vec::new();
+    for problem in &report.problems {
+        say(&mut out, json!({ "offset": problem.place.offset, "problem": problem.to_string() }));
+    }
+    say(&mut out, summary(&report, durable));
+    Ok(out)
+}
+
+fn summary(report: &ImportReport, durable: bool) -> Value {
+    json!({
+        "records": report.records,
+        "stored": report.stored,
+        "unchanged": report.unchanged,
+        "already_there": report.already_there,
+        "ignored": report.ignored,
+        "damaged": report.damaged,
+        "unusable": report.unusable,
+        "refused": report.refused,
+        "misplaced": report.misplaced,
+        "segments": report.segments,
+        "without_request": report.without_request,
+        "unanswered": report.unanswered,
+        "warnings": report.warnings,
+        "problems_listed": report.problems.len(),
+        "durable": durable,
+    })
+}

@@ -1,0 +1,91 @@
+//! Many pages in one request, in and out: a line for each, whatever becomes of it.
+
+use filemap::dump::jsonl;
+use filemap::{Page, PageRead};
+use serde_json::Value;
+
+use crate::served::{Answer, served};
+
+const TIME: i64 = 1_700_000_000_000;
+
+fn pages(count: usize) -> Vec<Page> {
+    let page = |nth| Page::new(format!("http://a.example/{nth}"), TIME, 200, vec![nth as u8; nth % 300 * 50]);
+    (0..count).map(page).collect()
+}
+
+fn lines(answer: &Answer) -> Vec<Value> {
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/x-ndjson")), "{answer:?}");
+    let text = std::str::from_utf8(&answer.body).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn lines_are_put_and_each_is_answered() {
+    let server = served(&[]);
+    let client = server.client();
+    let mut sent = Vec::new();
+    for page in pages(2_000) {
+        jsonl::write(&page, &mut sent).expect("written");
+    }
+    let kind = ["Content-Type: application/x-ndjson"];
+    let stored = lines(&server.ask("POST", "/v1/pages", &kind, &sent));
+    assert_eq!(stored.len(), 2_001);
+    assert!(stored[..2_000].iter().enumerate().all(|(nth, line)| {
+        line["line"].as_u64() == Some(nth as u64 + 1) && line["outcome"].as_str() == Some("stored")
+    }));
+    assert_eq!(stored[2_000], serde_json::json!({ "lines": 2000, "stored": 2000, "refused": 0, "durable": true }));
+    for page in pages(2_000).iter().step_by(97) {
+        assert_eq!(client.get(&(&page.url).into()).expect("readable").as_ref(), Some(page));
+    }
+    let again = lines(&server.ask("POST", "/v1/pages", &kind, &sent));
+    assert!(again[..2_000].iter().all(|line| line["outcome"].as_str() == Some("present")), "nothing is added twice");
+    let mixed = b"{\"url\":\"http://a.example/new\",\"time_ms\":1,\"body\":\"x\"}\nnot JSON\n\n{\"url\":\"no url\",\"time_ms\":1,\"body\":\"x\"}\n";
+    let mixed = lines(&server.ask("POST", "/v1/pages?durable=0", &kind, mixed));
+    assert_eq!(mixed[0]["outcome"].as_str(), Some("stored"));
+    assert!(
+        mixed[1]["line"] == 2 && mixed[1]["error"].as_str().is_some_and(|words| words.contains("JSON")),
+        "{mixed:?}"
+    );
+    assert!(
+        mixed[2]["line"] == 4 && mixed[2]["error"].as_str().is_some_and(|words| words.contains("no url")),
+        "{mixed:?}"
+    );
+    assert_eq!(mixed[3], serde_json::json!({ "lines": 4, "stored": 1, "refused": 2, "durable": false }));
+    let (status, words) = server.ask("POST", "/v1/pages", &["Content-Type: text/plain"], b"x").problem();
+    assert!(status == 415 && words.contains("text/plain"), "{status} {words}");
+}
+
+#[test]
+fn a_file_of_an_archive_is_imported_and_its_problems_are_told() {
+    let server = served(&[]);
+    let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/warc/python-docs.warc.gz"));
+    let file = file.expect("the test data is there");
+    let kind = ["Content-Type: application/warc"];
+    let whole = lines(&server.ask("POST", "/v1/pages", &kind, &file));
+    let report = whole.last().expect("a report");
+    assert_eq!((report["stored"].as_u64(), report["damaged"].as_u64()), (Some(64), Some(0)), "{report}");
+    let again = lines(&server.ask("POST", "/v1/pages", &kind, &file));
+    assert_eq!(again.last().expect("a report")["stored"].as_u64(), Some(0));
+    let mut damaged = file.clone();
+    damaged[file.len() / 2] ^= 0xff;
+    let told = lines(&served(&[]).ask("POST", "/v1/pages", &kind, &damaged));
+    let report = told.last().expect("a report");
+    assert!(report["damaged"].as_u64() > Some(0) && told[0]["offset"].is_u64(), "{told:?}");
+}
+
+#[test]
+fn pages_are_fetched_in_the_order_of_their_urls() {
+    let server = served(&pages(300));
+    let mut urls: Vec<String> = (0..300).rev().map(|nth| format!("http://a.example/{nth}")).collect();
+    urls.insert(7, "http://a.example/none".to_owned());
+    urls.insert(9, "no url".to_owned());
+    let found = lines(&server.ask("POST", "/v1/pages/get", &[], (urls.join("\r\n") + "\n\n").as_bytes()));
+    assert_eq!(found.len(), urls.len());
+    for (line, url) in found.iter().zip(&urls) {
+        assert_eq!(line["url"].as_str(), Some(url.as_str()));
+    }
+    assert_eq!(found[7]["is_absent"].as_bool(), Some(true));
+    assert!(found[9]["error"].as_str().is_some_and(|words| words.contains("no url")), "{}", found[9]);
+    let page = jsonl::read(found[5].to_string().as_bytes()).expect("a page");
+    assert_eq!(page, pages(300)[294]);
+}
