@@ -7,6 +7,9 @@
 //!
 //! Features: `server` and `client`, both on by default.
 
+// Each side uses a part of what both are made of.
+#![cfg_attr(not(all(feature = "client", feature = "server")), allow(dead_code, unused_imports))]
+
 #[cfg(feature = "client")]
 mod client;
 pub(crate) mod query;

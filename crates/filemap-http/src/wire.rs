@@ -28,7 +28,7 @@ pub const LINES_TYPE: &str = "application/x-ndjson";
 /// assert_eq!(problem.status, 404);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// The status of the answer.
     pub status: u16,
@@ -39,7 +39,16 @@ pub struct Problem {
     /// The page asked for is not in the store: nothing failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_absent: bool,
+    /// Stored bytes are damaged: other pages can be read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_damage: bool,
+    /// It concerns this page alone (no URL, over a limit, refused by a rule): others can be put.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_one_page: bool,
 }
+
+/// The longest description of a page before its body, in bytes.
+pub(crate) const MAX_DESCRIPTION: u64 = 64 << 20;
 
 /// Bytes as text or base 64, in two fields of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +99,6 @@ impl Entry {
     }
 
     /// What was listed; `None` if a field is missing or wrong.
-    #[cfg(any(feature = "client", test))]
     pub(crate) fn listed(self) -> Option<Listed> {
         let has_variant = self.variant.is_some() || self.variant_base64.is_some();
         let variant = Url { url: self.variant, url_base64: self.variant_base64 };
@@ -106,6 +114,9 @@ pub(crate) struct Listing {
     pub(crate) urls: Vec<Entry>,
     /// Where to continue; `None` at the end.
     pub(crate) cursor: Option<String>,
+    /// Why URLs may be missing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) incomplete: Option<String>,
 }
 
 /// The versions of a page.
@@ -157,7 +168,6 @@ pub(crate) fn head(head: &PageHead) -> filemap::Result<Value> {
 }
 
 /// Reads what [`head`] wrote; `None` if it is none.
-#[cfg(feature = "client")]
 pub(crate) fn read_head(mut line: Value) -> Option<PageHead> {
     let fields = line.as_object_mut()?;
     let mut number = |name| fields.remove(name).as_ref().and_then(Value::as_u64);
@@ -165,7 +175,9 @@ pub(crate) fn read_head(mut line: Value) -> Option<PageHead> {
     let unchanged_since = number("unchanged_since");
     let page = jsonl::read_description(&serde_json::to_vec(&line).ok()?).ok()?;
     let version = Version { time_ms: page.fetched_at_ms, sequence };
-    Some(PageHead::new(page, version, [body_bytes, stored_bytes], unchanged_since))
+    let mut head = PageHead::new(page, version);
+    (head.body_bytes, head.stored_bytes, head.unchanged_since) = (body_bytes, stored_bytes, unchanged_since);
+    Some(head)
 }
 
 /// A version in a query: time in ms, a dot, sequence.
@@ -196,12 +208,10 @@ const RULES: [(PutRule, &str); 5] = [
     (PutRule::RestoreUnchanged, "restore-unchanged"),
 ];
 
-#[cfg(feature = "client")]
 pub(crate) fn rule(rule: PutRule) -> &'static str {
     RULES.iter().find(|(own, _)| *own == rule).map_or("always", |(_, name)| name)
 }
 
-#[cfg(feature = "server")]
 pub(crate) fn read_rule(text: &str) -> Option<PutRule> {
     RULES.iter().find(|(_, name)| *name == text).map(|(rule, _)| *rule)
 }
@@ -231,7 +241,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(feature = "client", feature = "server"))]
     fn every_rule_has_a_name() {
         for (found, name) in RULES {
             assert_eq!((rule(found), read_rule(name)), (name, Some(found)));

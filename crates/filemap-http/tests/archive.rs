@@ -31,6 +31,10 @@ fn site() -> Served {
         page("http://www.example.com/broken", FIRST, 500, "broken"),
         page("http://sub.example.com/", FIRST, 200, "below"),
         page("http://other.example/", FIRST, 200, "other"),
+        page("http://127.0.0.1:8080/x", FIRST, 200, "by address"),
+        page("http://[::1]/x", FIRST, 200, "by address"),
+        page("https://secure.example/a/1", FIRST, 200, "https"),
+        page("https://www.secure.example/a/2", FIRST, 200, "https"),
     ])
 }
 
@@ -78,6 +82,16 @@ fn the_index_has_the_captures_that_are_asked_for() {
     let domain = urls("url=example.com&matchType=domain");
     assert!(domain.len() == 8 && domain.contains(&"http://sub.example.com/".to_owned()), "{domain:?}");
     assert_eq!(urls("url=example.com&matchType=domain&limit=2").len(), 2);
+    for address in ["http://127.0.0.1:8080/x", "http://[::1]/x"] {
+        assert_eq!(urls(&format!("url={address}")), [address]);
+    }
+    assert_eq!(urls("url=http://[::1]/&matchType=host"), ["http://[::1]/x"]);
+    let all = ["https://secure.example/a/1", "https://www.secure.example/a/2"];
+    for query in ["url=secure.example/a/*", "url=secure.example&matchType=host", "url=*.secure.example"] {
+        assert_eq!(urls(query), all, "{query}");
+    }
+    assert_eq!(urls("url=secure.example/?u=http://other.example/").len(), 0, "its own host counts");
+    assert_eq!(urls("url=http://www.example.com/&to=9999").len(), 3);
     let json = server.get("/cdx?url=http://www.example.com/&output=json&fl=url,status", &[]).json();
     assert_eq!(json[0], serde_json::json!(["original", "statuscode"]));
     assert_eq!((json[2][1].as_str(), json.as_array().map(Vec::len)), (Some("404"), Some(4)));

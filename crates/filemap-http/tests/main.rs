@@ -4,6 +4,7 @@ mod access;
 mod archive;
 mod as_store;
 mod hostile;
+mod inspect;
 mod many;
 mod pages;
 mod served;

@@ -33,7 +33,10 @@ fn lines_are_put_and_each_is_answered() {
     assert!(stored[..2_000].iter().enumerate().all(|(nth, line)| {
         line["line"].as_u64() == Some(nth as u64 + 1) && line["outcome"].as_str() == Some("stored")
     }));
-    assert_eq!(stored[2_000], serde_json::json!({ "lines": 2000, "stored": 2000, "refused": 0, "durable": true }));
+    assert_eq!(
+        stored[2_000],
+        serde_json::json!({ "lines": 2000, "stored": 2000, "unchanged": 0, "refused": 0, "durable": true })
+    );
     for page in pages(2_000).iter().step_by(97) {
         assert_eq!(client.get(&(&page.url).into()).expect("readable").as_ref(), Some(page));
     }
@@ -50,7 +53,10 @@ fn lines_are_put_and_each_is_answered() {
         mixed[2]["line"] == 4 && mixed[2]["error"].as_str().is_some_and(|words| words.contains("no url")),
         "{mixed:?}"
     );
-    assert_eq!(mixed[3], serde_json::json!({ "lines": 4, "stored": 1, "refused": 2, "durable": false }));
+    assert_eq!(
+        mixed[3],
+        serde_json::json!({ "lines": 4, "stored": 1, "unchanged": 0, "refused": 2, "durable": false })
+    );
     let (status, words) = server.ask("POST", "/v1/pages", &["Content-Type: text/plain"], b"x").problem();
     assert!(status == 415 && words.contains("text/plain"), "{status} {words}");
 }

@@ -59,7 +59,6 @@ fn what_is_not_there_or_not_understood_is_said() {
         ("/v1/page?url=http://example.com/&at=soon", 400, "`soon`"),
         ("/v1/page?url=http://example.com/&format=pdf", 400, "`pdf`"),
         ("/v1/none", 404, "`/v1/none`"),
-        ("/", 404, "`/`"),
     ] {
         let answer = server.get(target, &[]);
         let (found, detail) = answer.problem();
@@ -122,6 +121,10 @@ fn a_range_is_of_the_plain_body() {
             (outside.status, outside.header("content-range")),
             (416, Some(format!("bytes */{}", body.len()).as_str()))
         );
+        let head = server.ask("HEAD", target, &["Range: bytes=1-2"], b"");
+        let len = body.len().to_string();
+        assert_eq!((head.status, head.header("content-length")), (200, Some(len.as_str())));
+        assert_eq!(server.get(target, &["Range: bytes=1-2", "If-Match: \"other\""]).status, 412, "another body");
         let other = server.get(target, &["Range: bytes=1-2", "If-Range: \"other\""]);
         assert_eq!((other.status, other.body.len()), (200, body.len()));
     }
@@ -166,6 +169,11 @@ fn a_page_is_put_as_durable_as_asked_and_under_its_conditions() {
         server.get("/v1/history?url=http://example.com/", &[]).json()["versions"].as_array().map(Vec::len),
         Some(4)
     );
+    assert_eq!(server.ask("PUT", URL, &["Content-Range: bytes 0-3/10"], b"part").status, 400);
+    let since = "If-Unmodified-Since: Tue, 14 Nov 2023 22:13:19 GMT";
+    assert_eq!(server.ask("DELETE", URL, &[since], b"").status, 412);
+    assert_eq!(server.ask("DELETE", &format!("{URL}&durable=0"), &[], b"").status, 202);
+    assert_eq!(server.ask("PUT", URL, &["If-None-Match: *"], b"again").status, 201);
     assert_eq!(server.ask("DELETE", URL, &[], b"").status, 200);
     assert_eq!((server.ask("DELETE", URL, &[], b"").status, server.get(URL, &[]).status), (404, 404));
     server.stop();

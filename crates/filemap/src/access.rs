@@ -103,9 +103,18 @@ pub struct Removed<'a> {
 }
 
 impl<'a> Removed<'a> {
-    /// A page, a variant, or a record beside them if it is neither.
-    pub fn new(url: &'a [u8], is_page: bool, is_variant: bool) -> Removed<'a> {
+    pub(crate) fn new(url: &'a [u8], is_page: bool, is_variant: bool) -> Removed<'a> {
         Removed { url, is_page, is_variant }
+    }
+
+    /// A page of this URL.
+    pub fn page(url: &'a [u8]) -> Removed<'a> {
+        Removed::new(url, true, false)
+    }
+
+    /// A variant of this URL.
+    pub fn variant(url: &'a [u8]) -> Removed<'a> {
+        Removed::new(url, false, true)
     }
 }
 

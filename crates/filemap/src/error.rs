@@ -171,10 +171,12 @@ pub enum Error {
     Remote {
         /// Where the store is.
         location: String,
-        /// The status of its answer; `None` if there was none.
-        status: Option<u16>,
         /// What failed, in its words.
         detail: String,
+        /// Stored bytes are damaged there.
+        is_damage: bool,
+        /// It concerns one page only.
+        is_of_one_page: bool,
     },
     /// The output of a dump could not be written. Files closed before are whole.
     #[error("writing the dump failed: {0}")]
@@ -225,6 +227,7 @@ impl Error {
         match self {
             Error::Engine(engine) => engine.is_corrupt(),
             Error::Meta { .. } | Error::LeftOut { .. } => true,
+            Error::Remote { is_damage, .. } => *is_damage,
             Error::Unreadable { source, .. } | Error::LostOriginal { source, .. } => source.is_damage(),
             _ => false,
         }
@@ -236,8 +239,7 @@ impl Error {
         use filemap_core::Error as Engine;
         match self {
             Error::Url { .. } | Error::Variant { .. } | Error::HeadersTooLarge { .. } => true,
-            // A bad URL, a body or a URL too large.
-            Error::Remote { status, .. } => matches!(status, Some(400 | 413 | 414)),
+            Error::Remote { is_of_one_page, .. } => *is_of_one_page,
             Error::Engine(engine) => {
                 matches!(
                     engine,

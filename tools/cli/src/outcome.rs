@@ -176,6 +176,7 @@ impl From<filemap::Error> for Failure {
             | filemap::Error::Unsupported { .. }
             | filemap::Error::Cursor { .. } => Self::Usage(error.to_string()),
             error if error.is_damage() => Self::Damage(error.to_string()),
+            filemap::Error::Remote { is_of_one_page: true, .. } => Self::Usage(error.to_string()),
             _ => Self::Io(error.to_string()),
         }
     }

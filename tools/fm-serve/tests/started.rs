@@ -23,7 +23,7 @@ fn it_makes_a_store_serves_it_and_closes_it_on_a_signal() {
         server.signal(name);
         let (status, words) = server.end();
         assert!(status.success() && words.is_empty(), "{name}: {status} {words}");
-        let replays = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let replays = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(u64::MAX));
         let counter = replays.clone();
         let options = Options::new().on_event(move |event| {
             if let Event::Recovered(report) = event {

@@ -26,6 +26,9 @@ fn after_help() -> String {
 }
 
 const AFTER_HELP: &str = "\
+A server's address, such as http://127.0.0.1:8640, stands for a store where pages are read, put or
+removed; FILEMAP_TOKEN has its token, FILEMAP_CA_FILE a file of certificates to trust.
+
 Ctrl-C stops long work at a safe place and says how to continue; a second Ctrl-C ends it at once,
 which is safe too.
 

@@ -8,7 +8,7 @@ use filemap::{Error, Result};
 use serde::de::DeserializeOwned;
 use ureq::http::{Response, header};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, Body, SendBody};
+use ureq::{Agent, Body, RequestBuilder, SendBody};
 
 use super::options::ClientOptions;
 use crate::wire::Problem;
@@ -34,7 +34,10 @@ pub(super) struct Found {
 
 /// The certificates of a text in PEM.
 fn trusted(pem: &[u8], location: &str) -> Result<RootCerts> {
-    let none = |detail: String| Error::Remote { location: location.to_owned(), status: None, detail };
+    let none = |detail: String| {
+        let location = location.to_owned();
+        Error::Remote { location, detail, is_damage: false, is_of_one_page: false }
+    };
     let mut certificates = Vec::new();
     for item in parse_pem(pem) {
         match item.map_err(|error| none(format!("the certificates to trust: {error}")))? {
@@ -68,26 +71,24 @@ impl Connection {
         Ok(Connection { agent: config.build().into(), location, authorization })
     }
 
-    pub(super) fn location(&self) -> &str {
-        &self.location
-    }
-
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.location)
+    }
+
+    fn with_token<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        self.authorization.iter().fold(request, |request, value| request.header(header::AUTHORIZATION, value))
     }
 
     /// `None` if there is no such page.
     pub(super) fn get(&self, path: &str) -> Result<Option<Found>> {
         let request = self.agent.get(self.url(path));
-        let request =
-            self.authorization.iter().fold(request, |request, value| request.header(header::AUTHORIZATION, value));
+        let request = self.with_token(request);
         self.unless_absent(request.call())
     }
 
     pub(super) fn delete(&self, path: &str) -> Result<Option<Found>> {
         let request = self.agent.delete(self.url(path));
-        let request =
-            self.authorization.iter().fold(request, |request, value| request.header(header::AUTHORIZATION, value));
+        let request = self.with_token(request);
         self.unless_absent(request.call())
     }
 
@@ -95,16 +96,14 @@ impl Connection {
     pub(super) fn put(&self, path: &str, kind: &str, bytes: u64, body: &mut dyn Read) -> Result<Found> {
         let request = self.agent.put(self.url(path)).header(header::CONTENT_TYPE, kind);
         let request = request.header(header::CONTENT_LENGTH, bytes.to_string());
-        let request =
-            self.authorization.iter().fold(request, |request, value| request.header(header::AUTHORIZATION, value));
+        let request = self.with_token(request);
         let mut body = body;
         self.found(request.send(SendBody::from_reader(&mut body)))
     }
 
     pub(super) fn post(&self, path: &str) -> Result<Found> {
         let request = self.agent.post(self.url(path));
-        let request =
-            self.authorization.iter().fold(request, |request, value| request.header(header::AUTHORIZATION, value));
+        let request = self.with_token(request);
         self.found(request.send_empty())
     }
 
@@ -125,7 +124,7 @@ impl Connection {
 
     fn found(&self, answer: std::result::Result<Response<Body>, ureq::Error>) -> Result<Found> {
         let there = self.answered(answer)?;
-        there.map_err(|problem| self.failed(problem.status, problem.detail))
+        there.map_err(|problem| self.failed(problem))
     }
 
     /// The answer, or that the page is absent. Another server's `Not Found` is neither.
@@ -140,32 +139,35 @@ impl Connection {
         }
         let mut text = Vec::new();
         let _ = body.take(MAX_JSON).read_to_end(&mut text);
-        let detail = match serde_json::from_slice::<Problem>(&text) {
-            Ok(problem) if problem.is_absent => return Ok(Err(problem)),
-            Ok(problem) => problem.detail,
-            Err(_) => format!("it answers {}, and in no words of a store's server", head.status),
-        };
-        Err(self.failed(head.status.as_u16(), detail))
+        match serde_json::from_slice::<Problem>(&text) {
+            Ok(problem) if problem.is_absent => Ok(Err(problem)),
+            Ok(problem) => Err(self.failed(problem)),
+            Err(_) => Err(self.other(format!("it answers {}, and in no words of a store's server", head.status))),
+        }
     }
 
     /// What the server said.
-    pub(super) fn failed(&self, status: u16, detail: String) -> Error {
-        Error::Remote { location: self.location.clone(), status: Some(status), detail }
+    pub(super) fn failed(&self, problem: Problem) -> Error {
+        let Problem { detail, is_damage, is_of_one_page, .. } = problem;
+        Error::Remote { location: self.location.clone(), detail, is_damage, is_of_one_page }
+    }
+
+    /// Nothing of a store's server was said.
+    fn other(&self, detail: String) -> Error {
+        self.failed(Problem { detail, ..Problem::default() })
     }
 
     fn unreached(&self, error: &ureq::Error) -> Error {
-        Error::Remote { location: self.location.clone(), status: None, detail: error.to_string() }
+        self.other(error.to_string())
     }
 
     /// An answer broke off.
     pub(super) fn broken(&self, error: &io::Error) -> Error {
-        let detail = format!("the answer breaks off: {error}");
-        Error::Remote { location: self.location.clone(), status: None, detail }
+        self.other(format!("the answer breaks off: {error}"))
     }
 
     /// An answer is not what a server of a store sends.
     pub(super) fn strange(&self, what: &str) -> Error {
-        let detail = format!("this is no answer of a store's server: {what}");
-        Error::Remote { location: self.location.clone(), status: None, detail }
+        self.other(format!("this is no answer of a store's server: {what}"))
     }
 }

@@ -10,27 +10,29 @@ mod paged;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 
-use filemap::access::{Capabilities, Contents, Cursor, Listed, PutRule, Removed, Results, Scope, Streamed, Survives};
+use filemap::access::{
+    Capabilities, Contents, Cursor, ListKind, Listed, PutRule, Removed, Results, Scope, Streamed, Survives,
+};
 use filemap::dump::jsonl;
 use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, Variant, Version};
 use serde_json::Value;
 
 use crate::query::encoded;
-use crate::wire::{self, Done, History, Listing, PAGE_TYPE, Promises, Url};
+use crate::wire::{self, Done, History, Listing, PAGE_TYPE, Problem, Promises, Url};
 use call::{Connection, Found};
 pub use options::ClientOptions;
 
-/// The longest description of a page, in bytes.
-const MAX_DESCRIPTION: u64 = 64 << 20;
 /// Entries of a list that are asked for at once.
 const PART: usize = 1_000;
 
 /// A store behind a server. Its calls block; it is `Send` and `Sync`, and keeps connections open.
 ///
-/// Answers are those of [`filemap::PageStore`], with these exceptions: `put` returns when the
-/// server has the page, and what it returned for survives the end of the server's process, but not
-/// the loss of its machine's power before [`PageWrite::sync`]; `close` closes nothing, for others
-/// use the store. A failure of the server or of the way to it is [`Error::Remote`].
+/// Answers are those of [`filemap::PageStore`], with these exceptions: headers of a page that take
+/// over 64 MiB as JSON do not pass; a list of over 100,000 URLs needs a store that keeps its keys
+/// in order; `put` returns when the server has the page, and what it returned for survives the end
+/// of the server's process, but not the loss of its machine's power before [`PageWrite::sync`];
+/// `close` closes nothing, for others use the store. A failure of the server or of the way to it
+/// is [`Error::Remote`].
 ///
 /// ```no_run
 /// use filemap::PageRead;
@@ -85,7 +87,7 @@ impl Client {
         let mut body = BufReader::with_capacity(64 << 10, found.body);
         let mut line = Vec::new();
         let failed = |error: io::Error| self.connection.broken(&error);
-        (&mut body).take(MAX_DESCRIPTION).read_until(b'\n', &mut line).map_err(failed)?;
+        (&mut body).take(wire::MAX_DESCRIPTION).read_until(b'\n', &mut line).map_err(failed)?;
         let page = jsonl::read_description(&line).map_err(|error| self.connection.strange(&error.to_string()))?;
         Ok(Some((page, Box::new(body))))
     }
@@ -127,7 +129,11 @@ fn of_page(url: &[u8], variant: Option<&Variant>) -> String {
 }
 
 fn of_lookup(lookup: &Lookup<'_>) -> String {
-    let at = lookup.time_ms.map_or(String::new(), |at| format!("&at={}", filemap::date::format(at)));
+    let at = lookup.time_ms.map_or(String::new(), |at| match filemap::date::format(at) {
+        // A year of other than four digits.
+        date if date.starts_with(['+', '-']) => format!("&at={at}"),
+        date => format!("&at={date}"),
+    });
     of_page(lookup.url, lookup.variant) + &at
 }
 
@@ -162,11 +168,12 @@ impl PageRead for Client {
 
     fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>> {
         let path = format!("/v1/history?{}&limit={PART}", of_lookup(lookup));
+        let url = lookup.url.to_vec();
         Ok(Box::new(paged::Paged::new(move |after: Option<String>| {
             let path = after.map_or(path.clone(), |after| format!("{path}&after={after}"));
             let part: Option<History> = self.connection.json(&path)?;
             let part = part.unwrap_or(History { versions: Vec::new(), after: None });
-            Ok((part.versions.into_iter().map(|row| self.row(row)).collect(), part.after))
+            Ok((part.versions.into_iter().map(|row| self.row(&url, row)).collect(), part.after))
         })))
     }
 
@@ -196,7 +203,11 @@ impl PageRead for Client {
                 self.connection.json(&path)?.ok_or_else(|| self.connection.strange("there is no `/v1/urls`"))?;
             let listed =
                 |entry: wire::Entry| entry.listed().ok_or_else(|| self.connection.strange("a URL that is none"));
-            Ok((part.urls.into_iter().map(listed).collect(), part.cursor))
+            let mut entries: Vec<Result<Listed>> = part.urls.into_iter().map(listed).collect();
+            if let Some(detail) = part.incomplete.filter(|_| part.cursor.is_none()) {
+                entries.push(Err(self.connection.failed(Problem { detail, is_damage: true, ..Problem::default() })));
+            }
+            Ok((entries, part.cursor))
         })))
     }
 
@@ -221,14 +232,15 @@ impl Client {
     }
 
     /// A version of a history.
-    fn row(&self, row: Value) -> Result<PageHead> {
+    fn row(&self, url: &[u8], row: Value) -> Result<PageHead> {
         let Some(error) = row["error"].as_str() else {
             return wire::read_head(row).ok_or_else(|| self.connection.strange("a version that is none"));
         };
-        let source = std::sync::Arc::new(self.connection.failed(500, error.to_owned()));
+        let problem = Problem { detail: error.to_owned(), is_damage: true, ..Problem::default() };
+        let source = std::sync::Arc::new(self.connection.failed(problem));
         match (row["time_ms"].as_i64(), row["sequence"].as_u64()) {
             (Some(time_ms), Some(sequence)) => Err(Error::Unreadable {
-                url: self.connection.location().to_owned(),
+                url: String::from_utf8_lossy(url).into_owned(),
                 version: Version { time_ms, sequence },
                 source,
             }),
@@ -260,18 +272,31 @@ impl PageWrite for Client {
         self.done(found).map(|_| true)
     }
 
-    /// A request for each page.
+    /// A request for each variant and each page.
     fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64> {
         let mut removed = 0;
-        for listed in self.list(scope, None)? {
-            let listed = listed?;
-            if !self.remove(&listed.url, listed.variant.as_ref())? {
-                continue;
-            }
-            let is_variant = listed.variant.is_some();
-            removed += u64::from(!is_variant);
-            if each(Ok(Removed::new(&listed.url, !is_variant, is_variant))).is_break() {
-                break;
+        let mut pages = scope.clone();
+        pages.kind = ListKind::Pages;
+        // Variants by themselves first: a URL may have no page.
+        for scope in [pages.clone().variants(), pages] {
+            for listed in self.list(&scope, None)? {
+                let gone = listed.and_then(|listed| {
+                    let is_gone = self.remove(&listed.url, listed.variant.as_ref())?;
+                    Ok(is_gone.then_some(listed))
+                });
+                let flow = match gone {
+                    Ok(None) => continue,
+                    Ok(Some(listed)) => {
+                        let is_variant = listed.variant.is_some();
+                        removed += u64::from(!is_variant);
+                        each(Ok(if is_variant { Removed::variant(&listed.url) } else { Removed::page(&listed.url) }))
+                    }
+                    Err(error) if error.is_damage() || error.concerns_one_page() => each(Err(error)),
+                    Err(error) => return Err(error),
+                };
+                if flow.is_break() {
+                    return Ok(removed);
+                }
             }
         }
         Ok(removed)

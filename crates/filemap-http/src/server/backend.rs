@@ -1,13 +1,14 @@
 //! What the handlers of one server share: the store behind its pool, options, counters, locks.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use filemap::{AsyncPageStore, PageStore, Result};
 
 use super::counters::Counters;
 use super::options::ServerOptions;
+use super::refusal::Refusal;
 
 /// Locks for pages that are put: pages that share one wait for each other.
 const LOCKS: usize = 64;
@@ -29,13 +30,15 @@ pub(super) struct Backend {
     pooled: AtomicU32,
     pub(super) options: ServerOptions,
     pub(super) counters: Counters,
-    putting: [Mutex<()>; LOCKS],
+    putting: [tokio::sync::Mutex<()>; LOCKS],
+    stopping: AtomicBool,
+    ready: Mutex<Option<Instant>>,
 }
 
 impl Backend {
     pub(super) fn new(store: PageStore, options: ServerOptions) -> Backend {
         let (direct, store) = (store.clone(), AsyncPageStore::new(store, options.max_calls));
-        let putting = std::array::from_fn(|_| Mutex::new(()));
+        let putting = std::array::from_fn(|_| tokio::sync::Mutex::new(()));
         Backend {
             store,
             direct,
@@ -43,6 +46,8 @@ impl Backend {
             pooled: AtomicU32::new(0),
             options,
             counters: Counters::new(),
+            ready: Mutex::new(None),
+            stopping: AtomicBool::new(false),
             putting,
         }
     }
@@ -73,15 +78,59 @@ impl Backend {
         found
     }
 
-    /// Keeps other puts of the page with this key out, from a condition to the put.
-    pub(super) fn putting(&self, key: &[u8]) -> MutexGuard<'_, ()> {
-        let lock = &self.putting[(xxhash_rust::xxh3::xxh3_64(key) % LOCKS as u64) as usize];
-        lock.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The lock that keeps other puts of the page with this key out, from a condition to the put.
+    /// Taken before a turn of the pool, so that nobody waits for it there.
+    pub(super) fn putting(&self, key: &[u8]) -> &tokio::sync::Mutex<()> {
+        &self.putting[(xxhash_rust::xxh3::xxh3_64(key) % LOCKS as u64) as usize]
+    }
+
+    /// The key of a page; only computed, not looked up.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Url`].
+    pub(super) fn key(&self, url: &[u8]) -> Result<Vec<u8>> {
+        self.direct.key(url)
+    }
+
+    /// The answer that a page is not there. It is an error if a file of the store is absent, which
+    /// may have had the page.
+    pub(super) fn absent(&self, words: String) -> Refusal {
+        match self.missed() {
+            Some(missed) => Refusal::damage(format!("{words}; but {missed}")),
+            None => Refusal::absent(words),
+        }
+    }
+
+    /// The first absent file whose loss nobody has accepted.
+    pub(super) fn missed(&self) -> Option<String> {
+        let missed = self.direct.engine().absent().into_iter().find(|absent| absent.is_missed() && !absent.is_accepted);
+        missed.map(|absent| format!("{} is absent: {}; what it held cannot be read", absent.file, absent.why))
+    }
+
+    /// Long work under way is to end where it can.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// Whether clients come by HTTPS.
     pub(super) fn is_secure(&self) -> bool {
         self.options.secure
+    }
+
+    /// Whether the store was found to be well within the last second.
+    pub(super) fn was_ready(&self) -> bool {
+        let last = *self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|last| last.elapsed() < Duration::from_secs(1))
+    }
+
+    /// Notes that the store is well.
+    pub(super) fn note_ready(&self) {
+        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Gives the operator's log a line.

@@ -9,6 +9,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::IntoResponse;
 use filemap::access::Survives;
 use filemap::{Error, PageRead, PageStore};
+use filemap_core::recovery::Absent;
 use filemap_core::{StatValue, Stats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -101,19 +102,37 @@ pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`: the store can be read, and written if the server writes.
+/// `GET /readyz`: the store can be read, and written if the server writes; a server that only
+/// reads follows the writer. Looked at once a second at most: it needs no token, and a look is a
+/// sync. The cause is for the log.
 pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
+    if backend.was_ready() {
+        return Ok("ok\n".into_response());
+    }
     let writes = backend.options.writes;
     let look = move |store: &PageStore| {
+        if !writes {
+            store.engine().refresh()?;
+        }
         store.contains("http://filemap.invalid/ready").or_else(|error| match error {
             // Not every canonicaliser takes this URL.
             Error::Url { .. } => Ok(false),
             error => Err(error),
         })?;
-        if writes { store.sync() } else { Ok(()) }
+        if writes {
+            store.sync()?
+        }
+        let missed = store.engine().absent().into_iter().find(Absent::is_missed);
+        Ok(missed.map(|absent| format!("{} is absent: {}", absent.file, absent.why)))
     };
-    match backend.store.call(look).await {
-        Ok(()) => Ok("ok\n".into_response()),
-        Err(error) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
-    }
+    let why = match backend.store.call(look).await {
+        Ok(None) => {
+            backend.note_ready();
+            return Ok("ok\n".into_response());
+        }
+        Ok(Some(why)) => why,
+        Err(error) => error.to_string(),
+    };
+    backend.log(&format!("not ready: {why}"));
+    Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the store is not well; the server's log says why"))
 }

@@ -15,7 +15,7 @@ use axum::http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue,
     ORIGIN, REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -78,8 +78,13 @@ pub(super) async fn guard(State(backend): State<Arc<Backend>>, mut request: Requ
 
 fn admitted(backend: &Backend, request: &Request) -> Result<Allowed, Refusal> {
     let headers = request.headers();
+    if request.version() < Version::HTTP_11 {
+        let words =
+            "speak HTTP/1.1: to HTTP/1.0 an answer that breaks off looks whole (nginx: `proxy_http_version 1.1`)";
+        return Err(Refusal::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, words));
+    }
     let host = host_of(headers)?;
-    if !is_ours(name_of(host), &backend.options.names) {
+    if !name_of(host).is_some_and(|name| is_ours(name, &backend.options.names)) {
         return Err(Refusal::new(
             StatusCode::MISDIRECTED_REQUEST,
             format!("this server is not called `{host}`; start it with `--name` and that name, if it is"),
@@ -108,12 +113,14 @@ fn host_of(headers: &HeaderMap) -> Result<&str, Refusal> {
     }
 }
 
-/// A host without its port.
-fn name_of(host: &str) -> &str {
-    if let Some(rest) = host.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or_default();
-    }
-    host.rsplit_once(':').map_or(host, |(name, _)| name)
+/// A host without its port; `None` if what follows the name is no port.
+fn name_of(host: &str) -> Option<&str> {
+    let (name, rest) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let port = if rest.is_empty() { rest } else { rest.strip_prefix(':')? };
+    port.bytes().all(|byte| byte.is_ascii_digit()).then_some(name)
 }
 
 fn is_ours(name: &str, names: &[String]) -> bool {
@@ -172,12 +179,20 @@ mod tests {
         for host in
             ["localhost:8640", "LOCALHOST", "127.0.0.1:1", "[::1]:8640", "[::1]", "10.0.0.7", "Pages.Example.com"]
         {
-            assert!(is_ours(name_of(host), &names), "{host}");
+            assert!(name_of(host).is_some_and(|name| is_ours(name, &names)), "{host}");
         }
-        for host in
-            ["evil.example", "localhost.evil.example:8640", "127.0.0.1.evil.example", "", "pages.example.com.", "[x]:1"]
-        {
-            assert!(!is_ours(name_of(host), &names), "{host}");
+        for host in [
+            "evil.example",
+            "localhost.evil.example:8640",
+            "127.0.0.1.evil.example",
+            "",
+            "pages.example.com.",
+            "[x]:1",
+            "localhost:@evil.example",
+            "[::1]evil.example",
+            "localhost:80:80",
+        ] {
+            assert!(!name_of(host).is_some_and(|name| is_ours(name, &names)), "{host}");
         }
     }
 

@@ -15,20 +15,22 @@ use super::refusal::{Answer, Refusal};
 use crate::query::Query;
 use crate::wire::{self, Entry, History, Listing, Url};
 
-/// Entries of an answer, unless `limit` says otherwise; and at most.
+/// Entries of an answer, unless `limit` says otherwise; at most; and versions at most, which have
+/// their headers with them.
 const LIMIT: usize = 1_000;
 const MAX_LIMIT: usize = 100_000;
+const MAX_VERSIONS: usize = 1_000;
 
-fn limit(query: &Query) -> Result<usize, String> {
-    let wanted = format!("a number of 1 to {MAX_LIMIT}");
-    let limit = query.read("limit", &wanted, |text| text.parse().ok().filter(|n| (1..=MAX_LIMIT).contains(n)))?;
+fn limit(query: &Query, most: usize) -> Result<usize, String> {
+    let wanted = format!("a number of 1 to {most}");
+    let limit = query.read("limit", &wanted, |text| text.parse().ok().filter(|n| (1..=most).contains(n)))?;
     Ok(limit.unwrap_or(LIMIT))
 }
 
 /// `GET /v1/urls`.
 pub(super) async fn urls(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &[&SCOPE[..], &["cursor", "after", "limit", "cursors"]].concat())?;
-    let (scope, limit) = (scope(&query)?, limit(&query)?);
+    let (scope, limit) = (scope(&query)?, limit(&query, MAX_LIMIT)?);
     let cursor = query.read("cursor", "what an earlier answer gave", wire::read_cursor)?;
     let after = query.bytes("after").map(<[u8]>::to_vec);
     let with_cursors = query.switch("cursors")?.unwrap_or(false);
@@ -52,16 +54,24 @@ pub(super) async fn urls(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
             (true, None) => {
                 Err(Error::Unsupported { what: "order of keys, so that a list is given whole or not: raise `limit`" })
             }
-            (is_cut, last) => Ok(Listing { urls, cursor: last.filter(|_| is_cut).map(|last| wire::cursor(&last)) }),
+            (is_cut, last) => {
+                let cursor = last.filter(|_| is_cut).map(|last| wire::cursor(&last));
+                Ok(Listing { urls, cursor, incomplete: None })
+            }
         }
     };
-    Ok(Json(backend.store.call(list).await?).into_response())
+    let mut listing = backend.store.call(list).await?;
+    listing.incomplete = backend.missed();
+    Ok(Json(listing).into_response())
 }
 
 /// `GET /v1/count`.
 pub(super) async fn count(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let scope = scope(&Query::parse(raw.as_deref(), &SCOPE)?)?;
     let number = backend.store.call(move |store| PageRead::count(store, &scope)).await?;
+    if let Some(missed) = backend.missed() {
+        return Err(Refusal::damage(format!("{number} or more: {missed}")));
+    }
     Ok(Json(json!({ "count": number })).into_response())
 }
 
@@ -75,7 +85,7 @@ pub(super) async fn key(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
         let has_variants = store.may_have_variants(&url)?;
         Ok((key, cursor, has_variants))
     };
-    let (key, cursor, has_variants) = backend.read(find).await?;
+    let (key, cursor, has_variants) = backend.store.call(find).await?;
     let mut found = serde_json::to_value(Url::new(&key)).unwrap_or_default();
     found["cursor"] = json!(cursor.map(|cursor| wire::cursor(&cursor)));
     found["may_have_variants"] = json!(has_variants);
@@ -86,8 +96,10 @@ pub(super) async fn key(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
 pub(super) async fn head(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &["url", "variant", "at"])?;
     let asked = Asked::of(&query)?;
-    let (head, asked) = backend.read(move |store| Ok((store.head(asked.lookup())?, asked))).await?;
-    let head = head.ok_or_else(|| Refusal::absent(asked.absent()))?;
+    let is_of_time = asked.is_of_time();
+    let look = move |store: &PageStore| Ok((store.head(asked.lookup())?, asked));
+    let (head, asked) = if is_of_time { backend.store.call(look).await? } else { backend.read(look).await? };
+    let head = head.ok_or_else(|| backend.absent(asked.absent()))?;
     Ok(Json(wire::head(&head)?).into_response())
 }
 
@@ -95,12 +107,14 @@ pub(super) async fn head(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
 /// its version and the error.
 pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &["url", "variant", "at", "after", "limit"])?;
-    let (asked, limit) = (Asked::of(&query)?, limit(&query)?);
+    let (asked, limit) = (Asked::of(&query)?, limit(&query, MAX_VERSIONS)?);
     let after = query.read("after", "what an earlier answer gave", wire::read_version)?;
     let list = move |store: &PageStore| {
         let mut history = History { versions: Vec::new(), after: None };
         let mut last = None;
-        for head in store.history_iter(asked.lookup())? {
+        // Up to the time of the last one that the client has.
+        let lookup = after.map_or(asked.lookup(), |after| asked.lookup().at(after.time_ms));
+        for head in store.history_iter(lookup)? {
             let (version, row) = row(head)?;
             // Newest first: by time, of equal times by sequence.
             let is_behind = |after: Version| (version.time_ms, version.sequence) < (after.time_ms, after.sequence);
@@ -114,10 +128,13 @@ pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): 
             history.versions.push(row);
             last = Some(version);
         }
-        let is_absent = history.versions.is_empty() && after.is_none();
-        Ok(if is_absent { Err(Refusal::absent(asked.absent())) } else { Ok(history) })
+        Ok((history, asked))
     };
-    Ok(Json(backend.store.call(list).await??).into_response())
+    let (history, asked) = backend.store.call(list).await?;
+    if history.versions.is_empty() && after.is_none() {
+        return Err(backend.absent(asked.absent()));
+    }
+    Ok(Json(history).into_response())
 }
 
 /// A version of a history, and what is said of it.
@@ -125,9 +142,9 @@ fn row(head: filemap::Result<PageHead>) -> filemap::Result<(Version, Value)> {
     match head {
         Ok(head) => Ok((head.version, wire::head(&head)?)),
         Err(error) => match &error {
-            Error::Unreadable { version, .. } => {
+            Error::Unreadable { version, source, .. } => {
                 let (time_ms, sequence) = (version.time_ms, version.sequence);
-                Ok((*version, json!({ "time_ms": time_ms, "sequence": sequence, "error": error.to_string() })))
+                Ok((*version, json!({ "time_ms": time_ms, "sequence": sequence, "error": source.to_string() })))
             }
             _ => Err(error),
         },

@@ -1,8 +1,9 @@
 //! The server: a store's pages and lists by HTTP.
 //!
 //! From the top down: `serve` serves connections; `routes` has the routes; `guard` lets requests
-//! through; a handler of `pages`, `lists` or `figures` reads its query (`lookup`), calls the store
-//! on a bounded pool (`backend`), and answers. `refusal` makes answers of errors.
+//! through; a handler of `pages`, `many`, `lists`, `archive`, `inspect` or `figures` reads its
+//! query (`lookup`), calls the store on a bounded pool (`backend`), and answers. `refusal` makes
+//! answers of errors.
 //!
 //! Invariants: no handler blocks a thread of the runtime for long; memory is bounded whatever a
 //! client sends or asks for; each answer of 500 and above has a line in the log with its cause.
@@ -12,6 +13,7 @@ mod backend;
 mod counters;
 mod figures;
 mod guard;
+mod inspect;
 mod lists;
 mod lookup;
 mod many;

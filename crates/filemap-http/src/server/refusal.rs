@@ -18,6 +18,8 @@ pub(super) struct Refusal {
     detail: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     is_absent: bool,
+    is_damage: bool,
+    is_of_one_page: bool,
 }
 
 /// Why an answer has a status of 500 or above; for the log.
@@ -28,7 +30,14 @@ pub(super) type Answer = std::result::Result<Response, Refusal>;
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Refusal {
-        Refusal { status, detail: detail.into(), headers: Vec::new(), is_absent: false }
+        Refusal {
+            status,
+            detail: detail.into(),
+            headers: Vec::new(),
+            is_absent: false,
+            is_damage: false,
+            is_of_one_page: false,
+        }
     }
 
     /// The request is not understood.
@@ -41,6 +50,19 @@ impl Refusal {
         Refusal { is_absent: true, ..Refusal::new(StatusCode::NOT_FOUND, detail) }
     }
 
+    /// The answer is not known: something of the store is lost.
+    pub(super) fn damage(detail: impl Into<String>) -> Refusal {
+        Refusal { is_damage: true, ..Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail) }
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Refusal {
         self.headers.push((name, value));
         self
@@ -50,8 +72,14 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let title = self.status.canonical_reason().unwrap_or("Failed").to_owned();
-        let problem =
-            Problem { status: self.status.as_u16(), title, detail: self.detail.clone(), is_absent: self.is_absent };
+        let problem = Problem {
+            status: self.status.as_u16(),
+            title,
+            detail: self.detail.clone(),
+            is_absent: self.is_absent,
+            is_damage: self.is_damage,
+            is_of_one_page: self.is_of_one_page,
+        };
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (self.status, body).into_response();
         response.headers_mut().extend(self.headers);
@@ -72,7 +100,11 @@ impl From<String> for Refusal {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
-        Refusal::new(status(&error), error.to_string())
+        Refusal {
+            is_damage: error.is_damage(),
+            is_of_one_page: error.concerns_one_page(),
+            ..Refusal::new(status(&error), error.to_string())
+        }
     }
 }
 
@@ -82,6 +114,7 @@ fn status(error: &Error) -> StatusCode {
         Error::HeadersTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         Error::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
         Error::Engine(error) => of_engine(error),
+        Error::Spool { source, .. } if is_full(source) => StatusCode::INSUFFICIENT_STORAGE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

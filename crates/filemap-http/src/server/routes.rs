@@ -17,7 +17,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use super::backend::Backend;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{archive, figures, guard, lists, many, measure, pages};
+use super::{archive, figures, guard, inspect, lists, many, measure, pages};
 
 /// A store's pages over HTTP.
 ///
@@ -62,6 +62,14 @@ impl Server {
         let backend = &self.backend;
         let panicked = Arc::clone(backend);
         Router::new()
+            .route("/", get(inspect::overview::overview))
+            .route("/hosts", get(inspect::find::hosts))
+            .route("/list", get(inspect::find::list))
+            .route("/find", get(inspect::find::find))
+            .route("/captures", get(inspect::captures::captures))
+            .route("/show", get(inspect::show::show))
+            .route("/rendered", get(inspect::rendered::rendered))
+            .route("/style.css", get(inspect::style))
             .route("/v1/page", get(pages::read::get).put(pages::write::put).delete(pages::write::remove))
             .route("/v1/pages", post(many::add::add))
             .route("/v1/pages/get", post(many::fetch::fetch))

@@ -1,7 +1,8 @@
 //! Connections: accepted, with TLS or without, served, drained.
 //!
 //! HTTP/1.1 alone: what is gained by more is for a proxy in front. Bounds of a connection: the
-//! time for a request's head and for the next part of a body, bytes and number of its headers.
+//! time for a request's head, for the next part of its body and for taking the next part of an
+//! answer; bytes and number of its headers.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::routes::Server;
@@ -66,17 +68,17 @@ impl Server {
                 }
             };
             let (backend, service, tls) = (Arc::clone(&backend), TowerToHyperService::new(router.clone()), tls.clone());
-            let watcher = graceful.watcher();
+            let watched = graceful.watcher();
             tokio::spawn(async move {
                 let _place = place;
                 let _ = stream.set_nodelay(true);
                 let idle = backend.options.idle;
                 match tls {
-                    None => connection(stream, service, watcher, idle).await,
+                    None => connection(stream, service, watched, idle).await,
                     // Whoever fails here has sent no request.
                     Some(tls) => {
                         if let Ok(Ok(stream)) = timeout(idle, tls.accept(stream)).await {
-                            connection(stream, service, watcher, idle).await;
+                            connection(stream, service, watched, idle).await;
                         }
                     }
                 }
@@ -84,6 +86,7 @@ impl Server {
         }
         drop(listener);
         if timeout(DRAIN, graceful.shutdown()).await.is_err() {
+            backend.stop();
             backend.log(&format!("requests were still under way after {} s, and were broken off", DRAIN.as_secs()));
         }
         backend.store.clone().close().await
@@ -100,7 +103,10 @@ async fn connection<S>(
 {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    // Reading waits for the next request as long as it likes: the builder bounds that.
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(idle));
+    let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
     // It fails if a client breaks off, is too slow, or speaks no HTTP: answered by hyper as far as
     // it can be.
     let _ = watcher.watch(connection).await;

@@ -97,9 +97,9 @@ pub struct PageHead {
 }
 
 impl PageHead {
-    /// A head that another store told of: `sizes` are the bytes of the body, and those stored.
-    pub fn new(page: Page, version: Version, sizes: [u64; 2], unchanged_since: Option<u64>) -> PageHead {
-        let [body_bytes, stored_bytes] = sizes;
-        PageHead { page, version, body_bytes, stored_bytes, unchanged_since }
+    /// The head of a page, whose body is empty here, as this version; the other fields are to be
+    /// set.
+    pub fn new(page: Page, version: Version) -> PageHead {
+        PageHead { page, version, body_bytes: 0, stored_bytes: 0, unchanged_since: None }
     }
 }

@@ -75,7 +75,7 @@ impl PageReader {
         }
     }
 
-    /// As [`PageReader::in_memory`], without a copy.
+    /// As [`PageReader::in_memory`], in the memory where it is; empty behind the end.
     ///
     /// # Errors
     ///
@@ -186,7 +186,11 @@ impl PageStore {
     pub(super) fn page_reader(&self, key: &[u8], mut reader: Reader) -> Result<(Page, PageReader)> {
         let head = reader.head().clone();
         let mut spill = vec![0; self.spill_bytes(key, &head)?];
-        reader.read_exact(&mut spill).map_err(|source| Error::Read { what: shown_url(key), offset: 0, source })?;
+        let read = reader.read_exact(&mut spill).map_err(|source| match source.downcast::<filemap_core::Error>() {
+            Ok(error) => unreadable(key, Some(head.version), error.into()),
+            Err(source) => Error::Read { what: shown_url(key), offset: 0, source },
+        });
+        read?;
         let mut page = self.decode(key, &head, &spill)?;
         let (version, body_at) = (head.version, spill.len() as u64);
         if page.kind != RecordKind::Revisit {

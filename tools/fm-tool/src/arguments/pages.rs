@@ -13,7 +13,7 @@ use crate::stores::opening;
 /// A store, URLs, and which variant of them.
 #[derive(clap::Args)]
 pub struct PageArgs {
-    /// The store's folder
+    /// The store's folder, or a server's address
     pub store: PathBuf,
     #[command(flatten)]
     urls: UrlArgs,

@@ -30,6 +30,9 @@ pub fn to_read(path: &Path, shared: &Shared) -> Result<Box<dyn PageRead>, Failur
 /// A store to change, which must exist.
 pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
     Ok(match remote::open(path)? {
+        Some(_) if shared.accept_loss => {
+            return Err(Failure::Usage("--accept-loss is for a store here: give it to the server".to_owned()));
+        }
         Some(client) => Box::new(client),
         None => Box::new(local_to_change(path, shared)?),
     })
@@ -37,10 +40,12 @@ pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Fai
 
 /// A store to fill, made if absent; a server's is there.
 pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
-    Ok(match remote::open(path)? {
-        Some(client) => Box::new(client),
-        None => Box::new(local_to_fill(path, new, shared)?),
-    })
+    let Some(client) = remote::open(path)? else { return Ok(Box::new(local_to_fill(path, new, shared)?)) };
+    if new.exact_urls || new.min_free.is_some() {
+        let words = "--exact-urls and --min-free are for a store here: the server has its own";
+        return Err(Failure::Usage(words.to_owned()));
+    }
+    Ok(Box::new(client))
 }
 
 /// What can be done about a store that does not open, whatever else is missing in it.

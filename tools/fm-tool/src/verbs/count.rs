@@ -25,7 +25,7 @@ use crate::stores::opening;
     Example:\n  fm-tool count pages.fm --host example.com"
 )]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or a server's address
     store: PathBuf,
     #[command(flatten)]
     selection: Selection,

@@ -20,7 +20,7 @@ use crate::stores::opening;
     Example:\n  fm-tool history pages.fm https://example.com/"
 )]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or a server's address
     store: PathBuf,
     /// The page's URL
     url: Address,

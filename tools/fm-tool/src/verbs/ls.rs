@@ -29,7 +29,7 @@ use crate::stores::opening;
     Example:\n  fm-tool ls pages.fm --host example.com --limit 1000\n  \
     fm-tool ls pages.fm --host example.com --limit 1000 --after https://example.com/page/1000")]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or a server's address
     store: PathBuf,
     #[command(flatten)]
     selection: Selection,

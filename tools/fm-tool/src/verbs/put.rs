@@ -23,7 +23,7 @@ use crate::stores::{file_system, opening, remote};
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  curl -s https://example.com/ | fm-tool put pages.fm https://example.com/")]
 pub struct Args {
-    /// The store's folder, made if absent
+    /// The store's folder, made if absent; or a server's address
     store: PathBuf,
     /// The page's URL
     url: Address,

@@ -28,7 +28,7 @@ use crate::stores::{file_system, opening};
     Example:\n  fm-tool rm pages.fm https://example.com/old"
 )]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or a server's address
     store: PathBuf,
     #[command(flatten)]
     urls: UrlArgs,

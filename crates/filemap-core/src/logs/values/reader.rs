@@ -9,7 +9,7 @@ use crate::logs::segments::OpenSegment;
 use crate::logs::values::ValueLog;
 use crate::record::Head;
 
-/// Reads a body from front to end in bounded memory: one chunk at a time.
+/// Reads a body in bounded memory, one chunk at a time, from any place of it.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -69,7 +69,7 @@ impl Reader {
         (there.len() as u64 == self.remaining()).then_some(there)
     }
 
-    /// As [`Reader::in_memory`], without a copy.
+    /// As [`Reader::in_memory`], in the memory where it is.
     ///
     /// # Errors
     /// The reader, if a part of the body is not in memory.

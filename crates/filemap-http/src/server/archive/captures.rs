@@ -55,7 +55,9 @@ pub(super) fn named(store: &PageStore, asked: &[u8]) -> Result<Option<Named>> {
 /// The URLs that an index has under one key: by `http` and `https`, with and without `www.`; the
 /// one that was given first. A URL without a scheme is one of `http`.
 pub(super) fn alike(url: &[u8]) -> Vec<Vec<u8>> {
-    let at = url.windows(3).position(|three| three == b"://");
+    // Behind the first of these a URL may have another in its query.
+    let begin = url.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(url.len());
+    let at = url.windows(3).position(|three| three == b"://").filter(|at| *at < begin);
     let (scheme, rest) = at.map_or((&b"http"[..], url), |at| (&url[..at], &url[at + 3..]));
     let own = [scheme, b"://", rest].concat();
     if !matches!(scheme.to_ascii_lowercase().as_slice(), b"http" | b"https") {
@@ -92,7 +94,9 @@ pub(super) fn last(stamp: &str) -> Option<i64> {
         _ => 86_400_000,
     };
     // Days of a month or a year differ: the first that is of the next one.
-    (1..=366).map(|steps| first + step * steps).find(|ms| !date::stamp(*ms).starts_with(stamp)).map(|next| next - 1)
+    let next = (1..=366).map(|steps| first + step * steps).find(|ms| !date::stamp(*ms).starts_with(stamp));
+    // Behind the year 9999 stamps have no more digits.
+    Some(next.map_or(i64::MAX, |next| next - 1))
 }
 
 /// The version nearest to a time; of those in the very second, the newest.
@@ -137,6 +141,7 @@ mod tests {
             assert_eq!(first(stamp).map(date::stamp).as_deref(), Some(begin), "{stamp}");
             assert_eq!(last(stamp), date::parse(end), "{stamp}");
         }
+        assert_eq!(last("9999"), Some(i64::MAX));
         for none in ["", "2", "20231", "2023x1", "202313", "20231114221399", "202311142213200", "-20231"] {
             assert_eq!((first(none), last(none)), (None, None), "{none}");
         }

@@ -23,6 +23,7 @@ use futures_util::stream::try_unfold;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::super::backend::Backend;
+use super::super::pages::read;
 use super::super::refusal::{Answer, Refusal};
 use super::captures::{MOST, alike, first, last, named};
 use crate::query::Query;
@@ -43,8 +44,8 @@ const FIELDS: [(&str, &str); 11] = [
     ("offset", "offset"),
     ("filename", "filename"),
 ];
-/// URLs looked at in one call of the store, and bytes of a part of an answer.
-const URLS: usize = 64;
+/// URLs looked at in one call of the store, and bytes of lines after which no more are.
+const URLS: usize = 256;
 const PART: usize = 64 << 10;
 /// The memory of a filter's expression, in bytes.
 const MAX_EXPRESSION: usize = 1 << 20;
@@ -58,11 +59,12 @@ struct Row {
 impl Row {
     fn new(head: &PageHead) -> Row {
         let page = &head.page;
-        let url = String::from_utf8_lossy(&page.url).replace(' ', "%20").into_bytes();
+        let url = read::escaped(&page.url).as_bytes().to_vec();
         let index_url = page.variant.as_ref().map_or(url.clone(), |variant| variant.index_url(&url));
+        let is_word = |text: &String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         let mime = match page.kind {
             RecordKind::Revisit => "warc/revisit".to_owned(),
-            _ => page.headers.mime().filter(|mime| !mime.contains(' ')).unwrap_or("unk".to_owned()),
+            _ => page.headers.mime().filter(is_word).unwrap_or("unk".to_owned()),
         };
         let digest = page.digest.as_deref().map(|digest| digest.strip_prefix("sha1:").unwrap_or(digest).to_owned());
         let none = || b"-".to_vec();
@@ -74,7 +76,7 @@ impl Row {
                 url,
                 mime.into_bytes(),
                 page.status.map_or(none(), |status| status.to_string().into_bytes()),
-                digest.filter(|digest| !digest.contains(' ')).map_or(none(), String::into_bytes),
+                digest.filter(is_word).map_or(none(), String::into_bytes),
                 none(),
                 none(),
                 head.stored_bytes.to_string().into_bytes(),
@@ -207,14 +209,13 @@ pub(crate) async fn cdx(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
     let url = query.needed("url")?.to_vec();
     let kind = if asked.is_json { "application/json" } else { "text/plain; charset=utf-8" };
     let kind = [(CONTENT_TYPE, HeaderValue::from_static(kind))];
-    let (url, matching) = match query.text("matchType")? {
-        None | Some("" | "exact") => match url.strip_suffix(b"*") {
-            Some(prefix) => (prefix.to_vec(), "prefix"),
-            None => (url, "exact"),
-        },
-        Some(matching) => (url, matching),
+    let matching = query.text("matchType")?.filter(|matching| !matching.is_empty());
+    let (url, matching) = match (url.strip_suffix(b"*"), url.strip_prefix(b"*."), matching) {
+        (Some(prefix), _, None | Some("exact" | "prefix")) => (prefix.to_vec(), "prefix"),
+        (_, Some(domain), None | Some("exact" | "domain")) => (domain.to_vec(), "domain"),
+        (_, _, matching) => (url, matching.unwrap_or("exact")),
     };
-    let scope = match matching {
+    let scopes = match matching {
         "exact" => {
             let (lines, lost) = backend.store.call(move |store| Ok(of_url(store, &url, &asked))).await??;
             let mut answer = (kind, lines).into_response();
@@ -225,11 +226,21 @@ pub(crate) async fn cdx(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
             return Ok(answer);
         }
         "prefix" => {
-            let own = alike(&url).swap_remove(0);
-            Scope::new().prefix(backend.store.call(move |store| store.key(&own)).await?)
+            let find = move |store: &PageStore| {
+                let keys = alike(&url).into_iter().enumerate().filter_map(|(nth, url)| match store.key(&url) {
+                    Err(error) if nth > 0 && error.concerns_one_page() => None,
+                    key => Some(key.map(|key| Scope::new().prefix(key))),
+                });
+                keys.collect::<filemap::Result<Vec<_>>>()
+            };
+            backend.store.call(find).await?
         }
-        "host" => Scope::new().host(host(&url)),
-        "domain" => Scope::new().domain(host(&url)),
+        "host" => {
+            let host = host(&url);
+            let bare = host.strip_prefix("www.").unwrap_or(&host);
+            vec![Scope::new().host(bare), Scope::new().host(format!("www.{bare}"))]
+        }
+        "domain" => vec![Scope::new().domain(host(&url))],
         other => return Err(Refusal::bad(format!("`matchType` is exact, prefix, host or domain, not `{other}`"))),
     };
     // pywb looks for similar URLs by `sort=closest` without a time.
@@ -237,16 +248,20 @@ pub(crate) async fn cdx(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
     if !is_unsorted || asked.limit.is_some_and(|limit| limit < 0) {
         return Err(Refusal::bad("`sort` and a negative `limit` are for one URL: `matchType=exact`"));
     }
-    Ok((kind, streamed(&backend, scope, asked).await?).into_response())
+    Ok((kind, streamed(&backend, scopes, asked).await?).into_response())
 }
 
 /// The host in a URL, or what was given instead of one.
 fn host(url: &[u8]) -> String {
-    let text = String::from_utf8_lossy(url);
+    let own = alike(url).swap_remove(0);
+    let text = String::from_utf8_lossy(&own);
     let rest = text.split_once("://").map_or(&*text, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
-    host.split(':').next().unwrap_or_default().to_owned()
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => format!("[{address}]"),
+        None => host.split(':').next().unwrap_or_default().to_owned(),
+    }
 }
 
 /// How many versions could not be read, and the first error.
@@ -256,9 +271,15 @@ type Lost = Option<(u64, Error)>;
 fn of_url(store: &PageStore, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Lost), Refusal> {
     let mut rows = Vec::new();
     let mut lost = None;
-    for url in alike(url) {
-        let Some(named) = named(store, &url)? else { continue };
-        for head in store.history_iter(named.lookup())? {
+    for (nth, url) in alike(url).iter().enumerate() {
+        let heads =
+            named(store, url).and_then(|named| named.map(|named| store.history_iter(named.lookup())).transpose());
+        let heads = match heads {
+            // `www.127.0.0.1` is no URL, `127.0.0.1` is.
+            Err(error) if nth > 0 && error.concerns_one_page() => continue,
+            heads => heads?,
+        };
+        for head in heads.into_iter().flatten() {
             match head {
                 Ok(head) => rows.extend(Some(Row::new(&head)).filter(|row| asked.takes(row))),
                 Err(error) => lost.get_or_insert((0, error)).0 += 1,
@@ -302,10 +323,14 @@ struct Rest {
 }
 
 /// The captures of many URLs, as they are found.
-async fn streamed(backend: &Arc<Backend>, scope: Scope, asked: Asked) -> Result<Body, Refusal> {
+async fn streamed(backend: &Arc<Backend>, scopes: Vec<Scope>, asked: Asked) -> Result<Body, Refusal> {
     let open = move |store: &PageStore| {
+        let pages = scopes.iter().map(|scope| store.listing(scope, None));
+        let variants = scopes.iter().map(|scope| store.listing(&scope.clone().variants(), None));
+        let mut listings: Vec<Listing> = pages.chain(variants).collect::<filemap::Result<_>>()?;
         // The last is taken first.
-        Ok(vec![store.listing(&scope.clone().variants(), None)?, store.listing(&scope, None)?])
+        listings.reverse();
+        Ok(listings)
     };
     let listings = backend.store.call(open).await?;
     let rest = Rest { asked, listings, lines: 0, lost: None, is_done: false };
@@ -313,35 +338,48 @@ async fn streamed(backend: &Arc<Backend>, scope: Scope, asked: Asked) -> Result<
     Ok(Body::from_stream(try_unfold(rest, move |rest| {
         let backend = Arc::clone(&backend);
         async move {
-            let part = backend.store.call(move |store| Ok(part(store, rest))).await;
-            part.flatten().map_err(|error| {
-                backend.log(&format!("an answer of /cdx is cut: {error}"));
-                std::io::Error::other(error)
-            })
+            let mut rest = rest;
+            loop {
+                let part = backend.store.call(move |store| Ok(part(store, rest))).await;
+                match part.flatten() {
+                    // Nothing of these URLs is asked for: go on, but let others have the thread.
+                    Ok(Some((lines, left))) if lines.is_empty() && !left.is_done && !backend.is_stopping() => {
+                        rest = left
+                    }
+                    Ok(part) => return Ok(part),
+                    Err(error) => {
+                        backend.log(&format!("an answer of /cdx is cut: {error}"));
+                        return Err(std::io::Error::other(error));
+                    }
+                }
+            }
         }
     })))
 }
 
-/// The next part of an answer; `None` behind the last.
+/// The next part of an answer, which may be empty; `None` behind the last.
 fn part(store: &PageStore, mut rest: Rest) -> Result<Option<(Bytes, Rest)>, Error> {
+    if rest.is_done {
+        return rest.lost.map_or(Ok(None), Err);
+    }
     let mut out = Vec::new();
-    while !rest.is_done && out.len() < PART {
-        for _ in 0..URLS {
-            let has_room = rest.asked.limit.is_none_or(|limit| rest.lines < limit.unsigned_abs());
-            let next = if has_room { rest.next() } else { None };
-            let Some(listed) = next else {
+    for _ in 0..URLS {
+        let has_room = rest.asked.limit.is_none_or(|limit| rest.lines < limit.unsigned_abs());
+        let next = if has_room { rest.next() } else { None };
+        let Some(listed) = next else {
+            // Without its end what breaks off is not even JSON.
+            if rest.lost.is_none() {
                 rest.asked.end(rest.lines == 0, &mut out);
-                rest.is_done = true;
-                break;
-            };
-            rest.add(store, &listed?, &mut out)?;
+            }
+            rest.is_done = true;
+            break;
+        };
+        rest.add(store, &listed?, &mut out)?;
+        if out.len() >= PART {
+            break;
         }
     }
-    match rest.lost.take() {
-        Some(lost) if out.is_empty() => Err(lost),
-        lost if !out.is_empty() => Ok(Some((out.into(), Rest { lost, ..rest }))),
-        _ => Ok(None),
-    }
+    Ok(Some((out.into(), rest)))
 }
 
 impl Rest {
@@ -361,6 +399,11 @@ impl Rest {
             match head {
                 Ok(head) => rows.extend(Some(Row::new(&head)).filter(|row| self.asked.takes(row))),
                 Err(error) => drop(self.lost.get_or_insert(error)),
+            }
+            if rows.len() > MOST {
+                return Err(Error::Unsupported {
+                    what: "answer with so many captures of one URL: ask for it by itself",
+                });
             }
         }
         for row in rows.iter().rev() {

@@ -21,11 +21,17 @@ const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 
 /// The place of a capture.
 pub(super) fn location(base: &str, time_ms: i64, url: &str) -> String {
-    format!("{base}/web/{}id_/{url}", date::stamp(time_ms))
+    format!("{base}/web/{}id_/{}", date::stamp(time_ms), ascii(url))
+}
+
+/// A URL of a request's target, which may have bytes beyond ASCII, as a header takes it.
+fn ascii(url: &str) -> String {
+    read::escaped(url.as_bytes()).to_str().unwrap_or_default().to_owned()
 }
 
 /// What a capture, or the gate to captures, refers to.
 pub(super) fn links(base: &str, url: &str) -> String {
+    let url = ascii(url);
     format!(
         "<{url}>; rel=\"original\", <{base}/timegate/{url}>; rel=\"timegate\", \
          <{base}/timemap/link/{url}>; rel=\"timemap\"; type=\"application/link-format\""
@@ -42,7 +48,7 @@ async fn versions(backend: &Backend, url: &str) -> Result<Vec<Version>, Refusal>
     let mut versions = backend.store.call(find).await?;
     versions.dedup_by_key(|version| version.time_ms.div_euclid(1000));
     if versions.is_empty() {
-        return Err(Refusal::absent(format!("the store has no capture of {url}")));
+        return Err(backend.absent(format!("the store has no capture of {url}")));
     }
     Ok(versions)
 }

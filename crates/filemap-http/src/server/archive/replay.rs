@@ -5,6 +5,7 @@
 //! shown here is not this server's. Whoever replays forms sends the `POST` again: it finds the
 //! answer by its body, and changes nothing.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -14,17 +15,16 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::IntoResponse;
 use filemap::page::RecordKind;
 use filemap::store::PageReader;
-use filemap::{Page, PageStore, Variant, date};
-use http_body_util::{BodyExt, Limited};
+use filemap::{Error, Page, PageStore, Variant, date};
 
 use super::super::backend::Backend;
-use super::super::pages::{read, send};
+use super::super::pages::{read, send, upload};
 use super::super::refusal::{Answer, Refusal};
 use super::captures::{Named, base, behind, first, named, nearest};
 use super::memento;
 
 /// The longest body of a request that is replayed.
-const MAX_REQUEST: usize = 16 << 20;
+const MAX_REQUEST: u64 = 16 << 20;
 
 /// What was found for a time.
 enum Found {
@@ -50,19 +50,25 @@ pub(crate) async fn replay(
             "`/web/{rest}`: write /web/TIMESTAMPid_/URL, with 14 digits, or the first 4 to 12"
         )));
     };
-    let request =
-        if matches!(method, Method::GET | Method::HEAD) { None } else { Some(asked(&method, &headers, body).await?) };
+    let request = match method {
+        Method::GET | Method::HEAD => None,
+        _ => Some(upload::take_up_to(body, MAX_REQUEST).await?),
+    };
+    let kind = headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_vec());
     let asked_url = url.as_bytes().to_vec();
     let exact = (stamp.len() == 14).then(|| stamp.to_owned());
     let find = move |store: &PageStore| {
         let Some(mut named) = named(store, &asked_url)? else { return Ok(Found::Nothing) };
-        if let Some(variant) = request {
-            named.variant = variant;
+        if let Some(mut body) = request {
+            let mut bytes = Vec::new();
+            let read = body.read_to_end(&mut bytes);
+            read.map_err(|source| Error::Read { what: "the request set aside".to_owned(), offset: 0, source })?;
+            named.variant = Variant::of_request(method.as_str(), kind.as_deref(), &bytes);
         }
         find(store, &named, time_ms, exact.as_deref())
     };
     let base = base(&backend, &headers)?;
-    match backend.read(find).await? {
+    match backend.store.call(find).await? {
         Found::Capture(found) => {
             let (page, reader) = *found;
             answer(&backend, &base, url, &page, reader)
@@ -72,17 +78,8 @@ pub(crate) async fn replay(
             // With its body again, if there is one.
             Ok((StatusCode::TEMPORARY_REDIRECT, [(LOCATION, place)]).into_response())
         }
-        Found::Nothing => Err(Refusal::absent(format!("the store has no capture of {url}"))),
+        Found::Nothing => Err(backend.absent(format!("the store has no capture of {url}"))),
     }
-}
-
-/// The variant of a request with a body.
-async fn asked(method: &Method, headers: &HeaderMap, body: Body) -> Result<Option<Variant>, Refusal> {
-    let body = Limited::new(body, MAX_REQUEST).collect().await.map_err(|error| {
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the request's body: {error}; at most {MAX_REQUEST} bytes"))
-    })?;
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    Ok(Variant::of_request(method.as_str(), kind, &body.to_bytes()))
 }
 
 fn find(store: &PageStore, named: &Named, time_ms: i64, exact: Option<&str>) -> filemap::Result<Found> {
@@ -97,7 +94,7 @@ fn find(store: &PageStore, named: &Named, time_ms: i64, exact: Option<&str>) -> 
 fn answer(backend: &Arc<Backend>, base: &str, url: &str, page: &Page, reader: PageReader) -> Answer {
     let bytes = reader.remaining();
     if bytes == 0 && page.lacks_body() {
-        return Err(Refusal::absent(format!("{url}: this capture is a revisit, and its original is not in the store")));
+        return Err(backend.absent(format!("{url}: this capture is a revisit, and its original is not in the store")));
     }
     let mut headers = read::about(page, &reader)?;
     if let Some(place) = page.headers.get("location").and_then(|place| HeaderValue::from_bytes(place).ok()) {

@@ -41,6 +41,7 @@ struct Rest {
     lines: BufReader<Upload>,
     number: u64,
     stored: u64,
+    unchanged: u64,
     refused: u64,
     rule: PutRule,
     durable: bool,
@@ -69,7 +70,7 @@ pub(crate) async fn add(
         LINES_TYPE | "application/jsonl" | "application/json" => {
             let lines = BufReader::with_capacity(256 << 10, upload::take(body).await?);
             let rule = rule.unwrap_or(PutRule::IfNew);
-            let rest = Rest { lines, number: 0, stored: 0, refused: 0, rule, durable, is_done: false };
+            let rest = Rest { lines, number: 0, stored: 0, unchanged: 0, refused: 0, rule, durable, is_done: false };
             answered(&backend, rest)
         }
         "application/warc" | "application/wacz" if rule.is_some() => {
@@ -77,7 +78,8 @@ pub(crate) async fn add(
         }
         "application/warc" | "application/wacz" => {
             let file = upload::take(body).await?;
-            Body::from(backend.store.call(move |store| imported(store, file, durable)).await?)
+            let of_call = Arc::clone(&backend);
+            Body::from(backend.store.call(move |store| imported(&of_call, store, file, durable)).await?)
         }
         other => {
             let words = format!("send {LINES_TYPE}, application/warc or application/wacz, not `{other}`");
@@ -95,7 +97,8 @@ fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
             if rest.is_done {
                 return Ok(None);
             }
-            backend.store.call(move |store| part(store, rest)).await.map(Some).map_err(|error| {
+            let of_call = Arc::clone(&backend);
+            backend.store.call(move |store| part(&of_call, store, rest)).await.map(Some).map_err(|error| {
                 backend.log(&format!("pages that were sent are not all put: {error}"));
                 std::io::Error::other(error)
             })
@@ -105,7 +108,7 @@ fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
 
 /// Puts the next lines. An error that does not concern one page alone ends the answer, with a line
 /// that says it: no later line was put.
-fn part(store: &PageStore, mut rest: Rest) -> Result<(Bytes, Rest), Error> {
+fn part(backend: &Backend, store: &PageStore, mut rest: Rest) -> Result<(Bytes, Rest), Error> {
     let mut out = Vec::new();
     let (mut bytes, mut line) = (0, Vec::new());
     let mut load = store.load();
@@ -132,18 +135,25 @@ fn part(store: &PageStore, mut rest: Rest) -> Result<(Bytes, Rest), Error> {
             continue;
         }
         let put = match jsonl::read(&line) {
-            Ok(page) => load(&page, rest.rule).map_err(|error| (error.concerns_one_page(), error.to_string())),
+            Ok(page) => {
+                // A page that has no key is refused below.
+                let key = store.key(&page.url).ok();
+                let _alone = key.map(|key| backend.putting(&key).blocking_lock());
+                load(&page, rest.rule).map_err(|error| (error.concerns_one_page(), error.to_string()))
+            }
             Err(error) => Err((true, error.to_string())),
         };
         match put {
             Ok(put) => {
-                rest.stored += u64::from(put.is_some());
+                rest.stored += u64::from(matches!(put, Some(Put::Stored(_))));
+                rest.unchanged += u64::from(matches!(put, Some(Put::Unchanged(_))));
                 say(&mut out, json!({ "line": rest.number, "outcome": outcome(put) }));
             }
             Err((is_its_own, words)) => {
                 rest.refused += 1;
                 say(&mut out, json!({ "line": rest.number, "error": words }));
                 if !is_its_own {
+                    backend.log(&format!("pages that were sent are put up to line {} only", rest.number));
                     rest.is_done = true;
                     break;
                 }
@@ -154,16 +164,28 @@ fn part(store: &PageStore, mut rest: Rest) -> Result<(Bytes, Rest), Error> {
         }
     }
     drop(load);
-    if rest.durable {
-        store.sync()?;
-    }
-    if rest.is_done {
-        say(
-            &mut out,
-            json!({ "lines": rest.number, "stored": rest.stored, "refused": rest.refused, "durable": rest.durable }),
-        );
-    }
+    rest.end_part(backend, store, &mut out);
     Ok((out.into(), rest))
+}
+
+impl Rest {
+    /// Makes a part durable; behind the last, the sums.
+    fn end_part(&mut self, backend: &Backend, store: &PageStore, out: &mut Vec<u8>) {
+        if self.durable
+            && let Err(error) = store.sync()
+        {
+            backend.log(&format!("pages that were sent are put, but not durable: {error}"));
+            say(out, json!({ "error": format!("the lines of this part are not durable: {error}") }));
+            self.is_done = true;
+            return;
+        }
+        if self.is_done {
+            let (lines, stored, unchanged, refused) = (self.number, self.stored, self.unchanged, self.refused);
+            let durable = self.durable;
+            let sums = json!({ "lines": lines, "stored": stored, "unchanged": unchanged, "refused": refused, "durable": durable });
+            say(out, sums);
+        }
+    }
 }
 
 fn outcome(put: Option<Put>) -> &'static str {
@@ -180,10 +202,10 @@ fn say(out: &mut Vec<u8>, line: Value) {
 }
 
 /// Imports a file.
-fn imported(store: &PageStore, file: Upload, durable: bool) -> Result<Vec<u8>, Error> {
+fn imported(backend: &Backend, store: &PageStore, file: Upload, durable: bool) -> Result<Vec<u8>, Error> {
     const NAME: &str = "the file sent";
     let options = ImportOptions::new();
-    let go_on = &mut |_| ControlFlow::Continue(());
+    let go_on = &mut |_| if backend.is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let mut file = file;
     let begin = file.begin(4).map_err(|source| Error::Read { what: NAME.to_owned(), offset: 0, source })?;
     let report = if import::is_zip(&begin) {
@@ -218,6 +240,7 @@ fn summary(report: &ImportReport, durable: bool) -> Value {
         "unanswered": report.unanswered,
         "warnings": report.warnings,
         "problems_listed": report.problems.len(),
+        "stopped": report.stopped,
         "durable": durable,
     })
 }

@@ -6,6 +6,7 @@
 use axum::extract::Request;
 use axum::http::header::{
     CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    IF_UNMODIFIED_SINCE,
 };
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
@@ -58,33 +59,57 @@ pub(super) fn may_range(headers: &HeaderMap, tag: &str, last_modified: Option<&H
     is_tag || last_modified == Some(asked)
 }
 
+/// A page that is there: its tag and its time.
+type There<'t> = Option<(&'t str, i64)>;
+
+fn failed(words: &str, there: There<'_>) -> Refusal {
+    let there = there.map_or("there is no such page".to_owned(), |(tag, _)| format!("the page there is \"{tag}\""));
+    Refusal::new(StatusCode::PRECONDITION_FAILED, format!("{words}: {there}"))
+}
+
+/// Checks that the page is still the one that the client knows.
+///
+/// # Errors
+///
+/// 412.
+pub(super) fn check_unchanged(headers: &HeaderMap, there: There<'_>) -> Result<(), Refusal> {
+    if headers.contains_key(IF_MATCH) {
+        let fits = |(given, is_weak): (&str, bool)| {
+            there.is_some_and(|(tag, _)| given == "*" || (!is_weak && is_of(given, tag)))
+        };
+        return match tags(headers, &IF_MATCH).any(fits) {
+            true => Ok(()),
+            false => Err(failed("`If-Match` does not hold", there)),
+        };
+    }
+    let since = headers.get(IF_UNMODIFIED_SINCE).and_then(|since| httpdate::parse_http_date(since.to_str().ok()?).ok());
+    let since = since.and_then(|since| since.duration_since(std::time::UNIX_EPOCH).ok());
+    let Some(since) = since.and_then(|since| i64::try_from(since.as_secs()).ok()) else { return Ok(()) };
+    match there {
+        Some((_, time_ms)) if time_ms.div_euclid(1000) > since => {
+            Err(failed("`If-Unmodified-Since` does not hold", there))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks the conditions of a put or a removal against the page that is there.
 ///
 /// # Errors
 ///
 /// 412.
-pub(super) fn check(headers: &HeaderMap, there: Option<&str>) -> Result<(), Refusal> {
-    let failed = |words: &str| {
-        let there = there.map_or("there is no such page".to_owned(), |tag| format!("the page there is \"{tag}\""));
-        Err(Refusal::new(StatusCode::PRECONDITION_FAILED, format!("{words}: {there}")))
-    };
-    if headers.contains_key(IF_MATCH) {
-        let fits =
-            |(given, is_weak): (&str, bool)| there.is_some_and(|tag| given == "*" || (!is_weak && is_of(given, tag)));
-        if !tags(headers, &IF_MATCH).any(fits) {
-            return failed("`If-Match` does not hold");
-        }
+pub(super) fn check(headers: &HeaderMap, there: There<'_>) -> Result<(), Refusal> {
+    check_unchanged(headers, there)?;
+    let is_known = |(given, _): (&str, bool)| there.is_some_and(|(tag, _)| given == "*" || is_of(given, tag));
+    match tags(headers, &IF_NONE_MATCH).any(is_known) {
+        true => Err(failed("`If-None-Match` does not hold", there)),
+        false => Ok(()),
     }
-    let is_known = |(given, _): (&str, bool)| there.is_some_and(|tag| given == "*" || is_of(given, tag));
-    if tags(headers, &IF_NONE_MATCH).any(is_known) {
-        return failed("`If-None-Match` does not hold");
-    }
-    Ok(())
 }
 
 /// Whether a put or a removal has a condition.
 pub(super) fn is_conditional(headers: &HeaderMap) -> bool {
-    headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH)
+    [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
 }
 
 /// A coded answer gets a tag of its own.
@@ -135,9 +160,12 @@ mod tests {
             (IF_MATCH, "W/\"ab\"", false, false),
             (IF_MATCH, "\"cd\"", false, false),
             (IF_MATCH, "", false, false),
+            (IF_UNMODIFIED_SINCE, "Thu, 01 Jan 1970 00:00:05 GMT", true, true),
+            (IF_UNMODIFIED_SINCE, "Thu, 01 Jan 1970 00:00:04 GMT", true, false),
+            (IF_UNMODIFIED_SINCE, "yesterday", true, true),
         ] {
             assert_eq!(check(name.clone(), value, None), absent, "{name} {value}");
-            assert_eq!(check(name.clone(), value, Some("ab")), present, "{name} {value}");
+            assert_eq!(check(name.clone(), value, Some(("ab", 5_999))), present, "{name} {value}");
         }
     }
 

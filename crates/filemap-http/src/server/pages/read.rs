@@ -10,12 +10,12 @@ use axum::http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED, RANGE,
     VARY,
 };
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::IntoResponse;
-use filemap::Page;
 use filemap::dump::jsonl;
 use filemap::page::RecordKind;
 use filemap::store::PageReader;
+use filemap::{Page, PageStore};
 
 use super::super::backend::Backend;
 use super::super::lookup::Asked;
@@ -26,12 +26,23 @@ use crate::wire::{self, PAGE_TYPE};
 
 /// What the names of a page's own headers begin with.
 pub(super) const ORIGINAL: &str = "x-archive-orig-";
+/// Bytes of a page's own headers in an answer.
+const MAX_HEADERS: usize = 64 << 10;
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
 /// The last second of the year 9999, behind which HTTP has no dates.
 const LAST_SECOND: i64 = 253_402_300_799;
 
 /// The routes' handler.
-pub(crate) async fn get(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery, headers: HeaderMap) -> Answer {
+pub(crate) async fn get(
+    State(backend): State<Arc<Backend>>,
+    RawQuery(raw): RawQuery,
+    method: Method,
+    mut headers: HeaderMap,
+) -> Answer {
+    if method == Method::HEAD {
+        // A range is of a GET.
+        headers.remove(RANGE);
+    }
     let query = Query::parse(raw.as_deref(), &[&Asked::PARAMETERS[..], &["format"]].concat())?;
     let asked = Asked::of(&query)?;
     let with_description = query.read("format", "`body` or `page`", |format| match format {
@@ -39,19 +50,18 @@ pub(crate) async fn get(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
         "page" => Some(true),
         _ => None,
     })?;
-    let (found, asked) = backend.read(move |store| Ok((asked.open(store)?, asked))).await?;
-    let Some((page, reader)) = found else { return Err(Refusal::absent(asked.absent())) };
+    let is_of_time = asked.is_of_time();
+    let open = move |store: &PageStore| Ok((asked.open(store)?, asked));
+    let (found, asked) = if is_of_time { backend.store.call(open).await? } else { backend.read(open).await? };
+    let Some((page, reader)) = found else { return Err(backend.absent(asked.absent())) };
     if with_description == Some(true) {
         return described(&backend, &page, reader);
     }
     if reader.remaining() == 0 && page.lacks_body() {
-        return Err(Refusal::new(
-            StatusCode::NOT_FOUND,
-            format!(
-                "{}: this version is a revisit, and its original is not in the store; `format=page` has its headers",
-                String::from_utf8_lossy(&page.url)
-            ),
-        ));
+        return Err(backend.absent(format!(
+            "{}: this version is a revisit, and its original is not in the store; `format=page` has its headers",
+            String::from_utf8_lossy(&page.url)
+        )));
     }
     alone(&backend, &page, reader, &headers)
 }
@@ -71,6 +81,7 @@ fn described(backend: &Arc<Backend>, page: &Page, reader: PageReader) -> Answer 
 /// A page's body, or a part of it.
 fn alone(backend: &Arc<Backend>, page: &Page, mut reader: PageReader, asked: &HeaderMap) -> Answer {
     let tag = condition::tag(reader.digest());
+    condition::check_unchanged(asked, Some((&tag, page.fetched_at_ms)))?;
     let mut headers = about(page, &reader)?;
     if let Some(known) = condition::known(asked, &tag, page.fetched_at_ms) {
         let known = if known.is_empty() { &tag } else { &known };
@@ -107,11 +118,15 @@ fn alone(backend: &Arc<Backend>, page: &Page, mut reader: PageReader, asked: &He
 /// What is known of a page, as headers.
 pub(crate) fn about(page: &Page, reader: &PageReader) -> Result<HeaderMap, Refusal> {
     let mut headers = HeaderMap::new();
-    let mut left_out = 0;
+    let (mut left_out, mut bytes) = (0, 0);
     for header in &page.headers {
         let name = [ORIGINAL.as_bytes(), &header.name].concat();
         match (HeaderName::from_bytes(&name), HeaderValue::from_bytes(&header.value)) {
-            (Ok(name), Ok(value)) => drop(headers.append(name, value)),
+            // No client takes more than some hundred kilobytes of headers.
+            (Ok(name), Ok(value)) if bytes + name.as_str().len() + value.len() <= MAX_HEADERS => {
+                bytes += name.as_str().len() + value.len();
+                headers.append(name, value);
+            }
             _ => left_out += 1,
         }
     }
@@ -134,7 +149,7 @@ pub(crate) fn about(page: &Page, reader: &PageReader) -> Result<HeaderMap, Refus
         headers.insert("filemap-truncated", escaped(why.as_bytes()));
     }
     if left_out > 0 {
-        // Of control characters; `format=page` has them.
+        // With control characters, or too many; `format=page` has them.
         headers.insert("filemap-headers-left-out", HeaderValue::from(left_out));
     }
     Ok(headers)
@@ -147,7 +162,7 @@ pub(crate) fn http_date(time_ms: i64) -> Option<HeaderValue> {
 }
 
 /// Bytes as a header's value: visible ASCII as it is, the rest as `%41`.
-fn escaped(bytes: &[u8]) -> HeaderValue {
+pub(crate) fn escaped(bytes: &[u8]) -> HeaderValue {
     const HIDDEN: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b' ');
     let text = percent_encoding::percent_encode(bytes, HIDDEN).to_string();
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))

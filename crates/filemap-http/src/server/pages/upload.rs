@@ -45,9 +45,9 @@ impl Upload {
     /// # Errors
     ///
     /// If there is no line of at most `most` bytes; those of the file.
-    pub(super) fn take_line(&mut self, most: usize) -> io::Result<Vec<u8>> {
+    pub(super) fn take_line(&mut self, most: u64) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
-        BufReader::new(&mut self.file).take(most as u64 + 1).read_until(b'\n', &mut line)?;
+        BufReader::new(&mut self.file).take(most + 1).read_until(b'\n', &mut line)?;
         self.file.seek(SeekFrom::Start(line.len() as u64))?;
         match line.pop() {
             Some(b'\n') => Ok(line),
@@ -70,18 +70,27 @@ impl Seek for Upload {
     }
 }
 
-/// Takes a body.
+/// Takes the body of a page, or of a file.
 ///
 /// # Errors
 ///
 /// 408, 413, 507; 400 if it breaks off.
-pub(crate) async fn take(mut body: Body) -> Result<Upload, Refusal> {
+pub(crate) async fn take(body: Body) -> Result<Upload, Refusal> {
+    take_up_to(body, MAX_VALUE_BYTES).await
+}
+
+/// Takes a body of at most `most` bytes.
+///
+/// # Errors
+///
+/// As [`take`].
+pub(crate) async fn take_up_to(mut body: Body, most: u64) -> Result<Upload, Refusal> {
     let too_large = |bytes: u64| {
-        let words = format!("a body has at most {MAX_VALUE_BYTES} bytes, this one has {bytes} or more");
+        let words = format!("such a body has at most {most} bytes, this one has {bytes} or more");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words)
     };
     let announced = HttpBody::size_hint(&body).lower();
-    if announced > MAX_VALUE_BYTES {
+    if announced > most {
         return Err(too_large(announced));
     }
     let mut upload = Upload { file: SpooledTempFile::new(IN_MEMORY), bytes: 0 };
@@ -90,7 +99,7 @@ pub(crate) async fn take(mut body: Body) -> Result<Upload, Refusal> {
         let Ok(data) = frame.map_err(|error| broken_off(&error))?.into_data() else { continue };
         part.extend_from_slice(&data);
         let bytes = upload.bytes + part.len() as u64;
-        if bytes > MAX_VALUE_BYTES {
+        if bytes > most {
             return Err(too_large(bytes));
         }
         if part.len() > IN_MEMORY {

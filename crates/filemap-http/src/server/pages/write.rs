@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, RawQuery, State};
-use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use filemap::access::PutRule;
@@ -28,8 +28,6 @@ use crate::wire::{self, Done, PAGE_TYPE};
 
 /// The longest body that a rule compares with what is there, in bytes: it is read into memory.
 const MAX_COMPARED: u64 = 64 << 20;
-/// The longest description before a body, in bytes.
-const MAX_DESCRIPTION: usize = 16 << 20;
 
 /// `PUT /v1/page`.
 pub(crate) async fn put(
@@ -46,12 +44,18 @@ pub(crate) async fn put(
     let rule = query.read("rule", "always, if-changed, if-new, restore or restore-unchanged", wire::read_rule)?;
     let rule = rule.unwrap_or_default();
     let durable = query.switch("durable")?.unwrap_or(true);
+    if headers.contains_key(CONTENT_RANGE) {
+        return Err(Refusal::bad("a page is put whole: `Content-Range` is not taken"));
+    }
     if let Some(coding) = headers.get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
         let words =
             format!("send the body without a coding (this one has {coding:?}); for the page's own, send {PAGE_TYPE}");
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
     }
     let is_described = headers.get(CONTENT_TYPE).is_some_and(|kind| kind == PAGE_TYPE);
+    if is_described && (query.text("time")?.is_some() || query.text("status")?.is_some()) {
+        return Err(Refusal::bad("`time` and `status` stand in the description before the body"));
+    }
     let page = if is_described { None } else { Some(page(&query, &asked, &headers)?) };
     let upload = upload::take(body).await?;
     if rule != PutRule::Always && upload.bytes > MAX_COMPARED {
@@ -59,8 +63,9 @@ pub(crate) async fn put(
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words));
     }
     let put = PutCall { asked, page, upload, rule, durable, conditions: headers };
-    let of_call = Arc::clone(&backend);
-    let done = backend.store.call(move |store| Ok(put.run(&of_call, store))).await??;
+    let key = backend.key(&put.asked.url)?;
+    let _alone = backend.putting(&key).lock().await;
+    let done = backend.store.call(move |store| Ok(put.run(store))).await??;
     let status = if done.durable { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     Ok((status, Json(done)).into_response())
 }
@@ -100,17 +105,13 @@ struct PutCall {
 }
 
 impl PutCall {
-    fn run(mut self, backend: &Backend, store: &PageStore) -> Result<Done, Refusal> {
+    fn run(mut self, store: &PageStore) -> Result<Done, Refusal> {
         let page = match self.page.take() {
             Some(page) => page,
             None => self.described(store)?,
         };
-        let key = store.key(&page.url)?;
-        let put = {
-            let _alone = backend.putting(&key);
-            check(store, &self.asked, &self.conditions)?;
-            put_page(store, page, &mut self.upload, self.rule)?
-        };
+        check(store, &self.asked, &self.conditions)?;
+        let put = put_page(store, page, &mut self.upload, self.rule)?;
         if self.durable {
             store.sync()?;
         }
@@ -131,7 +132,7 @@ impl PutCall {
     /// Takes the description off the beginning of the body.
     fn described(&mut self, store: &PageStore) -> Result<Page, Refusal> {
         let bad = |words: String| Refusal::bad(format!("the description before the body: {words}"));
-        let line = self.upload.take_line(MAX_DESCRIPTION).map_err(|error| bad(error.to_string()))?;
+        let line = self.upload.take_line(wire::MAX_DESCRIPTION).map_err(|error| bad(error.to_string()))?;
         let page = jsonl::read_description(&line).map_err(|error| bad(error.to_string()))?;
         if store.key(&page.url)? != store.key(&self.asked.url)? || page.variant != self.asked.variant {
             return Err(bad("it is of another page than the query's".to_owned()));
@@ -154,8 +155,9 @@ fn check(store: &PageStore, asked: &Asked, headers: &HeaderMap) -> Result<(), Re
     if !condition::is_conditional(headers) {
         return Ok(());
     }
-    let there = store.get_reader(asked.lookup())?.map(|(_, reader)| condition::tag(reader.digest()));
-    condition::check(headers, there.as_deref())
+    let there = store.get_reader(asked.lookup())?;
+    let there = there.map(|(page, reader)| (condition::tag(reader.digest()), page.fetched_at_ms));
+    condition::check(headers, there.as_ref().map(|(tag, time_ms)| (tag.as_str(), *time_ms)))
 }
 
 /// `DELETE /v1/page`.
@@ -174,25 +176,26 @@ pub(crate) async fn remove(
         let words = "this server removes a page with all its versions; one version alone is not removed";
         return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, words));
     }
-    let of_call = Arc::clone(&backend);
+    let key = backend.key(&asked.url)?;
+    let _alone = backend.putting(&key).lock().await;
     let call = move |store: &PageStore| {
-        let key = store.key(&asked.url)?;
-        let removed = {
-            let _alone = of_call.putting(&key);
-            if let Err(refusal) = check(store, &asked, &headers) {
-                return Ok(Err(refusal));
-            }
-            PageWrite::remove(store, &asked.url, asked.variant.as_ref())?
-        };
-        if !removed {
-            return Ok(Err(Refusal::absent(asked.absent())));
+        if let Err(refusal) = check(store, &asked, &headers) {
+            return Ok(Err(refusal));
         }
+        let removed = PageWrite::remove(store, &asked.url, asked.variant.as_ref())?;
+        // Also when it was removed before: that answer may have been lost, and its sync.
         if durable {
             store.sync()?;
         }
-        Ok(Ok(done("removed", durable)))
+        Ok(Ok((removed, asked)))
     };
-    Ok(Json(backend.store.call(call).await??).into_response())
+    let (removed, asked) = backend.store.call(call).await??;
+    if !removed {
+        return Err(backend.absent(asked.absent()));
+    }
+    let done = done("removed", durable);
+    let status = if done.durable { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, Json(done)).into_response())
 }
 
 /// `POST /v1/sync`.

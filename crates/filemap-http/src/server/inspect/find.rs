@@ -1,0 +1,202 @@
+//! `/hosts`, `/list`, `/find`: from all hosts to one page.
+
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use filemap::access::{Cursor, Listed, Scope};
+use filemap::{PageRead, PageStore};
+use maud::{Markup, html};
+
+use super::super::backend::Backend;
+use super::super::refusal::Refusal;
+use super::layout::{as_json, failed, number, of_url, text, view, view_of};
+use crate::query::{Query, encoded};
+use crate::wire;
+
+/// Rows of a view.
+const ROWS: usize = 100;
+
+/// Hosts with their pages, and where the next ones are.
+struct Hosts {
+    rows: Vec<(String, u64)>,
+    next: Option<Cursor>,
+    /// URLs that have no host, from here on.
+    rest: bool,
+}
+
+/// `/hosts`.
+pub(crate) async fn hosts(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Response {
+    let found = async {
+        let query = Query::parse(raw.as_deref(), &["cursor"])?;
+        let after = query.read("cursor", "what an earlier view gave", wire::read_cursor)?;
+        Ok::<_, Refusal>(backend.store.call(move |store| next_hosts(store, after)).await?)
+    };
+    let found = match found.await {
+        Ok(found) => found,
+        Err(refusal) => return failed(refusal),
+    };
+    let content = html! {
+        @if found.rows.is_empty() { p { "There are no more hosts." } } @else {
+            div class="scroll" tabindex="0" role="region" aria-label="Hosts" {
+                table {
+                    thead { tr { th scope="col" { "Host" } th scope="col" class="n" { "Pages" } } }
+                    tbody {
+                        @for (host, pages) in &found.rows {
+                            tr {
+                                td { a href={ "/list?host=" (encoded(host.as_bytes())) } { (host) } }
+                                td class="n" { (number(*pages)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @if let Some(next) = &found.next { p { a href={ "/hosts?cursor=" (wire::cursor(next)) } { "Next hosts" } } }
+        @if found.rest { p { "URLs without a host, or with a user, stand behind these: find them by their prefix, such as dns:*." } }
+    };
+    view("Hosts", &content)
+}
+
+/// The hosts behind a place, each with one look-up: its pages are counted, not listed.
+fn next_hosts(store: &PageStore, after: Option<Cursor>) -> filemap::Result<Hosts> {
+    let mut hosts = Hosts { rows: Vec::new(), next: None, rest: false };
+    let mut place = after;
+    while hosts.rows.len() < ROWS {
+        let Some(listed) = store.list(&Scope::new(), place.as_ref())?.next().transpose()? else { return Ok(hosts) };
+        let Some(host) = host_of(&listed.url) else {
+            hosts.rest = true;
+            return Ok(hosts);
+        };
+        let of_host = Scope::new().host(&host);
+        let pages = PageRead::count(store, &of_host)?;
+        // Behind its last page in the order of hosts: others of the host stand elsewhere.
+        let mut end = listed.cursor;
+        for last in store.list(&of_host.backwards(), None)? {
+            let last = last?;
+            if host_of(&last.url).as_deref() == Some(&host) {
+                end = last.cursor;
+                break;
+            }
+        }
+        if place == end || end.is_none() {
+            return Ok(hosts);
+        }
+        hosts.rows.push((host, pages));
+        place = end;
+    }
+    hosts.next = place;
+    Ok(hosts)
+}
+
+/// The host of a URL that is in the order of hosts.
+fn host_of(url: &[u8]) -> Option<String> {
+    let text = text(url);
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"))?;
+    let authority = rest.split(['/', '?', '#']).next().filter(|authority| !authority.contains('@'))?;
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => format!("[{}]", rest.split(']').next()?),
+        None => authority.split(':').next()?.to_owned(),
+    };
+    (!host.is_empty()).then_some(host)
+}
+
+/// `/list`: the pages of a host, or those that begin with a prefix.
+pub(crate) async fn list(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Response {
+    let found = async {
+        let query = Query::parse(raw.as_deref(), &["host", "prefix", "cursor"])?;
+        let mut scope = Scope::new();
+        if let Some(host) = query.text("host")? {
+            scope = scope.host(host);
+        }
+        if let Some(prefix) = query.bytes("prefix") {
+            scope = scope.prefix(prefix);
+        }
+        if scope.host.is_some() && !scope.prefix.is_empty() {
+            return Err(Refusal::bad("give `host` or `prefix`, not both"));
+        }
+        let after = query.read("cursor", "what an earlier view gave", wire::read_cursor)?;
+        let of_call = scope.clone();
+        let listed = backend.store.call(move |store| {
+            let mut listed: Vec<Listed> =
+                store.list(&of_call, after.as_ref())?.take(ROWS + 1).collect::<filemap::Result<_>>()?;
+            let is_cut = listed.len() > ROWS;
+            listed.truncate(ROWS);
+            let pages = PageRead::count(store, &of_call)?;
+            Ok((listed, is_cut, pages))
+        });
+        Ok::<_, Refusal>((scope, listed.await?))
+    };
+    let (scope, (listed, is_cut, pages)) = match found.await {
+        Ok(found) => found,
+        Err(refusal) => return failed(refusal),
+    };
+    let mut of_scope = scope.host.as_ref().map_or(String::new(), |host| format!("host={}", encoded(host.as_bytes())));
+    if !scope.prefix.is_empty() {
+        of_scope = format!("prefix={}", encoded(&scope.prefix));
+    }
+    let title = scope.host.clone().unwrap_or_else(|| format!("{}*", text(&scope.prefix)));
+    let next = listed.last().and_then(|last| last.cursor.as_ref()).filter(|_| is_cut);
+    let content = html! {
+        p { (number(pages)) @if pages == 1 { " page" } @else { " pages" } }
+        (urls(&listed))
+        @if let Some(next) = next { p { a href={ "/list?" (of_scope) "&cursor=" (wire::cursor(next)) } { "Next pages" } } }
+        (as_json(&format!("/v1/urls?{of_scope}")))
+    };
+    view_of(&title, &title, &content)
+}
+
+fn urls(listed: &[Listed]) -> Markup {
+    html! {
+        ul { @for entry in listed { li { a href={ "/captures?" (of_url(&entry.url)) } { (text(&entry.url)) } } } }
+    }
+}
+
+/// `/find`: what somebody typed: a URL, a host, or a prefix with a star behind it.
+pub(crate) async fn find(RawQuery(raw): RawQuery) -> Response {
+    let found = || {
+        let query = Query::parse(raw.as_deref(), &["q"])?;
+        let sought = query.text("q")?.unwrap_or_default().trim().to_owned();
+        if sought.is_empty() {
+            return Ok::<_, Refusal>("/hosts".to_owned());
+        }
+        if let Some(prefix) = sought.strip_suffix('*') {
+            let has_scheme = prefix.contains(':') || prefix.is_empty();
+            let prefix = if has_scheme { prefix.to_owned() } else { format!("http://{prefix}") };
+            return Ok(format!("/list?prefix={}", encoded(prefix.as_bytes())));
+        }
+        if !sought.contains("://") && !sought.contains('/') {
+            return Ok(format!("/list?host={}", encoded(sought.as_bytes())));
+        }
+        let with_scheme = if sought.contains("://") { sought } else { format!("http://{sought}") };
+        Ok(format!("/captures?{}", of_url(with_scheme.as_bytes())))
+    };
+    match found() {
+        Ok(place) => match HeaderValue::try_from(place) {
+            Ok(place) => (StatusCode::SEE_OTHER, [(LOCATION, place)]).into_response(),
+            Err(error) => failed(Refusal::bad(error.to_string())),
+        },
+        Err(refusal) => failed(refusal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_found_where_the_order_has_it() {
+        for (url, host) in [
+            ("http://a.example/x", Some("a.example")),
+            ("https://a.example:8443/", Some("a.example")),
+            ("http://[::1]:80/", Some("[::1]")),
+            ("http://user@a.example/", None),
+            ("dns:a.example", None),
+            ("http:///x", None),
+        ] {
+            assert_eq!(host_of(url.as_bytes()).as_deref(), host, "{url}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `/`: what the store holds, and how it is.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use filemap::PageStore;
+use filemap_core::{StatValue, Stats};
+use maud::{Markup, html};
+
+use super::super::backend::Backend;
+use super::layout::{as_json, failed, number, size, view};
+
+/// The view.
+pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
+    let look = |store: &PageStore| {
+        let pages = store.count_pages()?;
+        Ok((pages, store.engine().stats(), store.engine().path().display().to_string(), store.engine().absent()))
+    };
+    let (pages, stats, path, absent) = match backend.store.call(look).await {
+        Ok(found) => found,
+        Err(error) => return failed(error.into()),
+    };
+    let fact = |name: &str, value: String| html! { div { dt { (name) } dd { (value) } } };
+    let stored = stats.value_bytes.max(1);
+    let content = html! {
+        p { (path) @if backend.options.writes { ", written by this server" } @else { ", read by this server" } }
+        @if !absent.is_empty() {
+            div role="alert" {
+                p { "Files are absent: what they held cannot be read." }
+                ul { @for file in &absent { li { (file.file) ": " (file.why.to_string()) } } }
+            }
+        }
+        h2 { "Contents" }
+        dl {
+            (fact("pages", number(pages)))
+            (fact("versions ever", number(stats.indexed_versions + stats.memtable_entries)))
+            (fact("on disk", size(stats.disk_bytes)))
+            (fact("value log", size(stats.value_bytes)))
+            (fact("segments", number(stats.segments)))
+            (fact("index", size(stats.index_bytes)))
+            (fact("key log", size(stats.key_bytes)))
+            (fact("keys in order", size(stats.key_run_bytes)))
+            (fact("dictionaries", number(stats.dictionaries)))
+        }
+        h2 { "Since this server began" }
+        dl {
+            (fact("reads", number(stats.gets)))
+            (fact("found", number(stats.hits)))
+            (fact("puts", number(stats.puts)))
+            (fact("puts unchanged", number(stats.unchanged_puts)))
+            (fact("removals", number(stats.removes)))
+            (fact("read from memory", share(stats.value_cache_hits, stats.value_cache_hits + stats.value_cache_misses)))
+            (fact("bodies put by value log", share(stats.raw_bytes, stored)))
+        }
+        (as_json("/v1/stat?figures=1"))
+        h2 { "Every figure" }
+        (figures(&stats))
+    };
+    view("Overview", &content)
+}
+
+fn share(part: u64, of: u64) -> String {
+    if of == 0 { "-".to_owned() } else { format!("{:.0} %", 100.0 * part as f64 / of as f64) }
+}
+
+fn figures(stats: &Stats) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label="Every figure" {
+            table {
+                thead { tr { th scope="col" { "Figure" } th scope="col" class="n" { "Value" } th scope="col" { "What it is" } } }
+                tbody {
+                    @for (name, value, help) in stats.fields() {
+                        tr {
+                            th scope="row" { (name) }
+                            td class="n" { (shown(name, &value)) }
+                            td { (help) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn shown(name: &str, value: &StatValue) -> String {
+    match value {
+        StatValue::Counter(bytes) | StatValue::Gauge(bytes) if name.ends_with("_bytes") => size(*bytes),
+        StatValue::Counter(found) | StatValue::Gauge(found) => number(*found),
+        StatValue::Text(text) => text.clone(),
+    }
+}

@@ -1,0 +1,134 @@
+//! The views for an operator: all of the store can be reached by links, and nothing of a stored
+//! page becomes part of a view.
+
+use std::collections::BTreeSet;
+
+use filemap::{Page, Variant};
+
+use crate::served::{Served, served};
+
+const TIME: i64 = 1_700_000_000_000;
+
+fn html(url: &str, time_ms: i64, body: &str) -> Page {
+    let mut page = Page::new(url, time_ms, 200, body);
+    page.headers.push("Content-Type", "text/html; charset=utf-8");
+    page
+}
+
+fn view(server: &Served, target: &str) -> String {
+    let answer = server.get(target, &[]);
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/html; charset=utf-8")), "{target}");
+    let policy = answer.header("content-security-policy").expect("a policy");
+    assert!(policy.starts_with("default-src 'none'; style-src 'self'") && !policy.contains("script"), "{policy}");
+    String::from_utf8(answer.body).expect("text")
+}
+
+/// The targets of a view's links and frames.
+fn links(view: &str) -> Vec<String> {
+    let after = |name: &'static str| view.split(name).skip(1).filter_map(|rest| rest.split('"').next());
+    let all = after("href=\"").chain(after("src=\""));
+    all.filter(|target| target.starts_with('/')).map(|target| target.replace("&amp;", "&")).collect()
+}
+
+#[test]
+fn all_of_a_store_is_reached_from_its_first_page() {
+    let mut pages = Vec::new();
+    for host in 0..230 {
+        for path in 0..if host == 7 { 150 } else { 1 } {
+            pages.push(html(&format!("http://h{host}.example/{path}"), TIME, "<p>hello"));
+        }
+    }
+    pages.push(html("http://h9.example/0", TIME + 5000, "<p>again"));
+    pages.push(Page {
+        variant: Variant::of_request("POST", None, b"a=1"),
+        ..html("http://h9.example/0", TIME, "posted")
+    });
+    pages.push(Page::new("dns:h9.example", TIME, 200, "127.0.0.1"));
+    // Of a host in the middle, but behind all hosts in the order.
+    pages.push(html("ftp://h50.example/file", TIME, "<p>file"));
+    pages.push(html("http://user@h60.example/", TIME, "<p>user"));
+    let server = served(&pages);
+    let (mut seen, mut left) = (BTreeSet::new(), vec!["/".to_owned()]);
+    while let Some(target) = left.pop() {
+        // What is no view is fetched too, and must be there.
+        let is_view = !target.starts_with("/v1/") && !target.starts_with("/rendered") && target != "/style.css";
+        if !is_view {
+            assert_eq!(server.get(&target, &[]).status, 200, "{target}");
+            continue;
+        }
+        for link in links(&view(&server, &target)) {
+            if seen.insert(link.clone()) {
+                left.push(link);
+            }
+        }
+    }
+    let captures = seen.iter().filter(|link| link.starts_with("/captures?") && !link.contains("variant=")).count();
+    assert_eq!(captures, 230 + 149 + 2, "every page of every host");
+    assert!(seen.iter().any(|link| link.starts_with("/captures?") && link.contains("variant=")));
+    let shown = seen.iter().filter(|link| link.starts_with("/show?")).count();
+    assert_eq!(shown, 230 + 149 + 2 + 2, "every version");
+    let last = view(&server, "/hosts");
+    assert!(!last.contains("dns:"), "the first hosts say nothing of what stands behind the last");
+    assert_eq!(
+        links(&view(&server, "/list?prefix=dns:")).iter().filter(|link| link.starts_with("/captures")).count(),
+        1
+    );
+}
+
+#[test]
+fn what_is_typed_leads_to_a_page_a_host_or_a_prefix() {
+    let server = served(&[html("http://a.example/x?y=1&z=2", TIME, "<p>hello")]);
+    for (typed, place) in [
+        ("http://a.example/x%3Fy%3D1%26z%3D2", "/captures?url=http%3A%2F%2Fa.example%2Fx%3Fy%3D1%26z%3D2"),
+        ("a.example/x", "/captures?url=http%3A%2F%2Fa.example%2Fx"),
+        ("+a.example+", "/list?host=a.example"),
+        ("http://a.example/x*", "/list?prefix=http%3A%2F%2Fa.example%2Fx"),
+        ("a.example/x*", "/list?prefix=http%3A%2F%2Fa.example%2Fx"),
+        ("", "/hosts"),
+    ] {
+        let answer = server.get(&format!("/find?q={typed}"), &[]);
+        assert_eq!((answer.status, answer.header("location")), (303, Some(place)), "{typed}");
+    }
+    for (target, status) in [
+        ("/captures?url=http://a.example/none", 404),
+        ("/show?url=http://a.example/none", 404),
+        ("/captures?url=nothing", 400),
+        ("/list?host=a.example&x=1", 400),
+    ] {
+        let answer = server.get(target, &[]);
+        assert_eq!(answer.status, status, "{target}");
+        assert!(String::from_utf8(answer.body).expect("text").contains("role=\"alert\""), "{target} says why");
+    }
+    assert!(view(&server, "/list?host=nowhere.example").contains("0 pages"));
+}
+
+#[test]
+fn a_hostile_page_is_text_in_a_view_and_runs_nothing_in_its_frame() {
+    let evil = "<script>document.title='owned'</script><img src=x onerror=alert(1)>\"'>";
+    let mut page = html("http://a.example/%3Cscript%3E?\"><script>x</script>", TIME, evil);
+    page.headers.push("X-<script>", evil);
+    page.headers.push("Content-Security-Policy", "default-src *");
+    page.truncated = Some(evil.to_owned());
+    page.variant = Variant::new(evil).ok();
+    let server = served(&[page.clone(), Page { variant: None, ..page }]);
+    let mut frames = 0;
+    let listed = links(&view(&server, "/list?host=a.example"));
+    let captures: Vec<&String> = listed.iter().filter(|link| link.starts_with("/captures")).collect();
+    for target in captures {
+        let versions = view(&server, target);
+        for show in links(&versions).iter().filter(|link| link.starts_with("/show") || link.starts_with("/captures")) {
+            for shown in [&versions, &view(&server, show)] {
+                assert!(!shown.contains("<script") && !shown.contains("<img"), "{show}: {shown}");
+            }
+            for frame in links(&view(&server, show)).iter().filter(|link| link.starts_with("/rendered")) {
+                let framed = server.get(frame, &[]);
+                assert_eq!(framed.body, evil.as_bytes());
+                let policy = framed.header("content-security-policy").expect("a policy");
+                assert!(policy.starts_with("sandbox; default-src 'none'") && !policy.contains("allow"), "{policy}");
+                assert_eq!(framed.header("x-content-type-options"), Some("nosniff"));
+                frames += 1;
+            }
+        }
+    }
+    assert!(frames >= 1, "no frame was looked at");
+}
