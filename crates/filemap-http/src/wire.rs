@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use filemap::access::{Cursor, Listed, PutRule};
 use filemap::dump::jsonl;
-use filemap::{PageHead, Variant, Version};
+use filemap::{PageHead, Put, Variant, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -178,6 +178,15 @@ pub(crate) fn read_head(mut line: Value) -> Option<PageHead> {
     let mut head = PageHead::new(page, version);
     (head.body_bytes, head.stored_bytes, head.unchanged_since) = (body_bytes, stored_bytes, unchanged_since);
     Some(head)
+}
+
+/// What a put did.
+pub(crate) fn outcome(put: Option<Put>) -> &'static str {
+    match put {
+        Some(Put::Stored(_)) => "stored",
+        Some(Put::Unchanged(_)) => "unchanged",
+        None => "present",
+    }
 }
 
 /// A version in a query: time in ms, a dot, sequence.

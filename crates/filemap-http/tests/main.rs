@@ -6,5 +6,6 @@ mod as_store;
 mod hostile;
 mod inspect;
 mod many;
+mod openapi;
 mod pages;
 mod served;

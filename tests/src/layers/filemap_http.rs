@@ -31,7 +31,7 @@ pub const LAYERS: &[&[&str]] = &[
         "server::inspect::rendered",
         "server::inspect::show",
     ],
-    &["server::figures", "server::lists"],
+    &["server::figures", "server::lists", "server::openapi"],
     &["server::routes"],
     &["server::serve"],
 ];

@@ -18,6 +18,7 @@ mod lists;
 mod lookup;
 mod many;
 mod measure;
+mod openapi;
 mod options;
 mod pages;
 mod refusal;

@@ -17,7 +17,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use super::backend::Backend;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{archive, figures, guard, inspect, lists, many, measure, pages};
+use super::{archive, figures, guard, inspect, lists, many, measure, openapi, pages};
 
 /// A store's pages over HTTP.
 ///
@@ -80,6 +80,7 @@ impl Server {
             .route("/v1/key", get(lists::key))
             .route("/v1/sync", post(pages::write::sync))
             .route("/v1/stat", get(figures::stat))
+            .route("/v1/openapi.json", get(openapi::description))
             .route("/cdx", get(archive::cdx::cdx))
             .route("/timegate/{*url}", get(archive::memento::gate))
             .route("/timemap/link/{*url}", get(archive::memento::link_format))

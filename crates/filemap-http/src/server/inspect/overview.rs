@@ -22,7 +22,6 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
         Err(error) => return failed(error.into()),
     };
     let fact = |name: &str, value: String| html! { div { dt { (name) } dd { (value) } } };
-    let stored = stats.value_bytes.max(1);
     let content = html! {
         p { (path) @if backend.options.writes { ", written by this server" } @else { ", read by this server" } }
         @if !absent.is_empty() {
@@ -51,7 +50,6 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
             (fact("puts unchanged", number(stats.unchanged_puts)))
             (fact("removals", number(stats.removes)))
             (fact("read from memory", share(stats.value_cache_hits, stats.value_cache_hits + stats.value_cache_misses)))
-            (fact("bodies put by value log", share(stats.raw_bytes, stored)))
         }
         (as_json("/v1/stat?figures=1"))
         h2 { "Every figure" }

@@ -147,7 +147,7 @@ fn part(backend: &Backend, store: &PageStore, mut rest: Rest) -> Result<(Bytes, 
             Ok(put) => {
                 rest.stored += u64::from(matches!(put, Some(Put::Stored(_))));
                 rest.unchanged += u64::from(matches!(put, Some(Put::Unchanged(_))));
-                say(&mut out, json!({ "line": rest.number, "outcome": outcome(put) }));
+                say(&mut out, json!({ "line": rest.number, "outcome": wire::outcome(put) }));
             }
             Err((is_its_own, words)) => {
                 rest.refused += 1;
@@ -185,14 +185,6 @@ impl Rest {
             let sums = json!({ "lines": lines, "stored": stored, "unchanged": unchanged, "refused": refused, "durable": durable });
             say(out, sums);
         }
-    }
-}
-
-fn outcome(put: Option<Put>) -> &'static str {
-    match put {
-        Some(Put::Stored(_)) => "stored",
-        Some(Put::Unchanged(_)) => "unchanged",
-        None => "present",
     }
 }
 

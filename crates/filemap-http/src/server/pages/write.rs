@@ -115,11 +115,7 @@ impl PutCall {
         if self.durable {
             store.sync()?;
         }
-        let outcome = match put {
-            Some(Put::Stored(_)) => "stored",
-            Some(Put::Unchanged(_)) => "unchanged",
-            None => "present",
-        };
+        let outcome = wire::outcome(put);
         let version = put.map(|put| put.version());
         Ok(Done {
             outcome: outcome.to_owned(),
