@@ -20,6 +20,7 @@ fn every_page_that_was_acknowledged_is_there_after_a_kill() {
     let (acknowledged, puts) = (Mutex::new(BTreeMap::new()), AtomicU64::new(0));
     for kill in 0..KILLS {
         let server = Program::start(&path, &["--write"]);
+        let mut is_loaded = false;
         std::thread::scope(|scope| {
             for writer in 0..WRITERS {
                 let (client, acknowledged, puts) = (server.client(), &acknowledged, &puts);
@@ -39,13 +40,15 @@ fn every_page_that_was_acknowledged_is_there_after_a_kill() {
             }
             // Under load, however fast the machine is; at a moment that differs.
             let before = puts.load(Ordering::Relaxed);
-            while puts.load(Ordering::Relaxed) < before + 20 {
+            is_loaded = (0..60_000).any(|_| {
                 std::thread::sleep(Duration::from_millis(1));
-            }
+                puts.load(Ordering::Relaxed) >= before + 20
+            });
             std::thread::sleep(Duration::from_millis(kill * 3));
             server.signal("KILL");
         });
         server.end();
+        assert!(is_loaded, "hardly anything is put in a minute");
         let acknowledged = acknowledged.lock().expect("unpoisoned");
         let store = PageStore::open(&path, Options::new()).expect("opened");
         for (url, page) in &*acknowledged {
