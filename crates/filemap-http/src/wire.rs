@@ -7,10 +7,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use filemap::access::{Cursor, Listed, PutRule};
-use filemap::dump::jsonl;
-use filemap::{PageHead, Put, Variant, Version};
+use filemap::{Put, Variant, Version};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The type of a page with its description: a line of [`filemap::dump::jsonl`] without the body,
 /// then the body's bytes.
@@ -122,7 +121,7 @@ pub(crate) struct Listing {
 /// The versions of a page.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct History {
-    /// Each as [`head`] has it, or with its version and `error`.
+    /// Each as [`filemap::dump::jsonl::head`] has it, or with its version and `error`.
     pub(crate) versions: Vec<Value>,
     /// What to give as `after` for the next; `None` at the end.
     pub(crate) after: Option<String>,
@@ -151,33 +150,6 @@ pub(crate) struct Promises {
     pub(crate) writes: bool,
     pub(crate) keys: Option<u64>,
     pub(crate) bytes: Option<u64>,
-}
-
-/// A version without its body: the fields of [`filemap::dump::jsonl`], and the store's own.
-pub(crate) fn head(head: &PageHead) -> filemap::Result<Value> {
-    let mut line = Vec::new();
-    jsonl::write_description(&head.page, &mut line)?;
-    let mut line: Value = serde_json::from_slice(&line).map_err(|error| filemap::Error::Write(error.into()))?;
-    line["sequence"] = json!(head.version.sequence);
-    line["body_bytes"] = json!(head.body_bytes);
-    line["stored_bytes"] = json!(head.stored_bytes);
-    if let Some(sequence) = head.unchanged_since {
-        line["unchanged_since"] = json!(sequence);
-    }
-    Ok(line)
-}
-
-/// Reads what [`head`] wrote; `None` if it is none.
-pub(crate) fn read_head(mut line: Value) -> Option<PageHead> {
-    let fields = line.as_object_mut()?;
-    let mut number = |name| fields.remove(name).as_ref().and_then(Value::as_u64);
-    let (sequence, body_bytes, stored_bytes) = (number("sequence")?, number("body_bytes")?, number("stored_bytes")?);
-    let unchanged_since = number("unchanged_since");
-    let page = jsonl::read_description(&serde_json::to_vec(&line).ok()?).ok()?;
-    let version = Version { time_ms: page.fetched_at_ms, sequence };
-    let mut head = PageHead::new(page, version);
-    (head.body_bytes, head.stored_bytes, head.unchanged_since) = (body_bytes, stored_bytes, unchanged_since);
-    Some(head)
 }
 
 /// What a put did.

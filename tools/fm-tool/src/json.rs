@@ -17,20 +17,7 @@ pub fn page(page: &Page) -> Result<Vec<u8>, Failure> {
 
 /// A version without its body, with the store's own fields.
 pub fn head(head: &PageHead) -> Result<Value, Failure> {
-    let line = page(&head.page)?;
-    let mut line: Value =
-        serde_json::from_slice(&line).map_err(|error| Failure::Io(format!("a page is no JSON: {error}")))?;
-    if let Some(line) = line.as_object_mut() {
-        // The body, and its digest, are left out.
-        line.retain(|name, _| name != "body" && name != "body_xxh3");
-    }
-    line["sequence"] = json!(head.version.sequence);
-    line["body_bytes"] = json!(head.body_bytes);
-    line["stored_bytes"] = json!(head.stored_bytes);
-    if let Some(sequence) = head.unchanged_since {
-        line["unchanged_since"] = json!(sequence);
-    }
-    Ok(line)
+    Ok(filemap::dump::jsonl::head(head)?)
 }
 
 /// A field of this name for bytes: as text, or in base64 under the name and `_base64`.

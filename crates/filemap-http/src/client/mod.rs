@@ -163,7 +163,7 @@ impl PageRead for Client {
         let Some(found) = self.connection.json::<Value>(&format!("/v1/head?{}", of_lookup(lookup)))? else {
             return Ok(None);
         };
-        wire::read_head(found).map(Some).ok_or_else(|| self.connection.strange("a head that is none"))
+        jsonl::read_head(found).map(Some).ok_or_else(|| self.connection.strange("a head that is none"))
     }
 
     fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>> {
@@ -234,7 +234,7 @@ impl Client {
     /// A version of a history.
     fn row(&self, url: &[u8], row: Value) -> Result<PageHead> {
         let Some(error) = row["error"].as_str() else {
-            return wire::read_head(row).ok_or_else(|| self.connection.strange("a version that is none"));
+            return jsonl::read_head(row).ok_or_else(|| self.connection.strange("a version that is none"));
         };
         let problem = Problem { detail: error.to_owned(), is_damage: true, ..Problem::default() };
         let source = std::sync::Arc::new(self.connection.failed(problem));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::response::IntoResponse;
+use filemap::dump::jsonl;
 use filemap::{Error, PageHead, PageRead, PageStore, Version};
 use serde_json::{Value, json};
 
@@ -100,7 +101,7 @@ pub(super) async fn head(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     let look = move |store: &PageStore| Ok((store.head(asked.lookup())?, asked));
     let (head, asked) = if is_of_time { backend.store.call(look).await? } else { backend.read(look).await? };
     let head = head.ok_or_else(|| backend.absent(asked.absent()))?;
-    Ok(Json(wire::head(&head)?).into_response())
+    Ok(Json(jsonl::head(&head)?).into_response())
 }
 
 /// `GET /v1/history`: versions, newest first. One that cannot be read stands in its place, with
@@ -140,7 +141,7 @@ pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): 
 /// A version of a history, and what is said of it.
 fn row(head: filemap::Result<PageHead>) -> filemap::Result<(Version, Value)> {
     match head {
-        Ok(head) => Ok((head.version, wire::head(&head)?)),
+        Ok(head) => Ok((head.version, jsonl::head(&head)?)),
         Err(error) => match &error {
             Error::Unreadable { version, source, .. } => {
                 let (time_ms, sequence) = (version.time_ms, version.sequence);

@@ -35,14 +35,16 @@ use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use filemap_core::Version;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::date;
 use crate::error::{Error, Result};
 use crate::page::headers::Header;
 use crate::page::variant::Variant;
-use crate::page::version::BodyForm;
+use crate::page::version::{BodyForm, PageHead};
 use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile, key};
 
 /// Why a line is no page.
@@ -195,6 +197,47 @@ pub fn write_stored(page: &Page, form: BodyForm, out: &mut impl Write) -> Result
 /// [`Error::Write`].
 pub fn write_description(page: &Page, out: &mut impl Write) -> Result<()> {
     end(&line(page), out)
+}
+
+/// A version without its body: the fields of a description, and the store's own, `sequence`,
+/// `body_bytes`, `stored_bytes` and, of a reference, `unchanged_since`.
+///
+/// # Errors
+///
+/// [`Error::Write`].
+pub fn head(head: &PageHead) -> Result<Value> {
+    let mut line = serde_json::to_value(line(&head.page)).map_err(|error| Error::Write(error.into()))?;
+    line["sequence"] = json!(head.version.sequence);
+    line["body_bytes"] = json!(head.body_bytes);
+    line["stored_bytes"] = json!(head.stored_bytes);
+    if let Some(sequence) = head.unchanged_since {
+        line["unchanged_since"] = json!(sequence);
+    }
+    Ok(line)
+}
+
+/// Reads what [`head()`] gave; `None` if it is none.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore};
+/// use filemap::dump::jsonl;
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let head = store.head("http://example.com/")?.expect("just put");
+/// assert_eq!(jsonl::read_head(jsonl::head(&head)?), Some(head));
+/// # Ok(())
+/// # }
+/// ```
+pub fn read_head(mut line: Value) -> Option<PageHead> {
+    let fields = line.as_object_mut()?;
+    let mut number = |name| fields.remove(name).as_ref().and_then(Value::as_u64);
+    let (sequence, body_bytes, stored_bytes) = (number("sequence")?, number("body_bytes")?, number("stored_bytes")?);
+    let unchanged_since = number("unchanged_since");
+    let page = read_description(&serde_json::to_vec(&line).ok()?).ok()?;
+    let version = Version { time_ms: page.fetched_at_ms, sequence };
+    Some(PageHead { page, version, body_bytes, stored_bytes, unchanged_since })
 }
 
 /// Writes `page` without its body, which is in `file` if that is given.

@@ -95,11 +95,3 @@ pub struct PageHead {
     /// The sequence of the version that holds the same body, if it was not stored again.
     pub unchanged_since: Option<u64>,
 }
-
-impl PageHead {
-    /// The head of a page, whose body is empty here, as this version; the other fields are to be
-    /// set.
-    pub fn new(page: Page, version: Version) -> PageHead {
-        PageHead { page, version, body_bytes: 0, stored_bytes: 0, unchanged_since: None }
-    }
-}
