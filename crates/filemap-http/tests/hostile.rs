@@ -166,6 +166,7 @@ fn nothing_is_called_absent_that_may_be_in_a_file_that_is_gone() {
         "/v1/history?url=http://example.com/none",
         "/v1/count",
         "/timegate/http://example.com/none",
+        "/cdx?url=http://example.com/none",
         "/web/20231114221320id_/http://example.com/none",
         "/v1/page?url=http://example.com/25",
     ] {

@@ -1,10 +1,11 @@
 //! What the handlers of one server share: the store behind its pool, options, counters, locks.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use filemap::{AsyncPageStore, PageStore, Result};
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::counters::Counters;
 use super::options::ServerOptions;
@@ -30,7 +31,7 @@ pub(super) struct Backend {
     pooled: AtomicU32,
     pub(super) options: ServerOptions,
     pub(super) counters: Counters,
-    putting: [tokio::sync::Mutex<()>; LOCKS],
+    putting: [Arc<AsyncMutex<()>>; LOCKS],
     stopping: AtomicBool,
     ready: Mutex<Option<Instant>>,
 }
@@ -38,7 +39,7 @@ pub(super) struct Backend {
 impl Backend {
     pub(super) fn new(store: PageStore, options: ServerOptions) -> Backend {
         let (direct, store) = (store.clone(), AsyncPageStore::new(store, options.max_calls));
-        let putting = std::array::from_fn(|_| tokio::sync::Mutex::new(()));
+        let putting = std::array::from_fn(|_| Arc::new(AsyncMutex::new(())));
         Backend {
             store,
             direct,
@@ -80,8 +81,9 @@ impl Backend {
 
     /// The lock that keeps other puts of the page with this key out, from a condition to the put.
     /// Taken before a turn of the pool, so that nobody waits for it there.
-    pub(super) fn putting(&self, key: &[u8]) -> &tokio::sync::Mutex<()> {
-        &self.putting[(xxhash_rust::xxh3::xxh3_64(key) % LOCKS as u64) as usize]
+    /// Moved into the call: that runs to its end, even if its client breaks off.
+    pub(super) fn putting(&self, key: &[u8]) -> Arc<AsyncMutex<()>> {
+        Arc::clone(&self.putting[(xxhash_rust::xxh3::xxh3_64(key) % LOCKS as u64) as usize])
     }
 
     /// The key of a page; only computed, not looked up.

@@ -1,6 +1,6 @@
 //! Which page, or which pages, a query means.
 
-use filemap::access::Scope;
+use filemap::access::{PutRule, Scope};
 use filemap::store::PageReader;
 use filemap::{Error, Lookup, Page, PageStore, Variant, Version, date};
 
@@ -67,6 +67,16 @@ pub(super) fn time(query: &Query, name: &str) -> Result<Option<i64>, String> {
         let number = || text.parse::<i64>().ok().filter(|_| !STAMPS.contains(&text.len()));
         number().or_else(|| date::parse(text))
     })
+}
+
+/// The rule of a put, if one is given.
+pub(super) fn rule(query: &Query) -> Result<Option<PutRule>, String> {
+    query.read("rule", "always, if-changed, if-new, restore or restore-unchanged", wire::read_rule)
+}
+
+/// Whether the answer waits until what was done is on the device.
+pub(super) fn durable(query: &Query) -> Result<bool, String> {
+    Ok(query.switch("durable")?.unwrap_or(true))
 }
 
 /// The parameters that name a part of a store.

@@ -218,7 +218,14 @@ pub(crate) async fn cdx(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
     let scopes = match matching {
         "exact" => {
             let (lines, lost) = backend.store.call(move |store| Ok(of_url(store, &url, &asked))).await??;
+            let missed = backend.missed();
+            if let Some(missed) = missed.as_ref().filter(|_| lines.is_empty() || lines == b"[]\n") {
+                return Err(Refusal::damage(missed));
+            }
             let mut answer = (kind, lines).into_response();
+            if let Some(missed) = missed {
+                answer.headers_mut().insert("filemap-incomplete", read::escaped(missed.as_bytes()));
+            }
             if let Some((count, first)) = lost {
                 backend.log(&format!("an answer of /cdx lacks {count}, which cannot be read; the first: {first}"));
                 answer.headers_mut().insert("filemap-left-out", HeaderValue::from(count));
@@ -342,6 +349,11 @@ async fn streamed(backend: &Arc<Backend>, scopes: Vec<Scope>, asked: Asked) -> R
             loop {
                 let part = backend.store.call(move |store| Ok(part(store, rest))).await;
                 match part.flatten() {
+                    Ok(None) if backend.missed().is_some() => {
+                        let missed = backend.missed().unwrap_or_default();
+                        backend.log(&format!("an answer of /cdx is cut at its end: {missed}"));
+                        return Err(std::io::Error::other(missed));
+                    }
                     // Nothing of these URLs is asked for: go on, but let others have the thread.
                     Ok(Some((lines, left))) if lines.is_empty() && !left.is_done && !backend.is_stopping() => {
                         rest = left

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::super::backend::Backend;
 use super::super::lookup::Asked;
 use super::super::refusal::Refusal;
-use super::layout::{as_json, failed, number, of_url, size, text, time, view_of};
+use super::layout::{as_json, failed, number, of_url, size, text, time, view_of, warning};
 use crate::query::{Query, encoded};
 use crate::wire;
 
@@ -55,6 +55,7 @@ pub(crate) async fn captures(State(backend): State<Arc<Backend>>, RawQuery(raw):
     };
     let content = html! {
         @if let Some(variant) = &asked.variant { p { "Variant: " code { (variant.to_string()) } } }
+        (warning(backend.missed()))
         p { (number(found.versions.len() as u64)) @if found.is_cut { " newest" } @if found.versions.len() == 1 { " version" } @else { " versions" } }
         (table(&of_page, &found.versions))
         @if !found.variants.is_empty() {

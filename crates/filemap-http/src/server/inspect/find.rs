@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 use super::super::backend::Backend;
 use super::super::refusal::Refusal;
-use super::layout::{as_json, failed, number, of_url, text, view, view_of};
+use super::layout::{as_json, failed, number, of_url, text, view, view_of, warning};
 use crate::query::{Query, encoded};
 use crate::wire;
 
@@ -39,6 +39,7 @@ pub(crate) async fn hosts(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
         Err(refusal) => return failed(refusal),
     };
     let content = html! {
+        (warning(backend.missed()))
         @if found.rows.is_empty() { p { "There are no more hosts." } } @else {
             div class="scroll" tabindex="0" role="region" aria-label="Hosts" {
                 table {
@@ -140,6 +141,7 @@ pub(crate) async fn list(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     let title = scope.host.clone().unwrap_or_else(|| format!("{}*", text(&scope.prefix)));
     let next = listed.last().and_then(|last| last.cursor.as_ref()).filter(|_| is_cut);
     let content = html! {
+        (warning(backend.missed()))
         p { (number(pages)) @if pages == 1 { " page" } @else { " pages" } }
         (urls(&listed))
         @if let Some(next) = next { p { a href={ "/list?" (of_scope) "&cursor=" (wire::cursor(next)) } { "Next pages" } } }

@@ -69,6 +69,11 @@ pub(crate) async fn style() -> impl IntoResponse {
     ([(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"))], include_str!("style.css"))
 }
 
+/// Says why something may be missing in a view.
+pub(super) fn warning(missed: Option<String>) -> Markup {
+    html! { @if let Some(missed) = missed { p role="alert" { (missed) } } }
+}
+
 /// A link to the same as JSON.
 pub(super) fn as_json(target: &str) -> Markup {
     html! { p class="json" { a href=(target) { "JSON" } } }

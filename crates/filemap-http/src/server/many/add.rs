@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use super::super::backend::Backend;
 use super::super::guard::{Allowed, check_writes};
+use super::super::lookup::{durable, rule};
 use super::super::pages::upload::{self, Upload};
 use super::super::refusal::{Answer, Refusal};
 use super::super::tokens::Right;
@@ -59,8 +60,8 @@ pub(crate) async fn add(
     check_writes(&backend)?;
     allowed.needs(Right::Write)?;
     let query = Query::parse(raw.as_deref(), &["rule", "durable"])?;
-    let rule = query.read("rule", "always, if-changed, if-new, restore or restore-unchanged", wire::read_rule)?;
-    let durable = query.switch("durable")?.unwrap_or(true);
+    let rule = rule(&query)?;
+    let durable = durable(&query)?;
     if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         let words = "send the pages without a coding; a compressed WARC file is sent as `application/warc` as it is";
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
@@ -110,7 +111,7 @@ fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
 /// that says it: no later line was put.
 fn part(backend: &Backend, store: &PageStore, mut rest: Rest) -> Result<(Bytes, Rest), Error> {
     let mut out = Vec::new();
-    let (mut bytes, mut line) = (0, Vec::new());
+    let (first, mut bytes, mut line) = (rest.number + 1, 0, Vec::new());
     let mut load = store.load();
     for _ in 0..LINES {
         line.clear();
@@ -138,7 +139,7 @@ fn part(backend: &Backend, store: &PageStore, mut rest: Rest) -> Result<(Bytes, 
             Ok(page) => {
                 // A page that has no key is refused below.
                 let key = store.key(&page.url).ok();
-                let _alone = key.map(|key| backend.putting(&key).blocking_lock());
+                let _alone = key.map(|key| backend.putting(&key).blocking_lock_owned());
                 load(&page, rest.rule).map_err(|error| (error.concerns_one_page(), error.to_string()))
             }
             Err(error) => Err((true, error.to_string())),
@@ -164,18 +165,21 @@ fn part(backend: &Backend, store: &PageStore, mut rest: Rest) -> Result<(Bytes, 
         }
     }
     drop(load);
-    rest.end_part(backend, store, &mut out);
+    rest.end_part(backend, store, first, &mut out);
     Ok((out.into(), rest))
 }
 
 impl Rest {
     /// Makes a part durable; behind the last, the sums.
-    fn end_part(&mut self, backend: &Backend, store: &PageStore, out: &mut Vec<u8>) {
+    fn end_part(&mut self, backend: &Backend, store: &PageStore, first: u64, out: &mut Vec<u8>) {
         if self.durable
             && let Err(error) = store.sync()
         {
-            backend.log(&format!("pages that were sent are put, but not durable: {error}"));
-            say(out, json!({ "error": format!("the lines of this part are not durable: {error}") }));
+            let words = format!("lines {first} to {} are not durable, and have no answer: {error}", self.number);
+            backend.log(&format!("pages that were sent: {words}"));
+            // None of them is called stored.
+            out.clear();
+            say(out, json!({ "error": words }));
             self.is_done = true;
             return;
         }

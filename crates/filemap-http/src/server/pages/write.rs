@@ -15,10 +15,11 @@ use axum::response::{IntoResponse, Response};
 use filemap::access::PutRule;
 use filemap::dump::jsonl;
 use filemap::{Error, Page, PageStore, PageWrite, Put};
+use tokio::sync::OwnedMutexGuard;
 
 use super::super::backend::Backend;
 use super::super::guard::{Allowed, check_writes};
-use super::super::lookup::{Asked, time};
+use super::super::lookup::{Asked, durable, rule, time};
 use super::super::refusal::{Answer, Refusal};
 use super::super::tokens::Right;
 use super::upload::{self, Upload};
@@ -41,9 +42,8 @@ pub(crate) async fn put(
     allowed.needs(Right::Write)?;
     let query = Query::parse(raw.as_deref(), &["url", "variant", "time", "status", "rule", "durable"])?;
     let asked = Asked::of(&query)?;
-    let rule = query.read("rule", "always, if-changed, if-new, restore or restore-unchanged", wire::read_rule)?;
-    let rule = rule.unwrap_or_default();
-    let durable = query.switch("durable")?.unwrap_or(true);
+    let rule = rule(&query)?.unwrap_or_default();
+    let durable = durable(&query)?;
     if headers.contains_key(CONTENT_RANGE) {
         return Err(Refusal::bad("a page is put whole: `Content-Range` is not taken"));
     }
@@ -64,8 +64,8 @@ pub(crate) async fn put(
     }
     let put = PutCall { asked, page, upload, rule, durable, conditions: headers };
     let key = backend.key(&put.asked.url)?;
-    let _alone = backend.putting(&key).lock().await;
-    let done = backend.store.call(move |store| Ok(put.run(store))).await??;
+    let alone = backend.putting(&key).lock_owned().await;
+    let done = backend.store.call(move |store| Ok(put.run(store, alone))).await??;
     let status = if done.durable { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     Ok((status, Json(done)).into_response())
 }
@@ -105,13 +105,14 @@ struct PutCall {
 }
 
 impl PutCall {
-    fn run(mut self, store: &PageStore) -> Result<Done, Refusal> {
+    fn run(mut self, store: &PageStore, alone: OwnedMutexGuard<()>) -> Result<Done, Refusal> {
         let page = match self.page.take() {
             Some(page) => page,
             None => self.described(store)?,
         };
         check(store, &self.asked, &self.conditions)?;
         let put = put_page(store, page, &mut self.upload, self.rule)?;
+        drop(alone);
         if self.durable {
             store.sync()?;
         }
@@ -167,18 +168,19 @@ pub(crate) async fn remove(
     allowed.needs(Right::Admin)?;
     let query = Query::parse(raw.as_deref(), &[&Asked::PARAMETERS[..], &["durable"]].concat())?;
     let asked = Asked::of(&query)?;
-    let durable = query.switch("durable")?.unwrap_or(true);
+    let durable = durable(&query)?;
     if asked.is_of_time() {
         let words = "this server removes a page with all its versions; one version alone is not removed";
         return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, words));
     }
     let key = backend.key(&asked.url)?;
-    let _alone = backend.putting(&key).lock().await;
+    let alone = backend.putting(&key).lock_owned().await;
     let call = move |store: &PageStore| {
         if let Err(refusal) = check(store, &asked, &headers) {
             return Ok(Err(refusal));
         }
         let removed = PageWrite::remove(store, &asked.url, asked.variant.as_ref())?;
+        drop(alone);
         // Also when it was removed before: that answer may have been lost, and its sync.
         if durable {
             store.sync()?;
