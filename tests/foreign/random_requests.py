@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends random requests to fm-serve: nothing may panic, and no answer be 500 but a capture's own.
 
-usage: tests/foreign/requests.py FOLDER_OF_fm-serve_AND_fm-tool [NUMBER [SEED]]
+usage: tests/foreign/random_requests.py FOLDER_OF_fm-serve_AND_fm-tool [NUMBER [SEED]]
 
 Each is a request of the server's routes and parameters with values that are odd, and at times a few bytes changed.
 """
