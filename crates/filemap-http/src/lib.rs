@@ -18,4 +18,4 @@ pub mod server;
 pub mod wire;
 
 #[cfg(feature = "client")]
-pub use client::{Client, ClientOptions};
+pub use client::{Added, Client, ClientOptions, SeenClient};

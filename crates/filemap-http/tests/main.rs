@@ -8,4 +8,5 @@ mod inspect;
 mod many;
 mod openapi;
 mod pages;
+mod seen;
 mod served;

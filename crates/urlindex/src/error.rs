@@ -8,6 +8,8 @@ use std::io;
 
 use filemap_io::StorageError;
 
+use crate::request_id::RequestId;
+
 /// The result of a seen set's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -61,6 +63,14 @@ pub enum Error {
         /// The reason, and what to do instead.
         why: String,
     },
+    /// A request to a set is not answered. Nothing was inserted.
+    #[error("request {id}: {refusal}")]
+    Request {
+        /// The request's id.
+        id: RequestId,
+        /// The reason.
+        refusal: RequestRefusal,
+    },
     /// This program does not know the canonicaliser of the set's URLs. Use a newer FileMap.
     #[error("this program does not know the canonicaliser `{name}` version {version} of the URLs of {file}")]
     UnknownCanonicalizer {
@@ -71,6 +81,28 @@ pub enum Error {
         /// Its version.
         version: u32,
     },
+}
+
+/// Why an [`crate::IdempotentSet`] does not answer a request.
+///
+/// ```
+/// assert!(urlindex::RequestRefusal::Forgotten.to_string().contains("may have been answered"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestRefusal {
+    /// Its id is so old that it may have been answered and forgotten.
+    #[error(
+        "its id is so old that it may have been answered and forgotten; URLs of it may be in the set: take those that \
+         you have no answer for as new, or ask with a new id and lose those that only it had"
+    )]
+    Forgotten,
+    /// Another request had its id.
+    #[error("another request, with other URLs, had this id: give each request an id of its own")]
+    Reused,
+    /// Its id is of a time that has not come.
+    #[error("its id is of a time that has not come: set the clock of whoever made it, or of the set's machine")]
+    Ahead,
 }
 
 fn remedy(error: &StorageError) -> &'static str {

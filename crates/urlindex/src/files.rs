@@ -40,6 +40,11 @@ pub(crate) mod beside {
         format!("{name}.meta")
     }
 
+    /// File of a journal of requests.
+    pub(crate) fn requests(name: &str, number: u64) -> String {
+        format!("{name}.{number:06}.requests")
+    }
+
     /// Space reserved on disk for the next file.
     pub(crate) fn room(name: &str) -> String {
         format!("{name}.room")
@@ -66,6 +71,12 @@ pub(crate) fn parse_numbered(name: &str, file: &str) -> Option<(Numbered, u64)> 
         _ => return None,
     };
     (exact == file).then_some((kind, number))
+}
+
+/// Number of a file of the journal of requests of the set `name`; `None` for any other file.
+pub(crate) fn parse_requests(name: &str, file: &str) -> Option<u64> {
+    let digits = file.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".requests")?;
+    digits.parse().ok().filter(|number| beside::requests(name, *number) == file)
 }
 
 /// Directory and name of a set's file.
@@ -217,5 +228,7 @@ mod tests {
         assert_eq!(parse_numbered("s", "s.1234567.log"), Some((Numbered::Log, 1_234_567)));
         let others = ["s.7.run", "s.0000007.run", "s.000007.map", "t.000007.run", "s.+00007.run", "s.run"];
         assert!(others.iter().all(|file| parse_numbered("s", file).is_none()));
+        assert_eq!(parse_requests("s", "s.000007.requests"), Some(7));
+        assert!(["s.7.requests", "t.000007.requests", "s.requests"].iter().all(|f| parse_requests("s", f).is_none()));
     }
 }

@@ -22,6 +22,9 @@ pub(crate) const DISK: Kind = Kind { magic: *b"FMDSET01", version: 1, what: "set
 /// Log of a set on disk.
 pub(crate) const LOG: Kind = Kind { magic: *b"FMDLOG01", version: 2, what: "log of a set" };
 
+/// File of a journal of requests.
+pub(crate) const REQUESTS: Kind = Kind { magic: *b"FMREQST1", version: 1, what: "journal of requests to a set" };
+
 layout! {
     /// `SET` of kind `bloom`: header.
     pub(crate) struct BloomHeader {
@@ -195,11 +198,54 @@ layout! {
     }
 }
 
+layout! {
+    /// `SET.NUMBER.requests`: header; groups follow, each at a multiple of 8.
+    pub(crate) struct RequestsHeader {
+        0 MAGIC: [u8; 8] = "magic `FMREQST1`";
+        8 READ_VERSION: u16 = "the version that a reader must know";
+        10 WRITE_VERSION: u16 = "the version that a writer must know";
+        12 KEYS: u8 = "1: its records have keys, which the set may lack; 0: the set has them";
+        13 RESERVED_1: Zeros<3> = "reserved, zero";
+        16 ID: [u8; 16] = "the journal's id: random";
+        32 NUMBER: u64 = "the file's number";
+        40 FLOOR_MS: u64 = "ids of times up to this that the journal does not have were forgotten: ms since 1970";
+        48 KEYS_OF: u64 = "XXH3 of what the set's keys are: its kind and, if on disk, their bits and seed (8 bytes each)";
+        56 RESERVED_2: Zeros<4> = "reserved, zero";
+        60 CRC: u32 = "CRC-32 of the bytes before";
+    }
+}
+
+layout! {
+    /// `SET.NUMBER.requests`: header of a group, which one write appends; its records follow.
+    pub(crate) struct RequestsGroup {
+        0 BYTES_OF: u32 = "bytes of its records";
+        4 RECORDS: u32 = "records";
+        8 DURABLE: u64 = "bytes of the file that were durable before it was written";
+        16 RESERVED: Zeros<4> = "reserved, zero";
+        20 CRC: u32 = "CRC-32 of the journal's id, the file's number, the group's place (8 bytes each) and the bytes before";
+    }
+}
+
+layout! {
+    /// `SET.NUMBER.requests`: header of a record. The answers follow, in two bits each, the lowest
+    /// first (0 invalid, 1 new, 2 seen, 3 probably seen); then the keys that were new:
+    /// fingerprints of 10 bytes, the highest first, or URLs, each after its length (4 bytes).
+    pub(crate) struct RequestRecord {
+        0 ID: u128 = "the request's id, or 0";
+        16 DIGEST: u128 = "XXH3-128 of all that was asked for";
+        32 AT_MS: u64 = "when it was answered: ms since 1970";
+        40 URLS: u32 = "URLs of the request";
+        44 KEY_BYTES: u32 = "bytes of the keys";
+        48 RESERVED: Zeros<12> = "reserved, zero";
+        60 CRC: u32 = "CRC-32 of the journal's id, the file's number, the record's place (8 bytes each), the bytes before, answers and keys";
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use filemap_io::layout::{Row, markdown};
 
-    fn tables() -> [&'static [Row]; 16] {
+    fn tables() -> [&'static [Row]; 19] {
         let [run, block, filter, ..] = filemap_runs::layouts();
         [
             super::BloomHeader::ROWS,
@@ -215,6 +261,9 @@ mod tests {
             super::LogHeader::ROWS,
             super::LogNote::ROWS,
             super::LogSector::ROWS,
+            super::RequestsHeader::ROWS,
+            super::RequestsGroup::ROWS,
+            super::RequestRecord::ROWS,
             run,
             block,
             filter,

@@ -7,9 +7,11 @@ pub const LAYERS: &[&[&str]] = &[
     &["query", "wire"],
     &["client::options"],
     &["client::call", "client::paged"],
+    &["client::seen"],
     &["client"],
     // The terms of the server.
-    &["server::tokens", "server::refusal", "server::counters", "server::lookup"],
+    &["server::tokens", "server::refusal", "server::counters", "server::lookup", "server::seen::worker"],
+    &["server::seen::sets"],
     &["server::options"],
     &["server::backend"],
     // What each request passes.
@@ -23,6 +25,8 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::archive::cdx", "server::archive::memento"],
     &["server::archive::replay"],
     &["server::many::add", "server::many::fetch"],
+    &["server::seen::ask"],
+    &["server::seen::manage"],
     &["server::inspect::layout"],
     &[
         "server::inspect::captures",

@@ -25,11 +25,13 @@ pub const RUNS: &[&[&str]] = &[
 
 /// `urlindex`. A bitmap of functions has those of the Bloom filters.
 pub const URLINDEX: &[&[&str]] = &[
+    &["request_id"],
     &["canonical", "error", "format"],
     &["files", "seen"],
-    &["bloom", "disk", "trie"],
+    &["bloom", "disk", "journal", "trie"],
     &["bitmap", "content"],
     &["stored"],
+    &["idempotent"],
 ];
 
 /// `frontier`.

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use clap::Parser;
 use filemap::{Options, PageStore};
 use filemap_core::Event;
-use filemap_http::server::{Server, ServerOptions};
+use filemap_http::server::{SeenSets, Server, ServerOptions};
 use fm_cli::{Failure, Outcome, VALUES_AND_EXIT_CODES, times, words};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use urlindex::{DiskOptions, RequestOptions};
 
 use crate::files;
 
@@ -24,6 +25,22 @@ use crate::files;
 pub struct Cli {
     /// The store's folder; made if it is absent and --write is given
     store: PathBuf,
+    /// Serve this seen set too, under a name of a-z, 0-9, _ and -; may be given several times
+    #[arg(long, value_name = "NAME=SET", value_parser = named)]
+    seen: Vec<(String, PathBuf)>,
+    /// Serve the seen sets in this folder by the names of their files; with --write, new ones are
+    /// made there on request
+    #[arg(long, value_name = "FOLDER")]
+    seen_dir: Option<PathBuf>,
+    /// Memory of each seen set on disk
+    #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "256MiB")]
+    seen_memory: u64,
+    /// A request to a seen set can be sent again until it is so old
+    #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "24h")]
+    seen_keep_for: std::time::Duration,
+    /// ... and until so many newer ones came
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    seen_keep_requests: u64,
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8640")]
     listen: SocketAddr,
@@ -62,6 +79,12 @@ pub struct Cli {
     /// Print no word but errors
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// A seen set's name and file.
+fn named(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, path) = text.split_once('=').ok_or("give NAME=SET, a name and the set's file")?;
+    Ok((name.to_owned(), PathBuf::from(path)))
 }
 
 fn after_help() -> String {
@@ -112,6 +135,7 @@ impl Cli {
                     }
                 });
             };
+            let options = options.seen(self.seen_sets()?);
             Server::new(store, options).serve(listener, tls, stop).await?;
             Ok(Outcome::Done)
         })
@@ -140,6 +164,23 @@ impl Cli {
             words::complain(format_args!("--insecure: whoever reaches {} is let in without a token", self.listen));
         }
         Ok(options)
+    }
+
+    fn seen_sets(&self) -> Result<SeenSets, Failure> {
+        let requests = RequestOptions::new().keep_for(self.seen_keep_for).keep_requests(self.seen_keep_requests);
+        let mut sets = SeenSets::new(self.write)
+            .disk(DiskOptions::new().memory_bytes(self.seen_memory))
+            .requests(requests)
+            .log(|line| words::complain(line));
+        let mut all = self.seen.clone();
+        if let Some(folder) = &self.seen_dir {
+            all.extend(files::seen_sets(folder, self.write)?);
+            sets = sets.folder(folder);
+        }
+        for (name, path) in &all {
+            sets = sets.set(name, path).map_err(Failure::Io)?;
+        }
+        Ok(sets)
     }
 
     fn open(&self) -> Result<PageStore, Failure> {

@@ -1,8 +1,8 @@
-//! The files beside the store: tokens; certificate and key.
+//! The files beside the store: tokens; certificate and key; the folder of seen sets.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use filemap_http::server::Tokens;
 use fm_cli::Failure;
@@ -15,6 +15,25 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub fn tokens(path: &Path) -> Result<Tokens, Failure> {
     let text = fs::read_to_string(path).map_err(|error| Failure::io("read", path, &error))?;
     Tokens::parse(&text).map_err(|words| Failure::Usage(format!("{}: {words}", path.display())))
+}
+
+/// The seen sets of a folder, by the names of their files: what else is there has a dot in its
+/// name. If `makes`, the folder is made.
+pub fn seen_sets(folder: &Path, makes: bool) -> Result<Vec<(String, PathBuf)>, Failure> {
+    if makes {
+        fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder, &error))?;
+    }
+    let failed = |error: io::Error| Failure::io("list", folder, &error);
+    let mut sets = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.contains('.') {
+            sets.push((name, entry.path()));
+        }
+    }
+    sets.sort();
+    Ok(sets)
 }
 
 /// TLS with a certificate (and those above it) and its key, both in PEM.

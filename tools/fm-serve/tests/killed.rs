@@ -1,12 +1,15 @@
-//! `kill -9` under load: what was answered is there.
+//! `kill -9` under load: what was answered is there, and what was not is answered as it was meant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use filemap::access::PutRule;
 use filemap::{Options, Page, PageStore, PageWrite};
+
+use filemap_http::{Added, ClientOptions, SeenClient};
+use urlindex::{DiskOptions, NewSet, RequestId, StoredSet, Verdict, Whatwg};
 
 use crate::program::Program;
 
@@ -59,4 +62,83 @@ fn every_page_that_was_acknowledged_is_there_after_a_kill() {
         }
         store.close().expect("closed");
     }
+}
+
+/// A client as a crawler is one: it notes what it asks, and asks again until it is told.
+fn told(location: &Mutex<String>, batch: &[String]) -> Vec<String> {
+    let id = RequestId::now();
+    loop {
+        let at = location.lock().expect("unpoisoned").clone();
+        let asked = SeenClient::open(&at, &ClientOptions::new()).and_then(|set| set.add(Some(id), batch, true));
+        match asked {
+            Ok(Added::Verdicts(verdicts)) => {
+                let new = batch.iter().zip(verdicts).filter(|(_, verdict)| *verdict == Some(Verdict::New));
+                return new.map(|(url, _)| url.clone()).collect();
+            }
+            Ok(Added::Forgotten) => panic!("it is kept for a day"),
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+/// Each URL is met by several clients.
+fn batch(client: u64, nth: u64) -> Vec<String> {
+    let first = nth * 20 + client * 5;
+    (first..first + 30).map(|i| format!("http://h{}.example/{i}", i % 9)).collect()
+}
+
+#[test]
+fn every_url_is_new_to_exactly_one_client_through_kills() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (path, set) = (dir.path().join("pages.fm"), dir.path().join("seen"));
+    let made = StoredSet::create(&set, NewSet::Disk(DiskOptions::new()), &Whatwg).expect("made");
+    made.close().expect("closed");
+    let (named, location) = (format!("pages={}", set.display()), Mutex::new(String::new()));
+    let start = || {
+        let server = Program::start(&path, &["--write", "--seen", &named]);
+        *location.lock().expect("unpoisoned") = format!("{}/v1/seen/pages", server.location);
+        server
+    };
+    let (batches, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (mut asked, mut fetched) = (BTreeSet::new(), Vec::new());
+    let run = |client: u64| {
+        let (mut asked, mut fetched) = (Vec::new(), Vec::new());
+        for nth in 0.. {
+            if is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let batch = batch(client, nth);
+            fetched.extend(told(&location, &batch));
+            asked.extend(batch);
+            batches.fetch_add(1, Ordering::Relaxed);
+        }
+        (asked, fetched)
+    };
+    std::thread::scope(|scope| {
+        let run = &run;
+        let clients: Vec<_> = (0..WRITERS).map(|client| scope.spawn(move || run(client))).collect();
+        for kill in 0..KILLS {
+            let before = batches.load(Ordering::Relaxed);
+            let server = start();
+            let is_loaded = (0..60_000).any(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                batches.load(Ordering::Relaxed) >= before + 10
+            });
+            // At a moment that differs: between answers, before a sync, in one.
+            std::thread::sleep(Duration::from_micros(kill * 700));
+            server.signal("KILL");
+            server.end();
+            assert!(is_loaded, "hardly anything is asked in a minute");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let _server = start();
+        for client in clients {
+            let (of_client, new) = client.join().expect("no panic");
+            asked.extend(of_client);
+            fetched.extend(new);
+        }
+    });
+    let once: BTreeSet<String> = fetched.iter().cloned().collect();
+    assert_eq!(once.len(), fetched.len(), "a URL was new to two clients");
+    assert_eq!(once, asked, "nobody was told to fetch some");
 }

@@ -16,7 +16,9 @@ fn every_command_of_the_page_does_what_it_says() {
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Program::start(&dir.path().join("pages.fm"), &["--write"]);
+    let sets = dir.path().join("sets");
+    let arguments = ["--write", "--seen-dir", sets.to_str().expect("text")];
+    let server = Program::start(&dir.path().join("pages.fm"), &arguments);
     let mut commands = 0;
     for block in PAGE.split("```sh\n").skip(1) {
         let block = block.split("```").next().expect("an end").replace(ADDRESS, &server.location);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use filemap::{Error, Result};
 use serde::de::DeserializeOwned;
-use ureq::http::{Response, header};
+use ureq::http::{Response, StatusCode, header};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, RequestBuilder, SendBody};
 
@@ -30,6 +30,13 @@ pub(super) struct Connection {
 /// An answer that is none of an absent page.
 pub(super) struct Found {
     pub(super) body: Box<dyn Read + Send + 'static>,
+}
+
+/// An answer to lines.
+pub(super) enum Answered {
+    Found(Found),
+    /// 409.
+    Conflict,
 }
 
 /// The certificates of a text in PEM.
@@ -105,6 +112,18 @@ impl Connection {
         let request = self.agent.post(self.url(path));
         let request = self.with_token(request);
         self.found(request.send_empty())
+    }
+
+    /// Lines, under an id if they may be sent again.
+    pub(super) fn post_lines(&self, path: &str, id: Option<&str>, lines: &[u8]) -> Result<Answered> {
+        let request = self.agent.post(self.url(path)).header(header::CONTENT_TYPE, "text/plain; charset=utf-8");
+        let request = id.into_iter().fold(request, |request, id| request.header("idempotency-key", id));
+        let answer = self.with_token(request).send(lines);
+        let is_conflict = answer.as_ref().is_ok_and(|answer| answer.status() == StatusCode::CONFLICT);
+        match (is_conflict, answer) {
+            (true, _) => Ok(Answered::Conflict),
+            (false, answer) => self.found(answer).map(Answered::Found),
+        }
     }
 
     /// An answer as JSON; `None` if there is no such page.

@@ -1,11 +1,13 @@
 //! A store behind a server, as a store of its own: [`Client`] is a [`PageRead`] and a
 //! [`PageWrite`].
 //!
-//! Layers: `call` (requests and failed answers), `paged` (lists that come in parts).
+//! Layers: `call` (requests and failed answers), `paged` (lists that come in parts), `seen` (seen
+//! sets).
 
 mod call;
 mod options;
 mod paged;
+mod seen;
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
@@ -21,6 +23,7 @@ use crate::query::encoded;
 use crate::wire::{self, Done, History, Listing, PAGE_TYPE, Problem, Promises, Url};
 use call::{Connection, Found};
 pub use options::ClientOptions;
+pub use seen::{Added, SeenClient};
 
 /// Entries of a list that are asked for at once.
 const PART: usize = 1_000;

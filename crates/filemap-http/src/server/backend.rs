@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use filemap::{AsyncPageStore, PageStore, Result};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 
 use super::counters::Counters;
 use super::options::ServerOptions;
@@ -13,6 +13,10 @@ use super::refusal::Refusal;
 
 /// Locks for pages that are put: pages that share one wait for each other.
 const LOCKS: usize = 64;
+
+/// Bytes of URLs that requests to seen sets have in memory at once, and the unit of that.
+const ROOM: u64 = 256 << 20;
+const ROOM_PART: u64 = 1 << 10;
 
 /// A read that took longer came from the device, or its body is large.
 const QUICK: Duration = Duration::from_micros(150);
@@ -32,6 +36,8 @@ pub(super) struct Backend {
     pub(super) options: ServerOptions,
     pub(super) counters: Counters,
     putting: [Arc<AsyncMutex<()>>; LOCKS],
+    /// For URLs in memory, in parts.
+    room: Arc<Semaphore>,
     stopping: AtomicBool,
     ready: Mutex<Option<Instant>>,
 }
@@ -48,6 +54,7 @@ impl Backend {
             options,
             counters: Counters::new(),
             ready: Mutex::new(None),
+            room: Arc::new(Semaphore::new((ROOM / ROOM_PART) as usize + 1)),
             stopping: AtomicBool::new(false),
             putting,
         }
@@ -93,6 +100,12 @@ impl Backend {
     /// [`filemap::Error::Url`].
     pub(super) fn key(&self, url: &[u8]) -> Result<Vec<u8>> {
         self.direct.key(url)
+    }
+
+    /// Room in memory for a request's URLs, of so many bytes; waits for it.
+    pub(super) async fn room_for_urls(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let parts = bytes.min(ROOM) / ROOM_PART + 1;
+        Arc::clone(&self.room).acquire_many_owned(parts as u32).await.ok()
     }
 
     /// The answer that a page is not there. It is an error if a file of the store is absent, which

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::seen::sets::SeenSets;
 use super::tokens::Tokens;
 
 /// Takes lines for the operator.
@@ -30,6 +31,7 @@ pub struct ServerOptions {
     pub(super) max_connections: usize,
     pub(super) idle: Duration,
     pub(super) log: Log,
+    pub(super) seen: Arc<SeenSets>,
 }
 
 impl Default for ServerOptions {
@@ -43,6 +45,7 @@ impl Default for ServerOptions {
             max_connections: 16_384,
             idle: Duration::from_secs(30),
             log: Arc::new(|_| {}),
+            seen: Arc::new(SeenSets::new(false)),
         }
     }
 }
@@ -91,6 +94,11 @@ impl ServerOptions {
     /// for the next part of an answer; default 30 s. The connection is closed then.
     pub fn idle(self, idle: Duration) -> ServerOptions {
         ServerOptions { idle, ..self }
+    }
+
+    /// Serves these seen sets too.
+    pub fn seen(self, sets: SeenSets) -> ServerOptions {
+        ServerOptions { seen: Arc::new(sets), ..self }
     }
 
     /// Takes a line for each answer of 500 and above, with its cause, and for failed connections.

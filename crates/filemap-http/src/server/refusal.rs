@@ -8,6 +8,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use filemap::Error;
 use filemap_core::{Error as EngineError, StorageError};
+use urlindex::RequestRefusal;
 
 use crate::wire::{PROBLEM_TYPE, Problem};
 
@@ -108,6 +109,22 @@ impl From<Error> for Refusal {
     }
 }
 
+impl From<urlindex::Error> for Refusal {
+    fn from(error: urlindex::Error) -> Refusal {
+        let status = match &error {
+            urlindex::Error::Request { refusal: RequestRefusal::Forgotten, .. } => StatusCode::CONFLICT,
+            urlindex::Error::Request { refusal: RequestRefusal::Reused, .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            urlindex::Error::Request { .. } | urlindex::Error::UrlLength { .. } => StatusCode::BAD_REQUEST,
+            urlindex::Error::Storage(StorageError::InvalidOption { .. }) => StatusCode::BAD_REQUEST,
+            urlindex::Error::Storage(error) => of_storage(error),
+            urlindex::Error::ReadOnly { .. } => StatusCode::FORBIDDEN,
+            urlindex::Error::Unsupported { .. } => StatusCode::NOT_IMPLEMENTED,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Refusal { is_damage: error.is_corrupt(), ..Refusal::new(status, error.to_string()) }
+    }
+}
+
 fn status(error: &Error) -> StatusCode {
     match error {
         Error::Url { .. } | Error::Variant { .. } | Error::Cursor { .. } => StatusCode::BAD_REQUEST,
@@ -124,11 +141,18 @@ fn of_engine(error: &EngineError) -> StatusCode {
         EngineError::KeyLength { .. } => StatusCode::URI_TOO_LONG,
         EngineError::MetaTooLarge { .. } | EngineError::ValueTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         EngineError::Refused { .. } | EngineError::ReadOnly => StatusCode::FORBIDDEN,
-        EngineError::NoSpace { .. } | EngineError::Storage(StorageError::Full { .. }) => {
-            StatusCode::INSUFFICIENT_STORAGE
-        }
-        EngineError::Storage(StorageError::Io { source, .. }) if is_full(source) => StatusCode::INSUFFICIENT_STORAGE,
-        EngineError::Closed | EngineError::Storage(StorageError::Poisoned { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+        EngineError::NoSpace { .. } => StatusCode::INSUFFICIENT_STORAGE,
+        EngineError::Closed => StatusCode::SERVICE_UNAVAILABLE,
+        EngineError::Storage(error) => of_storage(error),
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn of_storage(error: &StorageError) -> StatusCode {
+    match error {
+        StorageError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
+        StorageError::Io { source, .. } if is_full(source) => StatusCode::INSUFFICIENT_STORAGE,
+        StorageError::Poisoned { .. } => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -17,7 +17,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use super::backend::Backend;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{archive, figures, guard, inspect, lists, many, measure, openapi, pages};
+use super::{archive, figures, guard, inspect, lists, many, measure, openapi, pages, seen};
 
 /// A store's pages over HTTP.
 ///
@@ -78,6 +78,10 @@ impl Server {
             .route("/v1/urls", get(lists::urls))
             .route("/v1/count", get(lists::count))
             .route("/v1/key", get(lists::key))
+            .route("/v1/seen", get(seen::manage::all))
+            .route("/v1/seen/{name}", get(seen::manage::one).put(seen::manage::create))
+            .route("/v1/seen/{name}/add", post(seen::ask::add))
+            .route("/v1/seen/{name}/check", post(seen::ask::check))
             .route("/v1/sync", post(pages::write::sync))
             .route("/v1/stat", get(figures::stat))
             .route("/v1/openapi.json", get(openapi::description))

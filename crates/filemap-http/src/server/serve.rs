@@ -17,6 +17,7 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
@@ -33,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 impl Server {
     /// Serves connections until `stop` is done; then takes no more, waits up to 30 s for requests
-    /// under way, and closes the store.
+    /// under way, and closes the store and the seen sets.
     ///
     /// # Errors
     ///
@@ -89,7 +90,10 @@ impl Server {
             backend.stop();
             backend.log(&format!("requests were still under way after {} s, and were broken off", DRAIN.as_secs()));
         }
-        backend.store.clone().close().await
+        let (closed, seen) = (backend.store.clone().close().await, Arc::clone(&backend.options.seen));
+        // A failure has its line in the log of the sets.
+        let _ = spawn_blocking(move || seen.close()).await;
+        closed
     }
 }
 

@@ -165,7 +165,7 @@ impl Squares {
 /// assert_ne!(a, b);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint(pub(super) u128);
+pub struct Fingerprint(pub(crate) u128);
 
 impl Fingerprint {
     /// Its bits from the highest; missing ones are 0.

@@ -5,11 +5,13 @@
 //!
 //! Files of a set `NAME`: `NAME` itself; `NAME.canon`, the note; `NAME.lock`; `NAME.meta` of a
 //! bitmap; `NAME.known` of a Bloom filter with known false positives; runs and log of a set on
-//! disk, `NAME.000001.run` and so on; `NAME.room` of a trie or growing filter ([`room`]).
+//! disk, `NAME.000001.run` and so on; `NAME.room` of a trie or growing filter ([`room`]);
+//! `NAME.000001.requests` and so on of a set that is served ([`crate::journal`]).
 //!
 //! Invariants: no file is overwritten by a new set; a read-only set changes no file and takes no
 //! lock; a trie, which is in memory, is in its file after [`SeenSet::sync`] like all others.
 
+mod keys;
 mod kind;
 mod merge;
 mod note;
@@ -29,9 +31,11 @@ use crate::canonical::Canonicalizer;
 use crate::disk::{DiskOptions, DiskUrlSet};
 use crate::error::{Error, Result};
 use crate::files::{self, beside, by_path, place};
+use crate::journal;
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use crate::trie::UrlTrie;
 
+pub(crate) use keys::Keys;
 pub use kind::{NewSet, SetKind};
 pub use merge::Merged;
 
@@ -105,7 +109,7 @@ impl StoredSet {
         /// [`crate::StorageError::Locked`]; [`crate::StorageError::Io`].
         fn create, create_in(dir, name, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
             note::check(canonicalizer)?;
-            for file in files_of(name) {
+            for file in files_of(name).into_iter().chain(journal::files_of(&*dir, name)?) {
                 files::check_absent(&*dir, &file)?;
             }
             let (to, mut lock) = (Arc::clone(&dir), None);
@@ -190,7 +194,7 @@ impl StoredSet {
         Ok(set)
     }
 
-    /// Opens a set for writing.
+    /// Opens a set for writing. If it was served, it takes what was answered before a crash.
     ///
     /// # Errors
     /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::NotFound`] if it is absent: nothing
@@ -219,7 +223,9 @@ impl StoredSet {
                 }
                 SetKind::Disk => AnySet::Disk(Box::new(DiskUrlSet::open_in(from, name, options)?)),
             };
-            Ok(StoredSet::with(dir, name, set, lock, false))
+            let set = StoredSet::with(dir, name, set, lock, false);
+            set.take_answered()?;
+            Ok(set)
         }
     }
 
@@ -413,7 +419,10 @@ impl SeenSet for StoredSet {
     fn disk_bytes(&self) -> u64 {
         let files = files_of(&self.name);
         let len = |file: &String| self.dir.open(file, Access::Read).and_then(|file| file.len());
-        let found: u64 = files.iter().chain([&beside::room(&self.name)]).filter_map(|file| len(file).ok()).sum();
+        let journal = journal::files_of(&*self.dir, &self.name).unwrap_or_default();
+        let room = beside::room(&self.name);
+        let files = files.iter().chain([&room]).chain(&journal);
+        let found: u64 = files.filter_map(|file| len(file).ok()).sum();
         match &self.set {
             // Both sums count the manifest.
             AnySet::Disk(set) => (found + set.disk_bytes()).saturating_sub(len(&self.name).unwrap_or(0)),

@@ -19,7 +19,7 @@ const IN_MEMORY: usize = 256 << 10;
 pub(crate) struct Upload {
     file: SpooledTempFile,
     /// Bytes of all of it.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Upload {

@@ -1,0 +1,117 @@
+//! [`SeenClient`]: a seen set behind a server, whose requests can be sent again.
+
+use std::io::Read;
+
+use filemap::Result;
+use urlindex::{RequestId, Verdict};
+
+use super::call::{Answered, Connection};
+use super::options::ClientOptions;
+
+/// The longest answer, in bytes: a word a URL.
+const MAX_WORDS: u64 = 1 << 30;
+
+/// What a request to add URLs was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// A verdict for each URL; `None` for what is no URL by the set's rules.
+    Verdicts(Vec<Option<Verdict>>),
+    /// The request is so old that it may have been answered and forgotten: which of its URLs were
+    /// new is not known any more. Who takes them all as new loses none.
+    Forgotten,
+}
+
+/// A seen set behind a server. Its calls block; it is `Send` and `Sync`.
+///
+/// ```no_run
+/// use filemap_http::{Added, ClientOptions, SeenClient};
+/// use urlindex::RequestId;
+///
+/// let set = SeenClient::open("http://127.0.0.1:8640/v1/seen/pages", &ClientOptions::new())?;
+/// // Noted before it is sent, so that it can be sent again with the same id.
+/// let id = RequestId::now();
+/// let added = set.add(Some(id), &["https://example.com/"], true)?;
+/// assert!(matches!(added, Added::Verdicts(verdicts) if verdicts.len() == 1));
+/// # Ok::<(), filemap::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SeenClient {
+    connection: Connection,
+}
+
+impl SeenClient {
+    /// The set at `location`, such as `http://127.0.0.1:8640/v1/seen/NAME`. One request.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`] if no seen set answers there, or the server does not take the
+    /// token.
+    pub fn open(location: &str, options: &ClientOptions) -> Result<SeenClient> {
+        let connection = Connection::new(location, options)?;
+        let figures: Option<serde_json::Value> = connection.json("")?;
+        match figures.is_some_and(|figures| figures.get("kind").is_some()) {
+            true => Ok(SeenClient { connection }),
+            false => Err(connection.strange("it has no figures of a seen set")),
+        }
+    }
+
+    /// Adds URLs, and returns which were new. With an id the request can be sent again, after an
+    /// error or a restart, and is answered as it was. If `durable`, what is answered survives the
+    /// loss of the server's power.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`]; whether the URLs were added is not known then.
+    pub fn add(&self, id: Option<RequestId>, urls: &[impl AsRef<[u8]>], durable: bool) -> Result<Added> {
+        let path = if durable { "/add" } else { "/add?durable=0" };
+        let id = id.map(|id| id.to_string());
+        match self.connection.post_lines(path, id.as_deref(), &lines(urls))? {
+            Answered::Conflict => Ok(Added::Forgotten),
+            Answered::Found(found) => self.verdicts(found.body, urls.len()).map(Added::Verdicts),
+        }
+    }
+
+    /// Which of these URLs were added. Adds none.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`].
+    pub fn check(&self, urls: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Verdict>>> {
+        match self.connection.post_lines("/check", None, &lines(urls))? {
+            Answered::Conflict => Err(self.connection.strange("a check is no conflict")),
+            Answered::Found(found) => self.verdicts(found.body, urls.len()),
+        }
+    }
+
+    fn verdicts(&self, body: impl Read, count: usize) -> Result<Vec<Option<Verdict>>> {
+        let mut text = String::new();
+        body.take(MAX_WORDS).read_to_string(&mut text).map_err(|error| self.connection.broken(&error))?;
+        let verdicts: Option<Vec<Option<Verdict>>> = text.lines().map(verdict).collect();
+        let whole = verdicts.filter(|verdicts| verdicts.len() == count && (text.is_empty() || text.ends_with('\n')));
+        whole.ok_or_else(|| self.connection.strange(&format!("{count} verdicts were to come")))
+    }
+}
+
+/// What a word means; `None` if it is none.
+fn verdict(word: &str) -> Option<Option<Verdict>> {
+    match word {
+        "new" => Some(Some(Verdict::New)),
+        "seen" => Some(Some(Verdict::Seen)),
+        "probably-seen" => Some(Some(Verdict::ProbablySeen)),
+        "invalid" => Some(None),
+        _ => None,
+    }
+}
+
+/// URLs, a line each. What has an end of line in it is no URL, and goes as an empty line.
+fn lines(urls: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for url in urls {
+        let url = url.as_ref();
+        if !url.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            lines.extend_from_slice(url);
+        }
+        lines.push(b'\n');
+    }
+    lines
+}

@@ -1,0 +1,176 @@
+//! `POST /v1/seen/NAME/add` and `check`: URLs, a line each; a word for each in the same order.
+
+use std::borrow::Cow;
+use std::io::Read;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Extension, Path, RawQuery, State};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::response::{IntoResponse, Response};
+use tokio::task::spawn_blocking;
+use urlindex::{AddRequest, RequestId, Verdict};
+
+use super::sets::Served;
+use crate::query::Query;
+use crate::server::backend::Backend;
+use crate::server::guard::{Allowed, check_writes};
+use crate::server::lookup::durable;
+use crate::server::pages::upload::{self, Upload};
+use crate::server::refusal::{Answer, Refusal};
+use crate::server::tokens::Right;
+
+/// Bytes of the URLs of one request.
+const MAX_URLS: u64 = 64 << 20;
+/// Bytes of URLs that are made canonical where the request is: less work than another thread's.
+const QUICK: u64 = 8 << 10;
+/// The request's id.
+const ID: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// `POST /v1/seen/NAME/add`.
+pub(crate) async fn add(
+    State(backend): State<Arc<Backend>>,
+    Extension(allowed): Extension<Allowed>,
+    Path(name): Path<String>,
+    RawQuery(raw): RawQuery,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    check_writes(&backend)?;
+    allowed.needs(Right::Write)?;
+    let durable = durable(&Query::parse(raw.as_deref(), &["durable"])?)?;
+    let id = id(&headers)?;
+    check_coding(&headers)?;
+    let served = served(&backend, &name)?;
+    let urls = upload::take_up_to(body, MAX_URLS).await?;
+    let _room = backend.room_for_urls(urls.bytes).await;
+    let of_request = Arc::clone(&served);
+    let request = quick(urls.bytes, move || request(&of_request, id, urls)).await??;
+    let Some(worker) = served.worker() else { return Err(no_writer(&name)) };
+    let Some(answer) = worker.add(request, durable).await else {
+        let words = format!("seen set `{name}` takes no more requests; the server's log says why");
+        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, words));
+    };
+    let answer = answer?;
+    let status = if durable { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, words(answer.iter())).into_response())
+}
+
+/// `POST /v1/seen/NAME/check`.
+pub(crate) async fn check(
+    State(backend): State<Arc<Backend>>,
+    Path(name): Path<String>,
+    RawQuery(raw): RawQuery,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    Query::parse(raw.as_deref(), &[])?;
+    check_coding(&headers)?;
+    let served = served(&backend, &name)?;
+    let urls = upload::take_up_to(body, MAX_URLS).await?;
+    let _room = backend.room_for_urls(urls.bytes).await;
+    // Which reads what is on the device.
+    let checked = spawn_blocking(move || checked(&served, urls)).await;
+    let verdicts = checked.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
+    Ok(words(verdicts.into_iter()).into_response())
+}
+
+pub(super) fn served(backend: &Backend, name: &str) -> Result<Arc<Served>, Refusal> {
+    let served = backend.options.seen.get(name);
+    served.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("there is no seen set `{name}` here")))
+}
+
+fn no_writer(name: &str) -> Refusal {
+    Refusal::new(StatusCode::FORBIDDEN, format!("seen set `{name}` is open read-only here"))
+}
+
+fn check_coding(headers: &HeaderMap) -> Result<(), Refusal> {
+    match headers.get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        None => Ok(()),
+        Some(_) => Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the URLs without a coding")),
+    }
+}
+
+/// The request's id, with quotes as the header's draft has it, or without.
+fn id(headers: &HeaderMap) -> Result<Option<RequestId>, Refusal> {
+    let mut values = headers.get_all(ID).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Refusal::bad("a request has one `Idempotency-Key`"));
+    }
+    let text = value.to_str().unwrap_or_default().trim();
+    let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    bare.parse().map(Some).map_err(|words: String| Refusal::bad(format!("`Idempotency-Key`: {words}")))
+}
+
+/// Runs work over so many bytes, where the request is or on a thread that may block.
+async fn quick<T: Send + 'static>(bytes: u64, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    if bytes <= QUICK {
+        return Ok(work());
+    }
+    let done = spawn_blocking(work).await;
+    done.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+fn read(mut urls: Upload) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::with_capacity(urls.bytes as usize);
+    let failed = |error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the URLs set aside: {error}"));
+    urls.read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// The lines of a body; an empty one, but behind the last line's end, is one that is no URL.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let is_none = bytes.is_empty();
+    bytes.split(|byte| *byte == b'\n').skip(usize::from(is_none)).map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+}
+
+fn request(served: &Served, id: Option<RequestId>, urls: Upload) -> Result<AddRequest, Refusal> {
+    let Some(worker) = served.worker() else { return Err(no_writer(&served.name)) };
+    let bytes = read(urls)?;
+    let mut request = worker.set().request(id);
+    for line in lines(&bytes) {
+        let key = served.canonicalizer.canonical(line).ok();
+        worker.set().push(&mut request, key.as_deref());
+    }
+    Ok(request)
+}
+
+fn checked(served: &Served, urls: Upload) -> Result<Vec<Option<Verdict>>, Refusal> {
+    let bytes = read(urls)?;
+    let is_taken = |key: &Cow<'_, [u8]>| key.len() <= usize::from(u16::MAX);
+    let keys: Vec<Option<Cow<'_, [u8]>>> =
+        lines(&bytes).map(|line| served.canonicalizer.canonical(line).ok().filter(is_taken)).collect();
+    let known: Vec<&[u8]> = keys.iter().flatten().map(|key| &**key).collect();
+    let mut verdicts = served.contains(&known)?.into_iter();
+    Ok(keys.iter().map(|key| key.as_ref().and_then(|_| verdicts.next())).collect())
+}
+
+/// A word a line.
+fn words(verdicts: impl Iterator<Item = Option<Verdict>>) -> Response {
+    let mut out = Vec::new();
+    for verdict in verdicts {
+        out.extend_from_slice(match verdict {
+            Some(Verdict::New) => b"new\n",
+            Some(Verdict::Seen) => b"seen\n",
+            Some(Verdict::ProbablySeen) => b"probably-seen\n",
+            None => b"invalid\n",
+        });
+    }
+    ([(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))], out).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_has_one_answer_and_the_last_end_makes_none() {
+        let of = |text: &str| lines(text.as_bytes()).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(of("").len() + of("\n").len(), 0);
+        assert_eq!(of("a\r\nb"), [b"a", b"b"]);
+        assert_eq!(of("a\n\nb\n"), [&b"a"[..], b"", b"b"]);
+    }
+}

@@ -1,0 +1,233 @@
+//! The sets of a server by their names, and what each is served from.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use urlindex::{
+    Canonicalizer, DiskOptions, Error, IdempotentSet, NewSet, RequestOptions, Result, SeenSet, SeenStats, StoredSet,
+    Verdict,
+};
+
+use super::worker::Worker;
+
+/// The longest name of a set.
+const MAX_NAME: usize = 64;
+
+/// Takes lines for the operator.
+type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Seen sets that a server serves, by name: `[a-z0-9_-]{1,64}`.
+///
+/// ```
+/// use filemap_http::server::{SeenSets, ServerOptions};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let sets = SeenSets::new(true).folder(folder.path())?;
+/// let options = ServerOptions::new().writes(true).seen(sets);
+/// # let _ = options;
+/// # Ok::<(), String>(())
+/// ```
+pub struct SeenSets {
+    writes: bool,
+    disk: DiskOptions,
+    requests: RequestOptions,
+    log: Log,
+    folder: Option<PathBuf>,
+    served: Mutex<BTreeMap<String, Arc<Served>>>,
+}
+
+/// A set that is served.
+pub(super) struct Served {
+    pub(super) name: String,
+    pub(super) canonicalizer: Arc<dyn Canonicalizer>,
+    from: From,
+}
+
+enum From {
+    Worker(Worker),
+    /// Of a server that only reads: as it was when the server began.
+    Reader(Box<StoredSet>),
+}
+
+impl Served {
+    /// The thread that adds; `None` if the server only reads.
+    pub(super) fn worker(&self) -> Option<&Worker> {
+        match &self.from {
+            From::Worker(worker) => Some(worker),
+            From::Reader(_) => None,
+        }
+    }
+
+    pub(super) fn set(&self) -> &StoredSet {
+        match &self.from {
+            From::Worker(worker) => worker.set().set(),
+            From::Reader(set) => set,
+        }
+    }
+
+    /// Whether each of these canonical URLs was added. Blocks.
+    pub(super) fn contains(&self, urls: &[&[u8]]) -> Result<Vec<Verdict>> {
+        match &self.from {
+            From::Worker(worker) => worker.set().contains(urls),
+            From::Reader(set) => {
+                let mut verdicts = Vec::with_capacity(urls.len());
+                set.contains_batch(urls, &mut verdicts)?;
+                Ok(verdicts)
+            }
+        }
+    }
+
+    /// Its figures. Blocks: a filter counts its bits.
+    pub(super) fn stats(&self) -> SeenStats {
+        self.set().stats()
+    }
+}
+
+/// Whether a text is a set's name.
+pub(super) fn is_name(text: &str) -> bool {
+    let known = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+    (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(known)
+}
+
+impl SeenSets {
+    /// None yet. If the server `writes`, it adds to them, and is their one writer; else it answers
+    /// from what they had when they were opened.
+    pub fn new(writes: bool) -> SeenSets {
+        SeenSets {
+            writes,
+            disk: DiskOptions::new(),
+            requests: RequestOptions::new(),
+            log: Arc::new(|_| {}),
+            folder: None,
+            served: Mutex::default(),
+        }
+    }
+
+    /// Memory and clock of sets on disk that are given after this.
+    pub fn disk(self, disk: DiskOptions) -> SeenSets {
+        SeenSets { disk, ..self }
+    }
+
+    /// How long requests are remembered, of sets that are given after this.
+    pub fn requests(self, requests: RequestOptions) -> SeenSets {
+        SeenSets { requests, ..self }
+    }
+
+    /// Takes a line for each failure of a set that is given after this.
+    pub fn log(self, log: impl Fn(&str) + Send + Sync + 'static) -> SeenSets {
+        SeenSets { log: Arc::new(log), ..self }
+    }
+
+    /// Serves an existing set under a name.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the operator: the name is none or taken, or the set cannot be opened.
+    pub fn set(self, name: &str, path: &Path) -> std::result::Result<SeenSets, String> {
+        if !is_name(name) {
+            return Err(format!("`{name}` is no name of a seen set: give 1 to {MAX_NAME} of a-z, 0-9, _ and -"));
+        }
+        let of = |error: Error| format!("seen set `{name}` ({}): {error}", path.display());
+        let served = self.open(name, path).map_err(of)?;
+        if self.sets().insert(name.to_owned(), Arc::new(served)).is_some() {
+            return Err(format!("two seen sets have the name `{name}`"));
+        }
+        Ok(self)
+    }
+
+    /// Where new sets are made: files of their names in this folder, which is there.
+    pub fn folder(self, folder: &Path) -> SeenSets {
+        SeenSets { folder: Some(folder.to_owned()), ..self }
+    }
+
+    fn open(&self, name: &str, path: &Path) -> Result<Served> {
+        match self.writes {
+            true => self.start(name, StoredSet::open_with(path, self.disk.clone())?),
+            false => {
+                let set = StoredSet::open_read_only_with(path, self.disk.clone())?;
+                Ok(Served {
+                    name: name.to_owned(),
+                    canonicalizer: canonicalizer(&set)?,
+                    from: From::Reader(Box::new(set)),
+                })
+            }
+        }
+    }
+
+    /// Serves a set that is open for writing.
+    fn start(&self, name: &str, set: StoredSet) -> Result<Served> {
+        let canonicalizer = canonicalizer(&set)?;
+        let set = IdempotentSet::new(set, self.requests.clone())?;
+        let worker = Worker::start(set, name, Arc::clone(&self.log));
+        let worker = worker.map_err(|source| urlindex::StorageError::Io {
+            op: "start the thread",
+            file: name.to_owned(),
+            source: source.into(),
+        })?;
+        Ok(Served { name: name.to_owned(), canonicalizer, from: From::Worker(worker) })
+    }
+
+    /// Makes a set; returns it and whether it is new. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`StoredSet::create`]; `None` if the server makes no sets.
+    pub(super) fn create(
+        &self,
+        name: &str,
+        new: NewSet,
+        canonicalizer: &dyn Canonicalizer,
+    ) -> Option<Result<(Arc<Served>, bool)>> {
+        let folder = self.folder.as_ref().filter(|_| self.writes)?;
+        let mut sets = self.sets();
+        if let Some(served) = sets.get(name) {
+            return Some(Ok((Arc::clone(served), false)));
+        }
+        let made = StoredSet::create(folder.join(name), new, canonicalizer).and_then(|set| self.start(name, set));
+        Some(made.map(|served| {
+            let served = Arc::new(served);
+            sets.insert(name.to_owned(), Arc::clone(&served));
+            (served, true)
+        }))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Arc<Served>> {
+        self.sets().get(name).cloned()
+    }
+
+    /// All sets, in the order of their names.
+    pub(super) fn all(&self) -> Vec<Arc<Served>> {
+        self.sets().values().cloned().collect()
+    }
+
+    /// Closes all sets. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Of the first that fails; all are closed.
+    pub(crate) fn close(&self) -> Result<()> {
+        let sets = std::mem::take(&mut *self.sets());
+        let mut first = Ok(());
+        for served in sets.into_values() {
+            // Requests that outlived their time keep theirs: it is durable, and not closed.
+            if let Ok(Served { from: From::Worker(worker), .. }) = Arc::try_unwrap(served) {
+                first = first.and(worker.close());
+            }
+        }
+        first
+    }
+
+    fn sets(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Served>>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The rules of a set's URLs.
+fn canonicalizer(set: &StoredSet) -> Result<Arc<dyn Canonicalizer>> {
+    let noted = set.canonicalizer()?;
+    noted.ok_or_else(|| {
+        let why = "no file beside it notes the rules of its URLs: `fm-tool seen add SET --canonical RULES` notes them";
+        Error::Unsupported { file: "the set".to_owned(), op: "be served", why: why.to_owned() }
+    })
+}

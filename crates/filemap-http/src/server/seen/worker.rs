@@ -1,0 +1,199 @@
+//! The thread of one set: requests of many clients are answered together, and made durable by one
+//! sync.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use urlindex::{AddRequest, Error, IdempotentSet, Result, Verdicts};
+
+/// URLs that are answered together at most, beside those of the last request.
+const TOGETHER: usize = 1 << 18;
+/// Answered URLs, and time, after which they are made durable though nobody waits for it.
+const PENDING: usize = 1 << 20;
+const EVERY: Duration = Duration::from_secs(1);
+/// URLs of a request that is answered where it is: less work than to wake the thread.
+const QUICK: usize = 16;
+
+/// Takes lines for the operator.
+type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+enum Job {
+    Add {
+        request: AddRequest,
+        durable: bool,
+        reply: oneshot::Sender<Result<Verdicts>>,
+    },
+    /// Something waits for being made durable.
+    Wake,
+    Close,
+}
+
+/// One set, and the thread that answers.
+pub(super) struct Worker {
+    set: Arc<IdempotentSet>,
+    jobs: Sender<Job>,
+    /// Whether the thread will look at what waits for being made durable, without being told.
+    looks_after: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<Result<()>>>>,
+}
+
+impl Worker {
+    /// # Errors
+    ///
+    /// If the system gives no thread.
+    pub(super) fn start(set: IdempotentSet, name: &str, log: Log) -> std::io::Result<Worker> {
+        let set = Arc::new(set);
+        let (jobs, todo) = channel();
+        let looks_after = Arc::new(AtomicBool::new(false));
+        let (of_thread, looks, name) = (Arc::clone(&set), Arc::clone(&looks_after), name.to_owned());
+        let thread = Builder::new().name("seen".to_owned()).spawn(move || {
+            let failed = |error: &Error| log(&format!("seen set `{name}`: {error}"));
+            let answered = answer_all(&of_thread, &todo, &looks, &failed);
+            answered.and_then(|()| close(of_thread)).inspect_err(failed)
+        })?;
+        Ok(Worker { set, jobs, looks_after, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(super) fn set(&self) -> &IdempotentSet {
+        &self.set
+    }
+
+    /// Answers a request, if `durable` when the answers are.
+    ///
+    /// # Errors
+    ///
+    /// As [`IdempotentSet::answer`] and [`IdempotentSet::commit`]; `None` if the thread has ended.
+    pub(super) async fn add(&self, mut request: AddRequest, durable: bool) -> Option<Result<Verdicts>> {
+        if !durable && request.len() <= QUICK {
+            match self.set.answer_now(request) {
+                Ok(answer) => {
+                    if !self.looks_after.swap(true, Ordering::SeqCst) {
+                        self.jobs.send(Job::Wake).ok()?;
+                    }
+                    return Some(answer);
+                }
+                Err(back) => request = back,
+            }
+        }
+        let (reply, answered) = oneshot::channel();
+        self.jobs.send(Job::Add { request, durable, reply }).ok()?;
+        answered.await.ok()
+    }
+
+    /// Answers what was sent, and closes the set. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`IdempotentSet::close`].
+    pub(super) fn close(self) -> Result<()> {
+        let Worker { set, jobs, thread, .. } = self;
+        // So that the thread has the last handle.
+        drop(set);
+        let _ = jobs.send(Job::Close);
+        let thread = thread.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match thread.map(JoinHandle::join) {
+            Some(Ok(closed)) => closed,
+            // Its panic was printed; what was answered durably is in the set.
+            Some(Err(_)) | None => Ok(()),
+        }
+    }
+}
+
+fn close(set: Arc<IdempotentSet>) -> Result<()> {
+    match Arc::try_unwrap(set) {
+        Ok(set) => set.close(),
+        // A request is still under way.
+        Err(set) => set.commit(),
+    }
+}
+
+/// Answers until the set is to be closed.
+fn answer_all(
+    set: &IdempotentSet,
+    jobs: &Receiver<Job>,
+    looks_after: &AtomicBool,
+    failed: &dyn Fn(&Error),
+) -> Result<()> {
+    let mut committed = Instant::now();
+    loop {
+        // Who adds after this look tells.
+        looks_after.store(false, Ordering::SeqCst);
+        let first = match set.pending() {
+            0 => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            _ => jobs.recv_timeout(EVERY.saturating_sub(committed.elapsed())),
+        };
+        let mut round = Round::default();
+        let is_over = match first {
+            Ok(job) => round.gather(job, jobs),
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => true,
+        };
+        let waiting = round.answer(set);
+        let is_due = set.pending() >= PENDING || committed.elapsed() >= EVERY;
+        if !waiting.is_empty() || is_due || is_over {
+            let done = set.commit();
+            committed = Instant::now();
+            if let Err(error) = &done {
+                failed(error);
+            }
+            for (reply, answer) in waiting {
+                let _ = reply.send(done.clone().and(answer));
+            }
+        }
+        if is_over {
+            return Ok(());
+        }
+    }
+}
+
+type Reply = oneshot::Sender<Result<Verdicts>>;
+
+/// Requests that are answered together.
+#[derive(Default)]
+struct Round {
+    requests: Vec<AddRequest>,
+    replies: Vec<(Reply, bool)>,
+}
+
+impl Round {
+    /// Takes this job and those that wait behind it; whether the set is to be closed.
+    fn gather(&mut self, first: Job, jobs: &Receiver<Job>) -> bool {
+        let (mut next, mut urls) = (Ok(first), 0);
+        loop {
+            match next {
+                Ok(Job::Add { request, durable, reply }) => {
+                    urls += request.len();
+                    self.requests.push(request);
+                    self.replies.push((reply, durable));
+                }
+                Ok(Job::Wake) => {}
+                Ok(Job::Close) | Err(TryRecvError::Disconnected) => return true,
+                Err(TryRecvError::Empty) => return false,
+            }
+            if urls >= TOGETHER {
+                return false;
+            }
+            next = jobs.try_recv();
+        }
+    }
+
+    /// Answers those who do not wait for the device; returns the others, whose answers are not
+    /// durable yet.
+    fn answer(self, set: &IdempotentSet) -> Vec<(Reply, Result<Verdicts>)> {
+        let answers = set.answer(&self.requests);
+        let mut waiting = Vec::new();
+        for ((reply, durable), answer) in self.replies.into_iter().zip(answers) {
+            if durable && answer.is_ok() {
+                waiting.push((reply, answer));
+            } else {
+                // Nobody is there any more if that fails: it can be asked again.
+                let _ = reply.send(answer);
+            }
+        }
+        waiting
+    }
+}

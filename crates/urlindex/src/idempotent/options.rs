@@ -1,0 +1,51 @@
+//! How long a set remembers what requests were answered, and by whose clock.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+filemap_io::options! {
+    /// How long an [`crate::IdempotentSet`] remembers what it answered: by default a day, and a
+    /// million requests at least within it.
+    ///
+    /// A request that is kept takes about 65 bytes and two bits a URL on disk, and 48 bytes of
+    /// memory.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use urlindex::RequestOptions;
+    ///
+    /// let options = RequestOptions::new().keep_requests(100_000).keep_for(Duration::from_secs(3_600));
+    /// ```
+    #[derive(Clone)]
+    pub struct RequestOptions {
+        /// A request is forgotten once so many newer ones came, or some more: default 1,048,576.
+        pub(super) keep_requests: u64 = 1 << 20,
+    } by hand {
+        pub(super) keep_ms: u64 = 24 * 3_600 * 1_000,
+        pub(super) now_ms: Arc<dyn Fn() -> i64 + Send + Sync> = Arc::new(system_ms),
+    }
+}
+
+fn system_ms() -> i64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_millis() as i64)
+}
+
+filemap_io::debug_fields!(RequestOptions: keep_requests, keep_ms);
+
+impl RequestOptions {
+    /// A request is forgotten at this age: default 24 hours.
+    #[must_use]
+    pub fn keep_for(self, age: Duration) -> RequestOptions {
+        RequestOptions { keep_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX), ..self }
+    }
+
+    /// Clock, in milliseconds since 1970; the system's by default.
+    #[must_use]
+    pub fn clock(self, now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> RequestOptions {
+        RequestOptions { now_ms: Arc::new(now_ms), ..self }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        (self.now_ms)().max(0) as u64
+    }
+}

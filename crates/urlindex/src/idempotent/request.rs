@@ -1,0 +1,118 @@
+//! A request to add URLs, and its answers.
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::journal::verdict_bytes;
+use crate::request_id::RequestId;
+use crate::seen::Verdict;
+use crate::stored::{Keys, StoredSet};
+
+/// URLs to add to a set, under an id if the request may be sent again. Made by
+/// [`crate::IdempotentSet::request`], for that set.
+#[derive(Clone, Debug)]
+pub struct AddRequest {
+    pub(super) id: Option<RequestId>,
+    pub(super) keys: Keys,
+    /// Places of lines that are no URLs, in order.
+    invalid: Vec<u32>,
+}
+
+impl AddRequest {
+    pub(super) fn new(id: Option<RequestId>, set: &StoredSet) -> AddRequest {
+        AddRequest { id, keys: set.keys(), invalid: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, set: &StoredSet, url: Option<&[u8]>) {
+        if !url.is_some_and(|url| set.push_key(&mut self.keys, url)) {
+            self.invalid.push(self.len() as u32);
+        }
+    }
+
+    /// Number of URLs, invalid ones included.
+    pub fn len(&self) -> usize {
+        self.keys.len() + self.invalid.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn digest(&self) -> u128 {
+        let mut hash = Xxh3::new();
+        self.keys.digest(&mut hash);
+        hash.update(b"invalid");
+        self.invalid.iter().for_each(|place| hash.update(&place.to_le_bytes()));
+        hash.digest128()
+    }
+
+    /// Answers in the order of arrival, from those to its keys.
+    pub(super) fn verdicts(&self, of_keys: impl IntoIterator<Item = Verdict>) -> Verdicts {
+        let mut verdicts = Verdicts::of(self.len());
+        let (mut invalid, mut of_keys) = (self.invalid.iter().peekable(), of_keys.into_iter());
+        for place in 0..self.len() {
+            let is_invalid = invalid.next_if(|next| **next as usize == place).is_some();
+            verdicts.put(place, if is_invalid { None } else { of_keys.next() });
+        }
+        verdicts
+    }
+}
+
+/// The answers to a request, in the order of its URLs: `None` for what is no URL.
+///
+/// ```
+/// use urlindex::{IdempotentSet, NewSet, RequestOptions, StoredSet, Verdict, Whatwg};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let set = StoredSet::create(folder.path().join("seen"), NewSet::Trie, &Whatwg)?;
+/// let set = IdempotentSet::new(set, RequestOptions::new())?;
+/// let mut request = set.request(None);
+/// set.push(&mut request, Some(b"http://example.com/"));
+/// set.push(&mut request, None);
+/// let answers = set.answer(&[request]).remove(0)?;
+/// assert_eq!(answers.iter().collect::<Vec<_>>(), [Some(Verdict::New), None]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdicts {
+    /// Two bits each, the lowest first.
+    pub(super) packed: Vec<u8>,
+    pub(super) len: u32,
+}
+
+impl Verdicts {
+    fn of(len: usize) -> Verdicts {
+        let len = len as u32;
+        Verdicts { packed: vec![0; verdict_bytes(len)], len }
+    }
+
+    fn put(&mut self, place: usize, verdict: Option<Verdict>) {
+        let bits = match verdict {
+            None => 0,
+            Some(Verdict::New) => 1,
+            Some(Verdict::Seen) => 2,
+            Some(Verdict::ProbablySeen) => 3,
+        };
+        self.packed[place / 4] |= bits << (place % 4 * 2);
+    }
+
+    /// Number of answers.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The answers in order.
+    pub fn iter(&self) -> impl Iterator<Item = Option<Verdict>> + '_ {
+        (0..self.len()).map(|place| match self.packed[place / 4] >> (place % 4 * 2) & 3 {
+            1 => Some(Verdict::New),
+            2 => Some(Verdict::Seen),
+            3 => Some(Verdict::ProbablySeen),
+            _ => None,
+        })
+    }
+}

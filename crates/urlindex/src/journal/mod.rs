@@ -1,0 +1,321 @@
+//! The journal of requests to a set: what each was answered, and the keys that it brought.
+//!
+//! A set that is asked over a network may be asked twice: the answer was lost on its way. Its URLs
+//! are in the set by then, so a second look at the set would call them seen, and nobody would ever
+//! fetch them. So answers are kept by the request's id, durable before the set has the URLs.
+//!
+//! Files `SET.NUMBER.requests`, each a [`segment`]: the newest with keys is appended to; older
+//! ones have answers alone, since the set has their keys. A file goes when enough newer ids are
+//! kept, or its own are old enough; then it is noted until which time ids may have been forgotten.
+//!
+//! Crash-safe order: answers and keys are durable before the set takes the keys; the set is synced
+//! before keys are taken out of a file; what is forgotten is noted durably before its file goes.
+//! After a crash the set takes the keys again.
+
+mod failpoint;
+mod segment;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use filemap_io::Dir;
+
+use crate::error::{Error, Result};
+use crate::files::{self, beside};
+use crate::request_id::time_of;
+use segment::{Head, Home, Writer};
+
+#[cfg(test)]
+pub(crate) use failpoint::plant;
+pub(crate) use failpoint::{Failpoint, planted};
+pub(crate) use segment::{Record, verdict_bytes};
+
+/// Length at which the newest file is taken for full. A set that is written whole is written once
+/// for each.
+const FULL_BYTES: u64 = 64 << 20;
+/// Bytes of records in a group of a file without keys.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// How long ids are kept: until so many newer ones came, or so much time passed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keep {
+    pub(crate) requests: u64,
+    pub(crate) ms: u64,
+}
+
+/// A file, in short.
+#[derive(Debug)]
+struct File {
+    number: u64,
+    ids: u64,
+    /// When its last request was answered.
+    newest_ms: u64,
+    /// The latest time of its ids.
+    newest_id_ms: u64,
+}
+
+impl File {
+    fn new(number: u64) -> File {
+        File { number, ids: 0, newest_ms: 0, newest_id_ms: 0 }
+    }
+
+    fn count(&mut self, record: &Record) {
+        self.newest_ms = self.newest_ms.max(record.at_ms);
+        if record.id != 0 {
+            self.ids += 1;
+            self.newest_id_ms = self.newest_id_ms.max(time_of(record.id));
+        }
+    }
+}
+
+/// An open journal; its set's lock keeps others out.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    home: Home,
+    keep: Keep,
+    full_bytes: u64,
+    /// File and place of each id.
+    places: HashMap<u128, (u64, u32)>,
+    /// Without keys, the oldest first.
+    older: VecDeque<File>,
+    newest: Option<(Writer, File)>,
+    next_number: u64,
+    floor_ms: u64,
+}
+
+impl Journal {
+    /// Opens the journal of a set whose keys are those of `keys_of`, after [`recover`].
+    ///
+    /// # Errors
+    /// `Corrupt`; `NewerFormat`; `Io`.
+    pub(crate) fn open(dir: Arc<dyn Dir>, name: &str, keys_of: u64, keep: Keep) -> Result<Journal> {
+        let numbers = segment::numbers(&*dir, name)?;
+        let home = home(&dir, name, keys_of, &numbers)?;
+        let mut journal = Journal {
+            home,
+            keep,
+            full_bytes: FULL_BYTES,
+            places: HashMap::new(),
+            older: VecDeque::new(),
+            newest: None,
+            next_number: numbers.last().map_or(1, |last| last + 1),
+            floor_ms: 0,
+        };
+        for number in numbers {
+            let (head, _) = segment::head(&*dir, name, number, keys_of)?;
+            journal.floor_ms = journal.floor_ms.max(head.floor_ms);
+            let mut file = File::new(number);
+            segment::read(&journal.home, number, false, |place, record| {
+                file.count(&record);
+                if record.id != 0 {
+                    journal.places.insert(record.id, (number, place));
+                }
+                Ok(())
+            })?;
+            journal.older.push_back(file);
+        }
+        Ok(journal)
+    }
+
+    /// Takes a file for full at so many bytes.
+    #[cfg(test)]
+    pub(crate) fn full_at(&mut self, bytes: u64) {
+        self.full_bytes = bytes;
+    }
+
+    /// What a request was answered.
+    ///
+    /// # Errors
+    /// `Corrupt`; `Io`.
+    pub(crate) fn find(&self, id: u128) -> Result<Option<Record>> {
+        let Some((number, place)) = self.places.get(&id).copied() else { return Ok(None) };
+        match &self.newest {
+            _ if planted(Failpoint::AnsweredAnew) => Ok(None),
+            Some((writer, _)) if writer.number() == number => writer.read(place).map(Some),
+            _ => segment::read_at(&self.home, number, place).map(Some),
+        }
+    }
+
+    /// Ids of times up to this may have been answered and forgotten.
+    pub(crate) fn floor_ms(&self) -> u64 {
+        self.floor_ms
+    }
+
+    /// Number of ids that are kept.
+    pub(crate) fn len(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    /// Appends requests; durable after [`Journal::sync`].
+    ///
+    /// # Errors
+    /// `Io`; `Full`. None is in the journal then. [`Journal::cut_back`] has to follow.
+    pub(crate) fn append(&mut self, records: &[Record]) -> Result<()> {
+        if self.newest.is_none() {
+            let writer = Writer::create(&self.home, self.next_number, self.floor_ms)?;
+            self.newest = Some((writer, File::new(self.next_number)));
+            self.next_number += 1;
+        }
+        let Some((writer, file)) = &mut self.newest else { return Ok(()) };
+        let places = writer.append(records)?;
+        for (record, place) in records.iter().zip(places) {
+            file.count(record);
+            if record.id != 0 {
+                self.places.insert(record.id, (writer.number(), place));
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts off what a failed [`Journal::append`] may have left.
+    ///
+    /// # Errors
+    /// `Io`: what is in the file is not known.
+    pub(crate) fn cut_back(&mut self) -> Result<()> {
+        self.newest.as_ref().map_or(Ok(()), |(writer, _)| writer.cut_back())
+    }
+
+    /// Makes all requests durable.
+    ///
+    /// # Errors
+    /// `Io`: what is in the file is not known.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.newest.as_mut().map_or(Ok(()), |(writer, _)| writer.sync())
+    }
+
+    /// Whether [`Journal::begin_file`] is due.
+    pub(crate) fn is_full(&self) -> bool {
+        self.newest.as_ref().is_some_and(|(writer, _)| writer.len() >= self.full_bytes)
+    }
+
+    /// Takes the keys out of the newest file, which the set has durably, and begins another.
+    /// Forgets what need not be kept at this time.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt`.
+    pub(crate) fn begin_file(&mut self, now_ms: u64) -> Result<()> {
+        let gone = self.take_forgotten(now_ms);
+        let floor_ms = gone.iter().map(|file| file.newest_id_ms).fold(self.floor_ms, u64::max);
+        if planted(Failpoint::ForgottenUnnoted) {
+            gone.iter().try_for_each(|file| self.remove(file.number))?;
+        }
+        let writer = Writer::create(&self.home, self.next_number, floor_ms)?;
+        let file = File::new(self.next_number);
+        self.floor_ms = floor_ms;
+        self.next_number += 1;
+        self.strip_newest()?;
+        self.newest = Some((writer, file));
+        for file in gone {
+            self.remove(file.number)?;
+            self.places.retain(|_, (number, _)| *number != file.number);
+        }
+        Ok(())
+    }
+
+    fn remove(&self, number: u64) -> Result<()> {
+        Ok(files::remove(&*self.home.dir, &beside::requests(&self.home.name, number))?)
+    }
+
+    /// The oldest files, of which nothing need be kept.
+    fn take_forgotten(&mut self, now_ms: u64) -> Vec<File> {
+        let newest = self.newest.as_ref().map_or(0, |(_, file)| file.ids);
+        let mut ids = newest + self.older.iter().map(|file| file.ids).sum::<u64>();
+        let mut gone = Vec::new();
+        while let Some(oldest) = self.older.front() {
+            let is_old = oldest.newest_ms.saturating_add(self.keep.ms) <= now_ms;
+            if !is_old && ids - oldest.ids < self.keep.requests {
+                break;
+            }
+            ids -= oldest.ids;
+            gone.extend(self.older.pop_front());
+        }
+        gone
+    }
+
+    /// Takes the keys out of the newest file, which the set has durably. The next request begins
+    /// another.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt`.
+    pub(crate) fn strip_newest(&mut self) -> Result<()> {
+        let Some((writer, file)) = self.newest.take() else { return Ok(()) };
+        for (id, place) in strip(&self.home, writer.number(), false)? {
+            self.places.insert(id, (file.number, place));
+        }
+        self.older.push_back(file);
+        Ok(())
+    }
+}
+
+/// The journal's home: its id is that of its files, which is one, or a new one.
+fn home(dir: &Arc<dyn Dir>, name: &str, keys_of: u64, numbers: &[u64]) -> Result<Home> {
+    let mut id = None;
+    for number in numbers {
+        let (_, found) = segment::head(&**dir, name, *number, keys_of)?;
+        if *id.get_or_insert(found) != found {
+            return Err(Error::corrupt(&beside::requests(name, *number), 16, "a file of another journal"));
+        }
+    }
+    let id = id.map_or_else(|| files::new_id(&**dir), Ok)?;
+    Ok(Home { dir: Arc::clone(dir), name: name.to_owned(), id, keys_of })
+}
+
+/// Writes a file anew without keys, and without requests that nobody can ask again. Returns the
+/// ids and their places.
+fn strip(home: &Home, number: u64, is_last: bool) -> Result<Vec<(u128, u32)>> {
+    let (head, _) = segment::head(&*home.dir, &home.name, number, home.keys_of)?;
+    let (mut groups, mut bytes) = (vec![Vec::new()], 0);
+    segment::read(home, number, is_last, |_, record| {
+        if record.id != 0 {
+            bytes += record.verdicts.len();
+            if bytes > GROUP_BYTES {
+                (bytes, groups) = (0, std::mem::take(&mut groups));
+                groups.push(Vec::new());
+            }
+            if let Some(group) = groups.last_mut() {
+                group.push(Record { keys: Vec::new(), ..record });
+            }
+        }
+        Ok(())
+    })?;
+    groups.retain(|group| !group.is_empty());
+    let places = segment::write(home, number, Head { has_keys: false, ..head }, &groups)?;
+    let of_groups = groups.iter().zip(places);
+    Ok(of_groups.flat_map(|(group, places)| group.iter().map(|record| record.id).zip(places)).collect())
+}
+
+/// Names of a set's files.
+pub(crate) fn files_of(dir: &dyn Dir, name: &str) -> Result<Vec<String>> {
+    Ok(segment::numbers(dir, name)?.into_iter().map(|number| beside::requests(name, number)).collect())
+}
+
+/// Gives the set the keys that a crash may have kept from it: `insert` takes those of a request,
+/// `sync` makes them durable.
+///
+/// # Errors
+/// `Corrupt`; `NewerFormat`; `Io`; those of the set.
+pub(crate) fn recover(
+    dir: &Arc<dyn Dir>,
+    name: &str,
+    keys_of: u64,
+    mut insert: impl FnMut(&[u8]) -> Result<()>,
+    sync: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let numbers = segment::numbers(&**dir, name)?;
+    let Some(last) = numbers.last().copied() else { return Ok(()) };
+    let home = home(dir, name, keys_of, &numbers)?;
+    let mut with_keys = Vec::new();
+    for number in numbers {
+        if segment::head(&**dir, name, number, keys_of)?.0.has_keys {
+            with_keys.push(number);
+        }
+    }
+    if with_keys.is_empty() {
+        return Ok(());
+    }
+    for number in &with_keys {
+        segment::read(&home, *number, *number == last, |_, record| insert(&record.keys))?;
+    }
+    sync()?;
+    with_keys.into_iter().try_for_each(|number| strip(&home, number, number == last).map(drop))
+}

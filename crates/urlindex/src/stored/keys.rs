@@ -1,0 +1,194 @@
+//! URLs as a set keeps them: a set on disk by fingerprints, the others by their texts.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use super::{AnySet, StoredSet};
+use crate::error::{Error, Result};
+use crate::journal::{self, Journal, Keep};
+use crate::seen::{SeenSet, Verdict};
+
+const FINGERPRINT_BYTES: usize = 10;
+const LENGTH_BYTES: usize = 4;
+/// What every kind takes.
+const URL_BYTES_MAX: usize = u16::MAX as usize;
+
+/// Keys of one set, in order of arrival.
+#[derive(Clone, Debug)]
+pub(crate) enum Keys {
+    /// Of a set on disk.
+    Fingerprints(Vec<u128>),
+    /// Of any other.
+    Texts(Vec<Box<[u8]>>),
+}
+
+impl Keys {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Keys::Fingerprints(keys) => keys.len(),
+            Keys::Texts(keys) => keys.len(),
+        }
+    }
+
+    /// Adds all keys of another request to the same set.
+    pub(crate) fn extend(&mut self, from: &Keys) {
+        match (self, from) {
+            (Keys::Fingerprints(keys), Keys::Fingerprints(from)) => keys.extend_from_slice(from),
+            (Keys::Texts(keys), Keys::Texts(from)) => keys.extend_from_slice(from),
+            _ => {}
+        }
+    }
+
+    /// The key at this place as bytes for a file.
+    pub(crate) fn write(&self, place: usize, out: &mut Vec<u8>) {
+        match self {
+            Keys::Fingerprints(keys) => out.extend_from_slice(&keys[place].to_be_bytes()[..FINGERPRINT_BYTES]),
+            Keys::Texts(keys) => {
+                out.extend_from_slice(&(keys[place].len() as u32).to_le_bytes());
+                out.extend_from_slice(&keys[place]);
+            }
+        }
+    }
+
+    /// Adds keys from a file; `None` if the bytes are none.
+    fn read(&mut self, mut bytes: &[u8]) -> Option<()> {
+        while !bytes.is_empty() {
+            match self {
+                Keys::Fingerprints(keys) => {
+                    let (key, rest) = bytes.split_first_chunk::<FINGERPRINT_BYTES>()?;
+                    let mut whole = [0; size_of::<u128>()];
+                    whole[..FINGERPRINT_BYTES].copy_from_slice(key);
+                    keys.push(u128::from_be_bytes(whole));
+                    bytes = rest;
+                }
+                Keys::Texts(keys) => {
+                    let (len, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
+                    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+                    keys.push(text.into());
+                    bytes = rest;
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// A hash of all keys and their order.
+    pub(crate) fn digest(&self, hash: &mut Xxh3) {
+        match self {
+            Keys::Fingerprints(keys) => keys.iter().for_each(|key| hash.update(&key.to_le_bytes())),
+            Keys::Texts(keys) => keys.iter().for_each(|key| {
+                hash.update(&(key.len() as u64).to_le_bytes());
+                hash.update(key);
+            }),
+        }
+    }
+}
+
+impl StoredSet {
+    /// No keys.
+    pub(crate) fn keys(&self) -> Keys {
+        match &self.set {
+            AnySet::Disk(_) => Keys::Fingerprints(Vec::new()),
+            _ => Keys::Texts(Vec::new()),
+        }
+    }
+
+    /// Tells keys of sets apart that cannot take each other's.
+    pub(crate) fn keys_of(&self) -> u64 {
+        match &self.set {
+            AnySet::Disk(set) => {
+                let of = [u64::from(set.fingerprint_bits().bits()), set.seed()];
+                xxh3_64(&[&b"disk"[..], &of[0].to_le_bytes(), &of[1].to_le_bytes()].concat())
+            }
+            _ => xxh3_64(b"text"),
+        }
+    }
+
+    /// Adds the key of a canonical URL of up to 65,535 bytes; false if it is none.
+    pub(crate) fn push_key(&self, keys: &mut Keys, url: &[u8]) -> bool {
+        match (keys, &self.set) {
+            _ if url.is_empty() || url.len() > URL_BYTES_MAX => return false,
+            (Keys::Fingerprints(keys), AnySet::Disk(set)) => keys.push(set.fingerprint(url).0),
+            (Keys::Texts(keys), _) => keys.push(url.into()),
+            (Keys::Fingerprints(_), _) => return false,
+        }
+        true
+    }
+
+    /// Whether each of the keys is in the set.
+    ///
+    /// # Errors
+    /// As [`SeenSet::contains`].
+    pub(crate) fn find_keys(&self, keys: &Keys) -> Result<Vec<Verdict>> {
+        let mut verdicts = Vec::new();
+        match (keys, &self.set) {
+            (Keys::Fingerprints(keys), AnySet::Disk(set)) => {
+                let mut batch = set.batch();
+                batch.reserve(keys.len());
+                keys.iter().try_for_each(|key| batch.push_fingerprint(*key))?;
+                verdicts.extend(set.contains_all(&mut batch)?.iter());
+            }
+            (Keys::Texts(keys), _) => {
+                let urls: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+                self.contains_batch(&urls, &mut verdicts)?;
+            }
+            (Keys::Fingerprints(_), _) => {}
+        }
+        Ok(verdicts)
+    }
+
+    /// Makes sure that the set has room for these keys from the one of this place on; else nothing
+    /// is changed.
+    ///
+    /// # Errors
+    /// [`crate::StorageError::Full`].
+    pub(crate) fn make_room_for(&self, keys: &Keys, from: usize) -> Result<()> {
+        match keys {
+            Keys::Fingerprints(_) => Ok(()),
+            Keys::Texts(keys) => self.make_room(&keys[from..].iter().map(|key| &**key).collect::<Vec<&[u8]>>()),
+        }
+    }
+
+    /// Inserts keys, of which some may be there.
+    ///
+    /// # Errors
+    /// As [`SeenSet::check_and_insert`].
+    pub(crate) fn insert_keys(&self, keys: &Keys) -> Result<()> {
+        match (keys, &self.set) {
+            (Keys::Fingerprints(keys), AnySet::Disk(set)) => {
+                let mut batch = set.batch();
+                batch.reserve(keys.len());
+                keys.iter().try_for_each(|key| batch.push_fingerprint(*key))?;
+                set.check_and_insert_all(&mut batch).map(drop)
+            }
+            (Keys::Texts(keys), _) => {
+                let urls: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+                self.check_and_insert_batch(&urls, &mut Vec::new())
+            }
+            (Keys::Fingerprints(_), _) => Ok(()),
+        }
+    }
+
+    /// The journal of requests to this set.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; those of [`Journal::open`].
+    pub(crate) fn journal(&self, keep: Keep) -> Result<Journal> {
+        self.check_writable()?;
+        Journal::open(Arc::clone(&self.dir), &self.name, self.keys_of(), keep)
+    }
+
+    /// Inserts what requests brought whose answers were given before a crash.
+    ///
+    /// # Errors
+    /// Those of [`journal::recover`].
+    pub(super) fn take_answered(&self) -> Result<()> {
+        let insert = |bytes: &[u8]| {
+            let mut keys = self.keys();
+            keys.read(bytes).ok_or_else(|| Error::corrupt(&self.name, 0, "keys of a request are cut"))?;
+            self.insert_keys(&keys)
+        };
+        journal::recover(&self.dir, &self.name, self.keys_of(), insert, || self.sync())
+    }
+}
