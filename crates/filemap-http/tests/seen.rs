@@ -49,6 +49,7 @@ fn folder() -> TempDir {
 fn a_set_is_made_once_and_keeps_its_kind_and_rules() {
     let folder = folder();
     let server = serving(folder.path());
+    std::fs::write(folder.path().join("there"), "somebody's").expect("written");
     let wanted = r#"{"kind":"disk","rules":"crawl","capacity":1000}"#;
     let made = make(&server, "pages", wanted);
     assert_eq!((made.status, make(&server, "pages", wanted).status), (201, 200));
@@ -66,6 +67,9 @@ fn a_set_is_made_once_and_keeps_its_kind_and_rules() {
         ("new", r#"{"kind":"disk","rules":"mine"}"#, 400, "`mine`"),
         ("new", r#"{"kind":"disk","size":1}"#, 400, "size"),
         ("new", "disk", 400, "JSON"),
+        ("new", r#"{"kind":"bloom","capacity":40000000000}"#, 400, "--seen-memory"),
+        ("new", r#"{"kind":"md5-bitmap","capacity":100000000000}"#, 400, "--seen-memory"),
+        ("there", r#"{"kind":"trie"}"#, 409, "has files"),
     ] {
         let (found, words) = make(&server, name, other).problem();
         assert!(found == status && words.contains(said), "{name} {other}: {found} {words}");
@@ -127,7 +131,8 @@ fn what_was_answered_is_there_after_a_restart_and_the_answers_too() {
         assert_eq!(set.add(Some(id), &urls, true).expect("added"), Added::Verdicts(vec![NEW, NEW, None]));
         assert_eq!(set.add(None, &["http://c/"], false).expect("added"), Added::Verdicts(vec![NEW]));
         server.stop();
-        let sets = SeenSets::new(true).set("again", &folder.path().join(kind)).expect("opened");
+        let mut sets = SeenSets::new(true);
+        sets.add("again", &folder.path().join(kind)).expect("opened");
         let server = with(ServerOptions::new().writes(true).seen(sets), &[]);
         let set = client(&server, "again");
         assert_eq!(set.add(Some(id), &urls, true).expect("added"), Added::Verdicts(vec![NEW, NEW, None]));
@@ -182,7 +187,8 @@ fn a_server_that_only_reads_answers_from_the_set_and_adds_nothing() {
     let writer = StoredSet::create(&path, NewSet::Trie, &Whatwg).expect("made");
     writer.insert(b"http://a/").expect("inserted");
     writer.sync().expect("synced");
-    let sets = SeenSets::new(false).set("pages", &path).expect("opened").folder(folder.path());
+    let mut sets = SeenSets::new(false).folder(folder.path());
+    sets.add("pages", &path).expect("opened");
     let server = with(ServerOptions::new().seen(sets), &[]);
     assert_eq!(client(&server, "pages").check(&["http://a/", "http://b/"]).expect("checked"), [SEEN, NEW]);
     assert_eq!(add(&server, &RequestId::now().to_string(), "http://b/").status, 403);
@@ -221,8 +227,28 @@ fn an_id_is_forgotten_by_the_options_and_the_client_is_told() {
     let id = RequestId::new(now_ms() - 1_000, [3; 10]);
     assert_eq!(set.add(Some(id), &["http://a/"], true).expect("answered"), Added::Forgotten);
     assert_eq!(set.check(&["http://a/"]).expect("checked"), [NEW]);
+    let ahead = RequestId::new(now_ms() + 3_600_000, [3; 10]);
+    let never = set.add(Some(ahead), &["http://a/"], true).expect("answered");
+    assert!(matches!(&never, Added::Refused(why) if why.contains("clock")), "{never:?}");
+    // What has an end of line is no URL, also if it is alone.
+    assert_eq!(set.check(&["a\nb"]).expect("checked"), [None]);
+    assert_eq!(set.check(&[""; 0]).expect("checked"), []);
     let nowhere = SeenClient::open(&format!("http://{}/v1/stat", server.address), &ClientOptions::new());
     assert!(nowhere.expect_err("no set").to_string().contains("seen set"));
+}
+
+#[test]
+fn a_long_request_is_answered_in_parts_and_one_that_is_too_long_is_refused() {
+    let folder = folder();
+    let server = serving(folder.path());
+    make(&server, "pages", r#"{"kind":"disk"}"#);
+    let set = client(&server, "pages");
+    let urls: Vec<String> = (0..50_000).map(|i| format!("http://h{}/{i}", i % 7)).collect();
+    let added = set.add(Some(RequestId::now()), &urls, true).expect("added");
+    assert_eq!(added, Added::Verdicts(vec![NEW; 50_000]));
+    assert_eq!(set.check(&urls).expect("checked"), vec![SEEN; 50_000]);
+    let (status, said) = server.ask("POST", "/v1/seen/pages/check", &[], &vec![b'\n'; 1_000_001]).problem();
+    assert!(status == 413 && said.contains("1000001"), "{status} {said}");
 }
 
 #[test]
@@ -230,12 +256,13 @@ fn a_set_without_rules_or_with_a_bad_name_is_not_served() {
     let folder = folder();
     let path = folder.path().join("plain");
     drop(urlindex::DiskUrlSet::create(&path, urlindex::DiskOptions::new()).expect("made"));
-    let refused = |name: &str, path: &Path| SeenSets::new(true).set(name, path).map(|_| ()).expect_err("not served");
+    let refused = |name: &str, path: &Path| SeenSets::new(true).add(name, path).expect_err("not served");
     assert!(refused("plain", &path).contains("--canonical"));
     assert!(refused("Plain", &path).contains("no name"));
     assert!(refused("none", &folder.path().join("none")).contains("none"));
     let trie = folder.path().join("trie");
     StoredSet::create(&trie, NewSet::Trie, &Whatwg).expect("made").close().expect("closed");
-    let sets = SeenSets::new(false).set("one", &trie).expect("served");
-    assert!(sets.set("one", &trie).map(|_| ()).expect_err("taken").contains("two"));
+    let mut sets = SeenSets::new(false);
+    sets.add("one", &trie).expect("served");
+    assert!(sets.add("one", &trie).expect_err("taken").contains("two"));
 }

@@ -209,9 +209,20 @@ layout! {
         16 ID: [u8; 16] = "the journal's id: random";
         32 NUMBER: u64 = "the file's number";
         40 FLOOR_MS: u64 = "ids of times up to this that the journal does not have were forgotten: ms since 1970";
-        48 KEYS_OF: u64 = "XXH3 of what the set's keys are: its kind and, if on disk, their bits and seed (8 bytes each)";
-        56 RESERVED_2: Zeros<4> = "reserved, zero";
-        60 CRC: u32 = "CRC-32 of the bytes before";
+        48 KEYS_OF: u64 = "XXH3 of what the set's keys are: rules of its URLs and, if on disk, bits and seed of fingerprints";
+        56 NOTE_0: [u8; 16] = "note of how many bytes of the file are durable at least";
+        72 NOTE_1: [u8; 16] = "another, written in turn with it: the greater one of those that are whole counts";
+        88 RESERVED_2: Zeros<4> = "reserved, zero";
+        92 CRC: u32 = "CRC-32 of the bytes before, with zeros in place of the notes";
+    }
+}
+
+layout! {
+    /// `SET.NUMBER.requests`: a note.
+    pub(crate) struct RequestsNote {
+        0 BYTES_OF: u64 = "durable bytes";
+        8 CRC: u32 = "CRC-32 of the journal's id, the file's number, the note's (0 or 1, a byte) and the field before";
+        12 RESERVED: Zeros<4> = "reserved, zero";
     }
 }
 
@@ -236,8 +247,9 @@ layout! {
         32 AT_MS: u64 = "when it was answered: ms since 1970";
         40 URLS: u32 = "URLs of the request";
         44 KEY_BYTES: u32 = "bytes of the keys";
-        48 RESERVED: Zeros<12> = "reserved, zero";
-        60 CRC: u32 = "CRC-32 of the journal's id, the file's number, the record's place (8 bytes each), the bytes before, answers and keys";
+        48 KEYS_CRC: u32 = "CRC-32 of the keys";
+        52 RESERVED: Zeros<8> = "reserved, zero";
+        60 CRC: u32 = "CRC-32 of the journal's id, the file's number, the record's place (8 bytes each), the bytes before and the answers";
     }
 }
 
@@ -245,7 +257,7 @@ layout! {
 mod tests {
     use filemap_io::layout::{Row, markdown};
 
-    fn tables() -> [&'static [Row]; 19] {
+    fn tables() -> [&'static [Row]; 20] {
         let [run, block, filter, ..] = filemap_runs::layouts();
         [
             super::BloomHeader::ROWS,
@@ -262,6 +274,7 @@ mod tests {
             super::LogNote::ROWS,
             super::LogSector::ROWS,
             super::RequestsHeader::ROWS,
+            super::RequestsNote::ROWS,
             super::RequestsGroup::ROWS,
             super::RequestRecord::ROWS,
             run,

@@ -21,6 +21,7 @@ pub const FM_BENCH: &[&[&str]] = &[
         "seen::batch",
         "seen::disk",
         "seen::way",
+        "served",
         "small",
         "versions",
     ],

@@ -32,7 +32,7 @@ pub struct Cli {
     /// made there on request
     #[arg(long, value_name = "FOLDER")]
     seen_dir: Option<PathBuf>,
-    /// Memory of each seen set on disk
+    /// Memory of each seen set on disk, and the most of any set that is made on request
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "256MiB")]
     seen_memory: u64,
     /// A request to a seen set can be sent again until it is so old
@@ -170,15 +170,20 @@ impl Cli {
         let requests = RequestOptions::new().keep_for(self.seen_keep_for).keep_requests(self.seen_keep_requests);
         let mut sets = SeenSets::new(self.write)
             .disk(DiskOptions::new().memory_bytes(self.seen_memory))
+            .most_bytes(self.seen_memory)
             .requests(requests)
             .log(|line| words::complain(line));
-        let mut all = self.seen.clone();
-        if let Some(folder) = &self.seen_dir {
-            all.extend(files::seen_sets(folder, self.write)?);
-            sets = sets.folder(folder);
+        for (name, path) in &self.seen {
+            sets.add(name, path).map_err(Failure::Io)?;
         }
-        for (name, path) in &all {
-            sets = sets.set(name, path).map_err(Failure::Io)?;
+        if let Some(folder) = &self.seen_dir {
+            // One that cannot be opened keeps nobody from the others.
+            for (name, path) in files::seen_sets(folder, self.write)? {
+                if let Err(words) = sets.add(&name, &path) {
+                    words::complain(format_args!("not served: {words}"));
+                }
+            }
+            sets = sets.folder(folder);
         }
         Ok(sets)
     }

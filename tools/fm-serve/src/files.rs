@@ -17,8 +17,8 @@ pub fn tokens(path: &Path) -> Result<Tokens, Failure> {
     Tokens::parse(&text).map_err(|words| Failure::Usage(format!("{}: {words}", path.display())))
 }
 
-/// The seen sets of a folder, by the names of their files: what else is there has a dot in its
-/// name. If `makes`, the folder is made.
+/// The seen sets of a folder, by the names of their files: each has its rules in a file of its
+/// name and `.canon`. If `makes`, the folder is made.
 pub fn seen_sets(folder: &Path, makes: bool) -> Result<Vec<(String, PathBuf)>, Failure> {
     if makes {
         fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder, &error))?;
@@ -28,8 +28,8 @@ pub fn seen_sets(folder: &Path, makes: bool) -> Result<Vec<(String, PathBuf)>, F
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.contains('.') {
-            sets.push((name, entry.path()));
+        if let Some(name) = name.strip_suffix(".canon") {
+            sets.push((name.to_owned(), folder.join(name)));
         }
     }
     sets.sort();

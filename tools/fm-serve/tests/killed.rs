@@ -75,7 +75,7 @@ fn told(location: &Mutex<String>, batch: &[String]) -> Vec<String> {
                 let new = batch.iter().zip(verdicts).filter(|(_, verdict)| *verdict == Some(Verdict::New));
                 return new.map(|(url, _)| url.clone()).collect();
             }
-            Ok(Added::Forgotten) => panic!("it is kept for a day"),
+            Ok(other) => panic!("it is kept for a day: {other:?}"),
             Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
     }

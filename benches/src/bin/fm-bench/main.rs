@@ -16,6 +16,7 @@ mod puts;
 mod reopen;
 mod scale;
 mod seen;
+mod served;
 mod small;
 mod store;
 mod versions;
@@ -66,6 +67,8 @@ enum Run {
     Order(order::OrderArgs),
     /// URL-seen sets: error rates, bytes, speed
     Seen(seen::SeenArgs),
+    /// A seen set behind a server: URLs a second, by many clients
+    Served(served::ServedArgs),
 }
 
 fn main() -> ExitCode {
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Run::Overwrite(args) => overwrite::run(args),
         Run::Versions(args) => versions::run(args),
         Run::Seen(args) => seen::run(args),
+        Run::Served(args) => served::run(args),
         Run::Small(args) => small::run(args),
         Run::Order(args) => order::run(args),
         Run::Scale(args) => {

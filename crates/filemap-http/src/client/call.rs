@@ -35,8 +35,8 @@ pub(super) struct Found {
 /// An answer to lines.
 pub(super) enum Answered {
     Found(Found),
-    /// 409.
-    Conflict,
+    /// The server will never answer this request otherwise: its status, and why.
+    Refused(StatusCode, String),
 }
 
 /// The certificates of a text in PEM.
@@ -119,10 +119,15 @@ impl Connection {
         let request = self.agent.post(self.url(path)).header(header::CONTENT_TYPE, "text/plain; charset=utf-8");
         let request = id.into_iter().fold(request, |request, id| request.header("idempotency-key", id));
         let answer = self.with_token(request).send(lines);
-        let is_conflict = answer.as_ref().is_ok_and(|answer| answer.status() == StatusCode::CONFLICT);
-        match (is_conflict, answer) {
-            (true, _) => Ok(Answered::Conflict),
-            (false, answer) => self.found(answer).map(Answered::Found),
+        let status = answer.as_ref().map_or(StatusCode::OK, Response::status);
+        let is_final = [StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY, StatusCode::BAD_REQUEST];
+        if !is_final.contains(&status) {
+            return self.found(answer).map(Answered::Found);
+        }
+        match self.refused(answer)? {
+            // Whoever else answers so may do otherwise next time.
+            None => Err(self.other(format!("it answers {status}, and in no words of a store's server"))),
+            Some(problem) => Ok(Answered::Refused(status, problem.detail)),
         }
     }
 
@@ -144,6 +149,14 @@ impl Connection {
     fn found(&self, answer: std::result::Result<Response<Body>, ureq::Error>) -> Result<Found> {
         let there = self.answered(answer)?;
         there.map_err(|problem| self.failed(problem))
+    }
+
+    /// What a refusal says, if it is a server's of a store.
+    fn refused(&self, answer: std::result::Result<Response<Body>, ureq::Error>) -> Result<Option<Problem>> {
+        let body = answer.map_err(|error| self.unreached(&error))?.into_body().into_reader();
+        let mut text = Vec::new();
+        let _ = body.take(MAX_JSON).read_to_end(&mut text);
+        Ok(serde_json::from_slice(&text).ok())
     }
 
     /// The answer, or that the page is absent. Another server's `Not Found` is neither.

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use filemap::Result;
+use ureq::http::StatusCode;
 use urlindex::{RequestId, Verdict};
 
 use super::call::{Answered, Connection};
@@ -17,8 +18,12 @@ pub enum Added {
     /// A verdict for each URL; `None` for what is no URL by the set's rules.
     Verdicts(Vec<Option<Verdict>>),
     /// The request is so old that it may have been answered and forgotten: which of its URLs were
-    /// new is not known any more. Who takes them all as new loses none.
+    /// new is not known any more. Who takes them all as new loses none; with a new id they are
+    /// added, in case that the first request never came.
     Forgotten,
+    /// It is never answered, for this reason: another request had its id, or that is of a time to
+    /// come.
+    Refused(String),
 }
 
 /// A seen set behind a server. Its calls block; it is `Send` and `Sync`.
@@ -66,7 +71,8 @@ impl SeenClient {
         let path = if durable { "/add" } else { "/add?durable=0" };
         let id = id.map(|id| id.to_string());
         match self.connection.post_lines(path, id.as_deref(), &lines(urls))? {
-            Answered::Conflict => Ok(Added::Forgotten),
+            Answered::Refused(StatusCode::CONFLICT, _) => Ok(Added::Forgotten),
+            Answered::Refused(_, why) => Ok(Added::Refused(why)),
             Answered::Found(found) => self.verdicts(found.body, urls.len()).map(Added::Verdicts),
         }
     }
@@ -78,7 +84,7 @@ impl SeenClient {
     /// [`filemap::Error::Remote`].
     pub fn check(&self, urls: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Verdict>>> {
         match self.connection.post_lines("/check", None, &lines(urls))? {
-            Answered::Conflict => Err(self.connection.strange("a check is no conflict")),
+            Answered::Refused(_, why) => Err(self.connection.strange(&why)),
             Answered::Found(found) => self.verdicts(found.body, urls.len()),
         }
     }

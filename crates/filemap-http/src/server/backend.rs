@@ -17,6 +17,9 @@ const LOCKS: usize = 64;
 /// Bytes of URLs that requests to seen sets have in memory at once, and the unit of that.
 const ROOM: u64 = 256 << 20;
 const ROOM_PART: u64 = 1 << 10;
+/// Calls of seen sets that may read from the device, at once: others wait, and hold no thread that
+/// the store needs.
+const ASKING: usize = 16;
 
 /// A read that took longer came from the device, or its body is large.
 const QUICK: Duration = Duration::from_micros(150);
@@ -38,6 +41,8 @@ pub(super) struct Backend {
     putting: [Arc<AsyncMutex<()>>; LOCKS],
     /// For URLs in memory, in parts.
     room: Arc<Semaphore>,
+    /// Calls of seen sets that may read from the device.
+    pub(super) asking: Arc<Semaphore>,
     stopping: AtomicBool,
     ready: Mutex<Option<Instant>>,
 }
@@ -55,6 +60,7 @@ impl Backend {
             counters: Counters::new(),
             ready: Mutex::new(None),
             room: Arc::new(Semaphore::new((ROOM / ROOM_PART) as usize + 1)),
+            asking: Arc::new(Semaphore::new(ASKING)),
             stopping: AtomicBool::new(false),
             putting,
         }

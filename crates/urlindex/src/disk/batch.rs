@@ -194,8 +194,9 @@ fn in_parts(
 
 /// Threads for this many records: they are in order, so each has its part of every run.
 fn threads(records: usize) -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    processors.min(THREADS_MAX).min(records / RECORDS_PER_THREAD).max(1)
+    let most = THREADS_MAX.min(records / RECORDS_PER_THREAD);
+    // To ask reads files of the system.
+    if most > 1 { std::thread::available_parallelism().map_or(1, usize::from).min(most) } else { 1 }
 }
 
 fn look_up_in_runs(levels: &[Level], mask: u128, records: &mut [u128]) -> Result<()> {

@@ -210,6 +210,22 @@ impl DiskUrlSet {
         done.map(|()| answers)
     }
 
+    /// Whether no other call is at it, and its time does not change it.
+    pub(crate) fn is_free(&self) -> bool {
+        self.state.try_lock().is_ok_and(|state| !state.is_time())
+    }
+
+    /// Inserts fingerprints that are not there, each once.
+    ///
+    /// # Errors
+    /// As [`SeenSet::check_and_insert`]; some of them may be inserted then.
+    pub(crate) fn insert_new(&self, mut fingerprints: Vec<u128>) -> Result<()> {
+        self.check_writable()?;
+        fingerprints.sort_unstable();
+        let mut state = self.state()?;
+        self.poison.guard(|| state.add_all(&fingerprints))
+    }
+
     /// Forgets a URL, so that it is new again. Returns whether it was there. Durable after
     /// [`SeenSet::sync`].
     ///

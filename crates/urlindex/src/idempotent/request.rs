@@ -2,7 +2,6 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::journal::verdict_bytes;
 use crate::request_id::RequestId;
 use crate::seen::Verdict;
 use crate::stored::{Keys, StoredSet};
@@ -13,13 +12,15 @@ use crate::stored::{Keys, StoredSet};
 pub struct AddRequest {
     pub(super) id: Option<RequestId>,
     pub(super) keys: Keys,
+    /// Which sets have such keys.
+    pub(super) keys_of: u64,
     /// Places of lines that are no URLs, in order.
     invalid: Vec<u32>,
 }
 
 impl AddRequest {
     pub(super) fn new(id: Option<RequestId>, set: &StoredSet) -> AddRequest {
-        AddRequest { id, keys: set.keys(), invalid: Vec::new() }
+        AddRequest { id, keys: set.keys(), keys_of: set.keys_of(), invalid: Vec::new() }
     }
 
     pub(super) fn push(&mut self, set: &StoredSet, url: Option<&[u8]>) {
@@ -48,13 +49,12 @@ impl AddRequest {
 
     /// Answers in the order of arrival, from those to its keys.
     pub(super) fn verdicts(&self, of_keys: impl IntoIterator<Item = Verdict>) -> Verdicts {
-        let mut verdicts = Verdicts::of(self.len());
         let (mut invalid, mut of_keys) = (self.invalid.iter().peekable(), of_keys.into_iter());
-        for place in 0..self.len() {
-            let is_invalid = invalid.next_if(|next| **next as usize == place).is_some();
-            verdicts.put(place, if is_invalid { None } else { of_keys.next() });
-        }
-        verdicts
+        let verdict = |place: usize| match invalid.next_if(|next| **next as usize == place) {
+            Some(_) => None,
+            None => of_keys.next(),
+        };
+        (0..self.len()).map(verdict).collect()
     }
 }
 
@@ -81,19 +81,18 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    fn of(len: usize) -> Verdicts {
-        let len = len as u32;
-        Verdicts { packed: vec![0; verdict_bytes(len)], len }
-    }
-
-    fn put(&mut self, place: usize, verdict: Option<Verdict>) {
+    fn push(&mut self, verdict: Option<Verdict>) {
         let bits = match verdict {
             None => 0,
             Some(Verdict::New) => 1,
             Some(Verdict::Seen) => 2,
             Some(Verdict::ProbablySeen) => 3,
         };
-        self.packed[place / 4] |= bits << (place % 4 * 2);
+        match (self.len % 4, self.packed.last_mut()) {
+            (1.., Some(last)) => *last |= bits << (self.len % 4 * 2),
+            _ => self.packed.push(bits),
+        }
+        self.len += 1;
     }
 
     /// Number of answers.
@@ -106,13 +105,28 @@ impl Verdicts {
         self.len == 0
     }
 
-    /// The answers in order.
-    pub fn iter(&self) -> impl Iterator<Item = Option<Verdict>> + '_ {
-        (0..self.len()).map(|place| match self.packed[place / 4] >> (place % 4 * 2) & 3 {
+    /// The answer at this place; `None` also behind the last.
+    pub fn get(&self, place: usize) -> Option<Verdict> {
+        match self.packed.get(place / 4)? >> (place % 4 * 2) & 3 {
             1 => Some(Verdict::New),
             2 => Some(Verdict::Seen),
             3 => Some(Verdict::ProbablySeen),
             _ => None,
-        })
+        }
+    }
+
+    /// The answers in order.
+    pub fn iter(&self) -> impl Iterator<Item = Option<Verdict>> + '_ {
+        (0..self.len()).map(|place| self.get(place))
+    }
+}
+
+impl FromIterator<Option<Verdict>> for Verdicts {
+    fn from_iter<I: IntoIterator<Item = Option<Verdict>>>(verdicts: I) -> Verdicts {
+        let mut all = Verdicts::default();
+        for verdict in verdicts {
+            all.push(verdict);
+        }
+        all
     }
 }

@@ -1,6 +1,6 @@
 //! [`IdempotentSet`]: requests answered from set and journal.
 //!
-//! An answered URL waits (`Pending`) until its answer is durable; only then the set takes it,
+//! An answered URL is pending until its answer is durable; only then the set takes it,
 //! since no one knows when the system writes what. Who asks meanwhile is told that it was seen.
 
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use crate::error::{Error, RequestRefusal, Result};
 use crate::journal::{Failpoint, Journal, Keep, Record, planted};
 use crate::request_id::RequestId;
 use crate::seen::{SeenSet, Verdict};
-use crate::stored::{Keys, StoredSet};
+use crate::stored::{KeySet, StoredSet};
 
 /// How far a client's clock may be ahead of ours.
 const AHEAD_MS: u64 = 10 * 60 * 1_000;
@@ -47,62 +47,9 @@ pub struct IdempotentSet {
     set: StoredSet,
     options: RequestOptions,
     journal: Mutex<Journal>,
-    pending: RwLock<Pending>,
+    /// Answered keys that the set does not have yet.
+    pending: RwLock<KeySet>,
     poison: Latch,
-}
-
-/// Answered keys that the set does not have yet.
-#[derive(Debug)]
-struct Pending {
-    keys: Keys,
-    fingerprints: HashSet<u128>,
-    texts: HashSet<Box<[u8]>>,
-}
-
-impl Pending {
-    fn none(set: &StoredSet) -> Pending {
-        Pending { keys: set.keys(), fingerprints: HashSet::new(), texts: HashSet::new() }
-    }
-
-    fn has(&self, keys: &Keys, place: usize) -> bool {
-        match keys {
-            Keys::Fingerprints(keys) => self.fingerprints.contains(&keys[place]),
-            Keys::Texts(keys) => self.texts.contains(&keys[place]),
-        }
-    }
-
-    /// Adds a key; false if it was there.
-    fn add(&mut self, keys: &Keys, place: usize) -> bool {
-        match (keys, &mut self.keys) {
-            (Keys::Fingerprints(from), Keys::Fingerprints(to)) => {
-                let is_new = self.fingerprints.insert(from[place]);
-                to.extend(is_new.then_some(from[place]));
-                is_new
-            }
-            (Keys::Texts(from), Keys::Texts(to)) => {
-                let is_new = self.texts.insert(from[place].clone());
-                to.extend(is_new.then(|| from[place].clone()));
-                is_new
-            }
-            _ => false,
-        }
-    }
-
-    /// Takes the last keys out again.
-    fn truncate(&mut self, len: usize) {
-        match &mut self.keys {
-            Keys::Fingerprints(keys) => keys.drain(len..).for_each(|key| {
-                self.fingerprints.remove(&key);
-            }),
-            Keys::Texts(keys) => keys.drain(len..).for_each(|key| {
-                self.texts.remove(&key);
-            }),
-        }
-    }
-
-    fn clear(&mut self) {
-        self.truncate(0);
-    }
 }
 
 impl IdempotentSet {
@@ -114,11 +61,12 @@ impl IdempotentSet {
     pub fn new(set: StoredSet, options: RequestOptions) -> Result<IdempotentSet> {
         let keep = Keep { requests: options.keep_requests, ms: options.keep_ms };
         let journal = set.journal(keep)?;
-        let pending = RwLock::new(Pending::none(&set));
+        let pending = RwLock::new(KeySet::new(set.keys()));
         Ok(IdempotentSet { set, options, journal: Mutex::new(journal), pending, poison: Latch::default() })
     }
 
-    /// The set itself. It lacks what was answered since the last [`IdempotentSet::commit`].
+    /// The set itself, to look at: what is inserted into it by other ways is counted twice. It
+    /// lacks what was answered since the last [`IdempotentSet::commit`].
     pub fn set(&self) -> &StoredSet {
         &self.set
     }
@@ -141,9 +89,10 @@ impl IdempotentSet {
     /// The more URLs together, the cheaper each. One caller at a time.
     ///
     /// # Errors
-    /// Of one request: [`Error::Request`]. Of all: [`crate::StorageError::Full`] and
-    /// [`crate::StorageError::Io`], after which nothing of them is in the set;
-    /// [`crate::StorageError::Corrupt`]; [`crate::StorageError::Poisoned`].
+    /// Of one request: [`Error::Request`]; [`crate::StorageError::InvalidOption`] if it was made
+    /// for another set. Of all: [`crate::StorageError::Full`] and [`crate::StorageError::Io`],
+    /// after which nothing of them is in the set; [`crate::StorageError::Corrupt`];
+    /// [`crate::StorageError::Poisoned`].
     pub fn answer(&self, requests: &[AddRequest]) -> Vec<Result<Verdicts>> {
         let mut journal = guard(&self.journal);
         let now_ms = self.options.now();
@@ -158,13 +107,16 @@ impl IdempotentSet {
         answers
     }
 
-    /// [`IdempotentSet::answer`] of one request, unless another call is at it: then the request
-    /// comes back.
+    /// [`IdempotentSet::answer`] of one request, if that is done from memory: else the request
+    /// comes back. Of a set on disk blocks may be read all the same.
     ///
     /// # Errors
     /// As there.
     pub fn answer_now(&self, request: AddRequest) -> std::result::Result<Result<Verdicts>, AddRequest> {
         let Ok(mut journal) = self.journal.try_lock() else { return Err(request) };
+        if !journal.is_open() || !self.set.is_free() {
+            return Err(request);
+        }
         Ok(self.answer_distinct(&mut journal, slice::from_ref(&request), self.options.now()).remove(0))
     }
 
@@ -172,6 +124,9 @@ impl IdempotentSet {
     fn answer_distinct(&self, journal: &mut Journal, requests: &[AddRequest], now_ms: u64) -> Vec<Result<Verdicts>> {
         let kept = |request: &AddRequest| {
             self.poison.check()?;
+            if request.keys_of != self.set.keys_of() {
+                return Err(Error::option("request", "made for another set"));
+            }
             self.kept(journal, request, now_ms)
         };
         let answers: Vec<Option<Result<Verdicts>>> = requests.iter().map(|request| kept(request).transpose()).collect();
@@ -210,7 +165,7 @@ impl IdempotentSet {
         // The caller has the journal: no key moves from the pending ones into the set meanwhile.
         let mut of_keys = self.set.find_keys(&keys)?;
         let mut pending = self.pending_mut();
-        let before = pending.keys.len();
+        let before = pending.len();
         for (place, verdict) in of_keys.iter_mut().enumerate() {
             if verdict.is_new() && !pending.add(&keys, place) {
                 *verdict = Verdict::Seen;
@@ -234,7 +189,7 @@ impl IdempotentSet {
             answers.push(verdicts);
             at += request.keys.len();
         }
-        let noted = self.set.make_room_for(&pending.keys, before).and_then(|()| self.note(journal, &records));
+        let noted = self.set.make_room_for(pending.keys(), before).and_then(|()| self.note(journal, &records, now_ms));
         if let Err(error) = noted {
             pending.truncate(before);
             return Err(error);
@@ -247,16 +202,21 @@ impl IdempotentSet {
         Ok(answers)
     }
 
-    fn note(&self, journal: &mut Journal, records: &[Record]) -> Result<()> {
-        journal.append(records).inspect_err(|_| {
+    fn note(&self, journal: &mut Journal, records: &[Record], now_ms: u64) -> Result<()> {
+        journal.append(records, now_ms).inspect_err(|_| {
             // What the file has is known only if this succeeds.
             let _ = self.poison.note(journal.cut_back());
         })
     }
 
-    /// Number of answered URLs that are not durable yet.
+    /// Number of answered URLs that the set does not have yet.
     pub fn pending(&self) -> usize {
-        self.pending_ref().keys.len()
+        self.pending_ref().len()
+    }
+
+    /// Whether some answers are not durable yet. Waits while others answer or commit.
+    pub fn is_changed(&self) -> bool {
+        guard(&self.journal).is_changed() || self.pending() > 0
     }
 
     /// Number of requests that would be answered as they were.
@@ -279,19 +239,20 @@ impl IdempotentSet {
         journal.sync()?;
         {
             let pending = self.pending_ref();
-            if pending.keys.len() > 0 {
-                self.set.insert_keys(&pending.keys)?;
+            if pending.len() > 0 {
+                self.set.insert_new_keys(pending.keys())?;
             }
         }
         self.pending_mut().clear();
         if planted(Failpoint::AnswersNotSynced) {
             self.set.sync()?;
         }
-        if journal.is_full() {
+        let now_ms = self.options.now();
+        if journal.is_full(now_ms) {
             if !planted(Failpoint::StrippedFirst) {
                 self.set.sync()?;
             }
-            journal.begin_file(self.options.now())?;
+            journal.begin_file(now_ms)?;
         }
         Ok(())
     }
@@ -333,11 +294,11 @@ impl IdempotentSet {
         guard(&self.journal).full_at(bytes);
     }
 
-    fn pending_ref(&self) -> RwLockReadGuard<'_, Pending> {
+    fn pending_ref(&self) -> RwLockReadGuard<'_, KeySet> {
         self.pending.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pending_mut(&self) -> RwLockWriteGuard<'_, Pending> {
+    fn pending_mut(&self) -> RwLockWriteGuard<'_, KeySet> {
         self.pending.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,6 +12,8 @@ filemap_io::failpoints! {
         StrippedFirst,
         /// An answered request is not looked for: it is answered anew.
         AnsweredAnew,
+        /// What is recovered may not be on the device.
+        RecoveredUnsynced,
         /// A file of answers goes before it is noted durably which ids are forgotten.
         ForgottenUnnoted,
     }

@@ -19,6 +19,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use filemap_io::Dir;
+use filemap_io::files::sync_folder;
 
 use crate::error::{Error, Result};
 use crate::files::{self, beside};
@@ -28,7 +29,7 @@ use segment::{Head, Home, Writer};
 #[cfg(test)]
 pub(crate) use failpoint::plant;
 pub(crate) use failpoint::{Failpoint, planted};
-pub(crate) use segment::{Record, verdict_bytes};
+pub(crate) use segment::Record;
 
 /// Length at which the newest file is taken for full. A set that is written whole is written once
 /// for each.
@@ -48,7 +49,8 @@ pub(crate) struct Keep {
 struct File {
     number: u64,
     ids: u64,
-    /// When its last request was answered.
+    /// When its first and its last request were answered.
+    oldest_ms: u64,
     newest_ms: u64,
     /// The latest time of its ids.
     newest_id_ms: u64,
@@ -56,10 +58,11 @@ struct File {
 
 impl File {
     fn new(number: u64) -> File {
-        File { number, ids: 0, newest_ms: 0, newest_id_ms: 0 }
+        File { number, ids: 0, oldest_ms: u64::MAX, newest_ms: 0, newest_id_ms: 0 }
     }
 
     fn count(&mut self, record: &Record) {
+        self.oldest_ms = self.oldest_ms.min(record.at_ms);
         self.newest_ms = self.newest_ms.max(record.at_ms);
         if record.id != 0 {
             self.ids += 1;
@@ -102,7 +105,7 @@ impl Journal {
             floor_ms: 0,
         };
         for number in numbers {
-            let (head, _) = segment::head(&*dir, name, number, keys_of)?;
+            let head = segment::head(&*dir, name, number, Some(keys_of))?.head;
             journal.floor_ms = journal.floor_ms.max(head.floor_ms);
             let mut file = File::new(number);
             segment::read(&journal.home, number, false, |place, record| {
@@ -123,7 +126,7 @@ impl Journal {
         self.full_bytes = bytes;
     }
 
-    /// What a request was answered.
+    /// What a request was answered, without its keys. Reads two bits a URL.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
@@ -150,12 +153,14 @@ impl Journal {
     ///
     /// # Errors
     /// `Io`; `Full`. None is in the journal then. [`Journal::cut_back`] has to follow.
-    pub(crate) fn append(&mut self, records: &[Record]) -> Result<()> {
+    pub(crate) fn append(&mut self, records: &[Record], now_ms: u64) -> Result<()> {
         if self.newest.is_none() {
-            let writer = Writer::create(&self.home, self.next_number, self.floor_ms)?;
-            self.newest = Some((writer, File::new(self.next_number)));
-            self.next_number += 1;
+            self.begin_file(now_ms)?;
         }
+        self.append_to_newest(records)
+    }
+
+    fn append_to_newest(&mut self, records: &[Record]) -> Result<()> {
         let Some((writer, file)) = &mut self.newest else { return Ok(()) };
         let places = writer.append(records)?;
         for (record, place) in records.iter().zip(places) {
@@ -183,28 +188,56 @@ impl Journal {
         self.newest.as_mut().map_or(Ok(()), |(writer, _)| writer.sync())
     }
 
-    /// Whether [`Journal::begin_file`] is due.
-    pub(crate) fn is_full(&self) -> bool {
-        self.newest.as_ref().is_some_and(|(writer, _)| writer.len() >= self.full_bytes)
+    /// Whether some requests are not durable.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.newest.as_ref().is_some_and(|(writer, _)| writer.is_changed())
+    }
+
+    /// Whether there is a file to append to, and it is not full.
+    pub(crate) fn is_open(&self) -> bool {
+        self.newest.as_ref().is_some_and(|(writer, _)| writer.len() < self.full_bytes)
+    }
+
+    /// Whether [`Journal::begin_file`] is due: the newest file is full, or its first request need
+    /// not be kept any more.
+    pub(crate) fn is_full(&self, now_ms: u64) -> bool {
+        self.newest.as_ref().is_some_and(|(writer, file)| {
+            writer.len() >= self.full_bytes || file.oldest_ms.saturating_add(self.keep.ms) <= now_ms
+        })
     }
 
     /// Takes the keys out of the newest file, which the set has durably, and begins another.
-    /// Forgets what need not be kept at this time.
+    /// Forgets what need not be kept at this time; but ids of times to come, by which others would
+    /// be refused, are kept on.
     ///
     /// # Errors
     /// `Io`; `Corrupt`.
     pub(crate) fn begin_file(&mut self, now_ms: u64) -> Result<()> {
         let gone = self.take_forgotten(now_ms);
-        let floor_ms = gone.iter().map(|file| file.newest_id_ms).fold(self.floor_ms, u64::max);
+        let (mut floor_ms, mut kept) = (self.floor_ms, Vec::new());
+        for file in &gone {
+            floor_ms = floor_ms.max(file.newest_id_ms.min(now_ms));
+            if file.newest_id_ms > now_ms {
+                segment::read(&self.home, file.number, false, |_, record| {
+                    if time_of(record.id) > now_ms {
+                        kept.push(Record { keys: Vec::new(), ..record });
+                    }
+                    Ok(())
+                })?;
+            }
+        }
         if planted(Failpoint::ForgottenUnnoted) {
             gone.iter().try_for_each(|file| self.remove(file.number))?;
         }
+        self.strip_newest()?;
         let writer = Writer::create(&self.home, self.next_number, floor_ms)?;
-        let file = File::new(self.next_number);
+        self.newest = Some((writer, File::new(self.next_number)));
         self.floor_ms = floor_ms;
         self.next_number += 1;
-        self.strip_newest()?;
-        self.newest = Some((writer, file));
+        if !kept.is_empty() {
+            self.append_to_newest(&kept)?;
+            self.sync()?;
+        }
         for file in gone {
             self.remove(file.number)?;
             self.places.retain(|_, (number, _)| *number != file.number);
@@ -216,11 +249,12 @@ impl Journal {
         Ok(files::remove(&*self.home.dir, &beside::requests(&self.home.name, number))?)
     }
 
-    /// The oldest files, of which nothing need be kept.
+    /// The oldest files, of which nothing need be kept, and those that have nothing.
     fn take_forgotten(&mut self, now_ms: u64) -> Vec<File> {
+        let (mut gone, kept): (Vec<File>, Vec<File>) = self.older.drain(..).partition(|file| file.ids == 0);
+        self.older = kept.into();
         let newest = self.newest.as_ref().map_or(0, |(_, file)| file.ids);
         let mut ids = newest + self.older.iter().map(|file| file.ids).sum::<u64>();
-        let mut gone = Vec::new();
         while let Some(oldest) = self.older.front() {
             let is_old = oldest.newest_ms.saturating_add(self.keep.ms) <= now_ms;
             if !is_old && ids - oldest.ids < self.keep.requests {
@@ -251,7 +285,7 @@ impl Journal {
 fn home(dir: &Arc<dyn Dir>, name: &str, keys_of: u64, numbers: &[u64]) -> Result<Home> {
     let mut id = None;
     for number in numbers {
-        let (_, found) = segment::head(&**dir, name, *number, keys_of)?;
+        let found = segment::head(&**dir, name, *number, Some(keys_of))?.id;
         if *id.get_or_insert(found) != found {
             return Err(Error::corrupt(&beside::requests(name, *number), 16, "a file of another journal"));
         }
@@ -263,7 +297,7 @@ fn home(dir: &Arc<dyn Dir>, name: &str, keys_of: u64, numbers: &[u64]) -> Result
 /// Writes a file anew without keys, and without requests that nobody can ask again. Returns the
 /// ids and their places.
 fn strip(home: &Home, number: u64, is_last: bool) -> Result<Vec<(u128, u32)>> {
-    let (head, _) = segment::head(&*home.dir, &home.name, number, home.keys_of)?;
+    let head = segment::head(&*home.dir, &home.name, number, Some(home.keys_of))?.head;
     let (mut groups, mut bytes) = (vec![Vec::new()], 0);
     segment::read(home, number, is_last, |_, record| {
         if record.id != 0 {
@@ -289,8 +323,50 @@ pub(crate) fn files_of(dir: &dyn Dir, name: &str) -> Result<Vec<String>> {
     Ok(segment::numbers(dir, name)?.into_iter().map(|number| beside::requests(name, number)).collect())
 }
 
+/// Keys of a request.
+#[derive(Debug)]
+pub(crate) struct KeysOf {
+    /// Where they stand.
+    pub(crate) file: String,
+    /// Which sets have such keys.
+    pub(crate) keys_of: u64,
+    /// As the set has written them.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Keys of requests that the set may lack, for a reader: read before the set is, since a writer
+/// gives the set its keys before it takes them out of the journal. Changes nothing.
+///
+/// # Errors
+/// `Corrupt`; `NewerFormat`; `Io`.
+pub(crate) fn waiting(dir: &Arc<dyn Dir>, name: &str) -> Result<Vec<KeysOf>> {
+    let numbers = segment::numbers(&**dir, name)?;
+    let (last, mut all) = (numbers.last().copied(), Vec::new());
+    for number in numbers {
+        let file = beside::requests(name, number);
+        let found = match segment::head(&**dir, name, number, None) {
+            // The writer has forgotten it meanwhile: the set has its keys.
+            Err(Error::Storage(error)) if error.is_absent() => continue,
+            found => found?,
+        };
+        if found.head.has_keys {
+            let (id, keys_of) = (found.id, found.keys_of);
+            let home = Home { dir: Arc::clone(dir), name: name.to_owned(), id, keys_of };
+            let read = segment::read(&home, number, Some(number) == last, |_, record| {
+                all.push(KeysOf { file: file.clone(), keys_of, bytes: record.keys });
+                Ok(())
+            });
+            match read {
+                Err(Error::Storage(error)) if error.is_absent() => {}
+                read => read?,
+            }
+        }
+    }
+    Ok(all)
+}
+
 /// Gives the set the keys that a crash may have kept from it: `insert` takes those of a request,
-/// `sync` makes them durable.
+/// `sync` makes them durable. No key is given whose answer is not on the device.
 ///
 /// # Errors
 /// `Corrupt`; `NewerFormat`; `Io`; those of the set.
@@ -303,10 +379,12 @@ pub(crate) fn recover(
 ) -> Result<()> {
     let numbers = segment::numbers(&**dir, name)?;
     let Some(last) = numbers.last().copied() else { return Ok(()) };
+    sync_folder(&**dir)?;
     let home = home(dir, name, keys_of, &numbers)?;
     let mut with_keys = Vec::new();
     for number in numbers {
-        if segment::head(&**dir, name, number, keys_of)?.0.has_keys {
+        if segment::head(&**dir, name, number, Some(keys_of))?.head.has_keys {
+            segment::settle(&home, number)?;
             with_keys.push(number);
         }
     }

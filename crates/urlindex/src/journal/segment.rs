@@ -1,8 +1,9 @@
 //! One file of the journal: written group by group, read from front to end.
 //!
 //! A group is what one write appends. Its header says how many bytes of the file were durable
-//! before it, so that a damaged group with such a later one behind it is damage, and any other is
-//! what a crash left of a write that nobody was told of.
+//! before it, and the file's header notes that after each sync: a damaged or missing group that
+//! was durable is damage, and any other is what a crash left of a write that nobody was told of.
+//! A note is durable with the next sync.
 //!
 //! Invariants: a file under its name has a whole header; checksums cover the journal's id, the
 //! file's number and the place in it, so that bytes of another file, or an older one, are never
@@ -11,19 +12,21 @@
 use std::sync::Arc;
 
 use filemap_io::files::sync_folder;
-use filemap_io::header::{crc32, seal};
-use filemap_io::{Access, Dir, File};
+use filemap_io::header::{crc32, is_sealed, seal};
+use filemap_io::{Access, Advice, Dir, File};
 
 use super::failpoint::{Failpoint, planted};
 use crate::error::{Error, Result};
 use crate::files::{self, beside, parse_requests};
-use crate::format::{REQUESTS, RequestRecord, RequestsGroup, RequestsHeader};
+use crate::format::{REQUESTS, RequestRecord, RequestsGroup, RequestsHeader, RequestsNote};
 
 const HEADER_BYTES: usize = RequestsHeader::BYTES;
 const GROUP_BYTES: usize = RequestsGroup::BYTES;
 const RECORD_BYTES: usize = RequestRecord::BYTES;
 /// Groups begin at multiples of this.
 const ALIGNMENT: usize = 8;
+const NOTES_AT: [usize; 2] = [RequestsHeader::NOTE_0.at, RequestsHeader::NOTE_1.at];
+const NOTE_BYTES: usize = RequestsNote::BYTES;
 /// Most bytes of a file: places in it have 32 bits.
 const BYTES_MAX: u64 = 1 << 31;
 
@@ -62,6 +65,16 @@ pub(crate) struct Head {
     pub(crate) floor_ms: u64,
 }
 
+/// The header of a file: what it says, the id of its journal, which sets have such keys, durable
+/// bytes at least.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) head: Head,
+    pub(crate) id: [u8; 16],
+    pub(crate) keys_of: u64,
+    pub(crate) durable: u64,
+}
+
 /// Numbers of the set's files in order.
 pub(crate) fn numbers(dir: &dyn Dir, name: &str) -> Result<Vec<u64>> {
     let names = dir.list().map_err(Error::io("list", name))?;
@@ -79,6 +92,10 @@ pub(crate) fn write(home: &Home, number: u64, head: Head, groups: &[Vec<Record>]
         let durable = bytes.len() as u64;
         places.push(encode(home, number, durable, durable, group, &mut bytes)?);
     }
+    let end = bytes.len() as u64;
+    for (which, at) in NOTES_AT.into_iter().enumerate() {
+        bytes[at..at + NOTE_BYTES].copy_from_slice(&note(home.id, number, which, end));
+    }
     files::replace_by(&*home.dir, &name, &bytes)?;
     sync_folder(&*home.dir)?;
     Ok(places)
@@ -93,6 +110,18 @@ fn header(home: &Home, number: u64, head: Head) -> Vec<u8> {
     RequestsHeader::FLOOR_MS.put(&mut bytes, head.floor_ms);
     RequestsHeader::KEYS_OF.put(&mut bytes, home.keys_of);
     seal(&mut bytes);
+    for (which, at) in NOTES_AT.into_iter().enumerate() {
+        bytes[at..at + NOTE_BYTES].copy_from_slice(&note(home.id, number, which, 0));
+    }
+    bytes
+}
+
+/// A note of this many durable bytes.
+fn note(id: [u8; 16], number: u64, which: usize, durable: u64) -> [u8; NOTE_BYTES] {
+    let mut bytes = [0; NOTE_BYTES];
+    RequestsNote::BYTES_OF.put(&mut bytes, durable);
+    let crc = crc32(&[&id, &number.to_le_bytes(), &[which as u8], &durable.to_le_bytes()]);
+    RequestsNote::CRC.put(&mut bytes, crc);
     bytes
 }
 
@@ -113,7 +142,8 @@ fn encode(home: &Home, number: u64, at: u64, durable: u64, group: &[Record], byt
         RequestRecord::AT_MS.put(&mut head, record.at_ms);
         RequestRecord::URLS.put(&mut head, record.urls);
         RequestRecord::KEY_BYTES.put(&mut head, u32::try_from(record.keys.len()).map_err(|_| long(()))?);
-        let crc = record_crc(home, number, place, &head, &[&record.verdicts, &record.keys]);
+        RequestRecord::KEYS_CRC.put(&mut head, crc32(&[&record.keys]));
+        let crc = record_crc(home, number, place, &head, &record.verdicts);
         RequestRecord::CRC.put(&mut head, crc);
         bytes.extend_from_slice(&head);
         bytes.extend_from_slice(&record.verdicts);
@@ -134,15 +164,12 @@ fn group_crc(home: &Home, number: u64, at: u64, head: &[u8]) -> u32 {
     crc32(&[&home.id, &number.to_le_bytes(), &at.to_le_bytes(), &head[..RequestsGroup::CRC.at]])
 }
 
-fn record_crc(home: &Home, number: u64, at: u64, head: &[u8], rest: &[&[u8]]) -> u32 {
-    let (number, at) = (number.to_le_bytes(), at.to_le_bytes());
-    let mut parts: Vec<&[u8]> = vec![&home.id, &number, &at, &head[..RequestRecord::CRC.at]];
-    parts.extend(rest);
-    crc32(&parts)
+fn record_crc(home: &Home, number: u64, at: u64, head: &[u8], verdicts: &[u8]) -> u32 {
+    crc32(&[&home.id, &number.to_le_bytes(), &at.to_le_bytes(), &head[..RequestRecord::CRC.at], verdicts])
 }
 
 /// Bytes of the answers to so many URLs.
-pub(crate) fn verdict_bytes(urls: u32) -> usize {
+fn verdict_bytes(urls: u32) -> usize {
     (urls as usize).div_ceil(4)
 }
 
@@ -155,6 +182,8 @@ pub(crate) struct Writer {
     file: Arc<dyn File>,
     len: u64,
     durable: u64,
+    /// Which note is written next.
+    next_note: usize,
 }
 
 impl Writer {
@@ -164,7 +193,7 @@ impl Writer {
         let name = beside::requests(&home.name, number);
         let file = home.dir.open(&name, Access::Write).map_err(Error::io("open", &name))?;
         let len = HEADER_BYTES as u64;
-        Ok(Writer { home: home.clone(), number, name, file, len, durable: len })
+        Ok(Writer { home: home.clone(), number, name, file, len, durable: len, next_note: 0 })
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -192,21 +221,32 @@ impl Writer {
         self.file.set_len(self.len).map_err(Error::io("set length", &self.name))
     }
 
+    /// Whether something is not durable.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.durable < self.len
+    }
+
     pub(crate) fn sync(&mut self) -> Result<()> {
-        if self.durable < self.len && !planted(Failpoint::AnswersNotSynced) {
+        if !self.is_changed() {
+            return Ok(());
+        }
+        if !planted(Failpoint::AnswersNotSynced) {
             self.file.sync().map_err(Error::io("sync", &self.name))?;
         }
         self.durable = self.len;
+        let bytes = note(self.home.id, self.number, self.next_note, self.durable);
+        self.file.write_at(&bytes, NOTES_AT[self.next_note] as u64).map_err(Error::io("write", &self.name))?;
+        self.next_note = 1 - self.next_note;
         Ok(())
     }
 
-    /// A record that was appended.
+    /// A record that was appended, without its keys.
     pub(crate) fn read(&self, at: u32) -> Result<Record> {
         read_one(&self.home, self.number, &*self.file, &self.name, at)
     }
 }
 
-/// The record at this place of the file of this number.
+/// The record at this place of the file of this number, without its keys.
 pub(crate) fn read_at(home: &Home, number: u64, at: u32) -> Result<Record> {
     let name = beside::requests(&home.name, number);
     let file = home.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
@@ -214,63 +254,87 @@ pub(crate) fn read_at(home: &Home, number: u64, at: u32) -> Result<Record> {
 }
 
 fn read_one(home: &Home, number: u64, file: &dyn File, name: &str, at: u32) -> Result<Record> {
+    let at = u64::from(at);
     let mut head = [0; RECORD_BYTES];
-    files::read_exact(file, name, &mut head, u64::from(at))?;
-    let rest = rest_bytes(&head);
+    files::read_exact(file, name, &mut head, at)?;
+    let bytes = verdict_bytes(RequestRecord::URLS.get(&head));
     let len = file.len().map_err(Error::io("length", name))?;
-    let corrupt = || Error::corrupt(name, u64::from(at), "checksum of a request's answers does not match");
-    if rest > len {
+    let corrupt = || Error::corrupt(name, at, "checksum of a request's answers does not match");
+    if bytes as u64 > len {
         return Err(corrupt());
     }
-    let mut bytes = head.to_vec();
-    bytes.resize(RECORD_BYTES + rest as usize, 0);
-    files::read_exact(file, name, &mut bytes[RECORD_BYTES..], u64::from(at) + RECORD_BYTES as u64)?;
-    decode(home, number, u64::from(at), &bytes).map(|(record, _)| record).ok_or_else(corrupt)
+    let mut verdicts = vec![0; bytes];
+    files::read_exact(file, name, &mut verdicts, at + RECORD_BYTES as u64)?;
+    match record_crc(home, number, at, &head, &verdicts) == RequestRecord::CRC.get(&head) {
+        true => Ok(record(&head, verdicts, Vec::new())),
+        false => Err(corrupt()),
+    }
 }
 
-/// Bytes behind the head of a record.
-fn rest_bytes(head: &[u8]) -> u64 {
-    verdict_bytes(RequestRecord::URLS.get(head)) as u64 + u64::from(RequestRecord::KEY_BYTES.get(head))
+fn record(head: &[u8], verdicts: Vec<u8>, keys: Vec<u8>) -> Record {
+    Record {
+        id: RequestRecord::ID.get(head),
+        digest: RequestRecord::DIGEST.get(head),
+        at_ms: RequestRecord::AT_MS.get(head),
+        urls: RequestRecord::URLS.get(head),
+        verdicts,
+        keys,
+    }
 }
 
 /// The record at the front of `bytes`, and what follows.
 fn decode<'a>(home: &Home, number: u64, at: u64, bytes: &'a [u8]) -> Option<(Record, &'a [u8])> {
     let (head, rest) = bytes.split_at_checked(RECORD_BYTES)?;
-    let (rest, behind) = rest.split_at_checked(usize::try_from(rest_bytes(head)).ok()?)?;
-    if record_crc(home, number, at, head, &[rest]) != RequestRecord::CRC.get(head) {
-        return None;
-    }
-    let urls = RequestRecord::URLS.get(head);
-    let (verdicts, keys) = rest.split_at(verdict_bytes(urls));
-    let record = Record {
-        id: RequestRecord::ID.get(head),
-        digest: RequestRecord::DIGEST.get(head),
-        at_ms: RequestRecord::AT_MS.get(head),
-        urls,
-        verdicts: verdicts.to_vec(),
-        keys: keys.to_vec(),
-    };
-    Some((record, behind))
+    let (verdicts, rest) = rest.split_at_checked(verdict_bytes(RequestRecord::URLS.get(head)))?;
+    let (keys, behind) = rest.split_at_checked(RequestRecord::KEY_BYTES.get(head) as usize)?;
+    let is_whole = record_crc(home, number, at, head, verdicts) == RequestRecord::CRC.get(head)
+        && crc32(&[keys]) == RequestRecord::KEYS_CRC.get(head);
+    is_whole.then(|| (record(head, verdicts.to_vec(), keys.to_vec()), behind))
 }
 
-/// The head of a file, and the id of its journal.
+/// What the header of a file says.
 ///
 /// # Errors
 /// `Corrupt`, also if its keys are of another set; `NewerFormat`; `Io`.
-pub(crate) fn head(dir: &dyn Dir, name: &str, number: u64, keys_of: u64) -> Result<(Head, [u8; 16])> {
+pub(crate) fn head(dir: &dyn Dir, name: &str, number: u64, keys_of: Option<u64>) -> Result<Found> {
     let name = beside::requests(name, number);
     let file = dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
     let mut bytes = [0; HEADER_BYTES];
     files::read_exact(&*file, &name, &mut bytes, 0)?;
-    REQUESTS.check(&name, &bytes)?;
+    REQUESTS.check_magic(&name, &bytes)?;
+    let id = RequestsHeader::ID.get(&bytes);
+    let mut durable = None;
+    for (which, at) in NOTES_AT.into_iter().enumerate() {
+        let noted = RequestsNote::BYTES_OF.get(&bytes[at..]);
+        let is_whole = bytes[at..at + NOTE_BYTES] == note(id, number, which, noted);
+        durable = durable.max(is_whole.then_some(noted));
+        bytes[at..at + NOTE_BYTES].fill(0);
+    }
+    let Some(durable) = durable.filter(|_| is_sealed(&bytes)) else {
+        return Err(Error::corrupt(&name, RequestsHeader::CRC.at as u64, "header checksum does not match"));
+    };
+    REQUESTS.check_version(&name, &bytes)?;
     if RequestsHeader::NUMBER.get(&bytes) != number {
         return Err(Error::corrupt(&name, RequestsHeader::NUMBER.at as u64, "the number of another file"));
     }
-    if RequestsHeader::KEYS_OF.get(&bytes) != keys_of {
+    let found = RequestsHeader::KEYS_OF.get(&bytes);
+    if keys_of.is_some_and(|keys_of| keys_of != found) {
         return Err(Error::corrupt(&name, RequestsHeader::KEYS_OF.at as u64, "requests to another set"));
     }
     let has_keys = RequestsHeader::KEYS.get(&bytes) != 0;
-    Ok((Head { has_keys, floor_ms: RequestsHeader::FLOOR_MS.get(&bytes) }, RequestsHeader::ID.get(&bytes)))
+    Ok(Found { head: Head { has_keys, floor_ms: RequestsHeader::FLOOR_MS.get(&bytes) }, id, keys_of: found, durable })
+}
+
+/// After a failed sync the page cache may hold what the device does not, and after a kill too:
+/// what is read next is on the device.
+pub(crate) fn settle(home: &Home, number: u64) -> Result<()> {
+    let name = beside::requests(&home.name, number);
+    let file = home.dir.open(&name, Access::Write).map_err(Error::io("open", &name))?;
+    if !planted(Failpoint::RecoveredUnsynced) {
+        file.sync().map_err(Error::io("sync", &name))?;
+    }
+    file.advise(Advice::DropCache, 0, 0);
+    Ok(())
 }
 
 /// Reads a file, and passes each record with its place to `each`. Of the last file what a crash
@@ -285,12 +349,13 @@ pub(crate) fn read(
     mut each: impl FnMut(u32, Record) -> Result<()>,
 ) -> Result<()> {
     let name = beside::requests(&home.name, number);
+    let durable = head(&*home.dir, &home.name, number, Some(home.keys_of))?.durable as usize;
     let file = home.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
     let bytes = files::read_whole(&*file, &name, BYTES_MAX)?;
     let mut at = HEADER_BYTES;
     while at < bytes.len() {
         let Some(records) = group(home, number, &bytes, at) else {
-            if !is_last || is_followed(home, number, &bytes, at) {
+            if !is_last || at < durable || is_followed(home, number, &bytes, at) {
                 return Err(Error::corrupt(&name, at as u64, "checksum of requests does not match"));
             }
             return Ok(());
@@ -299,7 +364,10 @@ pub(crate) fn read(
         records.into_iter().try_for_each(|(place, record)| each(place, record))?;
         at = behind.next_multiple_of(ALIGNMENT);
     }
-    Ok(())
+    match at < durable {
+        true => Err(Error::corrupt(&name, at as u64, format!("it was cut off: {durable} bytes of it were durable"))),
+        false => Ok(()),
+    }
 }
 
 fn record_bytes(record: &Record) -> usize {

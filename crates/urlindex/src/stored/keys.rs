@@ -1,12 +1,14 @@
 //! URLs as a set keeps them: a set on disk by fingerprints, the others by their texts.
 
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{AnySet, StoredSet};
 use crate::error::{Error, Result};
-use crate::journal::{self, Journal, Keep};
+use crate::journal::{self, Journal, Keep, KeysOf};
 use crate::seen::{SeenSet, Verdict};
 
 const FINGERPRINT_BYTES: usize = 10;
@@ -24,6 +26,14 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
+    /// No keys, of the same set.
+    pub(crate) fn none(&self) -> Keys {
+        match self {
+            Keys::Fingerprints(_) => Keys::Fingerprints(Vec::new()),
+            Keys::Texts(_) => Keys::Texts(Vec::new()),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Keys::Fingerprints(keys) => keys.len(),
@@ -85,6 +95,90 @@ impl Keys {
     }
 }
 
+/// Keys in memory, in the order in which they came.
+#[derive(Debug)]
+pub(crate) struct KeySet {
+    keys: Keys,
+    fingerprints: HashSet<u128, BuildHasherDefault<OfHash>>,
+    texts: HashSet<Box<[u8]>>,
+}
+
+impl KeySet {
+    /// With none; `none` says of which kind they are.
+    pub(crate) fn new(none: Keys) -> KeySet {
+        KeySet { keys: none, fingerprints: HashSet::default(), texts: HashSet::new() }
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(crate) fn has(&self, keys: &Keys, place: usize) -> bool {
+        match keys {
+            Keys::Fingerprints(keys) => self.fingerprints.contains(&keys[place]),
+            Keys::Texts(keys) => self.texts.contains(&keys[place]),
+        }
+    }
+
+    /// Adds a key; false if it was there.
+    pub(crate) fn add(&mut self, keys: &Keys, place: usize) -> bool {
+        match (keys, &mut self.keys) {
+            (Keys::Fingerprints(from), Keys::Fingerprints(to)) => {
+                let is_new = self.fingerprints.insert(from[place]);
+                to.extend(is_new.then_some(from[place]));
+                is_new
+            }
+            (Keys::Texts(from), Keys::Texts(to)) => {
+                let is_new = self.texts.insert(from[place].clone());
+                to.extend(is_new.then(|| from[place].clone()));
+                is_new
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the last keys out again.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        match &mut self.keys {
+            Keys::Fingerprints(keys) => keys.drain(len..).for_each(|key| {
+                self.fingerprints.remove(&key);
+            }),
+            Keys::Texts(keys) => keys.drain(len..).for_each(|key| {
+                self.texts.remove(&key);
+            }),
+        }
+    }
+
+    /// Takes all out, and gives their memory back.
+    pub(crate) fn clear(&mut self) {
+        *self = KeySet::new(self.keys.none());
+    }
+}
+
+/// The hash of a fingerprint, which is one: its bits folded, which are not at the lower end.
+#[derive(Default)]
+struct OfHash(u64);
+
+impl Hasher for OfHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u128(&mut self, fingerprint: u128) {
+        let folded = (fingerprint >> 64) as u64 ^ (fingerprint as u64).rotate_left(32);
+        self.0 = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    /// Not called for a number.
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+}
+
 impl StoredSet {
     /// No keys.
     pub(crate) fn keys(&self) -> Keys {
@@ -99,9 +193,18 @@ impl StoredSet {
         match &self.set {
             AnySet::Disk(set) => {
                 let of = [u64::from(set.fingerprint_bits().bits()), set.seed()];
-                xxh3_64(&[&b"disk"[..], &of[0].to_le_bytes(), &of[1].to_le_bytes()].concat())
+                xxh3_64(&[&b"disk"[..], &of[0].to_le_bytes(), &of[1].to_le_bytes(), &self.rules].concat())
             }
-            _ => xxh3_64(b"text"),
+            _ => xxh3_64(&[&b"text"[..], &self.rules].concat()),
+        }
+    }
+
+    /// Whether no other call is at it, and a look at it changes and rewrites nothing.
+    pub(crate) fn is_free(&self) -> bool {
+        match &self.set {
+            AnySet::Disk(set) => set.is_free(),
+            AnySet::Trie(_) | AnySet::Growing(_) => false,
+            _ => true,
         }
     }
 
@@ -150,11 +253,23 @@ impl StoredSet {
         }
     }
 
+    /// Inserts keys that the set does not have, each once.
+    ///
+    /// # Errors
+    /// As [`SeenSet::check_and_insert`].
+    pub(crate) fn insert_new_keys(&self, keys: &Keys) -> Result<()> {
+        match (keys, &self.set) {
+            (Keys::Fingerprints(keys), AnySet::Disk(set)) => set.insert_new(keys.clone()),
+            _ => self.insert_keys(keys),
+        }
+    }
+
     /// Inserts keys, of which some may be there.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
     pub(crate) fn insert_keys(&self, keys: &Keys) -> Result<()> {
+        self.check_writable()?;
         match (keys, &self.set) {
             (Keys::Fingerprints(keys), AnySet::Disk(set)) => {
                 let mut batch = set.batch();
@@ -164,10 +279,38 @@ impl StoredSet {
             }
             (Keys::Texts(keys), _) => {
                 let urls: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-                self.check_and_insert_batch(&urls, &mut Vec::new())
+                // There is room: it was made before their answers were given.
+                self.set.seen().check_and_insert_batch(&urls, &mut Vec::new())
             }
             (Keys::Fingerprints(_), _) => Ok(()),
         }
+    }
+
+    /// Takes keys from a journal that the files of this set may lack, though they were answered.
+    ///
+    /// # Errors
+    /// `Corrupt`, if they are none of this set's.
+    pub(super) fn look_at(&mut self, journal: &[KeysOf]) -> Result<()> {
+        let mut waiting = KeySet::new(self.keys());
+        for KeysOf { file, keys_of, bytes } in journal {
+            let mut keys = self.keys();
+            if *keys_of != self.keys_of() || keys.read(bytes).is_none() {
+                return Err(Error::corrupt(file, 0, "it has keys of another set"));
+            }
+            let seen = self.find_keys(&keys)?;
+            for (place, _) in seen.iter().enumerate().filter(|(_, verdict)| verdict.is_new()) {
+                waiting.add(&keys, place);
+            }
+        }
+        self.waiting = (waiting.len() > 0).then(|| Box::new(waiting));
+        Ok(())
+    }
+
+    /// Whether a URL was answered that the set's files lack.
+    pub(super) fn is_waiting(&self, url: &[u8]) -> bool {
+        let Some(waiting) = &self.waiting else { return false };
+        let mut keys = self.keys();
+        self.push_key(&mut keys, url) && waiting.has(&keys, 0)
     }
 
     /// The journal of requests to this set.

@@ -35,6 +35,7 @@ impl StoredSet {
     /// # Errors
     /// [`Error::Unsupported`], with the reason.
     pub fn check_mergeable(&self, from: &StoredSet) -> Result<()> {
+        from.check_whole("be merged")?;
         let why = match (&self.set, &from.set) {
             (_, AnySet::Trie(_)) => return Ok(()),
             (AnySet::Md5Bitmap(set), AnySet::Md5Bitmap(other)) => return set.check_alike(other),

@@ -35,7 +35,7 @@ use crate::journal;
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use crate::trie::UrlTrie;
 
-pub(crate) use keys::Keys;
+pub(crate) use keys::{KeySet, Keys};
 pub use kind::{NewSet, SetKind};
 pub use merge::Merged;
 
@@ -95,6 +95,10 @@ pub struct StoredSet {
     saving: Mutex<()>,
     poison: Latch,
     room: Option<room::Room>,
+    /// The canonicaliser of its URLs.
+    rules: Vec<u8>,
+    /// Of a set that is only read: what was answered and is not in its files.
+    waiting: Option<Box<KeySet>>,
     /// Of a trie; other kinds hold their own.
     _lock: Option<Box<dyn Lock>>,
 }
@@ -129,12 +133,12 @@ impl StoredSet {
                 }
                 NewSet::Disk(options) => AnySet::Disk(Box::new(DiskUrlSet::create_in(to, name, options)?)),
             };
-            let set = StoredSet::with(dir, name, set, lock, false);
-            if let Err(error) = set.take_room() {
-                [name.to_owned(), beside::room(name)].iter().for_each(|file| drop(set.dir.remove(file)));
+            let mut set = StoredSet::with(dir, name, set, lock, false);
+            if let Err(error) = set.take_room().and_then(|()| set.note_canonicalizer(canonicalizer)) {
+                files_of(name).iter().chain([&beside::room(name)]).for_each(|file| drop(set.dir.remove(file)));
                 return Err(error);
             }
-            set.note_canonicalizer(canonicalizer)?;
+            set.rules = note::rules(&*set.dir, name);
             Ok(set)
         }
     }
@@ -230,7 +234,7 @@ impl StoredSet {
     }
 
     /// Opens a set read-only, without a lock: beside a writer it has what was last synced (a
-    /// bitmap: what was inserted).
+    /// bitmap: what was inserted), and what a server of it has answered ([`StoredSet::waiting`]).
     ///
     /// # Errors
     /// As [`StoredSet::open`], but never [`crate::StorageError::Locked`].
@@ -245,6 +249,7 @@ impl StoredSet {
         /// As [`StoredSet::open_read_only`]; [`crate::StorageError::InvalidOption`].
         fn open_read_only_with, read_in(dir, name, options: DiskOptions) -> Result<StoredSet> {
             let from = Arc::clone(&dir);
+            let waiting = journal::waiting(&dir, name)?;
             let set = match SetKind::of_files(&*dir, name)? {
                 SetKind::Md5Bitmap => AnySet::Md5Bitmap(Md5Bitmap::open_read_only_in(from, name)?),
                 SetKind::HashBitmap => AnySet::HashBitmap(HashBitmap::open_read_only_in(from, name)?),
@@ -253,7 +258,9 @@ impl StoredSet {
                 SetKind::Trie => AnySet::Trie(UrlTrie::load_in(from, name)?),
                 SetKind::Disk => AnySet::Disk(Box::new(DiskUrlSet::open_read_only_in(from, name, options)?)),
             };
-            Ok(StoredSet::with(dir, name, set, None, true))
+            let mut set = StoredSet::with(dir, name, set, None, true);
+            set.look_at(&waiting)?;
+            Ok(set)
         }
     }
 
@@ -261,7 +268,8 @@ impl StoredSet {
         let saved = AtomicU64::new(0);
         let (name, saving, poison) = (name.to_owned(), Mutex::new(()), Latch::default());
         let room = room::Room::of(&set, &*dir, &name).filter(|_| !is_read_only);
-        StoredSet { dir, name, set, is_read_only, saved, saving, poison, room, _lock: lock }
+        let rules = note::rules(&*dir, &name);
+        StoredSet { dir, name, set, is_read_only, saved, saving, poison, room, rules, waiting: None, _lock: lock }
     }
 
     /// The kind of this set.
@@ -280,6 +288,31 @@ impl StoredSet {
     /// read-only.
     pub fn any(&self) -> &AnySet {
         &self.set
+    }
+
+    /// URLs that a server of this set has answered, and that its files lack: of a set that is open
+    /// read-only, beside its server or after a crash. Look-ups find them; [`StoredSet::any`],
+    /// counts and merges do not. Opening the set for writing takes them into it.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.len() as u64)
+    }
+
+    /// Refuses to `op` a set of which [`StoredSet::waiting`] URLs would be left out.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    pub fn check_whole(&self, op: &'static str) -> Result<()> {
+        match self.waiting() {
+            0 => Ok(()),
+            waiting => Err(Error::Unsupported {
+                file: self.name.clone(),
+                op,
+                why: format!(
+                    "{waiting} URLs that its server has answered are not in it yet: stop the server; if that was \
+                     killed, open the set for writing once, such as by `fm-tool seen add` of an empty list"
+                ),
+            }),
+        }
     }
 
     /// The canonicaliser of the set's URLs; `None` without a note.
@@ -393,7 +426,8 @@ impl SeenSet for StoredSet {
     }
 
     fn contains(&self, url: &[u8]) -> Result<Verdict> {
-        self.set.seen().contains(url)
+        let verdict = self.set.seen().contains(url)?;
+        Ok(if verdict.is_new() && self.is_waiting(url) { Verdict::Seen } else { verdict })
     }
 
     fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
@@ -404,7 +438,12 @@ impl SeenSet for StoredSet {
     }
 
     fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
-        self.set.seen().contains_batch(urls, verdicts)
+        self.set.seen().contains_batch(urls, verdicts)?;
+        if self.waiting.is_some() {
+            let new = urls.iter().zip(verdicts).filter(|(url, verdict)| verdict.is_new() && self.is_waiting(url));
+            new.for_each(|(_, verdict)| *verdict = Verdict::Seen);
+        }
+        Ok(())
     }
 
     fn len(&self) -> u64 {

@@ -40,6 +40,23 @@ impl Upload {
         Ok(begin)
     }
 
+    /// Number of its lines. Blocks, if it is large.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file.
+    pub(crate) fn count_lines(&mut self) -> io::Result<u64> {
+        let (mut lines, mut last, mut buffer) = (0, b'\n', vec![0; (64 << 10).min(self.bytes as usize + 1)]);
+        loop {
+            let read = self.file.read(&mut buffer)?;
+            let Some(end) = buffer[..read].last() else { break };
+            last = *end;
+            lines += buffer[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
+        }
+        self.file.seek(SeekFrom::Start(0))?;
+        Ok(lines + u64::from(last != b'\n'))
+    }
+
     /// Takes the first line off it, without the line's end. Blocks.
     ///
     /// # Errors

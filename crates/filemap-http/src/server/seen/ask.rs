@@ -1,6 +1,7 @@
 //! `POST /v1/seen/NAME/add` and `check`: URLs, a line each; a word for each in the same order.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -9,10 +10,12 @@ use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures_util::stream::iter;
 use tokio::task::spawn_blocking;
-use urlindex::{AddRequest, RequestId, Verdict};
+use urlindex::{AddRequest, RequestId, Verdict, Verdicts};
 
 use super::sets::Served;
+use super::worker::Room;
 use crate::query::Query;
 use crate::server::backend::Backend;
 use crate::server::guard::{Allowed, check_writes};
@@ -23,6 +26,11 @@ use crate::server::tokens::Right;
 
 /// Bytes of the URLs of one request.
 const MAX_URLS: u64 = 64 << 20;
+/// URLs of one request, and the memory that each takes beside its bytes.
+const MAX_LINES: u64 = 1_000_000;
+const LINE_BYTES: u64 = 100;
+/// Answers of one part of an answer.
+const PART: usize = 16 << 10;
 /// Bytes of URLs that are made canonical where the request is: less work than another thread's.
 const QUICK: u64 = 8 << 10;
 /// The request's id.
@@ -44,17 +52,18 @@ pub(crate) async fn add(
     check_coding(&headers)?;
     let served = served(&backend, &name)?;
     let urls = upload::take_up_to(body, MAX_URLS).await?;
-    let _room = backend.room_for_urls(urls.bytes).await;
+    let (urls, room) = counted(&backend, urls).await?;
     let of_request = Arc::clone(&served);
-    let request = quick(urls.bytes, move || request(&of_request, id, urls)).await??;
+    let made = quick(urls.bytes, move || (request(&of_request, id, urls), room)).await?;
+    let (request, room) = (made.0?, made.1);
     let Some(worker) = served.worker() else { return Err(no_writer(&name)) };
-    let Some(answer) = worker.add(request, durable).await else {
+    let Some(answer) = worker.add(request, durable, room).await else {
         let words = format!("seen set `{name}` takes no more requests; the server's log says why");
         return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, words));
     };
     let answer = answer?;
     let status = if durable { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((status, words(answer.iter())).into_response())
+    Ok((status, words(answer)).into_response())
 }
 
 /// `POST /v1/seen/NAME/check`.
@@ -69,11 +78,43 @@ pub(crate) async fn check(
     check_coding(&headers)?;
     let served = served(&backend, &name)?;
     let urls = upload::take_up_to(body, MAX_URLS).await?;
-    let _room = backend.room_for_urls(urls.bytes).await;
-    // Which reads what is on the device.
-    let checked = spawn_blocking(move || checked(&served, urls)).await;
-    let verdicts = checked.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
-    Ok(words(verdicts.into_iter()).into_response())
+    let (urls, room) = counted(&backend, urls).await?;
+    let check = move || {
+        let _room = room;
+        checked(&served, urls)
+    };
+    Ok(words(asking(&backend, check).await??).into_response())
+}
+
+/// Room for the lines of a body.
+///
+/// # Errors
+///
+/// 413, if there are too many.
+async fn counted(backend: &Backend, mut urls: Upload) -> Result<(Upload, Room), Refusal> {
+    let (lines, urls) = quick(urls.bytes, move || urls.count_lines().map(|lines| (lines, urls)))
+        .await?
+        .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the URLs set aside: {error}")))?;
+    if lines > MAX_LINES {
+        let words = format!("a request has at most {MAX_LINES} URLs, this one {lines}: send parts");
+        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words));
+    }
+    let room = backend.room_for_urls(urls.bytes + lines * LINE_BYTES).await;
+    Ok((urls, room))
+}
+
+/// Runs a call of a set that may read from the device.
+pub(super) async fn asking<T: Send + 'static>(
+    backend: &Backend,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    let turn = Arc::clone(&backend.asking).acquire_owned().await;
+    let done = spawn_blocking(move || {
+        // Until it is done, though its client has gone.
+        let _turn = turn;
+        call()
+    });
+    done.await.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }
 
 pub(super) fn served(backend: &Backend, name: &str) -> Result<Arc<Served>, Refusal> {
@@ -122,8 +163,8 @@ fn read(mut urls: Upload) -> Result<Vec<u8>, Refusal> {
 
 /// The lines of a body; an empty one, but behind the last line's end, is one that is no URL.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let is_none = bytes.is_empty();
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     bytes.split(|byte| *byte == b'\n').skip(usize::from(is_none)).map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
@@ -138,7 +179,7 @@ fn request(served: &Served, id: Option<RequestId>, urls: Upload) -> Result<AddRe
     Ok(request)
 }
 
-fn checked(served: &Served, urls: Upload) -> Result<Vec<Option<Verdict>>, Refusal> {
+fn checked(served: &Served, urls: Upload) -> Result<Verdicts, Refusal> {
     let bytes = read(urls)?;
     let is_taken = |key: &Cow<'_, [u8]>| key.len() <= usize::from(u16::MAX);
     let keys: Vec<Option<Cow<'_, [u8]>>> =
@@ -148,10 +189,21 @@ fn checked(served: &Served, urls: Upload) -> Result<Vec<Option<Verdict>>, Refusa
     Ok(keys.iter().map(|key| key.as_ref().and_then(|_| verdicts.next())).collect())
 }
 
-/// A word a line.
-fn words(verdicts: impl Iterator<Item = Option<Verdict>>) -> Response {
+/// A word a line: made when they are sent, of two bits each.
+fn words(verdicts: Verdicts) -> Response {
+    let kind = [(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
+    if verdicts.len() <= PART {
+        return (kind, words_of(&verdicts, 0)).into_response();
+    }
+    let parts = (0..verdicts.len()).step_by(PART);
+    let parts = parts.map(move |from| Ok::<_, Infallible>(words_of(&verdicts, from)));
+    (kind, Body::from_stream(iter(parts))).into_response()
+}
+
+/// The words from this place on, a part of them.
+fn words_of(verdicts: &Verdicts, from: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    for verdict in verdicts {
+    for verdict in (from..verdicts.len()).take(PART).map(|place| verdicts.get(place)) {
         out.extend_from_slice(match verdict {
             Some(Verdict::New) => b"new\n",
             Some(Verdict::Seen) => b"seen\n",
@@ -159,7 +211,7 @@ fn words(verdicts: impl Iterator<Item = Option<Verdict>>) -> Response {
             None => b"invalid\n",
         });
     }
-    ([(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))], out).into_response()
+    out
 }
 
 #[cfg(test)]
@@ -169,7 +221,7 @@ mod tests {
     #[test]
     fn each_line_has_one_answer_and_the_last_end_makes_none() {
         let of = |text: &str| lines(text.as_bytes()).map(<[u8]>::to_vec).collect::<Vec<_>>();
-        assert_eq!(of("").len() + of("\n").len(), 0);
+        assert_eq!((of("").len(), of("\n").len(), of("\n\n").len()), (0, 1, 2));
         assert_eq!(of("a\r\nb"), [b"a", b"b"]);
         assert_eq!(of("a\n\nb\n"), [&b"a"[..], b"", b"b"]);
     }

@@ -9,11 +9,10 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
-use urlindex::{BloomOptions, Canonicalizer, CrawlRules, DiskOptions, Exact, NewSet, Whatwg};
+use urlindex::{BloomOptions, Canonicalizer, CrawlRules, DiskOptions, Exact, NewSet, StorageError, Whatwg};
 
-use super::ask::served;
-use super::sets::{Served, is_name};
+use super::ask::{asking, served};
+use super::sets::{NotMade, Served, is_name};
 use crate::query::Query;
 use crate::server::backend::Backend;
 use crate::server::guard::{Allowed, check_writes};
@@ -53,7 +52,8 @@ impl Wanted {
         })
     }
 
-    fn set(&self) -> Result<NewSet, Refusal> {
+    /// The set, if it takes at most so much memory.
+    fn set(&self, disk: DiskOptions, max_bytes: u64) -> Result<NewSet, Refusal> {
         let (rate, seed) = (self.rate.unwrap_or(DEFAULT_RATE), self.seed.unwrap_or(0));
         let unused = |name: &str, is_given: bool| match is_given {
             true => Err(Refusal::bad(format!("`{name}` does not apply to a set of the kind {}", self.kind))),
@@ -68,15 +68,23 @@ impl Wanted {
             _ => {}
         }
         Ok(match (self.kind.as_str(), self.capacity) {
-            ("disk", _) => NewSet::Disk(DiskOptions::new().seed(seed)),
+            ("disk", _) => NewSet::Disk(disk.seed(seed)),
             ("trie", _) => {
                 unused("seed", self.seed.is_some())?;
                 NewSet::Trie
             }
             ("growing", _) => NewSet::Growing { rate, seed },
-            ("bloom", Some(capacity)) => NewSet::Bloom(BloomOptions::new(capacity, rate).seed(seed)),
+            ("bloom", Some(capacity)) => {
+                // By theory, and what rounding adds.
+                check_bytes(capacity as f64 * 1.5 * rate.recip().log2() / 8.0, max_bytes)?;
+                NewSet::Bloom(BloomOptions::new(capacity, rate).seed(seed))
+            }
             ("bloom", None) => return Err(Refusal::bad("a `bloom` needs a `capacity`; if it is unknown, `growing`")),
-            ("md5-bitmap", capacity) => NewSet::Md5Bitmap { bits: capacity.map_or(28, bits) },
+            ("md5-bitmap", capacity) => {
+                let bits = capacity.map_or(28, bits);
+                check_bytes(f64::from(bits - 3).exp2(), max_bytes)?;
+                NewSet::Md5Bitmap { bits }
+            }
             (other, _) => {
                 let words = format!("`kind` is disk, bloom, growing, trie or md5-bitmap, not `{other}`");
                 return Err(Refusal::bad(words));
@@ -87,7 +95,19 @@ impl Wanted {
 
 /// Bits of a bitmap of which one slot in a hundred is taken at most.
 fn bits(capacity: u64) -> u32 {
-    capacity.saturating_mul(100).checked_next_power_of_two().map_or(64, u64::trailing_zeros).clamp(16, 36)
+    capacity.saturating_mul(100).checked_next_power_of_two().map_or(64, u64::trailing_zeros).max(16)
+}
+
+fn check_bytes(bytes: f64, max: u64) -> Result<(), Refusal> {
+    if bytes <= max as f64 {
+        return Ok(());
+    }
+    let wanted = bytes / f64::from(1 << 20);
+    Err(Refusal::bad(format!(
+        "it takes {wanted:.0} MiB of memory, and a set made on request at most {} (--seen-memory); take `disk`, or make \
+         it with `fm-tool seen create` and serve it with --seen",
+        max >> 20
+    )))
 }
 
 /// `PUT /v1/seen/NAME`: makes a set, unless it is there.
@@ -107,15 +127,11 @@ pub(crate) async fn create(
     let wanted: Wanted = serde_json::from_slice(&body).map_err(|error| {
         Refusal::bad(format!("send a set as JSON, such as {{\"kind\":\"disk\",\"rules\":\"crawl\"}}: {error}"))
     })?;
-    let (set, canonicalizer) = (wanted.set()?, wanted.canonicalizer()?);
     let sets = Arc::clone(&backend.options.seen);
+    let (set, canonicalizer) = (wanted.set(sets.disk_options(), sets.max_bytes())?, wanted.canonicalizer()?);
     let (of_call, rules) = (name.clone(), Arc::clone(&canonicalizer));
-    let made = blocking(move || sets.create(&of_call, set, &*rules)).await?;
-    let Some(made) = made else {
-        let words = "this server makes no seen sets: start it with --write and --seen-dir";
-        return Err(Refusal::new(StatusCode::FORBIDDEN, words));
-    };
-    let (served, is_new) = made?;
+    let made = asking(&backend, move || sets.create(&of_call, set, &*rules)).await?;
+    let (served, is_new) = made.map_err(|why| not_made(&name, why))?;
     let is_alike = served.set().kind().name() == wanted.kind
         && (served.canonicalizer.name(), served.canonicalizer.version())
             == (canonicalizer.name(), canonicalizer.version());
@@ -123,7 +139,7 @@ pub(crate) async fn create(
         let words = format!("there is a seen set `{name}` of another kind or with other rules");
         return Err(Refusal::new(StatusCode::CONFLICT, words));
     }
-    let figures = blocking(move || figures(&served)).await?;
+    let figures = asking(&backend, move || figures(&served)).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(figures)).into_response())
 }
@@ -132,7 +148,7 @@ pub(crate) async fn create(
 pub(crate) async fn all(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     Query::parse(raw.as_deref(), &[])?;
     let sets = backend.options.seen.all();
-    let sets = blocking(move || sets.iter().map(|served| figures(served)).collect::<Vec<Value>>()).await?;
+    let sets = asking(&backend, move || sets.iter().map(|served| figures(served)).collect::<Vec<Value>>()).await?;
     Ok(Json(json!({ "sets": sets })).into_response())
 }
 
@@ -144,12 +160,27 @@ pub(crate) async fn one(
 ) -> Answer {
     Query::parse(raw.as_deref(), &[])?;
     let served = served(&backend, &name)?;
-    Ok(Json(blocking(move || figures(&served)).await?).into_response())
+    Ok(Json(asking(&backend, move || figures(&served)).await?).into_response())
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    let done = spawn_blocking(work).await;
-    done.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+fn not_made(name: &str, why: NotMade) -> Refusal {
+    let conflict = |words: &str| Refusal::new(StatusCode::CONFLICT, format!("seen set `{name}` {words}"));
+    match why {
+        NotMade::NoFolder => {
+            let words = "this server makes no seen sets: start it with --write and --seen-dir";
+            Refusal::new(StatusCode::FORBIDDEN, words)
+        }
+        NotMade::Begun => conflict("is being made by another request: ask again"),
+        NotMade::TooMany => conflict("would be one too many to be made on request: serve it with --seen"),
+        NotMade::Failed(urlindex::Error::Storage(error)) if is_there(&error) => {
+            conflict(&format!("is not served, and has files in the folder: {error}"))
+        }
+        NotMade::Failed(error) => error.into(),
+    }
+}
+
+fn is_there(error: &StorageError) -> bool {
+    matches!(error, StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
 }
 
 fn figures(served: &Served) -> Value {

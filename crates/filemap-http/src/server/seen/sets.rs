@@ -1,6 +1,6 @@
 //! The sets of a server by their names, and what each is served from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +13,10 @@ use super::worker::Worker;
 
 /// The longest name of a set.
 const MAX_NAME: usize = 64;
+/// Sets of one server, of those that are made on request: each has a thread and memory of its own.
+const MAX_SETS: usize = 256;
+/// Memory of a set that is made on request, unless another bound is given.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// Takes lines for the operator.
 type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -34,7 +38,21 @@ pub struct SeenSets {
     requests: RequestOptions,
     log: Log,
     folder: Option<PathBuf>,
+    most_bytes: u64,
     served: Mutex<BTreeMap<String, Arc<Served>>>,
+    /// Names of sets that are being made.
+    making: Mutex<BTreeSet<String>>,
+}
+
+/// Why a set is not made.
+pub(super) enum NotMade {
+    /// The server makes none.
+    NoFolder,
+    /// Another request makes it now.
+    Begun,
+    /// There are too many.
+    TooMany,
+    Failed(Error),
 }
 
 /// A set that is served.
@@ -100,13 +118,20 @@ impl SeenSets {
             requests: RequestOptions::new(),
             log: Arc::new(|_| {}),
             folder: None,
+            most_bytes: MOST_BYTES,
             served: Mutex::default(),
+            making: Mutex::default(),
         }
     }
 
     /// Memory and clock of sets on disk that are given after this.
     pub fn disk(self, disk: DiskOptions) -> SeenSets {
         SeenSets { disk, ..self }
+    }
+
+    /// Most bytes of memory of a set that is made on request; 256 MiB by default.
+    pub fn most_bytes(self, most_bytes: u64) -> SeenSets {
+        SeenSets { most_bytes, ..self }
     }
 
     /// How long requests are remembered, of sets that are given after this.
@@ -124,16 +149,17 @@ impl SeenSets {
     /// # Errors
     ///
     /// A sentence for the operator: the name is none or taken, or the set cannot be opened.
-    pub fn set(self, name: &str, path: &Path) -> std::result::Result<SeenSets, String> {
+    pub fn add(&mut self, name: &str, path: &Path) -> std::result::Result<(), String> {
         if !is_name(name) {
             return Err(format!("`{name}` is no name of a seen set: give 1 to {MAX_NAME} of a-z, 0-9, _ and -"));
         }
         let of = |error: Error| format!("seen set `{name}` ({}): {error}", path.display());
-        let served = self.open(name, path).map_err(of)?;
-        if self.sets().insert(name.to_owned(), Arc::new(served)).is_some() {
+        if self.get(name).is_some() {
             return Err(format!("two seen sets have the name `{name}`"));
         }
-        Ok(self)
+        let served = self.open(name, path).map_err(of)?;
+        self.sets().insert(name.to_owned(), Arc::new(served));
+        Ok(())
     }
 
     /// Where new sets are made: files of their names in this folder, which is there.
@@ -168,28 +194,55 @@ impl SeenSets {
         Ok(Served { name: name.to_owned(), canonicalizer, from: From::Worker(worker) })
     }
 
+    /// Options of a set on disk that is made on request.
+    pub(super) fn disk_options(&self) -> DiskOptions {
+        self.disk.clone()
+    }
+
+    /// Most bytes of memory that a set made on request may take.
+    pub(super) fn max_bytes(&self) -> u64 {
+        self.most_bytes
+    }
+
     /// Makes a set; returns it and whether it is new. Blocks.
     ///
     /// # Errors
     ///
-    /// Those of [`StoredSet::create`]; `None` if the server makes no sets.
+    /// Why it is not made.
     pub(super) fn create(
         &self,
         name: &str,
         new: NewSet,
         canonicalizer: &dyn Canonicalizer,
-    ) -> Option<Result<(Arc<Served>, bool)>> {
-        let folder = self.folder.as_ref().filter(|_| self.writes)?;
-        let mut sets = self.sets();
-        if let Some(served) = sets.get(name) {
-            return Some(Ok((Arc::clone(served), false)));
+    ) -> std::result::Result<(Arc<Served>, bool), NotMade> {
+        let folder = self.folder.as_ref().filter(|_| self.writes).ok_or(NotMade::NoFolder)?;
+        let making = || self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if !making().insert(name.to_owned()) {
+            return Err(NotMade::Begun);
         }
-        let made = StoredSet::create(folder.join(name), new, canonicalizer).and_then(|set| self.start(name, set));
-        Some(made.map(|served| {
-            let served = Arc::new(served);
-            sets.insert(name.to_owned(), Arc::clone(&served));
-            (served, true)
-        }))
+        // Nobody waits for it under a lock: it may be large.
+        let made = self.made(folder, name, new, canonicalizer);
+        making().remove(name);
+        made
+    }
+
+    fn made(
+        &self,
+        folder: &Path,
+        name: &str,
+        new: NewSet,
+        canonicalizer: &dyn Canonicalizer,
+    ) -> std::result::Result<(Arc<Served>, bool), NotMade> {
+        if let Some(served) = self.get(name) {
+            return Ok((served, false));
+        }
+        if self.sets().len() >= MAX_SETS {
+            return Err(NotMade::TooMany);
+        }
+        let set = StoredSet::create(folder.join(name), new, canonicalizer).map_err(NotMade::Failed)?;
+        let served = Arc::new(self.start(name, set).map_err(NotMade::Failed)?);
+        self.sets().insert(name.to_owned(), Arc::clone(&served));
+        Ok((served, true))
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Arc<Served>> {
@@ -210,10 +263,13 @@ impl SeenSets {
         let sets = std::mem::take(&mut *self.sets());
         let mut first = Ok(());
         for served in sets.into_values() {
-            // Requests that outlived their time keep theirs: it is durable, and not closed.
-            if let Ok(Served { from: From::Worker(worker), .. }) = Arc::try_unwrap(served) {
-                first = first.and(worker.close());
-            }
+            let closed = match Arc::try_unwrap(served) {
+                Ok(Served { from: From::Worker(worker), .. }) => worker.close(),
+                Ok(_) => Ok(()),
+                // A request outlived its time: what was answered is made durable.
+                Err(served) => served.worker().map_or(Ok(()), |worker| worker.set().commit()),
+            };
+            first = first.and(closed);
         }
         first
     }

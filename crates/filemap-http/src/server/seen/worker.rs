@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use urlindex::{AddRequest, Error, IdempotentSet, Result, Verdicts};
 
 /// URLs that are answered together at most, beside those of the last request.
@@ -21,11 +21,17 @@ const QUICK: usize = 16;
 /// Takes lines for the operator.
 type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
+type Reply = oneshot::Sender<Result<Verdicts>>;
+
+/// A request's share of the memory for URLs.
+pub(super) type Room = Option<OwnedSemaphorePermit>;
+
 enum Job {
     Add {
         request: AddRequest,
         durable: bool,
-        reply: oneshot::Sender<Result<Verdicts>>,
+        reply: Reply,
+        room: Room,
     },
     /// Something waits for being made durable.
     Wake,
@@ -38,6 +44,7 @@ pub(super) struct Worker {
     jobs: Sender<Job>,
     /// Whether the thread will look at what waits for being made durable, without being told.
     looks_after: Arc<AtomicBool>,
+    has_ended: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<Result<()>>>>,
 }
 
@@ -48,14 +55,16 @@ impl Worker {
     pub(super) fn start(set: IdempotentSet, name: &str, log: Log) -> std::io::Result<Worker> {
         let set = Arc::new(set);
         let (jobs, todo) = channel();
-        let looks_after = Arc::new(AtomicBool::new(false));
+        let (looks_after, has_ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let end = End(Arc::clone(&has_ended));
         let (of_thread, looks, name) = (Arc::clone(&set), Arc::clone(&looks_after), name.to_owned());
         let thread = Builder::new().name("seen".to_owned()).spawn(move || {
+            let _end = end;
             let failed = |error: &Error| log(&format!("seen set `{name}`: {error}"));
             let answered = answer_all(&of_thread, &todo, &looks, &failed);
             answered.and_then(|()| close(of_thread)).inspect_err(failed)
         })?;
-        Ok(Worker { set, jobs, looks_after, thread: Mutex::new(Some(thread)) })
+        Ok(Worker { set, jobs, looks_after, has_ended, thread: Mutex::new(Some(thread)) })
     }
 
     pub(super) fn set(&self) -> &IdempotentSet {
@@ -67,7 +76,10 @@ impl Worker {
     /// # Errors
     ///
     /// As [`IdempotentSet::answer`] and [`IdempotentSet::commit`]; `None` if the thread has ended.
-    pub(super) async fn add(&self, mut request: AddRequest, durable: bool) -> Option<Result<Verdicts>> {
+    pub(super) async fn add(&self, mut request: AddRequest, durable: bool, room: Room) -> Option<Result<Verdicts>> {
+        if self.has_ended.load(Ordering::SeqCst) {
+            return None;
+        }
         if !durable && request.len() <= QUICK {
             match self.set.answer_now(request) {
                 Ok(answer) => {
@@ -80,7 +92,7 @@ impl Worker {
             }
         }
         let (reply, answered) = oneshot::channel();
-        self.jobs.send(Job::Add { request, durable, reply }).ok()?;
+        self.jobs.send(Job::Add { request, durable, reply, room }).ok()?;
         answered.await.ok()
     }
 
@@ -103,6 +115,15 @@ impl Worker {
     }
 }
 
+/// Notes that the thread has ended, also by a panic.
+struct End(Arc<AtomicBool>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 fn close(set: Arc<IdempotentSet>) -> Result<()> {
     match Arc::try_unwrap(set) {
         Ok(set) => set.close(),
@@ -118,14 +139,16 @@ fn answer_all(
     looks_after: &AtomicBool,
     failed: &dyn Fn(&Error),
 ) -> Result<()> {
-    let mut committed = Instant::now();
+    let mut commits = Commits { set, last: Instant::now(), has_failed: false };
     loop {
-        // Who adds after this look tells.
-        looks_after.store(false, Ordering::SeqCst);
-        let first = match set.pending() {
-            0 => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            _ => jobs.recv_timeout(EVERY.saturating_sub(committed.elapsed())),
+        let first = match commits.has_failed || is_idle(set, looks_after) {
+            true => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => jobs.recv_timeout(EVERY.saturating_sub(commits.last.elapsed())),
         };
+        // Before a round, which takes its time if it is large.
+        if commits.is_due() {
+            let _ = commits.commit(failed);
+        }
         let mut round = Round::default();
         let is_over = match first {
             Ok(job) => round.gather(job, jobs),
@@ -133,13 +156,8 @@ fn answer_all(
             Err(RecvTimeoutError::Disconnected) => true,
         };
         let waiting = round.answer(set);
-        let is_due = set.pending() >= PENDING || committed.elapsed() >= EVERY;
-        if !waiting.is_empty() || is_due || is_over {
-            let done = set.commit();
-            committed = Instant::now();
-            if let Err(error) = &done {
-                failed(error);
-            }
+        if !waiting.is_empty() || commits.is_due() || is_over {
+            let done = commits.commit(failed);
             for (reply, answer) in waiting {
                 let _ = reply.send(done.clone().and(answer));
             }
@@ -150,13 +168,53 @@ fn answer_all(
     }
 }
 
-type Reply = oneshot::Sender<Result<Verdicts>>;
+/// When answers were made durable.
+struct Commits<'a> {
+    set: &'a IdempotentSet,
+    last: Instant,
+    /// The set takes no more then.
+    has_failed: bool,
+}
+
+impl Commits<'_> {
+    fn is_due(&self) -> bool {
+        let is_time = self.last.elapsed() >= EVERY && self.set.is_changed();
+        !self.has_failed && (is_time || self.set.pending() >= PENDING)
+    }
+
+    fn commit(&mut self, failed: &dyn Fn(&Error)) -> Result<()> {
+        let done = self.set.commit();
+        self.last = Instant::now();
+        if let Err(error) = &done
+            && !self.has_failed
+        {
+            self.has_failed = true;
+            failed(error);
+        }
+        done
+    }
+}
+
+/// Whether nothing waits for being made durable. Whoever adds after that tells.
+fn is_idle(set: &IdempotentSet, looks_after: &AtomicBool) -> bool {
+    if set.is_changed() {
+        return false;
+    }
+    looks_after.store(false, Ordering::SeqCst);
+    let is_idle = !set.is_changed();
+    if !is_idle {
+        looks_after.store(true, Ordering::SeqCst);
+    }
+    is_idle
+}
 
 /// Requests that are answered together.
 #[derive(Default)]
 struct Round {
     requests: Vec<AddRequest>,
     replies: Vec<(Reply, bool)>,
+    /// Held until they are answered.
+    rooms: Vec<Room>,
 }
 
 impl Round {
@@ -165,7 +223,8 @@ impl Round {
         let (mut next, mut urls) = (Ok(first), 0);
         loop {
             match next {
-                Ok(Job::Add { request, durable, reply }) => {
+                Ok(Job::Add { request, durable, reply, room }) => {
+                    self.rooms.push(room);
                     urls += request.len();
                     self.requests.push(request);
                     self.replies.push((reply, durable));

@@ -158,6 +158,63 @@ fn planted_mistakes_are_found() {
         plant(None);
         assert!(found.is_some(), "{mistake:?} was not found");
     }
+    plant(Some(Failpoint::RecoveredUnsynced));
+    let found = (0..40).find_map(|seed| live_through_recovery(seed, kinds()[seed as usize % 2].clone()).err());
+    plant(None);
+    assert!(found.is_some(), "what is recovered was not synced, and nothing was lost");
+}
+
+/// A life that is killed at some moment or whose sync fails, and that is opened again: the power
+/// fails in the middle of that.
+fn live_through_recovery(seed: u64, new: NewSet) -> Judged<u64> {
+    let (disk, clock) = (SimDisk::new(seed), Clock::default());
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let set = create(&disk, new, clock.options().keep_requests(KEPT));
+    set.full_at(rng.u64(200..1_500));
+    let sent = Mutex::new(Vec::new());
+    if rng.bool() {
+        let at = disk.calls() + rng.u64(1..60);
+        disk.fail(Some(Failure { at, fault: Fault::Eio, only_syncs: true, forever: false }));
+    }
+    let _ = requests(&set, &clock, &mut rng, &sent, 1 + seed % 12);
+    disk.heal();
+    // One more, of which the client is not told and that is not synced.
+    let last = Sent { time_ms: 500, urls: vec![URLS + 50, URLS + 51], told: None, is_durable: false };
+    clock.set(last.time_ms);
+    let _ = add(&set, Some(id(last.time_ms)), &last.urls);
+    sent.lock().expect("one thread").push(last);
+    // What the process has not closed: as if it were killed.
+    std::mem::forget(set);
+    let killed = disk.kill();
+    let sent = sent.into_inner().expect("one thread");
+    let broken = Arc::new(Mutex::new((None, 0u64)));
+    let (broken_then, clock_then, sent_then) = (Arc::clone(&broken), clock.clone(), sent.clone());
+    killed.observe(Some(Box::new(move |snapshot| {
+        let mut broken = broken_then.lock().expect("one thread");
+        for (number, loss) in (0..).zip(Loss::ALL) {
+            let image = snapshot.crash(Level::Adversarial, loss, snapshot.calls() * 8 + number);
+            broken.1 += 1;
+            let judged = judge(&sent_then, &image, &clock_then).err();
+            let judged = judged.map(|what| format!("seed {seed}, call {} {loss:?}: {what}", snapshot.calls()));
+            broken.0 = broken.0.take().or(judged);
+        }
+    })));
+    let opened = open(&killed, clock.options().keep_requests(KEPT)).map(drop);
+    killed.observe(None);
+    let (broken, images) = std::mem::take(&mut *broken.lock().expect("one thread"));
+    opened.map_err(|error| format!("seed {seed}: does not open: {error}"))?;
+    broken.map_or(Ok(images), Err)
+}
+
+#[test]
+fn a_power_loss_while_a_killed_set_is_opened_loses_no_url_and_no_answer() {
+    let mut images = 0;
+    for seed in 0..40 {
+        for new in kinds() {
+            images += live_through_recovery(seed, new).unwrap_or_else(|what| panic!("{what}"));
+        }
+    }
+    assert!(images > 1_000, "{images}");
 }
 
 /// A life in which call `at` fails; whether it did.

@@ -32,6 +32,7 @@ pub struct Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let set = sets::to_read(&args.set)?;
     let fail = |error| sets::failure(&args.set, error);
+    set.check_whole("be exported").map_err(fail)?;
     match set.any() {
         AnySet::Trie(trie) if !args.fingerprints => {
             let prefix = args.prefix.as_ref().map_or(&[][..], Address::bytes);

@@ -80,7 +80,9 @@ pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failur
         AnySet::Growing(filter) => json!({ "rate": filter.rate(), "seed": filter.seed() }),
         _ => json!({}),
     };
-    let objects = [about, parameters].into_iter().filter_map(|value| match value {
+    // Answered by its server, and not in its files yet.
+    let waiting = if set.waiting() > 0 { json!({ "waiting": set.waiting() }) } else { json!({}) };
+    let objects = [about, parameters, waiting].into_iter().filter_map(|value| match value {
         Value::Object(fields) => Some(fields),
         _ => None,
     });
