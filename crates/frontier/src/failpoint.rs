@@ -14,6 +14,8 @@ filemap_io::failpoints! {
         LinksNotSynced,
         /// The old journal is removed before its snapshot is there.
         JournalRemovedFirst,
+        /// A new journal does not have the claims that the old one has.
+        ClaimsDropped,
         /// The journal omits the new links of a fetched page.
         LinksNotTold,
     }

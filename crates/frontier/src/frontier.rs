@@ -13,6 +13,7 @@
 //! creates the next journal, puts the snapshot that names it in the old one's place, and removes
 //! the old journal. A crash in between leaves the old pair or the new one.
 
+mod claiming;
 mod opening;
 
 use std::collections::{HashMap, HashSet};
@@ -164,9 +165,12 @@ impl Frontier {
                     self.note_begin(page);
                     self.in_flight.insert(page, depth);
                     self.handed[kind] += 1;
-                    let failed_attempts = self.state.pages.marks(page).attempts();
+                    let marks = self.state.pages.marks(page);
+                    let failed_attempts = marks.attempts();
                     let page = PageId::new(page);
-                    return Ok(Next::Fetch(Assignment { page, url, depth, failed_attempts, is_refresh: kind == 1 }));
+                    let is_seed = marks.is_seed();
+                    let is_refresh = kind == 1;
+                    return Ok(Next::Fetch(Assignment { page, url, depth, failed_attempts, is_refresh, is_seed }));
                 }
                 Err(error) => {
                     self.put_back(page);
@@ -309,7 +313,12 @@ impl Frontier {
     fn replace_journal(&mut self) -> Result<()> {
         self.state.texts.sync()?;
         let old_links = self.sync_links()?;
-        let next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
+        let mut next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
+        // A snapshot has no claims.
+        if !planted(Failpoint::ClaimsDropped) {
+            self.state.claims.records().for_each(|record| next.append(&record));
+        }
+        next.commit()?;
         sync_folder(&*self.dir)?;
         if planted(Failpoint::JournalRemovedFirst) {
             remove(&*self.dir, self.journal.name())?;
@@ -413,7 +422,7 @@ impl Frontier {
     }
 
     pub(crate) fn other_memory_bytes(&self) -> u64 {
-        self.journal.memory_bytes() + (self.in_flight.capacity() * 9) as u64
+        self.journal.memory_bytes() + self.state.claims.memory_bytes() + (self.in_flight.capacity() * 9) as u64
     }
 }
 

@@ -17,6 +17,7 @@
 
 mod asked;
 mod blocks;
+mod claims;
 mod credit;
 mod discover;
 mod error;
@@ -47,5 +48,5 @@ pub use error::{Error, Result};
 pub use filemap_io::StorageError;
 pub use frontier::Frontier;
 pub use options::{FrontierOptions, Recrawl, Rent};
-pub use outcome::{Assignment, Done, Failure, FailureKind, Fetched, Next, PageId};
+pub use outcome::{Assignment, Claim, Done, Failure, FailureKind, Fetched, Next, PageId};
 pub use view::{HostState, PageState, PageStatus, Stats};

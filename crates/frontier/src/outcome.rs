@@ -82,6 +82,18 @@ pub struct Assignment {
     pub failed_attempts: u8,
     /// Whether it was fetched before: then send the validators that the page store has.
     pub is_refresh: bool,
+    /// Whether it is a start page.
+    pub is_seed: bool,
+}
+
+/// Pages that were asked for under an id ([`crate::Frontier::claim`]), in the order of their
+/// numbers, with their URLs. Some may be settled: they belong to what was asked all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The id.
+    pub id: u128,
+    /// Its pages.
+    pub pages: Vec<(PageId, String)>,
 }
 
 /// A page that was fetched, unchanged or not, or that redirects (a page with one link).
@@ -170,6 +182,8 @@ filemap_io::named_enum! {
         Busy => "busy",
         /// Anything else.
         Other => "other",
+        /// Another crawl has claimed it ([`crate::Frontier::claim`]).
+        Elsewhere => "elsewhere",
     }
 }
 

@@ -14,6 +14,7 @@
 //! | 6 | began | page handed out, time |
 //! | 7 | opened | none: pages are handed out again after the frontier was closed |
 //! | 8 | rested | time at which every host began to rest: the last fetches are not known |
+//! | 9 | claimed | id (16 bytes), list of pages asked for, list of those that are settled |
 //!
 //! *Due* is in seconds, 0 for never; *age* the step of the recrawl interval; a *time* in
 //! milliseconds, below 2^63. A record holds decisions, not what led to them, so a replay does not
@@ -34,6 +35,7 @@ pub(crate) enum Record<'a> {
     Began { page: u32, at_ms: i64 },
     Opened,
     Rested { at_ms: i64 },
+    Claimed { id: u128, pages: Vec<u32>, done: Vec<u32> },
 }
 
 fn put_text(to: &mut Vec<u8>, text: &str) {
@@ -97,6 +99,12 @@ impl<'a> Record<'a> {
                 to.push(8);
                 varint::put(to, *at_ms as u64);
             }
+            Record::Claimed { id, pages, done } => {
+                to.push(9);
+                to.extend_from_slice(&id.to_le_bytes());
+                put_pages(to, pages);
+                put_pages(to, done);
+            }
         }
     }
 
@@ -126,6 +134,7 @@ impl<'a> Record<'a> {
             6 => Record::Began { page: from.small()?, at_ms: from.time()? },
             7 => Record::Opened,
             8 => Record::Rested { at_ms: from.time()? },
+            9 => Record::Claimed { id: from.id()?, pages: from.pages()?, done: from.pages()? },
             _ => return None,
         };
         *bytes = from.rest;
@@ -148,6 +157,12 @@ impl<'a> Bytes<'a> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*first)
+    }
+
+    fn id(&mut self) -> Option<u128> {
+        let (id, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(u128::from_le_bytes(*id))
     }
 
     fn number(&mut self) -> Option<u64> {
@@ -217,6 +232,7 @@ mod tests {
             Record::Began { page: 300, at_ms: 1_700_000_000_000 },
             Record::Opened,
             Record::Rested { at_ms: 1 },
+            Record::Claimed { id: u128::MAX - 7, pages: vec![3, 900], done: vec![900] },
         ]
     }
 
@@ -257,13 +273,13 @@ mod tests {
     fn pages_that_are_named_twice_and_lists_longer_than_the_record_are_none() {
         assert_eq!(Record::decode(&mut &[1, 2, 5, 0, 0][..]), None);
         assert_eq!(Record::decode(&mut &[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]), None);
-        assert_eq!(Record::decode(&mut &[3, 1, 13, 0, 0, 0][..]), None);
-        assert_eq!(Record::decode(&mut &[9][..]), None);
+        assert_eq!(Record::decode(&mut &[3, 1, 14, 0, 0, 0][..]), None);
+        assert_eq!(Record::decode(&mut &[10][..]), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..10) {
+        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..11) {
             let bytes = [&[tag][..], &bytes].concat();
             let mut rest = &bytes[..];
             while let Some(record) = Record::decode(&mut rest) {

@@ -5,6 +5,7 @@
 //! clock, so a replay yields the same pages, credit and history, bit by bit. Only a live state has
 //! queues.
 
+use crate::claims::Claims;
 use crate::credit::{Ledger, TOTAL, class};
 use crate::error::Error;
 use crate::hosts::Hosts;
@@ -44,6 +45,7 @@ pub(crate) struct State {
     pub(crate) texts: Texts,
     /// `None` if there are no virtual visits.
     pub(crate) links: Option<Links>,
+    pub(crate) claims: Claims,
     pub(crate) told: Told,
     pub(crate) queue: Queue,
     /// `None` while the journal is replayed.
@@ -66,6 +68,7 @@ impl State {
             hosts,
             ledger,
             texts,
+            claims: Claims::default(),
             told: Told::default(),
             queue: Queue::default(),
             manners: None,
@@ -97,12 +100,14 @@ impl State {
             Record::Seeds { known, new } => self.seeds(known, new),
             Record::Done { page, due_s, age, lost, known, depth, new } => {
                 self.done(*page, *age, *lost, known, *depth, new)?;
+                self.claims.settle(*page);
                 self.wait(*page, *due_s);
                 Ok(())
             }
             Record::Failed { page, code, attempts, due_s, is_gone } => {
                 self.check_pages(&[*page])?;
                 self.failed(*page, FailureKind::of_code(*code), *attempts, *is_gone);
+                self.claims.settle(*page);
                 self.wait(*page, *due_s);
                 Ok(())
             }
@@ -124,6 +129,10 @@ impl State {
                 Ok(())
             }
             Record::Opened => Ok(()),
+            Record::Claimed { id, pages, done } => {
+                self.check_pages(pages)?;
+                self.claims.open(*id, pages, done)
+            }
             Record::Rested { at_ms } => {
                 self.hosts.iter_mut().for_each(|host| host.began_ms = host.began_ms.max(Some(*at_ms)));
                 self.requeue();

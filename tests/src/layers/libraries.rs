@@ -39,7 +39,7 @@ pub const FRONTIER: &[&[&str]] = &[
     &["error", "failpoint", "format", "grow", "outcome"],
     &["blocks", "credit", "files", "options", "record", "trust", "view"],
     &["journal", "links", "pages", "place", "texts"],
-    &["hosts"],
+    &["claims", "hosts"],
     &["queue"],
     &["state"],
     &["discover", "recrawl", "snapshot"],

@@ -17,6 +17,10 @@ struct Known {
     urls: Vec<String>,
     done: BTreeSet<String>,
     gone: BTreeSet<String>,
+    /// Pages that are claimed and not settled, with the claim of each.
+    claimed: BTreeMap<String, u128>,
+    /// All pages of each claim.
+    claims: BTreeMap<u128, Vec<String>>,
     /// A hash of the credit and the importance of all pages.
     credit: u64,
 }
@@ -52,6 +56,15 @@ impl Known {
         }
         if !urls.is_empty() && credit_of(frontier) != self.credit {
             return Err(format!("{} pages hold other credit than they did", urls.len()));
+        }
+        let open: BTreeSet<u128> = self.claimed.values().copied().collect();
+        let claims = frontier.claims().map_err(|error| error.to_string())?;
+        let found: BTreeMap<u128, Vec<String>> =
+            claims.into_iter().map(|claim| (claim.id, claim.pages.into_iter().map(|(_, url)| url).collect())).collect();
+        let wanted: BTreeMap<u128, Vec<String>> =
+            self.claims.iter().filter(|(id, _)| open.contains(id)).map(|(id, urls)| (*id, urls.clone())).collect();
+        if found != wanted {
+            return Err(format!("its claims are {found:?}, and were {wanted:?}"));
         }
         for url in &urls {
             let state = frontier.page(url).map_err(|error| error.to_string())?;
@@ -132,7 +145,14 @@ fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_
         return Ok(());
     }
     let Next::Fetch(assignment) = frontier.next(now_ms)? else { return Ok(()) };
-    match rng.u8(..10) {
+    if rng.u8(..4) == 0 {
+        return claim(frontier, rng, known, assignment, now_ms);
+    }
+    let outcome = rng.u8(..10);
+    if outcome != 1 {
+        known.claimed.remove(&assignment.url);
+    }
+    match outcome {
         0 => {
             let is_permanent = rng.bool();
             if is_permanent || assignment.failed_attempts == 4 {
@@ -151,6 +171,35 @@ fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_
             frontier.done(assignment.page, &fetched).map(drop)
         }
     }
+}
+
+/// Claims a page and some others that are handed out with it, unless it is claimed; fetches none.
+fn claim(
+    frontier: &mut Frontier,
+    rng: &mut fastrand::Rng,
+    known: &mut Known,
+    first: Assignment,
+    now_ms: i64,
+) -> Result<()> {
+    if known.claimed.contains_key(&first.url) {
+        assert!(matches!(frontier.claim(rng.u128(..), &[first.page]), Err(Error::NotInFlight { .. })));
+        return frontier.release(first.page);
+    }
+    let mut others = Vec::new();
+    for _ in 0..rng.u8(..3) {
+        if let Next::Fetch(other) = frontier.next(now_ms)? {
+            others.push(other);
+        }
+    }
+    let free = others.iter().filter(|other| !known.claimed.contains_key(&other.url));
+    let mut pages: Vec<&Assignment> = std::iter::once(&first).chain(free).collect();
+    let id = rng.u128(..);
+    frontier.claim(id, &pages.iter().map(|assignment| assignment.page).collect::<Vec<_>>())?;
+    pages.sort_by_key(|assignment| assignment.page);
+    let urls: Vec<String> = pages.iter().map(|assignment| assignment.url.clone()).collect();
+    known.claimed.extend(urls.iter().map(|url| (url.clone(), id)));
+    known.claims.insert(id, urls);
+    others.iter().chain([&first]).try_for_each(|handed| frontier.release(handed.page))
 }
 
 /// A life of a frontier with crashes at many of its moments; the first thing that one of them
@@ -220,6 +269,7 @@ fn planted_mistakes_are_found() {
         Failpoint::LinksNotSynced,
         Failpoint::JournalRemovedFirst,
         Failpoint::LinksNotTold,
+        Failpoint::ClaimsDropped,
     ];
     for mistake in mistakes {
         plant(Some(mistake));
