@@ -29,7 +29,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap-python", &["filemap", "filemap-core", "urlindex"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-core", "filemap-http", "fm-cli", "urlindex"]),
-    ("fm-crawl", &["filemap", "filemap-core", "filemap-io", "fm-cli", "frontier", "urlindex"]),
+    ("fm-crawl", &["filemap", "filemap-core", "filemap-http", "filemap-io", "fm-cli", "frontier", "urlindex"]),
     ("fm-serve", &["filemap", "filemap-core", "filemap-http", "fm-cli", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-oracle", &["filemap-core"]),

@@ -42,8 +42,22 @@ impl RequestId {
         time_of(self.0.as_u128())
     }
 
-    pub(crate) fn number(self) -> u128 {
+    /// Its 128 bits.
+    pub fn to_u128(self) -> u128 {
         self.0.as_u128()
+    }
+
+    /// The id of these bits; `None` if they are no UUID of version 7.
+    ///
+    /// ```
+    /// use urlindex::RequestId;
+    ///
+    /// let id = RequestId::now();
+    /// assert_eq!((RequestId::from_u128(id.to_u128()), RequestId::from_u128(7)), (Some(id), None));
+    /// ```
+    pub fn from_u128(bits: u128) -> Option<RequestId> {
+        let id = Uuid::from_u128(bits);
+        (id.get_version() == Some(Version::SortRand)).then_some(RequestId(id))
     }
 }
 

@@ -5,6 +5,6 @@ pub const LAYERS: &[&[&str]] = &[
     &["amount", "fields", "flags", "help", "plain"],
     &["sizes", "times", "words"],
     &["outcome"],
-    &["interrupt", "sink"],
+    &["credentials", "interrupt", "sink"],
     &["output", "program", "progress"],
 ];

@@ -16,7 +16,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["robots"],
     &["robots::cache"],
     // The crawl.
-    &["crawl::hops"],
+    &["crawl::claims", "crawl::hops"],
     &["crawl::parts"],
     &["crawl::visit"],
     &["crawl::log", "crawl::tally"],

@@ -94,6 +94,8 @@ reasons! {
     Busy "busy" Busy,
     /// The host failed too often in a row.
     HostFailures "host-failure-limit" Limit,
+    /// Another crawl has claimed it at the seen set that they share.
+    Elsewhere "elsewhere" Elsewhere,
     /// The page cannot be stored.
     Unstorable "unstorable" Other,
 }
@@ -110,7 +112,11 @@ impl Reason {
     pub fn is_permanent(self) -> bool {
         matches!(
             self.kind(),
-            FailureKind::Refused | FailureKind::Limit | FailureKind::ClientStatus | FailureKind::Other
+            FailureKind::Refused
+                | FailureKind::Limit
+                | FailureKind::ClientStatus
+                | FailureKind::Other
+                | FailureKind::Elsewhere
         ) || self == Reason::Robots
     }
 }
@@ -130,7 +136,11 @@ pub fn why(kind: Option<FailureKind>, note: Option<String>) -> Option<String> {
         let words = || format!("{}: the store refuses it, as rules of erasures do", refused.name());
         return Some(note.filter(|note| note.starts_with(refused.name())).unwrap_or_else(words));
     }
-    note.or_else(|| (kind == Some(FailureKind::Robots)).then(|| "robots.txt forbids it".to_owned()))
+    match kind {
+        Some(FailureKind::Elsewhere) => Some("another crawl has claimed it at the seen set".to_owned()),
+        Some(FailureKind::Robots) => note.or_else(|| Some("robots.txt forbids it".to_owned())),
+        _ => note,
+    }
 }
 
 /// A reason with details.

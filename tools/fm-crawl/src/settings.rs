@@ -55,6 +55,9 @@ pub struct Settings {
     pub follow_duplicates: bool,
     /// Whether nofollow links are followed.
     pub follow_nofollow: bool,
+    /// The seen set that other crawls share, if any.
+    #[serde(default)]
+    pub seen: Option<String>,
     /// The limits of a fetch.
     pub limits: Limits,
 }
@@ -80,6 +83,7 @@ impl Settings {
             sitemaps: true,
             follow_duplicates: false,
             follow_nofollow: false,
+            seen: None,
             limits: Limits::default(),
         }
     }

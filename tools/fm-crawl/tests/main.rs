@@ -1,8 +1,10 @@
 //! The tests of the built crawler against webs on this machine, in one program.
 
+mod fleet;
 mod hostile;
 mod killed;
 mod mishaps;
+
 mod sites;
 mod tls;
 mod web;

@@ -148,7 +148,7 @@ impl IdempotentSet {
     fn kept(&self, journal: &Journal, request: &AddRequest, now_ms: u64) -> Result<Option<Verdicts>> {
         let Some(id) = request.id else { return Ok(None) };
         let refuse = |refusal| Err(Error::Request { id, refusal });
-        match journal.find(id.number())? {
+        match journal.find(id.to_u128())? {
             Some(kept) if kept.digest != request.digest() => refuse(RequestRefusal::Reused),
             Some(kept) => Ok(Some(Verdicts { packed: kept.verdicts, len: kept.urls })),
             None if id.time_ms() > now_ms.saturating_add(AHEAD_MS) => refuse(RequestRefusal::Ahead),
@@ -179,7 +179,7 @@ impl IdempotentSet {
             let new = mine.iter().enumerate().filter(|(_, verdict)| verdict.is_new());
             new.for_each(|(place, _)| request.keys.write(place, &mut bytes));
             records.push(Record {
-                id: request.id.map_or(0, RequestId::number),
+                id: request.id.map_or(0, RequestId::to_u128),
                 digest: request.digest(),
                 at_ms: now_ms,
                 urls: verdicts.len,

@@ -15,9 +15,11 @@ use std::time::{Duration, Instant};
 
 use fm_cli::interrupt;
 use fm_cli::times::now_ms;
-use frontier::{Assignment, Frontier, Next};
+use frontier::{Assignment, Frontier, Next, PageId};
+use serde_json::json;
 use tokio::runtime::Handle;
 
+use super::claims::{Answer, Claims, Owner};
 use super::log::Log;
 use super::parts::Crawl;
 use super::tally::Tally;
@@ -65,8 +67,16 @@ pub struct State {
     pub seen: Seen,
     /// The store's last durable sequence.
     pub note: SequenceNote,
+    /// Which pages are asked for at a seen set that other crawls share.
+    pub claims: Claims,
     /// One line a visit, for people.
     pub log: Log,
+}
+
+/// What the coordinator is told.
+enum Event {
+    Visited(Visit),
+    Answered(Answer),
 }
 
 /// Assigns URLs to fetchers, collects results, commits.
@@ -74,8 +84,8 @@ pub struct Coordinator<'a> {
     crawl: Arc<Crawl>,
     state: &'a mut State,
     runtime: Handle,
-    tell: Sender<Result<Visit, fm_cli::Failure>>,
-    told: Receiver<Result<Visit, fm_cli::Failure>>,
+    tell: Sender<Result<Event, fm_cli::Failure>>,
+    told: Receiver<Result<Event, fm_cli::Failure>>,
     in_flight: usize,
     /// Results since the last commit, and when the first of them came.
     uncommitted: usize,
@@ -141,8 +151,8 @@ impl<'a> Coordinator<'a> {
         let fetched_before = self.state.frontier.stats().fetches;
         let mut stopping: Option<(End, Instant)> = None;
         loop {
-            while let Ok(visit) = self.told.try_recv() {
-                self.take(visit?)?;
+            while let Ok(event) = self.told.try_recv() {
+                self.take(event?)?;
             }
             if interrupt::asked() && stopping.is_none_or(|(end, _)| end != End::Interrupted) {
                 stopping = Some((End::Interrupted, Instant::now()));
@@ -152,6 +162,10 @@ impl<'a> Coordinator<'a> {
                 stopping = Some((End::MaxPages, Instant::now()));
             }
             let supply = if stopping.is_some() { Supply::Empty } else { self.hand_out(room)? };
+            if stopping.is_some() {
+                let unasked = self.state.claims.give_up();
+                self.put_back(unasked)?;
+            }
             (watch.look)(&self.tally, &self.state.frontier, self.in_flight);
             let is_starving = !matches!(supply, Supply::Plenty);
             let is_due = self.uncommitted > 0
@@ -199,7 +213,7 @@ impl<'a> Coordinator<'a> {
             patience = patience.min(COMMIT_AFTER.saturating_sub(self.since.elapsed()).max(Duration::from_millis(1)));
         }
         match self.told.recv_timeout(patience) {
-            Ok(visit) => self.take(visit?),
+            Ok(event) => self.take(event?),
             // We hold a sender: it never disconnects.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(()),
         }
@@ -208,6 +222,12 @@ impl<'a> Coordinator<'a> {
     /// Begins visits while there are pages, connections and room; at most `room` are in flight
     /// then.
     fn hand_out(&mut self, room: u64) -> Result<Supply, fm_cli::Failure> {
+        let supply = self.supply(room);
+        self.ask()?;
+        supply
+    }
+
+    fn supply(&mut self, room: u64) -> Result<Supply, fm_cli::Failure> {
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(self.crawl.settings.connections);
         while self.in_flight < room && self.in_flight + self.uncommitted < self.window() {
             match self.state.frontier.next(now_ms()).map_err(of_frontier)? {
@@ -220,7 +240,47 @@ impl<'a> Coordinator<'a> {
         Ok(Supply::Plenty)
     }
 
+    /// Asks for the pages that wait for it, when the last question is answered. The claim is
+    /// durable before.
+    fn ask(&mut self) -> Result<(), fm_cli::Failure> {
+        let Some(question) = self.state.claims.question() else { return Ok(()) };
+        let pages: Vec<PageId> = question.assignments.iter().map(|assignment| assignment.page).collect();
+        self.state.frontier.claim(question.id.to_u128(), &pages).map_err(of_frontier)?;
+        self.commit()?;
+        let tell = self.tell.clone();
+        self.runtime.spawn_blocking(move || {
+            // If the run has ended nobody listens: the next one asks again.
+            let _ = tell.send(question.ask().map(Event::Answered));
+        });
+        Ok(())
+    }
+
+    /// Begins the visits of pages that are ours.
+    fn answered(&mut self, answer: Answer) -> Result<(), fm_cli::Failure> {
+        self.state.claims.take(&answer);
+        if answer.ours.is_none() || interrupt::asked() {
+            return self.put_back(answer.assignments);
+        }
+        self.in_flight -= answer.assignments.len();
+        answer.assignments.into_iter().try_for_each(|assignment| self.begin(assignment))
+    }
+
+    /// Gives pages back to the frontier that were not asked for, or not answered.
+    fn put_back(&mut self, assignments: Vec<Assignment>) -> Result<(), fm_cli::Failure> {
+        self.in_flight -= assignments.len();
+        assignments.iter().try_for_each(|handed| self.state.frontier.release(handed.page).map_err(of_frontier))
+    }
+
     fn begin(&mut self, assignment: Assignment) -> Result<(), fm_cli::Failure> {
+        match self.state.claims.owner(&assignment) {
+            Owner::Ours => {}
+            Owner::Elsewhere => return self.leave(&assignment),
+            Owner::Unknown => {
+                self.in_flight += 1;
+                self.state.claims.wait(assignment);
+                return Ok(());
+            }
+        }
         let failures = self.failing.get(host(&assignment.url)).copied().unwrap_or(0);
         if failures >= self.crawl.settings.host_failures {
             self.tally.add(Reason::HostFailures, 1);
@@ -235,9 +295,16 @@ impl<'a> Coordinator<'a> {
             let broken =
                 |error| fm_cli::Failure::Io(format!("the visit to {url} broke off: {error}; please report it"));
             // If the run has ended nobody listens: the next one fetches the page again.
-            let _ = tell.send(visit.await.unwrap_or_else(|error| Err(broken(error))));
+            let _ = tell.send(visit.await.unwrap_or_else(|error| Err(broken(error))).map(Event::Visited));
         });
         Ok(())
+    }
+
+    /// Leaves a page to the crawl that has claimed it.
+    fn leave(&mut self, assignment: &Assignment) -> Result<(), fm_cli::Failure> {
+        self.tally.add(Reason::Elsewhere, 1);
+        self.state.log.event("elsewhere", json!({ "url": assignment.url }))?;
+        self.tell_failure(assignment.page, &Failure::from(Reason::Elsewhere))
     }
 
     fn tell_failure(&mut self, page: frontier::PageId, failure: &Failure) -> Result<(), fm_cli::Failure> {
@@ -247,6 +314,7 @@ impl<'a> Coordinator<'a> {
             is_permanent: failure.reason.is_permanent(),
         };
         self.count_uncommitted();
+        self.state.claims.settle(page);
         self.state.frontier.failed(page, &told, now_ms()).map_err(of_frontier)
     }
 
@@ -257,8 +325,15 @@ impl<'a> Coordinator<'a> {
         self.uncommitted += 1;
     }
 
+    fn take(&mut self, event: Event) -> Result<(), fm_cli::Failure> {
+        match event {
+            Event::Visited(visit) => self.visited(&visit),
+            Event::Answered(answer) => self.answered(answer),
+        }
+    }
+
     /// Passes a visit's result to the frontier.
-    fn take(&mut self, visit: Visit) -> Result<(), fm_cli::Failure> {
+    fn visited(&mut self, visit: &Visit) -> Result<(), fm_cli::Failure> {
         self.in_flight -= 1;
         let host = host(&visit.url);
         if let Some(delay) = visit.crawl_delay {
@@ -269,7 +344,7 @@ impl<'a> Coordinator<'a> {
             let until_ms = now_ms().saturating_add_unsigned(hold.as_millis() as u64);
             self.state.frontier.host_hold(host, until_ms).map_err(of_frontier)?;
         }
-        self.tally.visit(&visit);
+        self.tally.visit(visit);
         let mut new_links = 0;
         match &visit.told {
             Told::Fetched(fetched) => {
@@ -282,6 +357,7 @@ impl<'a> Coordinator<'a> {
                     is_duplicate: fetched.is_duplicate,
                 };
                 self.count_uncommitted();
+                self.state.claims.settle(visit.page);
                 let done = self.state.frontier.done(visit.page, &told).map_err(of_frontier)?;
                 new_links = done.new_links;
                 self.tally.discovered += u64::from(done.new_links);
@@ -297,7 +373,7 @@ impl<'a> Coordinator<'a> {
                 self.tell_failure(visit.page, failure)?;
             }
         }
-        self.state.log.visit(&visit, new_links)
+        self.state.log.visit(visit, new_links)
     }
 
     /// Makes results durable: pages, then the store's sequence, then the frontier, then the seen

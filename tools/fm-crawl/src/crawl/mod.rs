@@ -4,6 +4,7 @@
 //! [`Coordinator`] alone holds the frontier, the seen set, the sequence note and the log, on one
 //! thread; visits run on the runtime's threads and send their results back.
 
+mod claims;
 mod coordinator;
 mod hops;
 mod log;
@@ -11,6 +12,7 @@ mod parts;
 mod tally;
 mod visit;
 
+pub use self::claims::Claims;
 pub use self::coordinator::{Coordinator, End, State, Watch};
 pub use self::log::Log;
 pub use self::parts::Crawl;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use filemap::canonical::{Canonicalizer, Whatwg};
 use filemap::page::RecordKind;
+use filemap_http::{Client, ClientOptions, SeenClient};
 use fm_cli::times::{self, now_ms};
 use fm_cli::{Failure, Flags, Outcome, interrupt, sizes, words};
 use frontier::{Frontier, PageStatus};
@@ -19,7 +20,7 @@ use serde_json::json;
 use super::opening::{self, Begun};
 use super::print;
 use crate::bodies::Bodies;
-use crate::crawl::{Coordinator, Crawl, End, Log, State, Tally, Watch};
+use crate::crawl::{Claims, Coordinator, Crawl, End, Log, State, Tally, Watch};
 use crate::failure::of_frontier;
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::{self, Fetcher};
@@ -100,6 +101,10 @@ pub struct Args {
     /// Connect to private, loopback and other non-public addresses
     #[arg(long)]
     allow_private: bool,
+    /// Share the work with other crawls by a seen set of fm-serve: of each page the one fetches it
+    /// that asks first. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
+    #[arg(long, value_name = "http://HOST/v1/seen/NAME", value_parser = seen_set)]
+    seen: Option<SharedSet>,
     /// Attempts at a page, 1 to 15 [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
     attempts: Option<u8>,
@@ -177,6 +182,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     frontier.seed(&seeds, now_ms()).map_err(of_frontier)?;
     frontier.commit().map_err(of_frontier)?;
     let seen = Seen::open(&folder.join(files::SEEN), &**pages.canonicalizer(), &frontier)?;
+    let claims = Claims::open(shared_set(&settings)?, &frontier)?;
     let bodies = Bodies::open(folder.path())?;
     let resolver = Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private };
     let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, resolver, tls).map_err(Failure::Usage)?;
@@ -184,7 +190,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let crawl = Crawl::new(settings, scope, pages, fetcher, bodies);
     let mut log = Log::open(args.log.as_deref())?;
     log.event("begin", json!({ "store": args.store.display().to_string(), "pid": std::process::id() }))?;
-    work(args, flags, &folder, crawl, State { frontier, seen, note, log })
+    work(args, flags, &folder, crawl, State { frontier, seen, note, claims, log })
 }
 
 /// Replaces settings by arguments.
@@ -202,6 +208,9 @@ fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     set(&mut settings.host_failures, args.max_host_failures);
     set(&mut settings.host_pages, args.max_host_pages.map(|pages| (pages > 0).then_some(pages)));
     settings.recrawl = args.recrawl.or(settings.recrawl);
+    if let Some(SharedSet(set)) = &args.seen {
+        settings.seen.clone_from(set);
+    }
     settings.follow_duplicates |= args.follow_duplicates;
     settings.follow_nofollow |= args.follow_nofollow;
     settings.sitemaps &= !args.no_sitemaps;
@@ -215,6 +224,32 @@ fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     set(&mut limits.connect, args.connect_timeout);
     set(&mut limits.retry_after, args.max_retry_after);
     name(args, settings)
+}
+
+/// Where a seen set is, or that there is none.
+#[derive(Clone, Debug)]
+struct SharedSet(Option<String>);
+
+fn seen_set(text: &str) -> Result<SharedSet, String> {
+    match text {
+        "none" => Ok(SharedSet(None)),
+        _ if Client::is_location(text) && text.contains("/v1/seen/") => Ok(SharedSet(Some(text.to_owned()))),
+        _ => Err("give the address of a seen set, such as http://127.0.0.1:8640/v1/seen/pages, or none".to_owned()),
+    }
+}
+
+/// The seen set that the crawl shares with others.
+fn shared_set(settings: &Settings) -> Result<Option<SeenClient>, Failure> {
+    let Some(location) = &settings.seen else { return Ok(None) };
+    let credentials = fm_cli::credentials::read()?;
+    let mut options = ClientOptions::new();
+    if let Some(token) = credentials.token {
+        options = options.token(token);
+    }
+    if let Some(pem) = credentials.authorities {
+        options = options.authorities(pem);
+    }
+    Ok(Some(SeenClient::open(location, &options)?))
 }
 
 /// Requests a second: 0 or more.

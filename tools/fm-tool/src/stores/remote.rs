@@ -1,17 +1,9 @@
 //! A store behind a server, named by its `http://` or `https://` address.
-//!
-//! A token is not an argument, which every user of the machine could see: it stands in the
-//! environment.
 
 use std::path::Path;
-use std::{env, fs};
 
 use filemap_http::{Client, ClientOptions};
-use fm_cli::Failure;
-
-/// The variable with the server's token, and that with a file of certificates to trust.
-const TOKEN: &str = "FILEMAP_TOKEN";
-const AUTHORITIES: &str = "FILEMAP_CA_FILE";
+use fm_cli::{Failure, credentials};
 
 fn location(path: &Path) -> Option<&str> {
     path.to_str().filter(|location| Client::is_location(location))
@@ -25,14 +17,12 @@ pub fn is_server(path: &Path) -> bool {
 /// The store of a server; `None` if the path is no address of one.
 pub fn open(path: &Path) -> Result<Option<Client>, Failure> {
     let Some(location) = location(path) else { return Ok(None) };
-    let mut options = ClientOptions::new();
-    if let Some(token) = env::var_os(TOKEN) {
-        let token = token.into_string().map_err(|_| Failure::Usage(format!("{TOKEN} is not text")))?;
+    let (mut options, credentials) = (ClientOptions::new(), credentials::read()?);
+    if let Some(token) = credentials.token {
         options = options.token(token);
     }
-    if let Some(file) = env::var_os(AUTHORITIES) {
-        let file = Path::new(&file);
-        options = options.authorities(fs::read(file).map_err(|error| Failure::io("read", file, &error))?);
+    if let Some(pem) = credentials.authorities {
+        options = options.authorities(pem);
     }
     Ok(Some(Client::open(location, &options)?))
 }

@@ -1,0 +1,36 @@
+//! What a server is told and trusted by: a token, certificates. They are no arguments, which every
+//! user of the machine could see: they stand in the environment.
+
+use std::path::Path;
+use std::{env, fs};
+
+use crate::Failure;
+
+/// The variable with the server's token, and that with a file of certificates to trust.
+const TOKEN: &str = "FILEMAP_TOKEN";
+const AUTHORITIES: &str = "FILEMAP_CA_FILE";
+
+/// A token, and certificates to trust in PEM, if they are given.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    /// The token.
+    pub token: Option<String>,
+    /// The certificates.
+    pub authorities: Option<Vec<u8>>,
+}
+
+/// Reads them from the environment.
+///
+/// # Errors
+/// [`Failure::Usage`] if the token is not text; [`Failure::Io`] if the file cannot be read.
+pub fn read() -> Result<Credentials, Failure> {
+    let token = env::var_os(TOKEN).map(|token| {
+        let text = token.into_string();
+        text.map_err(|_| Failure::Usage(format!("{TOKEN} is not text")))
+    });
+    let authorities = env::var_os(AUTHORITIES).map(|file| {
+        let file = Path::new(&file);
+        fs::read(file).map_err(|error| Failure::io("read", file, &error))
+    });
+    Ok(Credentials { token: token.transpose()?, authorities: authorities.transpose()? })
+}

@@ -1,0 +1,183 @@
+//! Claims: of a page that several crawls find, the one fetches it that a seen set, which they
+//! share, tells that it is new.
+//!
+//! A page is asked for when it is about to be fetched. The frontier has the claim, durably, before
+//! the set is asked, and until the page is fetched or has failed: after a restart it is asked
+//! again with the same id, and is answered as it was. So no page is lost by an answer that was.
+//!
+//! Start pages are asked for too, and are fetched whatever the answer: each crawl needs them to
+//! find links. What was fetched, or has failed, once is ours.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap_http::{Added, SeenClient};
+use fm_cli::{interrupt, words};
+use frontier::{Assignment, Frontier, PageId};
+use urlindex::{RequestId, Verdict};
+
+use crate::failure::of_frontier;
+
+/// The wait before a set that failed is asked again: doubled for each further time, up to the
+/// other.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// What is known of pages that were asked for, and pages that are to be.
+#[derive(Default)]
+pub struct Claims {
+    set: Option<Arc<SeenClient>>,
+    ours: HashSet<PageId>,
+    elsewhere: HashSet<PageId>,
+    waiting: Vec<Assignment>,
+    is_asking: bool,
+}
+
+/// Whose a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Fetch it.
+    Ours,
+    /// Another crawl has claimed it.
+    Elsewhere,
+    /// It is to be asked for.
+    Unknown,
+}
+
+/// Pages that are asked for together, in the order of their numbers.
+pub struct Question {
+    set: Arc<SeenClient>,
+    pub id: RequestId,
+    pub assignments: Vec<Assignment>,
+}
+
+/// What became of a question.
+pub struct Answer {
+    pub assignments: Vec<Assignment>,
+    /// Which of them are ours; `None` if the run is to stop before there was an answer.
+    pub ours: Option<Vec<bool>>,
+}
+
+impl Claims {
+    /// Claims at a set; pages of open claims are asked for again. Blocks.
+    ///
+    /// # Errors
+    /// The set's, and the frontier's.
+    pub fn open(set: Option<SeenClient>, frontier: &Frontier) -> Result<Claims, fm_cli::Failure> {
+        let mut claims = Claims { set: set.map(Arc::new), ..Claims::default() };
+        let Some(set) = claims.set.clone() else { return Ok(claims) };
+        for claim in frontier.claims().map_err(of_frontier)? {
+            let id = RequestId::from_u128(claim.id);
+            let id = id.ok_or_else(|| fm_cli::Failure::Damage("a claim's id is none of a request".to_owned()))?;
+            let urls: Vec<&str> = claim.pages.iter().map(|(_, url)| url.as_str()).collect();
+            let ours = ask(&set, id, &urls)?;
+            for ((page, _), is_ours) in claim.pages.iter().zip(ours) {
+                claims.learn(*page, is_ours);
+            }
+        }
+        Ok(claims)
+    }
+
+    fn learn(&mut self, page: PageId, is_ours: bool) {
+        if is_ours {
+            self.ours.insert(page)
+        } else {
+            self.elsewhere.insert(page)
+        };
+    }
+
+    /// Whose a page is that was handed out.
+    pub fn owner(&self, assignment: &Assignment) -> Owner {
+        let is_known = assignment.is_refresh || assignment.failed_attempts > 0 || self.ours.contains(&assignment.page);
+        if self.set.is_none() || is_known {
+            return Owner::Ours;
+        }
+        match self.elsewhere.contains(&assignment.page) {
+            true if assignment.is_seed => Owner::Ours,
+            true => Owner::Elsewhere,
+            false => Owner::Unknown,
+        }
+    }
+
+    /// Has a page asked for with the next question.
+    pub fn wait(&mut self, assignment: Assignment) {
+        self.waiting.push(assignment);
+    }
+
+    /// The next question, unless one is out: what waits meanwhile goes together.
+    pub fn question(&mut self) -> Option<Question> {
+        let set = self.set.as_ref().filter(|_| !self.is_asking && !self.waiting.is_empty())?;
+        let mut assignments = std::mem::take(&mut self.waiting);
+        assignments.sort_by_key(|assignment| assignment.page);
+        self.is_asking = true;
+        Some(Question { set: Arc::clone(set), id: RequestId::now(), assignments })
+    }
+
+    /// Notes an answer.
+    pub fn take(&mut self, answer: &Answer) {
+        self.is_asking = false;
+        for (assignment, is_ours) in answer.assignments.iter().zip(answer.ours.iter().flatten()) {
+            self.learn(assignment.page, *is_ours);
+        }
+    }
+
+    /// Pages that were not asked for, and are not going to be.
+    pub fn give_up(&mut self) -> Vec<Assignment> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// A page is fetched or has failed.
+    pub fn settle(&mut self, page: PageId) {
+        self.ours.remove(&page);
+        self.elsewhere.remove(&page);
+    }
+}
+
+impl Question {
+    /// Asks until there is an answer, or the run is to stop. Blocks.
+    ///
+    /// # Errors
+    /// What the set will never answer otherwise.
+    pub fn ask(self) -> Result<Answer, fm_cli::Failure> {
+        let urls: Vec<&str> = self.assignments.iter().map(|assignment| assignment.url.as_str()).collect();
+        let mut pause = PAUSE;
+        let ours = loop {
+            match self.set.add(Some(self.id), &urls, true) {
+                Ok(added) => break Some(ours(added, urls.len())?),
+                Err(error) => {
+                    words::complain(format_args!("asked again in {} s: {error}", pause.as_secs()));
+                    if !rest(pause) {
+                        break None;
+                    }
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        };
+        Ok(Answer { assignments: self.assignments, ours })
+    }
+}
+
+/// Sleeps; false if the run is to stop.
+fn rest(pause: Duration) -> bool {
+    (0..pause.as_millis() / LOOK_UP.as_millis()).all(|_| {
+        std::thread::sleep(LOOK_UP);
+        !interrupt::asked()
+    })
+}
+
+fn ask(set: &SeenClient, id: RequestId, urls: &[&str]) -> Result<Vec<bool>, fm_cli::Failure> {
+    let added = set.add(Some(id), urls, true).map_err(fm_cli::Failure::from)?;
+    ours(added, urls.len())
+}
+
+/// Which pages are ours: also those that the set takes for no URLs, for nobody else fetches them,
+/// and all of which the answer is forgotten.
+fn ours(added: Added, count: usize) -> Result<Vec<bool>, fm_cli::Failure> {
+    match added {
+        Added::Verdicts(verdicts) => Ok(verdicts.iter().map(|verdict| verdict.is_none_or(Verdict::is_new)).collect()),
+        Added::Forgotten => Ok(vec![true; count]),
+        Added::Refused(why) => Err(fm_cli::Failure::Io(format!("the seen set refuses a claim: {why}"))),
+    }
+}

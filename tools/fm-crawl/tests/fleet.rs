@@ -1,0 +1,205 @@
+//! Several crawls that share a seen set: of each page one fetches it, and none is lost by kills,
+//! or while the set is away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap::{Options, PageStore};
+use filemap_http::server::{SeenSets, Server, ServerOptions};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use urlindex::{DiskOptions, NewSet, StoredSet, Whatwg};
+
+use crate::web::crawl::Bench;
+use crate::web::{Reply, Request, Site, Web, sites};
+
+const PAGES: usize = 600;
+const KILLS: usize = 20;
+const CONNECTIONS: usize = 4;
+
+/// What stops a server, and its end.
+type Running = (oneshot::Sender<()>, JoinHandle<filemap::Result<()>>);
+
+/// A server of a seen set; stopped when it is dropped.
+struct Shared {
+    folder: TempDir,
+    address: SocketAddr,
+    runtime: Runtime,
+    running: Option<Running>,
+}
+
+impl Shared {
+    fn new() -> Shared {
+        let folder = tempfile::tempdir().expect("a folder");
+        let set = StoredSet::create(folder.path().join("seen"), NewSet::Disk(DiskOptions::new()), &Whatwg);
+        set.expect("made").close().expect("closed");
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
+        let mut shared = Shared { folder, address: "127.0.0.1:0".parse().expect("an address"), runtime, running: None };
+        shared.start();
+        shared
+    }
+
+    fn start(&mut self) {
+        let path = self.folder.path().join("pages.fm");
+        let store = PageStore::open_or_create(path, Options::new()).expect("a store");
+        let mut sets = SeenSets::new(true);
+        sets.add("pages", &self.folder.path().join("seen")).expect("opened");
+        let listener = self.runtime.block_on(TcpListener::bind(self.address)).expect("the port");
+        self.address = listener.local_addr().expect("an address");
+        let (stop, stopped) = oneshot::channel();
+        let server = Server::new(store, ServerOptions::new().writes(true).seen(sets));
+        let serving = self.runtime.spawn(server.serve(listener, None, async { drop(stopped.await) }));
+        self.running = Some((stop, serving));
+    }
+
+    fn stop(&mut self) {
+        if let Some((stop, serving)) = self.running.take() {
+            drop(stop);
+            self.runtime.block_on(serving).expect("no panic").expect("closed");
+        }
+    }
+
+    fn argument(&self) -> String {
+        format!("--seen=http://{}/v1/seen/pages", self.address)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn command(bench: &Bench, resolve: &str, seen: &str) -> Command {
+    command_from("--seed=http://tree.test/", bench, resolve, seen)
+}
+
+fn command_from(seed: &str, bench: &Bench, resolve: &str, seen: &str) -> Command {
+    let (all, each) = (format!("--connections={CONNECTIONS}"), format!("--host-connections={CONNECTIONS}"));
+    let arguments = [seed, "--rate=0", "--allow-private", "--json", resolve, &all, &each, seen];
+    bench.command("run", &arguments)
+}
+
+fn start(bench: &Bench, resolve: &str, seen: &str) -> Child {
+    begin(command(bench, resolve, seen))
+}
+
+fn begin(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// All pages that some crawl has, and how many have each.
+fn found(benches: &[Bench]) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for (url, page) in benches.iter().flat_map(Bench::pages) {
+        assert!(!page.body.is_empty(), "{url}");
+        *found.entry(url).or_default() += 1;
+    }
+    found
+}
+
+fn all_urls(host: &str) -> BTreeSet<String> {
+    (1..PAGES).map(|number| format!("http://{host}/p/{number}")).chain([format!("http://{host}/")]).collect()
+}
+
+/// A tree each of whose pages has a link to the page of its number on the other host.
+fn crossed(other: &'static str) -> Site {
+    Arc::new(move |request: &Request| {
+        let number =
+            if request.path == "/" { Some(0) } else { request.path.strip_prefix("/p/").and_then(|n| n.parse().ok()) };
+        match number.filter(|number| *number < PAGES) {
+            Some(number) => {
+                let place = if number == 0 { String::new() } else { format!("p/{number}") };
+                let link = format!("<a href='http://{other}/{place}'>there</a>");
+                Reply::html(sites::tree_page(number, PAGES) + &link)
+            }
+            None => Reply::missing(),
+        }
+    })
+}
+
+#[test]
+fn of_two_crawls_each_page_is_fetched_by_one_but_for_start_pages() {
+    let hosts = [("left.test", crossed("right.test")), ("right.test", crossed("left.test"))];
+    let (web, shared) = (Web::slow(hosts, Duration::from_millis(2)), Shared::new());
+    let (benches, resolve, seen) = ([Bench::new(), Bench::new()], web.resolve(), shared.argument());
+    // A crawl finds links on the pages that it has fetched: so they begin in two places.
+    let seeds = ["--seed=http://left.test/", "--seed=http://right.test/"];
+    let begin_at = |bench: &Bench, seed: &str| {
+        let mut command = command_from(seed, bench, &resolve, &seen);
+        command.arg("--scope=any");
+        begin(command)
+    };
+    let children = [begin_at(&benches[0], seeds[0]), begin_at(&benches[1], seeds[1])];
+    let ends = children.map(|child| Bench::finish(child).ended(0).json());
+    let found = found(&benches);
+    let wanted = all_urls("left.test").into_iter().chain(all_urls("right.test")).collect::<BTreeSet<_>>();
+    assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), wanted, "{ends:?}");
+    let twice: Vec<&String> = found.iter().filter(|(_, times)| **times > 1).map(|(url, _)| url).collect();
+    assert!(twice.iter().all(|url| seeds.iter().any(|seed| seed.ends_with(url.as_str()))), "{twice:?}");
+    assert!(benches.iter().all(|bench| bench.pages().len() > PAGES / 10), "both had work: {ends:?}");
+    // What the other has is told from what failed.
+    let mut others = wanted.iter().filter(|url| !benches[0].pages().contains_key(*url)).take(20);
+    let is_told = others.any(|url| benches[0].run("why", &[url]).out.contains("the last: elsewhere"));
+    assert!(is_told, "{ends:?}");
+    // The set is remembered, and a second run has nothing to do.
+    assert_eq!(benches[0].run("run", &["--allow-private", &resolve, "--json"]).ended(0).json()["end"], "complete");
+}
+
+#[test]
+fn crawls_that_are_killed_lose_no_page_to_each_other() {
+    let (web, shared) = (Web::new([("tree.test", sites::tree(PAGES))]), Shared::new());
+    let (benches, resolve, seen) = ([Bench::new(), Bench::new()], web.resolve(), shared.argument());
+    let mut children = benches.each_ref().map(|bench| start(bench, &resolve, &seen));
+    for kill in 1..=KILLS {
+        // Each in the middle of work, while there is some.
+        let is_over = |children: &mut [Child; 2]| children.iter_mut().all(|child| child.try_wait().unwrap().is_some());
+        while web.pages_asked() < kill * PAGES / (KILLS + 2) && !is_over(&mut children) {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let which = kill % 2;
+        let _ = children[which].kill();
+        children[which].wait().unwrap();
+        children[which] = start(&benches[which], &resolve, &seen);
+    }
+    children.into_iter().for_each(|child| drop(Bench::finish(child)));
+    // One more run of each, for what a kill has given back.
+    for bench in &benches {
+        Bench::finish(start(bench, &resolve, &seen)).ended(0);
+    }
+    let found = found(&benches);
+    assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), all_urls("tree.test"));
+    let twice = found.values().filter(|times| **times > 1).count();
+    assert_eq!(twice, 1, "the seed");
+}
+
+#[test]
+fn a_crawl_waits_for_a_set_that_is_away_and_does_not_begin_without_it() {
+    let (web, mut shared) = (Web::new([("tree.test", sites::tree(PAGES))]), Shared::new());
+    let (bench, resolve, seen) = (Bench::new(), web.resolve(), shared.argument());
+    let mut child = start(&bench, &resolve, &seen);
+    while web.pages_asked() < PAGES / 4 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    shared.stop();
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(child.try_wait().unwrap().is_none(), "it waits");
+    shared.start();
+    let ran = Bench::finish(child).ended(0);
+    assert!(ran.words.contains("asked again"), "{}", ran.words);
+    assert_eq!(bench.pages().len(), PAGES);
+
+    shared.stop();
+    let ran = command(&bench, &resolve, &seen).output().expect("run");
+    assert!(!ran.status.success() && String::from_utf8_lossy(&ran.stderr).contains("/v1/seen/pages"));
+    let ran = command(&bench, &resolve, "--seen=http://127.0.0.1:1/pages").output().expect("run");
+    assert_eq!(ran.status.code(), Some(2));
+    Bench::finish(start(&bench, &resolve, "--seen=none")).ended(0);
+}
