@@ -83,6 +83,8 @@ fn a_set_is_made_once_and_keeps_its_kind_and_rules() {
         all["sets"].as_array().expect("sets").iter().filter_map(|set| set["name"].as_str()).collect();
     assert_eq!(names, ["bloom", "growing", "md5-bitmap", "pages", "trie"]);
     assert_eq!(server.get("/v1/seen/none", &[]).status, 404);
+    let view = String::from_utf8(server.get("/seen", &[]).body).expect("text");
+    assert!(["md5-bitmap", "growing", "/v1/seen/pages", "crawl"].iter().all(|word| view.contains(word)), "{view}");
 }
 
 #[test]

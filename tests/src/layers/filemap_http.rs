@@ -33,6 +33,7 @@ pub const LAYERS: &[&[&str]] = &[
         "server::inspect::find",
         "server::inspect::overview",
         "server::inspect::rendered",
+        "server::inspect::sets",
         "server::inspect::show",
     ],
     &["server::figures", "server::lists", "server::openapi"],

@@ -69,6 +69,7 @@ impl Server {
             .route("/captures", get(inspect::captures::captures))
             .route("/show", get(inspect::show::show))
             .route("/rendered", get(inspect::rendered::rendered))
+            .route("/seen", get(inspect::sets::sets))
             .route("/style.css", get(inspect::style))
             .route("/v1/page", get(pages::read::get).put(pages::write::put).delete(pages::write::remove))
             .route("/v1/pages", post(many::add::add))

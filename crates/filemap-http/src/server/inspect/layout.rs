@@ -46,7 +46,7 @@ fn page(status: StatusCode, title: &str, sought: &str, content: &Markup) -> Resp
             body {
                 a class="skip" href="#content" { "To the content" }
                 header {
-                    nav aria-label="Views" { a href="/" { "Overview" } " " a href="/hosts" { "Hosts" } }
+                    nav aria-label="Views" { a href="/" { "Overview" } " " a href="/hosts" { "Hosts" } " " a href="/seen" { "Seen sets" } }
                     form action="/find" method="get" role="search" {
                         label for="q" { "URL, host or prefix*" }
                         input id="q" name="q" type="search" value=(sought) autocomplete="off" spellcheck="false";

@@ -10,6 +10,7 @@ pub(super) mod find;
 mod layout;
 pub(super) mod overview;
 pub(super) mod rendered;
+pub(super) mod sets;
 pub(super) mod show;
 
 pub(super) use layout::style;

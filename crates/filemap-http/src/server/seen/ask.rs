@@ -104,7 +104,7 @@ async fn counted(backend: &Backend, mut urls: Upload) -> Result<(Upload, Room), 
 }
 
 /// Runs a call of a set that may read from the device.
-pub(super) async fn asking<T: Send + 'static>(
+pub(crate) async fn asking<T: Send + 'static>(
     backend: &Backend,
     call: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {

@@ -56,9 +56,9 @@ pub(super) enum NotMade {
 }
 
 /// A set that is served.
-pub(super) struct Served {
-    pub(super) name: String,
-    pub(super) canonicalizer: Arc<dyn Canonicalizer>,
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
     from: From,
 }
 
@@ -70,14 +70,14 @@ enum From {
 
 impl Served {
     /// The thread that adds; `None` if the server only reads.
-    pub(super) fn worker(&self) -> Option<&Worker> {
+    pub(crate) fn worker(&self) -> Option<&Worker> {
         match &self.from {
             From::Worker(worker) => Some(worker),
             From::Reader(_) => None,
         }
     }
 
-    pub(super) fn set(&self) -> &StoredSet {
+    pub(crate) fn set(&self) -> &StoredSet {
         match &self.from {
             From::Worker(worker) => worker.set().set(),
             From::Reader(set) => set,
@@ -97,7 +97,7 @@ impl Served {
     }
 
     /// Its figures. Blocks: a filter counts its bits.
-    pub(super) fn stats(&self) -> SeenStats {
+    pub(crate) fn stats(&self) -> SeenStats {
         self.set().stats()
     }
 }
@@ -250,7 +250,7 @@ impl SeenSets {
     }
 
     /// All sets, in the order of their names.
-    pub(super) fn all(&self) -> Vec<Arc<Served>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Served>> {
         self.sets().values().cloned().collect()
     }
 

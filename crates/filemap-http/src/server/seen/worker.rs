@@ -39,7 +39,7 @@ enum Job {
 }
 
 /// One set, and the thread that answers.
-pub(super) struct Worker {
+pub(crate) struct Worker {
     set: Arc<IdempotentSet>,
     jobs: Sender<Job>,
     /// Whether the thread will look at what waits for being made durable, without being told.
@@ -67,7 +67,7 @@ impl Worker {
         Ok(Worker { set, jobs, looks_after, has_ended, thread: Mutex::new(Some(thread)) })
     }
 
-    pub(super) fn set(&self) -> &IdempotentSet {
+    pub(crate) fn set(&self) -> &IdempotentSet {
         &self.set
     }
 
