@@ -19,13 +19,19 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Opens a claim; `done` are those of its pages that are settled.
+    /// Opens a claim; `done` are those of its pages that are settled. One of which all are settled
+    /// ends the open claim of its id.
     ///
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn open(&mut self, id: u128, pages: &[u32], done: &[u32]) -> Applied {
-        if self.open.contains_key(&id) {
-            return Err("a claim is opened twice".into());
+        if let Some(open) = self.open.get(&id) {
+            if open != pages || open != done {
+                return Err("a claim is opened twice".into());
+            }
+            self.open.remove(&id);
+            self.of_page.retain(|_, claim| *claim != id);
+            return Ok(());
         }
         if done.iter().any(|page| pages.binary_search(page).is_err()) {
             return Err("a page is done that was not claimed".into());
@@ -98,5 +104,9 @@ mod tests {
         assert_eq!((carried.iter().count(), carried.memory_bytes() > 0), (0, true));
         carried.open(7, &[1], &[1]).expect("nothing is left of it");
         assert_eq!(carried.iter().count(), 0);
+        carried.open(7, &[1, 2], &[]).expect("opened");
+        assert!(carried.open(7, &[1, 2], &[2]).is_err() && carried.has(1));
+        carried.open(7, &[1, 2], &[1, 2]).expect("ended");
+        assert!(!carried.has(1) && carried.iter().count() == 0);
     }
 }

@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::failpoint::{Failpoint, planted};
 use crate::journal::Journal;
 use crate::options::FrontierOptions;
-use crate::outcome::{Assignment, Done, Failure, Fetched, Next, PageId};
+use crate::outcome::{Assignment, Done, Failure, FailureKind, Fetched, Next, PageId};
 use crate::pages::Status;
 use crate::queue::Manners;
 use crate::record::Record;
@@ -68,14 +68,23 @@ pub struct Frontier {
     pub(crate) state: State,
     journal: Journal,
     pub(crate) snapshot_bytes: u64,
-    /// Pages handed out, with the depth of each.
-    in_flight: HashMap<u32, u16>,
+    /// Pages handed out.
+    in_flight: HashMap<u32, Flight>,
     /// Pages handed out by this handle: first fetches, refreshes.
     handed: [u64; 2],
     poison: Latch,
     /// Whether the frontier was not closed, so that the last fetches of hosts are unknown.
     must_rest: bool,
     _lock: Box<dyn Lock>,
+}
+
+/// A page that is handed out.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    depth: u16,
+    /// When it was handed out, or its fetch began; and when that of its host before it did.
+    began_ms: i64,
+    before_ms: Option<i64>,
 }
 
 impl Frontier {
@@ -159,11 +168,13 @@ impl Frontier {
         let all = (self.handed[0] + self.handed[1] + 1) as f64;
         let wants_refresh = (self.handed[1] as f64) < self.options.refresh_share * all;
         for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {
-            let Some(page) = self.state.queues(|queue, view| queue.take(kind, view)).flatten() else { continue };
+            let taken = self.state.queues(|queue, view| queue.take(kind, view)).flatten();
+            let Some((page, before_ms)) = taken else { continue };
             match self.state.texts.read(page) {
                 Ok((depth, url)) => {
                     self.note_begin(page);
-                    self.in_flight.insert(page, depth);
+                    let began_ms = self.state.queue.clock_ms();
+                    self.in_flight.insert(page, Flight { depth, began_ms, before_ms });
                     self.handed[kind] += 1;
                     let marks = self.state.pages.marks(page);
                     let failed_attempts = marks.attempts();
@@ -196,7 +207,7 @@ impl Frontier {
     pub fn done(&mut self, page: PageId, fetched: &Fetched<'_>) -> Result<Done> {
         self.poison.check()?;
         let number = page.number();
-        let depth = *self.in_flight.get(&number).ok_or(Error::NotInFlight { page: number })?;
+        let depth = self.in_flight.get(&number).ok_or(Error::NotInFlight { page: number })?.depth;
         self.check_room(fetched.links.len())?;
         let links = if fetched.is_duplicate { &[] } else { fetched.links };
         let depth = depth.saturating_add(1);
@@ -224,7 +235,10 @@ impl Frontier {
     pub fn failed(&mut self, page: PageId, failure: &Failure, now_ms: i64) -> Result<()> {
         self.poison.check()?;
         let number = page.number();
-        self.in_flight.remove(&number).ok_or(Error::NotInFlight { page: number })?;
+        let flight = self.in_flight.remove(&number).ok_or(Error::NotInFlight { page: number })?;
+        if failure.kind == FailureKind::Elsewhere {
+            self.not_begun(number, flight);
+        }
         let marks = self.state.pages.marks(number);
         let is_refresh = marks.status() == Status::Refreshing;
         let attempts = (marks.attempts() + 1).min(15);
@@ -422,7 +436,9 @@ impl Frontier {
     }
 
     pub(crate) fn other_memory_bytes(&self) -> u64 {
-        self.journal.memory_bytes() + self.state.claims.memory_bytes() + (self.in_flight.capacity() * 9) as u64
+        self.journal.memory_bytes()
+            + self.state.claims.memory_bytes()
+            + (self.in_flight.capacity() * size_of::<(u32, Flight)>()) as u64
     }
 }
 

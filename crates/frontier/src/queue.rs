@@ -135,8 +135,9 @@ impl Queue {
         }
     }
 
-    /// Takes the best page of a kind among open hosts; it is in flight then.
-    pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Option<u32> {
+    /// Takes the best page of a kind among open hosts; it is in flight then. Returns when the fetch
+    /// before it began, too.
+    pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Option<(u32, Option<i64>)> {
         while let Some(top) = self.open[kind].pop() {
             let (place, number) = ((top >> 32) as u16, !(top as u32));
             let host = view.hosts.get_mut(number);
@@ -152,10 +153,10 @@ impl Queue {
             }
             let Some(page) = host.take(kind) else { continue };
             host.in_flight += 1;
-            host.began_ms = Some(self.clock_ms);
+            let before_ms = host.began_ms.replace(self.clock_ms);
             view.pages.set_status(page, if kind == 0 { Status::InFlight } else { Status::Refreshing });
             self.offer(number, view);
-            return Some(page);
+            return Some((page, before_ms));
         }
         None
     }

@@ -22,6 +22,8 @@ use crate::web::{Reply, Request, Site, Web, sites};
 const PAGES: usize = 600;
 const KILLS: usize = 20;
 const CONNECTIONS: usize = 4;
+/// A crawl finds links on the pages that it has fetched: so two begin in two places.
+const SEEDS: [&str; 2] = ["--seed=http://left.test/", "--seed=http://right.test/"];
 
 /// What stops a server, and its end.
 type Running = (oneshot::Sender<()>, JoinHandle<filemap::Result<()>>);
@@ -46,15 +48,27 @@ impl Shared {
         shared
     }
 
+    fn of(store: PageStore, options: ServerOptions) -> Shared {
+        let folder = tempfile::tempdir().expect("a folder");
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
+        let mut shared = Shared { folder, address: "127.0.0.1:0".parse().expect("an address"), runtime, running: None };
+        shared.serve(Server::new(store, options));
+        shared
+    }
+
     fn start(&mut self) {
         let path = self.folder.path().join("pages.fm");
         let store = PageStore::open_or_create(path, Options::new()).expect("a store");
         let mut sets = SeenSets::new(true);
         sets.add("pages", &self.folder.path().join("seen")).expect("opened");
+        self.serve(Server::new(store, ServerOptions::new().writes(true).seen(sets)));
+    }
+
+    fn serve(&mut self, server: Server) {
         let listener = self.runtime.block_on(TcpListener::bind(self.address)).expect("the port");
         self.address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
-        let server = Server::new(store, ServerOptions::new().writes(true).seen(sets));
         let serving = self.runtime.spawn(server.serve(listener, None, async { drop(stopped.await) }));
         self.running = Some((stop, serving));
     }
@@ -130,20 +144,18 @@ fn of_two_crawls_each_page_is_fetched_by_one_but_for_start_pages() {
     let hosts = [("left.test", crossed("right.test")), ("right.test", crossed("left.test"))];
     let (web, shared) = (Web::slow(hosts, Duration::from_millis(2)), Shared::new());
     let (benches, resolve, seen) = ([Bench::new(), Bench::new()], web.resolve(), shared.argument());
-    // A crawl finds links on the pages that it has fetched: so they begin in two places.
-    let seeds = ["--seed=http://left.test/", "--seed=http://right.test/"];
     let begin_at = |bench: &Bench, seed: &str| {
         let mut command = command_from(seed, bench, &resolve, &seen);
         command.arg("--scope=any");
         begin(command)
     };
-    let children = [begin_at(&benches[0], seeds[0]), begin_at(&benches[1], seeds[1])];
+    let children = [begin_at(&benches[0], SEEDS[0]), begin_at(&benches[1], SEEDS[1])];
     let ends = children.map(|child| Bench::finish(child).ended(0).json());
     let found = found(&benches);
     let wanted = all_urls("left.test").into_iter().chain(all_urls("right.test")).collect::<BTreeSet<_>>();
     assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), wanted, "{ends:?}");
     let twice: Vec<&String> = found.iter().filter(|(_, times)| **times > 1).map(|(url, _)| url).collect();
-    assert!(twice.iter().all(|url| seeds.iter().any(|seed| seed.ends_with(url.as_str()))), "{twice:?}");
+    assert!(twice.iter().all(|url| SEEDS.iter().any(|seed| seed.ends_with(url.as_str()))), "{twice:?}");
     assert!(benches.iter().all(|bench| bench.pages().len() > PAGES / 10), "both had work: {ends:?}");
     // What the other has is told from what failed.
     let mut others = wanted.iter().filter(|url| !benches[0].pages().contains_key(*url)).take(20);
@@ -155,29 +167,36 @@ fn of_two_crawls_each_page_is_fetched_by_one_but_for_start_pages() {
 
 #[test]
 fn crawls_that_are_killed_lose_no_page_to_each_other() {
-    let (web, shared) = (Web::new([("tree.test", sites::tree(PAGES))]), Shared::new());
+    let hosts = [("left.test", crossed("right.test")), ("right.test", crossed("left.test"))];
+    let (web, shared) = (Web::slow(hosts, Duration::from_millis(2)), Shared::new());
     let (benches, resolve, seen) = ([Bench::new(), Bench::new()], web.resolve(), shared.argument());
-    let mut children = benches.each_ref().map(|bench| start(bench, &resolve, &seen));
+    let start = |which: usize| {
+        let mut command = command_from(SEEDS[which], &benches[which], &resolve, &seen);
+        command.arg("--scope=any");
+        begin(command)
+    };
+    let (mut children, mut hits) = ([start(0), start(1)], 0);
     for kill in 1..=KILLS {
-        // Each in the middle of work, while there is some.
+        // More pages were asked for each time, so that every kill comes in the middle of work.
         let is_over = |children: &mut [Child; 2]| children.iter_mut().all(|child| child.try_wait().unwrap().is_some());
-        while web.pages_asked() < kill * PAGES / (KILLS + 2) && !is_over(&mut children) {
+        while web.pages_asked() < kill * 2 * PAGES / (KILLS + 2) && !is_over(&mut children) {
             std::thread::sleep(Duration::from_micros(200));
         }
-        let which = kill % 2;
+        // One that is at work, in turn.
+        let mut is_at_work = |which: usize| children[which].try_wait().unwrap().is_none();
+        let which = if is_at_work(kill % 2) { kill % 2 } else { 1 - kill % 2 };
+        hits += usize::from(is_at_work(which));
         let _ = children[which].kill();
         children[which].wait().unwrap();
-        children[which] = start(&benches[which], &resolve, &seen);
+        children[which] = start(which);
     }
-    children.into_iter().for_each(|child| drop(Bench::finish(child)));
-    // One more run of each, for what a kill has given back.
-    for bench in &benches {
-        Bench::finish(start(bench, &resolve, &seen)).ended(0);
-    }
+    assert!(hits > KILLS * 3 / 4, "only {hits} kills met a crawl at work");
+    children.into_iter().for_each(|child| drop(Bench::finish(child).ended(0)));
     let found = found(&benches);
-    assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), all_urls("tree.test"));
-    let twice = found.values().filter(|times| **times > 1).count();
-    assert_eq!(twice, 1, "the seed");
+    let wanted = all_urls("left.test").into_iter().chain(all_urls("right.test")).collect::<BTreeSet<_>>();
+    assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), wanted);
+    let twice: Vec<&String> = found.iter().filter(|(_, times)| **times > 1).map(|(url, _)| url).collect();
+    assert!(twice.iter().all(|url| SEEDS.iter().any(|seed| seed.ends_with(url.as_str()))), "{twice:?}");
 }
 
 #[test]
@@ -186,6 +205,7 @@ fn a_crawl_waits_for_a_set_that_is_away_and_does_not_begin_without_it() {
     let (bench, resolve, seen) = (Bench::new(), web.resolve(), shared.argument());
     let mut child = start(&bench, &resolve, &seen);
     while web.pages_asked() < PAGES / 4 {
+        assert!(child.try_wait().unwrap().is_none(), "it has not done all yet");
         std::thread::sleep(Duration::from_millis(1));
     }
     shared.stop();
@@ -202,4 +222,33 @@ fn a_crawl_waits_for_a_set_that_is_away_and_does_not_begin_without_it() {
     let ran = command(&bench, &resolve, "--seen=http://127.0.0.1:1/pages").output().expect("run");
     assert_eq!(ran.status.code(), Some(2));
     Bench::finish(start(&bench, &resolve, "--seen=none")).ended(0);
+}
+
+#[test]
+fn a_set_that_will_not_do_is_refused_at_the_beginning_and_nothing_is_kept() {
+    let (web, shared) = (Web::new([("tree.test", sites::tree(PAGES))]), Shared::new());
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let refused = |seen: &str, words: &str| {
+        let ran = command(&bench, &resolve, seen).output().expect("run");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(!ran.status.success() && said.contains(words), "{said}");
+    };
+    refused(&shared.argument().replace("pages", "none"), "there is no seen set `none`");
+    refused("--seen=http://127.0.0.1:1/v1/seen/pages", "127.0.0.1:1");
+    let path = shared.folder.path().join("other");
+    let surt = StoredSet::create(&path, NewSet::Trie, &urlindex::CrawlRules::surt()).expect("made");
+    surt.close().expect("closed");
+    let store = PageStore::create(shared.folder.path().join("other.fm"), Options::new()).expect("a store");
+    let mut sets = SeenSets::new(false);
+    sets.add("other", &path).expect("opened");
+    let mut reading = Shared::of(store, ServerOptions::new().seen(sets));
+    refused(&reading.argument().replace("pages", "other"), "only reads");
+    reading.stop();
+    let store = PageStore::open(shared.folder.path().join("other.fm"), Options::new()).expect("a store");
+    let mut sets = SeenSets::new(true);
+    sets.add("other", &path).expect("opened");
+    let writing = Shared::of(store, ServerOptions::new().writes(true).seen(sets));
+    refused(&writing.argument().replace("pages", "other"), "rules surt");
+    // Alone it crawls: the address was not kept.
+    Bench::finish(start(&bench, &resolve, "--max-depth=1")).ended(0);
 }

@@ -63,10 +63,16 @@ impl Connection {
     ///
     /// [`Error::Remote`] if the certificates to trust are none.
     pub(super) fn new(location: &str, options: &ClientOptions) -> Result<Connection> {
+        Connection::with_limit(location, options, None)
+    }
+
+    /// A connection whose calls take so long at most, each with its answer.
+    pub(super) fn with_limit(location: &str, options: &ClientOptions, limit: Option<Duration>) -> Result<Connection> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(ANSWER))
+            .timeout_per_call(limit)
             .max_redirects(0)
             .user_agent(concat!("filemap/", env!("CARGO_PKG_VERSION")));
         let location = location.trim_end_matches('/').to_owned();
@@ -120,8 +126,10 @@ impl Connection {
         let request = id.into_iter().fold(request, |request, id| request.header("idempotency-key", id));
         let answer = self.with_token(request).send(lines);
         let status = answer.as_ref().map_or(StatusCode::OK, Response::status);
-        let is_final = [StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY, StatusCode::BAD_REQUEST];
-        if !is_final.contains(&status) {
+        let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
+        let is_final =
+            (status.is_client_error() && !may_pass.contains(&status)) || status == StatusCode::NOT_IMPLEMENTED;
+        if !is_final {
             return self.found(answer).map(Answered::Found);
         }
         match self.refused(answer)? {

@@ -1,16 +1,20 @@
 //! [`SeenClient`]: a seen set behind a server, whose requests can be sent again.
 
 use std::io::Read;
+use std::time::Duration;
 
 use filemap::Result;
+use serde::Deserialize;
 use ureq::http::StatusCode;
 use urlindex::{RequestId, Verdict};
 
 use super::call::{Answered, Connection};
 use super::options::ClientOptions;
 
-/// The longest answer, in bytes: a word a URL.
-const MAX_WORDS: u64 = 1 << 30;
+/// The longest word, with its end of line.
+const MAX_WORD: u64 = 16;
+/// How long a request may take, with its answer.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a request to add URLs was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +25,10 @@ pub enum Added {
     /// new is not known any more. Who takes them all as new loses none; with a new id they are
     /// added, in case that the first request never came.
     Forgotten,
-    /// It is never answered, for this reason: another request had its id, or that is of a time to
-    /// come.
+    /// Its id is of a time that has not come: one of two clocks is wrong.
+    Ahead(String),
+    /// It is never answered, for this reason: another request had its id, the token does not allow
+    /// it, there is no such set.
     Refused(String),
 }
 
@@ -42,6 +48,15 @@ pub enum Added {
 #[derive(Debug)]
 pub struct SeenClient {
     connection: Connection,
+    figures: Figures,
+}
+
+/// What a set says of itself.
+#[derive(Debug, Deserialize)]
+struct Figures {
+    rules: String,
+    rules_version: u32,
+    writes: bool,
 }
 
 impl SeenClient {
@@ -52,12 +67,19 @@ impl SeenClient {
     /// [`filemap::Error::Remote`] if no seen set answers there, or the server does not take the
     /// token.
     pub fn open(location: &str, options: &ClientOptions) -> Result<SeenClient> {
-        let connection = Connection::new(location, options)?;
-        let figures: Option<serde_json::Value> = connection.json("")?;
-        match figures.is_some_and(|figures| figures.get("kind").is_some()) {
-            true => Ok(SeenClient { connection }),
-            false => Err(connection.strange("it has no figures of a seen set")),
-        }
+        let connection = Connection::with_limit(location, options, Some(LIMIT))?;
+        let figures = connection.json("")?.ok_or_else(|| connection.strange("it has no figures of a seen set"))?;
+        Ok(SeenClient { connection, figures })
+    }
+
+    /// Whether the server takes URLs to add.
+    pub fn writes(&self) -> bool {
+        self.figures.writes
+    }
+
+    /// Name and version of the canonicaliser of the set's URLs.
+    pub fn rules(&self) -> (&str, u32) {
+        (&self.figures.rules, self.figures.rules_version)
     }
 
     /// Adds URLs, and returns which were new. With an id the request can be sent again, after an
@@ -72,6 +94,7 @@ impl SeenClient {
         let id = id.map(|id| id.to_string());
         match self.connection.post_lines(path, id.as_deref(), &lines(urls))? {
             Answered::Refused(StatusCode::CONFLICT, _) => Ok(Added::Forgotten),
+            Answered::Refused(StatusCode::BAD_REQUEST, why) if id.is_some() => Ok(Added::Ahead(why)),
             Answered::Refused(_, why) => Ok(Added::Refused(why)),
             Answered::Found(found) => self.verdicts(found.body, urls.len()).map(Added::Verdicts),
         }
@@ -91,7 +114,9 @@ impl SeenClient {
 
     fn verdicts(&self, body: impl Read, count: usize) -> Result<Vec<Option<Verdict>>> {
         let mut text = String::new();
-        body.take(MAX_WORDS).read_to_string(&mut text).map_err(|error| self.connection.broken(&error))?;
+        body.take(MAX_WORD * count as u64 + 1)
+            .read_to_string(&mut text)
+            .map_err(|error| self.connection.broken(&error))?;
         let verdicts: Option<Vec<Option<Verdict>>> = text.lines().map(verdict).collect();
         let whole = verdicts.filter(|verdicts| verdicts.len() == count && (text.is_empty() || text.ends_with('\n')));
         whole.ok_or_else(|| self.connection.strange(&format!("{count} verdicts were to come")))

@@ -1,6 +1,6 @@
 //! Claiming pages at a set that several crawls share: which of them fetches a page.
 
-use super::Frontier;
+use super::{Flight, Frontier};
 use crate::error::{Error, Result};
 use crate::outcome::{Claim, PageId};
 use crate::record::Record;
@@ -11,8 +11,8 @@ impl Frontier {
     /// finds the claim when it is opened again, and asks again.
     ///
     /// # Errors
-    /// `NotInFlight`, also if a page is claimed already or named twice; `Poisoned`, `Io`. Nothing
-    /// was changed then.
+    /// `NotInFlight`, also if a page is claimed already or named twice; `InvalidOption` if there is
+    /// an open claim of this id; `Poisoned`, `Io`.
     ///
     /// ```
     /// use frontier::{Frontier, FrontierOptions, Next};
@@ -58,5 +58,51 @@ impl Frontier {
             Ok(Claim { id, pages: pages.iter().map(page).collect::<Result<_>>()? })
         };
         self.state.claims.iter().map(claim).collect()
+    }
+
+    /// Ends a claim that was not answered and never will be; its pages can be claimed anew.
+    ///
+    /// # Errors
+    /// `Poisoned`, `Io`.
+    pub fn end_claim(&mut self, id: u128) -> Result<()> {
+        self.poison.check()?;
+        let found = self.state.claims.iter().find(|(open, _)| *open == id).map(|(_, pages)| pages.to_vec());
+        match found {
+            Some(pages) => self.tell(&Record::Claimed { id, done: pages.clone(), pages }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the fetch of a page that was handed out may begin now, some time later: false if
+    /// its host's delay or a hold forbids it; release it then. If it may, the delay runs from now.
+    ///
+    /// # Errors
+    /// `NotInFlight`; `Poisoned`, `Io`.
+    pub fn begins(&mut self, page: PageId, now_ms: i64) -> Result<bool> {
+        self.poison.check()?;
+        self.advance(now_ms)?;
+        let number = page.number();
+        let flight = *self.in_flight.get(&number).ok_or(Error::NotInFlight { page: number })?;
+        let (clock_ms, delay_ms) = (self.state.queue.clock_ms(), self.options.delay_ms);
+        let host = self.state.hosts.get_mut(self.state.pages.host(number));
+        // But for its own hand-out; that of another page counts as its beginning.
+        let before_ms = if host.began_ms == Some(flight.began_ms) { flight.before_ms } else { host.began_ms };
+        let handed_ms = std::mem::replace(&mut host.began_ms, before_ms);
+        if host.next_at_ms(delay_ms) > clock_ms {
+            host.began_ms = handed_ms;
+            return Ok(false);
+        }
+        host.began_ms = Some(clock_ms);
+        self.in_flight.insert(number, Flight { began_ms: clock_ms, before_ms, ..flight });
+        self.note_begin(number);
+        Ok(true)
+    }
+
+    /// A page that was handed out is not asked of its host: the next one need not wait for it.
+    pub(super) fn not_begun(&mut self, page: u32, flight: Flight) {
+        let host = self.state.hosts.get_mut(self.state.pages.host(page));
+        if host.began_ms == Some(flight.began_ms) {
+            host.began_ms = flight.before_ms;
+        }
     }
 }

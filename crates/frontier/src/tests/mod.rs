@@ -1,6 +1,7 @@
 //! A frontier against what it promises: order, politeness, budgets, retries, recrawls; and after
 //! crashes and damage.
 
+mod claims;
 mod crash;
 mod damage;
 mod order;

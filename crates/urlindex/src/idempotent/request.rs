@@ -19,8 +19,8 @@ pub struct AddRequest {
 }
 
 impl AddRequest {
-    pub(super) fn new(id: Option<RequestId>, set: &StoredSet) -> AddRequest {
-        AddRequest { id, keys: set.keys(), keys_of: set.keys_of(), invalid: Vec::new() }
+    pub(super) fn new(id: Option<RequestId>, set: &StoredSet, keys_of: u64) -> AddRequest {
+        AddRequest { id, keys: set.keys(), keys_of, invalid: Vec::new() }
     }
 
     pub(super) fn push(&mut self, set: &StoredSet, url: Option<&[u8]>) {

@@ -45,6 +45,8 @@ const AHEAD_MS: u64 = 10 * 60 * 1_000;
 #[derive(Debug)]
 pub struct IdempotentSet {
     set: StoredSet,
+    /// Which sets have such keys.
+    keys_of: u64,
     options: RequestOptions,
     journal: Mutex<Journal>,
     /// Answered keys that the set does not have yet.
@@ -61,8 +63,8 @@ impl IdempotentSet {
     pub fn new(set: StoredSet, options: RequestOptions) -> Result<IdempotentSet> {
         let keep = Keep { requests: options.keep_requests, ms: options.keep_ms };
         let journal = set.journal(keep)?;
-        let pending = RwLock::new(KeySet::new(set.keys()));
-        Ok(IdempotentSet { set, options, journal: Mutex::new(journal), pending, poison: Latch::default() })
+        let (pending, keys_of) = (RwLock::new(KeySet::new(set.keys())), set.keys_of()?);
+        Ok(IdempotentSet { set, keys_of, options, journal: Mutex::new(journal), pending, poison: Latch::default() })
     }
 
     /// The set itself, to look at: what is inserted into it by other ways is counted twice. It
@@ -73,7 +75,7 @@ impl IdempotentSet {
 
     /// An empty request. Without an id, its URLs are seen when it is sent again.
     pub fn request(&self, id: Option<RequestId>) -> AddRequest {
-        AddRequest::new(id, &self.set)
+        AddRequest::new(id, &self.set, self.keys_of)
     }
 
     /// Adds a canonical URL to a request for this set; `None`, an empty one and one of more than
@@ -124,7 +126,7 @@ impl IdempotentSet {
     fn answer_distinct(&self, journal: &mut Journal, requests: &[AddRequest], now_ms: u64) -> Vec<Result<Verdicts>> {
         let kept = |request: &AddRequest| {
             self.poison.check()?;
-            if request.keys_of != self.set.keys_of() {
+            if request.keys_of != self.keys_of {
                 return Err(Error::option("request", "made for another set"));
             }
             self.kept(journal, request, now_ms)

@@ -301,7 +301,12 @@ pub(crate) fn head(dir: &dyn Dir, name: &str, number: u64, keys_of: Option<u64>)
     let file = dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
     let mut bytes = [0; HEADER_BYTES];
     files::read_exact(&*file, &name, &mut bytes, 0)?;
-    REQUESTS.check_magic(&name, &bytes)?;
+    found(&name, number, keys_of, bytes)
+}
+
+/// What these bytes of a header say.
+fn found(name: &str, number: u64, keys_of: Option<u64>, mut bytes: [u8; HEADER_BYTES]) -> Result<Found> {
+    REQUESTS.check_magic(name, &bytes)?;
     let id = RequestsHeader::ID.get(&bytes);
     let mut durable = None;
     for (which, at) in NOTES_AT.into_iter().enumerate() {
@@ -311,18 +316,18 @@ pub(crate) fn head(dir: &dyn Dir, name: &str, number: u64, keys_of: Option<u64>)
         bytes[at..at + NOTE_BYTES].fill(0);
     }
     let Some(durable) = durable.filter(|_| is_sealed(&bytes)) else {
-        return Err(Error::corrupt(&name, RequestsHeader::CRC.at as u64, "header checksum does not match"));
+        return Err(Error::corrupt(name, RequestsHeader::CRC.at as u64, "header checksum does not match"));
     };
-    REQUESTS.check_version(&name, &bytes)?;
+    REQUESTS.check_version(name, &bytes)?;
     if RequestsHeader::NUMBER.get(&bytes) != number {
-        return Err(Error::corrupt(&name, RequestsHeader::NUMBER.at as u64, "the number of another file"));
+        return Err(Error::corrupt(name, RequestsHeader::NUMBER.at as u64, "the number of another file"));
     }
-    let found = RequestsHeader::KEYS_OF.get(&bytes);
-    if keys_of.is_some_and(|keys_of| keys_of != found) {
-        return Err(Error::corrupt(&name, RequestsHeader::KEYS_OF.at as u64, "requests to another set"));
+    let of = RequestsHeader::KEYS_OF.get(&bytes);
+    if keys_of.is_some_and(|keys_of| keys_of != of) {
+        return Err(Error::corrupt(name, RequestsHeader::KEYS_OF.at as u64, "requests to another set"));
     }
     let has_keys = RequestsHeader::KEYS.get(&bytes) != 0;
-    Ok(Found { head: Head { has_keys, floor_ms: RequestsHeader::FLOOR_MS.get(&bytes) }, id, keys_of: found, durable })
+    Ok(Found { head: Head { has_keys, floor_ms: RequestsHeader::FLOOR_MS.get(&bytes) }, id, keys_of: of, durable })
 }
 
 /// After a failed sync the page cache may hold what the device does not, and after a kill too:
@@ -349,9 +354,11 @@ pub(crate) fn read(
     mut each: impl FnMut(u32, Record) -> Result<()>,
 ) -> Result<()> {
     let name = beside::requests(&home.name, number);
-    let durable = head(&*home.dir, &home.name, number, Some(home.keys_of))?.durable as usize;
     let file = home.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
     let bytes = files::read_whole(&*file, &name, BYTES_MAX)?;
+    // Of this very file: another may have its name by now.
+    let header = bytes.first_chunk().ok_or_else(|| Error::corrupt(&name, 0, "it was cut off"))?;
+    let durable = found(&name, number, Some(home.keys_of), *header)?.durable as usize;
     let mut at = HEADER_BYTES;
     while at < bytes.len() {
         let Some(records) = group(home, number, &bytes, at) else {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use filemap_io::guard;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{AnySet, StoredSet};
@@ -189,14 +190,29 @@ impl StoredSet {
     }
 
     /// Tells keys of sets apart that cannot take each other's.
-    pub(crate) fn keys_of(&self) -> u64 {
-        match &self.set {
+    ///
+    /// # Errors
+    /// As [`StoredSet::canonicalizer`].
+    pub(crate) fn keys_of(&self) -> Result<u64> {
+        let rules = self.rules()?;
+        Ok(match &self.set {
             AnySet::Disk(set) => {
                 let of = [u64::from(set.fingerprint_bits().bits()), set.seed()];
-                xxh3_64(&[&b"disk"[..], &of[0].to_le_bytes(), &of[1].to_le_bytes(), &self.rules].concat())
+                xxh3_64(&[&b"disk"[..], &of[0].to_le_bytes(), &of[1].to_le_bytes(), &rules].concat())
             }
-            _ => xxh3_64(&[&b"text"[..], &self.rules].concat()),
+            _ => xxh3_64(&[&b"text"[..], &rules].concat()),
+        })
+    }
+
+    /// Name and version of the canonicaliser; nothing without a note.
+    fn rules(&self) -> Result<Vec<u8>> {
+        let mut known = guard(&self.rules);
+        if known.is_none() {
+            let noted = self.canonicalizer()?;
+            let text = noted.map(|noted| format!("{} {}", noted.name(), noted.version()));
+            *known = Some(text.unwrap_or_default().into_bytes());
         }
+        Ok(known.clone().unwrap_or_default())
     }
 
     /// Whether no other call is at it, and a look at it changes and rewrites nothing.
@@ -294,7 +310,7 @@ impl StoredSet {
         let mut waiting = KeySet::new(self.keys());
         for KeysOf { file, keys_of, bytes } in journal {
             let mut keys = self.keys();
-            if *keys_of != self.keys_of() || keys.read(bytes).is_none() {
+            if *keys_of != self.keys_of()? || keys.read(bytes).is_none() {
                 return Err(Error::corrupt(file, 0, "it has keys of another set"));
             }
             let seen = self.find_keys(&keys)?;
@@ -319,7 +335,7 @@ impl StoredSet {
     /// [`Error::ReadOnly`]; those of [`Journal::open`].
     pub(crate) fn journal(&self, keep: Keep) -> Result<Journal> {
         self.check_writable()?;
-        Journal::open(Arc::clone(&self.dir), &self.name, self.keys_of(), keep)
+        Journal::open(Arc::clone(&self.dir), &self.name, self.keys_of()?, keep)
     }
 
     /// Inserts what requests brought whose answers were given before a crash.
@@ -332,6 +348,9 @@ impl StoredSet {
             keys.read(bytes).ok_or_else(|| Error::corrupt(&self.name, 0, "keys of a request are cut"))?;
             self.insert_keys(&keys)
         };
-        journal::recover(&self.dir, &self.name, self.keys_of(), insert, || self.sync())
+        if journal::files_of(&*self.dir, &self.name)?.is_empty() {
+            return Ok(());
+        }
+        journal::recover(&self.dir, &self.name, self.keys_of()?, insert, || self.sync())
     }
 }

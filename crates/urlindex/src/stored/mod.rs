@@ -95,8 +95,8 @@ pub struct StoredSet {
     saving: Mutex<()>,
     poison: Latch,
     room: Option<room::Room>,
-    /// The canonicaliser of its URLs.
-    rules: Vec<u8>,
+    /// The canonicaliser of its URLs, once it was read.
+    rules: Mutex<Option<Vec<u8>>>,
     /// Of a set that is only read: what was answered and is not in its files.
     waiting: Option<Box<KeySet>>,
     /// Of a trie; other kinds hold their own.
@@ -133,12 +133,11 @@ impl StoredSet {
                 }
                 NewSet::Disk(options) => AnySet::Disk(Box::new(DiskUrlSet::create_in(to, name, options)?)),
             };
-            let mut set = StoredSet::with(dir, name, set, lock, false);
+            let set = StoredSet::with(dir, name, set, lock, false);
             if let Err(error) = set.take_room().and_then(|()| set.note_canonicalizer(canonicalizer)) {
                 files_of(name).iter().chain([&beside::room(name)]).for_each(|file| drop(set.dir.remove(file)));
                 return Err(error);
             }
-            set.rules = note::rules(&*set.dir, name);
             Ok(set)
         }
     }
@@ -268,8 +267,8 @@ impl StoredSet {
         let saved = AtomicU64::new(0);
         let (name, saving, poison) = (name.to_owned(), Mutex::new(()), Latch::default());
         let room = room::Room::of(&set, &*dir, &name).filter(|_| !is_read_only);
-        let rules = note::rules(&*dir, &name);
-        StoredSet { dir, name, set, is_read_only, saved, saving, poison, room, rules, waiting: None, _lock: lock }
+        let (rules, waiting) = (Mutex::new(None), None);
+        StoredSet { dir, name, set, is_read_only, saved, saving, poison, room, rules, waiting, _lock: lock }
     }
 
     /// The kind of this set.
@@ -331,6 +330,7 @@ impl StoredSet {
     /// it cannot be found by its name.
     pub fn note_canonicalizer(&self, canonicalizer: &dyn Canonicalizer) -> Result<()> {
         self.check_writable()?;
+        *guard(&self.rules) = None;
         note::write(&*self.dir, &self.name, canonicalizer)
     }
 

@@ -51,12 +51,6 @@ pub(super) fn read(dir: &dyn Dir, name: &str) -> Result<Option<Arc<dyn Canonical
     }
 }
 
-/// Name and version of the canonicaliser; nothing without a note.
-pub(super) fn rules(dir: &dyn Dir, name: &str) -> Vec<u8> {
-    let noted = read(dir, name).ok().flatten();
-    noted.map_or(Vec::new(), |noted| format!("{} {}", noted.name(), noted.version()).into_bytes())
-}
-
 fn parse(bytes: &[u8]) -> Option<(String, u32)> {
     let line = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
     let (text, crc) = line.rsplit_once(' ')?;

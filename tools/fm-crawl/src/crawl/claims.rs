@@ -32,7 +32,8 @@ pub struct Claims {
     ours: HashSet<PageId>,
     elsewhere: HashSet<PageId>,
     waiting: Vec<Assignment>,
-    is_asking: bool,
+    /// Pages of the question that is out.
+    asked: usize,
 }
 
 /// Whose a page is.
@@ -65,14 +66,21 @@ impl Claims {
     ///
     /// # Errors
     /// The set's, and the frontier's.
-    pub fn open(set: Option<SeenClient>, frontier: &Frontier) -> Result<Claims, fm_cli::Failure> {
+    pub fn open(set: Option<SeenClient>, frontier: &mut Frontier) -> Result<Claims, fm_cli::Failure> {
         let mut claims = Claims { set: set.map(Arc::new), ..Claims::default() };
         let Some(set) = claims.set.clone() else { return Ok(claims) };
         for claim in frontier.claims().map_err(of_frontier)? {
+            if interrupt::asked() {
+                break;
+            }
             let id = RequestId::from_u128(claim.id);
             let id = id.ok_or_else(|| fm_cli::Failure::Damage("a claim's id is none of a request".to_owned()))?;
             let urls: Vec<&str> = claim.pages.iter().map(|(_, url)| url.as_str()).collect();
-            let ours = ask(&set, id, &urls)?;
+            let Some(ours) = ours(&set, id, &urls, set.add(Some(id), &urls, true)?)? else {
+                // Made by a clock that was wrong: the set never had it.
+                frontier.end_claim(claim.id).map_err(of_frontier)?;
+                continue;
+            };
             for ((page, _), is_ours) in claim.pages.iter().zip(ours) {
                 claims.learn(*page, is_ours);
             }
@@ -108,19 +116,24 @@ impl Claims {
 
     /// The next question, unless one is out: what waits meanwhile goes together.
     pub fn question(&mut self) -> Option<Question> {
-        let set = self.set.as_ref().filter(|_| !self.is_asking && !self.waiting.is_empty())?;
+        let set = self.set.as_ref().filter(|_| self.asked == 0 && !self.waiting.is_empty())?;
         let mut assignments = std::mem::take(&mut self.waiting);
         assignments.sort_by_key(|assignment| assignment.page);
-        self.is_asking = true;
+        self.asked = assignments.len();
         Some(Question { set: Arc::clone(set), id: RequestId::now(), assignments })
     }
 
     /// Notes an answer.
     pub fn take(&mut self, answer: &Answer) {
-        self.is_asking = false;
+        self.asked = 0;
         for (assignment, is_ours) in answer.assignments.iter().zip(answer.ours.iter().flatten()) {
             self.learn(assignment.page, *is_ours);
         }
+    }
+
+    /// Number of pages of the question that is out.
+    pub fn asked(&self) -> usize {
+        self.asked
     }
 
     /// Pages that were not asked for, and are not going to be.
@@ -144,16 +157,16 @@ impl Question {
         let urls: Vec<&str> = self.assignments.iter().map(|assignment| assignment.url.as_str()).collect();
         let mut pause = PAUSE;
         let ours = loop {
-            match self.set.add(Some(self.id), &urls, true) {
-                Ok(added) => break Some(ours(added, urls.len())?),
-                Err(error) => {
-                    words::complain(format_args!("asked again in {} s: {error}", pause.as_secs()));
-                    if !rest(pause) {
-                        break None;
-                    }
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
+            let why = match self.set.add(Some(self.id), &urls, true) {
+                Ok(Added::Ahead(why)) => why,
+                Ok(added) => break ours(&self.set, self.id, &urls, added)?,
+                Err(error) => error.to_string(),
+            };
+            words::complain(format_args!("asked again in {} s: {why}", pause.as_secs()));
+            if !rest(pause) {
+                break None;
             }
+            pause = (pause * 2).min(PAUSE_MAX);
         };
         Ok(Answer { assignments: self.assignments, ours })
     }
@@ -167,17 +180,27 @@ fn rest(pause: Duration) -> bool {
     })
 }
 
-fn ask(set: &SeenClient, id: RequestId, urls: &[&str]) -> Result<Vec<bool>, fm_cli::Failure> {
-    let added = set.add(Some(id), urls, true).map_err(fm_cli::Failure::from)?;
-    ours(added, urls.len())
-}
-
 /// Which pages are ours: also those that the set takes for no URLs, for nobody else fetches them,
-/// and all of which the answer is forgotten.
-fn ours(added: Added, count: usize) -> Result<Vec<bool>, fm_cli::Failure> {
+/// and all of which the answer is forgotten; these are added, in case that they never were. `None`
+/// if the id is of a time to come.
+///
+/// # Errors
+/// What the set will never answer otherwise.
+fn ours(set: &SeenClient, id: RequestId, urls: &[&str], added: Added) -> Result<Option<Vec<bool>>, fm_cli::Failure> {
     match added {
-        Added::Verdicts(verdicts) => Ok(verdicts.iter().map(|verdict| verdict.is_none_or(Verdict::is_new)).collect()),
-        Added::Forgotten => Ok(vec![true; count]),
+        Added::Verdicts(verdicts) => {
+            Ok(Some(verdicts.iter().map(|verdict| verdict.is_none_or(Verdict::is_new)).collect()))
+        }
+        Added::Forgotten => {
+            words::complain(format_args!(
+                "the set has forgotten request {id}, or this machine's clock is far behind: {} pages are fetched here, \
+                 whoever else has them",
+                urls.len()
+            ));
+            set.add(None, urls, true)?;
+            Ok(Some(vec![true; urls.len()]))
+        }
+        Added::Ahead(_) => Ok(None),
         Added::Refused(why) => Err(fm_cli::Failure::Io(format!("the seen set refuses a claim: {why}"))),
     }
 }

@@ -176,7 +176,8 @@ impl<'a> Coordinator<'a> {
                 self.commit()?;
                 continue;
             }
-            if self.in_flight == 0 {
+            let is_stopped = interrupt::asked() && self.in_flight == self.state.claims.asked();
+            if self.in_flight == 0 || is_stopped {
                 match (stopping, &supply) {
                     (Some((end, _)), _) => return self.end(end),
                     (None, Supply::Empty) => return self.end(End::Complete),
@@ -248,9 +249,11 @@ impl<'a> Coordinator<'a> {
         self.state.frontier.claim(question.id.to_u128(), &pages).map_err(of_frontier)?;
         self.commit()?;
         let tell = self.tell.clone();
-        self.runtime.spawn_blocking(move || {
+        let asking = self.runtime.spawn_blocking(move || question.ask());
+        self.runtime.spawn(async move {
+            let broken = |error| fm_cli::Failure::Io(format!("a claim broke off: {error}; please report it"));
             // If the run has ended nobody listens: the next one asks again.
-            let _ = tell.send(question.ask().map(Event::Answered));
+            let _ = tell.send(asking.await.unwrap_or_else(|error| Err(broken(error))).map(Event::Answered));
         });
         Ok(())
     }
@@ -262,7 +265,17 @@ impl<'a> Coordinator<'a> {
             return self.put_back(answer.assignments);
         }
         self.in_flight -= answer.assignments.len();
-        answer.assignments.into_iter().try_for_each(|assignment| self.begin(assignment))
+        for assignment in answer.assignments {
+            let page = assignment.page;
+            // Its host has waited as well, and others of it may begin first: it comes again then.
+            let is_left = self.state.claims.owner(&assignment) == Owner::Elsewhere;
+            if is_left || self.state.frontier.begins(page, now_ms()).map_err(of_frontier)? {
+                self.begin(assignment)?;
+            } else {
+                self.state.frontier.release(page).map_err(of_frontier)?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives pages back to the frontier that were not asked for, or not answered.
@@ -272,14 +285,9 @@ impl<'a> Coordinator<'a> {
     }
 
     fn begin(&mut self, assignment: Assignment) -> Result<(), fm_cli::Failure> {
-        match self.state.claims.owner(&assignment) {
-            Owner::Ours => {}
-            Owner::Elsewhere => return self.leave(&assignment),
-            Owner::Unknown => {
-                self.in_flight += 1;
-                self.state.claims.wait(assignment);
-                return Ok(());
-            }
+        let owner = self.state.claims.owner(&assignment);
+        if owner == Owner::Elsewhere {
+            return self.leave(&assignment);
         }
         let failures = self.failing.get(host(&assignment.url)).copied().unwrap_or(0);
         if failures >= self.crawl.settings.host_failures {
@@ -288,6 +296,11 @@ impl<'a> Coordinator<'a> {
             return self.tell_failure(assignment.page, &failure);
         }
         self.in_flight += 1;
+        // What is not going to be fetched here is not claimed, for others may.
+        if owner == Owner::Unknown && self.crawl.scope.contains(&assignment.url) {
+            self.state.claims.wait(assignment);
+            return Ok(());
+        }
         let (crawl, tell) = (Arc::clone(&self.crawl), self.tell.clone());
         let url = assignment.url.clone();
         let visit = self.runtime.spawn(async move { visit::visit(&crawl, assignment).await });

@@ -175,6 +175,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
             settings.seeds.push(url);
         }
     }
+    let shared = shared_set(&settings, &**pages.canonicalizer())?;
     folder.keep(&settings)?;
     let scope = Scope::new(settings.scope, settings.seeds.iter().map(String::as_str));
     let mut frontier = opening::frontier(&folder, &settings)?;
@@ -182,7 +183,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     frontier.seed(&seeds, now_ms()).map_err(of_frontier)?;
     frontier.commit().map_err(of_frontier)?;
     let seen = Seen::open(&folder.join(files::SEEN), &**pages.canonicalizer(), &frontier)?;
-    let claims = Claims::open(shared_set(&settings)?, &frontier)?;
+    let claims = Claims::open(shared, &mut frontier)?;
     let bodies = Bodies::open(folder.path())?;
     let resolver = Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private };
     let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, resolver, tls).map_err(Failure::Usage)?;
@@ -238,8 +239,9 @@ fn seen_set(text: &str) -> Result<SharedSet, String> {
     }
 }
 
-/// The seen set that the crawl shares with others.
-fn shared_set(settings: &Settings) -> Result<Option<SeenClient>, Failure> {
+/// The seen set that the crawl shares with others: its URLs are those of the store, or taken as
+/// they are.
+fn shared_set(settings: &Settings, canonicalizer: &dyn Canonicalizer) -> Result<Option<SeenClient>, Failure> {
     let Some(location) = &settings.seen else { return Ok(None) };
     let credentials = fm_cli::credentials::read()?;
     let mut options = ClientOptions::new();
@@ -249,7 +251,20 @@ fn shared_set(settings: &Settings) -> Result<Option<SeenClient>, Failure> {
     if let Some(pem) = credentials.authorities {
         options = options.authorities(pem);
     }
-    Ok(Some(SeenClient::open(location, &options)?))
+    let set = SeenClient::open(location, &options)?;
+    if !set.writes() {
+        return Err(Failure::Usage(format!("{location}: its server only reads; start it with --write")));
+    }
+    let ours = (canonicalizer.name(), canonicalizer.version());
+    if set.rules() != ours && !["whatwg", "exact"].contains(&set.rules().0) {
+        let (rules, version) = set.rules();
+        return Err(Failure::Usage(format!(
+            "{location} has the rules {rules} version {version}, the store {} version {}: two pages of the store may \
+             be one to the set, and one would never be fetched; make a set with the rules `exact`",
+            ours.0, ours.1
+        )));
+    }
+    Ok(Some(set))
 }
 
 /// Requests a second: 0 or more.

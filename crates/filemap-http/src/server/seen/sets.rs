@@ -27,10 +27,10 @@ type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// use filemap_http::server::{SeenSets, ServerOptions};
 ///
 /// # let folder = tempfile::tempdir()?;
-/// let sets = SeenSets::new(true).folder(folder.path())?;
+/// let sets = SeenSets::new(true).folder(folder.path());
 /// let options = ServerOptions::new().writes(true).seen(sets);
 /// # let _ = options;
-/// # Ok::<(), String>(())
+/// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct SeenSets {
     writes: bool,
