@@ -12,7 +12,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["verbs::dump::target", "verbs::seen::canonical", "verbs::seen::lines"],
     &["verbs::import::report", "verbs::seen::sets", "verbs::stat::statistics", "verbs::top::hosts"],
     &["verbs::import::caches", "verbs::import::json_lines", "verbs::seen::stat", "verbs::stat::watch"],
-    &["verbs::import::source"],
+    &["verbs::import::source", "verbs::seen::asked"],
     &[
         "verbs::seen::ask",
         "verbs::seen::create",

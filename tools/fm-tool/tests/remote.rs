@@ -1,7 +1,7 @@
 //! Verbs with the address of a server for a store: the same answers as with the store's folder.
 
 use filemap::{Options, PageStore};
-use filemap_http::server::{Server, ServerOptions, Tokens};
+use filemap_http::server::{SeenSets, Server, ServerOptions, Tokens};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -20,9 +20,13 @@ struct Served {
 
 impl Served {
     fn new(bench: &Bench) -> Served {
+        Served::with(bench, SeenSets::new(true))
+    }
+
+    fn with(bench: &Bench, sets: SeenSets) -> Served {
         let store = PageStore::open(bench.store(), Options::new()).expect("opened");
         let tokens = Tokens::parse(&format!("admin {TOKEN}")).expect("tokens");
-        let server = Server::new(store, ServerOptions::new().writes(true).tokens(tokens));
+        let server = Server::new(store, ServerOptions::new().writes(true).tokens(tokens).seen(sets));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let location = format!("http://{}", listener.local_addr().expect("an address"));
@@ -43,6 +47,42 @@ impl Drop for Served {
             self.runtime.block_on(serving).expect("no panic").expect("closed");
         }
     }
+}
+
+#[test]
+fn a_served_seen_set_answers_as_one_in_files_does() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let (here, there) = (bench.path("here"), bench.path("there"));
+    for set in [&here, &there] {
+        run(tool().args(["seen", "create", "--kind", "disk", "--canonical", "crawl"]).arg(set)).ended(0);
+    }
+    let list = bench.path("list");
+    std::fs::write(&list, "http://a/?b=1&a=2\nhttp://a/?a=2&b=1#x\nnone\n\nhttp://b/\n").expect("written");
+    let mut sets = SeenSets::new(true);
+    sets.add("pages", &there).expect("served");
+    let server = Served::with(&bench, sets);
+    let location = format!("{}/v1/seen/pages", server.location);
+    let ask = |verb: &str, set: &std::ffi::OsStr, args: &[&str]| {
+        run(tool().args(["seen", verb]).arg(set).arg(&list).args(args).env("FILEMAP_TOKEN", TOKEN))
+    };
+    let asked: [(&str, &[&str]); 5] = [
+        ("check", &[]),
+        ("add", &["--json"]),
+        ("add", &["--new-only"]),
+        ("check", &["--count"]),
+        ("add", &["--canonical", "crawl"]),
+    ];
+    for (verb, args) in asked {
+        let (local, remote) = (ask(verb, here.as_os_str(), args), ask(verb, location.as_ref(), args));
+        assert_eq!((remote.code, remote.text()), (local.code, local.text()), "{verb} {args:?}: {}", remote.words);
+        assert_eq!(remote.code, 2, "one line is no URL");
+    }
+    for (args, words) in [(&["--memory", "64MiB"][..], "--memory"), (&["--canonical", "whatwg"], "rules `crawl`")] {
+        let refused = ask("check", location.as_ref(), args).ended(2);
+        assert!(refused.words.contains(words), "{}", refused.words);
+    }
+    let none = ask("check", format!("{}/v1/seen/none", server.location).as_ref(), &[]).ended(2);
+    assert!(none.words.contains("there is no seen set `none`"), "{}", none.words);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use filemap_http::{Client, ClientOptions};
+use filemap_http::{Client, ClientOptions, SeenClient};
 use fm_cli::{Failure, credentials};
 
 fn location(path: &Path) -> Option<&str> {
@@ -17,6 +17,16 @@ pub fn is_server(path: &Path) -> bool {
 /// The store of a server; `None` if the path is no address of one.
 pub fn open(path: &Path) -> Result<Option<Client>, Failure> {
     let Some(location) = location(path) else { return Ok(None) };
+    Ok(Some(Client::open(location, &options()?)?))
+}
+
+/// The seen set of a server; `None` if the path is no address of one.
+pub fn open_seen(path: &Path) -> Result<Option<SeenClient>, Failure> {
+    let Some(location) = location(path) else { return Ok(None) };
+    Ok(Some(SeenClient::open(location, &options()?)?))
+}
+
+fn options() -> Result<ClientOptions, Failure> {
     let (mut options, credentials) = (ClientOptions::new(), credentials::read()?);
     if let Some(token) = credentials.token {
         options = options.token(token);
@@ -24,7 +34,7 @@ pub fn open(path: &Path) -> Result<Option<Client>, Failure> {
     if let Some(pem) = credentials.authorities {
         options = options.authorities(pem);
     }
-    Ok(Some(Client::open(location, &options)?))
+    Ok(options)
 }
 
 /// Refuses the address of a server where the store's files are needed.

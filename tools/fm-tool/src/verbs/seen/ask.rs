@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, words};
 use serde_json::{Value, json};
-use urlindex::{AnySet, Canonicalizer, DiskUrlSet, SeenSet, StoredSet, UrlError, Verdict};
+use urlindex::{Canonicalizer, DiskUrlSet, UrlError, Verdict};
 
+use super::asked::{self, Asked};
 use super::lines::{self, Blocks, LINE_BYTES_MAX};
 use super::sets::{self, CanonicalArg, MemoryArg};
 use crate::flags::Shared;
@@ -69,7 +70,7 @@ pub struct CheckArgs {
 /// The URLs, and how answers are printed.
 #[derive(clap::Args)]
 struct Lists {
-    /// The set's file
+    /// The set's file, or the address of a served one, such as http://127.0.0.1:8640/v1/seen/NAME
     set: PathBuf,
     /// Files of URLs, one a line; - or nothing is standard input
     #[arg(value_name = "FILE")]
@@ -91,8 +92,6 @@ const TOGETHER: usize = 1024;
 /// The largest batch of a set on disk. A block of short lines may have sixteen million, at 90
 /// bytes of memory each.
 const GATHERED: usize = 1 << 19;
-/// A batch up to this size may be checked one by one in a set on disk.
-const FEW: usize = 64;
 /// Invalid lines of a file that are reported one by one.
 const TOLD: u64 = 10;
 
@@ -100,8 +99,15 @@ const TOLD: u64 = 10;
 pub fn add(args: &AddArgs, shared: &Shared) -> Result<Outcome, Failure> {
     let lists = &args.lists;
     check_files(&lists.files)?;
-    let set = sets::to_change_within(&lists.set, &lists.memory)?;
-    let canonicalizer = sets::noted_canonicalizer(&set, &lists.set, lists.canonical.canonical.as_ref())?;
+    let rules = lists.canonical.canonical.as_ref();
+    let (set, canonicalizer) = match asked::served(&lists.set, &lists.memory, rules)? {
+        Some(served) => served,
+        None => {
+            let set = sets::to_change_within(&lists.set, &lists.memory)?;
+            let canonicalizer = sets::noted_canonicalizer(&set, &lists.set, rules)?;
+            (Asked::Local(set), canonicalizer)
+        }
+    };
     let mut asker = Asker::new(set, canonicalizer, lists, shared);
     (asker.is_adding, asker.sync_every) = (true, args.sync_every.unwrap_or(u64::MAX));
     asker.run(shared)
@@ -111,8 +117,15 @@ pub fn add(args: &AddArgs, shared: &Shared) -> Result<Outcome, Failure> {
 pub fn check(args: &CheckArgs, shared: &Shared) -> Result<Outcome, Failure> {
     let lists = &args.lists;
     check_files(&lists.files)?;
-    let set = sets::to_read_within(&lists.set, &lists.memory)?;
-    let canonicalizer = sets::canonicalizer(&set, &lists.set, lists.canonical.canonical.as_ref())?;
+    let rules = lists.canonical.canonical.as_ref();
+    let (set, canonicalizer) = match asked::served(&lists.set, &lists.memory, rules)? {
+        Some(served) => served,
+        None => {
+            let set = sets::to_read_within(&lists.set, &lists.memory)?;
+            let canonicalizer = sets::canonicalizer(&set, &lists.set, rules)?;
+            (Asked::Local(set), canonicalizer)
+        }
+    };
     Asker::new(set, canonicalizer, lists, shared).run(shared)
 }
 
@@ -157,7 +170,7 @@ impl Tally {
 
 /// Checks or adds lines, and prints the answers.
 struct Asker<'a> {
-    set: StoredSet,
+    set: Asked,
     canonicalizer: Arc<dyn Canonicalizer>,
     lists: &'a Lists,
     is_adding: bool,
@@ -176,7 +189,7 @@ struct Asker<'a> {
 }
 
 impl<'a> Asker<'a> {
-    fn new(set: StoredSet, canonicalizer: Arc<dyn Canonicalizer>, lists: &'a Lists, shared: &Shared) -> Self {
+    fn new(set: Asked, canonicalizer: Arc<dyn Canonicalizer>, lists: &'a Lists, shared: &Shared) -> Self {
         let out = Output::stdout(shared.flags);
         let is_printing = !lists.count;
         let progress = Progress::records(&shared.flags, None, "URLs").unless_printing(is_printing && out.is_terminal());
@@ -207,9 +220,9 @@ impl<'a> Asker<'a> {
         let done = files.iter().take_while(|_| !interrupt::asked()).try_for_each(|path| self.file(path, shared));
         let Asker { set, mut out, progress, tally, .. } = self;
         drop(progress);
-        let costs = if let AnySet::Disk(disk) = set.any() { Some(costs(disk)) } else { None };
+        let costs = set.disk().map(costs);
         // Answers are durable, whatever stopped the rest.
-        let closed = set.close().map_err(|error| sets::failure(&lists.set, error));
+        let closed = set.close(&lists.set);
         match done {
             // A closed pipe is no error, but a failed close is.
             Err(Failure::PipeClosed) => closed.and(Err(Failure::PipeClosed))?,
@@ -245,7 +258,7 @@ impl<'a> Asker<'a> {
             Input::file(File::open(path).map_err(fail)?)
         };
         (self.line, self.invalid_before) = (0, self.tally.invalid);
-        let gathers = matches!(self.set.any(), AnySet::Disk(_));
+        let gathers = self.set.gathers();
         let mut blocks = if gathers { Blocks::gathered(input) } else { Blocks::new(input) };
         let most = if gathers { GATHERED } else { TOGETHER };
         let together = usize::try_from(self.sync_every).unwrap_or(most).min(most);
@@ -275,11 +288,11 @@ impl<'a> Asker<'a> {
     fn answer(&mut self, run: &[(u64, &[u8])]) -> Result<(), Failure> {
         let keys: Vec<Option<Cow<'_, [u8]>>> = run.iter().map(|(_, line)| self.key(line).ok()).collect();
         let asked: Vec<&[u8]> = keys.iter().filter_map(Option::as_deref).collect();
-        let answered = self.ask(&asked);
+        let answered = self.set.ask(&self.lists.set, &asked, self.is_adding, &mut self.verdicts);
         self.unsynced += run.len() as u64;
         if self.unsynced >= self.sync_every && answered.is_ok() {
             self.unsynced = 0;
-            self.set.sync().map_err(|error| sets::failure(&self.lists.set, error))?;
+            self.set.sync(&self.lists.set)?;
         }
         let verdicts = std::mem::take(&mut self.verdicts);
         let mut next = verdicts.iter();
@@ -296,23 +309,7 @@ impl<'a> Asker<'a> {
         }
         self.verdicts = verdicts;
         self.progress.add_many(run.len() as u64);
-        answered.map_err(|error| sets::failure(&self.lists.set, error))
-    }
-
-    fn ask(&mut self, urls: &[&[u8]]) -> urlindex::Result<()> {
-        // One by one a set on disk asks its cache and filters first.
-        if urls.len() <= FEW && matches!(self.set.any(), AnySet::Disk(_)) {
-            self.verdicts.clear();
-            for url in urls {
-                let verdict = if self.is_adding { self.set.check_and_insert(url) } else { self.set.contains(url) };
-                self.verdicts.push(verdict?);
-            }
-            return Ok(());
-        }
-        match self.is_adding {
-            true => self.set.check_and_insert_batch(urls, &mut self.verdicts),
-            false => self.set.contains_batch(urls, &mut self.verdicts),
-        }
+        answered
     }
 
     /// The key of a line, or why there is none.

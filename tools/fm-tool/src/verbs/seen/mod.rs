@@ -2,6 +2,7 @@
 //! [`urlindex`].
 
 mod ask;
+mod asked;
 mod canonical;
 mod create;
 mod explain;

@@ -1,0 +1,131 @@
+//! The set that `add` and `check` ask: one in files, or one behind a server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use filemap_http::{Added, SeenClient};
+use fm_cli::Failure;
+use urlindex::canonical::named;
+use urlindex::{AnySet, Canonicalizer, DiskUrlSet, RequestId, SeenSet, StoredSet, Verdict};
+
+use super::canonical::{self, Canonical};
+use super::sets::{self, MemoryArg};
+use crate::stores::remote;
+
+/// A batch up to this size may be checked one by one in a set on disk.
+const FEW: usize = 64;
+
+/// A set to ask.
+pub enum Asked {
+    /// In files.
+    Local(StoredSet),
+    /// Behind a server.
+    Served(SeenClient),
+}
+
+/// The set behind a server, and the rules of its URLs; `None` if the path is no address of one.
+pub fn served(
+    path: &Path,
+    memory: &MemoryArg,
+    asked: Option<&Canonical>,
+) -> Result<Option<(Asked, Arc<dyn Canonicalizer>)>, Failure> {
+    let Some(client) = remote::open_seen(path)? else { return Ok(None) };
+    if memory.memory.is_some() {
+        return Err(Failure::Usage("--memory is a matter of the server; leave it out".to_owned()));
+    }
+    let (name, version) = client.rules();
+    let rules = named(name, version).ok_or_else(|| {
+        Failure::Usage(format!("this program does not know the rules {name} version {version} of {}", path.display()))
+    })?;
+    if let Some(other) = asked.map(Canonical::canonicalizer).filter(|other| !sets::is_same(&**other, &*rules)) {
+        let (path, rules, other) = (path.display(), canonical::words(&*rules), canonical::words(&*other));
+        return Err(Failure::Usage(format!("{path} has the rules `{rules}`, not `{other}`; leave --canonical out")));
+    }
+    Ok(Some((Asked::Served(client), rules)))
+}
+
+impl Asked {
+    /// Whether large batches are faster.
+    pub fn gathers(&self) -> bool {
+        match self {
+            Asked::Local(set) => matches!(set.any(), AnySet::Disk(_)),
+            Asked::Served(_) => true,
+        }
+    }
+
+    /// The set on disk in files, if it is one.
+    pub fn disk(&self) -> Option<&DiskUrlSet> {
+        match self {
+            Asked::Local(set) => match set.any() {
+                AnySet::Disk(disk) => Some(disk),
+                _ => None,
+            },
+            Asked::Served(_) => None,
+        }
+    }
+
+    /// The verdicts of canonical URLs, which are added or only checked; after a failure those
+    /// before it.
+    pub fn ask(
+        &self,
+        path: &Path,
+        urls: &[&[u8]],
+        is_adding: bool,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Result<(), Failure> {
+        verdicts.clear();
+        match self {
+            Asked::Local(set) => ask(set, urls, is_adding, verdicts).map_err(|error| sets::failure(path, error)),
+            Asked::Served(client) => {
+                let answers = if is_adding { added(client, urls)? } else { client.check(urls)? };
+                for (url, answer) in urls.iter().zip(answers) {
+                    let url = String::from_utf8_lossy(url);
+                    let none = || Failure::Io(format!("{} takes {url} for no URL", path.display()));
+                    verdicts.push(answer.ok_or_else(none)?);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes what was added durable.
+    pub fn sync(&self, path: &Path) -> Result<(), Failure> {
+        match self {
+            Asked::Local(set) => set.sync().map_err(|error| sets::failure(path, error)),
+            // It is when it is answered.
+            Asked::Served(_) => Ok(()),
+        }
+    }
+
+    /// Makes what was added durable, and closes the set.
+    pub fn close(self, path: &Path) -> Result<(), Failure> {
+        match self {
+            Asked::Local(set) => set.close().map_err(|error| sets::failure(path, error)),
+            Asked::Served(_) => Ok(()),
+        }
+    }
+}
+
+fn ask(set: &StoredSet, urls: &[&[u8]], is_adding: bool, verdicts: &mut Vec<Verdict>) -> urlindex::Result<()> {
+    // One by one a set on disk asks its cache and filters first.
+    if urls.len() <= FEW && matches!(set.any(), AnySet::Disk(_)) {
+        for url in urls {
+            verdicts.push(if is_adding { set.check_and_insert(url) } else { set.contains(url) }?);
+        }
+        return Ok(());
+    }
+    match is_adding {
+        true => set.check_and_insert_batch(urls, verdicts),
+        false => set.contains_batch(urls, verdicts),
+    }
+}
+
+/// Adds URLs; after a connection that broke they are sent once more with their id.
+fn added(client: &SeenClient, urls: &[&[u8]]) -> Result<Vec<Option<Verdict>>, Failure> {
+    let id = Some(RequestId::now());
+    match client.add(id, urls, true).or_else(|_| client.add(id, urls, true))? {
+        Added::Verdicts(verdicts) => Ok(verdicts),
+        Added::Ahead(why) | Added::Refused(why) => Err(Failure::Io(why)),
+        Added::Forgotten => Err(Failure::Io("this machine's clock is far behind the server's: set it".to_owned())),
+    }
+}
