@@ -105,7 +105,7 @@ pub fn add(args: &AddArgs, shared: &Shared) -> Result<Outcome, Failure> {
         None => {
             let set = sets::to_change_within(&lists.set, &lists.memory)?;
             let canonicalizer = sets::noted_canonicalizer(&set, &lists.set, rules)?;
-            (Asked::Local(set), canonicalizer)
+            (Asked::Local(Box::new(set)), canonicalizer)
         }
     };
     let mut asker = Asker::new(set, canonicalizer, lists, shared);
@@ -123,7 +123,7 @@ pub fn check(args: &CheckArgs, shared: &Shared) -> Result<Outcome, Failure> {
         None => {
             let set = sets::to_read_within(&lists.set, &lists.memory)?;
             let canonicalizer = sets::canonicalizer(&set, &lists.set, rules)?;
-            (Asked::Local(set), canonicalizer)
+            (Asked::Local(Box::new(set)), canonicalizer)
         }
     };
     Asker::new(set, canonicalizer, lists, shared).run(shared)

@@ -18,17 +18,16 @@ const FEW: usize = 64;
 /// A set to ask.
 pub enum Asked {
     /// In files.
-    Local(StoredSet),
+    Local(Box<StoredSet>),
     /// Behind a server.
     Served(SeenClient),
 }
 
+/// A set, and the rules of its URLs.
+pub type AskedBy = (Asked, Arc<dyn Canonicalizer>);
+
 /// The set behind a server, and the rules of its URLs; `None` if the path is no address of one.
-pub fn served(
-    path: &Path,
-    memory: &MemoryArg,
-    asked: Option<&Canonical>,
-) -> Result<Option<(Asked, Arc<dyn Canonicalizer>)>, Failure> {
+pub fn served(path: &Path, memory: &MemoryArg, asked: Option<&Canonical>) -> Result<Option<AskedBy>, Failure> {
     let Some(client) = remote::open_seen(path)? else { return Ok(None) };
     if memory.memory.is_some() {
         return Err(Failure::Usage("--memory is a matter of the server; leave it out".to_owned()));
