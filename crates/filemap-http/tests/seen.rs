@@ -114,7 +114,7 @@ fn each_line_has_its_word_and_a_request_sent_again_the_same_ones() {
     let (status, said) = add(&server, &old, "http://example.com/").problem();
     assert!(status == 409 && said.contains("may have been answered"), "{status} {said}");
     let ahead = RequestId::new(now_ms() + 3_600_000, [1; 10]).to_string();
-    assert_eq!(add(&server, &ahead, "http://example.com/").status, 400);
+    assert_eq!(add(&server, &ahead, "http://example.com/").status, 425);
     assert_eq!(add(&server, "7", "http://example.com/").status, 400);
     assert_eq!(server.ask("POST", "/v1/seen/pages/add", &["Content-Encoding: gzip"], b"x").status, 415);
     assert_eq!(server.ask("POST", "/v1/seen/none/add", &[], b"http://a/").status, 404);

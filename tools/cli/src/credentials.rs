@@ -1,5 +1,5 @@
-//! What a server is told and trusted by: a token, certificates. They are no arguments, which every
-//! user of the machine could see: they stand in the environment.
+//! Token and certificates for a server, from the environment: every user of the machine can see
+//! arguments.
 
 use std::path::Path;
 use std::{env, fs};

@@ -32,7 +32,7 @@ pub struct Cli {
     /// made there on request
     #[arg(long, value_name = "FOLDER")]
     seen_dir: Option<PathBuf>,
-    /// Memory of each seen set on disk, and the most of any set that is made on request
+    /// Memory of each seen set on disk, and the most of a filter that is made on request
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "256MiB")]
     seen_memory: u64,
     /// A request to a seen set can be sent again until it is so old
@@ -92,7 +92,7 @@ fn after_help() -> String {
 }
 
 const EXAMPLE: &str = "\
-Ctrl-C and SIGTERM take no more requests, finish those under way, and close the store; a second one
+Ctrl-C and SIGTERM take no more requests, finish those under way, and close store and sets; a second one
 ends it at once, which is safe too.
 
 Example:
@@ -118,6 +118,7 @@ impl Cli {
             let mut interrupts = signal(SignalKind::interrupt()).map_err(no_signals)?;
             let mut ends = signal(SignalKind::terminate()).map_err(no_signals)?;
             let store = self.open()?;
+            let options = options.seen(self.seen_sets()?);
             if !self.quiet {
                 let scheme = if tls.is_some() { "https" } else { "http" };
                 words::say(format_args!("serving {} at {scheme}://{address}", self.store.display()));
@@ -135,7 +136,6 @@ impl Cli {
                     }
                 });
             };
-            let options = options.seen(self.seen_sets()?);
             Server::new(store, options).serve(listener, tls, stop).await?;
             Ok(Outcome::Done)
         })
@@ -178,7 +178,8 @@ impl Cli {
         }
         if let Some(folder) = &self.seen_dir {
             // One that cannot be opened keeps nobody from the others.
-            for (name, path) in files::seen_sets(folder, self.write)? {
+            let is_named = |path: &PathBuf| self.seen.iter().any(|(_, named)| named == path);
+            for (name, path) in files::seen_sets(folder, self.write)?.into_iter().filter(|(_, path)| !is_named(path)) {
                 if let Err(words) = sets.add(&name, &path) {
                     words::complain(format_args!("not served: {words}"));
                 }

@@ -67,7 +67,7 @@ fn every_page_that_was_acknowledged_is_there_after_a_kill() {
 /// A client as a crawler is one: it notes what it asks, and asks again until it is told.
 fn told(location: &Mutex<String>, batch: &[String]) -> Vec<String> {
     let id = RequestId::now();
-    loop {
+    for _ in 0..30_000 {
         let at = location.lock().expect("unpoisoned").clone();
         let asked = SeenClient::open(&at, &ClientOptions::new()).and_then(|set| set.add(Some(id), batch, true));
         match asked {
@@ -79,6 +79,7 @@ fn told(location: &Mutex<String>, batch: &[String]) -> Vec<String> {
             Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
     }
+    panic!("no server for a minute");
 }
 
 /// Each URL is met by several clients.

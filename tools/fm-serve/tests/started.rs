@@ -1,11 +1,13 @@
 //! What it starts with, what it refuses to start with, and how it stops.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 
 use filemap::access::PutRule;
 use filemap::{Options, Page, PageRead, PageStore, PageWrite};
 use filemap_core::Event;
-use filemap_http::{Client, ClientOptions};
+use filemap_http::{Added, Client, ClientOptions, SeenClient};
+use urlindex::{NewSet, StoredSet, Verdict, Whatwg};
 
 use crate::program::{Program, command};
 
@@ -54,6 +56,45 @@ fn it_reads_beside_a_writer_and_sees_what_is_put() {
     assert!(found, "what was put is not seen");
     let refused = client.put(&page(), PutRule::Always).expect_err("read-only");
     assert!(refused.to_string().contains("--write"), "{refused}");
+}
+
+#[test]
+fn sets_of_a_folder_are_served_again_and_one_that_cannot_be_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (path, sets) = (dir.path().join("pages.fm"), dir.path().join("sets"));
+    fs::create_dir(&sets).expect("made");
+    let make =
+        |name: &str| StoredSet::create(sets.join(name), NewSet::Trie, &Whatwg).expect("made").close().expect("closed");
+    ["good", "Bad.name", "broken"].into_iter().for_each(make);
+    fs::write(sets.join("broken"), "no set").expect("written");
+    let arguments = ["--write", "--seen-dir", sets.to_str().expect("text"), "--seen-memory", "64MiB"];
+    for round in [true, false] {
+        let server = Program::start(&path, &arguments);
+        let set =
+            SeenClient::open(&format!("{}/v1/seen/good", server.location), &ClientOptions::new()).expect("served");
+        let added = set.add(None, &["http://a/"], true).expect("answered");
+        let verdict = if round { Verdict::New } else { Verdict::Seen };
+        assert_eq!(added, Added::Verdicts(vec![Some(verdict)]));
+        for name in ["Bad.name", "broken"] {
+            let refused = SeenClient::open(&format!("{}/v1/seen/{name}", server.location), &ClientOptions::new());
+            assert!(refused.expect_err("not served").to_string().contains("there is no seen set"));
+        }
+        server.signal("TERM");
+        let (status, words) = server.end();
+        assert!(status.success(), "{words}");
+    }
+    // What it says before it serves.
+    let output = command(&path, &[&arguments[..], &["--listen", "256.0.0.1:1"]].concat()).output().expect("run");
+    assert_eq!(output.status.code(), Some(2));
+    let mut child = command(&path, &arguments).stderr(std::process::Stdio::piped()).spawn().expect("started");
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stderr.take().expect("piped"));
+    while !said.contains("serving ") {
+        assert!(lines.read_line(&mut said).expect("text") > 0, "{said}");
+    }
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert!(said.contains("not served: `Bad.name`") && said.contains("not served: seen set `broken`"), "{said}");
 }
 
 #[test]

@@ -28,8 +28,8 @@ pub struct ServedArgs {
     /// Of each hundred, how many were added before
     #[arg(long, default_value_t = 0)]
     seen: u64,
-    /// URLs of a request
-    #[arg(long, default_value_t = 1_000)]
+    /// URLs of a request, up to 16384: the answer to more comes in chunks
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=16_384))]
     batch: u64,
     /// Clients
     #[arg(long, default_value_t = 16)]

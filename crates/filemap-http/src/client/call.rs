@@ -35,7 +35,7 @@ pub(super) struct Found {
 /// An answer to lines.
 pub(super) enum Answered {
     Found(Found),
-    /// The server will never answer this request otherwise: its status, and why.
+    /// A refusal of this request: its status, and why.
     Refused(StatusCode, String),
 }
 
@@ -133,7 +133,7 @@ impl Connection {
             return self.found(answer).map(Answered::Found);
         }
         match self.refused(answer)? {
-            // Whoever else answers so may do otherwise next time.
+            // No problem's body: a proxy's answer. It can be tried again.
             None => Err(self.other(format!("it answers {status}, and in no words of a store's server"))),
             Some(problem) => Ok(Answered::Refused(status, problem.detail)),
         }

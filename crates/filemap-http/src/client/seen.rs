@@ -94,7 +94,7 @@ impl SeenClient {
         let id = id.map(|id| id.to_string());
         match self.connection.post_lines(path, id.as_deref(), &lines(urls))? {
             Answered::Refused(StatusCode::CONFLICT, _) => Ok(Added::Forgotten),
-            Answered::Refused(StatusCode::BAD_REQUEST, why) if id.is_some() => Ok(Added::Ahead(why)),
+            Answered::Refused(StatusCode::TOO_EARLY, why) => Ok(Added::Ahead(why)),
             Answered::Refused(_, why) => Ok(Added::Refused(why)),
             Answered::Found(found) => self.verdicts(found.body, urls.len()).map(Added::Verdicts),
         }

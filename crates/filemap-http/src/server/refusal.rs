@@ -114,7 +114,8 @@ impl From<urlindex::Error> for Refusal {
         let status = match &error {
             urlindex::Error::Request { refusal: RequestRefusal::Forgotten, .. } => StatusCode::CONFLICT,
             urlindex::Error::Request { refusal: RequestRefusal::Reused, .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            urlindex::Error::Request { .. } | urlindex::Error::UrlLength { .. } => StatusCode::BAD_REQUEST,
+            urlindex::Error::Request { .. } => StatusCode::TOO_EARLY,
+            urlindex::Error::UrlLength { .. } => StatusCode::BAD_REQUEST,
             urlindex::Error::Storage(StorageError::InvalidOption { .. }) => StatusCode::BAD_REQUEST,
             urlindex::Error::Storage(error) => of_storage(error),
             urlindex::Error::ReadOnly { .. } => StatusCode::FORBIDDEN,

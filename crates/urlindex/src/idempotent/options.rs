@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 filemap_io::options! {
-    /// How long an [`crate::IdempotentSet`] remembers what it answered: by default a day, and a
-    /// million requests at least within it.
+    /// How long an [`crate::IdempotentSet`] remembers what it answered: by default for 24 hours,
+    /// or until 1,048,576 newer requests came, whichever ends first.
     ///
     /// A request that is kept takes about 65 bytes and two bits a URL on disk, and 48 bytes of
     /// memory.
@@ -33,7 +33,7 @@ fn system_ms() -> i64 {
 filemap_io::debug_fields!(RequestOptions: keep_requests, keep_ms);
 
 impl RequestOptions {
-    /// A request is forgotten at this age: default 24 hours.
+    /// A request is forgotten at this age, or later: default 24 hours.
     #[must_use]
     pub fn keep_for(self, age: Duration) -> RequestOptions {
         RequestOptions { keep_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX), ..self }

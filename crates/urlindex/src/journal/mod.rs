@@ -31,8 +31,8 @@ pub(crate) use failpoint::plant;
 pub(crate) use failpoint::{Failpoint, planted};
 pub(crate) use segment::Record;
 
-/// Length at which the newest file is taken for full. A set that is written whole is written once
-/// for each.
+/// Length at which the newest file is taken for full. A trie or growing filter is rewritten once
+/// for each full file.
 const FULL_BYTES: u64 = 64 << 20;
 /// Bytes of records in a group of a file without keys.
 const GROUP_BYTES: usize = 1 << 20;

@@ -207,7 +207,7 @@ impl Writer {
     /// Appends a group; durable after [`Writer::sync`]. Returns the places of its records.
     ///
     /// # Errors
-    /// `Io`, or `Full`; nothing was appended then, if the file could be cut back.
+    /// `Io`, or `Full`; [`Writer::cut_back`] has to follow.
     pub(crate) fn append(&mut self, group: &[Record]) -> Result<Vec<u32>> {
         let mut bytes = Vec::new();
         let places = encode(&self.home, self.number, self.len, self.durable, group, &mut bytes)?;
@@ -355,10 +355,12 @@ pub(crate) fn read(
 ) -> Result<()> {
     let name = beside::requests(&home.name, number);
     let file = home.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
+    // Of this very file, since another may have its name by now; and before the rest is read, to
+    // which a writer may be adding.
+    let mut header = [0; HEADER_BYTES];
+    files::read_exact(&*file, &name, &mut header, 0)?;
+    let durable = found(&name, number, Some(home.keys_of), header)?.durable as usize;
     let bytes = files::read_whole(&*file, &name, BYTES_MAX)?;
-    // Of this very file: another may have its name by now.
-    let header = bytes.first_chunk().ok_or_else(|| Error::corrupt(&name, 0, "it was cut off"))?;
-    let durable = found(&name, number, Some(home.keys_of), *header)?.durable as usize;
     let mut at = HEADER_BYTES;
     while at < bytes.len() {
         let Some(records) = group(home, number, &bytes, at) else {

@@ -160,7 +160,7 @@ impl KeySet {
     }
 }
 
-/// The hash of a fingerprint, which is one: its bits folded, which are not at the lower end.
+/// Hashes fingerprints: they are uniform, but for their low bits, which are zero.
 #[derive(Default)]
 struct OfHash(u64);
 
@@ -215,7 +215,7 @@ impl StoredSet {
         Ok(known.clone().unwrap_or_default())
     }
 
-    /// Whether no other call is at it, and a look at it changes and rewrites nothing.
+    /// Whether a look-up now neither waits for a lock nor writes.
     pub(crate) fn is_free(&self) -> bool {
         match &self.set {
             AnySet::Disk(set) => set.is_free(),
@@ -265,7 +265,10 @@ impl StoredSet {
     pub(crate) fn make_room_for(&self, keys: &Keys, from: usize) -> Result<()> {
         match keys {
             Keys::Fingerprints(_) => Ok(()),
-            Keys::Texts(keys) => self.make_room(&keys[from..].iter().map(|key| &**key).collect::<Vec<&[u8]>>()),
+            Keys::Texts(keys) => {
+                let (others, new) = keys.split_at(from);
+                self.make_room_beside(&new.iter().map(|key| &**key).collect::<Vec<&[u8]>>(), others)
+            }
         }
     }
 
@@ -295,7 +298,7 @@ impl StoredSet {
             }
             (Keys::Texts(keys), _) => {
                 let urls: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-                // There is room: it was made before their answers were given.
+                // There is room: `make_room_for` was called.
                 self.set.seen().check_and_insert_batch(&urls, &mut Vec::new())
             }
             (Keys::Fingerprints(_), _) => Ok(()),
@@ -346,6 +349,7 @@ impl StoredSet {
         let insert = |bytes: &[u8]| {
             let mut keys = self.keys();
             keys.read(bytes).ok_or_else(|| Error::corrupt(&self.name, 0, "keys of a request are cut"))?;
+            self.make_room_for(&keys, 0)?;
             self.insert_keys(&keys)
         };
         if journal::files_of(&*self.dir, &self.name)?.is_empty() {

@@ -23,6 +23,11 @@ const ENTRY_BYTES: u64 = 64;
 /// Step in which space is reserved.
 const STEP_BYTES: u64 = 1 << 20;
 
+/// Most bytes that a URL takes in a file.
+fn cost_of(url: &[u8]) -> u64 {
+    url.len() as u64 + ENTRY_BYTES
+}
+
 /// The reserved space of a set.
 #[derive(Debug)]
 pub(super) struct Room {
@@ -96,8 +101,16 @@ impl StoredSet {
     /// `Full` if the disk has none. What was inserted before can be saved.
     #[inline]
     pub(super) fn make_room(&self, urls: &[&[u8]]) -> Result<()> {
+        self.make_room_beside(urls, &[])
+    }
+
+    /// Reserves space for URLs, beside others that have theirs and are not inserted yet.
+    ///
+    /// # Errors
+    /// As [`StoredSet::make_room`].
+    pub(super) fn make_room_beside(&self, urls: &[&[u8]], others: &[Box<[u8]>]) -> Result<()> {
         let Some(room) = &self.room else { return Ok(()) };
-        let cost = urls.iter().map(|url| url.len() as u64 + ENTRY_BYTES).sum::<u64>();
+        let cost = urls.iter().map(|url| cost_of(url)).sum::<u64>();
         // Two threads may both take the last bytes: the next insert checks again, and ENTRY_BYTES
         // is generous.
         match room.left.load(Ordering::Relaxed).checked_sub(cost) {
@@ -105,13 +118,13 @@ impl StoredSet {
                 room.left.store(left, Ordering::Relaxed);
                 Ok(())
             }
-            None => self.make_more_room(room, cost),
+            None => self.make_more_room(room, cost, others.iter().map(|url| cost_of(url)).sum()),
         }
     }
 
     #[cold]
-    fn make_more_room(&self, room: &Room, cost: u64) -> Result<()> {
-        let memory = self.set.seen().memory_bytes();
+    fn make_more_room(&self, room: &Room, cost: u64, others: u64) -> Result<()> {
+        let memory = self.set.seen().memory_bytes() + others;
         match room.hold(&*self.dir, memory + memory / 8 + cost) {
             Ok(held) => {
                 room.left.store(held.saturating_sub(memory + cost), Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Claims: of a page that several crawls find, the one fetches it that a seen set, which they
-//! share, tells that it is new.
+//! Claims: crawls that share a seen set fetch each page once; the set answers `new` to one of
+//! them.
 //!
 //! A page is asked for when it is about to be fetched. The frontier has the claim, durably, before
 //! the set is asked, and until the page is fetched or has failed: after a restart it is asked
-//! again with the same id, and is answered as it was. So no page is lost by an answer that was.
+//! again with the same id, and is answered as it was. So a lost answer loses no page.
 //!
 //! Start pages are asked for too, and are fetched whatever the answer: each crawl needs them to
 //! find links. What was fetched, or has failed, once is ours.
@@ -76,10 +76,14 @@ impl Claims {
             let id = RequestId::from_u128(claim.id);
             let id = id.ok_or_else(|| fm_cli::Failure::Damage("a claim's id is none of a request".to_owned()))?;
             let urls: Vec<&str> = claim.pages.iter().map(|(_, url)| url.as_str()).collect();
-            let Some(ours) = ours(&set, id, &urls, set.add(Some(id), &urls, true)?)? else {
+            let ours = match said(&set, id, &urls)? {
+                Said::Ours(ours) => ours,
                 // Made by a clock that was wrong: the set never had it.
-                frontier.end_claim(claim.id).map_err(of_frontier)?;
-                continue;
+                Said::Ahead(_) => {
+                    frontier.end_claim(claim.id).map_err(of_frontier)?;
+                    continue;
+                }
+                Said::Nothing(why) => return Err(fm_cli::Failure::Io(why)),
             };
             for ((page, _), is_ours) in claim.pages.iter().zip(ours) {
                 claims.learn(*page, is_ours);
@@ -157,10 +161,9 @@ impl Question {
         let urls: Vec<&str> = self.assignments.iter().map(|assignment| assignment.url.as_str()).collect();
         let mut pause = PAUSE;
         let ours = loop {
-            let why = match self.set.add(Some(self.id), &urls, true) {
-                Ok(Added::Ahead(why)) => why,
-                Ok(added) => break ours(&self.set, self.id, &urls, added)?,
-                Err(error) => error.to_string(),
+            let why = match said(&self.set, self.id, &urls)? {
+                Said::Ours(ours) => break Some(ours),
+                Said::Ahead(why) | Said::Nothing(why) => why,
             };
             words::complain(format_args!("asked again in {} s: {why}", pause.as_secs()));
             if !rest(pause) {
@@ -180,27 +183,40 @@ fn rest(pause: Duration) -> bool {
     })
 }
 
-/// Which pages are ours: also those that the set takes for no URLs, for nobody else fetches them,
-/// and all of which the answer is forgotten; these are added, in case that they never were. `None`
-/// if the id is of a time to come.
+/// What a set says.
+enum Said {
+    /// Which pages are ours: also those that it takes for no URLs, for nobody else fetches them;
+    /// all, if it has forgotten what it said.
+    Ours(Vec<bool>),
+    /// The id is of a time to come.
+    Ahead(String),
+    /// It cannot be reached, or cannot answer now.
+    Nothing(String),
+}
+
+/// Asks once.
 ///
 /// # Errors
 /// What the set will never answer otherwise.
-fn ours(set: &SeenClient, id: RequestId, urls: &[&str], added: Added) -> Result<Option<Vec<bool>>, fm_cli::Failure> {
-    match added {
-        Added::Verdicts(verdicts) => {
-            Ok(Some(verdicts.iter().map(|verdict| verdict.is_none_or(Verdict::is_new)).collect()))
+fn said(set: &SeenClient, id: RequestId, urls: &[&str]) -> Result<Said, fm_cli::Failure> {
+    match set.add(Some(id), urls, true) {
+        Ok(Added::Verdicts(verdicts)) => {
+            Ok(Said::Ours(verdicts.iter().map(|verdict| verdict.is_none_or(Verdict::is_new)).collect()))
         }
-        Added::Forgotten => {
+        Ok(Added::Forgotten) => {
+            // In case that they never were added.
+            if let Err(error) = set.add(None, urls, true) {
+                return Ok(Said::Nothing(error.to_string()));
+            }
             words::complain(format_args!(
                 "the set has forgotten request {id}, or this machine's clock is far behind: {} pages are fetched here, \
                  whoever else has them",
                 urls.len()
             ));
-            set.add(None, urls, true)?;
-            Ok(Some(vec![true; urls.len()]))
+            Ok(Said::Ours(vec![true; urls.len()]))
         }
-        Added::Ahead(_) => Ok(None),
-        Added::Refused(why) => Err(fm_cli::Failure::Io(format!("the seen set refuses a claim: {why}"))),
+        Ok(Added::Ahead(why)) => Ok(Said::Ahead(why)),
+        Ok(Added::Refused(why)) => Err(fm_cli::Failure::Io(format!("the seen set refuses a claim: {why}"))),
+        Err(error) => Ok(Said::Nothing(error.to_string())),
     }
 }

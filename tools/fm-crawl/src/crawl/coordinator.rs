@@ -223,9 +223,9 @@ impl<'a> Coordinator<'a> {
     /// Begins visits while there are pages, connections and room; at most `room` are in flight
     /// then.
     fn hand_out(&mut self, room: u64) -> Result<Supply, fm_cli::Failure> {
-        let supply = self.supply(room);
+        let supply = self.supply(room)?;
         self.ask()?;
-        supply
+        Ok(supply)
     }
 
     fn supply(&mut self, room: u64) -> Result<Supply, fm_cli::Failure> {

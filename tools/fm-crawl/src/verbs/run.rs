@@ -101,8 +101,8 @@ pub struct Args {
     /// Connect to private, loopback and other non-public addresses
     #[arg(long)]
     allow_private: bool,
-    /// Share the work with other crawls by a seen set of fm-serve: of each page the one fetches it
-    /// that asks first. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
+    /// Share the work with other crawls by a seen set of fm-serve: the first to ask for a page
+    /// fetches it. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
     #[arg(long, value_name = "http://HOST/v1/seen/NAME", value_parser = seen_set)]
     seen: Option<SharedSet>,
     /// Attempts at a page, 1 to 15 [default: 3]

@@ -197,6 +197,7 @@ fn figures(served: &Served) -> Value {
         "disk_bytes": stats.disk_bytes,
         "false_positive_rate": stats.false_positive_rate,
         "expected_loss": stats.expected_loss,
+        "waiting": set.waiting(),
     });
     if let Some(worker) = served.worker() {
         figures["pending"] = json!(worker.set().pending());

@@ -13,7 +13,7 @@ use super::worker::Worker;
 
 /// The longest name of a set.
 const MAX_NAME: usize = 64;
-/// Sets of one server, of those that are made on request: each has a thread and memory of its own.
+/// Sets of a server that makes more on request: each has a thread and memory of its own.
 const MAX_SETS: usize = 256;
 /// Memory of a set that is made on request, unless another bound is given.
 const MOST_BYTES: u64 = 256 << 20;
@@ -64,7 +64,7 @@ pub(crate) struct Served {
 
 enum From {
     Worker(Worker),
-    /// Of a server that only reads: as it was when the server began.
+    /// Of a server that only reads: as it was when the server began; a bitmap as it is.
     Reader(Box<StoredSet>),
 }
 
@@ -129,7 +129,8 @@ impl SeenSets {
         SeenSets { disk, ..self }
     }
 
-    /// Most bytes of memory of a set that is made on request; 256 MiB by default.
+    /// Most bytes of memory of a filter or bitmap that is made on request; 256 MiB by default. A
+    /// trie and a growing filter take what their URLs need.
     pub fn most_bytes(self, most_bytes: u64) -> SeenSets {
         SeenSets { most_bytes, ..self }
     }
@@ -216,6 +217,9 @@ impl SeenSets {
         canonicalizer: &dyn Canonicalizer,
     ) -> std::result::Result<(Arc<Served>, bool), NotMade> {
         let folder = self.folder.as_ref().filter(|_| self.writes).ok_or(NotMade::NoFolder)?;
+        if let Some(served) = self.get(name) {
+            return Ok((served, false));
+        }
         let making = || self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if !making().insert(name.to_owned()) {
             return Err(NotMade::Begun);
@@ -233,6 +237,7 @@ impl SeenSets {
         new: NewSet,
         canonicalizer: &dyn Canonicalizer,
     ) -> std::result::Result<(Arc<Served>, bool), NotMade> {
+        // Another request may have made it since.
         if let Some(served) = self.get(name) {
             return Ok((served, false));
         }
@@ -267,7 +272,10 @@ impl SeenSets {
                 Ok(Served { from: From::Worker(worker), .. }) => worker.close(),
                 Ok(_) => Ok(()),
                 // A request outlived its time: what was answered is made durable.
-                Err(served) => served.worker().map_or(Ok(()), |worker| worker.set().commit()),
+                Err(served) => {
+                    let done = served.worker().map_or(Ok(()), |worker| worker.set().commit());
+                    done.inspect_err(|error| (self.log)(&format!("seen set `{}`: {error}", served.name)))
+                }
             };
             first = first.and(closed);
         }

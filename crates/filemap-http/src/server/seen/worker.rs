@@ -1,9 +1,9 @@
 //! The thread of one set: requests of many clients are answered together, and made durable by one
 //! sync.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -44,8 +44,7 @@ pub(crate) struct Worker {
     jobs: Sender<Job>,
     /// Whether the thread will look at what waits for being made durable, without being told.
     looks_after: Arc<AtomicBool>,
-    has_ended: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<Result<()>>>>,
+    thread: JoinHandle<Result<()>>,
 }
 
 impl Worker {
@@ -55,16 +54,14 @@ impl Worker {
     pub(super) fn start(set: IdempotentSet, name: &str, log: Log) -> std::io::Result<Worker> {
         let set = Arc::new(set);
         let (jobs, todo) = channel();
-        let (looks_after, has_ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let end = End(Arc::clone(&has_ended));
+        let looks_after = Arc::new(AtomicBool::new(false));
         let (of_thread, looks, name) = (Arc::clone(&set), Arc::clone(&looks_after), name.to_owned());
         let thread = Builder::new().name("seen".to_owned()).spawn(move || {
-            let _end = end;
             let failed = |error: &Error| log(&format!("seen set `{name}`: {error}"));
             let answered = answer_all(&of_thread, &todo, &looks, &failed);
             answered.and_then(|()| close(of_thread)).inspect_err(failed)
         })?;
-        Ok(Worker { set, jobs, looks_after, has_ended, thread: Mutex::new(Some(thread)) })
+        Ok(Worker { set, jobs, looks_after, thread })
     }
 
     pub(crate) fn set(&self) -> &IdempotentSet {
@@ -77,7 +74,7 @@ impl Worker {
     ///
     /// As [`IdempotentSet::answer`] and [`IdempotentSet::commit`]; `None` if the thread has ended.
     pub(super) async fn add(&self, mut request: AddRequest, durable: bool, room: Room) -> Option<Result<Verdicts>> {
-        if self.has_ended.load(Ordering::SeqCst) {
+        if self.thread.is_finished() {
             return None;
         }
         if !durable && request.len() <= QUICK {
@@ -106,21 +103,8 @@ impl Worker {
         // So that the thread has the last handle.
         drop(set);
         let _ = jobs.send(Job::Close);
-        let thread = thread.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match thread.map(JoinHandle::join) {
-            Some(Ok(closed)) => closed,
-            // Its panic was printed; what was answered durably is in the set.
-            Some(Err(_)) | None => Ok(()),
-        }
-    }
-}
-
-/// Notes that the thread has ended, also by a panic.
-struct End(Arc<AtomicBool>);
-
-impl Drop for End {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
+        // After a panic, which was printed, what was answered durably is in the set's files.
+        thread.join().unwrap_or(Ok(()))
     }
 }
 
