@@ -37,8 +37,10 @@ HEADERS = [
     "Accept-Datetime: Thu, 01 Jan 2099 00:00:00 GMT", "Content-Type: application/x-ndjson", "Content-Type: application/warc",
     "Content-Type: application/wacz", "Content-Type: application/vnd.filemap.page", "Content-Type: text/html",
     "Expect: 100-continue", "Transfer-Encoding: chunked", "Content-Encoding: gzip", "X-Archive-Orig-A: b", "Origin: http://evil",
-    "Host: evil", "Connection: upgrade", "Upgrade: h2c",
+    "Host: evil", "Connection: upgrade", "Upgrade: h2c", "Idempotency-Key: 018bcfe5-6800-7707-8707-070707070707",
+    "Idempotency-Key: x", 'Idempotency-Key: "ffffffff-ffff-7fff-bfff-ffffffffffff"',
 ]
+SETS = ["pages", "other", "x" * 65, "..", "A", "%00", "a/b"]
 STAMPS = ["2023id_/", "20131021215312id_/", "id_/", "99id_/", "20240501/", "9999id_/"]
 
 
@@ -56,6 +58,8 @@ class Requests:
         rng = self.rng
         return rng.choice([
             b"", b"x", rng.randbytes(rng.randrange(2000)), b'{"url":"http://a/","time_ms":1,"body":"x"}\n', b'{"url":"http://a/"}\n{',
+            b'{"kind":"%s"}' % rng.choice([b"disk", b"trie", b"bloom", b"growing", b"x"]), b'{"kind":"bloom","capacity":1e3,"rate":-1}',
+            b'{"kind":"md5-bitmap","capacity":18446744073709551615}', b"\n" * rng.randrange(9), b"http://a/\r\nhttp://a/\n" + b"x" * 70000,
             b"WARC/1.0\r\n\r\n", b"PK\x03\x04" + rng.randbytes(50), b"http://a/\nno url\n\n", b"\x1f\x8b" + rng.randbytes(30),
         ])
 
@@ -63,7 +67,9 @@ class Requests:
         rng = self.rng
         method = rng.choice(["GET"] * 6 + ["HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE"])
         target = rng.choice(self.paths)
-        if target.endswith("/") and target != "/":
+        if target == "/v1/seen/":
+            target += rng.choice(SETS) + rng.choice(["", "", "/add", "/add", "/check", "/none"])
+        elif target.endswith("/") and target != "/":
             url = rng.choice(URLS)
             url = rng.choice([url, self.escaped(url)])
             target += (rng.choice(STAMPS) if target == "/web/" else "") + re.sub(r"\s", "", url)
@@ -109,6 +115,7 @@ def main():
         files = [os.path.join(data, name) for name in ("python-docs.warc.gz", "IAH-urls-wget.warc.gz")]
         subprocess.run([f"{programs}/fm-tool", "--quiet", "import", store, *files], check=True)
         command = [f"{programs}/fm-serve", store, "--write", "--listen", "127.0.0.1:0", "--idle", "2s"]
+        command += ["--seen-dir", os.path.join(work, "sets"), "--seen-memory", "1MiB"]
         server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         try:
             port = int(server.stderr.readline().rsplit(":", 1)[1])
@@ -129,4 +136,5 @@ def main():
         sys.exit(f"{len(bad)} are 500, first {bad[:3]}; the log: {words[-2000:]}")
 
 
-main()
+if __name__ == "__main__":
+    main()
