@@ -105,6 +105,9 @@ fn each_line_has_its_word_and_a_request_sent_again_the_same_ones() {
     assert_eq!(words(&add(&server, &other, urls))[0], "seen");
     let checked = server.ask("POST", "/v1/seen/pages/check", &[], b"http://example.com/other#top\nhttp://none/\nx");
     assert_eq!(words(&checked), ["seen", "new", "invalid"]);
+    let metrics = String::from_utf8(server.get("/metrics", &[]).body).expect("text");
+    assert!(metrics.contains("filemap_seen_urls{set=\"pages\"} 2\n"), "{metrics}");
+    assert!(metrics.contains("filemap_seen_kept_requests{set=\"pages\"} 2\n"), "{metrics}");
     let figures = server.get("/v1/seen/pages", &[]).json();
     assert_eq!((&figures["urls"], &figures["pending"], &figures["kept_requests"]), (&2.into(), &0.into(), &2.into()));
 

@@ -13,14 +13,18 @@ use filemap_core::recovery::Absent;
 use filemap_core::{StatValue, Stats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value, json};
+use urlindex::SeenSet;
 
 use super::backend::Backend;
 use super::refusal::{Answer, Refusal};
+use super::seen::ask::asking;
+use super::seen::sets::Served;
 use crate::query::Query;
 use crate::wire::Promises;
 
@@ -89,12 +93,41 @@ pub(super) async fn metrics(State(backend): State<Arc<Backend>>) -> Answer {
     let stats = backend.store.call(|store| Ok(store.engine().stats())).await?;
     let mut of_store = Registry::with_prefix("filemap");
     of_store.register_collector(Box::new(Figures(stats)));
+    let sets = backend.options.seen.all();
+    let of_sets = asking(&backend, move || registry_of(&sets)).await?;
     let mut text = String::new();
     let written = encode_registry(&mut text, &of_store)
+        .and_then(|()| encode_registry(&mut text, &of_sets))
         .and_then(|()| encode_registry(&mut text, backend.counters.registry()))
         .and_then(|()| encode_eof(&mut text));
     written.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(([(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))], text).into_response())
+}
+
+/// Which seen set a figure is of.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Set {
+    set: String,
+}
+
+/// The figures of seen sets that are had without counting their bits.
+fn registry_of(sets: &[Arc<Served>]) -> Registry {
+    let mut registry = Registry::with_prefix("filemap_seen");
+    let mut figure = |name: &str, help: &str, of: &dyn Fn(&Served) -> u64| {
+        let family = Family::<Set, Gauge>::default();
+        registry.register(name, help, family.clone());
+        for served in sets {
+            let found = i64::try_from(of(served)).unwrap_or(i64::MAX);
+            family.get_or_create(&Set { set: served.name.clone() }).set(found);
+        }
+    };
+    figure("urls", "URLs in a seen set", &|served| served.set().len());
+    figure("memory_bytes", "Bytes of memory of a seen set", &|served| served.set().memory_bytes());
+    figure("disk_bytes", "Bytes of files of a seen set", &|served| served.set().disk_bytes());
+    figure("kept_requests", "Requests to a seen set that can be sent again", &|served| {
+        served.worker().map_or(0, |worker| worker.set().kept_requests())
+    });
+    registry
 }
 
 /// `GET /healthz`: the process answers.
