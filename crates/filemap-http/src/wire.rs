@@ -19,6 +19,9 @@ pub const PROBLEM_TYPE: &str = "application/problem+json";
 /// The type of one JSON object a line.
 pub const LINES_TYPE: &str = "application/x-ndjson";
 
+/// The answer to what is no URL, of a seen set; the others are names of [`urlindex::Verdict`].
+pub(crate) const INVALID: &str = "invalid";
+
 /// Why a request failed.
 ///
 /// ```

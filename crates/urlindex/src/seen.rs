@@ -10,21 +10,24 @@ use std::fmt::Debug;
 
 use crate::error::Result;
 
-/// A set's answer for a URL.
-///
-/// ```
-/// use urlindex::Verdict;
-///
-/// assert!(Verdict::New.is_new() && !Verdict::ProbablySeen.is_new());
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// Never inserted. Certain.
-    New,
-    /// Inserted. Certain, or as good as certain: see [`SeenSet::false_positive_rate`].
-    Seen,
-    /// Inserted, or a false positive.
-    ProbablySeen,
+filemap_io::named_enum! {
+    /// A set's answer for a URL.
+    ///
+    /// ```
+    /// use urlindex::Verdict;
+    ///
+    /// assert!(Verdict::New.is_new() && !Verdict::ProbablySeen.is_new());
+    /// assert_eq!(Verdict::ProbablySeen.name(), "probably-seen");
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Verdict {
+        /// Never inserted. Certain.
+        New => "new",
+        /// Inserted. Certain, or as good as certain: see [`SeenSet::false_positive_rate`].
+        Seen => "seen",
+        /// Inserted, or a false positive.
+        ProbablySeen => "probably-seen",
+    }
 }
 
 impl Verdict {

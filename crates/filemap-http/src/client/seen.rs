@@ -10,6 +10,7 @@ use urlindex::{RequestId, Verdict};
 
 use super::call::{Answered, Connection};
 use super::options::ClientOptions;
+use crate::wire::INVALID;
 
 /// The longest word, with its end of line.
 const MAX_WORD: u64 = 16;
@@ -126,11 +127,8 @@ impl SeenClient {
 /// What a word means; `None` if it is none.
 fn verdict(word: &str) -> Option<Option<Verdict>> {
     match word {
-        "new" => Some(Some(Verdict::New)),
-        "seen" => Some(Some(Verdict::Seen)),
-        "probably-seen" => Some(Some(Verdict::ProbablySeen)),
-        "invalid" => Some(None),
-        _ => None,
+        INVALID => Some(None),
+        _ => Verdict::ALL.into_iter().find(|verdict| verdict.name() == word).map(Some),
     }
 }
 

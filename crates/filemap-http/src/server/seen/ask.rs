@@ -23,6 +23,7 @@ use crate::server::lookup::durable;
 use crate::server::pages::upload::{self, Upload};
 use crate::server::refusal::{Answer, Refusal};
 use crate::server::tokens::Right;
+use crate::wire::INVALID;
 
 /// Bytes of the URLs of one request.
 const MAX_URLS: u64 = 64 << 20;
@@ -204,12 +205,8 @@ fn words(verdicts: Verdicts) -> Response {
 fn words_of(verdicts: &Verdicts, from: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for verdict in (from..verdicts.len()).take(PART).map(|place| verdicts.get(place)) {
-        out.extend_from_slice(match verdict {
-            Some(Verdict::New) => b"new\n",
-            Some(Verdict::Seen) => b"seen\n",
-            Some(Verdict::ProbablySeen) => b"probably-seen\n",
-            None => b"invalid\n",
-        });
+        out.extend_from_slice(verdict.map_or(INVALID, Verdict::name).as_bytes());
+        out.push(b'\n');
     }
     out
 }

@@ -326,12 +326,13 @@ impl<'a> Asker<'a> {
     }
 
     fn print(&mut self, line: &[u8], verdict: Verdict) -> Result<(), Failure> {
-        let (count, word) = match verdict {
-            Verdict::New => (&mut self.tally.new, "new"),
-            Verdict::Seen => (&mut self.tally.seen, "seen"),
-            Verdict::ProbablySeen => (&mut self.tally.probably_seen, "probably-seen"),
+        let count = match verdict {
+            Verdict::New => &mut self.tally.new,
+            Verdict::Seen => &mut self.tally.seen,
+            Verdict::ProbablySeen => &mut self.tally.probably_seen,
         };
         *count += 1;
+        let word = verdict.name();
         if !self.is_printing || (self.lists.new_only && !verdict.is_new()) {
             return Ok(());
         }
