@@ -248,6 +248,8 @@ fn an_id_of_a_time_to_come_stands_in_nobodys_way() {
         assert_eq!(new_count(&add(&set, Some(id(time)), &[time]).expect("not forgotten")), 1);
         set.commit().expect("durable");
     }
+    // One that was made a moment ago, and comes only now.
+    assert_eq!(new_count(&add(&set, Some(RequestId::new(1_198, [9; 10])), &[7_777]).expect("not forgotten")), 1);
     assert_eq!(add(&set, Some(id(ahead)), &[9_999]).expect("kept until its time has come"), early);
     assert_eq!(refused(add(&set, Some(id(1_010)), &[1_010])), RequestRefusal::Forgotten);
 }

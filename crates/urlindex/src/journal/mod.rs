@@ -216,15 +216,17 @@ impl Journal {
         let gone = self.take_forgotten(now_ms);
         let (mut floor_ms, mut kept) = (self.floor_ms, Vec::new());
         for file in &gone {
-            floor_ms = floor_ms.max(file.newest_id_ms.min(now_ms));
-            if file.newest_id_ms > now_ms {
-                segment::read(&self.home, file.number, false, |_, record| {
-                    if time_of(record.id) > now_ms {
-                        kept.push(Record { keys: Vec::new(), ..record });
-                    }
-                    Ok(())
-                })?;
+            if file.newest_id_ms <= now_ms {
+                floor_ms = floor_ms.max(file.newest_id_ms);
+                continue;
             }
+            segment::read(&self.home, file.number, false, |_, record| {
+                match time_of(record.id) {
+                    time_ms if time_ms > now_ms => kept.push(Record { keys: Vec::new(), ..record }),
+                    time_ms => floor_ms = floor_ms.max(time_ms),
+                }
+                Ok(())
+            })?;
         }
         if planted(Failpoint::ForgottenUnnoted) {
             gone.iter().try_for_each(|file| self.remove(file.number))?;
@@ -303,7 +305,7 @@ fn strip(home: &Home, number: u64, is_last: bool) -> Result<Vec<(u128, u32)>> {
         if record.id != 0 {
             bytes += record.verdicts.len();
             if bytes > GROUP_BYTES {
-                (bytes, groups) = (0, std::mem::take(&mut groups));
+                bytes = 0;
                 groups.push(Vec::new());
             }
             if let Some(group) = groups.last_mut() {
