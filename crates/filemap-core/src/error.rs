@@ -98,6 +98,13 @@ pub enum Error {
         /// The rule's id.
         rule: u32,
     },
+    /// What has changed since a place in the store's history is not known any more. List the store
+    /// and go on from where it stood before the list.
+    #[error("what has changed since then is not known any more: {why}; begin anew with a list of the store")]
+    Outrun {
+        /// Why not.
+        why: String,
+    },
     /// The handle was opened read-only.
     #[error("the store is open read-only")]
     ReadOnly,

@@ -72,6 +72,8 @@ filemap_io::failpoints! {
     /// - `StalePagesKept` only where a key is put again at the very place where a recovery
     ///   dropped it.
     /// - `LeftoversCounted` only in lists.
+    /// - `DroppedRemovalsNotTold`, `FollowedNotSynced`, `UnsyncedToldOf`, `SameLife` and
+    ///   `MovedNotTold` only for whoever asks what has changed.
     /// - `ChangesByHash` only for keys that share 47 bits of their hash.
     /// - Those of erasures (`ErasedWhileEntered`, `TombstonesErasedAtOnce`,
     ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` too
@@ -88,6 +90,11 @@ filemap_io::failpoints! {
         RetiredDictionariesNamed,
         LeftoversCounted,
         ChangesByHash,
+        DroppedRemovalsNotTold,
+        FollowedNotSynced,
+        UnsyncedToldOf,
+        SameLife,
+        MovedNotTold,
     }
 }
 

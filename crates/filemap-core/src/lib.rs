@@ -58,6 +58,11 @@ pub mod backup {
     pub use crate::upkeep::backup::{BackedUp, BackupProgress};
 }
 
+/// What has changed in a store since a place in its history.
+pub mod changes {
+    pub use crate::store::{Change, ChangeCursor, Changes};
+}
+
 /// Verification of a store, and the contents of a single file.
 pub mod check {
     pub use crate::upkeep::check::{Problem, VerifyOptions, VerifyProgress, VerifyReport};

@@ -57,6 +57,8 @@ pub struct Limits {
     pub slack_bytes: u64,
     /// Most versions that one compaction run moves.
     pub compact_ops: usize,
+    /// Records of compaction's outputs, of 24 bytes each, that one search for changes finds.
+    pub moved_found: usize,
     /// Memory for a follower's memtable. It must hold what the writer's holds, whose options the
     /// follower does not know.
     pub follower_bytes: usize,
@@ -94,6 +96,7 @@ impl Default for Limits {
             index_ahead_bytes: 1 << 30,
             slack_bytes: 128 << 20,
             compact_ops: 1 << 20,
+            moved_found: 1 << 20,
             follower_bytes: 8 << 30,
             first_pages: 256,
             group_pages: 256,

@@ -161,6 +161,12 @@ filemap_io::options! {
         /// and drops what is too old; compaction frees the space.
         pub(crate) keep_age: Option<Duration> = None,
 
+        /// How long compaction keeps the notes of removals, default 7 days, so that
+        /// [`Store::changes`](crate::Store::changes) can tell of them; a removal of a page that is
+        /// gone from the value log takes about 100 bytes until then. Zero keeps none longer than the
+        /// store itself needs it.
+        pub(crate) keep_removals: Duration = Duration::from_secs(7 * 86_400),
+
         /// Puts are refused when the file system has less than this free, default 256 MiB. Reads,
         /// removes and checkpoints go on. 0 disables the check.
         pub(crate) free_space_floor: u64 = 256 << 20,
@@ -257,6 +263,11 @@ impl Options {
     /// Start time, in ms since 1970, before which a segment is old enough to be recompressed.
     pub(crate) fn recompresses_before(&self) -> i64 {
         now_ms().saturating_sub(i64::try_from(self.recompression_age.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Time, in ms since 1970, from which on removals are kept.
+    pub(crate) fn keeps_removals_since(&self) -> i64 {
+        now_ms().saturating_sub(i64::try_from(self.keep_removals.as_millis()).unwrap_or(i64::MAX))
     }
 
     /// The rule by which keys are made. Stored at creation; opening with another rule is

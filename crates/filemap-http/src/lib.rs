@@ -12,10 +12,12 @@
 
 #[cfg(feature = "client")]
 mod client;
+mod following;
 pub(crate) mod query;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod wire;
 
 #[cfg(feature = "client")]
-pub use client::{Added, Client, ClientOptions, SeenClient};
+pub use client::{Added, Client, ClientOptions, Line, Lines, Said, SeenClient, follow};
+pub use following::{Following, FollowingFigures};

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use filemap::access::{Cursor, Listed, PutRule};
 use filemap::{Put, Variant, Version};
+use filemap_core::erase::RuleState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -100,6 +101,11 @@ impl Entry {
         Entry { url: Url::new(&listed.url), variant: variant.url, variant_base64: variant.url_base64, cursor: place }
     }
 
+    /// Without its place in the list, if it has one.
+    pub(crate) fn without_cursor(self) -> Entry {
+        Entry { cursor: None, ..self }
+    }
+
     /// What was listed; `None` if a field is missing or wrong.
     pub(crate) fn listed(self) -> Option<Listed> {
         let has_variant = self.variant.is_some() || self.variant_base64.is_some();
@@ -153,6 +159,18 @@ pub(crate) struct Promises {
     pub(crate) writes: bool,
     pub(crate) keys: Option<u64>,
     pub(crate) bytes: Option<u64>,
+}
+
+/// Every state of a rule of erasures with its name.
+const RULE_STATES: [(RuleState, &str); 3] =
+    [(RuleState::Unfinished, "unfinished"), (RuleState::InForce, "in-force"), (RuleState::Lifted, "lifted")];
+
+pub(crate) fn rule_state(state: RuleState) -> &'static str {
+    RULE_STATES.iter().find(|(own, _)| *own == state).map_or("in-force", |(_, name)| name)
+}
+
+pub(crate) fn read_rule_state(text: &str) -> Option<RuleState> {
+    RULE_STATES.iter().find(|(_, name)| *name == text).map(|(state, _)| *state)
 }
 
 /// What a put did.
@@ -230,5 +248,8 @@ mod tests {
             assert_eq!((rule(found), read_rule(name)), (name, Some(found)));
         }
         assert_eq!(read_rule("sometimes"), None);
+        for (state, name) in RULE_STATES {
+            assert_eq!((rule_state(state), read_rule_state(name)), (name, Some(state)));
+        }
     }
 }

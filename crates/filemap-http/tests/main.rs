@@ -3,6 +3,7 @@
 mod access;
 mod archive;
 mod as_store;
+mod changes;
 mod hostile;
 mod inspect;
 mod many;

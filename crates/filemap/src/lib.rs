@@ -45,6 +45,7 @@ mod limits;
 mod packing;
 pub mod page;
 #[cfg(feature = "warc")]
+pub mod replica;
 mod spool;
 pub mod store;
 #[cfg(feature = "arrow")]

@@ -79,6 +79,7 @@ impl World {
             options: options(limits, segment_bytes, chunk_bytes)
                 .durability(durability)
                 .keep_versions(keep)
+                .keep_removals(*choice(rng, &[Duration::ZERO, Duration::from_secs(86_400)]))
                 .checkpoint_bytes(*choice(rng, &[1024, 4096, 1 << 20]))
                 .memtable_bytes(*choice(rng, &[6 << 10, 64 << 10]))
                 .compression_level(*choice(rng, &[0, 1]))

@@ -1,11 +1,14 @@
 //! The tests of the crash harness and the cases of recovery, in one program.
 
 mod cases;
+mod changes;
 mod crash;
 mod erasing;
 mod overtaken;
 mod repair;
 mod waiting;
+
+use std::time::Duration;
 
 use filemap_core::sim::{self, Limits};
 use filemap_core::{Durability, Options};
@@ -17,6 +20,7 @@ fn with_limits(limits: Limits) -> Options {
         .large_value_bytes(512)
         .durability(Durability::Buffered)
         .compression_level(0)
+        .keep_removals(Duration::ZERO)
         .free_space_floor(0);
     sim::with_limits(options, limits)
 }

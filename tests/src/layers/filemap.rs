@@ -34,6 +34,8 @@ pub const FILEMAP: Table = Table {
         &["store"],
         // What fills and empties it. None knows another.
         &["async_store", "dump", "erase", "import"],
+        // A store made equal to another.
+        &["replica"],
         // Rows of a selection, as a dump has it.
         &["table"],
     ],

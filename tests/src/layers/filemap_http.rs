@@ -4,10 +4,11 @@
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
     // What both sides send.
-    &["query", "wire"],
+    &["following", "query", "wire"],
     &["client::options"],
     &["client::call", "client::paged"],
-    &["client::seen"],
+    &["client::changes", "client::seen"],
+    &["client::follow"],
     &["client"],
     // The terms of the server.
     &["server::tokens", "server::refusal", "server::counters", "server::lookup", "server::seen::worker"],
@@ -36,7 +37,7 @@ pub const LAYERS: &[&[&str]] = &[
         "server::inspect::sets",
         "server::inspect::show",
     ],
-    &["server::figures", "server::lists", "server::openapi"],
+    &["server::changes", "server::figures", "server::lists", "server::openapi"],
     &["server::routes"],
     &["server::serve"],
 ];

@@ -4,11 +4,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Parser;
 use filemap::{Options, PageStore};
 use filemap_core::Event;
 use filemap_http::server::{SeenSets, Server, ServerOptions};
+use filemap_http::{Client, ClientOptions, Following};
 use fm_cli::{Failure, Outcome, VALUES_AND_EXIT_CODES, times, words};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -47,6 +49,11 @@ pub struct Cli {
     /// Take pages to put and to remove
     #[arg(long)]
     write: bool,
+    /// Be a replica of the store behind the server at this address: follow it, make the store here
+    /// equal to it, and serve that for reading. A token and certificates to trust come from
+    /// FILEMAP_TOKEN and FILEMAP_CA_FILE
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "write")]
+    follow: Option<String>,
     /// A file of tokens, a line each: `read`, `write` or `admin`, and the token; each allows what
     /// the one before it does
     #[arg(long, value_name = "FILE")]
@@ -119,6 +126,10 @@ impl Cli {
             let mut ends = signal(SignalKind::terminate()).map_err(no_signals)?;
             let store = self.open()?;
             let options = options.seen(self.seen_sets()?);
+            let options = match &self.follow {
+                Some(location) => options.following(follow(&store, location)?),
+                None => options,
+            };
             if !self.quiet {
                 let scheme = if tls.is_some() { "https" } else { "http" };
                 words::say(format_args!("serving {} at {scheme}://{address}", self.store.display()));
@@ -196,7 +207,7 @@ impl Cli {
             Event::Poisoned { .. } | Event::ErasureUnfinished { .. } => words::complain(event),
             _ => {}
         });
-        let store = if self.write {
+        let store = if self.write || self.follow.is_some() {
             PageStore::open_or_create(&self.store, options)
         } else {
             PageStore::open_read_only(&self.store, options)
@@ -210,6 +221,31 @@ impl Cli {
         }
         Ok(store)
     }
+}
+
+/// Follows the server at `location` on a thread of its own, until the process ends.
+fn follow(store: &PageStore, location: &str) -> Result<Arc<Following>, Failure> {
+    if !Client::is_location(location) {
+        return Err(Failure::Usage(format!("--follow {location}: give an address, such as http://127.0.0.1:8640")));
+    }
+    let credentials = fm_cli::credentials::read()?;
+    let mut options = ClientOptions::new();
+    if let Some(token) = credentials.token {
+        options = options.token(token);
+    }
+    if let Some(pem) = credentials.authorities {
+        options = options.authorities(pem);
+    }
+    let following = Arc::new(Following::new(location));
+    let (shown, store) = (Arc::clone(&following), store.clone());
+    let work = move || {
+        if let Err(error) = filemap_http::follow(&store, &following, &options, &|line| words::complain(line)) {
+            words::complain(format_args!("no longer a replica of {}: {error}", following.location()));
+        }
+    };
+    let begun = std::thread::Builder::new().name("follow".to_owned()).spawn(work);
+    begun.map_err(|error| Failure::Io(format!("no thread to follow with: {error}")))?;
+    Ok(shown)
 }
 
 #[cfg(test)]

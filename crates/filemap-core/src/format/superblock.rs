@@ -46,7 +46,9 @@ filemap_io::layout! {
         216 COUNTED: u64 = "counted keys in the index, by the program's own rule (of pages: the URLs that have one); 0 if not known";
         224 RUNS: u32 = "root page of the list of runs, 0 for none";
         228 RUNS_WORDS: u32 = "number of its words";
-        232 RESERVED_3: Zeros<272> = "reserved, zero: a write that ends in the middle of the sector leaves a whole superblock";
+        232 LIFE: u64 = "random number: another one after each recovery that dropped anything, each repair, and in each backup";
+        240 REMOVALS_FROM: u64 = "sequence from which on every tombstone is still in the value log";
+        248 RESERVED_3: Zeros<256> = "reserved, zero: a write that ends in the middle of the sector leaves a whole superblock";
         504 OLD_RULES: u64 = "zero; earlier builds wrote the generation of RULES here, and the greater of the two counts";
     }
 }
@@ -145,6 +147,10 @@ pub(crate) struct Superblock {
     pub(crate) dropped_epoch: u64,
     pub(crate) last_dictionary: u32,
     pub(crate) rules: u64,
+    /// Names a history of the store in which nothing that was durable has been taken back.
+    pub(crate) life: u64,
+    /// Compaction has dropped no tombstone with this sequence or a later one.
+    pub(crate) removals_from: u64,
 }
 
 impl Superblock {
@@ -172,6 +178,8 @@ impl Superblock {
         Layout::DROPPED_EPOCH.put(&mut b, self.dropped_epoch);
         Layout::LAST_DICTIONARY.put(&mut b, self.last_dictionary);
         Layout::RULES.put(&mut b, self.rules);
+        Layout::LIFE.put(&mut b, self.life);
+        Layout::REMOVALS_FROM.put(&mut b, self.removals_from);
         let crc = crc32fast::hash(&b[Layout::CRC.end()..]);
         Layout::CRC.put(&mut b, crc);
         b
@@ -210,6 +218,8 @@ impl Superblock {
             dropped_epoch: Layout::DROPPED_EPOCH.get(b),
             last_dictionary: Layout::LAST_DICTIONARY.get(b),
             rules: Layout::RULES.get(b).max(Layout::OLD_RULES.get(b)),
+            life: Layout::LIFE.get(b),
+            removals_from: Layout::REMOVALS_FROM.get(b),
         };
         if superblock.read_version == 0 {
             return Err("format version 0");
@@ -308,6 +318,8 @@ pub(crate) fn example() -> Superblock {
         dropped_epoch: 3,
         last_dictionary: 11,
         rules: 13,
+        life: 0xfeed,
+        removals_from: 21,
     }
 }
 

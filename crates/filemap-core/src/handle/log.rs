@@ -2,16 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use crate::format::superblock::Tail;
 use crate::logs::values::append::Appender;
 
 pub(crate) struct Log {
     pub(crate) appender: Appender,
     pub(crate) next_sequence: u64,
+    /// Up to where the log is known to be durable, and the next sequence there.
+    pub(crate) durable: (Tail, u64),
     /// Units of tombstones since the last checkpoint, by segment.
     pub(crate) tombstones: BTreeMap<u16, u64>,
     pub(crate) pins: Pins,
     /// Appender position when the last checkpoint froze its memtable.
     pub(crate) frozen_at: u64,
+}
+
+impl Log {
+    /// The end of the log and the next sequence.
+    pub(crate) fn end(&self) -> (Tail, u64) {
+        (self.appender.tail(), self.next_sequence)
+    }
 }
 
 /// Chunks that no list in the index names yet: compaction must not touch their segments.

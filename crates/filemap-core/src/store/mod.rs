@@ -6,6 +6,7 @@
 mod ages;
 mod assemble;
 mod backup;
+mod changes;
 mod compact;
 mod copy;
 mod erase;
@@ -37,6 +38,7 @@ use filemap_io::{Access, Dir, Lock, OsDir, Progress, files};
 
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::failpoint::{Fault, planted};
 use crate::format::names;
 use crate::handle::log::Log;
 use crate::handle::log::Pins;
@@ -62,6 +64,7 @@ use crate::upkeep::worker;
 use assemble::{Files, Parts, Roster};
 
 pub use backup::BackupOptions;
+pub use changes::{Change, ChangeCursor, Changes};
 pub use compact::{CompactionGoal, CompactionPlan, SegmentInfo};
 pub use copy::{Copied, CopyEvent, CopyOptions};
 pub use erase::{Erased, Erasure, ErasureStep, VersionFilter};
@@ -268,12 +271,17 @@ impl Store {
         if is_lost || is_news || was_telling || replay.has_dropped {
             // Readers may have followed what is gone.
             (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
+            if !planted(Fault::SameLife) {
+                current.life = recover::new_life(&*dir)?;
+            }
             superblock.write(&current)?;
             next_epoch += 1;
         }
         let (segments, bytes) = (Arc::clone(&values.segments), u64::from(current.segment_bytes));
+        let appender = Appender::new(segments, replay.segment, replay.offset, bytes)?;
         let log = Log {
-            appender: Appender::new(segments, replay.segment, replay.offset, bytes)?,
+            durable: (appender.tail(), replay.next_sequence),
+            appender,
             next_sequence: replay.next_sequence,
             tombstones: replay.tombstones,
             pins: Pins::of(replay.pinned),

@@ -98,7 +98,7 @@ const BATCH_BYTES: u64 = 1 << 20;
 
 /// Returns true if a superblock names an output of compaction: else it may not be whole yet. A
 /// follower may know of the file before it reads that superblock.
-fn is_named(reading: &Reading, output: &Segment) -> bool {
+pub(super) fn is_named(reading: &Reading, output: &Segment) -> bool {
     reading.segment_table().names(output.id, output.ordinal)
 }
 

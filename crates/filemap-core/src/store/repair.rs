@@ -208,7 +208,7 @@ fn rule(survey: &Survey, options: &Options) -> Result<(Canonicalizer, bool)> {
 /// The superblock before anything is entered.
 fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options: &Options) -> Result<Superblock> {
     let old = survey.superblock.as_ref();
-    let random: [u8; 8] = filemap_io::files::random(dir)?;
+    let random: [u8; 16] = filemap_io::files::random(dir)?;
     let oldest = survey.segments.iter().map(|f| f.header.created_ms).min();
     let last = survey.segments.iter().rfind(|f| !f.header.is_output);
     let ordinal = last.map_or(survey.next_ordinal, |f| f.header.ordinal);
@@ -216,7 +216,7 @@ fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options
         read_version: FORMAT_VERSION,
         write_version: FORMAT_VERSION,
         store_id: survey.store_id,
-        hash_seed: old.map_or(recover::value_of(&random), |s| s.hash_seed),
+        hash_seed: old.map_or(recover::value_of(&random[..8]), |s| s.hash_seed),
         segment_bytes: old.map_or(options.segment_bytes as u32, |s| s.segment_bytes),
         canonicalizer: rule,
         created_ms: old.map(|s| s.created_ms).or(oldest).unwrap_or_else(now_ms),
@@ -230,6 +230,8 @@ fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options
         dropped_epoch: old.map_or(0, |s| s.dropped_epoch + 1),
         last_dictionary: old.map_or(0, |s| s.last_dictionary),
         rules: 0,
+        life: recover::value_of(&random[8..]),
+        removals_from: 0,
     })
 }
 
@@ -350,8 +352,14 @@ impl Job<'_> {
         files::own(&*self.dir, &last.name())?;
         let appender =
             Appender::new(Arc::clone(&files.values.segments), last, FIRST_RECORD, u64::from(first.segment_bytes))?;
-        let log =
-            Log { appender, next_sequence: 1, tombstones: Default::default(), pins: Pins::of(None), frozen_at: 0 };
+        let log = Log {
+            durable: (appender.tail(), 1),
+            appender,
+            next_sequence: 1,
+            tombstones: Default::default(),
+            pins: Pins::of(None),
+            frozen_at: 0,
+        };
         let mut segment_table = SegmentTable::default();
         recover::order(&mut segment_table, &options, 0, self.survey.next_run)?;
         let parts = Parts {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::superblock::Tail;
+use crate::format::value::Kind;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::store::{Heads, Pages, Store};
 
@@ -164,7 +165,7 @@ impl Store {
             for nth in 0..number {
                 let at = |nth: u64| FIRST_RECORD + (u128::from(length) * u128::from(nth) / u128::from(number)) as u64;
                 let range = at(nth)..at(nth + 1).min(at(nth) + SEARCH_BYTES);
-                let found = match self.reading.values().first_head(segment, range) {
+                let found = match self.reading.values().first_head(segment, range, |kind| kind != Kind::Chunk) {
                     // Removed meanwhile: the balance is less good.
                     Err(e) if e.is_corrupt() => None,
                     found => found?,

@@ -99,6 +99,12 @@ impl Connection {
         self.unless_absent(request.call())
     }
 
+    /// What is there, or why the request was refused.
+    pub(super) fn get_unless_refused(&self, path: &str) -> Result<Answered> {
+        let answer = self.with_token(self.agent.get(self.url(path))).call();
+        self.unless_refused(answer)
+    }
+
     pub(super) fn delete(&self, path: &str) -> Result<Option<Found>> {
         let request = self.agent.delete(self.url(path));
         let request = self.with_token(request);
@@ -125,6 +131,11 @@ impl Connection {
         let request = self.agent.post(self.url(path)).header(header::CONTENT_TYPE, "text/plain; charset=utf-8");
         let request = id.into_iter().fold(request, |request, id| request.header("idempotency-key", id));
         let answer = self.with_token(request).send(lines);
+        self.unless_refused(answer)
+    }
+
+    /// A refusal is final: the same request will not do.
+    fn unless_refused(&self, answer: std::result::Result<Response<Body>, ureq::Error>) -> Result<Answered> {
         let status = answer.as_ref().map_or(StatusCode::OK, Response::status);
         let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
         let is_final =

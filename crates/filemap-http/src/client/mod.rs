@@ -5,6 +5,8 @@
 //! sets).
 
 mod call;
+mod changes;
+mod follow;
 mod options;
 mod paged;
 mod seen;
@@ -22,6 +24,8 @@ use serde_json::Value;
 use crate::query::encoded;
 use crate::wire::{self, Done, History, Listing, PAGE_TYPE, Problem, Promises, Url};
 use call::{Connection, Found};
+pub use changes::{Line, Lines, Said};
+pub use follow::follow;
 pub use options::ClientOptions;
 pub use seen::{Added, SeenClient};
 

@@ -43,6 +43,7 @@ pub(super) struct Backend {
     room: Arc<Semaphore>,
     /// Calls of seen sets that may read from the device.
     pub(super) asking: Arc<Semaphore>,
+    draining: AtomicBool,
     stopping: AtomicBool,
     ready: Mutex<Option<Instant>>,
 }
@@ -61,6 +62,7 @@ impl Backend {
             ready: Mutex::new(None),
             room: Arc::new(Semaphore::new((ROOM / ROOM_PART) as usize + 1)),
             asking: Arc::new(Semaphore::new(ASKING)),
+            draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             putting,
         }
@@ -127,6 +129,15 @@ impl Backend {
     pub(super) fn missed(&self) -> Option<String> {
         let missed = self.direct.engine().absent().into_iter().find(|absent| absent.is_missed() && !absent.is_accepted);
         missed.map(|absent| format!("{} is absent: {}; what it held cannot be read", absent.file, absent.why))
+    }
+
+    /// The server ends: what only waits is to end.
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// Long work under way is to end where it can.

@@ -25,6 +25,7 @@ use super::backend::Backend;
 use super::refusal::{Answer, Refusal};
 use super::seen::ask::asking;
 use super::seen::sets::Served;
+use crate::following::FollowingFigures;
 use crate::query::Query;
 use crate::wire::Promises;
 
@@ -49,10 +50,50 @@ pub(super) async fn stat(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     });
     let (promises, stats) = found.await?;
     let mut answer = serde_json::to_value(promises).unwrap_or_default();
+    if let Some(following) = &backend.options.following {
+        answer["follows"] = follows(&following.figures());
+    }
     if let Some(stats) = stats {
         answer["figures"] = Value::Object(of_stats(&stats));
     }
     Ok(Json(answer).into_response())
+}
+
+/// How a replica gets on.
+fn follows(figures: &FollowingFigures) -> Value {
+    json!({
+        "location": figures.location,
+        "is_complete": figures.is_complete,
+        "up_to_date_seconds_ago": figures.up_to_date.map(|ago| ago.as_secs()),
+        "error": figures.error,
+        "has_ended": figures.has_ended,
+        "put": figures.counts.put,
+        "present": figures.counts.present,
+        "removed": figures.counts.removed,
+        "refused": figures.counts.refused,
+        "damaged": figures.damaged,
+        "begun_anew": figures.begun_anew,
+    })
+}
+
+/// The same for a monitor.
+fn registry_of_replica(figures: &FollowingFigures) -> Registry {
+    let mut registry = Registry::with_prefix("filemap_replica");
+    let mut figure = |name: &str, help: &str, value: u64| {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        registry.register(name, help, gauge);
+    };
+    figure("is_complete", "1 once the replica had all that the other store has", u64::from(figures.is_complete));
+    if let Some(ago) = figures.up_to_date {
+        figure("up_to_date_seconds_ago", "Seconds since the replica had heard of all", ago.as_secs());
+    }
+    figure("put", "Versions that the replica has put", figures.counts.put);
+    figure("removed", "Keys that the replica has removed", figures.counts.removed);
+    figure("refused", "Versions that a rule of the replica refuses", figures.counts.refused);
+    figure("damaged", "Versions that are damaged in the other store", figures.damaged);
+    figure("begun_anew", "How often the replica has begun anew", figures.begun_anew);
+    registry
 }
 
 fn of_stats(stats: &Stats) -> Map<String, Value> {
@@ -98,6 +139,10 @@ pub(super) async fn metrics(State(backend): State<Arc<Backend>>) -> Answer {
     let mut text = String::new();
     let written = encode_registry(&mut text, &of_store)
         .and_then(|()| encode_registry(&mut text, &of_sets))
+        .and_then(|()| {
+            let following = backend.options.following.as_ref();
+            following.map_or(Ok(()), |f| encode_registry(&mut text, &registry_of_replica(&f.figures())))
+        })
         .and_then(|()| encode_registry(&mut text, backend.counters.registry()))
         .and_then(|()| encode_eof(&mut text));
     written.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
@@ -141,6 +186,17 @@ pub(super) async fn alive() -> &'static str {
 pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
     if backend.was_ready() {
         return Ok("ok\n".into_response());
+    }
+    if let Some(following) = &backend.options.following {
+        let figures = following.figures();
+        let why = match (figures.has_ended, figures.is_complete) {
+            (true, _) => Some("it is a replica no longer; the server's log says why"),
+            (false, false) => Some("the replica is not complete yet"),
+            (false, true) => None,
+        };
+        if let Some(why) = why {
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why));
+        }
     }
     let writes = backend.options.writes;
     let look = move |store: &PageStore| {

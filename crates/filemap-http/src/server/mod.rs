@@ -10,6 +10,7 @@
 
 mod archive;
 mod backend;
+mod changes;
 mod counters;
 mod figures;
 mod guard;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::seen::sets::SeenSets;
 use super::tokens::Tokens;
+use crate::following::Following;
 
 /// Takes lines for the operator.
 type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -32,6 +33,7 @@ pub struct ServerOptions {
     pub(super) idle: Duration,
     pub(super) log: Log,
     pub(super) seen: Arc<SeenSets>,
+    pub(super) following: Option<Arc<Following>>,
 }
 
 impl Default for ServerOptions {
@@ -46,6 +48,7 @@ impl Default for ServerOptions {
             idle: Duration::from_secs(30),
             log: Arc::new(|_| {}),
             seen: Arc::new(SeenSets::new(false)),
+            following: None,
         }
     }
 }
@@ -99,6 +102,12 @@ impl ServerOptions {
     /// Serves these seen sets too.
     pub fn seen(self, sets: SeenSets) -> ServerOptions {
         ServerOptions { seen: Arc::new(sets), ..self }
+    }
+
+    /// The store is a replica that something else in this process keeps equal to another: this shows
+    /// how it gets on. Until it is complete the server is not ready.
+    pub fn following(self, following: Arc<Following>) -> ServerOptions {
+        ServerOptions { following: Some(following), ..self }
     }
 
     /// Takes a line for each answer of 500 and above, with its cause, and for failed connections.

@@ -143,6 +143,7 @@ fn of_engine(error: &EngineError) -> StatusCode {
         EngineError::MetaTooLarge { .. } | EngineError::ValueTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         EngineError::Refused { .. } | EngineError::ReadOnly => StatusCode::FORBIDDEN,
         EngineError::NoSpace { .. } => StatusCode::INSUFFICIENT_STORAGE,
+        EngineError::Outrun { .. } => StatusCode::GONE,
         EngineError::Closed => StatusCode::SERVICE_UNAVAILABLE,
         EngineError::Storage(error) => of_storage(error),
         _ => StatusCode::INTERNAL_SERVER_ERROR,

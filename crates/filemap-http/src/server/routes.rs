@@ -17,7 +17,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use super::backend::Backend;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{archive, figures, guard, inspect, lists, many, measure, openapi, pages, seen};
+use super::{archive, changes, figures, guard, inspect, lists, many, measure, openapi, pages, seen};
 
 /// A store's pages over HTTP.
 ///
@@ -79,6 +79,7 @@ impl Server {
             .route("/v1/urls", get(lists::urls))
             .route("/v1/count", get(lists::count))
             .route("/v1/key", get(lists::key))
+            .route("/v1/changes", get(changes::changes))
             .route("/v1/seen", get(seen::manage::all))
             .route("/v1/seen/{name}", get(seen::manage::one).put(seen::manage::create))
             .route("/v1/seen/{name}/add", post(seen::ask::add))

@@ -86,6 +86,7 @@ impl Server {
             });
         }
         drop(listener);
+        backend.drain();
         if timeout(DRAIN, graceful.shutdown()).await.is_err() {
             backend.stop();
             backend.log(&format!("requests were still under way after {} s, and were broken off", DRAIN.as_secs()));

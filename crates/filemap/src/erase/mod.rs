@@ -210,8 +210,17 @@ impl PageStore {
     ///
     /// [`Error::Rule`]; those of [`Store::add_rule`].
     pub fn adopt_rules(&self, from: &Store) -> Result<u64> {
-        let (theirs, own) = (from.rules()?, self.engine().rules()?);
-        RuleSet::of(&theirs)?;
+        self.adopt(&from.rules()?)
+    }
+
+    /// As [`PageStore::adopt_rules`], given the rules of the other store.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::adopt_rules`].
+    pub fn adopt(&self, theirs: &[Rule]) -> Result<u64> {
+        let own = self.engine().rules()?;
+        RuleSet::of(theirs)?;
         let lacks = |rule: &&Rule| rule.holds() && !own.iter().any(|o| o.holds() && o.what == rule.what);
         let mut adopted = 0;
         for rule in theirs.iter().filter(lacks) {

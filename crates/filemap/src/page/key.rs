@@ -88,6 +88,13 @@ pub(crate) fn variant(key: &[u8]) -> Option<Variant> {
     memchr::memchr(SEPARATOR, beside).map(|at| Variant::of_key(&beside[at + 1..]))
 }
 
+/// The kind in a key of records beside a page or a variant; else that of a page.
+pub(crate) fn kind(key: &[u8]) -> RecordKind {
+    let name = beside(key).and_then(|beside| beside.split(|&byte| byte == SEPARATOR).next()).unwrap_or_default();
+    let named = std::str::from_utf8(name).ok().and_then(RecordKind::named);
+    named.unwrap_or(RecordKind::Response)
+}
+
 /// The part after the URL and its NUL.
 fn beside(key: &[u8]) -> Option<&[u8]> {
     memchr::memchr(SEPARATOR, key).map(|at| &key[at + 1..])
@@ -129,6 +136,7 @@ mod tests {
         for kind in RecordKind::ALL {
             let key = key(b"http://a/", kind, None);
             assert_eq!((url(&key), is_page(&key)), (&b"http://a/"[..], kind.is_page()));
+            assert!(if kind.is_page() { super::kind(&key).is_page() } else { super::kind(&key) == kind });
             assert!(!is_mark(&key) && !kind.name().as_bytes().starts_with(&MARK[1..]));
         }
     }

@@ -4,6 +4,7 @@
 //! `page::key`.
 
 mod access;
+mod changes;
 mod chosen;
 mod count;
 mod given;
@@ -22,6 +23,7 @@ mod unresolved;
 mod variants;
 
 pub use crate::page::version::{BodyForm, StoredVersion};
+pub use changes::{ChangesPlace, PageChange, PageChanges};
 pub(crate) use handle::PageStore;
 pub(crate) use known::Known;
 pub use list::{Urls, VersionSize};

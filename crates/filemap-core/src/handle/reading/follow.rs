@@ -39,6 +39,8 @@ pub(crate) struct Follower {
     opened: Instant,
     /// Time of the last follow, in ms after `opened`.
     last_ms: AtomicU64,
+    /// What has a lower sequence is durable.
+    durable_before: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -121,6 +123,7 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Reading> {
             state: Ranked::new(Following::from(&current, &values.segments)),
             opened: Instant::now(),
             last_ms: AtomicU64::new(0),
+            durable_before: AtomicU64::new(current.next_sequence),
         };
         return Ok(Reading::new(Opened {
             dir,
@@ -177,6 +180,28 @@ impl Reading {
         let result = self.keeping_up(|| self.follow_locked(&mut state));
         follower.last_ms.store(follower.opened.elapsed().as_millis() as u64, Ordering::Relaxed);
         result
+    }
+
+    /// Where this handle has followed the writer to, made durable: the writer may have synced less,
+    /// or have failed to. What a failed sync lost of it is dropped by the next recovery, which says
+    /// so by another life.
+    pub(super) fn durable_position(&self) -> Result<(Tail, u64)> {
+        self.follow_writer()?;
+        let Some(follower) = self.follower() else { return Err(Error::ReadOnly) };
+        let (position, next) = follower.position();
+        let tail = self.latest().tail;
+        if next > follower.durable_before.load(Ordering::Acquire).max(self.latest().next_sequence)
+            && !planted(Fault::FollowedNotSynced)
+        {
+            for segment in self.values.segments.log() {
+                if (tail.ordinal..=position.ordinal).contains(&segment.ordinal) {
+                    let file = self.values.segments.file(&segment)?;
+                    file.sync().map_err(Error::io("sync", segment.name()))?;
+                }
+            }
+            follower.durable_before.fetch_max(next, Ordering::AcqRel);
+        }
+        Ok((position, next))
     }
 
     /// Called when something was not where it should be. Follows the writer, lists the segments

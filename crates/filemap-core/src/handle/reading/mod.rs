@@ -24,6 +24,7 @@ use filemap_io::Dir;
 
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::failpoint::{Fault, planted};
 use crate::format::superblock::{Superblock, Tail};
 use crate::handle::log::Log;
 use crate::handle::recover::Absent;
@@ -221,11 +222,21 @@ impl Reading {
     /// End of the log as this handle knows it, and the next sequence.
     pub(crate) fn log_end(&self) -> (Tail, u64) {
         match &self.end {
-            End::Writer(log) => {
-                let log = lock(log);
-                (log.appender.tail(), log.next_sequence)
-            }
+            End::Writer(log) => lock(log).end(),
             End::Follower(follower) => follower.position(),
+        }
+    }
+
+    /// [`Reading::log_end`] of what is durable. A follower follows the writer for it, and syncs what
+    /// it has found beyond the last superblock.
+    ///
+    /// # Errors
+    /// `Corrupt`; `Io`.
+    pub(crate) fn durable_end(&self) -> Result<(Tail, u64)> {
+        match &self.end {
+            End::Writer(log) if planted(Fault::UnsyncedToldOf) => Ok(lock(log).end()),
+            End::Writer(log) => Ok(lock(log).durable),
+            End::Follower(_) => self.durable_position(),
         }
     }
 

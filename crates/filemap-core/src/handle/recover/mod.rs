@@ -103,7 +103,7 @@ pub(crate) fn clear_unborn(dir: &dyn Dir) -> Result<()> {
 /// `NotEmpty` if another process has created a store since the directory was checked.
 pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     clear_unborn(dir)?;
-    let random: [u8; 24] = files::random(dir)?;
+    let random: [u8; 32] = files::random(dir)?;
     let mut store_id = [0; 16];
     store_id.copy_from_slice(&random[..16]);
     let created_ms = now_ms();
@@ -112,7 +112,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         read_version: FORMAT_VERSION,
         write_version: FORMAT_VERSION,
         store_id,
-        hash_seed: value_of(&random[16..]),
+        hash_seed: value_of(&random[16..24]),
         segment_bytes: options.segment_bytes as u32,
         canonicalizer: options.canonicalizer.clone().unwrap_or(bytes),
         created_ms,
@@ -126,6 +126,8 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
         dropped_epoch: 0,
         last_dictionary: 0,
         rules: 0,
+        life: value_of(&random[24..]),
+        removals_from: 0,
     };
     SuperblockFile::create(dir, &first, &Rolls::none(store_id))?;
     files::sync_folder(dir)?;
@@ -138,6 +140,15 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     }
     dir.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(Error::io("rename", names::SUPERBLOCK))?;
     Ok(files::sync_folder(dir)?)
+}
+
+/// A random number that names the life of a store from now on.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn new_life(dir: &dyn Dir) -> Result<u64> {
+    let random: [u8; 8] = files::random(dir)?;
+    Ok(value_of(&random))
 }
 
 /// Big-endian number of the bytes.

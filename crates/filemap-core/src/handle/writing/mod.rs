@@ -139,7 +139,9 @@ impl Writing {
     fn sync_group(&self, position: u64, gathers: bool) -> Result<()> {
         self.group.wait_for(position, gathers, || {
             self.poison.check()?;
-            let (files, to) = lock(&self.log).appender.to_sync();
+            let log = lock(&self.log);
+            let ((files, to), end) = (log.appender.to_sync(), log.end());
+            drop(log);
             for (segment, file) in files.iter().filter(|_| !planted(Fault::SyncSkipped)) {
                 if let Err(e) = file.sync() {
                     let error = Error::io("sync", segment.name())(e);
@@ -149,7 +151,10 @@ impl Writing {
                     return Err(error);
                 }
             }
-            lock(&self.log).appender.synced(&files);
+            let mut log = lock(&self.log);
+            log.appender.synced(&files);
+            log.durable = log.durable.max(end);
+            drop(log);
             Counters::add(&self.reading.counters().syncs, 1);
             Ok(to)
         })

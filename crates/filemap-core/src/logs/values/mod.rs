@@ -138,12 +138,17 @@ impl ValueLog {
         self.segments.scan_framed(segment, file, framing, range)
     }
 
-    /// Offset and sequence of the first version or tombstone with a whole head in a range of a
-    /// segment; `None` if there is none. Reads heads, not payloads.
+    /// Offset and sequence of the first record of a wanted kind, but for fillers, with a whole head in
+    /// a range of a segment; `None` if there is none. Reads heads, not payloads.
     ///
     /// # Errors
     /// `Io`; `Corrupt` when the segment is gone.
-    pub(crate) fn first_head(&self, segment: &Arc<Segment>, range: Range<u64>) -> Result<Option<(u64, u64)>> {
+    pub(crate) fn first_head(
+        &self,
+        segment: &Arc<Segment>,
+        range: Range<u64>,
+        is_wanted: impl Fn(Kind) -> bool,
+    ) -> Result<Option<(u64, u64)>> {
         let file = self.segments.file(segment)?;
         let failed = |e| Error::io("read", segment.name())(e);
         let (mut window, mut start, mut at) = (Vec::new(), range.start, range.start.next_multiple_of(UNIT_BYTES));
@@ -164,7 +169,7 @@ impl ValueLog {
             };
             let here = hold(&mut window, at, header.payload_at())?;
             at += match value::decode_head(window.get(here..).unwrap_or_default(), segment.seed, at) {
-                Ok(h) if h.kind.is_version() || h.kind == Kind::Tombstone => return Ok(Some((at, h.sequence))),
+                Ok(h) if h.kind != Kind::Filler && is_wanted(h.kind) => return Ok(Some((at, h.sequence))),
                 Ok(h) => h.total_bytes(),
                 Err(_) => UNIT_BYTES,
             };

@@ -478,7 +478,9 @@ impl Run<'_, '_> {
         self.remove_where(|name| !is_wanted(name) && name != names::LOCK && name != names::PARTIAL)?;
         sync_folder(to)?;
         step();
-        SuperblockFile::create(to, &inventory.superblock, &inventory.rolls)?;
+        // Either may be written from here on, and gives the same sequences to other puts.
+        let superblock = Superblock { life: recover::new_life(to)?, ..inventory.superblock.clone() };
+        SuperblockFile::create(to, &superblock, &inventory.rolls)?;
         to.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(Error::io("rename", names::SUPERBLOCK))?;
         sync_folder(to)?;
         // The superblock is written, not copied.

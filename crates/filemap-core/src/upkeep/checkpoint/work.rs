@@ -43,6 +43,8 @@ pub(crate) struct Task {
     pub(crate) is_due: bool,
     /// Ordinals of value segments that may be removed if nothing is live in them at the end.
     pub(crate) leaving: Vec<u64>,
+    /// No tombstone with this sequence or a later one is dropped with them.
+    pub(crate) removals_from: u64,
     /// Retention by which versions are dropped from the examined chains.
     pub(crate) retention: Retention,
     /// What that leaves alone.

@@ -52,6 +52,11 @@ pub(super) struct Copier<'s> {
     pause: &'s dyn Fn(u64) -> Result<()>,
     /// The erasure in progress, if any.
     pub(super) cleaning: Option<Arc<Cleaning>>,
+    /// Tombstones from this time on stay, in ms since 1970: whoever asks what has changed has not
+    /// heard of them yet.
+    removals_since_ms: i64,
+    /// No tombstone with this sequence or a later one was dropped.
+    pub(super) removals_from: u64,
     /// True if damage kept something from being copied.
     pub(super) met_damage: bool,
     /// Records to recompress that could not be expanded.
@@ -88,6 +93,8 @@ impl<'s> Copier<'s> {
             chunks: HashSet::new(),
             pause,
             cleaning: None,
+            removals_since_ms: reading.options().keeps_removals_since(),
+            removals_from: 0,
             met_damage: false,
             unexpanded: 0,
         }
@@ -139,8 +146,10 @@ impl<'s> Copier<'s> {
             Kind::Filler => {}
             Kind::Tombstone => {
                 let is_erased = self.cleaning.as_ref().is_some_and(|c| c.drops(key, header.sequence));
-                if !is_erased && !self.is_obsolete(header.sequence, segment) {
+                if !is_erased && !self.is_obsolete(&header, segment) {
                     self.output.append(&header, bytes)?;
+                } else if !planted(Fault::DroppedRemovalsNotTold) {
+                    self.removals_from = self.removals_from.max(header.sequence + 1);
                 }
             }
             Kind::Chunk => {
@@ -219,14 +228,15 @@ impl<'s> Copier<'s> {
         }
     }
 
-    /// Returns true if no earlier version of the key can exist outside of the tombstone's own
-    /// segment: every other segment has a higher floor. A victim counts until its file is removed.
-    fn is_obsolete(&self, sequence: u64, own: &Segment) -> bool {
+    /// Returns true if a tombstone is old, and no earlier version of the key can exist outside of
+    /// its own segment: every other segment has a higher floor. A victim counts until its file is
+    /// removed.
+    fn is_obsolete(&self, tombstone: &Header, own: &Segment) -> bool {
         if planted(Fault::TombstonesDropped) {
             return true;
         }
         let others = if self.least[0].1 == own.ordinal { self.least[1] } else { self.least[0] };
-        others.0 > sequence
+        others.0 > tombstone.sequence && tombstone.time_ms < self.removals_since_ms
     }
 
     /// Notes that a key's chain has a version that is not kept.

@@ -18,6 +18,8 @@ pub(crate) struct Candidate {
     /// Level at which its pages were recompressed, 0 if they are as put.
     pub(crate) level: u8,
     pub(crate) created_ms: i64,
+    /// True if its tombstones are too young to be dropped.
+    pub(crate) keeps_removals: bool,
     /// True if it may be chosen: it lies below the last checkpoint, and no put in progress will
     /// refer to it.
     pub(crate) is_eligible: bool,
@@ -124,7 +126,8 @@ pub(crate) fn plan(view: &View, want: Want) -> Plan {
     if !victims.is_empty() {
         return Plan { victims, reason };
     }
-    if tombstones > dead.max(live / 16)
+    let droppable = sum(|s| if s.keeps_removals { 0 } else { s.tombstone_bytes });
+    if droppable > dead.max(live / 16)
         && let Some(oldest) = view.segments.iter().filter(|s| s.is_eligible).min_by_key(|s| s.floor)
     {
         return Plan { victims: vec![oldest.id], reason: Reason::Tombstones };
@@ -194,7 +197,8 @@ mod tests {
 
     fn segment(id: u16, live_bytes: u64, tombstone_bytes: u64) -> Candidate {
         let (level, created_ms, bytes, floor) = (0, 1, 1000, u64::from(id));
-        Candidate { id, floor, bytes, live_bytes, tombstone_bytes, level, created_ms, is_eligible: true }
+        let (keeps_removals, is_eligible) = (false, true);
+        Candidate { id, floor, bytes, live_bytes, tombstone_bytes, level, created_ms, keeps_removals, is_eligible }
     }
 
     fn view(segments: Vec<Candidate>) -> View {
@@ -247,8 +251,10 @@ mod tests {
 
     #[test]
     fn the_oldest_segment_goes_when_it_keeps_too_many_removals_alive() {
-        let some = view(vec![segment(0, 1000, 0), segment(1, 0, 1000), segment(2, 100, 900)]);
+        let mut some = view(vec![segment(0, 1000, 0), segment(1, 0, 1000), segment(2, 100, 900)]);
         assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![0], reason: Reason::Tombstones });
+        some.segments.iter_mut().for_each(|s| s.keeps_removals = true);
+        assert_eq!(plan(&some, Want::NoGarbage), Plan { victims: vec![], reason: Reason::AllLive }, "they are young");
     }
 
     proptest::proptest! {

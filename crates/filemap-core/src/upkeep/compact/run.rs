@@ -231,7 +231,7 @@ impl Upkeep {
             (done.copied_bytes, done.unexpanded_records) = (copier.output.bytes(), copier.unexpanded);
             done.read_bytes = pace.read.get();
             copier.output.complete()?;
-            let mut task = std::mem::take(&mut copier.task);
+            let mut task = Task { removals_from: copier.removals_from, ..std::mem::take(&mut copier.task) };
             step();
             if planted(Fault::VictimsRemovedEarly) {
                 self.remove(compactor, &victims, &mut done, &|_, _| true)?;
@@ -293,6 +293,8 @@ impl Upkeep {
         for w in &written {
             checkpointer.segment_table.add_tombstones(w.segment.id, Some(w.segment.ordinal), w.tombstone_units);
         }
+        let removals_from = &mut checkpointer.current.removals_from;
+        *removals_from = task.removals_from.max(*removals_from);
         let is_due = !written.is_empty() || !task.leaving.is_empty();
         self.checkpoint_held(&mut checkpointer, Task { is_due, ..task }).map(|_| ())
     }
@@ -422,6 +424,7 @@ fn view(
             tombstone_bytes: space.tombstone_bytes,
             level: segment.level,
             created_ms: segment.created_ms,
+            keeps_removals: segment.created_ms >= reading.options().keeps_removals_since(),
             is_eligible: is_below && !compactor.stuck.contains_key(&segment.ordinal),
         });
     }

@@ -10,6 +10,7 @@ use maud::{Markup, html};
 
 use super::super::backend::Backend;
 use super::layout::{as_json, failed, number, size, view};
+use crate::following::FollowingFigures;
 
 /// The view.
 pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
@@ -24,6 +25,9 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
     let fact = |name: &str, value: String| html! { div { dt { (name) } dd { (value) } } };
     let content = html! {
         p { (path) @if backend.options.writes { ", written by this server" } @else { ", read by this server" } }
+        @if let Some(following) = &backend.options.following {
+            p { (replica(&following.figures())) }
+        }
         @if !absent.is_empty() {
             div role="alert" {
                 p { "Files are absent: what they held cannot be read." }
@@ -56,6 +60,17 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
         (figures(&stats))
     };
     view("Overview", &content)
+}
+
+/// How a replica gets on, in words.
+fn replica(figures: &FollowingFigures) -> String {
+    let state = match (figures.up_to_date, figures.is_complete, &figures.error) {
+        (_, _, Some(error)) => format!("which does not answer: {error}"),
+        (Some(ago), ..) => format!("all of it {} s ago", ago.as_secs()),
+        (None, true, None) => "going on where it was".to_owned(),
+        (None, false, None) => "not complete yet".to_owned(),
+    };
+    format!("A replica of {}, {state}", figures.location)
 }
 
 fn share(part: u64, of: u64) -> String {

@@ -1,0 +1,179 @@
+//! What has changed in a store behind a server: lines as they come.
+
+use std::io::{BufRead, BufReader, Read};
+use std::time::Duration;
+
+use filemap::dump::jsonl;
+use filemap::page::RecordKind;
+use filemap::replica::Told;
+use filemap::store::BodyForm;
+use filemap::{Page, Result, Version};
+use filemap_core::erase::Rule;
+use serde_json::Value;
+use ureq::http::StatusCode;
+
+use super::call::Answered;
+use super::{Client, of_page};
+use crate::query::encoded;
+use crate::wire;
+
+/// The longest line: a page's, whose body takes four thirds of its length in base 64, and headers.
+const MAX_LINE: u64 = 256 << 20;
+
+/// A line of what has changed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Line {
+    /// The place in the store's history behind it: where to go on.
+    pub place: String,
+    /// What it says.
+    pub said: Said,
+}
+
+/// What a line of changes says.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Said {
+    /// Something was changed, or is listed.
+    Told(Told),
+    /// Something is damaged there, and may be missing here.
+    Damage(String),
+    /// All is told for now.
+    End,
+    /// What has changed since is not known any more: begin anew.
+    Outrun(String),
+}
+
+/// The lines of one answer.
+pub struct Lines<'c> {
+    client: &'c Client,
+    /// `None` once nothing more comes.
+    answer: Option<BufReader<Box<dyn Read + Send>>>,
+    /// What is said in place of an answer.
+    outrun: Option<Line>,
+}
+
+impl std::fmt::Debug for Lines<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lines").field("is_over", &self.answer.is_none()).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// What has changed in the store since a place in its history: versions as they are stored, with
+    /// bodies of up to 16 MiB, and removals, in their order; only what a power loss cannot take back.
+    /// `None`: first all that it has. The answer ends with [`Said::End`] when all is told; if there
+    /// is nothing it is first waited for so long, 300 seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`], here and from the lines.
+    pub fn changes(&self, since: Option<&str>, wait: Duration) -> Result<Lines<'_>> {
+        let since = since.map_or(String::new(), |place| format!("&since={}", encoded(place.as_bytes())));
+        let path = format!("/v1/changes?pages=1&wait={}{since}", wait.as_secs());
+        match self.connection.get_unless_refused(&path)? {
+            Answered::Found(found) => {
+                let answer = Some(BufReader::with_capacity(256 << 10, found.body));
+                Ok(Lines { client: self, answer, outrun: None })
+            }
+            Answered::Refused(StatusCode::GONE, why) => {
+                let outrun = Some(Line { place: String::new(), said: Said::Outrun(why) });
+                Ok(Lines { client: self, answer: None, outrun })
+            }
+            Answered::Refused(_, detail) => {
+                Err(self.connection.failed(wire::Problem { detail, ..wire::Problem::default() }))
+            }
+        }
+    }
+
+    /// The body of a version that was told of without it.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`], also if it is gone by now.
+    pub fn body_of(&self, page: &Page, version: Version) -> Result<Box<dyn Read + Send>> {
+        let of = of_page(&page.url, page.variant.as_ref());
+        let found = self.page(&format!("{of}&version={}", wire::version(version)))?;
+        found.map(|(_, body)| body).ok_or_else(|| self.connection.strange("a version that is gone"))
+    }
+}
+
+impl Lines<'_> {
+    fn read(&mut self) -> Result<Option<Line>> {
+        let connection = &self.client.connection;
+        let Some(answer) = &mut self.answer else { return Ok(None) };
+        let mut bytes = Vec::new();
+        answer.take(MAX_LINE).read_until(b'\n', &mut bytes).map_err(|error| connection.broken(&error))?;
+        if !bytes.ends_with(b"\n") {
+            return Err(connection.broken(&std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        let strange = |what: &str| connection.strange(&format!("a change {what}"));
+        let mut line: Value = serde_json::from_slice(&bytes).map_err(|error| strange(&error.to_string()))?;
+        let place = line["cursor"].as_str().ok_or_else(|| strange("without a cursor"))?.to_owned();
+        let error = || line["error"].as_str().unwrap_or("it does not say why").to_owned();
+        let said = match line["change"].as_str().unwrap_or_default() {
+            "put" => put(&mut line).map(Said::Told),
+            "removed" => removed(line).map(Said::Told),
+            "listed" => Some(Said::Told(Told::Listed)),
+            "rules" => rules(&line).map(|rules| Said::Told(Told::Rules(rules))),
+            "damage" => Some(Said::Damage(error())),
+            "end" => Some(Said::End),
+            "failed" if line["is_outrun"] == true => Some(Said::Outrun(error())),
+            "failed" => {
+                return Err(connection.failed(wire::Problem { detail: error(), ..wire::Problem::default() }));
+            }
+            other => return Err(strange(&format!("of the kind `{other}`, which this build does not know"))),
+        };
+        let said = said.ok_or_else(|| strange("that is none"))?;
+        Ok(Some(Line { place, said }))
+    }
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Result<Line>;
+
+    fn next(&mut self) -> Option<Result<Line>> {
+        if let Some(outrun) = self.outrun.take() {
+            return Some(Ok(outrun));
+        }
+        let line = self.read().transpose()?;
+        if !matches!(&line, Ok(Line { said: Said::Told(_) | Said::Damage(_), .. })) {
+            self.answer = None;
+        }
+        Some(line)
+    }
+}
+
+/// A version: with its body, or its head alone.
+fn put(line: &mut Value) -> Option<Told> {
+    let version = wire::read_version(line["version"].as_str()?)?;
+    if let Some(head) = line.get_mut("head") {
+        let head = jsonl::read_head(head.take())?;
+        let form = if head.unchanged_since.is_some() { BodyForm::Reference } else { BodyForm::Whole };
+        return Some(Told::Put { page: Box::new(head.page), form, version, elsewhere: Some(head.body_bytes) });
+    }
+    let (page, form) = jsonl::read_stored(line["page"].to_string().as_bytes()).ok()?;
+    Some(Told::Put { page: Box::new(page), form: form.unwrap_or(BodyForm::Whole), version, elsewhere: None })
+}
+
+fn removed(line: Value) -> Option<Told> {
+    let kind = RecordKind::named(line["kind"].as_str()?)?;
+    let entry: wire::Entry = serde_json::from_value(line).ok()?;
+    let listed = entry.without_cursor().listed()?;
+    Some(Told::Removed { url: listed.url, variant: listed.variant, kind })
+}
+
+fn rules(line: &Value) -> Option<Vec<Rule>> {
+    line["rules"].as_array()?.iter().map(rule).collect()
+}
+
+fn rule(rule: &Value) -> Option<Rule> {
+    Some(Rule {
+        id: rule["id"].as_u64()?.try_into().ok()?,
+        state: wire::read_rule_state(rule["state"].as_str()?)?,
+        made_ms: rule["made_ms"].as_i64()?,
+        changed_ms: rule["changed_ms"].as_i64()?,
+        reason: rule["reason"].as_str()?.to_owned(),
+        what: rule["what"].as_str()?.as_bytes().to_vec(),
+    })
+}

@@ -1,0 +1,117 @@
+//! How a replica gets on: noted by what follows another server, shown by the server of the replica.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use filemap::replica::Counts;
+
+/// How a replica gets on.
+///
+/// ```
+/// let following = filemap_http::Following::new("http://127.0.0.1:8640");
+/// assert!(!following.figures().is_complete);
+/// ```
+#[derive(Debug)]
+pub struct Following {
+    location: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_complete: bool,
+    heard: Option<Instant>,
+    error: Option<String>,
+    has_ended: bool,
+    counts: Counts,
+    damaged: u64,
+    begun_anew: u64,
+}
+
+/// Figures of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FollowingFigures {
+    /// The server that it follows.
+    pub location: String,
+    /// It has been equal to the other store at some time; until then pages are missing.
+    pub is_complete: bool,
+    /// How long ago it was told that it has heard of all; `None` if never by this process.
+    pub up_to_date: Option<Duration>,
+    /// Why it does not get on, if it does not.
+    pub error: Option<String>,
+    /// It has given up: its own store failed.
+    pub has_ended: bool,
+    /// What it has done.
+    pub counts: Counts,
+    /// Versions that are damaged in the other store, and missing here.
+    pub damaged: u64,
+    /// How often it had lost the thread and begun anew.
+    pub begun_anew: u64,
+}
+
+impl Following {
+    /// A replica of the store behind the server at `location`.
+    pub fn new(location: &str) -> Following {
+        Following { location: location.to_owned(), state: Mutex::default() }
+    }
+
+    /// The server that it follows.
+    pub fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// How it gets on.
+    pub fn figures(&self) -> FollowingFigures {
+        self.with(|state| FollowingFigures {
+            location: self.location.clone(),
+            is_complete: state.is_complete,
+            up_to_date: state.heard.map(|heard| heard.elapsed()),
+            error: state.error.clone(),
+            has_ended: state.has_ended,
+            counts: state.counts,
+            damaged: state.damaged,
+            begun_anew: state.begun_anew,
+        })
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes were applied.
+    pub(crate) fn applied(&self, counts: Counts) {
+        self.with(|state| state.counts = counts);
+    }
+
+    /// All was told. Returns true if it did not get on before.
+    pub(crate) fn up_to_date(&self) -> bool {
+        self.with(|state| {
+            (state.is_complete, state.heard) = (true, Some(Instant::now()));
+            state.error.take().is_some()
+        })
+    }
+
+    /// It goes on from a place after a list, which it has had by then.
+    pub(crate) fn completed(&self) {
+        self.with(|state| state.is_complete = true);
+    }
+
+    /// It does not get on. Returns true if that is new.
+    pub(crate) fn failed(&self, error: &str) -> bool {
+        self.with(|state| state.error.replace(error.to_owned()).as_deref() != Some(error))
+    }
+
+    /// It gives up.
+    pub(crate) fn ended(&self, error: &str) {
+        self.with(|state| (state.error, state.has_ended) = (Some(error.to_owned()), true));
+    }
+
+    pub(crate) fn damaged(&self) {
+        self.with(|state| state.damaged += 1);
+    }
+
+    pub(crate) fn began_anew(&self) {
+        self.with(|state| state.begun_anew += 1);
+    }
+}

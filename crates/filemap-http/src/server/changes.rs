@@ -1,0 +1,261 @@
+//! `GET /v1/changes`: what has changed since a place in the store's history, a JSON object a line or
+//! as server-sent events. Each has the place behind it. An answer ends when all is told; it may be
+//! asked to wait for more first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use filemap::dump::jsonl;
+use filemap::store::{ChangesPlace, PageChange, PageChanges};
+use filemap::{Error, PageStore, Result};
+use filemap_core::erase::Rule;
+use futures_util::stream::try_unfold;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::backend::Backend;
+use super::refusal::Answer;
+use crate::query::Query;
+use crate::wire::{self, LINES_TYPE, Url};
+
+/// The type of server-sent events.
+const EVENTS_TYPE: &str = "text/event-stream";
+/// The place after which a broken stream of events goes on.
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Seconds that an answer of lines may be asked to wait.
+const MAX_WAIT: u64 = 300;
+/// Bytes of lines that one call of the store gives, and of a body in a line.
+const PART: usize = 1 << 20;
+const MAX_BODY: u64 = 16 << 20;
+/// How often it is looked whether there is more.
+const LOOK: Duration = Duration::from_millis(200);
+/// After so long without an event there is an empty line, so that nobody on the way takes the
+/// connection for dead.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// How an answer is given.
+#[derive(Clone, Copy)]
+struct Form {
+    /// As server-sent events.
+    is_events: bool,
+    /// With pages as they are stored, bodies among them, instead of their heads.
+    with_pages: bool,
+}
+
+/// An answer under way.
+struct Telling {
+    changes: PageChanges,
+    form: Form,
+    /// Changes that it may still give.
+    left: u64,
+    /// Until when it waits; `None`: until the server ends.
+    until: Option<Instant>,
+    said: Instant,
+    has_told: bool,
+    is_over: bool,
+}
+
+/// The route's handler.
+pub(super) async fn changes(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery, head: HeaderMap) -> Answer {
+    let query = Query::parse(raw.as_deref(), &["since", "wait", "limit", "pages"])?;
+    let is_events = head.get(ACCEPT).and_then(|accept| accept.to_str().ok()).is_some_and(|a| a.contains(EVENTS_TYPE));
+    let form = Form { is_events, with_pages: query.switch("pages")?.unwrap_or(false) };
+    let since = match head.get(LAST_EVENT).filter(|_| is_events) {
+        Some(last) => Some(last.to_str().unwrap_or_default().to_owned()),
+        None => query.text("since")?.map(str::to_owned),
+    };
+    let wait = query.read("wait", &format!("a number of seconds up to {MAX_WAIT}"), |text| {
+        text.parse::<u64>().ok().filter(|seconds| *seconds <= MAX_WAIT)
+    })?;
+    let left = query.read("limit", "a number from 1 on", |text| text.parse().ok().filter(|n: &u64| *n > 0))?;
+    let begin = move |store: &PageStore| match since.as_deref() {
+        None => store.changes(None),
+        Some("now") => store.changes(Some(&store.changes_end()?)),
+        Some(place) => store.changes(Some(&place.parse::<ChangesPlace>()?)),
+    };
+    let changes = backend.store.call(begin).await?;
+    let now = Instant::now();
+    let until = match (wait, is_events) {
+        (Some(seconds), _) => Some(now + Duration::from_secs(seconds)),
+        (None, true) => None,
+        (None, false) => Some(now),
+    };
+    let telling =
+        Telling { changes, form, left: left.unwrap_or(u64::MAX), until, said: now, has_told: false, is_over: false };
+    let kind = HeaderValue::from_static(if is_events { EVENTS_TYPE } else { LINES_TYPE });
+    let body = Body::from_stream(try_unfold(telling, move |telling| more(Arc::clone(&backend), telling)));
+    Ok(([(CONTENT_TYPE, kind), (CACHE_CONTROL, HeaderValue::from_static("no-store"))], body).into_response())
+}
+
+/// The next part of an answer; waits for it.
+async fn more(backend: Arc<Backend>, telling: Telling) -> std::io::Result<Option<(Bytes, Telling)>> {
+    let mut telling = telling;
+    loop {
+        if telling.is_over {
+            return Ok(None);
+        }
+        let part = backend.store.call(move |_| Ok(telling.part())).await;
+        let (lines, rest) = part.map_err(std::io::Error::other)?;
+        telling = rest;
+        // Lines wait for the first change alone: whoever has some wants to know that it has all.
+        let is_late =
+            telling.until.is_some_and(|until| Instant::now() >= until) || (telling.has_told && !telling.form.is_events);
+        if lines.is_empty() && !telling.is_over && (is_late || backend.is_draining()) {
+            telling.is_over = true;
+            return Ok(Some((telling.end().into(), telling)));
+        }
+        if !lines.is_empty() {
+            (telling.said, telling.has_told) = (Instant::now(), true);
+            return Ok(Some((lines.into(), telling)));
+        }
+        if telling.form.is_events && telling.said.elapsed() >= ALIVE {
+            telling.said = Instant::now();
+            return Ok(Some((Bytes::from_static(b":\n\n"), telling)));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+impl Telling {
+    /// What there is to tell now, up to a part's length. A failure that ends the answer is its last
+    /// line: it has begun, so its status cannot tell.
+    fn part(mut self) -> (Vec<u8>, Telling) {
+        let mut out = Vec::new();
+        if let Err(error) = self.changes.renew() {
+            self.fail(&error, &mut out);
+            return (out, self);
+        }
+        while out.len() < PART && self.left > 0 {
+            match self.changes.next() {
+                None => break,
+                Some(Ok(change)) => {
+                    self.left -= 1;
+                    if let Err(error) = self.line(change, &mut out) {
+                        self.fail(&error, &mut out);
+                        return (out, self);
+                    }
+                }
+                // Others can be read.
+                Some(Err(error)) if error.is_damage() => self.say("damage", damage(&error), &mut out),
+                Some(Err(error)) => {
+                    self.fail(&error, &mut out);
+                    return (out, self);
+                }
+            }
+        }
+        if self.left == 0 {
+            self.is_over = true;
+            out.extend(self.end());
+        }
+        (out, self)
+    }
+
+    fn line(&self, change: PageChange, out: &mut Vec<u8>) -> Result<()> {
+        match change {
+            PageChange::Put { head, .. } if !self.form.with_pages => {
+                self.say("put", json!({ "page": jsonl::head(&head)? }), out);
+            }
+            PageChange::Put { key, head } => {
+                let version = wire::version(head.version);
+                if head.body_bytes > MAX_BODY {
+                    // To be fetched by its version.
+                    self.say("put", json!({ "version": version, "head": jsonl::head(&head)? }), out);
+                    return Ok(());
+                }
+                match self.changes.stored(&key, head.version) {
+                    // Removed since: the removal follows.
+                    Ok(None) => {}
+                    Ok(Some(stored)) => {
+                        let mut page = Vec::new();
+                        jsonl::write_stored(&stored.page, stored.body_form(), &mut page)?;
+                        self.say_page(&version, &String::from_utf8_lossy(&page), out);
+                    }
+                    Err(error) if error.is_damage() => self.say("damage", damage(&error), out),
+                    Err(error) => return Err(error),
+                }
+            }
+            PageChange::Removed { url, variant, kind, time_ms } => {
+                let mut said = serde_json::to_value(Url::new(&url)).unwrap_or_default();
+                if let Some(variant) = variant {
+                    let text = serde_json::to_value(Url::new(variant.as_bytes())).unwrap_or_default();
+                    for (from, to) in [("url", "variant"), ("url_base64", "variant_base64")] {
+                        if let Some(text) = text.get(from) {
+                            said[to] = text.clone();
+                        }
+                    }
+                }
+                said["kind"] = json!(kind.name());
+                said["time_ms"] = json!(time_ms);
+                self.say("removed", said, out);
+            }
+            PageChange::Listed => self.say("listed", json!({}), out),
+            PageChange::Rules(rules) => {
+                self.say("rules", json!({ "rules": rules.iter().map(rule).collect::<Vec<_>>() }), out);
+            }
+            _ => return Err(Error::Unsupported { what: "this kind of change" }),
+        }
+        Ok(())
+    }
+
+    /// The line that ends an answer: where to go on.
+    fn end(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.say("end", json!({}), &mut out);
+        out
+    }
+
+    fn fail(&mut self, error: &Error, out: &mut Vec<u8>) {
+        self.is_over = true;
+        self.say("failed", json!({ "error": error.to_string(), "is_outrun": is_outrun(error) }), out);
+    }
+
+    fn say(&self, what: &str, mut said: Value, out: &mut Vec<u8>) {
+        said["change"] = json!(what);
+        said["cursor"] = json!(self.changes.place().to_string());
+        self.write(what, &said.to_string(), out);
+    }
+
+    /// A version as a line of JSON has it, which is not parsed again.
+    fn say_page(&self, version: &str, page: &str, out: &mut Vec<u8>) {
+        let (place, page) = (self.changes.place(), page.trim_end());
+        let line = format!(r#"{{"change":"put","version":"{version}","cursor":"{place}","page":{page}}}"#);
+        self.write("put", &line, out);
+    }
+
+    fn write(&self, what: &str, line: &str, out: &mut Vec<u8>) {
+        if self.form.is_events {
+            let place = self.changes.place();
+            out.extend_from_slice(format!("id: {place}\nevent: {what}\ndata: {line}\n\n").as_bytes());
+        } else {
+            out.extend_from_slice(line.as_bytes());
+            out.push(b'\n');
+        }
+    }
+}
+
+fn damage(error: &Error) -> Value {
+    json!({ "error": error.to_string() })
+}
+
+fn is_outrun(error: &Error) -> bool {
+    matches!(error, Error::Engine(filemap_core::Error::Outrun { .. }))
+}
+
+/// A rule of erasures. What it is about is a digest of a URL, or what the operator wrote.
+fn rule(rule: &Rule) -> Value {
+    json!({
+        "id": rule.id,
+        "state": wire::rule_state(rule.state),
+        "made_ms": rule.made_ms,
+        "changed_ms": rule.changed_ms,
+        "reason": rule.reason,
+        "what": String::from_utf8_lossy(&rule.what),
+    })
+}

@@ -1,0 +1,297 @@
+//! What has changed in a store since a place in its history, as pages: first a list of all it has,
+//! for whoever begins; then puts and removals in their order.
+
+use std::fmt;
+use std::str::FromStr;
+use std::vec::IntoIter;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use filemap_core::changes::{Change, ChangeCursor, Changes};
+use filemap_core::erase::Rule;
+use filemap_core::list::{Direction, KeyRange, KeysInOrder};
+use filemap_core::{Head, Version};
+
+use super::PageStore;
+use crate::error::{Error, Result};
+use crate::page::variant::Variant;
+use crate::page::version::{PageHead, StoredVersion};
+use crate::page::{RecordKind, key};
+
+/// Stands between a place in a history and the place in the list of all keys.
+const LISTED: char = '~';
+
+/// A place in a store's history, as text that a client keeps. While the list of all that the store
+/// has is given, it holds the place in that, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangesPlace {
+    since: ChangeCursor,
+    /// The ordered form of the key listed last, empty before the first; `None` once all is listed.
+    listed: Option<Vec<u8>>,
+}
+
+impl ChangesPlace {
+    /// Whether the list of all that the store has is still being given.
+    pub fn is_listing(&self) -> bool {
+        self.listed.is_some()
+    }
+
+    /// The ordered form of the key listed last, while the list is being given.
+    pub(crate) fn listed(&self) -> Option<&[u8]> {
+        self.listed.as_deref()
+    }
+}
+
+impl fmt::Display for ChangesPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.since)?;
+        let Some(listed) = &self.listed else { return Ok(()) };
+        write!(f, "{LISTED}{}", URL_SAFE_NO_PAD.encode(listed))
+    }
+}
+
+impl FromStr for ChangesPlace {
+    type Err = Error;
+
+    /// # Errors
+    ///
+    /// [`Error::Cursor`] for any other text.
+    fn from_str(text: &str) -> Result<ChangesPlace> {
+        let none = || Error::Cursor { what: "it is no place in a store's history" };
+        let (since, listed) = match text.split_once(LISTED) {
+            Some((since, listed)) => (since, Some(URL_SAFE_NO_PAD.decode(listed).map_err(|_| none())?)),
+            None => (text, None),
+        };
+        Ok(ChangesPlace { since: since.parse().map_err(|_| none())?, listed })
+    }
+}
+
+/// A change of a store of pages.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum PageChange {
+    /// A version is there: it was put, or is listed.
+    Put {
+        /// Its key.
+        key: Vec<u8>,
+        /// The version without its body.
+        head: Box<PageHead>,
+    },
+    /// All versions of a page, of a variant or of the records of a kind beside them, that were put
+    /// before, were removed.
+    Removed {
+        /// The canonical URL.
+        url: Vec<u8>,
+        /// The variant, if it was one.
+        variant: Option<Variant>,
+        /// The kind of the records beside it, or [`RecordKind::Response`] for the page itself.
+        kind: RecordKind,
+        /// When, in ms since 1970.
+        time_ms: i64,
+    },
+    /// All that the store had is listed: what was not among it is not there.
+    Listed,
+    /// The rules of erasures have changed: what they name is gone, and must go wherever it was
+    /// copied to.
+    Rules(Vec<Rule>),
+}
+
+/// The changes of a store; see [`PageStore::changes`].
+pub struct PageChanges {
+    store: PageStore,
+    place: ChangesPlace,
+    listing: Option<KeysInOrder>,
+    /// Versions of the key listed last that were not given yet, oldest put first.
+    key: Vec<u8>,
+    versions: IntoIter<Head>,
+    changes: Changes,
+    /// Nothing more comes.
+    is_ended: bool,
+}
+
+impl fmt::Debug for PageChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageChanges").field("place", &self.place.to_string()).finish_non_exhaustive()
+    }
+}
+
+impl PageStore {
+    /// Where the store's history stands now.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::changes_end`].
+    pub fn changes_end(&self) -> Result<ChangesPlace> {
+        Ok(ChangesPlace { since: self.engine().changes_end()?, listed: None })
+    }
+
+    /// What has changed since a place in the store's history, in the order in which it was done;
+    /// only what a power loss cannot take back. `None`: first all that the store has, in the order
+    /// of its keys, then [`PageChange::Listed`], then what has changed since the list began.
+    ///
+    /// A change may come twice, when a list overlaps what comes after it or a client has lost its
+    /// place; done twice, in order, it does no harm. Versions that retention has dropped, and what
+    /// they were removed by, are not told of.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use filemap::store::PageChange;
+    /// use filemap::{Options, Page, PageStore};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+    /// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+    /// store.sync()?;
+    /// let mut changes = store.changes(None)?;
+    /// assert!(matches!(changes.next(), Some(Ok(PageChange::Put { .. }))));
+    /// assert!(matches!(changes.next(), Some(Ok(PageChange::Listed))));
+    /// assert!(changes.next().is_none());
+    ///
+    /// let place = changes.place().to_string();
+    /// store.remove("http://example.com/")?;
+    /// store.sync()?;
+    /// let mut changes = store.changes(Some(&place.parse()?))?;
+    /// assert!(matches!(changes.next(), Some(Ok(PageChange::Removed { .. }))));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`filemap_core::Error::Outrun`] if it is not known any more: begin with `None`;
+    /// [`Error::Unsupported`] for a list of a store that keeps its keys in no order;
+    /// [`Error::Cursor`]; those of [`filemap_core::Store::changes`].
+    pub fn changes(&self, since: Option<&ChangesPlace>) -> Result<PageChanges> {
+        let place = match since {
+            Some(place) => place.clone(),
+            None => ChangesPlace { listed: Some(Vec::new()), ..self.changes_end()? },
+        };
+        let changes = self.engine().changes(place.since)?;
+        let listing = match &place.listed {
+            Some(_) if !self.engine().has_key_order() => {
+                let what = "order of keys, in which all could be listed: a repair makes one";
+                return Err(Error::Unsupported { what });
+            }
+            Some(listed) => {
+                let range = if listed.is_empty() { KeyRange::all() } else { KeyRange::all().after(listed) };
+                Some(self.engine().keys_in(range, Direction::Forward)?)
+            }
+            None => None,
+        };
+        let (key, versions) = (Vec::new(), Vec::new().into_iter());
+        Ok(PageChanges { store: self.clone(), place, listing, key, versions, changes, is_ended: false })
+    }
+}
+
+impl PageChanges {
+    /// The place after the change given last: where to go on.
+    pub fn place(&self) -> &ChangesPlace {
+        &self.place
+    }
+
+    /// A version of a key as it lies in the store, with its body; `None` if it is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn stored(&self, key: &[u8], version: Version) -> Result<Option<StoredVersion>> {
+        let found = self.store.engine().get_version(key, version)?;
+        found.map(|value| self.store.stored_version(key.to_vec(), value)).transpose()
+    }
+
+    /// Looks how far the store has come; true if something is to be told.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::changes`].
+    pub fn renew(&mut self) -> Result<bool> {
+        Ok(self.changes.renew()? || self.listing.is_some())
+    }
+
+    /// The next version of the list; `None` at its end.
+    fn listed(&mut self) -> Option<Result<PageChange>> {
+        let before = self.place.since.next_sequence();
+        loop {
+            if let Some(head) = self.versions.next() {
+                let head = self.store.page_head(&self.key, head);
+                let key = self.key.clone();
+                return Some(head.map(|head| PageChange::Put { key, head: Box::new(head) }));
+            }
+            let listing = self.listing.as_mut()?;
+            if !self.key.is_empty() {
+                // Whoever goes on from here has all versions of this key.
+                self.place.listed = Some(listing.form().to_vec());
+                self.key.clear();
+            }
+            match listing.next()? {
+                Err(error) => return Some(Err(error.into())),
+                Ok(key) if key::is_hidden(&key) => {}
+                Ok(key) => {
+                    let heads: filemap_core::Result<Vec<Head>> = self.store.engine().history(&key);
+                    match heads {
+                        Ok(mut heads) => {
+                            // What came since is told of as a change, once it is durable.
+                            heads.retain(|head| head.version.sequence < before);
+                            heads.sort_by_key(|head| head.version.sequence);
+                            (self.key, self.versions) = (key, heads.into_iter());
+                        }
+                        Err(error) => return Some(Err(super::read::unreadable(&key, None, error.into()))),
+                    }
+                }
+            }
+        }
+    }
+
+    fn told(&mut self, change: Change) -> Result<Option<PageChange>> {
+        Ok(match change {
+            Change::Put { key, .. } | Change::Removed { key, .. } if key::is_hidden(&key) => None,
+            Change::Put { key, head } => {
+                let head = Box::new(self.store.page_head(&key, head)?);
+                Some(PageChange::Put { key, head })
+            }
+            Change::Removed { key, version } => Some(PageChange::Removed {
+                url: key::url(&key).to_vec(),
+                variant: key::variant(&key),
+                kind: key::kind(&key),
+                time_ms: version.time_ms,
+            }),
+            Change::Rules => Some(PageChange::Rules(self.store.engine().rules()?)),
+            _ => return Err(Error::Unsupported { what: "this kind of change" }),
+        })
+    }
+}
+
+impl Iterator for PageChanges {
+    type Item = Result<PageChange>;
+
+    /// The next change; `None` when all is told that was durable at the last
+    /// [`PageChanges::renew`]. After damage the next change follows; after any other error nothing.
+    fn next(&mut self) -> Option<Result<PageChange>> {
+        if self.is_ended {
+            return None;
+        }
+        if self.listing.is_some() {
+            match self.listed() {
+                Some(listed) => {
+                    self.is_ended = listed.as_ref().is_err_and(|error| !error.is_damage());
+                    return Some(listed);
+                }
+                None => {
+                    (self.listing, self.place.listed) = (None, None);
+                    return Some(Ok(PageChange::Listed));
+                }
+            }
+        }
+        loop {
+            let change = self.changes.next()?;
+            self.place.since = self.changes.cursor();
+            match change.map_err(Error::from).and_then(|change| self.told(change)).transpose() {
+                None => {}
+                Some(told) => {
+                    self.is_ended = told.as_ref().is_err_and(|error| !error.is_damage());
+                    return Some(told);
+                }
+            }
+        }
+    }
+}
