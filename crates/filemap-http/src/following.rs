@@ -1,4 +1,5 @@
-//! How a replica gets on: noted by what follows another server, shown by the server of the replica.
+//! How a replica gets on: noted by what follows another server, shown by the server of the
+//! replica.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

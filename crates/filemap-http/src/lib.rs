@@ -12,6 +12,8 @@
 
 #[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "client")]
+mod follow;
 mod following;
 pub(crate) mod query;
 #[cfg(feature = "server")]
@@ -19,5 +21,7 @@ pub mod server;
 pub mod wire;
 
 #[cfg(feature = "client")]
-pub use client::{Added, Client, ClientOptions, Line, Lines, Said, SeenClient, follow};
+pub use client::{Added, Client, ClientOptions, Line, Lines, Said, SeenClient};
+#[cfg(feature = "client")]
+pub use follow::follow;
 pub use following::{Following, FollowingFigures};

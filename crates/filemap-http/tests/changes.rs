@@ -219,8 +219,8 @@ fn store(dir: &std::path::Path, name: &str) -> PageStore {
     PageStore::create(dir.join(name), Options::new()).expect("a store")
 }
 
-/// Pages of every kind: versions, an unchanged one, a variant, records beside, a revisit, a body that
-/// is told of without its bytes.
+/// Pages of every kind: versions, an unchanged one, a variant, records beside, a revisit, a body
+/// that is told of without its bytes.
 fn fill(store: &PageStore) {
     for nth in 0..50 {
         store.put_page(&page(&format!("http://a.example/{nth}"), nth, &"text ".repeat(nth as usize))).expect("stored");
@@ -300,8 +300,8 @@ fn a_replica_that_has_lost_the_thread_begins_anew_and_keeps_what_is_right() {
     let server = of(origin.clone(), ServerOptions::new().writes(true));
     let own = store(dir.path(), "replica");
     fill(&own);
-    // What the other has not: a page, a version, a variant, a record beside; and what it has and this
-    // has not.
+    // What the other has not: a page, a version, a variant, a record beside; and what it has and
+    // this has not.
     own.put_page(&page("http://0.example/", 1, "only here")).expect("stored");
     own.put_page(&page("http://z.example/", 1, "only here")).expect("stored");
     own.put_page(&page("http://a.example/7", 77, "only here")).expect("stored");

@@ -21,8 +21,8 @@ use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind, key, meta, order};
 use crate::store::{BodyForm, ChangesPlace, Loader, PageStore};
 
-/// Bytes of bodies of one key in memory, while it is not known whether what the replica has of it is
-/// among them.
+/// Bytes of bodies of one key in memory, while it is not known whether what the replica has of it
+/// is among them.
 const HELD_BYTES: usize = 64 << 20;
 
 /// The longest place: that of a key in a list.

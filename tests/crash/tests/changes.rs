@@ -247,8 +247,8 @@ fn nothing_is_told_that_a_power_loss_takes_back() {
     assert_eq!(lost, 3);
 }
 
-/// In how many of some crashes after a sync of the writer that failed a copy differs which a reader
-/// beside it had told of the unsynced puts.
+/// In how many of some crashes after a sync of the writer that failed a copy differs which a
+/// reader beside it had told of the unsynced puts.
 fn wrong_after_failed_syncs() -> usize {
     let is_wrong = |seed: &u64| {
         let disk = SimDisk::new(*seed);

@@ -8,8 +8,8 @@ pub const LAYERS: &[&[&str]] = &[
     &["client::options"],
     &["client::call", "client::paged"],
     &["client::changes", "client::seen"],
-    &["client::follow"],
     &["client"],
+    &["follow"],
     // The terms of the server.
     &["server::tokens", "server::refusal", "server::counters", "server::lookup", "server::seen::worker"],
     &["server::seen::sets"],

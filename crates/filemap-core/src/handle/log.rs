@@ -18,6 +18,12 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    /// A log that ends, durably, where the appender stands.
+    pub(crate) fn new(appender: Appender, next_sequence: u64, tombstones: BTreeMap<u16, u64>, pins: Pins) -> Log {
+        let durable = (appender.tail(), next_sequence);
+        Log { appender, next_sequence, durable, tombstones, pins, frozen_at: 0 }
+    }
+
     /// The end of the log and the next sequence.
     pub(crate) fn end(&self) -> (Tail, u64) {
         (self.appender.tail(), self.next_sequence)

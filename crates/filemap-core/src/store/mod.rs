@@ -38,7 +38,6 @@ use filemap_io::{Access, Dir, Lock, OsDir, Progress, files};
 
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::failpoint::{Fault, planted};
 use crate::format::names;
 use crate::handle::log::Log;
 use crate::handle::log::Pins;
@@ -271,22 +270,13 @@ impl Store {
         if is_lost || is_news || was_telling || replay.has_dropped {
             // Readers may have followed what is gone.
             (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
-            if !planted(Fault::SameLife) {
-                current.life = recover::new_life(&*dir)?;
-            }
+            current.life = recover::next_life(&*dir, current.life)?;
             superblock.write(&current)?;
             next_epoch += 1;
         }
         let (segments, bytes) = (Arc::clone(&values.segments), u64::from(current.segment_bytes));
         let appender = Appender::new(segments, replay.segment, replay.offset, bytes)?;
-        let log = Log {
-            durable: (appender.tail(), replay.next_sequence),
-            appender,
-            next_sequence: replay.next_sequence,
-            tombstones: replay.tombstones,
-            pins: Pins::of(replay.pinned),
-            frozen_at: 0,
-        };
+        let log = Log::new(appender, replay.next_sequence, replay.tombstones, Pins::of(replay.pinned));
         let replayed_below = replay.next_sequence;
         let parts = Parts {
             dir,

@@ -1,6 +1,7 @@
 //! Coordinates a repair: surveys what is there, creates the new store's files and an empty handle
 //! on it, and reads the segments into that.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -352,14 +353,7 @@ impl Job<'_> {
         files::own(&*self.dir, &last.name())?;
         let appender =
             Appender::new(Arc::clone(&files.values.segments), last, FIRST_RECORD, u64::from(first.segment_bytes))?;
-        let log = Log {
-            durable: (appender.tail(), 1),
-            appender,
-            next_sequence: 1,
-            tombstones: Default::default(),
-            pins: Pins::of(None),
-            frozen_at: 0,
-        };
+        let log = Log::new(appender, 1, BTreeMap::new(), Pins::of(None));
         let mut segment_table = SegmentTable::default();
         recover::order(&mut segment_table, &options, 0, self.survey.next_run)?;
         let parts = Parts {

@@ -3,17 +3,16 @@
 use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 
+use filemap::Result;
 use filemap::dump::jsonl;
 use filemap::page::RecordKind;
 use filemap::replica::Told;
 use filemap::store::BodyForm;
-use filemap::{Page, Result, Version};
 use filemap_core::erase::Rule;
 use serde_json::Value;
 use ureq::http::StatusCode;
 
-use super::call::Answered;
-use super::{Client, of_page};
+use super::call::{Answered, Connection};
 use crate::query::encoded;
 use crate::wire;
 
@@ -46,7 +45,7 @@ pub enum Said {
 
 /// The lines of one answer.
 pub struct Lines<'c> {
-    client: &'c Client,
+    connection: &'c Connection,
     /// `None` once nothing more comes.
     answer: Option<BufReader<Box<dyn Read + Send>>>,
     /// What is said in place of an answer.
@@ -59,48 +58,28 @@ impl std::fmt::Debug for Lines<'_> {
     }
 }
 
-impl Client {
-    /// What has changed in the store since a place in its history: versions as they are stored, with
-    /// bodies of up to 16 MiB, and removals, in their order; only what a power loss cannot take back.
-    /// `None`: first all that it has. The answer ends with [`Said::End`] when all is told; if there
-    /// is nothing it is first waited for so long, 300 seconds at most.
-    ///
-    /// # Errors
-    ///
-    /// [`filemap::Error::Remote`], here and from the lines.
-    pub fn changes(&self, since: Option<&str>, wait: Duration) -> Result<Lines<'_>> {
+impl Lines<'_> {
+    /// Asks for them: see [`super::Client::changes`].
+    pub(super) fn ask<'c>(connection: &'c Connection, since: Option<&str>, wait: Duration) -> Result<Lines<'c>> {
         let since = since.map_or(String::new(), |place| format!("&since={}", encoded(place.as_bytes())));
         let path = format!("/v1/changes?pages=1&wait={}{since}", wait.as_secs());
-        match self.connection.get_unless_refused(&path)? {
+        match connection.get_unless_refused(&path)? {
             Answered::Found(found) => {
                 let answer = Some(BufReader::with_capacity(256 << 10, found.body));
-                Ok(Lines { client: self, answer, outrun: None })
+                Ok(Lines { connection, answer, outrun: None })
             }
             Answered::Refused(StatusCode::GONE, why) => {
                 let outrun = Some(Line { place: String::new(), said: Said::Outrun(why) });
-                Ok(Lines { client: self, answer: None, outrun })
+                Ok(Lines { connection, answer: None, outrun })
             }
             Answered::Refused(_, detail) => {
-                Err(self.connection.failed(wire::Problem { detail, ..wire::Problem::default() }))
+                Err(connection.failed(wire::Problem { detail, ..wire::Problem::default() }))
             }
         }
     }
 
-    /// The body of a version that was told of without it.
-    ///
-    /// # Errors
-    ///
-    /// [`filemap::Error::Remote`], also if it is gone by now.
-    pub fn body_of(&self, page: &Page, version: Version) -> Result<Box<dyn Read + Send>> {
-        let of = of_page(&page.url, page.variant.as_ref());
-        let found = self.page(&format!("{of}&version={}", wire::version(version)))?;
-        found.map(|(_, body)| body).ok_or_else(|| self.connection.strange("a version that is gone"))
-    }
-}
-
-impl Lines<'_> {
     fn read(&mut self) -> Result<Option<Line>> {
-        let connection = &self.client.connection;
+        let connection = self.connection;
         let Some(answer) = &mut self.answer else { return Ok(None) };
         let mut bytes = Vec::new();
         answer.take(MAX_LINE).read_until(b'\n', &mut bytes).map_err(|error| connection.broken(&error))?;

@@ -6,13 +6,13 @@
 
 mod call;
 mod changes;
-mod follow;
 mod options;
 mod paged;
 mod seen;
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use filemap::access::{
     Capabilities, Contents, Cursor, ListKind, Listed, PutRule, Removed, Results, Scope, Streamed, Survives,
@@ -25,7 +25,6 @@ use crate::query::encoded;
 use crate::wire::{self, Done, History, Listing, PAGE_TYPE, Problem, Promises, Url};
 use call::{Connection, Found};
 pub use changes::{Line, Lines, Said};
-pub use follow::follow;
 pub use options::ClientOptions;
 pub use seen::{Added, SeenClient};
 
@@ -142,6 +141,31 @@ fn of_lookup(lookup: &Lookup<'_>) -> String {
         date => format!("&at={date}"),
     });
     of_page(lookup.url, lookup.variant) + &at
+}
+
+impl Client {
+    /// What has changed in the store since a place in its history: versions as they are stored,
+    /// with bodies of up to 16 MiB, and removals, in their order; only what a power loss cannot
+    /// take back. `None`: first all that it has. The answer ends with [`Said::End`] when all is
+    /// told; if there is nothing it is first waited for so long, 300 seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Remote`], here and from the lines.
+    pub fn changes(&self, since: Option<&str>, wait: Duration) -> Result<Lines<'_>> {
+        Lines::ask(&self.connection, since, wait)
+    }
+
+    /// The body of a version that was told of without it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Remote`], also if it is gone by now.
+    pub fn body_of(&self, page: &Page, version: Version) -> Result<Box<dyn Read + Send>> {
+        let of = of_page(&page.url, page.variant.as_ref());
+        let found = self.page(&format!("{of}&version={}", wire::version(version)))?;
+        found.map(|(_, body)| body).ok_or_else(|| self.connection.strange("a version that is gone"))
+    }
 }
 
 impl PageRead for Client {

@@ -1,6 +1,6 @@
-//! `GET /v1/changes`: what has changed since a place in the store's history, a JSON object a line or
-//! as server-sent events. Each has the place behind it. An answer ends when all is told; it may be
-//! asked to wait for more first.
+//! `GET /v1/changes`: what has changed since a place in the store's history, a JSON object a line
+//! or as server-sent events. Each has the place behind it. An answer ends when all is told; it may
+//! be asked to wait for more first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,8 +124,8 @@ async fn more(backend: Arc<Backend>, telling: Telling) -> std::io::Result<Option
 }
 
 impl Telling {
-    /// What there is to tell now, up to a part's length. A failure that ends the answer is its last
-    /// line: it has begun, so its status cannot tell.
+    /// What there is to tell now, up to a part's length. A failure that ends the answer is its
+    /// last line: it has begun, so its status cannot tell.
     fn part(mut self) -> (Vec<u8>, Telling) {
         let mut out = Vec::new();
         if let Err(error) = self.changes.renew() {

@@ -104,8 +104,8 @@ impl ServerOptions {
         ServerOptions { seen: Arc::new(sets), ..self }
     }
 
-    /// The store is a replica that something else in this process keeps equal to another: this shows
-    /// how it gets on. Until it is complete the server is not ready.
+    /// The store is a replica that something else in this process keeps equal to another: this
+    /// shows how it gets on. Until it is complete the server is not ready.
     pub fn following(self, following: Arc<Following>) -> ServerOptions {
         ServerOptions { following: Some(following), ..self }
     }

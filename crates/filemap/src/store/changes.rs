@@ -265,7 +265,8 @@ impl Iterator for PageChanges {
     type Item = Result<PageChange>;
 
     /// The next change; `None` when all is told that was durable at the last
-    /// [`PageChanges::renew`]. After damage the next change follows; after any other error nothing.
+    /// [`PageChanges::renew`]. After damage the next change follows; after any other error
+    /// nothing.
     fn next(&mut self) -> Option<Result<PageChange>> {
         if self.is_ended {
             return None;

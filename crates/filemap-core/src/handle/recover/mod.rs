@@ -142,13 +142,23 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     Ok(files::sync_folder(dir)?)
 }
 
-/// A random number that names the life of a store from now on.
+/// A random number that names the life of a store from now on, in place of `last`.
 ///
 /// # Errors
 /// `Io`.
-pub(crate) fn new_life(dir: &dyn Dir) -> Result<u64> {
+pub(crate) fn next_life(dir: &dyn Dir, last: u64) -> Result<u64> {
     let random: [u8; 8] = files::random(dir)?;
-    Ok(value_of(&random))
+    Ok(if planted(Fault::SameLife) { last } else { value_of(&random) })
+}
+
+/// The superblock of a backup: both stores may be written from then on, and give the same sequences
+/// to different puts.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn copied(to: &dyn Dir, superblock: &Superblock) -> Result<Superblock> {
+    let life = next_life(to, superblock.life)?;
+    Ok(Superblock { life, ..superblock.clone() })
 }
 
 /// Big-endian number of the bytes.

@@ -478,9 +478,7 @@ impl Run<'_, '_> {
         self.remove_where(|name| !is_wanted(name) && name != names::LOCK && name != names::PARTIAL)?;
         sync_folder(to)?;
         step();
-        // Either may be written from here on, and gives the same sequences to other puts.
-        let superblock = Superblock { life: recover::new_life(to)?, ..inventory.superblock.clone() };
-        SuperblockFile::create(to, &superblock, &inventory.rolls)?;
+        SuperblockFile::create(to, &recover::copied(to, &inventory.superblock)?, &inventory.rolls)?;
         to.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(Error::io("rename", names::SUPERBLOCK))?;
         sync_folder(to)?;
         // The superblock is written, not copied.

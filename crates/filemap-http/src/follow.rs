@@ -8,8 +8,7 @@ use filemap::store::ChangesPlace;
 use filemap::{PageStore, Result};
 use filemap_core::Error as EngineError;
 
-use super::changes::Said;
-use super::{Client, ClientOptions};
+use crate::client::{Client, ClientOptions, Said};
 use crate::following::Following;
 
 /// How long an answer waits for changes.
@@ -20,12 +19,12 @@ const NOTE_CHANGES: u64 = 20_000;
 /// Times between two tries to reach the server: the second is the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
-/// Makes `store` equal to the store behind the server that `following` names, and keeps it so, until
-/// the store is closed. Blocks. The place that it has come to is noted in a file beside the store,
-/// so that it goes on from there; `log` gets a line for what the operator should know.
+/// Makes `store` equal to the store behind the server that `following` names, and keeps it so,
+/// until the store is closed. Blocks. The place that it has come to is noted in a file beside the
+/// store, so that it goes on from there; `log` gets a line for what the operator should know.
 ///
-/// A server that is not reached is asked again, at least every 15 seconds. One that does not know any
-/// more what has changed is asked for all that it has: what it does not list is removed here.
+/// A server that is not reached is asked again, at least every 15 seconds. One that does not know
+/// any more what has changed is asked for all that it has: what it does not list is removed here.
 ///
 /// # Errors
 ///
