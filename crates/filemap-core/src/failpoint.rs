@@ -95,6 +95,8 @@ filemap_io::failpoints! {
         UnsyncedToldOf,
         SameLife,
         MovedNotTold,
+        GoneBelieved,
+        MovedOnceTold,
     }
 }
 

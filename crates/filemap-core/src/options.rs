@@ -123,8 +123,8 @@ filemap_io::options! {
     /// creation; every other option may differ at each opening.
     ///
     /// ```
-    /// use filemap_core::{Durability, Options};
-    /// let options = Options::new().durability(Durability::Sync).compression_level(9).keep_versions(Some(3));
+    /// use filemap_core::{Durability, Options}; let options =
+    /// Options::new().durability(Durability::Sync).compression_level(9).keep_versions(Some(3));
     /// ```
     #[derive(Clone, Debug)]
     pub struct Options {
@@ -163,8 +163,8 @@ filemap_io::options! {
 
         /// How long compaction keeps the notes of removals, default 7 days, so that
         /// [`Store::changes`](crate::Store::changes) can tell of them; a removal of a page that is
-        /// gone from the value log takes about 100 bytes until then. Zero keeps none longer than the
-        /// store itself needs it.
+        /// gone from the value log takes about 100 bytes until then. Zero keeps none longer than
+        /// the store itself needs it.
         pub(crate) keep_removals: Duration = Duration::from_secs(7 * 86_400),
 
         /// Puts are refused when the file system has less than this free, default 256 MiB. Reads,
@@ -267,6 +267,10 @@ impl Options {
 
     /// Time, in ms since 1970, from which on removals are kept.
     pub(crate) fn keeps_removals_since(&self) -> i64 {
+        if self.keep_removals.is_zero() {
+            // Whatever the clock says.
+            return i64::MAX;
+        }
         now_ms().saturating_sub(i64::try_from(self.keep_removals.as_millis()).unwrap_or(i64::MAX))
     }
 
@@ -295,10 +299,10 @@ impl Options {
         self
     }
 
-    /// Keeps the keys of a new store in this order too, so that [`Store::keys_in`] lists a range of
-    /// them without reading the rest. A store that was created without keeps none until it is
-    /// repaired with this option. A store that has an order is opened for writing with the same, or
-    /// with [`end_key_order`](Options::end_key_order).
+    /// Keeps the keys of a new store in this order too, so that [`Store::keys_in`] lists a range
+    /// of them without reading the rest. A store that was created without keeps none until it is
+    /// repaired with this option. A store that has an order is opened for writing with the same,
+    /// or with [`end_key_order`](Options::end_key_order).
     ///
     /// [`Store::keys_in`]: crate::Store::keys_in
     pub fn key_order(mut self, order: KeyOrder) -> Options {

@@ -19,6 +19,7 @@ fn options() -> Options {
         // Nothing is done in the background but where a test is about that.
         .space_bound(None)
         .free_space_floor(0)
+        .keep_removals(std::time::Duration::ZERO)
 }
 
 fn key(i: u64) -> Vec<u8> {

@@ -11,7 +11,12 @@ use filemap_core::{Error, Options, Put, Record, StorageError, Store};
 const HOUR_MS: i64 = 3_600_000;
 
 fn options() -> Options {
-    Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0).space_bound(None)
+    Options::new()
+        .segment_bytes(1 << 20)
+        .large_value_bytes(64 << 10)
+        .free_space_floor(0)
+        .keep_removals(Duration::ZERO)
+        .space_bound(None)
 }
 
 fn prune(store: &Store, rule: PruneRule) -> Pruned {

@@ -3,10 +3,10 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use filemap::replica::{Counts, Replica, Told};
+use filemap::replica::{Counts, Replica, Told, is_replica, note_place, noted_place};
 use filemap::store::ChangesPlace;
-use filemap::{PageStore, Result};
-use filemap_core::Error as EngineError;
+use filemap::{Error, PageStore, Result};
+use filemap_core::{Error as EngineError, StorageError};
 
 use crate::client::{Client, ClientOptions, Said};
 use crate::following::Following;
@@ -16,156 +16,287 @@ const WAIT: Duration = Duration::from_secs(20);
 /// What was applied is made durable, and its place noted, after so long or so many changes.
 const NOTE_AFTER: Duration = Duration::from_secs(1);
 const NOTE_CHANGES: u64 = 20_000;
-/// Times between two tries to reach the server: the second is the longest.
+/// Times between two tries to get on: the second is the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
+/// Takes a line for the operator.
+type Log<'a> = &'a (dyn Fn(&str) + Send + Sync);
+
 /// Makes `store` equal to the store behind the server that `following` names, and keeps it so,
-/// until the store is closed. Blocks. The place that it has come to is noted in a file beside the
-/// store, so that it goes on from there; `log` gets a line for what the operator should know.
+/// until the store is closed. Blocks. The place that it has come to is noted in the store's
+/// folder, so that it goes on from there; `log` gets a line for what the operator should know.
 ///
-/// A server that is not reached is asked again, at least every 15 seconds. One that does not know
-/// any more what has changed is asked for all that it has: what it does not list is removed here.
+/// A server that is not reached is asked again, at least every 15 seconds; so is one of which
+/// something cannot be stored here for now. One that does not know any more what has changed is
+/// asked for all that it has: what it does not list is removed here.
 ///
 /// # Errors
 ///
-/// Those of the store, but for its end; [`filemap::Error::Cursor`] if the noted place is none.
+/// [`Error::Remote`] if the server's store may not be followed: it is another one than before, or
+/// `store` has pages and was no replica, unless `may_begin_anew`; it is `store` itself; it has
+/// other rules for URLs. [`filemap_core::StorageError::Poisoned`]; [`Error::Cursor`] if the noted
+/// place is none.
 pub fn follow(
     store: &PageStore,
     following: &Following,
     options: &ClientOptions,
-    log: &(dyn Fn(&str) + Send + Sync),
+    may_begin_anew: bool,
+    log: Log<'_>,
 ) -> Result<()> {
+    // Whatever ends this: a panic, too.
+    let ending = following.ending();
+    let mut turns = Turns { store, following, options, may_begin_anew, log, before: Counts::default() };
     let mut pause = PAUSES.0;
-    let mut place = filemap::replica::noted_place(store)?;
-    if place.as_ref().is_some_and(|place| !place.is_listing()) {
-        following.completed();
-    }
-    let mut before = Counts::default();
     loop {
-        let replica = Replica::new(store.clone(), place.as_ref())?;
-        let mut turn = Turn {
-            store,
-            following,
-            log,
-            replica,
-            before,
-            place,
-            pending: None,
-            noted: Instant::now(),
-            since: 0,
-            has_heard: false,
-        };
-        let heard = turn.ask(options);
-        // What was applied before it broke off stays.
-        let noted = turn.note();
-        if turn.has_heard {
-            pause = PAUSES.0;
-        }
-        (before, place) = (turn.counts(), turn.place);
-        match noted.and(heard) {
-            Ok(()) | Err(filemap::Error::Engine(EngineError::Closed)) => return Ok(()),
-            Err(error @ filemap::Error::Remote { .. }) => {
+        let (turned, has_got_on) = turns.turn();
+        match turned {
+            Ok(()) => {}
+            Err(Trouble::Passing(Error::Engine(EngineError::Closed))) => {
+                ending.is_wanted();
+                return Ok(());
+            }
+            Err(Trouble::Final(error)) => {
+                ending.because(&error);
+                return Err(error);
+            }
+            Err(Trouble::Passing(error)) => {
                 let words = error.to_string();
                 if following.failed(&words) {
                     log(&format!("this replica does not get on: {words}"));
                 }
-                sleep(pause);
-                pause = (pause * 2).min(PAUSES.1);
-            }
-            Err(error) => {
-                following.ended(&error.to_string());
-                return Err(error);
             }
         }
+        if has_got_on {
+            pause = PAUSES.0;
+        }
+        sleep(pause);
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Why a turn ends.
+enum Trouble {
+    /// It may pass.
+    Passing(Error),
+    /// Trying again does not help.
+    Final(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        match error {
+            Error::Engine(EngineError::Storage(StorageError::Poisoned { .. }))
+            | Error::Cursor { .. }
+            | Error::Unsupported { .. } => Trouble::Final(error),
+            _ => Trouble::Passing(error),
+        }
+    }
+}
+
+impl From<EngineError> for Trouble {
+    fn from(error: EngineError) -> Trouble {
+        Error::from(error).into()
+    }
+}
+
+type Turned<T> = std::result::Result<T, Trouble>;
+
+/// What all turns share.
+struct Turns<'a> {
+    store: &'a PageStore,
+    following: &'a Following,
+    options: &'a ClientOptions,
+    may_begin_anew: bool,
+    log: Log<'a>,
+    /// What earlier turns did.
+    before: Counts,
+}
+
+impl Turns<'_> {
+    /// Follows until something goes wrong, or the server begins anew. Returns true too if a place
+    /// was noted.
+    fn turn(&mut self) -> (Turned<()>, bool) {
+        let mut turn = match self.begin() {
+            Ok(turn) => turn,
+            Err(error) => return (Err(error), false),
+        };
+        let heard = turn.ask();
+        // What was applied before it broke off stays.
+        let noted = turn.note();
+        let (counts, has_noted) = (turn.counts(), turn.has_noted);
+        self.before = counts;
+        (heard.and(noted), has_noted)
+    }
+
+    fn begin(&self) -> Turned<Turn<'_>> {
+        let place = noted_place(self.store)?;
+        if place.as_ref().is_some_and(|place| !place.is_listing()) {
+            self.following.completed();
+        }
+        let client = Client::open(self.following.location(), self.options)?;
+        self.check_rules(&client)?;
+        let replica = Replica::new(self.store.clone(), place.as_ref())?;
+        Ok(Turn {
+            turns: self,
+            client,
+            replica,
+            place,
+            pending: None,
+            noted: Instant::now(),
+            since: 0,
+            has_noted: false,
+        })
+    }
+
+    /// Refuses a store whose keys are made by other rules.
+    fn check_rules(&self, client: &Client) -> Turned<()> {
+        let own = self.store.engine().canonicalizer();
+        match client.rules() {
+            Some(theirs) if theirs != (own.name.as_str(), own.version) => Err(self.refusal(&format!(
+                "its URLs are made canonical by {} {}, those here by {} {}: make this store with the same rules",
+                theirs.0, theirs.1, own.name, own.version
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn refusal(&self, why: &str) -> Trouble {
+        Trouble::Final(self.remote(format!("this is no replica of it: {why}")))
+    }
+
+    fn remote(&self, detail: String) -> Error {
+        Error::Remote {
+            location: self.following.location().to_owned(),
+            detail,
+            is_damage: false,
+            is_of_one_page: false,
+        }
+    }
+
+    /// Refuses to make this store equal to the one of a place, if that would be a mistake.
+    fn check_store(&self, place: &ChangesPlace, before: Option<[u8; 16]>) -> Turned<()> {
+        let own = self.store.engine().changes_end()?.store_id();
+        if place.store_id() == own {
+            return Err(self.refusal("it is this very store, or one copied from it file by file"));
+        }
+        let why = match before {
+            Some(id) if id != place.store_id() => "it has another store now than this one is a replica of",
+            None if !is_replica(self.store)? && self.store.engine().keys().next().is_some() => {
+                "this store has pages of its own"
+            }
+            _ => return Ok(()),
+        };
+        if self.may_begin_anew {
+            return Ok(());
+        }
+        Err(self.refusal(&format!("{why}; what the other one has not would be removed here (--begin-anew)")))
     }
 }
 
 /// One connection's worth of following.
 struct Turn<'a> {
-    store: &'a PageStore,
-    following: &'a Following,
-    log: &'a (dyn Fn(&str) + Send + Sync),
+    turns: &'a Turns<'a>,
+    client: Client,
     replica: Replica,
-    /// What was done before.
-    before: Counts,
     place: Option<ChangesPlace>,
     /// The place behind what was applied and not noted yet.
     pending: Option<ChangesPlace>,
     noted: Instant,
     /// Changes applied since.
     since: u64,
-    /// The server has told something.
-    has_heard: bool,
+    has_noted: bool,
 }
 
 impl Turn<'_> {
     fn counts(&self) -> Counts {
-        let now = self.replica.counts();
-        let mut sum = self.before;
+        let (now, mut sum) = (self.replica.counts(), self.turns.before);
         sum.put += now.put;
         sum.present += now.present;
         sum.removed += now.removed;
         sum.refused += now.refused;
+        sum.damaged += now.damaged;
         sum
     }
 
-    /// Asks and applies until the server has nothing to tell, or the answer ends otherwise.
-    fn ask(&mut self, options: &ClientOptions) -> Result<()> {
-        let client = Client::open(self.following.location(), options)?;
+    /// Asks and applies until the answer of a server is no end, or it begins anew.
+    fn ask(&mut self) -> Turned<()> {
+        let mut is_checked = false;
         loop {
             let since = self.pending.as_ref().or(self.place.as_ref()).map(ToString::to_string);
+            // An own client: its lines hold it, while this changes.
+            let client = self.client.clone();
             for line in client.changes(since.as_deref(), WAIT)? {
                 let line = line?;
-                self.has_heard = true;
+                if let Said::Outrun(why) = line.said {
+                    return self.begin_anew(&why);
+                }
+                let unread = |_| self.turns.remote(format!("it gives a place that is none: {}", line.place));
+                let place: ChangesPlace = line.place.parse().map_err(unread)?;
+                if !is_checked {
+                    self.turns.check_store(&place, self.place.as_ref().map(ChangesPlace::store_id))?;
+                    is_checked = true;
+                }
+                let is_end = matches!(line.said, Said::End);
                 match line.said {
-                    Said::Told(told) => {
-                        self.apply(&client, told)?;
-                        self.pending = Some(line.place.parse()?);
-                        if self.since >= NOTE_CHANGES || self.noted.elapsed() >= NOTE_AFTER {
-                            self.note()?;
-                        }
+                    Said::Told(told) => self.apply(&client, told)?,
+                    Said::Damage(of, words) => {
+                        (self.turns.log)(&format!("damaged in the store that is followed: {words}"));
+                        self.apply(&client, Told::Damaged(of))?;
                     }
-                    Said::Damage(words) => {
-                        self.following.damaged();
-                        (self.log)(&format!("damaged in the store that is followed, and missing here: {words}"));
-                        self.pending = Some(line.place.parse()?);
-                    }
-                    Said::End => {
-                        self.pending = Some(line.place.parse()?);
-                        self.note()?;
-                        if self.following.up_to_date() {
-                            (self.log)("this replica gets on again");
-                        }
-                    }
-                    Said::Outrun(why) => {
-                        (self.log)(&format!("this replica begins anew: {why}"));
-                        self.following.began_anew();
-                        (self.place, self.pending) = (None, None);
-                        self.before = self.counts();
-                        self.replica = Replica::new(self.store.clone(), None)?;
-                        break;
-                    }
+                    Said::End | Said::Outrun(_) => {}
+                }
+                self.pending = Some(place);
+                if is_end || self.since >= NOTE_CHANGES || self.noted.elapsed() >= NOTE_AFTER {
+                    self.note()?;
+                }
+                let is_complete = self.place.as_ref().is_some_and(|place| !place.is_listing());
+                if is_end && is_complete && self.turns.following.up_to_date() {
+                    (self.turns.log)("this replica gets on again");
                 }
             }
         }
     }
 
-    fn apply(&mut self, client: &Client, told: Told) -> Result<()> {
-        self.replica.apply(told, &mut |page, version| client.body_of(page, version))?;
+    /// Notes the beginning of a list as the place to go on from.
+    fn begin_anew(&mut self, why: &str) -> Turned<()> {
+        self.pending = None;
+        let now = self.client.changes(Some("now"), Duration::ZERO)?.next().transpose()?;
+        let unread = || self.turns.remote("it does not say where its history stands".to_owned());
+        let place = now.and_then(|line| line.place.parse::<ChangesPlace>().ok()).ok_or_else(unread)?;
+        self.turns.check_store(&place, self.place.as_ref().map(ChangesPlace::store_id))?;
+        (self.turns.log)(&format!("this replica begins anew: {why}"));
+        self.turns.following.began_anew();
+        note_place(self.turns.store, &place.beginning())?;
+        Ok(())
+    }
+
+    fn apply(&mut self, client: &Client, told: Told) -> Turned<()> {
+        let log = self.turns.log;
+        self.replica.apply(told, &mut |page, version| match client.body_of(page, version) {
+            Err(error) if error.is_damage() || error.concerns_one_page() => {
+                let url = String::from_utf8_lossy(&page.url);
+                log(&format!("missing here, as its body does not come: {url}: {error}"));
+                Ok(None)
+            }
+            body => body,
+        })?;
         self.since += 1;
-        self.following.applied(self.counts());
+        self.turns.following.applied(self.counts());
+        for note in self.replica.take_notes() {
+            (self.turns.log)(&note);
+        }
         Ok(())
     }
 
     /// Makes durable what was applied, and notes the place behind it.
-    fn note(&mut self) -> Result<()> {
+    fn note(&mut self) -> Turned<()> {
         (self.noted, self.since) = (Instant::now(), 0);
         let Some(place) = self.pending.take() else { return Ok(()) };
         if self.place.as_ref() != Some(&place) {
-            self.store.sync()?;
-            filemap::replica::note_place(self.store, &place)?;
+            self.turns.store.sync()?;
+            note_place(self.turns.store, &place)?;
         }
-        self.place = Some(place);
+        (self.place, self.has_noted) = (Some(place), true);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! How a replica gets on: noted by what follows another server, shown by the server of the
 //! replica.
 
+use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,6 @@ struct State {
     error: Option<String>,
     has_ended: bool,
     counts: Counts,
-    damaged: u64,
     begun_anew: u64,
 }
 
@@ -45,8 +45,6 @@ pub struct FollowingFigures {
     pub has_ended: bool,
     /// What it has done.
     pub counts: Counts,
-    /// Versions that are damaged in the other store, and missing here.
-    pub damaged: u64,
     /// How often it had lost the thread and begun anew.
     pub begun_anew: u64,
 }
@@ -71,7 +69,6 @@ impl Following {
             error: state.error.clone(),
             has_ended: state.has_ended,
             counts: state.counts,
-            damaged: state.damaged,
             begun_anew: state.begun_anew,
         })
     }
@@ -103,16 +100,39 @@ impl Following {
         self.with(|state| state.error.replace(error.to_owned()).as_deref() != Some(error))
     }
 
-    /// It gives up.
-    pub(crate) fn ended(&self, error: &str) {
-        self.with(|state| (state.error, state.has_ended) = (Some(error.to_owned()), true));
-    }
-
-    pub(crate) fn damaged(&self) {
-        self.with(|state| state.damaged += 1);
+    /// What notes that it gives up, when it is dropped.
+    pub(crate) fn ending(&self) -> Ending<'_> {
+        Ending { following: self, why: RefCell::new(Some("it has panicked".to_owned())) }
     }
 
     pub(crate) fn began_anew(&self) {
-        self.with(|state| state.begun_anew += 1);
+        self.with(|state| {
+            state.begun_anew += 1;
+            state.is_complete = false;
+        });
+    }
+}
+
+/// Notes that a replica gives up, unless its end is wanted.
+pub(crate) struct Ending<'a> {
+    following: &'a Following,
+    why: RefCell<Option<String>>,
+}
+
+impl Ending<'_> {
+    pub(crate) fn is_wanted(&self) {
+        self.why.replace(None);
+    }
+
+    pub(crate) fn because(&self, error: &filemap::Error) {
+        self.why.replace(Some(error.to_string()));
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if let Some(why) = self.why.take() {
+            self.following.with(|state| (state.error, state.has_ended) = (Some(why), true));
+        }
     }
 }

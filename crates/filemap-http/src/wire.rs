@@ -96,9 +96,14 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new(listed: &Listed, with_cursor: bool) -> Entry {
-        let variant = listed.variant.as_ref().map(|variant| Url::new(variant.as_bytes())).unwrap_or_default();
         let place = listed.cursor.as_ref().filter(|_| with_cursor).map(cursor);
-        Entry { url: Url::new(&listed.url), variant: variant.url, variant_base64: variant.url_base64, cursor: place }
+        Entry { cursor: place, ..Entry::of(&listed.url, listed.variant.as_ref()) }
+    }
+
+    /// A URL and a variant, without a place in a list.
+    pub(crate) fn of(url: &[u8], variant: Option<&Variant>) -> Entry {
+        let variant = variant.map(|variant| Url::new(variant.as_bytes())).unwrap_or_default();
+        Entry { url: Url::new(url), variant: variant.url, variant_base64: variant.url_base64, cursor: None }
     }
 
     /// Without its place in the list, if it has one.
@@ -157,8 +162,23 @@ pub(crate) struct Promises {
     pub(crate) lists_in_order: bool,
     pub(crate) lists_from_cursor: bool,
     pub(crate) writes: bool,
+    /// By which rules URLs are made canonical.
+    #[serde(default)]
+    pub(crate) rules: Option<String>,
+    #[serde(default)]
+    pub(crate) rules_version: Option<u32>,
     pub(crate) keys: Option<u64>,
     pub(crate) bytes: Option<u64>,
+}
+
+/// A digest as text.
+pub(crate) fn digest(digest: &[u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(*digest))
+}
+
+pub(crate) fn read_digest(text: &str) -> Option<[u8; 16]> {
+    let is_one = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_one.then(|| u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes))?
 }
 
 /// Every state of a rule of erasures with its name.
@@ -248,6 +268,8 @@ mod tests {
             assert_eq!((rule(found), read_rule(name)), (name, Some(found)));
         }
         assert_eq!(read_rule("sometimes"), None);
+        let bytes = [7; 16];
+        assert_eq!((read_digest(&digest(&bytes)), read_digest("7")), (Some(bytes), None));
         for (state, name) in RULE_STATES {
             assert_eq!((rule_state(state), read_rule_state(name)), (name, Some(state)));
         }

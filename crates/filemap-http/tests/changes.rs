@@ -183,7 +183,7 @@ impl Follower {
     fn of(server: &Served, store: PageStore) -> Follower {
         let following = Arc::new(Following::new(&format!("http://{}", server.address)));
         let (own, replica) = (Arc::clone(&following), store.clone());
-        let work = move || filemap_http::follow(&replica, &own, &ClientOptions::new(), &|_| {});
+        let work = move || filemap_http::follow(&replica, &own, &ClientOptions::new(), false, &|_| {});
         Follower { store, following, thread: Some(std::thread::spawn(work)) }
     }
 
@@ -291,6 +291,129 @@ fn a_replica_becomes_equal_and_stays_so() {
     again.end(&server);
 }
 
+/// A place in the history of a store before something was dropped from it.
+fn of_another_life(origin: &PageStore) -> String {
+    let now = origin.engine().changes_end().expect("open").to_string();
+    let id = now.split('-').next().expect("an id");
+    format!("{id}-{}-0-1", "0".repeat(15) + "1")
+}
+
+/// Makes a store a replica that has come to this place.
+fn note(replica: &PageStore, place: &str) {
+    replica.sync().expect("synced");
+    let own = replica.engine().changes_end().expect("open");
+    std::fs::write(replica.engine().path().join("FOLLOWS"), format!("{own}\n{place}\n")).expect("written");
+}
+
+/// How following ends at once.
+fn refused(server: &Served, replica: &PageStore) -> (String, bool) {
+    let following = Following::new(&format!("http://{}", server.address));
+    let ended = filemap_http::follow(replica, &following, &ClientOptions::new(), false, &|_| {});
+    (ended.expect_err("refused").to_string(), following.figures().has_ended)
+}
+
+#[test]
+fn a_store_that_is_no_replica_of_that_one_is_left_alone() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let origin = store(dir.path(), "origin");
+    fill(&origin);
+    origin.sync().expect("synced");
+    let server = of(origin.clone(), ServerOptions::new());
+    let own = store(dir.path(), "own");
+    own.put_page(&page("http://own.example/", 1, "only here")).expect("stored");
+    let before = all(&own);
+    let is_refused = |own: &PageStore, words: &str| {
+        let (said, has_ended) = refused(&server, own);
+        assert!(has_ended && said.contains(words), "{said}");
+    };
+    is_refused(&own, "pages of its own");
+    // A replica of another one; also one that is to begin anew.
+    let mut other = of_another_life(&own);
+    note(&own, &other);
+    is_refused(&own, "another store now");
+    other += "~";
+    note(&own, &other);
+    is_refused(&own, "another store now");
+    note(&own, "no place");
+    is_refused(&own, "no place");
+    assert_eq!(all(&own), before);
+    let options = Options::new();
+    let exact = PageStore::create_with(dir.path().join("exact"), Arc::new(filemap::canonical::Exact), options);
+    is_refused(&exact.expect("a store"), "made canonical");
+    is_refused(&origin, "this very store");
+}
+
+#[test]
+fn a_replica_put_back_to_an_older_state_begins_anew() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let origin = store(dir.path(), "origin");
+    fill(&origin);
+    origin.sync().expect("synced");
+    let server = of(origin.clone(), ServerOptions::new().writes(true));
+    let own = store(dir.path(), "own");
+    // It says that it has come to the end, but what it had then is not there.
+    let has_all = own.engine().changes_end().expect("open").to_string();
+    let ahead = has_all.replace("-0-1", "-0-1000");
+    let now = origin.engine().changes_end().expect("open");
+    std::fs::write(own.engine().path().join("FOLLOWS"), format!("{ahead}\n{now}\n")).expect("written");
+    let replica = Follower::of(&server, own);
+    replica.is_equal_to(&origin);
+    replica.end(&server);
+}
+
+#[test]
+fn what_is_damaged_in_the_origin_stays_in_its_replica() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let origin = store(dir.path(), "origin");
+    for nth in 0..20 {
+        origin.put_page(&page(&format!("http://a.example/{nth}"), 0, &"text ".repeat(200))).expect("stored");
+    }
+    let path = origin.engine().path().to_owned();
+    let own = store(dir.path(), "own");
+    for page in origin.versions() {
+        own.put_page(&page.expect("readable")).expect("stored");
+    }
+    origin.close().expect("closed");
+    // The body of the tenth.
+    let mut bytes = std::fs::read(path.join("value0.dat")).expect("readable");
+    let at = bytes.windows(18).position(|b| b == b"http://a.example/9").expect("there") + 60;
+    bytes[at] ^= 0xff;
+    std::fs::write(path.join("value0.dat"), bytes).expect("written");
+    let origin = PageStore::open(&path, Options::new()).expect("opened");
+    let server = of(origin.clone(), ServerOptions::new().writes(true));
+    note(&own, &of_another_life(&origin));
+    let before = all(&own);
+    let replica = Follower::of(&server, own);
+    let begun = Instant::now();
+    while !(replica.following.figures().is_complete && replica.following.figures().begun_anew == 1) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", replica.following.figures());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(all(&replica.store), before, "what is damaged there is whole here");
+    let counts = replica.following.figures().counts;
+    assert!(counts.damaged > 0 && counts.removed == 0, "{counts:?}");
+    replica.end(&server);
+}
+
+#[test]
+fn an_erasure_that_a_replica_has_not_heard_of_is_carried_out_when_it_begins_anew() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (origin, own) = (store(dir.path(), "origin"), store(dir.path(), "own"));
+    for store in [&origin, &own] {
+        store.put_page(&page("http://secret.example/", 0, "a secret text")).expect("stored");
+        store.put_page(&page("http://a.example/", 0, "open")).expect("stored");
+    }
+    let order = EraseOrder::new(EraseTarget::Host("secret.example".into()), "asked for");
+    origin.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
+    let server = of(origin.clone(), ServerOptions::new().writes(true));
+    note(&own, &of_another_life(&origin));
+    let replica = Follower::of(&server, own);
+    replica.is_equal_to(&origin);
+    let rules = replica.store.erase_rules().expect("rules");
+    assert!(rules.len() == 1 && rules[0].state == filemap_core::erase::RuleState::InForce, "{rules:?}");
+    replica.end(&server);
+}
+
 #[test]
 fn a_replica_that_has_lost_the_thread_begins_anew_and_keeps_what_is_right() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -309,8 +432,7 @@ fn a_replica_that_has_lost_the_thread_begins_anew_and_keeps_what_is_right() {
     own.put_page(&post).expect("stored");
     own.put_page(&Page { kind: RecordKind::Request, ..page("http://a.example/3", 0, "GET") }).expect("stored");
     own.remove("http://a.example/9").expect("removed");
-    let lost = format!("{}-{}-0-1\n", "0".repeat(32), "0".repeat(16));
-    std::fs::write(dir.path().join("replica.follows"), lost).expect("written");
+    note(&own, &of_another_life(&origin));
     let replica = Follower::of(&server, own);
     replica.is_equal_to(&origin);
     let figures = replica.following.figures();

@@ -8,18 +8,17 @@
 use std::collections::HashSet;
 use std::io::Read;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use filemap_core::erase::Rule;
 use filemap_core::list::{Direction, KeyRange, KeysInOrder};
-use filemap_core::{StorageError, Version};
+use filemap_core::{Head, StorageError, Version};
 use filemap_io::{Access, Dir, File, OsDir, files};
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::Xxh3;
 
+use crate::date;
 use crate::error::{Error, Result};
-use crate::page::variant::Variant;
-use crate::page::{Page, RecordKind, key, meta, order};
-use crate::store::{BodyForm, ChangesPlace, Loader, PageStore};
+use crate::page::{Page, key, meta, order};
+use crate::store::{Beside, BodyForm, ChangesPlace, Loader, PageStore};
 
 /// Bytes of bodies of one key in memory, while it is not known whether what the replica has of it
 /// is among them.
@@ -41,32 +40,32 @@ pub enum Told {
         form: BodyForm,
         /// Which version it is there.
         version: Version,
-        /// The length of a body that is to be fetched.
-        elsewhere: Option<u64>,
+        /// Length, and digest as it is stored, of a body that is to be fetched.
+        elsewhere: Option<(u64, [u8; 16])>,
     },
     /// All versions put before were removed, as [`crate::store::PageChange::Removed`] says.
-    Removed {
-        /// The canonical URL.
-        url: Vec<u8>,
-        /// The variant, if it was one.
-        variant: Option<Variant>,
-        /// The kind of the records.
-        kind: RecordKind,
+    Removed(Beside),
+    /// All is listed; what was not is not there, if the list is whole.
+    Listed {
+        /// Nothing of the other store is absent.
+        is_whole: bool,
     },
-    /// All is listed.
-    Listed,
+    /// Something is damaged there: what the replica has of it stays. `None`: it is not known of
+    /// what.
+    Damaged(Option<Beside>),
     /// The rules of erasures.
     Rules(Vec<Rule>),
 }
 
-/// How a body is fetched that is too long to be told: of this page and version.
-pub type Fetch<'a> = dyn FnMut(&Page, Version) -> Result<Box<dyn Read + Send>> + 'a;
+/// How a body is fetched that is too long to be told: of this page and version; `None` if it is
+/// gone.
+pub type Fetch<'a> = dyn FnMut(&Page, Version) -> Result<Option<Box<dyn Read + Send>>> + 'a;
 
 /// What a replica has done.
 ///
 /// ```
 /// let counts = filemap::replica::Counts::default();
-/// assert_eq!(counts.put + counts.removed + counts.refused, 0);
+/// assert_eq!(counts.put + counts.removed + counts.refused + counts.damaged, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -77,8 +76,10 @@ pub struct Counts {
     pub present: u64,
     /// Keys removed: of pages, variants and records beside them.
     pub removed: u64,
-    /// Versions that the replica does not take: a rule of its own refuses them.
+    /// Versions that the replica does not take: a rule of its own refuses them, or a limit.
     pub refused: u64,
+    /// Versions and keys that are damaged in the other store.
+    pub damaged: u64,
 }
 
 /// A replica in the making. What was applied is durable after a `sync` of the store.
@@ -88,6 +89,8 @@ pub struct Replica {
     /// While all is listed.
     list: Option<List>,
     counts: Counts,
+    /// What the operator should know.
+    notes: Vec<String>,
 }
 
 impl std::fmt::Debug for Replica {
@@ -114,12 +117,11 @@ struct Held {
     page: Page,
     form: BodyForm,
     version: Version,
-    elsewhere: Option<u64>,
+    elsewhere: Option<(u64, [u8; 16])>,
 }
 
-/// What tells versions of one key apart: time, length and hash of the stored body, description. No
-/// hash if the body is elsewhere.
-type Print = (i64, u64, Option<u128>, Vec<u8>);
+/// What tells versions of one key apart: time, digest of what is stored, description.
+type Print = (i64, [u8; 16], Vec<u8>);
 
 impl Replica {
     /// Goes on from a place in the other store's history; `None`: from its beginning. Whoever asks
@@ -132,7 +134,17 @@ impl Replica {
     pub fn new(store: PageStore, place: Option<&ChangesPlace>) -> Result<Replica> {
         let after = place.map_or(Some(&[][..]), ChangesPlace::listed);
         let list = after.map(|after| List::new(&store, after)).transpose()?;
-        Ok(Replica { store, loader: Loader::default(), list, counts: Counts::default() })
+        let (loader, counts) = (Loader::default(), Counts::default());
+        let mut replica = Replica { store, loader, list, counts, notes: Vec::new() };
+        // A kill may have cut an erasure off.
+        replica.end_erasures()?;
+        Ok(replica)
+    }
+
+    /// What the operator should know, since the last call: what was refused, and erasures that are
+    /// not complete.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// What was done so far.
@@ -147,6 +159,18 @@ impl Replica {
     /// Those of `fetch`, and of puts, removals and erasures; the replica may then be opened anew,
     /// and go on from where it was last in sync.
     pub fn apply(&mut self, told: Told, fetch: &mut Fetch<'_>) -> Result<()> {
+        match self.apply_one(told, fetch) {
+            // A URL that is none for this store, say.
+            Err(error) if error.concerns_one_page() => {
+                self.counts.refused += 1;
+                self.notes.push(format!("not taken over: {error}"));
+                Ok(())
+            }
+            applied => applied,
+        }
+    }
+
+    fn apply_one(&mut self, told: Told, fetch: &mut Fetch<'_>) -> Result<()> {
         match told {
             Told::Put { page, form, version, elsewhere } => {
                 let held = Held { page: *page, form, version, elsewhere };
@@ -159,41 +183,87 @@ impl Replica {
                     None => self.put(&held, fetch),
                 }
             }
-            Told::Removed { url, variant, kind } => {
-                let key = self.store.key_of(&url, kind, variant.as_ref())?;
+            Told::Removed(of) => {
+                let key = self.key_of(&of)?;
                 self.remove(&key)
             }
-            Told::Listed => match self.list.take() {
+            Told::Damaged(of) => {
+                self.counts.damaged += 1;
+                match (self.list.take(), of) {
+                    (Some(mut list), Some(of)) => {
+                        let done = self.keep(&mut list, &of, fetch);
+                        self.list = Some(list);
+                        done
+                    }
+                    (list, _) => {
+                        self.list = list;
+                        Ok(())
+                    }
+                }
+            }
+            Told::Listed { is_whole } => match self.list.take() {
                 Some(mut list) => {
                     self.settle(&mut list, fetch)?;
-                    self.remove_up_to(&mut list, None)
+                    if is_whole { self.remove_up_to(&mut list, None) } else { Ok(()) }
                 }
                 None => Ok(()),
             },
             Told::Rules(rules) => {
-                if self.store.adopt(&rules)? > 0 {
-                    self.store.resume_erasures(&mut |_| ControlFlow::Continue(()))?;
-                    self.loader = Loader::default();
-                }
-                Ok(())
+                self.store.adopt(&rules)?;
+                self.end_erasures()
             }
         }
+    }
+
+    fn key_of(&self, of: &Beside) -> Result<Vec<u8>> {
+        self.store.key_of(&of.url, of.kind, of.variant.as_ref())
+    }
+
+    /// Carries out what rules say that is not done yet.
+    fn end_erasures(&mut self) -> Result<()> {
+        if let Some(erasing) = self.store.resume_erasures(&mut |_| ControlFlow::Continue(()))? {
+            self.loader = Loader::default();
+            if !erasing.is_complete() {
+                let rules = &erasing.rules;
+                self.notes.push(format!("the erasure by the rules {rules:?} is not complete here: `erase --resume`"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what the replica has of a key that is damaged there.
+    fn keep(&mut self, list: &mut List, of: &Beside, fetch: &mut Fetch<'_>) -> Result<()> {
+        let key = self.key_of(of)?;
+        if key == list.key {
+            self.put_held(list, fetch)?;
+        } else {
+            self.begin_key(list, key, fetch)?;
+        }
+        list.is_settled = true;
+        Ok(())
+    }
+
+    /// Ends the key before, and removes what the replica has up to this one.
+    fn begin_key(&mut self, list: &mut List, key: Vec<u8>, fetch: &mut Fetch<'_>) -> Result<()> {
+        self.settle(list, fetch)?;
+        let mut form = Vec::new();
+        order::ordered(&key, &mut form);
+        self.remove_up_to(list, Some(&form))?;
+        (list.key, list.is_settled) = (key, false);
+        Ok(())
     }
 
     /// Takes a version that is listed.
     fn hold(&mut self, list: &mut List, held: Held, fetch: &mut Fetch<'_>) -> Result<()> {
         let key = self.store.key_of_page(&held.page)?;
         if key != list.key {
-            self.settle(list, fetch)?;
-            let mut form = Vec::new();
-            order::ordered(&key, &mut form);
-            self.remove_up_to(list, Some(&form))?;
-            (list.key, list.is_settled) = (key, false);
+            self.begin_key(list, key, fetch)?;
         }
         if list.is_settled {
             return self.put(&held, fetch);
         }
-        list.bytes += held.page.body.len();
+        let headers: usize = held.page.headers.iter().map(|h| h.name.len() + h.value.len()).sum();
+        list.bytes += held.page.body.len() + 2 * headers + 1024;
         list.held.push(held);
         if list.bytes > HELD_BYTES {
             // Which of its versions would come is not known.
@@ -218,11 +288,7 @@ impl Replica {
             Err(error) if error.is_corrupt() => None,
             own => Some(own?),
         };
-        let is_listed = |head: &filemap_core::Head| {
-            let (time_ms, bytes) = (head.version.time_ms, head.body_bytes);
-            let digest = u128::from_be_bytes(head.digest);
-            [Some(digest), None].into_iter().any(|d| listed.contains(&(time_ms, bytes, d, head.meta.clone())))
-        };
+        let is_listed = |head: &Head| listed.contains(&print_of(head));
         if own.is_none_or(|own| !own.iter().all(is_listed)) {
             let key = list.key.clone();
             self.remove(&key)?;
@@ -246,7 +312,11 @@ impl Replica {
         match put {
             Ok(true) => self.counts.put += 1,
             Ok(false) => self.counts.present += 1,
-            Err(error) if error.refused_by().is_some() => self.counts.refused += 1,
+            Err(error) if error.refused_by().is_some() || error.concerns_one_page() => {
+                self.counts.refused += 1;
+                let (url, time_ms) = (String::from_utf8_lossy(&held.page.url), held.page.fetched_at_ms);
+                self.notes.push(format!("not taken over: {url} of {}: {error}", date::format(time_ms)));
+            }
             Err(error) => return Err(error),
         }
         Ok(())
@@ -256,14 +326,14 @@ impl Replica {
     fn put_elsewhere(&mut self, held: &Held, fetch: &mut Fetch<'_>) -> Result<bool> {
         let key = self.store.key_of_page(&held.page)?;
         let print = print(&key, held)?;
-        let is_it =
-            |head: &filemap_core::Head| print == (head.version.time_ms, head.body_bytes, None, head.meta.clone());
-        if self.store.engine().history(&key).is_ok_and(|own| own.iter().any(is_it)) {
+        if self.store.engine().history(&key).is_ok_and(|own| own.iter().any(|head| print_of(head) == print)) {
             return Ok(false);
         }
-        let mut body = fetch(&held.page, held.version)?;
-        self.store.put_page_reader(&held.page, &mut *body)?;
-        Ok(true)
+        match fetch(&held.page, held.version)? {
+            // Its removal is told of next.
+            None => Ok(false),
+            Some(mut body) => self.store.put_page_reader(&held.page, &mut *body).map(|_| true),
+        }
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<()> {
@@ -298,34 +368,41 @@ impl Replica {
     }
 }
 
-/// The file beside a replica with the place that it has come to.
-fn place_file(store: &PageStore) -> Result<(OsDir, String)> {
-    let path = store.engine().path();
-    let name = path.file_name().map_or_else(|| "store".into(), |name| name.to_string_lossy().into_owned());
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let shown = parent.display().to_string();
-    let dir = OsDir::open(parent).map_err(StorageError::io("open", &shown));
-    let dir = dir.map_err(|error| Error::Engine(error.into()))?;
-    Ok((dir, format!("{name}.follows")))
-}
+/// The file in a replica's folder with the place that it has come to.
+const PLACE_FILE: &str = "FOLLOWS";
 
-/// The place in the other store's history that a replica has noted; `None` if it has not begun.
+/// The place in the other store's history that a replica has noted; `None` if it has not begun, or
+/// has lost something since (a repair, an older copy put in its place), so that it must begin
+/// anew.
 ///
 /// # Errors
 ///
 /// [`Error::Cursor`] if it is none; `Io`.
 pub fn noted_place(store: &PageStore) -> Result<Option<ChangesPlace>> {
-    let (dir, name) = place_file(store)?;
+    let dir = folder(store)?;
     let read = |file: &dyn File| {
-        let bytes = file.len().map_err(StorageError::io("measure", &name))?;
-        files::read(file, &name, 0, usize::try_from(bytes.min(MAX_PLACE_BYTES)).unwrap_or_default())
+        let bytes = file.len().map_err(StorageError::io("measure", PLACE_FILE))?;
+        files::read(file, PLACE_FILE, 0, usize::try_from(bytes.min(MAX_PLACE_BYTES)).unwrap_or_default())
     };
-    let text = match dir.open(&name, Access::Read) {
+    let text = match dir.open(PLACE_FILE, Access::Read) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(StorageError::io("open", &name)).and_then(|file| read(&*file)),
+        opened => opened.map_err(StorageError::io("open", PLACE_FILE)).and_then(|file| read(&*file)),
     };
     let text = text.map_err(|error| Error::Engine(error.into()))?;
-    String::from_utf8_lossy(&text).trim().parse().map(Some)
+    let text = String::from_utf8_lossy(&text);
+    let (own, place) = text.trim().split_once('\n').ok_or(Error::Cursor { what: "the file FOLLOWS holds none" })?;
+    let has_all = store.engine().has_come_from(own.parse()?)?;
+    let place = place.parse()?;
+    Ok(has_all.then_some(place))
+}
+
+/// Whether a store has once noted a place, of whatever store.
+///
+/// # Errors
+///
+/// `Io`.
+pub fn is_replica(store: &PageStore) -> Result<bool> {
+    files::exists(&folder(store)?, PLACE_FILE).map_err(|error| Error::Engine(error.into()))
 }
 
 /// Notes the place that a replica has come to, durably. What was applied must be: sync before.
@@ -334,22 +411,36 @@ pub fn noted_place(store: &PageStore) -> Result<Option<ChangesPlace>> {
 ///
 /// `Io`.
 pub fn note_place(store: &PageStore, place: &ChangesPlace) -> Result<()> {
-    let (dir, name) = place_file(store)?;
-    let new = format!("{name}.new");
-    let text = format!("{place}\n");
+    let (dir, new) = (folder(store)?, format!("{PLACE_FILE}.new"));
+    let text = format!("{}\n{place}\n", store.engine().changes_end()?);
     // A killed process may have left one.
     files::remove(&dir, &new).map_err(|error| Error::Engine(error.into()))?;
-    files::replace(&dir, &name, &new, |file| files::write(file, &new, text.as_bytes(), 0))
+    files::replace(&dir, PLACE_FILE, &new, |file| files::write(file, &new, text.as_bytes(), 0))
         .map_err(|error: StorageError| Error::Engine(error.into()))
+}
+
+fn folder(store: &PageStore) -> Result<OsDir> {
+    let path = store.engine().path();
+    let shown = path.display().to_string();
+    OsDir::open(path).map_err(StorageError::io("open", &shown)).map_err(|error| Error::Engine(error.into()))
 }
 
 fn print(key: &[u8], held: &Held) -> Result<Print> {
     let encoded = meta::encode(&held.page, key::url(key))?;
-    let mut body = encoded.spill;
-    body.extend_from_slice(&held.page.body);
-    let bytes = body.len() as u64 + held.elsewhere.unwrap_or(0);
-    let hash = held.elsewhere.is_none().then(|| xxh3_128(&body));
-    Ok((held.page.fetched_at_ms, bytes, hash, encoded.meta))
+    let digest = held.elsewhere.map_or_else(
+        || {
+            let mut hasher = Xxh3::new();
+            hasher.update(&encoded.spill);
+            hasher.update(&held.page.body);
+            hasher.digest128().to_be_bytes()
+        },
+        |(_, digest)| digest,
+    );
+    Ok((held.page.fetched_at_ms, digest, encoded.meta))
+}
+
+fn print_of(head: &Head) -> Print {
+    (head.version.time_ms, head.digest, head.meta.clone())
 }
 
 impl List {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap_core::changes::{Change, ChangeCursor};
+use filemap_core::changes::{Change, ChangeCursor, Changes};
 use filemap_core::erase::Erasure;
 use filemap_core::sim::{self, Fault, Limits};
 use filemap_core::{Error, Options, Record, Store};
@@ -30,9 +30,12 @@ fn options(rng: &mut fastrand::Rng) -> Options {
     crate::with_limits(limits).checkpoint_bytes(4096).keep_removals(keep)
 }
 
+/// A version: key and sequence.
+type Which = (Vec<u8>, u64);
+
 /// What a follower has: of each version its time and digest.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Copy(BTreeMap<(Vec<u8>, u64), (i64, [u8; 16])>);
+struct Copy(BTreeMap<Which, (i64, [u8; 16])>);
 
 impl Copy {
     fn of(store: &Store) -> Copy {
@@ -44,6 +47,10 @@ impl Copy {
     /// Applies some changes, or all.
     fn apply(&mut self, store: &Store, cursor: &mut ChangeCursor, most: usize) -> Result<(), Error> {
         let mut changes = store.changes(*cursor)?;
+        self.take(&mut changes, cursor, most)
+    }
+
+    fn take(&mut self, changes: &mut Changes, cursor: &mut ChangeCursor, most: usize) -> Result<(), Error> {
         for change in changes.by_ref().take(most) {
             match change? {
                 Change::Put { key, head } => {
@@ -52,6 +59,7 @@ impl Copy {
                 Change::Removed { key, version } => {
                     self.0.retain(|(k, sequence), _| *k != key || *sequence > version.sequence);
                 }
+                Change::Damaged { error, .. } => return Err(error),
                 // What an erasure took is nowhere.
                 Change::Rules => self.0.retain(|(key, _), _| key != ERASED),
                 change => panic!("{change:?}"),
@@ -71,6 +79,8 @@ struct Run {
     options: Options,
     store: Store,
     reader: Option<Store>,
+    /// Changes of the writer's that were asked for earlier.
+    open: Option<Changes>,
     copy: Copy,
     cursor: ChangeCursor,
     /// How often the copy was begun anew.
@@ -85,11 +95,25 @@ impl Run {
         let (disk, options) = (SimDisk::new(seed), options(&mut rng));
         let store = sim::create(disk.dir(), options.clone()).unwrap();
         let cursor = store.changes_end().unwrap();
-        Run { rng, disk, options, store, reader: None, copy: Copy::default(), cursor, anew: 0, time: 0 }
+        Run { rng, disk, options, store, reader: None, open: None, copy: Copy::default(), cursor, anew: 0, time: 0 }
     }
 
     fn key(&mut self) -> Vec<u8> {
         format!("{}", self.rng.u8(..6)).into_bytes()
+    }
+
+    /// Goes on where it was, in what was asked for earlier.
+    fn go_on(&mut self, most: usize) {
+        let mut open = match self.open.take() {
+            Some(open) if open.cursor() == self.cursor => open,
+            _ => match self.store.changes(self.cursor) {
+                Ok(open) => open,
+                Err(_) => return,
+            },
+        };
+        if open.renew().is_ok() && self.copy.take(&mut open, &mut self.cursor, most).is_ok() {
+            self.open = Some(open);
+        }
     }
 
     /// Applies changes from a handle that writes, or from one that reads beside it.
@@ -126,6 +150,7 @@ impl Run {
             }
         };
         self.reader.take().into_iter().for_each(sim::abandon);
+        self.open = None;
         let fresh = sim::open(disk.dir(), self.options.clone()).unwrap();
         sim::abandon(std::mem::replace(&mut self.store, fresh));
         self.disk = disk;
@@ -155,6 +180,10 @@ impl Run {
             15..=16 => {
                 let most = self.rng.usize(..5);
                 self.follow(most);
+            }
+            17 if self.rng.bool() => {
+                let most = self.rng.usize(..9);
+                self.go_on(most);
             }
             17 => self.follow(usize::MAX),
             18 => self.crash(),
@@ -236,6 +265,82 @@ fn told_and_lost() -> usize {
     let kept = Copy::of(&store);
     sim::abandon(store);
     copy.0.keys().filter(|version| !kept.0.contains_key(*version)).count()
+}
+
+/// Whether a copy lacks a version after a power loss took back the removal because of which it was
+/// passed over.
+fn lacks_what_came_back() -> bool {
+    let disk = SimDisk::new(3);
+    let options = || crate::with_limits(Limits::default());
+    let store = sim::create(disk.dir(), options()).unwrap();
+    let (mut copy, mut cursor) = (Copy::default(), store.changes_end().unwrap());
+    store.put(&Record::new(b"key", b"durable")).unwrap();
+    store.sync().unwrap();
+    store.remove(b"key").unwrap();
+    copy.apply(&store, &mut cursor, usize::MAX).unwrap();
+    let disk = disk.crash(Level::Adversarial, Loss::Everything, 1);
+    sim::abandon(store);
+    let store = sim::open(disk.dir(), options()).unwrap();
+    copy.apply(&store, &mut cursor, usize::MAX).unwrap();
+    let lacks = copy != Copy::of(&store);
+    sim::abandon(store);
+    lacks
+}
+
+#[test]
+fn a_version_is_passed_over_only_when_its_removal_is_durable() {
+    assert!(!lacks_what_came_back());
+    sim::plant(Some(Fault::GoneBelieved));
+    let lacks = lacks_what_came_back();
+    sim::plant(None);
+    assert!(lacks);
+}
+
+/// How many of the live versions are told, if compaction moves the outputs while they are
+/// searched.
+fn told_while_outputs_move() -> (usize, usize) {
+    let disk = SimDisk::new(3);
+    let limits = Limits { slack_bytes: 0, ..Limits::default() };
+    let options = crate::with_limits(limits).keep_removals(Duration::from_secs(3600));
+    let store = sim::create(disk.dir(), options).unwrap();
+    let cursor = store.changes_end().unwrap();
+    let key = |nth: u8| format!("{nth}").into_bytes();
+    for nth in 0..60 {
+        store.put(&Record::new(&key(nth), &[nth; 300])).unwrap();
+    }
+    (0..20).for_each(|nth| assert!(store.remove(&key(nth * 3)).unwrap()));
+    store.compact().unwrap();
+    let moving = store.clone();
+    let mut steps = 0;
+    sim::at_steps(Some(Box::new(move || {
+        steps += 1;
+        if steps == 1 {
+            // Those in the first output stay where they are.
+            (7..10).for_each(|nth| assert!(moving.remove(&key(nth * 6 + 1)).unwrap()));
+            moving.compact().unwrap();
+            moving.sync().unwrap();
+        }
+    })));
+    let mut changes = store.changes(cursor).unwrap();
+    let mut copy = Copy::default();
+    let mut at = cursor;
+    let told = copy.take(&mut changes, &mut at, usize::MAX);
+    sim::at_steps(None);
+    told.unwrap();
+    changes.renew().unwrap();
+    copy.take(&mut changes, &mut at, usize::MAX).unwrap();
+    let (told, live) = (copy.0.len(), Copy::of(&store).0.len());
+    sim::abandon(store);
+    (told, live)
+}
+
+#[test]
+fn what_compaction_moves_while_it_is_looked_for_is_told() {
+    assert_eq!(told_while_outputs_move(), (37, 37));
+    sim::plant(Some(Fault::MovedOnceTold));
+    let (told, live) = told_while_outputs_move();
+    sim::plant(None);
+    assert!(told < live, "{told} of {live}");
 }
 
 #[test]

@@ -54,6 +54,10 @@ pub struct Cli {
     /// FILEMAP_TOKEN and FILEMAP_CA_FILE
     #[arg(long, value_name = "ADDRESS", conflicts_with = "write")]
     follow: Option<String>,
+    /// Follow though the store here has pages of its own, or is a replica of another one: what the
+    /// other has not is removed here
+    #[arg(long, requires = "follow")]
+    begin_anew: bool,
     /// A file of tokens, a line each: `read`, `write` or `admin`, and the token; each allows what
     /// the one before it does
     #[arg(long, value_name = "FILE")]
@@ -127,7 +131,7 @@ impl Cli {
             let store = self.open()?;
             let options = options.seen(self.seen_sets()?);
             let options = match &self.follow {
-                Some(location) => options.following(follow(&store, location)?),
+                Some(location) => options.following(self.follow(&store, location)?),
                 None => options,
             };
             if !self.quiet {
@@ -147,8 +151,15 @@ impl Cli {
                     }
                 });
             };
+            let following = options.shown_following();
             Server::new(store, options).serve(listener, tls, stop).await?;
-            Ok(Outcome::Done)
+            match following.map(|following| following.figures()) {
+                Some(figures) if figures.has_ended => {
+                    let why = figures.error.unwrap_or_default();
+                    Err(Failure::Io(format!("it was no replica of {} any more: {why}", figures.location)))
+                }
+                _ => Ok(Outcome::Done),
+            }
         })
     }
 
@@ -175,6 +186,33 @@ impl Cli {
             words::complain(format_args!("--insecure: whoever reaches {} is let in without a token", self.listen));
         }
         Ok(options)
+    }
+
+    /// Follows the server at `location` on a thread of its own, until the process ends.
+    fn follow(&self, store: &PageStore, location: &str) -> Result<Arc<Following>, Failure> {
+        if !Client::is_location(location) || location.contains('@') {
+            let words = "give an address without a name and a password, such as http://127.0.0.1:8640";
+            return Err(Failure::Usage(format!("--follow {location}: {words}")));
+        }
+        let credentials = fm_cli::credentials::read()?;
+        let mut options = ClientOptions::new();
+        if let Some(token) = credentials.token {
+            options = options.token(token);
+        }
+        if let Some(pem) = credentials.authorities {
+            options = options.authorities(pem);
+        }
+        let following = Arc::new(Following::new(location));
+        let (shown, store, may_begin_anew) = (Arc::clone(&following), store.clone(), self.begin_anew);
+        let work = move || {
+            let log = |line: &str| words::complain(line);
+            if let Err(error) = filemap_http::follow(&store, &following, &options, may_begin_anew, &log) {
+                words::complain(format_args!("no longer a replica of {}: {error}", following.location()));
+            }
+        };
+        let begun = std::thread::Builder::new().name("follow".to_owned()).spawn(work);
+        begun.map_err(|error| Failure::Io(format!("no thread to follow with: {error}")))?;
+        Ok(shown)
     }
 
     fn seen_sets(&self) -> Result<SeenSets, Failure> {
@@ -221,31 +259,6 @@ impl Cli {
         }
         Ok(store)
     }
-}
-
-/// Follows the server at `location` on a thread of its own, until the process ends.
-fn follow(store: &PageStore, location: &str) -> Result<Arc<Following>, Failure> {
-    if !Client::is_location(location) {
-        return Err(Failure::Usage(format!("--follow {location}: give an address, such as http://127.0.0.1:8640")));
-    }
-    let credentials = fm_cli::credentials::read()?;
-    let mut options = ClientOptions::new();
-    if let Some(token) = credentials.token {
-        options = options.token(token);
-    }
-    if let Some(pem) = credentials.authorities {
-        options = options.authorities(pem);
-    }
-    let following = Arc::new(Following::new(location));
-    let (shown, store) = (Arc::clone(&following), store.clone());
-    let work = move || {
-        if let Err(error) = filemap_http::follow(&store, &following, &options, &|line| words::complain(line)) {
-            words::complain(format_args!("no longer a replica of {}: {error}", following.location()));
-        }
-    };
-    let begun = std::thread::Builder::new().name("follow".to_owned()).spawn(work);
-    begun.map_err(|error| Failure::Io(format!("no thread to follow with: {error}")))?;
-    Ok(shown)
 }
 
 #[cfg(test)]

@@ -1,38 +1,22 @@
 //! What has changed since a place in the store's history: puts and removals in the order in which
 //! they were made, as far as they are durable.
-//!
-//! Sequences rise along the log, and each belongs to one record. So what comes next lies in the
-//! segment of the log that has its sequence; or, if compaction has removed that segment, in one of
-//! compaction's outputs, which are searched for the sequences that the log lacks there.
 
-use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
-use crate::format::superblock::Tail;
-use crate::format::value::{self, Kind};
 use crate::handle::reading::Reading;
-use crate::logs::scan::Item;
-use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::logs::values::read::Want;
 use crate::record::{Head, Version};
 use crate::store::Store;
-use crate::store::pages::is_named;
-
-/// Bytes of the log scanned for one batch.
-const BATCH_BYTES: u64 = 1 << 20;
-/// Bytes of a segment that are scanned for a sequence, rather than halved once more.
-const NEAR_BYTES: u64 = 1 << 20;
-/// Records that a search of compaction's outputs has found, read for one batch.
-const FOUND_BATCH: usize = 256;
+use crate::store::since::{Found, Since};
 
 /// A place in the history of one store: what has changed since, [`Store::changes`] tells.
 ///
-/// Its text, which `FromStr` reads, has the store's id, its life (another one after a recovery that
-/// dropped something, and in a backup), the generation of its rules of erasures, and the next
+/// Its text, which `FromStr` reads, has the store's id, its life (another one after a recovery
+/// that dropped something, and in a backup), the generation of its rules of erasures, and the next
 /// sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChangeCursor {
@@ -46,6 +30,11 @@ impl ChangeCursor {
     /// The next sequence: what has a lower one was told before.
     pub fn next_sequence(&self) -> u64 {
         self.next
+    }
+
+    /// The store's id.
+    pub fn store_id(&self) -> [u8; 16] {
+        self.store_id
     }
 }
 
@@ -78,7 +67,7 @@ impl FromStr for ChangeCursor {
 }
 
 /// One change of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change {
     /// A version was put, and still exists.
@@ -95,47 +84,31 @@ pub enum Change {
         /// When, and the sequence of the removal.
         version: Version,
     },
-    /// The rules of erasures have changed: [`Store::rules`] has them. What they erased is gone, and
-    /// must be wherever it was copied to.
+    /// The rules of erasures have changed: [`Store::rules`] has them. What they erased is gone,
+    /// and must be wherever it was copied to.
     Rules,
+    /// Something cannot be read, and what it would tell is not told.
+    Damaged {
+        /// Of which key and version; `None` if it is not known.
+        of: Option<(Vec<u8>, Version)>,
+        /// Where it is.
+        error: Error,
+    },
 }
 
 /// The changes of a store since a place in its history; see [`Store::changes`].
 pub struct Changes {
     reading: Arc<Reading>,
     at: ChangeCursor,
-    /// What is told of: the durable end of the log, and the next sequence there.
-    end: (Tail, u64),
-    /// Found and not told yet, in order; all that has a sequence below `covered` is among them.
-    ahead: VecDeque<Result<Found>>,
-    covered: u64,
-    source: Source,
+    /// Its end is what is told of: the durable end of the log.
+    since: Since,
+    /// A version that is gone, and the next sequence when that was seen: what took it must be
+    /// durable before it is passed over.
+    gone: Option<(u64, u64)>,
+    is_ended: bool,
 }
 
 filemap_io::debug_fields!(Changes: at);
-
-/// A record of the log that tells of a change.
-struct Found {
-    key: Vec<u8>,
-    version: Version,
-    is_removal: bool,
-}
-
-/// Where the next sequence is.
-enum Source {
-    Unknown,
-    /// At this offset of a segment of the log, or after it.
-    Log(Arc<Segment>, u64),
-    /// Among these records of compaction's outputs, sorted by sequence, if it is below the number.
-    Moved(VecDeque<Moved>, u64),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Moved {
-    sequence: u64,
-    segment: u16,
-    offset: u64,
-}
 
 impl Store {
     /// Where the store's history stands now: all that is durable was before it. A read-only handle
@@ -150,6 +123,17 @@ impl Store {
         Ok(ChangeCursor { store_id: latest.store_id, life: latest.life, rules: latest.rules, next })
     }
 
+    /// Whether the store still has all that it had at a place in its history, as far as nothing
+    /// was taken back or lost since: of a place noted by whoever writes this store.
+    ///
+    /// # Errors
+    /// As [`Store::changes_end`].
+    pub fn has_come_from(&self, place: ChangeCursor) -> Result<bool> {
+        let now = self.changes_end()?;
+        let kept_from = self.reading.latest().removals_from;
+        Ok(place.store_id == now.store_id && place.next <= now.next && kept_from <= place.next)
+    }
+
     /// What has changed since a place in the store's history: each version put since that still
     /// exists, and each removal, in the order of their sequences. Only what is durable is told of:
     /// a crash takes nothing back that was told. A version that was dropped by retention is not
@@ -158,9 +142,9 @@ impl Store {
     /// To know a whole store: take [`Store::changes_end`], list the versions with lower sequences
     /// than its next one, and go on from there: what else the list has may not be durable.
     ///
-    /// The first change takes the reading of some heads of one segment, each further one the reading
-    /// of its record and a look-up. Where compaction has removed a segment of the log, all its
-    /// outputs since are read once for each million records in them.
+    /// The first change takes the reading of some heads of one segment, each further one the
+    /// reading of its record and a look-up. Where compaction has removed a segment of the log, all
+    /// its outputs since are read once for each million records in them.
     ///
     /// ```
     /// # let temp = tempfile::tempdir()?;
@@ -178,8 +162,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Outrun`] if it is not known any more: the place is of another store or another life
-    /// of it, or removals since were dropped
+    /// [`Error::Outrun`] if it is not known any more: the place is of another store or another
+    /// life of it, or removals since were dropped
     /// ([`Options::keep_removals`](crate::Options::keep_removals)). `Corrupt`; `Io`; `Closed`.
     pub fn changes(&self, since: ChangeCursor) -> Result<Changes> {
         self.reading.check_open()?;
@@ -189,9 +173,9 @@ impl Store {
             self.sync()?;
             end = self.reading.durable_end()?;
         }
-        let source = Source::Unknown;
+        let from = Since::new(Arc::clone(&self.reading), since.next, end);
         let reading = Arc::clone(&self.reading);
-        let changes = Changes { reading, at: since, end, ahead: VecDeque::new(), covered: since.next, source };
+        let changes = Changes { reading, at: since, since: from, gone: None, is_ended: false };
         changes.check_kept()?;
         Ok(changes)
     }
@@ -203,16 +187,16 @@ impl Changes {
         self.at
     }
 
-    /// Looks how far the store has come: what has become durable since is told of next. Returns true
-    /// if there is something.
+    /// Looks how far the store has come: what has become durable since is told of next. Returns
+    /// true if there is something.
     ///
     /// # Errors
     /// As [`Store::changes`].
     pub fn renew(&mut self) -> Result<bool> {
         self.reading.check_open()?;
-        self.end = self.reading.durable_end()?;
+        self.since.end = self.reading.durable_end()?;
         self.check_kept()?;
-        Ok(self.at.next < self.end.1 || self.at.rules != self.reading.latest().rules)
+        Ok(self.at.next < self.since.end.1 || self.at.rules != self.reading.latest().rules)
     }
 
     /// # Errors
@@ -225,7 +209,7 @@ impl Changes {
             "the store has dropped something since, in a recovery or a repair, or is a copy of that one"
         } else if self.at.next < latest.removals_from {
             "removals since were dropped, which are kept for a time only"
-        } else if self.at.next > self.end.1 || self.at.rules > latest.rules {
+        } else if self.at.next > self.since.end.1 || self.at.rules > latest.rules {
             "the store is an older state of that one"
         } else {
             return Ok(());
@@ -234,13 +218,13 @@ impl Changes {
     }
 
     /// The change that a record tells of, if there still is one.
-    fn told(&self, found: Found) -> Result<Option<Change>> {
+    fn told(&self, found: &Found) -> Result<Option<Change>> {
         let Found { key, version, is_removal } = found;
-        if is_removal {
-            return Ok(Some(Change::Removed { key, version }));
+        if *is_removal {
+            return Ok(Some(Change::Removed { key: key.clone(), version: *version }));
         }
         let head = self.reading.looking_again(|| {
-            let newest = self.reading.with_newest(&key, Want::Head, |raw| raw.head());
+            let newest = self.reading.with_newest(key, Want::Head, |raw| raw.head());
             match newest {
                 Ok(Some(head)) if head.version.sequence == version.sequence => return Ok(Some(head)),
                 Ok(None) => return Ok(None),
@@ -248,238 +232,95 @@ impl Changes {
                 Err(e) if !e.is_corrupt() => return Err(e),
                 _ => {}
             }
-            let mut spots = self.reading.all_spots(&key, self.reading.hash(&key))?;
+            let mut spots = self.reading.all_spots(key, self.reading.hash(key))?;
             self.reading.hide_surplus(&mut spots);
             let spot = spots.iter().find(|s| s.version.sequence == version.sequence);
-            spot.map(|spot| self.reading.with_spot(&key, spot, Want::Head, |raw| raw.head())).transpose()
+            spot.map(|spot| self.reading.with_spot(key, spot, Want::Head, |raw| raw.head())).transpose()
         })?;
-        Ok(head.map(|head| Change::Put { key, head }))
+        Ok(head.map(|head| Change::Put { key: key.clone(), head }))
     }
-
-    /// Finds some of what comes next, or where it is.
-    fn read_some(&mut self) -> Result<()> {
-        let reading = Arc::clone(&self.reading);
-        reading.looking_again(|| {
-            self.reading.check_open()?;
-            let done = match std::mem::replace(&mut self.source, Source::Unknown) {
-                Source::Unknown => self.find(),
-                Source::Log(segment, offset) => self.read_log(segment, offset),
-                Source::Moved(moved, until) => self.read_moved(moved, until),
-            };
-            if done.is_err() {
-                (self.source, self.covered) = (Source::Unknown, self.at.next);
-                self.ahead.clear();
-            }
-            done
-        })?;
-        // Removals in segments that compaction has removed meanwhile may be in no output.
-        self.check_kept()
-    }
-
-    /// The segments of the log that may have records to tell of, in order.
-    fn log(&self) -> Vec<Arc<Segment>> {
-        let mut log = self.reading.values().segments.log();
-        log.retain(|s| s.ordinal <= self.end.0.ordinal);
-        log
-    }
-
-    /// The offsets of a segment that are told of.
-    fn end_of(&self, segment: &Segment) -> u64 {
-        if segment.ordinal == self.end.0.ordinal { self.end.0.offset } else { u64::MAX }
-    }
-
-    /// The sequence of a segment's first record, if it has one.
-    fn first_sequence(&self, segment: &Arc<Segment>) -> Result<Option<u64>> {
-        let range = FIRST_RECORD..self.length(segment)?;
-        Ok(self.reading.values().first_head(segment, range, |_| true)?.map(|(_, sequence)| sequence))
-    }
-
-    fn length(&self, segment: &Arc<Segment>) -> Result<u64> {
-        let file = self.reading.values().segments.file(segment)?;
-        let bytes = file.len().map_err(Error::io("measure", segment.name()))?;
-        Ok(bytes.min(self.end_of(segment)))
-    }
-
-    /// Finds the segment of the log with the next sequence, and a place before it there; or searches
-    /// the outputs of compaction.
-    fn find(&mut self) -> Result<()> {
-        let mut after = self.end.1;
-        for segment in self.log().iter().rev() {
-            let Some(first) = self.first_sequence(segment)? else { continue };
-            if first <= self.covered {
-                let offset = self.place_before(segment)?;
-                self.source = Source::Log(Arc::clone(segment), offset);
-                return Ok(());
-            }
-            after = first;
-        }
-        self.search_moved(after)
-    }
-
-    /// An offset of a segment with a record at or before the next sequence, by halving.
-    fn place_before(&self, segment: &Arc<Segment>) -> Result<u64> {
-        let (mut from, mut to) = (FIRST_RECORD, self.length(segment)?);
-        while to.saturating_sub(from) > NEAR_BYTES {
-            let middle = from.midpoint(to);
-            match self.reading.values().first_head(segment, middle..to, |_| true)? {
-                Some((offset, sequence)) if sequence <= self.covered => from = offset,
-                _ => to = middle,
-            }
-        }
-        Ok(from)
-    }
-
-    /// Reads a batch of a segment of the log.
-    fn read_log(&mut self, segment: Arc<Segment>, from: u64) -> Result<()> {
-        let file = self.reading.values().segments.file(&segment)?;
-        let mut scan = self.reading.values().scan(&segment, &*file, from, self.end_of(&segment))?;
-        while scan.offset() < from + BATCH_BYTES {
-            match scan.next()? {
-                None => {
-                    let offset = scan.offset();
-                    return self.after_segment(segment, offset);
-                }
-                Some(Item::Filler { .. }) => {}
-                Some(Item::Gap { offset, what, .. }) => self.ahead.push_back(Err(segment.corrupt(offset, what))),
-                Some(Item::Record { bytes, .. }) => {
-                    let Ok(header) = value::peek(bytes) else { continue };
-                    if header.sequence < self.covered {
-                        continue;
-                    }
-                    self.covered = header.sequence + 1;
-                    self.ahead.extend(found(&header, bytes).map(Ok));
-                }
-            }
-        }
-        let offset = scan.offset();
-        self.source = Source::Log(segment, offset);
-        Ok(())
-    }
-
-    /// Goes on behind a segment that was read to its end.
-    fn after_segment(&mut self, segment: Arc<Segment>, offset: u64) -> Result<()> {
-        if segment.ordinal == self.end.0.ordinal {
-            self.covered = self.end.1;
-            self.source = Source::Log(segment, offset);
-            return Ok(());
-        }
-        for next in self.log().into_iter().filter(|s| s.ordinal > segment.ordinal) {
-            let Some(first) = self.first_sequence(&next)? else { continue };
-            if first <= self.covered || planted(Fault::MovedNotTold) {
-                self.source = Source::Log(next, FIRST_RECORD);
-                return Ok(());
-            }
-            return self.search_moved(first);
-        }
-        self.search_moved(self.end.1)
-    }
-
-    /// Searches the outputs of compaction for the sequences from the next one up to `until`, which no
-    /// segment of the log has.
-    fn search_moved(&mut self, until: u64) -> Result<()> {
-        let (wanted, most, mut next) =
-            (self.covered..until, self.reading.options().limits.moved_found, BinaryHeap::new());
-        let all = self.reading.values().segments.all();
-        // All that an output holds was put before it was begun.
-        let may_have = |s: &&Arc<Segment>| s.is_output && s.floor > wanted.start && is_named(&self.reading, s);
-        for segment in all.iter().filter(may_have) {
-            let file = self.reading.values().segments.file(segment)?;
-            let mut scan = self.reading.values().scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
-            while let Some(item) = scan.next()? {
-                match item {
-                    Item::Filler { .. } => {}
-                    Item::Gap { offset, what, .. } => self.ahead.push_back(Err(segment.corrupt(offset, what))),
-                    Item::Record { offset, bytes } => {
-                        let Ok(header) = value::peek(bytes) else { continue };
-                        if wanted.contains(&header.sequence) && header.kind != Kind::Chunk {
-                            next.push(Moved { sequence: header.sequence, segment: segment.id, offset });
-                            if next.len() > most {
-                                next.pop();
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        let is_cut = next.len() >= most;
-        let moved = VecDeque::from(next.into_sorted_vec());
-        let until = moved.back().filter(|_| is_cut).map_or(until, |last| last.sequence + 1);
-        self.source = Source::Moved(moved, until);
-        Ok(())
-    }
-
-    /// Reads a batch of the records that a search has found.
-    fn read_moved(&mut self, mut moved: VecDeque<Moved>, until: u64) -> Result<()> {
-        for at in moved.drain(..moved.len().min(FOUND_BATCH)).collect::<Vec<_>>() {
-            let segment = self.reading.values().segments.get(at.segment)?;
-            let file = self.reading.values().segments.file(&segment)?;
-            let mut scan = self.reading.values().scan(&segment, &*file, at.offset, u64::MAX)?;
-            let record = match scan.next()? {
-                Some(Item::Record { offset, bytes }) if offset == at.offset => {
-                    value::peek(bytes).ok().filter(|h| h.sequence == at.sequence).map(|h| found(&h, bytes))
-                }
-                _ => None,
-            };
-            // Another segment may have the number by now.
-            let record = record.ok_or_else(|| segment.corrupt(at.offset, "the record that was here is gone"))?;
-            // Two outputs may have it, until a crashed compaction is cleared away.
-            if at.sequence >= self.covered {
-                self.ahead.extend(record.map(Ok));
-                self.covered = at.sequence + 1;
-            }
-        }
-        if moved.is_empty() {
-            self.covered = self.covered.max(until);
-            return Ok(());
-        }
-        self.source = Source::Moved(moved, until);
-        Ok(())
-    }
-}
-
-/// What a record tells of, unless it is part of another one's body.
-fn found(header: &value::Header, bytes: &[u8]) -> Option<Found> {
-    let is_removal = header.kind == Kind::Tombstone;
-    (is_removal || header.kind.is_version()).then(|| Found {
-        key: bytes[header.key_at()..header.meta_at()].to_vec(),
-        version: Version { time_ms: header.time_ms, sequence: header.sequence },
-        is_removal,
-    })
 }
 
 impl Iterator for Changes {
     type Item = Result<Change>;
 
     /// The next change; `None` when all is told that was durable at the last [`Changes::renew`].
-    /// After an error of damage the next change follows; any other error is returned again.
+    /// Nothing comes after an error: begin at [`Changes::cursor`] again.
     fn next(&mut self) -> Option<Result<Change>> {
+        if self.is_ended {
+            return None;
+        }
+        let next = self.advance().transpose();
+        self.is_ended = matches!(next, Some(Err(_)));
+        next
+    }
+}
+
+impl Changes {
+    fn advance(&mut self) -> Result<Option<Change>> {
         let rules = self.reading.latest().rules;
         if rules > self.at.rules {
             self.at.rules = rules;
-            return Some(Ok(Change::Rules));
+            return Ok(Some(Change::Rules));
         }
         loop {
-            match self.ahead.pop_front() {
+            let end = self.since.end.1;
+            if self.gone.is_some_and(|(_, before)| before > end) {
+                return Ok(None);
+            }
+            let found = match self.since.pop() {
+                Some(Ok(found)) if found.version.sequence < end => found,
                 Some(Ok(found)) => {
-                    if found.version.sequence >= self.end.1 {
-                        self.ahead.push_front(Ok(found));
-                        return None;
-                    }
-                    self.at.next = found.version.sequence + 1;
-                    match self.told(found).transpose() {
-                        Some(change) => return Some(change),
-                        None => continue,
-                    }
+                    self.since.unpop(found);
+                    return Ok(None);
                 }
-                Some(Err(damage)) => return Some(Err(damage)),
-                None => self.at.next = self.at.next.max(self.covered.min(self.end.1)),
-            }
-            if self.at.next >= self.end.1 {
-                return None;
-            }
-            if let Err(e) = self.read_some() {
-                return Some(Err(e));
+                Some(Err(error)) => return Ok(Some(Change::Damaged { of: None, error })),
+                None => {
+                    self.at.next = self.at.next.max(self.since.covered());
+                    if self.at.next >= end {
+                        return Ok(None);
+                    }
+                    self.since.read_some(self.at.next)?;
+                    // Removals in segments that compaction has removed may be in no output.
+                    self.check_kept()?;
+                    continue;
+                }
+            };
+            let told = match self.told(&found) {
+                Ok(None) if !self.is_gone_for_good(&found) => {
+                    self.since.unpop(found);
+                    continue;
+                }
+                Err(error) if !error.is_corrupt() => {
+                    self.since.unpop(found);
+                    return Err(error);
+                }
+                told => told,
+            };
+            self.at.next = found.version.sequence + 1;
+            match told {
+                Ok(None) => {}
+                Err(error) => return Ok(Some(Change::Damaged { of: Some((found.key, found.version)), error })),
+                told => return told,
             }
         }
+    }
+
+    /// Whether a power loss cannot bring back a version that is gone now. If it can, that is
+    /// looked at again when all that there is now is durable.
+    fn is_gone_for_good(&mut self, found: &Found) -> bool {
+        let (sequence, end) = (found.version.sequence, self.since.end.1);
+        if planted(Fault::GoneBelieved) || self.gone.is_some_and(|(of, before)| of == sequence && before <= end) {
+            return true;
+        }
+        let (newest, removed) = self.reading.in_memtables(&found.key, self.reading.hash(&found.key));
+        // What is in no memtable is in the index, by a checkpoint that made it durable.
+        let is_replaced = self.reading.options().keep_versions.is_some()
+            && newest.is_some_and(|newest| newest.version.sequence >= end);
+        let is_durable = removed < end && !is_replaced;
+        if !is_durable {
+            self.gone = Some((sequence, self.reading.log_end().1));
+        }
+        is_durable
     }
 }

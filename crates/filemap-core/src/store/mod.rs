@@ -22,6 +22,7 @@ mod read;
 mod repair;
 mod rules;
 mod search;
+mod since;
 mod splits;
 mod stream;
 #[cfg(test)]
@@ -267,7 +268,7 @@ impl Store {
         // A recovery that told of what it dropped may have been cut short.
         let was_telling = current.dropped_epoch == current.epoch;
         let mut next_epoch = replay.next_epoch;
-        if is_lost || is_news || was_telling || replay.has_dropped {
+        if is_lost || is_news || was_telling || replay.has_dropped || current.life == 0 {
             // Readers may have followed what is gone.
             (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
             current.life = recover::next_life(&*dir, current.life)?;

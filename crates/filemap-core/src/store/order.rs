@@ -34,6 +34,7 @@ pub struct KeysInOrder {
     walk: Walk,
     /// Set at the end: errors for absent files.
     missed: Option<IntoIter<Error>>,
+    has_all: bool,
 }
 
 filemap_io::debug_fields!(KeysInOrder: walk);
@@ -43,6 +44,12 @@ impl KeysInOrder {
     /// [`KeyRange::after`] or, backwards, [`KeyRange::before`]. Empty before the first.
     pub fn form(&self) -> &[u8] {
         self.walk.form()
+    }
+
+    /// Whether all keys were given that files have which are there. An error after that is about
+    /// an absent file; one before it cuts the list off.
+    pub fn has_given_all(&self) -> bool {
+        self.has_all
     }
 }
 
@@ -56,7 +63,10 @@ impl Iterator for KeysInOrder {
         let next = self.reading.check_open().and_then(|()| self.walk.next(|key| self.reading.hash(key)));
         match next {
             Ok(Some(key)) => Some(Ok(key)),
-            Ok(None) => self.missed.insert(self.reading.missed().into_iter()).next().map(Err),
+            Ok(None) => {
+                self.has_all = true;
+                self.missed.insert(self.reading.missed().into_iter()).next().map(Err)
+            }
             Err(e) => {
                 self.missed = Some(Vec::new().into_iter());
                 Some(Err(e))
@@ -83,15 +93,16 @@ impl Store {
     /// `InvalidOption` if the store keeps no order or another one; `Corrupt`; `Io`; `Closed`.
     pub fn keys_in(&self, range: KeyRange, direction: Direction) -> Result<KeysInOrder> {
         let walk = self.reading.walk(range, direction)?;
-        Ok(KeysInOrder { reading: Arc::clone(&self.reading), walk, missed: None })
+        Ok(KeysInOrder { reading: Arc::clone(&self.reading), walk, missed: None, has_all: false })
     }
 
-    /// Counts the keys of a range of ordered forms without listing them: reads a few blocks for each
-    /// run, and some for each key of the range that was put or removed since the last checkpoint.
+    /// Counts the keys of a range of ordered forms without listing them: reads a few blocks for
+    /// each run, and some for each key of the range that was put or removed since the last
+    /// checkpoint.
     ///
     /// # Errors
-    /// As [`Store::keys_in`]; `Corrupt` if a segment is absent of which no checkpoint has seen all:
-    /// what it held is not known.
+    /// As [`Store::keys_in`]; `Corrupt` if a segment is absent of which no checkpoint has seen
+    /// all: what it held is not known.
     pub fn count_in(&self, range: &KeyRange) -> Result<u64> {
         self.reading.count_in(range)
     }

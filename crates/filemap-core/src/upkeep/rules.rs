@@ -3,6 +3,7 @@
 use crate::error::{Error, Result, StorageError};
 use crate::event::Event;
 use crate::format::rules::{Rule, RuleState, Rules};
+use crate::handle::recover::next_life;
 use crate::handle::rules;
 use crate::sync::lock;
 use crate::upkeep::Upkeep;
@@ -34,7 +35,14 @@ impl Upkeep {
             e => self.writing.poison(e),
         })?;
         // The file first: what a superblock names must exist.
-        lock(&self.checkpointer).current.rules = rules.generation;
+        let mut c = lock(&self.checkpointer);
+        c.current.rules = rules.generation;
+        let lifted = |rules: &Rules| rules.list.iter().filter(|r| r.state == RuleState::Lifted).count();
+        if lifted(&rules) > lifted(&held) {
+            // It does not say any more what it erased: who has not heard of it cannot.
+            c.current.life = next_life(self.reading.dir(), c.current.life)?;
+        }
+        drop(c);
         *held = rules;
         self.checkpoint_with(Task { is_due: true, ..Task::default() })?;
         Ok(true)

@@ -16,11 +16,13 @@ use crate::wire::Problem;
 /// How long is waited for a connection, and for the head of an answer.
 const CONNECT: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(300);
+/// How long an answer may be silent: one that waits gives signs of life.
+const SILENCE: Duration = Duration::from_secs(120);
 /// The longest answer that is read into memory: a part of a list, a problem.
 const MAX_JSON: u64 = 256 << 20;
 
 /// The way to one server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Connection {
     agent: Agent,
     location: String,
@@ -99,9 +101,10 @@ impl Connection {
         self.unless_absent(request.call())
     }
 
-    /// What is there, or why the request was refused.
+    /// What is there, which goes on and is not silent for long; or why the request was refused.
     pub(super) fn get_unless_refused(&self, path: &str) -> Result<Answered> {
-        let answer = self.with_token(self.agent.get(self.url(path))).call();
+        let request = self.agent.get(self.url(path)).config().timeout_per_read(Some(SILENCE)).build();
+        let answer = self.with_token(request).call();
         self.unless_refused(answer)
     }
 

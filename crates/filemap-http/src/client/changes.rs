@@ -7,7 +7,7 @@ use filemap::Result;
 use filemap::dump::jsonl;
 use filemap::page::RecordKind;
 use filemap::replica::Told;
-use filemap::store::BodyForm;
+use filemap::store::{Beside, BodyForm};
 use filemap_core::erase::Rule;
 use serde_json::Value;
 use ureq::http::StatusCode;
@@ -35,8 +35,8 @@ pub struct Line {
 pub enum Said {
     /// Something was changed, or is listed.
     Told(Told),
-    /// Something is damaged there, and may be missing here.
-    Damage(String),
+    /// Something is damaged there, and may be missing here: of what, and why.
+    Damage(Option<Beside>, String),
     /// All is told for now.
     End,
     /// What has changed since is not known any more: begin anew.
@@ -82,24 +82,32 @@ impl Lines<'_> {
         let connection = self.connection;
         let Some(answer) = &mut self.answer else { return Ok(None) };
         let mut bytes = Vec::new();
-        answer.take(MAX_LINE).read_until(b'\n', &mut bytes).map_err(|error| connection.broken(&error))?;
+        // Empty lines are signs of life.
+        while bytes.trim_ascii().is_empty() {
+            bytes.clear();
+            let read = answer.take(MAX_LINE).read_until(b'\n', &mut bytes);
+            if read.map_err(|error| connection.broken(&error))? == 0 {
+                break;
+            }
+        }
         if !bytes.ends_with(b"\n") {
             return Err(connection.broken(&std::io::ErrorKind::UnexpectedEof.into()));
         }
         let strange = |what: &str| connection.strange(&format!("a change {what}"));
         let mut line: Value = serde_json::from_slice(&bytes).map_err(|error| strange(&error.to_string()))?;
-        let place = line["cursor"].as_str().ok_or_else(|| strange("without a cursor"))?.to_owned();
-        let error = || line["error"].as_str().unwrap_or("it does not say why").to_owned();
+        let place = line["cursor"].as_str().or((line["change"] == "failed").then_some(""));
+        let place = place.ok_or_else(|| strange("without a cursor"))?.to_owned();
+        let error = line["error"].as_str().unwrap_or("it does not say why").to_owned();
         let said = match line["change"].as_str().unwrap_or_default() {
             "put" => put(&mut line).map(Said::Told),
-            "removed" => removed(line).map(Said::Told),
-            "listed" => Some(Said::Told(Told::Listed)),
+            "removed" => beside(line).map(|of| Said::Told(Told::Removed(of))),
+            "listed" => Some(Said::Told(Told::Listed { is_whole: line["is_whole"] == true })),
             "rules" => rules(&line).map(|rules| Said::Told(Told::Rules(rules))),
-            "damage" => Some(Said::Damage(error())),
+            "damage" => Some(Said::Damage(beside(line), error)),
             "end" => Some(Said::End),
-            "failed" if line["is_outrun"] == true => Some(Said::Outrun(error())),
+            "failed" if line["is_outrun"] == true => Some(Said::Outrun(error)),
             "failed" => {
-                return Err(connection.failed(wire::Problem { detail: error(), ..wire::Problem::default() }));
+                return Err(connection.failed(wire::Problem { detail: error, ..wire::Problem::default() }));
             }
             other => return Err(strange(&format!("of the kind `{other}`, which this build does not know"))),
         };
@@ -116,7 +124,7 @@ impl Iterator for Lines<'_> {
             return Some(Ok(outrun));
         }
         let line = self.read().transpose()?;
-        if !matches!(&line, Ok(Line { said: Said::Told(_) | Said::Damage(_), .. })) {
+        if !matches!(&line, Ok(Line { said: Said::Told(_) | Said::Damage(..), .. })) {
             self.answer = None;
         }
         Some(line)
@@ -126,20 +134,23 @@ impl Iterator for Lines<'_> {
 /// A version: with its body, or its head alone.
 fn put(line: &mut Value) -> Option<Told> {
     let version = wire::read_version(line["version"].as_str()?)?;
+    let digest = line["digest"].as_str().and_then(wire::read_digest);
     if let Some(head) = line.get_mut("head") {
         let head = jsonl::read_head(head.take())?;
         let form = if head.unchanged_since.is_some() { BodyForm::Reference } else { BodyForm::Whole };
-        return Some(Told::Put { page: Box::new(head.page), form, version, elsewhere: Some(head.body_bytes) });
+        let elsewhere = Some((head.body_bytes, digest?));
+        return Some(Told::Put { page: Box::new(head.page), form, version, elsewhere });
     }
     let (page, form) = jsonl::read_stored(line["page"].to_string().as_bytes()).ok()?;
     Some(Told::Put { page: Box::new(page), form: form.unwrap_or(BodyForm::Whole), version, elsewhere: None })
 }
 
-fn removed(line: Value) -> Option<Told> {
+/// The page, variant or records that a line is about, if it names them.
+fn beside(line: Value) -> Option<Beside> {
     let kind = RecordKind::named(line["kind"].as_str()?)?;
     let entry: wire::Entry = serde_json::from_value(line).ok()?;
     let listed = entry.without_cursor().listed()?;
-    Some(Told::Removed { url: listed.url, variant: listed.variant, kind })
+    Some(Beside { url: listed.url, variant: listed.variant, kind })
 }
 
 fn rules(line: &Value) -> Option<Vec<Rule>> {

@@ -50,7 +50,7 @@ const PART: usize = 1_000;
 /// }
 /// # Ok::<(), filemap::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Client {
     connection: Connection,
     promises: Promises,
@@ -86,6 +86,12 @@ impl Client {
     /// Whether the server takes puts.
     pub fn writes(&self) -> bool {
         self.promises.writes
+    }
+
+    /// Name and version of the rules by which the server's store makes URLs canonical, if it
+    /// tells.
+    pub fn rules(&self) -> Option<(&str, u32)> {
+        Some((self.promises.rules.as_deref()?, self.promises.rules_version?))
     }
 
     fn page(&self, query: &str) -> Result<Option<Opened>> {
@@ -156,15 +162,15 @@ impl Client {
         Lines::ask(&self.connection, since, wait)
     }
 
-    /// The body of a version that was told of without it.
+    /// The body of a version that was told of without it; `None` if it is gone by now.
     ///
     /// # Errors
     ///
-    /// [`Error::Remote`], also if it is gone by now.
-    pub fn body_of(&self, page: &Page, version: Version) -> Result<Box<dyn Read + Send>> {
+    /// [`Error::Remote`].
+    pub fn body_of(&self, page: &Page, version: Version) -> Result<Option<Box<dyn Read + Send>>> {
         let of = of_page(&page.url, page.variant.as_ref());
         let found = self.page(&format!("{of}&version={}", wire::version(version)))?;
-        found.map(|(_, body)| body).ok_or_else(|| self.connection.strange("a version that is gone"))
+        Ok(found.map(|(_, body)| body))
     }
 }
 

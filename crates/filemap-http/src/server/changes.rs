@@ -12,8 +12,9 @@ use axum::http::{HeaderMap, HeaderName};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use filemap::dump::jsonl;
-use filemap::store::{ChangesPlace, PageChange, PageChanges};
-use filemap::{Error, PageStore, Result};
+use filemap::page::RecordKind;
+use filemap::store::{Beside, ChangesPlace, PageChange, PageChanges};
+use filemap::{Error, PageHead, PageStore, Result, Variant};
 use filemap_core::erase::Rule;
 use futures_util::stream::try_unfold;
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 use super::backend::Backend;
 use super::refusal::Answer;
 use crate::query::Query;
-use crate::wire::{self, LINES_TYPE, Url};
+use crate::wire::{self, Entry, LINES_TYPE};
 
 /// The type of server-sent events.
 const EVENTS_TYPE: &str = "text/event-stream";
@@ -34,6 +35,10 @@ const MAX_WAIT: u64 = 300;
 /// Bytes of lines that one call of the store gives, and of a body in a line.
 const PART: usize = 1 << 20;
 const MAX_BODY: u64 = 16 << 20;
+/// Bytes of a record beside a page, which has no other way.
+const MAX_RECORD: u64 = 128 << 20;
+/// How long one call of the store looks for something to tell: others want the thread, too.
+const TURN: Duration = Duration::from_millis(100);
 /// How often it is looked whether there is more.
 const LOOK: Duration = Duration::from_millis(200);
 /// After so long without an event there is an empty line, so that nobody on the way takes the
@@ -59,6 +64,8 @@ struct Telling {
     until: Option<Instant>,
     said: Instant,
     has_told: bool,
+    /// All is told that is durable.
+    is_caught_up: bool,
     is_over: bool,
 }
 
@@ -87,8 +94,16 @@ pub(super) async fn changes(State(backend): State<Arc<Backend>>, RawQuery(raw): 
         (None, true) => None,
         (None, false) => Some(now),
     };
-    let telling =
-        Telling { changes, form, left: left.unwrap_or(u64::MAX), until, said: now, has_told: false, is_over: false };
+    let telling = Telling {
+        changes,
+        form,
+        left: left.unwrap_or(u64::MAX),
+        until,
+        said: now,
+        has_told: false,
+        is_caught_up: false,
+        is_over: false,
+    };
     let kind = HeaderValue::from_static(if is_events { EVENTS_TYPE } else { LINES_TYPE });
     let body = Body::from_stream(try_unfold(telling, move |telling| more(Arc::clone(&backend), telling)));
     Ok(([(CONTENT_TYPE, kind), (CACHE_CONTROL, HeaderValue::from_static("no-store"))], body).into_response())
@@ -104,104 +119,118 @@ async fn more(backend: Arc<Backend>, telling: Telling) -> std::io::Result<Option
         let part = backend.store.call(move |_| Ok(telling.part())).await;
         let (lines, rest) = part.map_err(std::io::Error::other)?;
         telling = rest;
-        // Lines wait for the first change alone: whoever has some wants to know that it has all.
-        let is_late =
-            telling.until.is_some_and(|until| Instant::now() >= until) || (telling.has_told && !telling.form.is_events);
-        if lines.is_empty() && !telling.is_over && (is_late || backend.is_draining()) {
-            telling.is_over = true;
-            return Ok(Some((telling.end().into(), telling)));
-        }
         if !lines.is_empty() {
             (telling.said, telling.has_told) = (Instant::now(), true);
             return Ok(Some((lines.into(), telling)));
         }
-        if telling.form.is_events && telling.said.elapsed() >= ALIVE {
+        if !telling.is_caught_up && !telling.is_over {
+            continue;
+        }
+        // Lines wait for the first change alone: whoever has some wants to know that it has all.
+        let is_late =
+            telling.until.is_some_and(|until| Instant::now() >= until) || (telling.has_told && !telling.form.is_events);
+        if !telling.is_over && (is_late || backend.is_draining()) {
+            telling.is_over = true;
+            return Ok(Some((telling.end().into(), telling)));
+        }
+        if telling.said.elapsed() >= ALIVE {
             telling.said = Instant::now();
-            return Ok(Some((Bytes::from_static(b":\n\n"), telling)));
+            let sign = if telling.form.is_events { &b":\n\n"[..] } else { b"\n" };
+            return Ok(Some((Bytes::from_static(sign), telling)));
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
 impl Telling {
-    /// What there is to tell now, up to a part's length. A failure that ends the answer is its
-    /// last line: it has begun, so its status cannot tell.
+    /// What there is to tell now, up to a part's length or for a while. A failure that ends the
+    /// answer is its last line: it has begun, so its status cannot tell.
     fn part(mut self) -> (Vec<u8>, Telling) {
         let mut out = Vec::new();
-        if let Err(error) = self.changes.renew() {
+        if let Err(error) = self.tell(&mut out) {
             self.fail(&error, &mut out);
-            return (out, self);
-        }
-        while out.len() < PART && self.left > 0 {
-            match self.changes.next() {
-                None => break,
-                Some(Ok(change)) => {
-                    self.left -= 1;
-                    if let Err(error) = self.line(change, &mut out) {
-                        self.fail(&error, &mut out);
-                        return (out, self);
-                    }
-                }
-                // Others can be read.
-                Some(Err(error)) if error.is_damage() => self.say("damage", damage(&error), &mut out),
-                Some(Err(error)) => {
-                    self.fail(&error, &mut out);
-                    return (out, self);
-                }
-            }
-        }
-        if self.left == 0 {
+        } else if self.left == 0 {
             self.is_over = true;
             out.extend(self.end());
         }
         (out, self)
     }
 
-    fn line(&self, change: PageChange, out: &mut Vec<u8>) -> Result<()> {
+    fn tell(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        // Lines end at what was there when they began: else they might never.
+        if self.form.is_events || !self.has_told {
+            self.changes.renew()?;
+        }
+        let begun = Instant::now();
+        let mut is_hidden = self.changes.is_listing();
+        self.is_caught_up = false;
+        while out.len() < PART && self.left > 0 && begun.elapsed() < TURN {
+            let Some(change) = self.changes.next() else {
+                self.is_caught_up = true;
+                break;
+            };
+            is_hidden |= self.line(change?, out)?;
+            self.left -= 1;
+        }
+        // Before the client has a place behind what was left out.
+        if is_hidden { self.changes.settle() } else { Ok(()) }
+    }
+
+    /// Tells of a change. Returns true if it is gone by now, and so left out.
+    fn line(&self, change: PageChange, out: &mut Vec<u8>) -> Result<bool> {
         match change {
             PageChange::Put { head, .. } if !self.form.with_pages => {
                 self.say("put", json!({ "page": jsonl::head(&head)? }), out);
             }
-            PageChange::Put { key, head } => {
-                let version = wire::version(head.version);
-                if head.body_bytes > MAX_BODY {
-                    // To be fetched by its version.
-                    self.say("put", json!({ "version": version, "head": jsonl::head(&head)? }), out);
-                    return Ok(());
-                }
-                match self.changes.stored(&key, head.version) {
-                    // Removed since: the removal follows.
-                    Ok(None) => {}
-                    Ok(Some(stored)) => {
-                        let mut page = Vec::new();
-                        jsonl::write_stored(&stored.page, stored.body_form(), &mut page)?;
-                        self.say_page(&version, &String::from_utf8_lossy(&page), out);
-                    }
-                    Err(error) if error.is_damage() => self.say("damage", damage(&error), out),
-                    Err(error) => return Err(error),
-                }
-            }
-            PageChange::Removed { url, variant, kind, time_ms } => {
-                let mut said = serde_json::to_value(Url::new(&url)).unwrap_or_default();
-                if let Some(variant) = variant {
-                    let text = serde_json::to_value(Url::new(variant.as_bytes())).unwrap_or_default();
-                    for (from, to) in [("url", "variant"), ("url_base64", "variant_base64")] {
-                        if let Some(text) = text.get(from) {
-                            said[to] = text.clone();
-                        }
-                    }
-                }
-                said["kind"] = json!(kind.name());
+            PageChange::Put { key, head, digest } => return self.page(&key, &head, &digest, out),
+            PageChange::Removed { of, time_ms } => {
+                let mut said = beside(&of);
                 said["time_ms"] = json!(time_ms);
                 self.say("removed", said, out);
             }
-            PageChange::Listed => self.say("listed", json!({}), out),
+            PageChange::Listed { is_whole } => self.say("listed", json!({ "is_whole": is_whole }), out),
+            PageChange::Damaged { of, error } => {
+                let mut said = of.as_ref().map_or_else(|| json!({}), beside);
+                said["error"] = json!(error.to_string());
+                self.say("damage", said, out);
+            }
             PageChange::Rules(rules) => {
                 self.say("rules", json!({ "rules": rules.iter().map(rule).collect::<Vec<_>>() }), out);
             }
             _ => return Err(Error::Unsupported { what: "this kind of change" }),
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Tells of a version as it is stored. Returns true if it is gone by now.
+    fn page(&self, key: &[u8], head: &PageHead, digest: &[u8; 16], out: &mut Vec<u8>) -> Result<bool> {
+        let version = wire::version(head.version);
+        let damage = |words: String, out: &mut Vec<u8>| {
+            let mut said = of_page(&head.page.url, head.page.variant.as_ref(), head.page.kind);
+            said["error"] = json!(words);
+            self.say("damage", said, out);
+        };
+        if head.body_bytes > MAX_BODY && head.page.kind.is_page() {
+            // To be fetched by its version.
+            let digest = wire::digest(digest);
+            self.say("put", json!({ "version": version, "digest": digest, "head": jsonl::head(head)? }), out);
+            return Ok(false);
+        }
+        if head.body_bytes > MAX_RECORD {
+            damage(format!("a record of {} bytes is too long to be told", head.body_bytes), out);
+            return Ok(false);
+        }
+        match self.changes.stored(key, head.version) {
+            Ok(None) => return Ok(true),
+            Ok(Some(stored)) => {
+                let mut page = Vec::new();
+                jsonl::write_stored(&stored.page, stored.body_form(), &mut page)?;
+                self.say_page(&version, &String::from_utf8_lossy(&page), out);
+            }
+            Err(error) if error.is_damage() => damage(error.to_string(), out),
+            Err(error) => return Err(error),
+        }
+        Ok(false)
     }
 
     /// The line that ends an answer: where to go on.
@@ -211,9 +240,13 @@ impl Telling {
         out
     }
 
+    /// Says why the answer is broken off. It has no place: what failed was not told.
     fn fail(&mut self, error: &Error, out: &mut Vec<u8>) {
         self.is_over = true;
-        self.say("failed", json!({ "error": error.to_string(), "is_outrun": is_outrun(error) }), out);
+        let is_outrun = matches!(error, Error::Engine(filemap_core::Error::Outrun { .. }));
+        let said = json!({ "change": "failed", "error": error.to_string(), "is_outrun": is_outrun });
+        let line = if self.form.is_events { format!("event: failed\ndata: {said}\n\n") } else { format!("{said}\n") };
+        out.extend_from_slice(line.as_bytes());
     }
 
     fn say(&self, what: &str, mut said: Value, out: &mut Vec<u8>) {
@@ -240,12 +273,15 @@ impl Telling {
     }
 }
 
-fn damage(error: &Error) -> Value {
-    json!({ "error": error.to_string() })
+fn beside(of: &Beside) -> Value {
+    of_page(&of.url, of.variant.as_ref(), of.kind)
 }
 
-fn is_outrun(error: &Error) -> bool {
-    matches!(error, Error::Engine(filemap_core::Error::Outrun { .. }))
+/// What names a page, a variant, or records beside them.
+fn of_page(url: &[u8], variant: Option<&Variant>, kind: RecordKind) -> Value {
+    let mut said = serde_json::to_value(Entry::of(url, variant)).unwrap_or_default();
+    said["kind"] = json!(if kind.is_page() { RecordKind::Response } else { kind }.name());
+    said
 }
 
 /// A rule of erasures. What it is about is a digest of a URL, or what the operator wrote.

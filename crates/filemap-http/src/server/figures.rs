@@ -37,12 +37,15 @@ pub(super) async fn stat(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     let writes = backend.options.writes;
     let found = backend.store.call(move |store| {
         let (capabilities, contents) = (store.capabilities(), store.contents()?);
+        let rules = store.engine().canonicalizer();
         let promises = Promises {
             survives: if capabilities.survives == Survives::Put { "put" } else { "sync" }.to_owned(),
             has_history: capabilities.has_history,
             lists_in_order: capabilities.lists_in_order,
             lists_from_cursor: capabilities.lists_from_cursor,
             writes,
+            rules: Some(rules.name),
+            rules_version: Some(rules.version),
             keys: contents.keys,
             bytes: contents.bytes,
         };
@@ -71,7 +74,7 @@ fn follows(figures: &FollowingFigures) -> Value {
         "present": figures.counts.present,
         "removed": figures.counts.removed,
         "refused": figures.counts.refused,
-        "damaged": figures.damaged,
+        "damaged": figures.counts.damaged,
         "begun_anew": figures.begun_anew,
     })
 }
@@ -91,7 +94,13 @@ fn registry_of_replica(figures: &FollowingFigures) -> Registry {
     figure("put", "Versions that the replica has put", figures.counts.put);
     figure("removed", "Keys that the replica has removed", figures.counts.removed);
     figure("refused", "Versions that a rule of the replica refuses", figures.counts.refused);
-    figure("damaged", "Versions that are damaged in the other store", figures.damaged);
+    figure("present", "Versions told of that the replica had", figures.counts.present);
+    figure("damaged", "What is damaged in the other store", figures.counts.damaged);
+    figure(
+        "does_not_get_on",
+        "1 while the other server is not reached, or something fails here",
+        u64::from(figures.error.is_some()),
+    );
     figure("begun_anew", "How often the replica has begun anew", figures.begun_anew);
     registry
 }

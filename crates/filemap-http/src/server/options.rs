@@ -110,6 +110,11 @@ impl ServerOptions {
         ServerOptions { following: Some(following), ..self }
     }
 
+    /// How the replica gets on, if the store is one.
+    pub fn shown_following(&self) -> Option<Arc<Following>> {
+        self.following.clone()
+    }
+
     /// Takes a line for each answer of 500 and above, with its cause, and for failed connections.
     pub fn log(self, log: impl Fn(&str) + Send + Sync + 'static) -> ServerOptions {
         ServerOptions { log: Arc::new(log), ..self }

@@ -36,6 +36,17 @@ impl ChangesPlace {
         self.listed.is_some()
     }
 
+    /// The beginning of a list of all that the store has, after which what has changed since here
+    /// is told.
+    pub fn beginning(&self) -> ChangesPlace {
+        ChangesPlace { listed: Some(Vec::new()), ..self.clone() }
+    }
+
+    /// The id of the store whose history it is.
+    pub fn store_id(&self) -> [u8; 16] {
+        self.since.store_id()
+    }
+
     /// The ordered form of the key listed last, while the list is being given.
     pub(crate) fn listed(&self) -> Option<&[u8]> {
         self.listed.as_deref()
@@ -67,7 +78,7 @@ impl FromStr for ChangesPlace {
 }
 
 /// A change of a store of pages.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum PageChange {
     /// A version is there: it was put, or is listed.
@@ -76,24 +87,50 @@ pub enum PageChange {
         key: Vec<u8>,
         /// The version without its body.
         head: Box<PageHead>,
+        /// XXH3-128 of what is stored of it, headers that did not fit into its description first.
+        digest: [u8; 16],
     },
     /// All versions of a page, of a variant or of the records of a kind beside them, that were put
     /// before, were removed.
     Removed {
-        /// The canonical URL.
-        url: Vec<u8>,
-        /// The variant, if it was one.
-        variant: Option<Variant>,
-        /// The kind of the records beside it, or [`RecordKind::Response`] for the page itself.
-        kind: RecordKind,
+        /// Of what.
+        of: Beside,
         /// When, in ms since 1970.
         time_ms: i64,
     },
-    /// All that the store had is listed: what was not among it is not there.
-    Listed,
+    /// All that the store had is listed.
+    Listed {
+        /// What was not among it is not there: no file of the store is absent.
+        is_whole: bool,
+    },
     /// The rules of erasures have changed: what they name is gone, and must go wherever it was
     /// copied to.
     Rules(Vec<Rule>),
+    /// Something cannot be read: whoever has a copy of it should keep that.
+    Damaged {
+        /// Of which page, variant or records beside; `None` if that is not known.
+        of: Option<Beside>,
+        /// What is damaged, and where.
+        error: Error,
+    },
+}
+
+/// A page, a variant of one, or records of a kind beside either.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// The canonical URL.
+    pub url: Vec<u8>,
+    /// The variant.
+    pub variant: Option<Variant>,
+    /// The kind of the records, or [`RecordKind::Response`] for the page itself.
+    pub kind: RecordKind,
+}
+
+impl Beside {
+    /// What a key is of; `None` if a newer build has put it.
+    fn of(key: &[u8]) -> Option<Beside> {
+        Some(Beside { url: key::url(key).to_vec(), variant: key::variant(key), kind: key::kind(key)? })
+    }
 }
 
 /// The changes of a store; see [`PageStore::changes`].
@@ -105,6 +142,10 @@ pub struct PageChanges {
     key: Vec<u8>,
     versions: IntoIter<Head>,
     changes: Changes,
+    /// The rules are to be told before the list.
+    tells_rules: bool,
+    /// No file is known to be absent whose keys the list lacks.
+    is_whole: bool,
     /// Nothing more comes.
     is_ended: bool,
 }
@@ -144,7 +185,7 @@ impl PageStore {
     /// store.sync()?;
     /// let mut changes = store.changes(None)?;
     /// assert!(matches!(changes.next(), Some(Ok(PageChange::Put { .. }))));
-    /// assert!(matches!(changes.next(), Some(Ok(PageChange::Listed))));
+    /// assert!(matches!(changes.next(), Some(Ok(PageChange::Listed { is_whole: true }))));
     /// assert!(changes.next().is_none());
     ///
     /// let place = changes.place().to_string();
@@ -164,8 +205,13 @@ impl PageStore {
     pub fn changes(&self, since: Option<&ChangesPlace>) -> Result<PageChanges> {
         let place = match since {
             Some(place) => place.clone(),
-            None => ChangesPlace { listed: Some(Vec::new()), ..self.changes_end()? },
+            None => self.changes_end()?.beginning(),
         };
+        let tells_rules = place.listed.as_ref().is_some_and(Vec::is_empty);
+        if place.is_listing() {
+            // What the list leaves out because it was removed must stay removed.
+            self.settle()?;
+        }
         let changes = self.engine().changes(place.since)?;
         let listing = match &place.listed {
             Some(_) if !self.engine().has_key_order() => {
@@ -179,7 +225,28 @@ impl PageStore {
             None => None,
         };
         let (key, versions) = (Vec::new(), Vec::new().into_iter());
-        Ok(PageChanges { store: self.clone(), place, listing, key, versions, changes, is_ended: false })
+        Ok(PageChanges {
+            store: self.clone(),
+            place,
+            listing,
+            key,
+            versions,
+            changes,
+            tells_rules,
+            is_whole: true,
+            is_ended: false,
+        })
+    }
+
+    /// Makes durable what a read may have seen, of a store open for writing; a read-only handle
+    /// syncs what it has followed.
+    fn settle(&self) -> Result<()> {
+        if self.engine().is_read_only() {
+            self.engine().changes_end().map(|_| ())?
+        } else {
+            self.engine().sync()?
+        }
+        Ok(())
     }
 }
 
@@ -199,6 +266,21 @@ impl PageChanges {
         found.map(|value| self.store.stored_version(key.to_vec(), value)).transpose()
     }
 
+    /// Makes durable what has hidden versions from the list: to be called before a place in the
+    /// list is kept, and before [`PageChange::Listed`] is believed. Costs a sync.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`filemap_core::Store::sync`].
+    pub fn settle(&self) -> Result<()> {
+        self.store.settle()
+    }
+
+    /// Whether a list is being given.
+    pub fn is_listing(&self) -> bool {
+        self.listing.is_some()
+    }
+
     /// Looks how far the store has come; true if something is to be told.
     ///
     /// # Errors
@@ -209,55 +291,101 @@ impl PageChanges {
     }
 
     /// The next version of the list; `None` at its end.
-    fn listed(&mut self) -> Option<Result<PageChange>> {
+    fn listed(&mut self) -> Result<Option<PageChange>> {
         let before = self.place.since.next_sequence();
         loop {
             if let Some(head) = self.versions.next() {
-                let head = self.store.page_head(&self.key, head);
-                let key = self.key.clone();
-                return Some(head.map(|head| PageChange::Put { key, head: Box::new(head) }));
+                return Ok(Some(self.put(self.key.clone(), head)?));
             }
-            let listing = self.listing.as_mut()?;
+            let Some(listing) = self.listing.as_mut() else { return Ok(None) };
             if !self.key.is_empty() {
                 // Whoever goes on from here has all versions of this key.
                 self.place.listed = Some(listing.form().to_vec());
                 self.key.clear();
             }
-            match listing.next()? {
-                Err(error) => return Some(Err(error.into())),
-                Ok(key) if key::is_hidden(&key) => {}
-                Ok(key) => {
-                    let heads: filemap_core::Result<Vec<Head>> = self.store.engine().history(&key);
-                    match heads {
-                        Ok(mut heads) => {
-                            // What came since is told of as a change, once it is durable.
-                            heads.retain(|head| head.version.sequence < before);
-                            heads.sort_by_key(|head| head.version.sequence);
-                            (self.key, self.versions) = (key, heads.into_iter());
-                        }
-                        Err(error) => return Some(Err(super::read::unreadable(&key, None, error.into()))),
-                    }
+            // An error of the list is its end: what comes after it is not known.
+            let key = match listing.next() {
+                None => return Ok(None),
+                Some(Ok(key)) => key,
+                Some(Err(error)) if listing.has_given_all() => {
+                    self.is_whole = false;
+                    return Ok(Some(PageChange::Damaged { of: None, error: error.into() }));
                 }
+                Some(Err(error)) => return Err(error.into()),
+            };
+            if key::is_hidden(&key) {
+                continue;
+            }
+            let heads: filemap_core::Result<Vec<Head>> = self.store.engine().history(&key);
+            match heads {
+                Ok(mut heads) => {
+                    // What came since is told of as a change, once it is durable.
+                    heads.retain(|head| head.version.sequence < before);
+                    heads.sort_by_key(|head| head.version.sequence);
+                    (self.key, self.versions) = (key, heads.into_iter());
+                }
+                Err(error) if error.is_corrupt() => {
+                    let of = Beside::of(&key);
+                    self.key = key;
+                    return Ok(Some(PageChange::Damaged { of, error: error.into() }));
+                }
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
-    fn told(&mut self, change: Change) -> Result<Option<PageChange>> {
+    fn put(&self, key: Vec<u8>, head: Head) -> Result<PageChange> {
+        let digest = head.digest;
+        match self.store.page_head(&key, head) {
+            Ok(head) => Ok(PageChange::Put { key, head: Box::new(head), digest }),
+            Err(error) if error.is_damage() => Ok(PageChange::Damaged { of: Beside::of(&key), error }),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn told(&self, change: Change) -> Result<Option<PageChange>> {
         Ok(match change {
             Change::Put { key, .. } | Change::Removed { key, .. } if key::is_hidden(&key) => None,
-            Change::Put { key, head } => {
-                let head = Box::new(self.store.page_head(&key, head)?);
-                Some(PageChange::Put { key, head })
+            Change::Put { key, head } => Some(self.put(key, head)?),
+            Change::Removed { key, version } => {
+                let of = Beside::of(&key);
+                let of = of.ok_or(Error::Unsupported { what: "a kind of record that a newer build has put" })?;
+                Some(PageChange::Removed { of, time_ms: version.time_ms })
             }
-            Change::Removed { key, version } => Some(PageChange::Removed {
-                url: key::url(&key).to_vec(),
-                variant: key::variant(&key),
-                kind: key::kind(&key),
-                time_ms: version.time_ms,
-            }),
             Change::Rules => Some(PageChange::Rules(self.store.engine().rules()?)),
+            Change::Damaged { of, error } => {
+                let of = of.and_then(|(key, _)| Beside::of(&key));
+                Some(PageChange::Damaged { of, error: error.into() })
+            }
             _ => return Err(Error::Unsupported { what: "this kind of change" }),
         })
+    }
+
+    fn advance(&mut self) -> Result<Option<PageChange>> {
+        if std::mem::take(&mut self.tells_rules) {
+            let rules = self.store.engine().rules()?;
+            if !rules.is_empty() {
+                return Ok(Some(PageChange::Rules(rules)));
+            }
+        }
+        if self.listing.is_some() {
+            if let Some(listed) = self.listed()? {
+                return Ok(Some(listed));
+            }
+            (self.listing, self.place.listed) = (None, None);
+            return Ok(Some(PageChange::Listed { is_whole: self.is_whole }));
+        }
+        loop {
+            let Some(change) = self.changes.next() else {
+                self.place.since = self.changes.cursor();
+                return Ok(None);
+            };
+            let told = self.told(change?)?;
+            self.place.since = self.changes.cursor();
+            if told.is_some() {
+                return Ok(told);
+            }
+        }
     }
 }
 
@@ -265,34 +393,13 @@ impl Iterator for PageChanges {
     type Item = Result<PageChange>;
 
     /// The next change; `None` when all is told that was durable at the last
-    /// [`PageChanges::renew`]. After damage the next change follows; after any other error
-    /// nothing.
+    /// [`PageChanges::renew`]. Nothing comes after an error.
     fn next(&mut self) -> Option<Result<PageChange>> {
         if self.is_ended {
             return None;
         }
-        if self.listing.is_some() {
-            match self.listed() {
-                Some(listed) => {
-                    self.is_ended = listed.as_ref().is_err_and(|error| !error.is_damage());
-                    return Some(listed);
-                }
-                None => {
-                    (self.listing, self.place.listed) = (None, None);
-                    return Some(Ok(PageChange::Listed));
-                }
-            }
-        }
-        loop {
-            let change = self.changes.next()?;
-            self.place.since = self.changes.cursor();
-            match change.map_err(Error::from).and_then(|change| self.told(change)).transpose() {
-                None => {}
-                Some(told) => {
-                    self.is_ended = told.as_ref().is_err_and(|error| !error.is_damage());
-                    return Some(told);
-                }
-            }
-        }
+        let next = self.advance().transpose();
+        self.is_ended = matches!(next, Some(Err(_)));
+        next
     }
 }

@@ -23,7 +23,7 @@ mod unresolved;
 mod variants;
 
 pub use crate::page::version::{BodyForm, StoredVersion};
-pub use changes::{ChangesPlace, PageChange, PageChanges};
+pub use changes::{Beside, ChangesPlace, PageChange, PageChanges};
 pub(crate) use handle::PageStore;
 pub(crate) use known::Known;
 pub use list::{Urls, VersionSize};

@@ -186,6 +186,10 @@ impl Reading {
     /// or have failed to. What a failed sync lost of it is dropped by the next recovery, which says
     /// so by another life.
     pub(super) fn durable_position(&self) -> Result<(Tail, u64)> {
+        self.looking_again(|| self.sync_followed())
+    }
+
+    fn sync_followed(&self) -> Result<(Tail, u64)> {
         self.follow_writer()?;
         let Some(follower) = self.follower() else { return Err(Error::ReadOnly) };
         let (position, next) = follower.position();
@@ -294,6 +298,10 @@ impl Reading {
 
     /// Replaces the memtable by one that holds only the log after the superblock's tail.
     fn start_table_anew(&self, state: &mut Following, from: &Superblock) -> Result<()> {
+        if let Some(follower) = self.follower() {
+            // What was synced before may have been dropped, and others may have its sequences.
+            follower.durable_before.store(from.next_sequence, Ordering::Release);
+        }
         let fresh = Arc::new(Memtable::new(self.options.memtable_bytes, self.options.limits.follower_bytes));
         let mut position = Following::from(from, &self.values.segments);
         self.follow_log_into(&mut position, &fresh)?;

@@ -1,5 +1,5 @@
-//! The value log: rolled segments of self-describing records. It is the truth: every other file can
-//! be rebuilt from it.
+//! The value log: rolled segments of self-describing records. It is the truth: every other file
+//! can be rebuilt from it.
 
 pub(crate) mod append;
 pub(crate) mod cache;
@@ -75,8 +75,8 @@ impl Framing for HeadFraming {
     }
 }
 
-/// The framing of the versions with these sequences: every other record is passed over by its head,
-/// its payload neither read nor checked. `None`: all records.
+/// The framing of the versions with these sequences: every other record is passed over by its
+/// head, its payload neither read nor checked. `None`: all records.
 pub(crate) struct PartFraming {
     all: ValueFraming,
     sequences: Option<Range<u64>>,
@@ -138,8 +138,8 @@ impl ValueLog {
         self.segments.scan_framed(segment, file, framing, range)
     }
 
-    /// Offset and sequence of the first record of a wanted kind, but for fillers, with a whole head in
-    /// a range of a segment; `None` if there is none. Reads heads, not payloads.
+    /// Offset and sequence of the first record of a wanted kind, but for fillers, with a whole
+    /// head in a range of a segment; `None` if there is none. Reads heads, not payloads.
     ///
     /// # Errors
     /// `Io`; `Corrupt` when the segment is gone.

@@ -1,7 +1,7 @@
 //! Copies what is live in the victims to the output, and notes the new place of each version.
 //!
-//! A version moves whole: a live list of chunks takes its chunks in victims with it and names their
-//! new places, wherever the list itself lies. Sequence, time and body stay the same.
+//! A version moves whole: a live list of chunks takes its chunks in victims with it and names
+//! their new places, wherever the list itself lies. Sequence, time and body stay the same.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -100,8 +100,8 @@ impl<'s> Copier<'s> {
         }
     }
 
-    /// Copies what is live in one victim, from an offset on. Returns where it stopped if it stopped
-    /// early, with as much work as one checkpoint should do.
+    /// Copies what is live in one victim, from an offset on. Returns where it stopped if it
+    /// stopped early, with as much work as one checkpoint should do.
     pub(super) fn segment(&mut self, segment: &Arc<Segment>, from: u64) -> Result<Option<u64>> {
         if self.is_full() {
             return Ok(Some(from));
@@ -117,6 +117,10 @@ impl<'s> Copier<'s> {
                 }
                 // Damaged bytes stay: if the index leads there, the victim is not removed.
                 self.met_damage |= item.is_gap;
+                if item.is_gap {
+                    // They may have been a tombstone.
+                    self.removals_from = self.removals_from.max(self.output.floor());
+                }
                 if self.is_full() {
                     return Ok(Some(item.end));
                 }

@@ -40,8 +40,9 @@ pub(crate) fn sweep(upkeep: &Upkeep) -> Result<()> {
 }
 
 impl Upkeep {
-    /// Lets all changes settle that wait by now, so that no old slot is left in a leaf or a run, and
-    /// punches out all free pages of the index. Returns false if damage keeps some from settling.
+    /// Lets all changes settle that wait by now, so that no old slot is left in a leaf or a run,
+    /// and punches out all free pages of the index. Returns false if damage keeps some from
+    /// settling.
     ///
     /// # Errors
     /// As of a checkpoint.

@@ -1,9 +1,9 @@
-//! Compaction of the key log: rewrites the chains with a record in a mostly dead segment at the end
-//! of the log; the checkpoint that enters them removes the segment.
+//! Compaction of the key log: rewrites the chains with a record in a mostly dead segment at the
+//! end of the log; the checkpoint that enters them removes the segment.
 //!
-//! Invariants: the choice of the segment depends on the segment table alone; a segment into which a
-//! damaged chain leads is kept, since its live bytes never reach 0, and not tried again by the same
-//! handle.
+//! Invariants: the choice of the segment depends on the segment table alone; a segment into which
+//! a damaged chain leads is kept, since its live bytes never reach 0, and not tried again by the
+//! same handle.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

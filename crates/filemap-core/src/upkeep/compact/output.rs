@@ -1,5 +1,5 @@
-//! The segments that compaction writes: filled one after the other, synced before anything may lead
-//! to them, removed if nothing will.
+//! The segments that compaction writes: filled one after the other, synced before anything may
+//! lead to them, removed if nothing will.
 
 use std::sync::Arc;
 
@@ -53,6 +53,11 @@ impl<'s> Output<'s> {
             written: Vec::new(),
             bytes: 0,
         }
+    }
+
+    /// Everything that compaction moves here has a lower sequence.
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
     }
 
     /// Bytes of records written.

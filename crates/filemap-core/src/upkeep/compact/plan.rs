@@ -55,7 +55,9 @@ impl View {
 
     /// The total that the bound allows, less room for what is copied and put during a run.
     pub(crate) fn target_bytes(&self, bound: f64) -> u64 {
-        let live = self.live_bytes();
+        // What must stay is no garbage.
+        let young = |s: &&Candidate| s.keeps_removals;
+        let live = self.live_bytes() + self.segments.iter().filter(young).map(|s| s.tombstone_bytes).sum::<u64>();
         let garbage = (live as f64 * bound) as u64 - live.min((live as f64 * bound) as u64);
         live.saturating_add(garbage - (self.run_bytes / 2).min(garbage / 3))
     }
@@ -126,7 +128,8 @@ pub(crate) fn plan(view: &View, want: Want) -> Plan {
     if !victims.is_empty() {
         return Plan { victims, reason };
     }
-    let droppable = sum(|s| if s.keeps_removals { 0 } else { s.tombstone_bytes });
+    let may_go = |s: &&Candidate| s.is_eligible && !s.keeps_removals;
+    let droppable = view.segments.iter().filter(may_go).map(|s| s.tombstone_bytes).sum::<u64>();
     if droppable > dead.max(live / 16)
         && let Some(oldest) = view.segments.iter().filter(|s| s.is_eligible).min_by_key(|s| s.floor)
     {

@@ -53,8 +53,8 @@ impl Upkeep {
         }
     }
 
-    /// Compacts the worst segments in one run, if the goal requires it; copies about one segment at
-    /// most. Only ordinals up to `last` are taken. Without such a limit (`u64::MAX`) the log is
+    /// Compacts the worst segments in one run, if the goal requires it; copies about one segment
+    /// at most. Only ordinals up to `last` are taken. Without such a limit (`u64::MAX`) the log is
     /// rolled if the dead bytes lie at its end. `progress` is called now and then and may cancel.
     ///
     /// # Errors
@@ -156,8 +156,8 @@ impl Upkeep {
         view(&self.reading, (tail, &segment_table, pinned), compactor, last)
     }
 
-    /// Rolls the log if much of its last segment is dead, or only keeps tombstones. Returns true if
-    /// it did.
+    /// Rolls the log if much of its last segment is dead, or only keeps tombstones. Returns true
+    /// if it did.
     pub(crate) fn roll_garbage(&self, goal: Goal) -> Result<bool> {
         let view = self.view(&Compactor::default(), u64::MAX)?;
         let (current, floor) = {
@@ -256,8 +256,8 @@ impl Upkeep {
         Ok(done)
     }
 
-    /// Removes the victims that a run has emptied, and notes where those are to be gone on with that
-    /// it has cut short, and which cannot be emptied.
+    /// Removes the victims that a run has emptied, and notes where those are to be gone on with
+    /// that it has cut short, and which cannot be emptied.
     fn remove_victims(
         &self,
         compactor: &mut Compactor,
@@ -282,8 +282,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Has a checkpoint name the output, with its tombstones, and lead the index there. If the handle
-    /// was closed before, the output goes, or the next writer removes it.
+    /// Has a checkpoint name the output, with its tombstones, and lead the index there. If the
+    /// handle was closed before, the output goes, or the next writer removes it.
     fn lead_to(&self, output: Option<&mut Output<'_>>, task: Task) -> Result<()> {
         let mut checkpointer = lock(&self.checkpointer);
         if !planted(Fault::GateNotShut) {
@@ -308,8 +308,8 @@ impl Upkeep {
         self.remove(compactor, &emptied, done, &|_, live_units| live_units == 0).map(|_| ())
     }
 
-    /// Removes the victims that `is_empty` accepts, given their live units. Returns the ordinals of
-    /// the others.
+    /// Removes the victims that `is_empty` accepts, given their live units. Returns the ordinals
+    /// of the others.
     fn remove(
         &self,
         compactor: &mut Compactor,
@@ -393,8 +393,8 @@ fn want(reading: &Reading, goal: Goal) -> plan::Want {
     }
 }
 
-/// Returns all segments as of a tail and a segment table. Those of the log proper are eligible only
-/// below the ordinal `pinned`.
+/// Returns all segments as of a tail and a segment table. Those of the log proper are eligible
+/// only below the ordinal `pinned`.
 fn view(
     reading: &Reading,
     (tail, segment_table, pinned): (Tail, &SegmentTable, u64),

@@ -63,9 +63,9 @@ impl Window {
         item.place.clone().map(|place| &self.bytes[place])
     }
 
-    /// Looks up all records, in the order of the index: what one look-up has brought near serves the
-    /// next. If the index `is_long`, asks for its pages before, and for the key records of those to
-    /// which their slot does not lead.
+    /// Looks up all records, in the order of the index: what one look-up has brought near serves
+    /// the next. If the index `is_long`, asks for its pages before, and for the key records of
+    /// those to which their slot does not lead.
     pub(super) fn look_up(&mut self, reading: &Reading, segment: u16, is_long: bool) {
         let mut keyed: Vec<(u64, usize)> = Vec::with_capacity(self.items.len());
         for (nth, item) in self.items.iter().enumerate() {

@@ -343,6 +343,8 @@ impl<'a> Rebuild<'a> {
             log.appender = appender;
             log.next_sequence = self.next_sequence;
         }
+        // A tombstone may have been in what is damaged.
+        lock(&self.upkeep.checkpointer).current.removals_from = self.next_sequence;
         let registry = &reading.values().dictionaries;
         // A missing dictionary's id is not reused, and its loss is recorded.
         registry.pass_over(self.found.dictionaries.last().copied().unwrap_or(0));
