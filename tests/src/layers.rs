@@ -26,7 +26,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("frontier", &["filemap-io", "urlindex"]),
     ("filemap", &["filemap-core", "filemap-io", "urlindex"]),
     ("filemap-http", &["filemap", "filemap-core", "urlindex"]),
-    ("filemap-python", &["filemap", "filemap-core", "urlindex"]),
+    ("filemap-python", &["filemap", "filemap-core", "filemap-http", "urlindex"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-core", "filemap-http", "fm-cli", "urlindex"]),
     ("fm-crawl", &["filemap", "filemap-core", "filemap-http", "filemap-io", "fm-cli", "frontier", "urlindex"]),

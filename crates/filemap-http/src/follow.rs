@@ -223,7 +223,6 @@ impl Turn<'_> {
         let mut is_checked = false;
         loop {
             let since = self.pending.as_ref().or(self.place.as_ref()).map(ToString::to_string);
-            // An own client: its lines hold it, while this changes.
             let client = self.client.clone();
             for line in client.changes(since.as_deref(), WAIT)? {
                 let line = line?;

@@ -62,6 +62,25 @@ fn lines_are_put_and_each_is_answered() {
 }
 
 #[test]
+fn pages_come_as_a_warc_stream_that_another_store_takes() {
+    let server = served(&pages(50));
+    let wanted: String = (0..50).map(|nth| format!("http://a.example/{nth}\n")).collect();
+    let wanted = wanted + "http://none.example/\nno url\n";
+    let answer = server.ask("POST", "/v1/pages/get", &["Accept: application/warc"], wanted.as_bytes());
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/warc")));
+    let text = String::from_utf8_lossy(&answer.body);
+    assert!(text.contains("{\"url\":\"http://none.example/\",\"is_absent\":true}"), "{text}");
+    assert_eq!(text.matches("WARC-Type: warcinfo").count(), 3, "what is not there has a record, too");
+    let other = served(&[]);
+    let told = lines(&other.ask("POST", "/v1/pages", &["Content-Type: application/warc"], &answer.body));
+    let sums = told.last().expect("sums");
+    assert_eq!((&sums["stored"], &sums["unusable"], &sums["problems_listed"]), (&50.into(), &0.into(), &0.into()));
+    for page in pages(50) {
+        assert_eq!(other.client().get(&(&page.url).into()).expect("readable").as_ref(), Some(&page));
+    }
+}
+
+#[test]
 fn a_file_of_an_archive_is_imported_and_its_problems_are_told() {
     let server = served(&[]);
     let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/warc/python-docs.warc.gz"));

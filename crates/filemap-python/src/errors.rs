@@ -94,6 +94,10 @@ fn of_pages(error: &Error) -> PyErr {
         }
         Error::Meta { .. } => corrupt(said, None, None),
         Error::Url { .. } => make("InvalidUrlError", said),
+        Error::Remote { is_damage: true, .. } => corrupt(said, None, None),
+        // No URL, say: the server's words tell.
+        Error::Remote { is_of_one_page: true, .. } => invalid(said),
+        Error::Remote { .. } => make("RemoteError", said),
         Error::Read { source, .. } | Error::Spool { source, .. } | Error::Write(source) => io_error(source, said),
         Error::Variant { .. } | Error::HeadersTooLarge { .. } | Error::Cursor { .. } => invalid(said),
         // A rule that has no number yet is the caller's.
@@ -112,6 +116,7 @@ fn of_engine(error: &EngineError, said: String) -> PyErr {
         }
         EngineError::NoSpace { .. } => io_error(&io::Error::from_raw_os_error(28), said),
         EngineError::Refused { rule } => with(make("RefusedError", said), "rule", *rule),
+        EngineError::Outrun { .. } => make("OutrunError", said),
         EngineError::ReadOnly => make("ReadOnlyError", said),
         EngineError::Closed => closed(),
         EngineError::Source(source) => io_error(source, said),

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use filemap::access::ListKind;
-use filemap::{Lookup, PageStore};
+use filemap::{Lookup, PageRead, PageStore, Variant};
 use filemap_core::list::Split;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -15,6 +15,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyIterator, PyString};
 
 use crate::argument::{Scope, Text, text};
+use crate::backing::{Backing, RemoteList};
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::page::{Page, PageHead};
@@ -147,12 +148,20 @@ impl Times {
 ///
 /// `after` is no URL; the store keeps no order; those of the store.
 pub fn urls(
-    store: &PageStore,
+    store: &Backing,
     scope: &Scope,
     kind: ListKind,
     reverse: bool,
     after: Option<&Text>,
 ) -> Result<Urls, Failure> {
+    let store = match store {
+        Backing::Local(store) => store,
+        Backing::Remote(client) => {
+            let after = after.map(|url| client.cursor(url.as_ref())).transpose()?;
+            let listed = RemoteList::new(client.clone(), scope.of_store(kind, reverse), after);
+            return Ok(Urls(Stream::new(Box::new(listed.map(|listed| Some(listed.map(|listed| listed.url)))))));
+        }
+    };
     if !store.engine().has_key_order() && !reverse && after.is_none() {
         return Ok(match kind {
             ListKind::Pages => Urls(Stream::new(urls_of(store, scope.clone()))),
@@ -194,7 +203,15 @@ fn urls_of(store: &PageStore, scope: Scope) -> Steps<Vec<u8>> {
 /// # Errors
 ///
 /// Those of the store.
-pub fn variants(store: &PageStore, url: &Text) -> Result<Bytes, Failure> {
+pub fn variants(store: &Backing, url: &Text) -> Result<Bytes, Failure> {
+    let store = match store {
+        Backing::Local(store) => store,
+        Backing::Remote(client) => {
+            let found: Vec<_> = PageRead::variants(client, url.as_ref())?.collect();
+            let bytes = |found: filemap::Result<Variant>| Some(found.map(|variant| variant.as_bytes().to_vec()));
+            return Ok(Bytes(Stream::new(Box::new(found.into_iter().map(bytes)))));
+        }
+    };
     let found = store.variants(url)?;
     Ok(Bytes(Stream::new(Box::new(found.map(|found| Some(found.map(|found| found.1.as_bytes().to_vec())))))))
 }
@@ -237,7 +254,14 @@ fn heads_of(store: &PageStore, scope: Scope, times: Times, heads: Found) -> Step
 /// # Errors
 ///
 /// Those of the store.
-pub fn history(store: &PageStore, lookup: Lookup<'_>) -> Result<Heads, Failure> {
+pub fn history(store: &Backing, lookup: Lookup<'_>) -> Result<Heads, Failure> {
+    let store = match store {
+        Backing::Local(store) => store,
+        Backing::Remote(client) => {
+            let heads: Vec<_> = client.history(&lookup)?.map(Some).collect();
+            return Ok(Heads(Stream::new(Box::new(heads.into_iter()))));
+        }
+    };
     Ok(Heads(Stream::new(Box::new(store.history_iter(lookup)?.map(Some)))))
 }
 
@@ -290,7 +314,7 @@ pub fn versions(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -
 /// The pages of many URLs, in their order, several read at once.
 #[pyclass(frozen, module = "filemap", name = "Many")]
 pub struct Many {
-    store: OfProcess<PageStore>,
+    store: OfProcess<Backing>,
     ahead: usize,
     source: Mutex<Source>,
     /// The thread that has `source`.
@@ -328,7 +352,7 @@ impl Source {
 }
 
 impl Many {
-    pub fn new(store: PageStore, urls: &Bound<'_, PyAny>, ahead: usize) -> PyResult<Many> {
+    pub fn new(store: Backing, urls: &Bound<'_, PyAny>, ahead: usize) -> PyResult<Many> {
         let urls = urls.try_iter()?.unbind();
         let source = Mutex::new(Source { urls, wanted: Vec::new(), failed: None });
         let store = OfProcess::new(store);
@@ -391,9 +415,12 @@ impl Many {
 }
 
 /// Reads pages together; after an error one by one, so that each URL has its own.
-fn read_together(store: &PageStore, urls: &[Text]) -> Vec<filemap::Result<Option<filemap::Page>>> {
-    match store.get_many(urls) {
-        Ok(pages) => pages.into_iter().map(Ok).collect(),
-        Err(_) => urls.iter().map(|url| store.get(Lookup::new(url))).collect(),
+fn read_together(store: &Backing, urls: &[Text]) -> Vec<filemap::Result<Option<filemap::Page>>> {
+    let one_by_one = || urls.iter().map(|url| store.pages().get(&Lookup::new(url))).collect();
+    match store {
+        Backing::Local(local) => {
+            local.get_many(urls).map_or_else(|_| one_by_one(), |pages| pages.into_iter().map(Ok).collect())
+        }
+        Backing::Remote(_) => one_by_one(),
     }
 }

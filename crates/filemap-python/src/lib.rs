@@ -13,13 +13,15 @@
 //! * Long calls look for signals (`signals`), so that Ctrl-C ends them.
 //!
 //! Layers, lowest first: `errors`, `report`, `signals`; `argument`, `fork`, `headers`, `times`;
-//! `coding`, `options`; `page`, `seen`; `iterate`; `store`; `queue`,
+//! `coding`, `options`; `backing`; `page`, `seen`; `iterate`; `store`; `changes`, `queue`,
 //! `tables`, `upkeep`, `warc`.
 
 // PyO3 makes the documentation of classes from these comments; generated glue has none.
 #![allow(missing_docs)]
 
 mod argument;
+mod backing;
+mod changes;
 mod coding;
 mod errors;
 mod fork;
@@ -40,6 +42,8 @@ mod warc;
 /// Declared here, filled from the modules of this crate.
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
+    #[pymodule_export]
+    use crate::changes::{Change, Changes};
     #[pymodule_export]
     use crate::coding::decode_body;
     #[pymodule_export]

@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::sync::Arc;
 
+use filemap::PageWrite;
+use filemap::access::PutRule;
 use filemap::page::{HttpVersion, RecordKind};
 use filemap::store::PageReader;
 use pyo3::prelude::*;
@@ -10,6 +12,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::argument::{Body, Text, escaped, named, number, text, variant};
+use crate::backing::Backing;
 use crate::errors::{Failure, invalid};
 use crate::headers::{self, Headers, latin1};
 use crate::times;
@@ -436,19 +439,31 @@ impl Given {
     /// # Errors
     ///
     /// Those of the store.
-    pub fn put(&self, store: &filemap::PageStore) -> Result<Version, Failure> {
+    pub fn put(&self, store: &Backing) -> Result<Version, Failure> {
         let (page, body) = self.parts();
-        let put = store.put_page_of(page, body).map_err(|error| Failure::putting(&page.url, error))?;
-        Ok(put.into())
+        let put = match store {
+            Backing::Local(store) => store.put_page_of(page, body),
+            Backing::Remote(client) => client.put_reader(page, &mut &*body),
+        };
+        Ok(put.map_err(|error| Failure::putting(&page.url, error))?.into())
     }
 
     /// # Errors
     ///
     /// Those of the store.
-    pub fn put_if_changed(&self, store: &filemap::PageStore) -> Result<Put, Failure> {
+    pub fn put_if_changed(&self, store: &Backing) -> Result<Put, Failure> {
         let (page, body) = self.parts();
-        let put = store.put_page_of_if_changed(page, body).map_err(|error| Failure::putting(&page.url, error))?;
-        Ok(put.into())
+        let put = match store {
+            Backing::Local(store) => store.put_page_of_if_changed(page, body),
+            Backing::Remote(client) => {
+                let whole = filemap::Page { body: body.to_vec(), ..page.clone() };
+                // This rule skips nothing.
+                client
+                    .put(&whole, PutRule::IfChanged)
+                    .and_then(|put| put.ok_or(filemap::Error::Unsupported { what: "a put that did nothing" }))
+            }
+        };
+        Ok(put.map_err(|error| Failure::putting(&page.url, error))?.into())
     }
 
     pub fn url(&self) -> &[u8] {

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::argument::{Text, text};
+use crate::backing::Backing;
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::page::Given;
@@ -94,7 +95,7 @@ impl Shared {
     }
 
     /// The thread: puts what waits until the queue is closed and empty.
-    fn put_all(&self, store: &filemap::PageStore) {
+    fn put_all(&self, store: &Backing) {
         let mut state = self.state();
         loop {
             let Some((key, given)) = state.waiting.pop_front() else {
@@ -121,7 +122,7 @@ impl Shared {
 
 impl PutQueue {
     fn key(&self, url: &[u8]) -> PyResult<Vec<u8>> {
-        Ok(self.store.get().handle()?.key(url).map_err(Failure::from)?)
+        Ok(self.store.get().backing()?.pages().key(url).map_err(Failure::from)?)
     }
 }
 
@@ -130,7 +131,7 @@ impl PutQueue {
     /// A queue of puts into an open store, which must be closed before the store is.
     #[new]
     fn new(store: Py<PageStore>) -> PyResult<PutQueue> {
-        let handle = store.get().handle()?;
+        let handle = store.get().backing()?;
         let shared = Arc::new(Shared { state: Mutex::default(), filled: Condvar::new(), emptied: Condvar::new() });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()

@@ -3,18 +3,20 @@
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 
-use filemap::Lookup;
 use filemap::access::ListKind;
+use filemap::{Lookup, PageRead, PageWrite};
 use filemap_core::StatValue;
+use filemap_http::Client;
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::argument::{self, Scope, Text, lookup, number, text, variant};
+use crate::backing::{self, Backing};
 use crate::errors::{self, Failure};
 use crate::fork::{self, OfProcess};
 use crate::iterate::{self, Bytes, Heads, Many, Pages, Times, Urls};
-use crate::options::{Mode, Opening, opened};
+use crate::options::{Mode, Opening};
 use crate::page::{Given, Page, PageHead, Put, Version};
 use crate::report::Absent;
 use crate::times;
@@ -26,7 +28,9 @@ const PUT_AT_ONCE: usize = 32;
 #[pyclass(frozen, subclass, weakref, module = "filemap._native", name = "PageStore")]
 pub struct PageStore {
     /// `None` once it is closed.
-    store: RwLock<OfProcess<Option<filemap::PageStore>>>,
+    store: RwLock<OfProcess<Option<Backing>>>,
+    /// The address, of a store behind a server.
+    location: Option<String>,
     path: PathBuf,
     /// The path that it has in every folder.
     full_path: PathBuf,
@@ -39,12 +43,31 @@ impl PageStore {
     /// # Errors
     ///
     /// `ClosedError`, `ForkedError`.
-    pub fn handle(&self) -> PyResult<filemap::PageStore> {
+    pub fn backing(&self) -> PyResult<Backing> {
         let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
         store.get()?.clone().ok_or_else(errors::closed)
     }
 
-    /// Runs `work` without the interpreter.
+    /// As [`PageStore::backing`], for what needs the files.
+    ///
+    /// # Errors
+    ///
+    /// As there; `FileMapError` for a store behind a server.
+    pub fn handle(&self) -> PyResult<filemap::PageStore> {
+        self.backing()?.here()
+    }
+
+    /// Runs `work` without the interpreter, on any store.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageStore::backing`] and of `work`.
+    fn on<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Backing) -> Result<T, Failure> + Send) -> PyResult<T> {
+        let store = self.backing()?;
+        Ok(py.detach(|| work(&store))?)
+    }
+
+    /// Runs `work` without the interpreter, on a store whose files are here.
     ///
     /// # Errors
     ///
@@ -58,7 +81,7 @@ impl PageStore {
         Ok(py.detach(|| work(&store))?)
     }
 
-    fn take(&self) -> Option<filemap::PageStore> {
+    fn take(&self) -> Option<Backing> {
         let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *store, OfProcess::new(None)).take().flatten()
     }
@@ -68,8 +91,16 @@ impl PageStore {
     }
 
     fn found<'py>(&self, py: Python<'py>, lookup: Lookup<'_>) -> PyResult<Option<Bound<'py, Page>>> {
-        let found = self.with(py, |store| Ok(store.get_reader(lookup)?))?;
-        found.map(|(page, body)| Page::read(py, page, body)).transpose()
+        match self.backing()? {
+            Backing::Local(store) => {
+                let found = py.detach(|| store.get_reader(lookup).map_err(Failure::from))?;
+                found.map(|(page, body)| Page::read(py, page, body)).transpose()
+            }
+            Backing::Remote(client) => {
+                let found = py.detach(|| client.get(&lookup).map_err(Failure::from))?;
+                found.map(|page| Page::of(py, page)).transpose()
+            }
+        }
     }
 }
 
@@ -83,20 +114,35 @@ impl PageStore {
     #[pyo3(signature = (path, mode = "r", **options))]
     fn new(
         py: Python<'_>,
-        #[pyo3(from_py_with = argument::path)] path: PathBuf,
+        path: &Bound<'_, PyAny>,
         mode: &str,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PageStore> {
         let mode = Mode::named(mode)?;
-        let opening = Opening::from_python(options)?;
-        let store = py.detach(|| opened(&path, mode, opening).map_err(Failure::from))?;
-        let full_path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
-        Ok(PageStore { store: RwLock::new(OfProcess::new(Some(store))), path, full_path, mode })
+        let location: Option<String> = path.extract().ok().filter(|text: &String| Client::is_location(text));
+        let (store, path, full_path) = match &location {
+            Some(location) => {
+                let options = backing::client_options(options)?;
+                let store = py.detach(|| Backing::remote(location, mode, &options))?;
+                (store, PathBuf::from(location), PathBuf::from(location))
+            }
+            None => {
+                let (path, opening) = (argument::path(path)?, Opening::from_python(options)?);
+                let store = py.detach(|| Backing::local(&path, mode, opening).map_err(Failure::from))?;
+                let full_path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+                (store, path, full_path)
+            }
+        };
+        Ok(PageStore { store: RwLock::new(OfProcess::new(Some(store))), location, path, full_path, mode })
     }
 
+    /// The store's folder; of a store behind a server its address, as a `str`.
     #[getter]
-    fn path(&self) -> &PathBuf {
-        &self.path
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.location {
+            Some(location) => Ok(PyString::new(py, location).into_any()),
+            None => Ok(self.path.as_path().into_pyobject(py)?.into_any()),
+        }
     }
 
     #[getter]
@@ -115,15 +161,22 @@ impl PageStore {
     }
 
     #[getter]
-    fn canonicalizer(&self) -> PyResult<&'static str> {
-        Ok(self.handle()?.canonicalizer().name())
+    fn canonicalizer(&self) -> PyResult<Option<String>> {
+        Ok(match self.backing()? {
+            Backing::Local(store) => Some(store.canonicalizer().name().to_owned()),
+            Backing::Remote(client) => client.rules().map(|(name, _)| name.to_owned()),
+        })
     }
 
     /// Files of the store that are missing or shorter than they were. What lies in the others is
     /// read.
     #[getter]
     fn absent(&self) -> PyResult<Vec<Absent>> {
-        Ok(self.handle()?.engine().absent().into_iter().map(Absent::from).collect())
+        Ok(match self.backing()? {
+            Backing::Local(store) => store.engine().absent().into_iter().map(Absent::from).collect(),
+            // An answer that may lack something says so.
+            Backing::Remote(_) => Vec::new(),
+        })
     }
 
     fn __enter__(slf: Py<PageStore>) -> Py<PageStore> {
@@ -141,18 +194,26 @@ impl PageStore {
             return Err(errors::forked());
         }
         let Some(store) = self.take() else { return Ok(()) };
-        Ok(py.detach(|| store.close().map_err(Failure::from))?)
+        Ok(py.detach(|| match store {
+            Backing::Local(store) => store.close().map_err(Failure::from),
+            Backing::Remote(client) if self.mode != Mode::Read => client.close().map_err(Failure::from),
+            Backing::Remote(_) => Ok(()),
+        })?)
     }
 
     /// Makes durable what was put before.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |store| Ok(store.sync()?))
+        self.on(py, |store| Ok(store.pages().sync()?))
     }
 
     /// Of a read-only handle: takes up what another process has put since. Reads do that by
     /// themselves twice a second.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |store| Ok(store.engine().refresh()?))
+        self.on(py, |store| match store {
+            Backing::Local(store) => Ok(store.engine().refresh()?),
+            // The server does.
+            Backing::Remote(_) => Ok(()),
+        })
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, url: Text) -> PyResult<Bound<'py, Page>> {
@@ -164,15 +225,15 @@ impl PageStore {
 
     fn __contains__(&self, py: Python<'_>, url: &Bound<'_, PyAny>) -> PyResult<bool> {
         let Ok(url) = url.extract::<Text>() else { return Ok(false) };
-        self.with(py, |store| match store.contains(&url) {
+        self.on(py, |store| match store.pages().contains(&Lookup::new(&url)) {
             // Not a URL: so no page has it.
-            Err(filemap::Error::Url { .. }) => Ok(false),
+            Err(error) if error.concerns_one_page() => Ok(false),
             found => Ok(found?),
         })
     }
 
     fn __delitem__(&self, py: Python<'_>, url: Text) -> PyResult<()> {
-        match self.with(py, |store| Ok(store.remove(&url)?))? {
+        match self.on(py, |store| Ok(store.pages().remove(url.as_ref(), None)?))? {
             true => Ok(()),
             false => Err(PyKeyError::new_err(text(py, url.as_ref())?.unbind())),
         }
@@ -180,7 +241,13 @@ impl PageStore {
 
     /// The number of URLs that have a page: from the superblock, and what was put since.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, |store| Ok(usize::try_from(store.count_pages()?).unwrap_or(usize::MAX)))
+        self.on(py, |store| {
+            let number = match store {
+                Backing::Local(store) => store.count_pages()?,
+                Backing::Remote(client) => client.count(&filemap::access::Scope::new())?,
+            };
+            Ok(usize::try_from(number).unwrap_or(usize::MAX))
+        })
     }
 
     /// A store is true, also if it is empty.
@@ -189,7 +256,7 @@ impl PageStore {
     }
 
     fn __iter__(&self) -> PyResult<Urls> {
-        Ok(iterate::urls(&self.handle()?, &Scope::default(), ListKind::Pages, false, None)?)
+        Ok(iterate::urls(&self.backing()?, &Scope::default(), ListKind::Pages, false, None)?)
     }
 
     #[pyo3(signature = (url, default = None, *, at = None, variant = None))]
@@ -219,7 +286,7 @@ impl PageStore {
     ) -> PyResult<Option<Bound<'py, PageHead>>> {
         let at_ms = at.map(times::from_python).transpose()?;
         let wanted = self::variant(variant)?;
-        let head = self.with(py, |store| Ok(store.head(lookup(&url, wanted.as_ref(), at_ms))?))?;
+        let head = self.on(py, |store| Ok(store.pages().head(&lookup(&url, wanted.as_ref(), at_ms))?))?;
         head.map(|head| PageHead::of(py, head)).transpose()
     }
 
@@ -232,8 +299,8 @@ impl PageStore {
         variant: Option<Text>,
     ) -> PyResult<Option<Bound<'py, Page>>> {
         let wanted = self::variant(variant)?;
-        let page =
-            self.with(py, |store| Ok(store.get_version(lookup(&url, wanted.as_ref(), None), version.into())?))?;
+        let page = self
+            .on(py, |store| Ok(store.pages().get_version(&lookup(&url, wanted.as_ref(), None), version.into())?))?;
         page.map(|page| Page::of(py, page)).transpose()
     }
 
@@ -241,7 +308,7 @@ impl PageStore {
     /// are read together.
     #[pyo3(signature = (urls, *, ahead = 64))]
     fn get_many(&self, urls: &Bound<'_, PyAny>, #[pyo3(from_py_with = number)] ahead: usize) -> PyResult<Many> {
-        Many::new(self.handle()?, urls, ahead)
+        Many::new(self.backing()?, urls, ahead)
     }
 
     /// The versions of a page, newest first.
@@ -249,12 +316,12 @@ impl PageStore {
     fn history(&self, url: Text, until: Option<&Bound<'_, PyAny>>, variant: Option<Text>) -> PyResult<Heads> {
         let until_ms = until.map(times::from_python).transpose()?;
         let wanted = self::variant(variant)?;
-        Ok(iterate::history(&self.handle()?, lookup(&url, wanted.as_ref(), until_ms))?)
+        Ok(iterate::history(&self.backing()?, lookup(&url, wanted.as_ref(), until_ms))?)
     }
 
     /// The variants of a URL.
     fn variants(&self, py: Python<'_>, url: Text) -> PyResult<Bytes> {
-        self.with(py, |store| iterate::variants(store, &url))
+        self.on(py, |store| iterate::variants(store, &url))
     }
 
     /// The canonical URLs of all pages, or of those of a host, of a domain (a host and its
@@ -276,7 +343,7 @@ impl PageStore {
         if variants && after.is_some() {
             return Err(errors::invalid("after names a page: variants are not listed from there"));
         }
-        self.with(py, |store| iterate::urls(store, &scope, list_kind(variants), reverse, after.as_ref()))
+        self.on(py, |store| iterate::urls(store, &scope, list_kind(variants), reverse, after.as_ref()))
     }
 
     /// The number of the pages that `urls` with the same arguments lists, or of the variants.
@@ -290,7 +357,7 @@ impl PageStore {
         variants: bool,
     ) -> PyResult<u64> {
         let scope = Scope::new(host, prefix, domain)?.of_store(list_kind(variants), false);
-        self.with(py, |store| Ok(store.count(&scope)?))
+        self.on(py, |store| Ok(store.pages().count(&scope)?))
     }
 
     /// Pages with their bodies, in the order of the log.
@@ -341,7 +408,7 @@ impl PageStore {
         rest: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Version> {
         let given = Given::from_python(url, body, rest)?;
-        self.with(py, |store| given.put(store))
+        self.on(py, |store| given.put(store))
     }
 
     /// As `put`; a body that has not changed is not stored again.
@@ -354,7 +421,7 @@ impl PageStore {
         rest: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Put> {
         let given = Given::from_python(url, body, rest)?;
-        self.with(py, |store| given.put_if_changed(store))
+        self.on(py, |store| given.put_if_changed(store))
     }
 
     /// Puts pages, or pairs of URL and body, in their order. Returns their number. An error has
@@ -375,7 +442,7 @@ impl PageStore {
                     }
                 }
             }
-            let put = self.with(py, |store| {
+            let put = self.on(py, |store| {
                 for given in &batch {
                     if if_changed {
                         given.put_if_changed(store)?;
@@ -401,24 +468,30 @@ impl PageStore {
     #[pyo3(signature = (url, *, variant = None))]
     fn remove(&self, py: Python<'_>, url: Text, variant: Option<Text>) -> PyResult<bool> {
         let wanted = self::variant(variant)?;
-        self.with(py, |store| {
-            Ok(match &wanted {
-                Some(variant) => store.remove_variant(&url, variant)?,
-                None => store.remove(&url)?,
-            })
-        })
+        self.on(py, |store| Ok(store.pages().remove(url.as_ref(), wanted.as_ref())?))
     }
 
     /// The canonical form of a URL: the key of its page.
     fn key<'py>(&self, py: Python<'py>, url: Text) -> PyResult<Bound<'py, PyString>> {
-        let key = self.handle()?.key(&url).map_err(Failure::from)?;
+        let key = self.on(py, |store| Ok(store.pages().key(url.as_ref())?))?;
         text(py, &key)
     }
 
     /// Statistics, by name.
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.with(py, |store| Ok(store.engine().stats()))?;
         let dict = PyDict::new(py);
+        let stats = match self.backing()? {
+            Backing::Local(store) => py.detach(|| store.engine().stats()),
+            Backing::Remote(client) => {
+                let held = py.detach(|| client.contents().map_err(Failure::from))?;
+                for (name, number) in [("keys", held.keys), ("bytes", held.bytes)] {
+                    if let Some(number) = number {
+                        dict.set_item(name, number)?;
+                    }
+                }
+                return Ok(dict);
+            }
+        };
         for (name, value, _) in stats.fields() {
             match value {
                 StatValue::Counter(number) | StatValue::Gauge(number) => dict.set_item(name, number)?,
@@ -435,7 +508,7 @@ impl PageStore {
 
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err(
-            "a store cannot be pickled: send its path, and open it in the other process (mode 'r' beside a writer)",
+            "a store cannot be pickled: send its path or address, and open it in the other process (mode 'r' beside a writer)",
         ))
     }
 }

@@ -44,7 +44,12 @@ pub enum Told {
         elsewhere: Option<(u64, [u8; 16])>,
     },
     /// All versions put before were removed, as [`crate::store::PageChange::Removed`] says.
-    Removed(Beside),
+    Removed {
+        /// Of what.
+        of: Beside,
+        /// When, in ms since 1970.
+        time_ms: i64,
+    },
     /// All is listed; what was not is not there, if the list is whole.
     Listed {
         /// Nothing of the other store is absent.
@@ -183,7 +188,7 @@ impl Replica {
                     None => self.put(&held, fetch),
                 }
             }
-            Told::Removed(of) => {
+            Told::Removed { of, .. } => {
                 let key = self.key_of(&of)?;
                 self.remove(&key)
             }

@@ -6,8 +6,9 @@ pub const LAYERS: &[&[&str]] = &[
     &["errors", "report", "signals"],
     &["argument", "fork", "headers", "times"],
     &["coding", "options"],
+    &["backing"],
     &["page", "seen"],
     &["iterate"],
     &["store"],
-    &["queue", "tables", "upkeep", "warc"],
+    &["changes", "queue", "tables", "upkeep", "warc"],
 ];

@@ -44,33 +44,33 @@ pub enum Said {
 }
 
 /// The lines of one answer.
-pub struct Lines<'c> {
-    connection: &'c Connection,
+pub struct Lines {
+    connection: Connection,
     /// `None` once nothing more comes.
     answer: Option<BufReader<Box<dyn Read + Send>>>,
     /// What is said in place of an answer.
     outrun: Option<Line>,
 }
 
-impl std::fmt::Debug for Lines<'_> {
+impl std::fmt::Debug for Lines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lines").field("is_over", &self.answer.is_none()).finish_non_exhaustive()
     }
 }
 
-impl Lines<'_> {
+impl Lines {
     /// Asks for them: see [`super::Client::changes`].
-    pub(super) fn ask<'c>(connection: &'c Connection, since: Option<&str>, wait: Duration) -> Result<Lines<'c>> {
+    pub(super) fn ask(connection: &Connection, since: Option<&str>, wait: Duration) -> Result<Lines> {
         let since = since.map_or(String::new(), |place| format!("&since={}", encoded(place.as_bytes())));
         let path = format!("/v1/changes?pages=1&wait={}{since}", wait.as_secs());
         match connection.get_unless_refused(&path)? {
             Answered::Found(found) => {
                 let answer = Some(BufReader::with_capacity(256 << 10, found.body));
-                Ok(Lines { connection, answer, outrun: None })
+                Ok(Lines { connection: connection.clone(), answer, outrun: None })
             }
             Answered::Refused(StatusCode::GONE, why) => {
                 let outrun = Some(Line { place: String::new(), said: Said::Outrun(why) });
-                Ok(Lines { connection, answer: None, outrun })
+                Ok(Lines { connection: connection.clone(), answer: None, outrun })
             }
             Answered::Refused(_, detail) => {
                 Err(connection.failed(wire::Problem { detail, ..wire::Problem::default() }))
@@ -79,7 +79,7 @@ impl Lines<'_> {
     }
 
     fn read(&mut self) -> Result<Option<Line>> {
-        let connection = self.connection;
+        let connection = &self.connection;
         let Some(answer) = &mut self.answer else { return Ok(None) };
         let mut bytes = Vec::new();
         // Empty lines are signs of life.
@@ -100,7 +100,10 @@ impl Lines<'_> {
         let error = line["error"].as_str().unwrap_or("it does not say why").to_owned();
         let said = match line["change"].as_str().unwrap_or_default() {
             "put" => put(&mut line).map(Said::Told),
-            "removed" => beside(line).map(|of| Said::Told(Told::Removed(of))),
+            "removed" => {
+                let time_ms = line["time_ms"].as_i64().unwrap_or_default();
+                beside(line).map(|of| Said::Told(Told::Removed { of, time_ms }))
+            }
             "listed" => Some(Said::Told(Told::Listed { is_whole: line["is_whole"] == true })),
             "rules" => rules(&line).map(|rules| Said::Told(Told::Rules(rules))),
             "damage" => Some(Said::Damage(beside(line), error)),
@@ -116,7 +119,7 @@ impl Lines<'_> {
     }
 }
 
-impl Iterator for Lines<'_> {
+impl Iterator for Lines {
     type Item = Result<Line>;
 
     fn next(&mut self) -> Option<Result<Line>> {

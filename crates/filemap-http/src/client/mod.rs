@@ -158,7 +158,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Remote`], here and from the lines.
-    pub fn changes(&self, since: Option<&str>, wait: Duration) -> Result<Lines<'_>> {
+    pub fn changes(&self, since: Option<&str>, wait: Duration) -> Result<Lines> {
         Lines::ask(&self.connection, since, wait)
     }
 

@@ -24,14 +24,18 @@ from ._errors import (
     InvalidValueError,
     LockedError,
     NotAStoreError,
+    OutrunError,
     ReadOnlyError,
     RefusedError,
+    RemoteError,
     StoreExistsError,
     StoreIOError,
 )
 from ._native import (
     Absent,
     Capture,
+    Change,
+    Changes,
     Headers,
     Page,
     PageHead,
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Absent",
     "Capture",
+    "Change",
+    "Changes",
     "ClosedError",
     "CorruptError",
     "FileMapError",
@@ -62,12 +68,14 @@ __all__ = [
     "InvalidValueError",
     "LockedError",
     "NotAStoreError",
+    "OutrunError",
     "Page",
     "PageHead",
     "PageStore",
     "Put",
     "ReadOnlyError",
     "RefusedError",
+    "RemoteError",
     "Split",
     "Stat",
     "StoreExistsError",
@@ -107,15 +115,22 @@ class StoreOptions(TypedDict, total=False):
     recompression_age: _timedelta | float | None
     accept_loss: bool | None
     keys_in_order: bool | None
+    token: str | None
+    ca_file: str | None
 
 
 def open(path: "Path", mode: "Mode" = "r", **options: "Unpack[StoreOptions]") -> PageStore:
-    """Open a store of pages.
+    """Open a store of pages: a folder, or the address of an `fm-serve` (`http://host:8640`).
 
     `mode` is `r` (read-only, also beside a writer in another process), `w` (write an existing
     store), `a` (write; made if absent) or `x` (made; must not exist).
 
     Raises `NotAStoreError` (a `FileNotFoundError`), `StoreExistsError` (a `FileExistsError`),
     `LockedError` (a `BlockingIOError`) if another handle writes it, `CorruptError`.
+
+    Of an address the options are `token` and `ca_file` (certificates to trust, PEM), by default
+    `FILEMAP_TOKEN` and `FILEMAP_CA_FILE` of the environment. What works on the files of a store
+    raises `FileMapError` there. What was put is durable after `sync` or `close`. Raises
+    `RemoteError` (a `ConnectionError`), `ReadOnlyError` if the server takes no puts.
     """
     return PageStore(path, mode, **options)

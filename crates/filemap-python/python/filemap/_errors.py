@@ -55,6 +55,14 @@ class RefusedError(FileMapError, PermissionError):
     rule: int = 0
 
 
+class RemoteError(FileMapError, ConnectionError):
+    """The server of a store was not reached, or did not do what it was asked."""
+
+
+class OutrunError(FileMapError, LookupError):
+    """What has changed since a place is not known any more: begin with `changes()`."""
+
+
 class StoreIOError(FileMapError, OSError):
     """The operating system refused an operation. `errno` is its reason."""
 

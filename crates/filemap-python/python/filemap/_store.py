@@ -14,7 +14,7 @@ from ._split import Split
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._native import Page, PageHead, Put, Table, Version
+    from ._native import Change, Page, PageHead, Put, Table, Version
     from .types import Filter, Text, Time, Url
 
 _P = ParamSpec("_P")
@@ -148,6 +148,15 @@ class PageStore(_native.PageStore):
         done = object()
         while (page := await _in_pool(next, pages, done)) is not done:
             yield page  # type: ignore[misc]
+
+    async def achanges(
+        self, since: str | None = None, *, wait: float = 0.0
+    ) -> "AsyncIterator[Change]":
+        """`changes`, each on a thread of a small pool. A handle of `changes` has the cursor."""
+        changes = await _in_pool(self.changes, since, wait=wait)
+        done = object()
+        while (change := await _in_pool(next, changes, done)) is not done:
+            yield change  # type: ignore[misc]
 
     async def async_(self) -> None:
         """`sync` on a thread of a small pool."""

@@ -74,8 +74,7 @@ impl WarcFiles {
 
     /// Writes a record. `time_ms` is that of its page.
     pub(crate) fn put(&mut self, target: &mut dyn Target, draft: Draft, body: &[u8], time_ms: i64) -> io::Result<()> {
-        let body = if draft.has_body { body } else { b"" };
-        let record = [&draft.header[..], &draft.head, body, b"\r\n\r\n"].concat();
+        let record = record(&draft, body);
         self.waiting_bytes += record.len();
         self.waiting.push(Waiting { record, entry: draft.entry, time_ms });
         let trains = self.packer.compression() == Compression::Zstd && self.files.is_empty();
@@ -164,4 +163,9 @@ impl WarcFiles {
         self.bytes += file.bytes;
         file.out.close()
     }
+}
+/// A whole record.
+pub(super) fn record(draft: &Draft, body: &[u8]) -> Vec<u8> {
+    let body = if draft.has_body { body } else { b"" };
+    [&draft.header[..], &draft.head, body, b"\r\n\r\n"].concat()
 }

@@ -15,6 +15,7 @@ mod names;
 mod options;
 mod pages;
 mod pass;
+mod records;
 mod select;
 mod sort;
 mod surt;
@@ -23,6 +24,7 @@ mod wacz;
 
 pub use options::{DumpOptions, Format};
 pub use pass::{DumpEvent, DumpReport, dump};
+pub use records::{warc_begin, warc_note, warc_record};
 pub use select::{MimeRange, Selection, StatusRange};
 pub use surt::surt as index_key;
 pub use target::{OutputFile, Target};

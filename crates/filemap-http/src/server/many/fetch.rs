@@ -1,15 +1,17 @@
-//! `POST /v1/pages/get`: URLs, a line each; pages as JSON Lines, in the same order. One that is
-//! not there, or cannot be read, has a line that says so.
+//! `POST /v1/pages/get`: URLs, a line each; pages as JSON Lines or as a WARC stream, in the same
+//! order. One that is not there, or cannot be read, has a line, or a record, that says so.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use filemap::dump::jsonl;
+use filemap::dump::{jsonl, warc_begin, warc_note, warc_record};
 use filemap::{Error, Lookup, PageStore};
 use futures_util::stream::try_unfold;
 use serde_json::json;
@@ -20,20 +22,37 @@ use super::super::refusal::Answer;
 use crate::query::Query;
 use crate::wire::{LINES_TYPE, Url};
 
+/// The type of a WARC stream.
+const WARC_TYPE: &str = "application/warc";
+
+/// Its name, in the records about others.
+const STREAM: &str = "pages.warc";
+
 /// Bytes of the URLs of one request.
 const MAX_URLS: u64 = 64 << 20;
 /// Bytes of a page's body in a line, and of the lines of one call of the store.
 const MAX_BODY: u64 = 64 << 20;
 const PART: usize = 1 << 20;
 
+/// How pages are answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Lines,
+    Warc,
+}
+
 /// URLs that were not answered yet.
-struct Rest(BufReader<Upload>);
+struct Rest {
+    urls: BufReader<Upload>,
+    form: Form,
+    has_begun: bool,
+}
 
 impl Rest {
     fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
         loop {
             let mut line = Vec::new();
-            let read = self.0.read_until(b'\n', &mut line);
+            let read = self.urls.read_until(b'\n', &mut line);
             let read =
                 read.map_err(|source| Error::Read { what: "the URLs set aside".to_owned(), offset: 0, source })?;
             if read == 0 {
@@ -48,9 +67,17 @@ impl Rest {
 }
 
 /// The route's handler.
-pub(crate) async fn fetch(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery, body: Body) -> Answer {
+pub(crate) async fn fetch(
+    State(backend): State<Arc<Backend>>,
+    RawQuery(raw): RawQuery,
+    head: HeaderMap,
+    body: Body,
+) -> Answer {
     Query::parse(raw.as_deref(), &[])?;
-    let rest = Rest(BufReader::new(upload::take_up_to(body, MAX_URLS).await?));
+    let accepts = head.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let (form, kind) = if accepts.contains(WARC_TYPE) { (Form::Warc, WARC_TYPE) } else { (Form::Lines, LINES_TYPE) };
+    let urls = BufReader::new(upload::take_up_to(body, MAX_URLS).await?);
+    let rest = Rest { urls, form, has_begun: false };
     let body = Body::from_stream(try_unfold(rest, move |rest| {
         let backend = Arc::clone(&backend);
         async move {
@@ -61,42 +88,66 @@ pub(crate) async fn fetch(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
             })
         }
     }));
-    Ok(([(CONTENT_TYPE, HeaderValue::from_static(LINES_TYPE))], body).into_response())
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static(kind))], body).into_response())
 }
 
 fn part(backend: &Backend, store: &PageStore, mut rest: Rest) -> Result<Option<(Bytes, Rest)>, Error> {
     let mut out = Vec::new();
+    if rest.form == Form::Warc && !rest.has_begun {
+        out.extend(warc_begin(STREAM, now_ms()));
+    }
+    rest.has_begun = true;
     while out.len() < PART {
         let Some(url) = rest.next()? else { break };
-        line(backend, store, &url, &mut out)?;
+        let missed = match written(store, &url, rest.form, &mut out) {
+            Ok(Written::Whole) => continue,
+            Ok(Written::Absent) => match backend.missed() {
+                Some(missed) => json!({ "error": missed }),
+                None => json!({ "is_absent": true }),
+            },
+            Ok(Written::Not(why)) => json!({ "error": why }),
+            Err(error) if error.is_damage() || error.concerns_one_page() => json!({ "error": error.to_string() }),
+            Err(error) => return Err(error),
+        };
+        let mut line = serde_json::to_value(Url::new(&url)).unwrap_or_default();
+        if let (Some(line), Some(missed)) = (line.as_object_mut(), missed.as_object()) {
+            line.extend(missed.clone());
+        }
+        match rest.form {
+            Form::Lines => out.extend_from_slice(format!("{line}\n").as_bytes()),
+            Form::Warc => out.extend(warc_note(STREAM, now_ms(), &line)),
+        }
     }
     Ok((!out.is_empty()).then(|| (out.into(), rest)))
 }
 
-fn line(backend: &Backend, store: &PageStore, url: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-    let said = match store.get_reader(Lookup::new(url)) {
-        Ok(Some((mut page, mut reader))) if reader.remaining() <= MAX_BODY => {
-            match reader.read_to_end(&mut page.body) {
-                Ok(_) => return jsonl::write(&page, out),
-                Err(error) => json!({ "error": error.to_string() }),
-            }
-        }
-        Ok(Some((_, reader))) => {
-            let bytes = reader.remaining();
-            json!({ "error": format!("its body has {bytes} bytes, more than {MAX_BODY}: get it by /v1/page") })
-        }
-        Ok(None) => match backend.missed() {
-            Some(missed) => json!({ "error": missed }),
-            None => json!({ "is_absent": true }),
-        },
-        Err(error) if error.is_damage() || error.concerns_one_page() => json!({ "error": error.to_string() }),
-        Err(error) => return Err(error),
-    };
-    let mut line = serde_json::to_value(Url::new(url)).unwrap_or_default();
-    if let (Some(line), Some(said)) = (line.as_object_mut(), said.as_object()) {
-        line.extend(said.clone());
+/// What became of a page.
+enum Written {
+    Whole,
+    Absent,
+    Not(String),
+}
+
+/// Writes the page of a URL.
+fn written(store: &PageStore, url: &[u8], form: Form, out: &mut Vec<u8>) -> Result<Written, Error> {
+    let Some((mut page, mut reader)) = store.get_reader(Lookup::new(url))? else { return Ok(Written::Absent) };
+    let bytes = reader.remaining();
+    if bytes > MAX_BODY {
+        let why = format!("its body has {bytes} bytes, more than {MAX_BODY}: get it by /v1/page");
+        return Ok(Written::Not(why));
     }
-    out.extend_from_slice(line.to_string().as_bytes());
-    out.push(b'\n');
-    Ok(())
+    if form == Form::Warc {
+        let Some(record) = warc_record(store, url)? else { return Ok(Written::Absent) };
+        out.extend(record);
+        return Ok(Written::Whole);
+    }
+    match reader.read_to_end(&mut page.body) {
+        Ok(_) => jsonl::write(&page, out).map(|()| Written::Whole),
+        Err(error) => Ok(Written::Not(error.to_string())),
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -8,5 +8,5 @@ mod uri;
 
 pub use pack::Compression;
 pub(crate) use pack::Packer;
-pub(crate) use record::{Draft, Entry, Form, Reference, draft, warcinfo};
+pub(crate) use record::{Draft, Entry, Form, Reference, draft, info, warcinfo};
 pub(crate) use uri::target_uri;

@@ -434,17 +434,28 @@ fn request_target(url: &[u8]) -> &[u8] {
 /// The first record of a file. Its date is that of the first page in the file, so that a store
 /// gives the same dump again.
 pub(crate) fn warcinfo(file: &str, time_ms: i64) -> Vec<u8> {
-    let date = date::format(date::nearest_with_four_digit_year(time_ms));
     let block = format!(
         "software: FileMap/{}\r\nformat: WARC File Format 1.1\r\n\
          conformsTo: http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n",
         env!("CARGO_PKG_VERSION")
     );
-    let id = made_id(&[b"warcinfo\0", file.as_bytes(), b"\0", &time_ms.to_le_bytes()]);
+    info(file, time_ms, "application/warc-fields", &block)
+}
+
+/// A record about others, of no URL.
+pub(crate) fn info(file: &str, time_ms: i64, kind: &str, block: &str) -> Vec<u8> {
+    let date = date::format(date::nearest_with_four_digit_year(time_ms));
+    let mut parts: Vec<&[u8]> = vec![b"warcinfo\0", file.as_bytes(), b"\0"];
+    let time = time_ms.to_le_bytes();
+    parts.push(&time);
+    if kind != "application/warc-fields" {
+        parts.push(block.as_bytes());
+    }
+    let id = made_id(&parts);
     let digest = meta::sha1_text(&sha1_of(&[block.as_bytes()]));
     format!(
         "WARC/1.1\r\nWARC-Type: warcinfo\r\nWARC-Record-ID: {id}\r\nWARC-Date: {date}\r\nWARC-Filename: {file}\r\n\
-         WARC-Block-Digest: {digest}\r\nContent-Type: application/warc-fields\r\nContent-Length: {}\r\n\r\n\
+         WARC-Block-Digest: {digest}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n\
          {block}\r\n\r\n",
         block.len()
     )

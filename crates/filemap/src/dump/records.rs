@@ -1,0 +1,70 @@
+//! Single pages as records of a WARC stream, for whoever asks for some of them.
+
+use serde_json::Value;
+
+use super::files::record;
+use crate::access::interface::Lookup;
+use crate::error::Result;
+use crate::page::RecordKind;
+use crate::store::{PageStore, take_body};
+use crate::warc::write::{Form, draft, info, warcinfo};
+
+/// The record with which a WARC stream of this name begins.
+///
+/// ```
+/// let begin = filemap::dump::warc_begin("answer", 1_700_000_000_000);
+/// assert!(begin.starts_with(b"WARC/1.1\r\nWARC-Type: warcinfo\r\n"));
+/// ```
+pub fn warc_begin(name: &str, time_ms: i64) -> Vec<u8> {
+    warcinfo(name, time_ms)
+}
+
+/// A version of a page as a WARC record, not compressed; `None` if it is not there. A revisit is
+/// written as an answer with its original's body, as nothing else of the stream may hold that. The
+/// body is in memory.
+///
+/// # Errors
+///
+/// As [`PageStore::get`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let record = filemap::dump::warc_record(&store, "http://example.com/")?.expect("just put");
+/// assert!(record.ends_with(b"hello\r\n\r\n"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn warc_record<'l>(store: &PageStore, lookup: impl Into<Lookup<'l>>) -> Result<Option<Vec<u8>>> {
+    let lookup = lookup.into();
+    let Some(head) = store.head(lookup)? else { return Ok(None) };
+    let key = store.key_of(lookup.url, RecordKind::Response, lookup.variant)?;
+    let Some(value) = store.value_of(&key, head.version)? else { return Ok(None) };
+    let mut version = store.stored_version(key, value)?;
+    let mut form = Form::Full;
+    if version.page.kind == RecordKind::Revisit {
+        match store.original_and_steps(&version.key, &version.page)? {
+            Some((original, _)) => {
+                take_body(&mut version.page, original);
+                version.page.kind = RecordKind::Response;
+            }
+            None => form = Form::Revisit(None),
+        }
+    }
+    Ok(Some(record(&draft(&version, &form, None), &version.page.body)))
+}
+
+/// A record of a WARC stream of this name that says something in JSON: a `warcinfo` record, which
+/// readers of pages pass over.
+///
+/// ```
+/// let said = serde_json::json!({ "url": "http://example.com/", "is_absent": true });
+/// let note = filemap::dump::warc_note("answer", 0, &said);
+/// assert!(note.starts_with(b"WARC/1.1\r\nWARC-Type: warcinfo\r\n"));
+/// ```
+pub fn warc_note(name: &str, time_ms: i64, said: &Value) -> Vec<u8> {
+    info(name, time_ms, "application/json", &said.to_string())
+}
