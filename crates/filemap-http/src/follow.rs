@@ -125,7 +125,11 @@ impl Turns<'_> {
         let noted = turn.note();
         let (counts, has_noted) = (turn.counts(), turn.has_noted);
         self.before = counts;
-        (heard.and(noted), has_noted)
+        let turned = match (heard, noted) {
+            (_, Err(Trouble::Final(error))) => Err(Trouble::Final(error)),
+            (heard, noted) => heard.and(noted),
+        };
+        (turned, has_noted)
     }
 
     fn begin(&self) -> Turned<Turn<'_>> {
@@ -234,6 +238,10 @@ impl Turn<'_> {
                 if !is_checked {
                     self.turns.check_store(&place, self.place.as_ref().map(ChangesPlace::store_id))?;
                     is_checked = true;
+                    if self.place.is_none() {
+                        // From here on it is a replica, whatever ends it.
+                        note_place(self.turns.store, &place.beginning())?;
+                    }
                 }
                 let is_end = matches!(line.said, Said::End);
                 match line.said {
@@ -270,15 +278,7 @@ impl Turn<'_> {
     }
 
     fn apply(&mut self, client: &Client, told: Told) -> Turned<()> {
-        let log = self.turns.log;
-        self.replica.apply(told, &mut |page, version| match client.body_of(page, version) {
-            Err(error) if error.is_damage() || error.concerns_one_page() => {
-                let url = String::from_utf8_lossy(&page.url);
-                log(&format!("missing here, as its body does not come: {url}: {error}"));
-                Ok(None)
-            }
-            body => body,
-        })?;
+        self.replica.apply(told, &mut |page, version| client.body_of(page, version))?;
         self.since += 1;
         self.turns.following.applied(self.counts());
         for note in self.replica.take_notes() {
@@ -296,6 +296,7 @@ impl Turn<'_> {
             note_place(self.turns.store, &place)?;
         }
         (self.place, self.has_noted) = (Some(place), true);
+        self.turns.following.gets_on();
         Ok(())
     }
 }

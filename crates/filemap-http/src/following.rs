@@ -95,6 +95,11 @@ impl Following {
         self.with(|state| state.is_complete = true);
     }
 
+    /// It has come further.
+    pub(crate) fn gets_on(&self) {
+        self.with(|state| state.error = None);
+    }
+
     /// It does not get on. Returns true if that is new.
     pub(crate) fn failed(&self, error: &str) -> bool {
         self.with(|state| state.error.replace(error.to_owned()).as_deref() != Some(error))

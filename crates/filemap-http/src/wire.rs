@@ -164,9 +164,9 @@ pub(crate) struct Promises {
     pub(crate) writes: bool,
     /// By which rules URLs are made canonical.
     #[serde(default)]
-    pub(crate) rules: Option<String>,
+    pub(crate) canonicalizer: Option<String>,
     #[serde(default)]
-    pub(crate) rules_version: Option<u32>,
+    pub(crate) canonicalizer_version: Option<u32>,
     pub(crate) keys: Option<u64>,
     pub(crate) bytes: Option<u64>,
 }

@@ -25,7 +25,8 @@ const AUTHORITIES: &str = "FILEMAP_CA_FILE";
 #[derive(Clone, Debug)]
 pub enum Backing {
     Local(PageStore),
-    Remote(Client),
+    /// And whether it was opened for writing.
+    Remote(Client, bool),
 }
 
 impl Backing {
@@ -45,18 +46,45 @@ impl Backing {
     /// Those of the client; `ReadOnlyError` if a mode that writes is asked for and it does not.
     pub fn remote(location: &str, mode: Mode, options: &ClientOptions) -> std::result::Result<Backing, Failure> {
         let client = Client::open(location, options)?;
+        if mode == Mode::Create {
+            let said = format!("{location}: the mode 'x' makes a store, and a server has one");
+            return Err(Failure::Python(errors::make("StoreExistsError", said)));
+        }
         if mode != Mode::Read && !client.writes() {
             let said = format!("{location}: the server only reads; start it with --write, or use the mode 'r'");
             return Err(Failure::Python(errors::make("ReadOnlyError", said)));
         }
-        Ok(Backing::Remote(client))
+        Ok(Backing::Remote(client, mode != Mode::Read))
     }
 
     /// The store's interface.
     pub fn pages(&self) -> &dyn PageWrite {
         match self {
             Backing::Local(store) => store,
-            Backing::Remote(client) => client,
+            Backing::Remote(client, _) => client,
+        }
+    }
+
+    /// The store's interface, to write. A store here says by itself that it only reads.
+    ///
+    /// # Errors
+    ///
+    /// `ReadOnlyError` for one behind a server that was opened for reading.
+    pub fn writing(&self) -> std::result::Result<&dyn PageWrite, Failure> {
+        self.check_writes()?;
+        Ok(self.pages())
+    }
+
+    /// # Errors
+    ///
+    /// As [`Backing::writing`].
+    pub fn check_writes(&self) -> std::result::Result<(), Failure> {
+        match self {
+            Backing::Remote(_, false) => {
+                let said = "the store is open read-only".to_owned();
+                Err(Failure::Python(errors::make("ReadOnlyError", said)))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -68,7 +96,7 @@ impl Backing {
     pub fn here(self) -> PyResult<PageStore> {
         match self {
             Backing::Local(store) => Ok(store),
-            Backing::Remote(_) => {
+            Backing::Remote(..) => {
                 let said = "this works on the files of a store, and this one is behind a server: do it there";
                 Err(errors::make("FileMapError", said.to_owned()))
             }
@@ -80,9 +108,8 @@ impl Backing {
 ///
 /// # Errors
 ///
-/// `TypeError` for another option, or one of a wrong type; `StoreIOError` if the file cannot be
-/// read.
-pub fn client_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<ClientOptions> {
+/// `TypeError` for another option, or one of a wrong type; what reading the file raises.
+pub fn client_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) -> PyResult<ClientOptions> {
     let (mut token, mut authorities) = (std::env::var(TOKEN).ok(), std::env::var(AUTHORITIES).ok());
     for (name, value) in given.into_iter().flat_map(|given| given.iter()) {
         let name: String = name.extract()?;
@@ -103,9 +130,8 @@ pub fn client_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<ClientOptio
         options = options.token(token);
     }
     if let Some(file) = authorities {
-        let read = std::fs::read(&file);
-        options = options
-            .authorities(read.map_err(|error| errors::io_error(&error, format!("cannot read {file}: {error}")))?);
+        let path = py.import("pathlib")?.getattr("Path")?.call1((file,))?;
+        options = options.authorities(path.call_method0("read_bytes")?.extract::<Vec<u8>>()?);
     }
     Ok(options)
 }
@@ -115,7 +141,7 @@ pub struct RemoteList {
     client: Client,
     scope: Scope,
     after: Option<Cursor>,
-    got: std::vec::IntoIter<Listed>,
+    got: std::vec::IntoIter<Result<Listed>>,
     is_over: bool,
 }
 
@@ -127,9 +153,10 @@ impl RemoteList {
     fn ask(&mut self) -> Result<()> {
         let listed = self.client.list(&self.scope, self.after.as_ref())?;
         let most = if self.client.capabilities().lists_from_cursor { LISTED_AT_ONCE } else { usize::MAX };
-        let got: Vec<Listed> = listed.take(most).collect::<Result<_>>()?;
-        self.is_over = got.len() < most;
-        if let Some(last) = got.last() {
+        // An error says what may be missing: what came before it is given all the same.
+        let got: Vec<Result<Listed>> = listed.take(most).collect();
+        self.is_over = got.len() < most || got.iter().any(Result::is_err);
+        if let Some(Ok(last)) = got.last() {
             self.after.clone_from(&last.cursor);
         }
         self.got = got.into_iter();
@@ -143,7 +170,7 @@ impl Iterator for RemoteList {
     fn next(&mut self) -> Option<Result<Listed>> {
         loop {
             if let Some(listed) = self.got.next() {
-                return Some(Ok(listed));
+                return Some(listed);
             }
             if self.is_over {
                 return None;

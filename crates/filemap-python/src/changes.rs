@@ -20,6 +20,8 @@ use crate::signals::Watch;
 use crate::store::PageStore;
 use crate::times;
 
+/// How long one question to a server waits.
+const ASKED: Duration = Duration::from_secs(1);
 /// How often it is looked whether there is more.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -118,6 +120,8 @@ enum Source {
 
 struct Local {
     changes: PageChanges,
+    /// The place behind what was given.
+    place: String,
     until: Instant,
     has_told: bool,
     is_over: bool,
@@ -126,8 +130,26 @@ struct Local {
 struct Remote {
     client: Client,
     lines: Lines,
+    /// The place behind what was given.
     place: Option<String>,
+    until: Instant,
+    has_told: bool,
     is_over: bool,
+}
+
+impl Source {
+    /// Nothing comes after an error: what it was about was not given.
+    fn end(&mut self) {
+        match self {
+            Source::Local(local) => local.is_over = true,
+            Source::Remote(remote) => remote.is_over = true,
+        }
+    }
+}
+
+/// Asks a server, for a moment only, so that signals are looked for in between.
+fn asked(client: &Client, since: Option<&str>, until: Instant) -> filemap::Result<Lines> {
+    client.changes(since, ASKED.min(until.saturating_duration_since(Instant::now())))
 }
 
 /// A change before it is an object of Python's.
@@ -144,12 +166,15 @@ impl Local {
             }
             if let Some(change) = self.changes.next().transpose()? {
                 self.has_told = true;
-                match self.found(change)? {
+                let found = self.found(change)?;
+                self.place = self.changes.place().to_string();
+                match found {
                     Some(found) => return Ok(Some(found)),
                     // Removed by now: what took it is told next.
                     None => continue,
                 }
             }
+            self.place = self.changes.place().to_string();
             if self.has_told || Instant::now() >= self.until || watch.tick(|_| Ok(())).is_break() {
                 self.is_over = true;
                 return Ok(None);
@@ -176,7 +201,10 @@ impl Local {
             PageChange::Removed { of, time_ms } => {
                 (Change { of: Some(of), time_ms: Some(time_ms), ..Change::new("removed") }, None)
             }
-            PageChange::Listed { is_whole } => (Change { is_whole: Some(is_whole), ..Change::new("listed") }, None),
+            PageChange::Listed { is_whole } => {
+                self.changes.settle()?;
+                (Change { is_whole: Some(is_whole), ..Change::new("listed") }, None)
+            }
             PageChange::Rules(rules) => (Change { rules: Some(rules), ..Change::new("rules") }, None),
             PageChange::Damaged { of, error } => {
                 (Change { of, error: Some(error.to_string()), ..Change::new("damaged") }, None)
@@ -187,7 +215,7 @@ impl Local {
 }
 
 impl Remote {
-    fn next(&mut self) -> Result<Option<Found>, Failure> {
+    fn next(&mut self, watch: &mut Watch) -> Result<Option<Found>, Failure> {
         loop {
             if self.is_over {
                 return Ok(None);
@@ -199,7 +227,11 @@ impl Remote {
                     return Err(filemap_core::Error::Outrun { why }.into());
                 }
                 Said::End => {
-                    self.is_over = true;
+                    let is_late = Instant::now() >= self.until || watch.tick(|_| Ok(())).is_break();
+                    self.is_over = self.has_told || is_late;
+                    if !self.is_over {
+                        self.lines = asked(&self.client, Some(&line.place), self.until)?;
+                    }
                     None
                 }
                 Said::Damage(of, words) => Some((Change { of, error: Some(words), ..Change::new("damaged") }, None)),
@@ -207,6 +239,7 @@ impl Remote {
                 _ => return Err(filemap::Error::Unsupported { what: "this kind of change" }.into()),
             };
             self.place = Some(line.place);
+            self.has_told |= found.is_some();
             if found.is_some() {
                 return Ok(found);
             }
@@ -245,8 +278,11 @@ impl Changes {
             let mut watch = Watch::new();
             let found = match source.get_mut()? {
                 Source::Local(local) => local.next(&mut watch),
-                Source::Remote(remote) => remote.next(),
+                Source::Remote(remote) => remote.next(&mut watch),
             };
+            if found.is_err() {
+                source.get_mut()?.end();
+            }
             watch.end(found.map_err(PyErr::from))
         })?;
         let Some((change, page)) = found else { return Ok(None) };
@@ -265,7 +301,7 @@ impl Changes {
                     if local.changes.is_listing() {
                         local.changes.settle().map_err(Failure::from)?;
                     }
-                    Ok(Some(local.changes.place().to_string()))
+                    Ok(Some(local.place.clone()))
                 }
                 Source::Remote(remote) => Ok(remote.place.clone()),
             }
@@ -290,11 +326,14 @@ impl PageStore {
                 });
                 let changes = changes.map_err(Failure::from)?;
                 let until = Instant::now() + wait;
-                Source::Local(Box::new(Local { changes, until, has_told: false, is_over: false }))
+                let place = changes.place().to_string();
+                Source::Local(Box::new(Local { changes, place, until, has_told: false, is_over: false }))
             }
-            Backing::Remote(client) => {
-                let lines = py.detach(|| client.changes(since.as_deref(), wait)).map_err(Failure::from)?;
-                Source::Remote(Box::new(Remote { client, lines, place: since, is_over: false }))
+            Backing::Remote(client, _) => {
+                let until = Instant::now() + wait;
+                let lines = py.detach(|| asked(&client, since.as_deref(), until)).map_err(Failure::from)?;
+                let remote = Remote { client, lines, place: since, until, has_told: false, is_over: false };
+                Source::Remote(Box::new(remote))
             }
         };
         Ok(Changes(Mutex::new(OfProcess::new(source))))

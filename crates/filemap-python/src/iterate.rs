@@ -156,7 +156,7 @@ pub fn urls(
 ) -> Result<Urls, Failure> {
     let store = match store {
         Backing::Local(store) => store,
-        Backing::Remote(client) => {
+        Backing::Remote(client, _) => {
             let after = after.map(|url| client.cursor(url.as_ref())).transpose()?;
             let listed = RemoteList::new(client.clone(), scope.of_store(kind, reverse), after);
             return Ok(Urls(Stream::new(Box::new(listed.map(|listed| Some(listed.map(|listed| listed.url)))))));
@@ -206,7 +206,7 @@ fn urls_of(store: &PageStore, scope: Scope) -> Steps<Vec<u8>> {
 pub fn variants(store: &Backing, url: &Text) -> Result<Bytes, Failure> {
     let store = match store {
         Backing::Local(store) => store,
-        Backing::Remote(client) => {
+        Backing::Remote(client, _) => {
             let found: Vec<_> = PageRead::variants(client, url.as_ref())?.collect();
             let bytes = |found: filemap::Result<Variant>| Some(found.map(|variant| variant.as_bytes().to_vec()));
             return Ok(Bytes(Stream::new(Box::new(found.into_iter().map(bytes)))));
@@ -257,7 +257,7 @@ fn heads_of(store: &PageStore, scope: Scope, times: Times, heads: Found) -> Step
 pub fn history(store: &Backing, lookup: Lookup<'_>) -> Result<Heads, Failure> {
     let store = match store {
         Backing::Local(store) => store,
-        Backing::Remote(client) => {
+        Backing::Remote(client, _) => {
             let heads: Vec<_> = client.history(&lookup)?.map(Some).collect();
             return Ok(Heads(Stream::new(Box::new(heads.into_iter()))));
         }
@@ -421,6 +421,6 @@ fn read_together(store: &Backing, urls: &[Text]) -> Vec<filemap::Result<Option<f
         Backing::Local(local) => {
             local.get_many(urls).map_or_else(|_| one_by_one(), |pages| pages.into_iter().map(Ok).collect())
         }
-        Backing::Remote(_) => one_by_one(),
+        Backing::Remote(..) => one_by_one(),
     }
 }

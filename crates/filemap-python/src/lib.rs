@@ -13,8 +13,8 @@
 //! * Long calls look for signals (`signals`), so that Ctrl-C ends them.
 //!
 //! Layers, lowest first: `errors`, `report`, `signals`; `argument`, `fork`, `headers`, `times`;
-//! `coding`, `options`; `backing`; `page`, `seen`; `iterate`; `store`; `changes`, `queue`,
-//! `tables`, `upkeep`, `warc`.
+//! `coding`, `options`; `backing`; `page`, `seen`; `iterate`; `store`; `changes`, `lists`,
+//! `queue`, `tables`, `upkeep`, `warc`.
 
 // PyO3 makes the documentation of classes from these comments; generated glue has none.
 #![allow(missing_docs)]
@@ -27,6 +27,7 @@ mod errors;
 mod fork;
 mod headers;
 mod iterate;
+mod lists;
 mod options;
 mod page;
 mod queue;

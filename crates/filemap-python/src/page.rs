@@ -440,10 +440,11 @@ impl Given {
     ///
     /// Those of the store.
     pub fn put(&self, store: &Backing) -> Result<Version, Failure> {
+        store.check_writes()?;
         let (page, body) = self.parts();
         let put = match store {
             Backing::Local(store) => store.put_page_of(page, body),
-            Backing::Remote(client) => client.put_reader(page, &mut &*body),
+            Backing::Remote(client, _) => client.put_reader(page, &mut &*body),
         };
         Ok(put.map_err(|error| Failure::putting(&page.url, error))?.into())
     }
@@ -452,10 +453,11 @@ impl Given {
     ///
     /// Those of the store.
     pub fn put_if_changed(&self, store: &Backing) -> Result<Put, Failure> {
+        store.check_writes()?;
         let (page, body) = self.parts();
         let put = match store {
             Backing::Local(store) => store.put_page_of_if_changed(page, body),
-            Backing::Remote(client) => {
+            Backing::Remote(client, _) => {
                 let whole = filemap::Page { body: body.to_vec(), ..page.clone() };
                 // This rule skips nothing.
                 client

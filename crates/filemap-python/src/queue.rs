@@ -121,8 +121,8 @@ impl Shared {
 }
 
 impl PutQueue {
-    fn key(&self, url: &[u8]) -> PyResult<Vec<u8>> {
-        Ok(self.store.get().backing()?.pages().key(url).map_err(Failure::from)?)
+    fn key(&self, py: Python<'_>, url: &[u8]) -> PyResult<Vec<u8>> {
+        self.store.get().on(py, |store| Ok(store.pages().key(url)?))
     }
 }
 
@@ -155,7 +155,7 @@ impl PutQueue {
     ) -> PyResult<()> {
         let shared = self.shared.get()?;
         let given = Given::from_python(url, Some(body), rest)?;
-        let key = self.key(given.url())?;
+        let key = self.key(py, given.url())?;
         let mut state = shared.state();
         if state.is_full() {
             drop(state);
@@ -186,7 +186,7 @@ impl PutQueue {
             py.detach(|| shared.wait_until(shared.state(), State::is_idle));
             return Ok(());
         };
-        let key = self.key(url.as_ref())?;
+        let key = self.key(py, url.as_ref())?;
         if shared.state().has(&key) {
             py.detach(|| shared.wait_until(shared.state(), |state| !state.has(&key)));
         }

@@ -15,7 +15,7 @@ use crate::argument::{self, Scope, Text, lookup, number, text, variant};
 use crate::backing::{self, Backing};
 use crate::errors::{self, Failure};
 use crate::fork::{self, OfProcess};
-use crate::iterate::{self, Bytes, Heads, Many, Pages, Times, Urls};
+use crate::iterate::{self, Bytes, Heads, Many, Urls};
 use crate::options::{Mode, Opening};
 use crate::page::{Given, Page, PageHead, Put, Version};
 use crate::report::Absent;
@@ -62,7 +62,7 @@ impl PageStore {
     /// # Errors
     ///
     /// Those of [`PageStore::backing`] and of `work`.
-    fn on<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Backing) -> Result<T, Failure> + Send) -> PyResult<T> {
+    pub fn on<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Backing) -> Result<T, Failure> + Send) -> PyResult<T> {
         let store = self.backing()?;
         Ok(py.detach(|| work(&store))?)
     }
@@ -96,16 +96,12 @@ impl PageStore {
                 let found = py.detach(|| store.get_reader(lookup).map_err(Failure::from))?;
                 found.map(|(page, body)| Page::read(py, page, body)).transpose()
             }
-            Backing::Remote(client) => {
+            Backing::Remote(client, _) => {
                 let found = py.detach(|| client.get(&lookup).map_err(Failure::from))?;
                 found.map(|page| Page::of(py, page)).transpose()
             }
         }
     }
-}
-
-fn list_kind(variants: bool) -> ListKind {
-    if variants { ListKind::Variants } else { ListKind::Pages }
 }
 
 #[pymethods]
@@ -122,7 +118,7 @@ impl PageStore {
         let location: Option<String> = path.extract().ok().filter(|text: &String| Client::is_location(text));
         let (store, path, full_path) = match &location {
             Some(location) => {
-                let options = backing::client_options(options)?;
+                let options = backing::client_options(py, options)?;
                 let store = py.detach(|| Backing::remote(location, mode, &options))?;
                 (store, PathBuf::from(location), PathBuf::from(location))
             }
@@ -164,7 +160,7 @@ impl PageStore {
     fn canonicalizer(&self) -> PyResult<Option<String>> {
         Ok(match self.backing()? {
             Backing::Local(store) => Some(store.canonicalizer().name().to_owned()),
-            Backing::Remote(client) => client.rules().map(|(name, _)| name.to_owned()),
+            Backing::Remote(client, _) => client.rules().map(|(name, _)| name.to_owned()),
         })
     }
 
@@ -175,7 +171,7 @@ impl PageStore {
         Ok(match self.backing()? {
             Backing::Local(store) => store.engine().absent().into_iter().map(Absent::from).collect(),
             // An answer that may lack something says so.
-            Backing::Remote(_) => Vec::new(),
+            Backing::Remote(..) => Vec::new(),
         })
     }
 
@@ -196,8 +192,8 @@ impl PageStore {
         let Some(store) = self.take() else { return Ok(()) };
         Ok(py.detach(|| match store {
             Backing::Local(store) => store.close().map_err(Failure::from),
-            Backing::Remote(client) if self.mode != Mode::Read => client.close().map_err(Failure::from),
-            Backing::Remote(_) => Ok(()),
+            Backing::Remote(client, true) => client.close().map_err(Failure::from),
+            Backing::Remote(..) => Ok(()),
         })?)
     }
 
@@ -212,7 +208,7 @@ impl PageStore {
         self.on(py, |store| match store {
             Backing::Local(store) => Ok(store.engine().refresh()?),
             // The server does.
-            Backing::Remote(_) => Ok(()),
+            Backing::Remote(..) => Ok(()),
         })
     }
 
@@ -227,13 +223,14 @@ impl PageStore {
         let Ok(url) = url.extract::<Text>() else { return Ok(false) };
         self.on(py, |store| match store.pages().contains(&Lookup::new(&url)) {
             // Not a URL: so no page has it.
-            Err(error) if error.concerns_one_page() => Ok(false),
+            Err(filemap::Error::Url { .. }) => Ok(false),
+            Err(filemap::Error::Remote { is_of_one_page: true, .. }) => Ok(false),
             found => Ok(found?),
         })
     }
 
     fn __delitem__(&self, py: Python<'_>, url: Text) -> PyResult<()> {
-        match self.on(py, |store| Ok(store.pages().remove(url.as_ref(), None)?))? {
+        match self.on(py, |store| Ok(store.writing()?.remove(url.as_ref(), None)?))? {
             true => Ok(()),
             false => Err(PyKeyError::new_err(text(py, url.as_ref())?.unbind())),
         }
@@ -244,7 +241,7 @@ impl PageStore {
         self.on(py, |store| {
             let number = match store {
                 Backing::Local(store) => store.count_pages()?,
-                Backing::Remote(client) => client.count(&filemap::access::Scope::new())?,
+                Backing::Remote(client, _) => client.count(&filemap::access::Scope::new())?,
             };
             Ok(usize::try_from(number).unwrap_or(usize::MAX))
         })
@@ -313,89 +310,21 @@ impl PageStore {
 
     /// The versions of a page, newest first.
     #[pyo3(signature = (url, *, until = None, variant = None))]
-    fn history(&self, url: Text, until: Option<&Bound<'_, PyAny>>, variant: Option<Text>) -> PyResult<Heads> {
+    fn history(
+        &self,
+        py: Python<'_>,
+        url: Text,
+        until: Option<&Bound<'_, PyAny>>,
+        variant: Option<Text>,
+    ) -> PyResult<Heads> {
         let until_ms = until.map(times::from_python).transpose()?;
         let wanted = self::variant(variant)?;
-        Ok(iterate::history(&self.backing()?, lookup(&url, wanted.as_ref(), until_ms))?)
+        self.on(py, |store| iterate::history(store, lookup(&url, wanted.as_ref(), until_ms)))
     }
 
     /// The variants of a URL.
     fn variants(&self, py: Python<'_>, url: Text) -> PyResult<Bytes> {
         self.on(py, |store| iterate::variants(store, &url))
-    }
-
-    /// The canonical URLs of all pages, or of those of a host, of a domain (a host and its
-    /// subdomains), or with a prefix: in order, in either direction, from behind the page `after`
-    /// on.
-    #[pyo3(signature = (*, host = None, prefix = None, domain = None, variants = false, reverse = false, after = None))]
-    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
-    fn urls(
-        &self,
-        py: Python<'_>,
-        host: Option<String>,
-        prefix: Option<Text>,
-        domain: Option<String>,
-        variants: bool,
-        reverse: bool,
-        after: Option<Text>,
-    ) -> PyResult<Urls> {
-        let scope = Scope::new(host, prefix, domain)?;
-        if variants && after.is_some() {
-            return Err(errors::invalid("after names a page: variants are not listed from there"));
-        }
-        self.on(py, |store| iterate::urls(store, &scope, list_kind(variants), reverse, after.as_ref()))
-    }
-
-    /// The number of the pages that `urls` with the same arguments lists, or of the variants.
-    #[pyo3(signature = (*, host = None, prefix = None, domain = None, variants = false))]
-    fn count(
-        &self,
-        py: Python<'_>,
-        host: Option<String>,
-        prefix: Option<Text>,
-        domain: Option<String>,
-        variants: bool,
-    ) -> PyResult<u64> {
-        let scope = Scope::new(host, prefix, domain)?.of_store(list_kind(variants), false);
-        self.on(py, |store| Ok(store.pages().count(&scope)?))
-    }
-
-    /// Pages with their bodies, in the order of the log.
-    #[pyo3(signature = (*, host = None, prefix = None, domain = None, since = None, until = None, all_versions = false, variants = false))]
-    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
-    fn pages(
-        &self,
-        host: Option<String>,
-        prefix: Option<Text>,
-        domain: Option<String>,
-        since: Option<&Bound<'_, PyAny>>,
-        until: Option<&Bound<'_, PyAny>>,
-        all_versions: bool,
-        variants: bool,
-    ) -> PyResult<Pages> {
-        let times = Times::new(since.map(times::from_python).transpose()?, until.map(times::from_python).transpose()?);
-        let (store, scope) = (self.handle()?, Scope::new(host, prefix, domain)?);
-        let kind = list_kind(variants);
-        Ok(if all_versions {
-            iterate::versions(&store, scope, times, kind)
-        } else {
-            iterate::pages(&store, scope, times, kind)
-        })
-    }
-
-    /// Pages without their bodies, in the order of the log.
-    #[pyo3(signature = (*, host = None, prefix = None, domain = None, since = None, until = None, variants = false))]
-    fn heads(
-        &self,
-        host: Option<String>,
-        prefix: Option<Text>,
-        domain: Option<String>,
-        since: Option<&Bound<'_, PyAny>>,
-        until: Option<&Bound<'_, PyAny>>,
-        variants: bool,
-    ) -> PyResult<Heads> {
-        let times = Times::new(since.map(times::from_python).transpose()?, until.map(times::from_python).transpose()?);
-        Ok(iterate::heads(&self.handle()?, Scope::new(host, prefix, domain)?, times, list_kind(variants)))
     }
 
     /// Puts a version of a page: `put(page)`, or `put(url, body, status=..., headers=...)`.
@@ -468,7 +397,7 @@ impl PageStore {
     #[pyo3(signature = (url, *, variant = None))]
     fn remove(&self, py: Python<'_>, url: Text, variant: Option<Text>) -> PyResult<bool> {
         let wanted = self::variant(variant)?;
-        self.on(py, |store| Ok(store.pages().remove(url.as_ref(), wanted.as_ref())?))
+        self.on(py, |store| Ok(store.writing()?.remove(url.as_ref(), wanted.as_ref())?))
     }
 
     /// The canonical form of a URL: the key of its page.
@@ -482,7 +411,7 @@ impl PageStore {
         let dict = PyDict::new(py);
         let stats = match self.backing()? {
             Backing::Local(store) => py.detach(|| store.engine().stats()),
-            Backing::Remote(client) => {
+            Backing::Remote(client, _) => {
                 let held = py.detach(|| client.contents().map_err(Failure::from))?;
                 for (name, number) in [("keys", held.keys), ("bytes", held.bytes)] {
                     if let Some(number) = number {

@@ -5,14 +5,15 @@
 //! what was not listed is removed: so a replica that has lost the thread begins anew, and keeps
 //! what it has.
 
+mod place;
+
 use std::collections::HashSet;
 use std::io::Read;
 use std::ops::ControlFlow;
 
 use filemap_core::erase::Rule;
 use filemap_core::list::{Direction, KeyRange, KeysInOrder};
-use filemap_core::{Head, StorageError, Version};
-use filemap_io::{Access, Dir, File, OsDir, files};
+use filemap_core::{Head, Version};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::date;
@@ -20,12 +21,11 @@ use crate::error::{Error, Result};
 use crate::page::{Page, key, meta, order};
 use crate::store::{Beside, BodyForm, ChangesPlace, Loader, PageStore};
 
+pub use place::{forget_place, is_replica, note_place, noted_place};
+
 /// Bytes of bodies of one key in memory, while it is not known whether what the replica has of it
 /// is among them.
 const HELD_BYTES: usize = 64 << 20;
-
-/// The longest place: that of a key in a list.
-const MAX_PLACE_BYTES: u64 = 256 << 10;
 
 /// A change of the other store.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,6 +115,8 @@ struct List {
     bytes: usize,
     /// What the replica had of this key is settled: versions are put as they come.
     is_settled: bool,
+    /// Nothing is removed: the list may lack keys.
+    keeps_all: bool,
 }
 
 /// A version that was listed.
@@ -164,12 +166,12 @@ impl Replica {
     /// Those of `fetch`, and of puts, removals and erasures; the replica may then be opened anew,
     /// and go on from where it was last in sync.
     pub fn apply(&mut self, told: Told, fetch: &mut Fetch<'_>) -> Result<()> {
-        match self.apply_one(told, fetch) {
+        match self.apply_one(told, &mut *fetch) {
             // A URL that is none for this store, say.
             Err(error) if error.concerns_one_page() => {
                 self.counts.refused += 1;
                 self.notes.push(format!("not taken over: {error}"));
-                Ok(())
+                self.settle_held(fetch)
             }
             applied => applied,
         }
@@ -200,10 +202,13 @@ impl Replica {
                         self.list = Some(list);
                         done
                     }
-                    (list, _) => {
-                        self.list = list;
-                        Ok(())
+                    (Some(mut list), None) => {
+                        // Who knows what is not listed therefore.
+                        list.keeps_all = true;
+                        self.list = Some(list);
+                        self.settle_held(fetch)
                     }
+                    (None, _) => Ok(()),
                 }
             }
             Told::Listed { is_whole } => match self.list.take() {
@@ -234,6 +239,15 @@ impl Replica {
             }
         }
         Ok(())
+    }
+
+    /// Puts what is held of the key listed last: what comes next may have a place behind it.
+    fn settle_held(&mut self, fetch: &mut Fetch<'_>) -> Result<()> {
+        let Some(mut list) = self.list.take() else { return Ok(()) };
+        let done = self.settle(&mut list, fetch);
+        list.is_settled = true;
+        self.list = Some(list);
+        done
     }
 
     /// Keeps what the replica has of a key that is damaged there.
@@ -294,11 +308,27 @@ impl Replica {
             own => Some(own?),
         };
         let is_listed = |head: &Head| listed.contains(&print_of(head));
-        if own.is_none_or(|own| !own.iter().all(is_listed)) {
+        if own.is_none_or(|own| !own.iter().all(is_listed)) && self.bodies_come(list, fetch)? {
             let key = list.key.clone();
             self.remove(&key)?;
         }
         self.put_held(list, fetch)
+    }
+
+    /// Whether all bodies that are to be fetched can be read: else what the replica has stays.
+    fn bodies_come(&mut self, list: &List, fetch: &mut Fetch<'_>) -> Result<bool> {
+        for held in list.held.iter().filter(|held| held.elsewhere.is_some()) {
+            let read = match fetch(&held.page, held.version) {
+                Ok(Some(mut body)) => std::io::copy(&mut body, &mut std::io::sink()).is_ok(),
+                Ok(None) => true,
+                Err(error) if is_of_the_body(&error) => false,
+                Err(error) => return Err(error),
+            };
+            if !read {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn put_held(&mut self, list: &mut List, fetch: &mut Fetch<'_>) -> Result<()> {
@@ -317,6 +347,11 @@ impl Replica {
         match put {
             Ok(true) => self.counts.put += 1,
             Ok(false) => self.counts.present += 1,
+            Err(error) if held.elsewhere.is_some() && is_of_the_body(&error) => {
+                self.counts.damaged += 1;
+                let url = String::from_utf8_lossy(&held.page.url);
+                self.notes.push(format!("missing here, as its body does not come: {url}: {error}"));
+            }
             Err(error) if error.refused_by().is_some() || error.concerns_one_page() => {
                 self.counts.refused += 1;
                 let (url, time_ms) = (String::from_utf8_lossy(&held.page.url), held.page.fetched_at_ms);
@@ -354,11 +389,16 @@ impl Replica {
     fn remove_up_to(&mut self, list: &mut List, form: Option<&[u8]>) -> Result<()> {
         loop {
             if list.next.is_none() {
-                list.next = list.own.next().transpose()?.map(|key| (list.own.form().to_vec(), key));
+                let next = match list.own.next() {
+                    // A file of its own is absent: what it held is not known.
+                    Some(Err(_)) if list.own.has_given_all() => None,
+                    next => next.transpose()?,
+                };
+                list.next = next.map(|key| (list.own.form().to_vec(), key));
             }
             match &list.next {
                 Some((own, key)) if form.is_none_or(|form| own.as_slice() < form) => {
-                    if !key::is_hidden(key) {
+                    if !key::is_hidden(key) && !list.keeps_all {
                         self.remove(&key.clone())?;
                     }
                     list.next = None;
@@ -373,61 +413,9 @@ impl Replica {
     }
 }
 
-/// The file in a replica's folder with the place that it has come to.
-const PLACE_FILE: &str = "FOLLOWS";
-
-/// The place in the other store's history that a replica has noted; `None` if it has not begun, or
-/// has lost something since (a repair, an older copy put in its place), so that it must begin
-/// anew.
-///
-/// # Errors
-///
-/// [`Error::Cursor`] if it is none; `Io`.
-pub fn noted_place(store: &PageStore) -> Result<Option<ChangesPlace>> {
-    let dir = folder(store)?;
-    let read = |file: &dyn File| {
-        let bytes = file.len().map_err(StorageError::io("measure", PLACE_FILE))?;
-        files::read(file, PLACE_FILE, 0, usize::try_from(bytes.min(MAX_PLACE_BYTES)).unwrap_or_default())
-    };
-    let text = match dir.open(PLACE_FILE, Access::Read) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(StorageError::io("open", PLACE_FILE)).and_then(|file| read(&*file)),
-    };
-    let text = text.map_err(|error| Error::Engine(error.into()))?;
-    let text = String::from_utf8_lossy(&text);
-    let (own, place) = text.trim().split_once('\n').ok_or(Error::Cursor { what: "the file FOLLOWS holds none" })?;
-    let has_all = store.engine().has_come_from(own.parse()?)?;
-    let place = place.parse()?;
-    Ok(has_all.then_some(place))
-}
-
-/// Whether a store has once noted a place, of whatever store.
-///
-/// # Errors
-///
-/// `Io`.
-pub fn is_replica(store: &PageStore) -> Result<bool> {
-    files::exists(&folder(store)?, PLACE_FILE).map_err(|error| Error::Engine(error.into()))
-}
-
-/// Notes the place that a replica has come to, durably. What was applied must be: sync before.
-///
-/// # Errors
-///
-/// `Io`.
-pub fn note_place(store: &PageStore, place: &ChangesPlace) -> Result<()> {
-    let (dir, new) = (folder(store)?, format!("{PLACE_FILE}.new"));
-    let text = format!("{}\n{place}\n", store.engine().changes_end()?);
-    // A killed process may have left one.
-    files::remove(&dir, &new).map_err(|error| Error::Engine(error.into()))?;
-    files::replace(&dir, PLACE_FILE, &new, |file| files::write(file, &new, text.as_bytes(), 0))
-        .map_err(|error: StorageError| Error::Engine(error.into()))
-}
-
-fn folder(store: &PageStore) -> Result<OsDir> {
-    let path = store.engine().path();
-    let shown = path.display().to_string();
-    OsDir::open(path).map_err(StorageError::io("open", &shown)).map_err(|error| Error::Engine(error.into()))
+/// Whether the other store cannot give a body.
+fn is_of_the_body(error: &Error) -> bool {
+    matches!(error, Error::Remote { is_damage, is_of_one_page, .. } if *is_damage || *is_of_one_page)
 }
 
 fn print(key: &[u8], held: &Held) -> Result<Print> {
@@ -455,6 +443,6 @@ impl List {
         }
         let range = if after.is_empty() { KeyRange::all() } else { KeyRange::all().after(after) };
         let own = store.engine().keys_in(range, Direction::Forward)?;
-        Ok(List { own, next: None, key: Vec::new(), held: Vec::new(), bytes: 0, is_settled: true })
+        Ok(List { own, next: None, key: Vec::new(), held: Vec::new(), bytes: 0, is_settled: true, keeps_all: false })
     }
 }

@@ -35,6 +35,7 @@ pub const FILEMAP: Table = Table {
         // What fills and empties it. None knows another.
         &["async_store", "dump", "erase", "import"],
         // A store made equal to another.
+        &["replica::place"],
         &["replica"],
         // Rows of a selection, as a dump has it.
         &["table"],

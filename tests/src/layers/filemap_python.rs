@@ -10,5 +10,5 @@ pub const LAYERS: &[&[&str]] = &[
     &["page", "seen"],
     &["iterate"],
     &["store"],
-    &["changes", "queue", "tables", "upkeep", "warc"],
+    &["changes", "lists", "queue", "tables", "upkeep", "warc"],
 ];

@@ -254,6 +254,10 @@ impl Cli {
             Failure::from(error)
                 .at(&self.store, "`fm-tool verify` finds all damage, `fm-tool repair` makes a new store")
         })?;
+        if self.write && filemap::replica::is_replica(&store)? {
+            words::complain("it was a replica, and is none from here on: what is put here the other store has not");
+            filemap::replica::forget_place(&store)?;
+        }
         for absent in store.engine().absent() {
             words::complain(format_args!("{}: {} is absent: {}", self.store.display(), absent.file, absent.why));
         }

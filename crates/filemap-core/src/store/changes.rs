@@ -313,10 +313,11 @@ impl Changes {
         if planted(Fault::GoneBelieved) || self.gone.is_some_and(|(of, before)| of == sequence && before <= end) {
             return true;
         }
-        let (newest, removed) = self.reading.in_memtables(&found.key, self.reading.hash(&found.key));
+        let hash = self.reading.hash(&found.key);
+        let (_, removed) = self.reading.in_memtables(&found.key, hash);
         // What is in no memtable is in the index, by a checkpoint that made it durable.
-        let is_replaced = self.reading.options().keep_versions.is_some()
-            && newest.is_some_and(|newest| newest.version.sequence >= end);
+        let is_replaced =
+            self.reading.options().keep_versions.is_some() && self.reading.has_in_memory_since(&found.key, hash, end);
         let is_durable = removed < end && !is_replaced;
         if !is_durable {
             self.gone = Some((sequence, self.reading.log_end().1));

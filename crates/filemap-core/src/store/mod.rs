@@ -266,9 +266,13 @@ impl Store {
             lost_order = Some("after a crash in a checkpoint, part of the log that it entered is damaged");
         }
         // A recovery that told of what it dropped may have been cut short.
+        // A rule may have been lifted just before.
+        let is_lifted = rules.generation > current.rules;
         let was_telling = current.dropped_epoch == current.epoch;
         let mut next_epoch = replay.next_epoch;
-        if is_lost || is_news || was_telling || replay.has_dropped || current.life == 0 {
+        if is_lost || is_news || was_telling || replay.has_dropped || current.life == 0 || is_lifted {
+            // A tombstone may have been in what is lost.
+            current.removals_from = current.removals_from.max(if is_news { replay.next_sequence } else { 0 });
             // Readers may have followed what is gone.
             (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
             current.life = recover::next_life(&*dir, current.life)?;

@@ -15,8 +15,8 @@ impl Upkeep {
         lock(&self.rules).list.clone()
     }
 
-    /// Changes the rules durably. `change` returns false if there is nothing to write. Returns true
-    /// if they were written.
+    /// Changes the rules durably. `change` returns false if there is nothing to write. Returns
+    /// true if they were written.
     ///
     /// # Errors
     /// `Full` when they are too long, with nothing changed; `Poisoned`; `Io`; those of a
@@ -29,6 +29,10 @@ impl Upkeep {
             return Ok(false);
         }
         rules.generation += 1;
+        let lifted = |rules: &Rules| rules.list.iter().filter(|r| r.state == RuleState::Lifted).count();
+        // It does not say any more what it erased: who has not heard of it cannot.
+        let is_lifted = lifted(&rules) > lifted(&held);
+        let life = if is_lifted { Some(next_life(self.reading.dir(), self.reading.latest().life)?) } else { None };
         // A failed sync must not be retried as if nothing had happened.
         rules::write(self.reading.dir(), &self.reading.birth().store_id, &rules).inspect_err(|e| match e {
             Error::Storage(StorageError::Full { .. }) => {}
@@ -37,11 +41,7 @@ impl Upkeep {
         // The file first: what a superblock names must exist.
         let mut c = lock(&self.checkpointer);
         c.current.rules = rules.generation;
-        let lifted = |rules: &Rules| rules.list.iter().filter(|r| r.state == RuleState::Lifted).count();
-        if lifted(&rules) > lifted(&held) {
-            // It does not say any more what it erased: who has not heard of it cannot.
-            c.current.life = next_life(self.reading.dir(), c.current.life)?;
-        }
+        c.current.life = life.unwrap_or(c.current.life);
         drop(c);
         *held = rules;
         self.checkpoint_with(Task { is_due: true, ..Task::default() })?;

@@ -75,6 +75,7 @@ impl Connection {
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(ANSWER))
             .timeout_per_call(limit)
+            .timeout_per_read(Some(ANSWER))
             .max_redirects(0)
             .user_agent(concat!("filemap/", env!("CARGO_PKG_VERSION")));
         let location = location.trim_end_matches('/').to_owned();

@@ -72,8 +72,9 @@ impl Lines {
                 let outrun = Some(Line { place: String::new(), said: Said::Outrun(why) });
                 Ok(Lines { connection: connection.clone(), answer: None, outrun })
             }
-            Answered::Refused(_, detail) => {
-                Err(connection.failed(wire::Problem { detail, ..wire::Problem::default() }))
+            Answered::Refused(status, detail) => {
+                let is_of_one_page = status == StatusCode::BAD_REQUEST;
+                Err(connection.failed(wire::Problem { detail, is_of_one_page, ..wire::Problem::default() }))
             }
         }
     }

@@ -91,7 +91,7 @@ impl Client {
     /// Name and version of the rules by which the server's store makes URLs canonical, if it
     /// tells.
     pub fn rules(&self) -> Option<(&str, u32)> {
-        Some((self.promises.rules.as_deref()?, self.promises.rules_version?))
+        Some((self.promises.canonicalizer.as_deref()?, self.promises.canonicalizer_version?))
     }
 
     fn page(&self, query: &str) -> Result<Option<Opened>> {

@@ -2,6 +2,8 @@
 //! or as server-sent events. Each has the place behind it. An answer ends when all is told; it may
 //! be asked to wait for more first.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,41 +106,57 @@ pub(super) async fn changes(State(backend): State<Arc<Backend>>, RawQuery(raw): 
         is_caught_up: false,
         is_over: false,
     };
+    let telling = Answering::Between(Box::new(telling));
     let kind = HeaderValue::from_static(if is_events { EVENTS_TYPE } else { LINES_TYPE });
-    let body = Body::from_stream(try_unfold(telling, move |telling| more(Arc::clone(&backend), telling)));
+    let body = Body::from_stream(try_unfold(telling, move |answering| more(Arc::clone(&backend), answering)));
     Ok(([(CONTENT_TYPE, kind), (CACHE_CONTROL, HeaderValue::from_static("no-store"))], body).into_response())
 }
 
-/// The next part of an answer; waits for it.
-async fn more(backend: Arc<Backend>, telling: Telling) -> std::io::Result<Option<(Bytes, Telling)>> {
-    let mut telling = telling;
+/// A call of the store under way.
+type Call = Pin<Box<dyn Future<Output = Result<(Vec<u8>, Telling)>> + Send>>;
+
+/// Where an answer stands between two of its parts.
+enum Answering {
+    Between(Box<Telling>),
+    Under(Call),
+}
+
+/// The next part of an answer; waits for it. A call that takes long is heard of meanwhile.
+async fn more(backend: Arc<Backend>, answering: Answering) -> std::io::Result<Option<(Bytes, Answering)>> {
+    let mut answering = answering;
     loop {
-        if telling.is_over {
-            return Ok(None);
-        }
-        let part = backend.store.call(move |_| Ok(telling.part())).await;
-        let (lines, rest) = part.map_err(std::io::Error::other)?;
-        telling = rest;
+        let mut call = match answering {
+            Answering::Between(telling) if telling.is_over => return Ok(None),
+            Answering::Between(telling) => {
+                let backend = Arc::clone(&backend);
+                Box::pin(async move { backend.store.call(move |_| Ok(telling.part())).await }) as Call
+            }
+            Answering::Under(call) => call,
+        };
+        let Ok(done) = tokio::time::timeout(ALIVE, &mut call).await else {
+            // Both forms of an answer take an empty line for nothing.
+            return Ok(Some((Bytes::from_static(b"\n"), Answering::Under(call))));
+        };
+        let (lines, mut telling) = done.map_err(std::io::Error::other)?;
         if !lines.is_empty() {
             (telling.said, telling.has_told) = (Instant::now(), true);
-            return Ok(Some((lines.into(), telling)));
-        }
-        if !telling.is_caught_up && !telling.is_over {
-            continue;
+            return Ok(Some((lines.into(), Answering::Between(telling.into()))));
         }
         // Lines wait for the first change alone: whoever has some wants to know that it has all.
         let is_late =
             telling.until.is_some_and(|until| Instant::now() >= until) || (telling.has_told && !telling.form.is_events);
-        if !telling.is_over && (is_late || backend.is_draining()) {
+        if !telling.is_over && telling.is_caught_up && (is_late || backend.is_draining()) {
             telling.is_over = true;
-            return Ok(Some((telling.end().into(), telling)));
+            return Ok(Some((telling.end().into(), Answering::Between(telling.into()))));
         }
         if telling.said.elapsed() >= ALIVE {
             telling.said = Instant::now();
-            let sign = if telling.form.is_events { &b":\n\n"[..] } else { b"\n" };
-            return Ok(Some((Bytes::from_static(sign), telling)));
+            return Ok(Some((Bytes::from_static(b"\n"), Answering::Between(telling.into()))));
         }
-        tokio::time::sleep(LOOK).await;
+        if telling.is_caught_up {
+            tokio::time::sleep(LOOK).await;
+        }
+        answering = Answering::Between(telling.into());
     }
 }
 
@@ -161,19 +179,28 @@ impl Telling {
         if self.form.is_events || !self.has_told {
             self.changes.renew()?;
         }
-        let begun = Instant::now();
         let mut is_hidden = self.changes.is_listing();
+        let told = self.tell_some(&mut is_hidden, out);
+        // Before the client has a place behind what was left out.
+        if is_hidden && let Err(error) = self.changes.settle() {
+            out.clear();
+            return Err(error);
+        }
+        told
+    }
+
+    fn tell_some(&mut self, is_hidden: &mut bool, out: &mut Vec<u8>) -> Result<()> {
+        let begun = Instant::now();
         self.is_caught_up = false;
         while out.len() < PART && self.left > 0 && begun.elapsed() < TURN {
             let Some(change) = self.changes.next() else {
                 self.is_caught_up = true;
                 break;
             };
-            is_hidden |= self.line(change?, out)?;
+            *is_hidden |= self.line(change?, out)?;
             self.left -= 1;
         }
-        // Before the client has a place behind what was left out.
-        if is_hidden { self.changes.settle() } else { Ok(()) }
+        Ok(())
     }
 
     /// Tells of a change. Returns true if it is gone by now, and so left out.

@@ -44,8 +44,8 @@ pub(super) async fn stat(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
             lists_in_order: capabilities.lists_in_order,
             lists_from_cursor: capabilities.lists_from_cursor,
             writes,
-            rules: Some(rules.name),
-            rules_version: Some(rules.version),
+            canonicalizer: Some(rules.name),
+            canonicalizer_version: Some(rules.version),
             keys: contents.keys,
             bytes: contents.bytes,
         };

@@ -144,6 +144,8 @@ pub struct PageChanges {
     changes: Changes,
     /// The rules are to be told before the list.
     tells_rules: bool,
+    /// A file that is absent is to be told of before the list, or what is left of it.
+    tells_absence: bool,
     /// No file is known to be absent whose keys the list lacks.
     is_whole: bool,
     /// Nothing more comes.
@@ -207,6 +209,7 @@ impl PageStore {
             Some(place) => place.clone(),
             None => self.changes_end()?.beginning(),
         };
+        let tells_absence = place.is_listing();
         let tells_rules = place.listed.as_ref().is_some_and(Vec::is_empty);
         if place.is_listing() {
             // What the list leaves out because it was removed must stay removed.
@@ -233,6 +236,7 @@ impl PageStore {
             versions,
             changes,
             tells_rules,
+            tells_absence,
             is_whole: true,
             is_ended: false,
         })
@@ -367,6 +371,14 @@ impl PageChanges {
             if !rules.is_empty() {
                 return Ok(Some(PageChange::Rules(rules)));
             }
+        }
+        if std::mem::take(&mut self.tells_absence)
+            && let Some(absent) = self.store.engine().absent().into_iter().next()
+        {
+            // Before the first key that is not among them.
+            self.is_whole = false;
+            let error = filemap_core::StorageError::corrupt(&absent.file, 0, &absent.why);
+            return Ok(Some(PageChange::Damaged { of: None, error: filemap_core::Error::from(error).into() }));
         }
         if self.listing.is_some() {
             if let Some(listed) = self.listed()? {

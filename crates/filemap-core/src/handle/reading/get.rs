@@ -79,7 +79,8 @@ impl Reading {
         }
     }
 
-    /// Counts a get. Fails if the handle was closed: another writer may have changed what was read.
+    /// Counts a get. Fails if the handle was closed: another writer may have changed what was
+    /// read.
     pub(crate) fn counted<T>(&self, found: Option<T>) -> Result<Option<T>> {
         self.check_open()?;
         Counters::add(&self.counters.gets, 1);
@@ -199,8 +200,8 @@ impl Reading {
         }
     }
 
-    /// [`Reading::with_newest`] once. `None` if the memtable's version was removed before the index
-    /// was read: the newest of the two may never have been the newest.
+    /// [`Reading::with_newest`] once. `None` if the memtable's version was removed before the
+    /// index was read: the newest of the two may never have been the newest.
     fn newest_now<T>(
         &self,
         key: &[u8],
@@ -285,7 +286,8 @@ impl Reading {
         Ok(spots)
     }
 
-    /// As [`Reading::spots`], with those beyond the number kept that no checkpoint has dropped yet.
+    /// As [`Reading::spots`], with those beyond the number kept that no checkpoint has dropped
+    /// yet.
     ///
     /// # Errors
     /// As [`Reading::spots`].

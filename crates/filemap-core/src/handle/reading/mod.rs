@@ -192,6 +192,16 @@ impl Reading {
         self.tables.load()
     }
 
+    /// Whether a version of a key with this sequence or a later one is in memory.
+    pub(crate) fn has_in_memory_since(&self, key: &[u8], hash: u64, sequence: u64) -> bool {
+        let tables = self.tables.load();
+        [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten().any(|table| {
+            table
+                .find(hash, key)
+                .is_some_and(|found| table.versions(&found).iter().any(|entry| entry.version.sequence >= sequence))
+        })
+    }
+
     /// Files of the store known to be gone.
     pub(crate) fn absent(&self) -> impl Deref<Target = Arc<Vec<Absent>>> {
         self.absent.load()

@@ -341,6 +341,8 @@ impl<'a> Rebuild<'a> {
         {
             let mut log = lock(self.upkeep.writing.log());
             log.appender = appender;
+            // Above all that there was: whoever noted where the store stood sees that it is another.
+            self.next_sequence = (self.next_sequence + 1).min(MAX_SEQUENCE);
             log.next_sequence = self.next_sequence;
         }
         // A tombstone may have been in what is damaged.

@@ -75,7 +75,11 @@ pub(crate) async fn fetch(
 ) -> Answer {
     Query::parse(raw.as_deref(), &[])?;
     let accepts = head.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let (form, kind) = if accepts.contains(WARC_TYPE) { (Form::Warc, WARC_TYPE) } else { (Form::Lines, LINES_TYPE) };
+    let (form, kind) = if accepts.split([',', ';']).any(|kind| kind.trim() == WARC_TYPE) {
+        (Form::Warc, WARC_TYPE)
+    } else {
+        (Form::Lines, LINES_TYPE)
+    };
     let urls = BufReader::new(upload::take_up_to(body, MAX_URLS).await?);
     let rest = Rest { urls, form, has_begun: false };
     let body = Body::from_stream(try_unfold(rest, move |rest| {
