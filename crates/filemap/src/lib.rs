@@ -44,8 +44,8 @@ pub mod import;
 mod limits;
 mod packing;
 pub mod page;
-#[cfg(feature = "warc")]
 pub mod replica;
+#[cfg(feature = "warc")]
 mod spool;
 pub mod store;
 #[cfg(feature = "arrow")]

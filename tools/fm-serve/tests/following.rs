@@ -70,6 +70,13 @@ fn has(replica: &Program, url: &str) -> bool {
 fn a_replica_that_is_killed_again_and_again_becomes_equal() {
     let dir = tempfile::tempdir().expect("a folder");
     let (origin_path, replica_path) = (dir.path().join("origin.fm"), dir.path().join("replica.fm"));
+    // So many that the first kills come while all is listed.
+    let store = PageStore::create(&origin_path, Options::new()).expect("a store");
+    for nth in 0..3000 {
+        let page = Page::new(format!("http://before.example/{nth}"), TIME, 200, "before ".repeat(200));
+        store.put_page(&page).expect("stored");
+    }
+    store.close().expect("closed");
     let origin = Program::start(&origin_path, &["--write"]);
     for kill in 0..KILLS {
         let replica = Program::start(&replica_path, &["--follow", &origin.location]);
