@@ -149,8 +149,10 @@ def test_what_a_server_refuses(path: Path, tmp_path: Path) -> None:
             filemap.open(location, keep_versions=1)
         with filemap.open(location, token="0123456789abcdef") as store:
             assert len(store) == 0
-            with pytest.raises(filemap.RemoteError, match="--write"):
+            with pytest.raises(filemap.ReadOnlyError):
                 store.put(URL, "x")
+            with pytest.raises(filemap.ReadOnlyError):
+                store.remove(URL)
         with pytest.raises(filemap.ClosedError):
             len(store)
 
