@@ -79,7 +79,6 @@ impl World {
             options: options(limits, segment_bytes, chunk_bytes)
                 .durability(durability)
                 .keep_versions(keep)
-                .keep_removals(*choice(rng, &[Duration::ZERO, Duration::from_secs(86_400)]))
                 .checkpoint_bytes(*choice(rng, &[1024, 4096, 1 << 20]))
                 .memtable_bytes(*choice(rng, &[6 << 10, 64 << 10]))
                 .compression_level(*choice(rng, &[0, 1]))
@@ -95,10 +94,12 @@ impl World {
             is_traced: is_traced(),
             mood: *choice(rng, &[Mood::Mixed, Mood::Mixed, Mood::Failures, Mood::Failures, Mood::Kills, Mood::Garbage]),
         };
-        // No kind of operation is that bit's.
+        // No kind of operation is that bit's, nor the one below.
         if world.has(31) {
             world.options = world.options.value_cache_bytes(1 << 20);
         }
+        let keeps_removals = if world.has(30) { Duration::from_secs(86_400) } else { Duration::ZERO };
+        world.options = world.options.keep_removals(keeps_removals);
         world
     }
 
