@@ -931,6 +931,35 @@ fn a_reader_whose_call_fails_says_so_and_does_not_miss_pages() {
 }
 
 #[test]
+fn a_verification_whose_call_fails_tells_of_no_damage() {
+    let (disk, store) = fresh();
+    for i in 0..30 {
+        put(&store, &format!("{i}"), 300);
+    }
+    store.close().unwrap();
+    let mut errors = 0;
+    for n in 1.. {
+        // Opened anew: parts of the index that were read before are not read again.
+        let reader = sim::open_read_only(disk.dir(), options()).unwrap();
+        disk.fail(Some(Failure { at: disk.calls() + n, fault: Fault::Eio, only_syncs: false, forever: false }));
+        let verified = reader.verify();
+        let failed = disk.failed() > 0;
+        disk.fail(None);
+        match verified {
+            Ok(report) => assert_eq!(report.problems, [], "call {n}"),
+            Err(e) => {
+                assert!(matches!(e, Error::Storage(StorageError::Io { .. })), "call {n}: {e}");
+                errors += 1;
+            }
+        }
+        if !failed {
+            break;
+        }
+    }
+    assert!(errors > 10, "{errors}");
+}
+
+#[test]
 fn a_sync_on_a_poisoned_handle_fails_even_with_nothing_to_sync() {
     let (disk, store) = fresh();
     disk.fail(Some(Failure { at: disk.calls() + 1, fault: Fault::Enospc, only_syncs: false, forever: false }));

@@ -15,8 +15,8 @@ use crate::index::address::LastLeaf;
 use crate::logs::keys::KeyFile;
 use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
-use crate::upkeep::check::Check;
 use crate::upkeep::check::starts::Starts;
+use crate::upkeep::check::{Check, not_read};
 use std::sync::Arc;
 
 impl Check<'_, '_> {
@@ -66,7 +66,14 @@ impl Check<'_, '_> {
                     let (record, key) = reading.keys().decode(segment, bytes, offset)?;
                     let hash = reading.hash(key);
                     let found = reading.looking_again(|| reading.candidates_near(hash, &mut last));
-                    let Ok(candidates) = found else { continue };
+                    let candidates = match found {
+                        Ok(candidates) => candidates,
+                        // The walk over the leaves tells of the damage.
+                        Err(error) => {
+                            not_read(&error)?;
+                            continue;
+                        }
+                    };
                     let here = Tail { ordinal: segment.ordinal, offset };
                     for slot in candidates.iter().filter(|s| reading.keys().position(s.key) == Some(here)) {
                         heads += 1;
