@@ -121,7 +121,15 @@ pub const ENGINE_LAYERS: &[&[&str]] = &[
     &["upkeep::state"],
     &["upkeep"],
     &["upkeep::checkpoint"],
-    &["upkeep::backup", "upkeep::compact", "upkeep::join", "upkeep::prune", "upkeep::rules", "upkeep::train"],
+    &[
+        "upkeep::backup",
+        "upkeep::compact",
+        "upkeep::join",
+        "upkeep::prune",
+        "upkeep::remove",
+        "upkeep::rules",
+        "upkeep::train",
+    ],
     &["upkeep::check", "upkeep::repair"],
     &["upkeep::inspect", "upkeep::worker"],
     // The public face.

@@ -12,6 +12,7 @@ mod planted;
 mod prune;
 mod readers;
 mod recovery;
+mod remove_version;
 mod repair;
 mod repair_dictionaries;
 mod rules;

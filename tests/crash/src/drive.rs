@@ -121,6 +121,7 @@ impl Driver {
                 driver.perform(&Op::Compact)
             }),
             Op::Remove { key } => self.remove(*key),
+            Op::RemoveOne { key, nth } => self.remove_one(*key, *nth),
             Op::Sync => self.durable(Store::sync),
             Op::Checkpoint => self.with_steps(|store| store.checkpoint().map(|()| true)),
             Op::Recompress => self.with_steps(|store| store.recompress(2).map(judge::all_moved)),
@@ -193,8 +194,7 @@ impl Driver {
         self.put_returned(number);
         match (newest, put) {
             (Some(_), Put::Unchanged(_)) | (None, Put::Stored(_)) => Ok(()),
-            // While something is erased nothing may be referred to.
-            _ if !is_certain || now(&self.oracle).erasing().is_some() => Ok(()),
+            _ if !is_certain || now(&self.oracle).may_put_anew() => Ok(()),
             (newest, put) => Err(Trouble::Wrong(format!("{put:?}, and there was one: {}", newest.is_some()))),
         }
     }
@@ -267,7 +267,7 @@ impl Driver {
     }
 
     /// Something that makes all durable that was acknowledged before.
-    fn durable(&mut self, what: impl FnOnce(&Store) -> filemap_core::Result<()>) -> Result<(), Trouble> {
+    pub(crate) fn durable(&mut self, what: impl FnOnce(&Store) -> filemap_core::Result<()>) -> Result<(), Trouble> {
         let mark = now(&self.oracle).next();
         what(self.store()?)?;
         tell(&self.oracle, |o| o.durable(mark));
@@ -306,7 +306,7 @@ impl Driver {
     }
 
     /// As above; between the steps also checkpoints and compactions, where they can run.
-    fn interrupted(
+    pub(crate) fn interrupted(
         &mut self,
         by_checkpoints: bool,
         what: impl FnOnce(&mut Driver) -> Result<(), Trouble>,
@@ -484,7 +484,7 @@ impl BetweenSteps {
     }
 }
 
-fn within(place: &str, trouble: Trouble) -> Trouble {
+pub(crate) fn within(place: &str, trouble: Trouble) -> Trouble {
     match trouble {
         Trouble::Wrong(what) => Trouble::Wrong(format!("{place}: {what}")),
         error => error,

@@ -29,6 +29,7 @@ mod judge;
 mod listing;
 mod lists;
 mod mend;
+mod one;
 mod op;
 mod overtake;
 pub mod small;

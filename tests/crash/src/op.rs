@@ -19,6 +19,8 @@ pub enum Op {
     StreamOverCompaction { key: usize, time_ms: i64, bytes: usize },
     /// A remove.
     Remove { key: usize },
+    /// A removal of one version, the nth that is there, with other operations between its steps.
+    RemoveOne { key: usize, nth: usize },
     /// A sync.
     Sync,
     /// A checkpoint, with other operations between its steps.
@@ -107,6 +109,7 @@ impl Op {
                 40 => {
                     (15, Op::StreamOverCompaction { key, time_ms, bytes: rng.usize(..6 * world.chunk_bytes as usize) })
                 }
+                17 if world.has(21) => (3, Op::RemoveOne { key, nth: bytes }),
                 17..=18 => (3, Op::Remove { key }),
                 19..=21 => (4, Op::Sync),
                 22..=24 => (5, Op::Checkpoint),

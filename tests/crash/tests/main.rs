@@ -4,6 +4,7 @@ mod cases;
 mod changes;
 mod crash;
 mod erasing;
+mod one;
 mod overtaken;
 mod repair;
 mod waiting;

@@ -4,6 +4,8 @@
 //! After a power loss all that was durable must be there; of the rest any part may be, each record
 //! by itself. After a kill all that was acknowledged must be there.
 
+mod one;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,6 +35,8 @@ pub struct Step {
     pub acknowledged: bool,
     /// Whether a prune may have dropped it, or only something that may yet be lost hides it.
     pub may_be_gone: bool,
+    /// The number of the put that may be there instead.
+    pub instead: Option<u64>,
     /// What it did.
     pub what: What,
 }
@@ -83,6 +87,8 @@ pub struct Oracle {
     /// What was dropped before, though not removed: no record says so, and as long as it is in the
     /// value log a repair brings it back.
     dropped: BTreeMap<Vec<u8>, Vec<Step>>,
+    /// The key and body of a removal of one version that was begun, and whose end is not settled.
+    removing: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// What a prune keeps: what either rule says.
@@ -114,7 +120,14 @@ impl Oracle {
     pub fn begin(&mut self, key: &[u8], what: What) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.keys.entry(key.to_vec()).or_default().push(Step { number, acknowledged: false, may_be_gone: false, what });
+        self.keys.entry(key.to_vec()).or_default().push(Step {
+            number,
+            acknowledged: false,
+            may_be_gone: false,
+            instead: None,
+            what,
+        });
+        self.may_share(key);
         number
     }
 
@@ -180,6 +193,11 @@ impl Oracle {
         let stays = |text: &[u8]| steps.iter().any(|s| s.body().is_some_and(|body| body.starts_with(text)));
         let texts = gone.iter().filter_map(|s| s.body()?.get(..TEXT_BYTES));
         texts.filter(|text| !stays(text)).map(<[u8]>::to_vec).collect()
+    }
+
+    /// Whether a put of an equal body need not refer to the one before, as that may be going.
+    pub fn may_put_anew(&self) -> bool {
+        self.only.is_some() || self.removing.is_some()
     }
 
     /// The prune of a key that was begun, and whose end is not settled.
@@ -341,8 +359,11 @@ impl Oracle {
             if step.what == What::Remove {
                 continue;
             }
-            let may_be_gone = step.may_be_gone || self.pruning_of(key).is_some_and(|p| p.may_drop(step, steps));
-            if present.contains(&step.number) || may_be_gone {
+            let may_be_gone = step.may_be_gone
+                || self.outranked_meanwhile(key, step, steps)
+                || self.pruning_of(key).is_some_and(|p| p.may_drop(step, steps));
+            let is_replaced = step.instead.is_some_and(|number| present.contains(&number));
+            if present.contains(&step.number) || is_replaced || may_be_gone {
                 continue;
             }
             let newer = |s: &&Step| present.contains(&s.number) && s.is_newer_than(step);

@@ -20,7 +20,7 @@ pub const CRASH: &[&[&str]] = &[
     &["mend", "overtake"],
     &["judge"],
     &["drive"],
-    &["closing", "lists"],
+    &["closing", "lists", "one"],
     &["failing", "small"],
     &["hunt"],
 ];

@@ -20,6 +20,7 @@ fn tables() -> Vec<String> {
             rolls::Layout,
             value::Layout,
             value::ReferenceLayout,
+            value::RemovedLayout,
             value::ChunkLayout
         ),
         of!(key::Layout, leaf::Layout),

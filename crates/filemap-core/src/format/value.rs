@@ -2,14 +2,15 @@
 //! them.
 //!
 //! The payload of a page or chunk is its body, that of a reference a [`ReferenceLayout`], that of a
-//! chunked record a [`ChunkLayout`] per chunk. A filler covers bytes that never held a whole record;
+//! chunked record a [`ChunkLayout`] per chunk, that of a tombstone of one version a
+//! [`RemovedLayout`]. A filler covers bytes that never held a whole record;
 //! its payload is arbitrary.
 
 use filemap_io::layout::Zeros;
 
 use super::location::{Location, UNIT_BYTES};
 use super::{Flaw, all_zero, seeded_crc};
-use crate::record::{MAX_KEY_BYTES, MAX_META_BYTES, MAX_SEQUENCE, MAX_VALUE_BYTES};
+use crate::record::{MAX_KEY_BYTES, MAX_META_BYTES, MAX_SEQUENCE, MAX_VALUE_BYTES, Version};
 
 filemap_io::layout! {
     /// The fixed part of a record.
@@ -37,6 +38,16 @@ filemap_io::layout! {
     /// The payload of a reference.
     pub(crate) struct ReferenceLayout {
         0 SEQUENCE: u64 = "sequence of the version of the same key that holds the body";
+    }
+}
+
+filemap_io::layout! {
+    /// The payload of a tombstone that removes one version; that of all versions has none.
+    pub(crate) struct RemovedLayout {
+        0 SEQUENCE: u64 = "sequence of the version of the same key that is removed";
+        8 TIME_MS: i64 = "its time, ms since 1970";
+        16 DIGEST: [u8; 16] = "XXH3-128 of its body";
+        32 PARTED_BELOW: u64 = "references to it with a lower sequence are removed, too: those that stay were put again";
     }
 }
 
@@ -81,6 +92,47 @@ impl Kind {
     }
 }
 
+/// A version that a tombstone of one version removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub(crate) version: Version,
+    pub(crate) digest: [u8; 16],
+    /// Versions with a lower sequence that refer to it are removed, too: those that stay were put
+    /// again, apart from it.
+    pub(crate) parted_below: u64,
+}
+
+impl Removed {
+    pub(crate) fn encode(&self) -> [u8; RemovedLayout::BYTES] {
+        let mut b = [0; RemovedLayout::BYTES];
+        RemovedLayout::SEQUENCE.put(&mut b, self.version.sequence);
+        RemovedLayout::TIME_MS.put(&mut b, self.version.time_ms);
+        RemovedLayout::DIGEST.put(&mut b, self.digest);
+        RemovedLayout::PARTED_BELOW.put(&mut b, self.parted_below);
+        b
+    }
+
+    /// Whether a version of the same key is removed, given its sequence and that of the one it
+    /// refers to.
+    pub(crate) fn removes(&self, sequence: u64, refers_to: u64) -> bool {
+        let removed = self.version.sequence;
+        sequence == removed || (refers_to == removed && sequence < self.parted_below)
+    }
+
+    /// What a record removes, if it is a tombstone of one version.
+    pub(crate) fn of(header: &Header, record: &[u8]) -> Option<Removed> {
+        if header.kind != Kind::Tombstone || header.is_entry() {
+            return None;
+        }
+        let b = record.get(header.payload_at()..)?.get(..RemovedLayout::BYTES)?;
+        Some(Removed {
+            version: Version { time_ms: RemovedLayout::TIME_MS.get(b), sequence: RemovedLayout::SEQUENCE.get(b) },
+            digest: RemovedLayout::DIGEST.get(b),
+            parted_below: RemovedLayout::PARTED_BELOW.get(b),
+        })
+    }
+}
+
 /// How bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
@@ -116,6 +168,12 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// Returns true if the memtable has an entry of the record: it is a version, or a tombstone of
+    /// all versions.
+    pub(crate) fn is_entry(&self) -> bool {
+        self.kind.is_version() || (self.kind == Kind::Tombstone && self.payload_bytes == 0)
+    }
+
     fn fixed_bytes(&self) -> usize {
         if self.kind.is_version() { Layout::DIGEST.end() } else { FIXED_BYTES }
     }
@@ -253,7 +311,7 @@ fn check_limits(h: &Header) -> Result<(), Flaw> {
         Kind::Page | Kind::Chunk if h.codec == Codec::Raw => u64::from(h.payload_bytes) == h.raw_bytes,
         Kind::Page | Kind::Chunk => u64::from(h.payload_bytes) < h.raw_bytes,
         Kind::Reference => h.payload_bytes as usize == ReferenceLayout::BYTES,
-        Kind::Tombstone => h.payload_bytes == 0 && h.raw_bytes == 0,
+        Kind::Tombstone => matches!(h.payload_bytes as usize, 0 | RemovedLayout::BYTES) && h.raw_bytes == 0,
         Kind::Chunked => (h.payload_bytes as usize).is_multiple_of(CHUNK_ENTRY_BYTES),
         Kind::Filler => (u64::from(h.payload_bytes) + FIXED_BYTES as u64).is_multiple_of(UNIT_BYTES),
     };
@@ -396,6 +454,19 @@ mod tests {
         assert_eq!(decode_head(&b, 1, 64), Ok(filler));
         assert_eq!(filler.total_bytes(), UNIT_BYTES);
         assert_eq!(check_payload(&filler, &b), Ok(()));
+    }
+
+    #[test]
+    fn what_a_tombstone_of_one_version_removes_comes_back() {
+        let version = Version { time_ms: -7, sequence: 41 };
+        let removed = Removed { version, digest: [3; 16], parted_below: 42 };
+        let payload_bytes = RemovedLayout::BYTES as u32;
+        let header = Header { payload_bytes, ..Header::plain(Kind::Tombstone, 1) };
+        let record = [&[0; FIXED_BYTES][..], b"k", &removed.encode()].concat();
+        assert_eq!(Removed::of(&header, &record), Some(removed));
+        assert_eq!(Removed::of(&header, &record[..record.len() - 1]), None);
+        assert_eq!(Removed::of(&Header::plain(Kind::Tombstone, 1), &record), None);
+        assert!(!header.is_entry() && Header::plain(Kind::Tombstone, 1).is_entry());
     }
 
     #[test]

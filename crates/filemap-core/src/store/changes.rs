@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
+use crate::format::value::Removed;
 use crate::handle::reading::Reading;
 use crate::logs::values::read::Want;
 use crate::record::{Head, Version};
 use crate::store::Store;
-use crate::store::since::{Found, Since};
+use crate::store::since::{Found, Since, What};
 
 /// A place in the history of one store: what has changed since, [`Store::changes`] tells.
 ///
@@ -83,6 +84,18 @@ pub enum Change {
         key: Vec<u8>,
         /// When, and the sequence of the removal.
         version: Version,
+    },
+    /// One version of a key was removed ([`Store::remove_version`]), and there is no other of the
+    /// same time and body.
+    RemovedOne {
+        /// The key.
+        key: Vec<u8>,
+        /// When, and the sequence of the removal.
+        version: Version,
+        /// The version that was removed.
+        removed: Version,
+        /// The digest of its body, as in [`Head::digest`]; zeros if its record was damaged.
+        digest: [u8; 16],
     },
     /// The rules of erasures have changed: [`Store::rules`] has them. What they erased is gone,
     /// and must be wherever it was copied to.
@@ -219,9 +232,15 @@ impl Changes {
 
     /// The change that a record tells of, if there still is one.
     fn told(&self, found: &Found) -> Result<Option<Change>> {
-        let Found { key, version, is_removal } = found;
-        if *is_removal {
-            return Ok(Some(Change::Removed { key: key.clone(), version: *version }));
+        let Found { key, version, what } = found;
+        let (key, version) = (key, *version);
+        match what {
+            What::Put => {}
+            What::Removed => return Ok(Some(Change::Removed { key: key.clone(), version })),
+            What::RemovedOne(one) if self.is_there(key, one)? => return Ok(None),
+            What::RemovedOne(Removed { version: removed, digest, .. }) => {
+                return Ok(Some(Change::RemovedOne { key: key.clone(), version, removed: *removed, digest: *digest }));
+            }
         }
         let head = self.reading.looking_again(|| {
             let newest = self.reading.with_newest(key, Want::Head, |raw| raw.head());
@@ -238,6 +257,26 @@ impl Changes {
             spot.map(|spot| self.reading.with_spot(key, spot, Want::Head, |raw| raw.head())).transpose()
         })?;
         Ok(head.map(|head| Change::Put { key: key.clone(), head }))
+    }
+
+    /// Whether there is a version of the same time and body as one that was removed, which whoever
+    /// copies versions takes for the same.
+    fn is_there(&self, key: &[u8], one: &Removed) -> Result<bool> {
+        self.reading.looking_again(|| {
+            let mut spots = self.reading.all_spots(key, self.reading.hash(key))?;
+            self.reading.hide_surplus(&mut spots);
+            // No checkpoint may have dropped it yet.
+            spots.retain(|s| !one.removes(s.version.sequence, s.refers_to));
+            for spot in spots.iter().filter(|s| s.version.time_ms == one.version.time_ms) {
+                let head = self.reading.with_spot(key, spot, Want::Head, |raw| raw.head());
+                match head {
+                    Ok(head) if head.digest == one.digest => return Ok(true),
+                    Err(e) if !e.is_corrupt() => return Err(e),
+                    _ => {}
+                }
+            }
+            Ok(false)
+        })
     }
 }
 

@@ -195,7 +195,7 @@ impl Store {
         self.upkeep()?.checkpoint()?;
         for (key, version) in versions {
             batch.chains.push(self.reading.hash(key));
-            batch.erased.insert(version.sequence);
+            batch.erased.insert(version.sequence, 0);
             if batch.erased.len() >= VERSIONS_AT_ONCE {
                 dropped += self.upkeep()?.checkpoint_with(std::mem::take(&mut batch))?.versions;
             }
@@ -223,11 +223,11 @@ impl Store {
                         promoted => {
                             promoted?;
                             done.promoted += 1;
-                            batch.erased.insert(spot.version.sequence);
+                            batch.erased.insert(spot.version.sequence, 0);
                         }
                     }
                 }
-                batch.erased.extend(goes.iter().map(|s| s.version.sequence));
+                batch.erased.extend(goes.iter().map(|s| (s.version.sequence, 0)));
                 if batch.erased.len() >= VERSIONS_AT_ONCE {
                     self.drop_batch(std::mem::take(&mut batch), done)?;
                 }

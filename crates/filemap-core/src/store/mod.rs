@@ -19,6 +19,7 @@ mod pages;
 mod prune;
 mod ranks;
 mod read;
+mod remove;
 mod repair;
 mod rules;
 mod search;
@@ -299,6 +300,7 @@ impl Store {
         };
         let upkeep = Arc::new(parts.assemble(options)?);
         note_opening(&upkeep, is_due)?;
+        upkeep.end_removals(&replay.removed)?;
         upkeep.reading().emit(&Event::Recovered(replay.report));
         lost_order.into_iter().for_each(|why| upkeep.reading().order_ended(why));
         upkeep.tell_unfinished();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted, step};
 use crate::format::superblock::Tail;
-use crate::format::value::{self, Kind};
+use crate::format::value::{self, Kind, Removed};
 use crate::handle::reading::Reading;
 use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
@@ -29,7 +29,16 @@ const FOUND_BATCH: usize = 256;
 pub(super) struct Found {
     pub(super) key: Vec<u8>,
     pub(super) version: Version,
-    pub(super) is_removal: bool,
+    pub(super) what: What,
+}
+
+/// What a record tells of.
+pub(super) enum What {
+    Put,
+    /// All versions were removed.
+    Removed,
+    /// One version was removed.
+    RemovedOne(Removed),
 }
 
 /// Where the next sequence is.
@@ -327,10 +336,12 @@ impl Since {
 
 /// What a record tells of, unless it is part of another one's body.
 fn found(header: &value::Header, bytes: &[u8]) -> Option<Found> {
-    let is_removal = header.kind == Kind::Tombstone;
-    (is_removal || header.kind.is_version()).then(|| Found {
-        key: bytes[header.key_at()..header.meta_at()].to_vec(),
-        version: Version { time_ms: header.time_ms, sequence: header.sequence },
-        is_removal,
-    })
+    let what = match (header.kind, Removed::of(header, bytes)) {
+        (Kind::Tombstone, Some(removed)) => What::RemovedOne(removed),
+        (Kind::Tombstone, None) => What::Removed,
+        (kind, _) if kind.is_version() => What::Put,
+        _ => return None,
+    };
+    let version = Version { time_ms: header.time_ms, sequence: header.sequence };
+    Some(Found { key: bytes[header.key_at()..header.meta_at()].to_vec(), version, what })
 }

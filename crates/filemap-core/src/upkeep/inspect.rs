@@ -21,6 +21,7 @@ use crate::format::{Flaw, PAGE_BYTES, all_zero, key, leaf, node, seed, value};
 use crate::logs::keys::KeyFraming;
 use crate::logs::scan::{Framing, Item, Scan};
 use crate::logs::values::ValueFraming;
+use crate::record::Version;
 use crate::upkeep::check::position;
 
 /// One item of a file: a header, a record or a page.
@@ -287,6 +288,11 @@ fn value_fields(b: &[u8]) -> Shown {
     shown.push(("key", String::from_utf8_lossy(&b[h.key_at()..h.meta_at()]).into_owned()));
     if h.kind == value::Kind::Reference {
         shown.push(("refers_to", value::referred_to(&b[h.payload_at()..]).to_string()));
+    }
+    if let Some(removed) = value::Removed::of(&h, b) {
+        let Version { time_ms, sequence } = removed.version;
+        shown.push(("removes", format!("{time_ms}:{sequence}")));
+        shown.push(("parted_below", removed.parted_below.to_string()));
     }
     (format!("{} record", lower(h.kind)), shown)
 }

@@ -12,6 +12,7 @@ mod gathered;
 pub(crate) mod inspect;
 pub(crate) mod join;
 pub(crate) mod prune;
+pub(crate) mod remove;
 pub(crate) mod repair;
 mod rules;
 pub(crate) mod state;

@@ -207,11 +207,11 @@ pub(crate) fn bytes_after(segments: &Segments, tail: Tail) -> Result<usize> {
     Ok(bytes as usize)
 }
 
-/// Enters a whole record of the log in a memtable if it is a version or tombstone. Returns its
-/// sequence.
+/// Enters a whole record of the log in a memtable if it is a version or a tombstone of all
+/// versions. Returns its sequence.
 pub(crate) fn enter(table: &Memtable, segment: u16, offset: u64, bytes: &[u8], hash: impl Fn(&[u8]) -> u64) -> u64 {
     let Ok(header) = value::peek(bytes) else { return 0 };
-    if !header.kind.is_version() && header.kind != Kind::Tombstone {
+    if !header.is_entry() {
         return header.sequence;
     }
     let key = &bytes[header.key_at()..header.meta_at()];

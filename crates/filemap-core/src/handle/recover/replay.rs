@@ -17,7 +17,7 @@ use crate::event::RecoveryReport;
 use crate::failpoint::{Fault, planted};
 use crate::format::location::UNIT_BYTES;
 use crate::format::superblock::{Superblock, Tail};
-use crate::format::value::{self, ChunkEntry, Header, Kind};
+use crate::format::value::{self, ChunkEntry, Header, Kind, Removed};
 use crate::handle::recover::{Met, enter, remove_spares};
 use crate::index::memtable::Memtable;
 use crate::index::segment_table::SegmentTable;
@@ -33,6 +33,8 @@ pub(crate) struct Replay {
     pub(crate) next_sequence: u64,
     /// Units of the replayed tombstones, by segment.
     pub(crate) tombstones: BTreeMap<u16, u64>,
+    /// Hashes of keys, and single versions of them that were removed.
+    pub(crate) removed: Vec<(u64, Removed)>,
     /// Least ordinal of a segment with chunks that the replayed chunk lists name.
     pub(crate) pinned: Option<u64>,
     /// Something was cut off or covered, which readers may have followed.
@@ -137,6 +139,7 @@ pub(crate) fn replay(
         offset: end.offset,
         next_sequence: run.next_sequence,
         tombstones: run.tombstones,
+        removed: run.removed,
         pinned: run.pinned,
         has_order: behind.is_none_or(|behind| run.behind_entries == behind.entries),
         has_dropped: run.has_told,
@@ -153,6 +156,7 @@ struct Run<'a> {
     next_sequence: u64,
     met: Met,
     tombstones: BTreeMap<u16, u64>,
+    removed: Vec<(u64, Removed)>,
     pinned: Option<u64>,
     /// Entries with a lower sequence are counted.
     behind_before: u64,
@@ -170,6 +174,7 @@ impl<'a> Run<'a> {
             next_sequence: base.current.next_sequence,
             met: Met::since(base.current),
             tombstones: BTreeMap::new(),
+            removed: Vec::new(),
             pinned: None,
             behind_before: 0,
             behind_entries: 0,
@@ -248,13 +253,15 @@ impl<'a> Run<'a> {
         if !planted(Fault::SequencesReused) {
             self.next_sequence = self.next_sequence.max(sequence + 1);
         }
-        let is_entry = |kind: Kind| kind.is_version() || kind == Kind::Tombstone;
-        if sequence < self.behind_before && value::peek(bytes).is_ok_and(|h| is_entry(h.kind)) {
+        if sequence < self.behind_before && value::peek(bytes).is_ok_and(|h| h.is_entry()) {
             self.behind_entries += 1;
         }
         match value::peek(bytes) {
             Ok(h) if h.kind == Kind::Tombstone => {
                 *self.tombstones.entry(segment.id).or_default() += bytes.len() as u64 / UNIT_BYTES;
+                let removed = Removed::of(&h, bytes).filter(|_| !planted(Fault::OneRemovedNotReplayed));
+                let hash = self.hash(&bytes[h.key_at()..h.meta_at()]);
+                self.removed.extend(removed.map(|removed| (hash, removed)));
             }
             Ok(h) if h.kind == Kind::Chunked => {
                 let chunks = value::decode_chunks(&bytes[h.payload_at()..][..h.payload_bytes as usize], h.raw_bytes);

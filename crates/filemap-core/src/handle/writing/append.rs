@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use crate::error::{Error, Result, StorageError};
 use crate::event::Event;
-use crate::format::value::{self, ChunkEntry, Kind};
+use crate::format::value::{self, ChunkEntry, Kind, Removed};
 use crate::handle::log::Log;
 use crate::handle::reading::Reading;
 use crate::handle::writing::Writing;
 use crate::index::memtable::Entry;
 use crate::logs::values::append::Draft;
 use crate::logs::values::draft::check_limits;
-use crate::record::{MAX_VALUE_BYTES, Version};
+use crate::record::{MAX_VALUE_BYTES, Version, now_ms};
 use crate::stats::Counters;
 use crate::sync::{Held, Inside, lock};
 
@@ -101,17 +101,31 @@ impl Writing {
             log.pins.list(self.first_chunk(draft));
         }
         let version = Version { time_ms: draft.header.time_ms, sequence };
-        let entry = Entry {
-            version,
-            extent: appended.extent,
-            refers_to,
-            chunked: draft.header.kind == Kind::Chunked,
-            tombstone: draft.header.kind == Kind::Tombstone,
-        };
-        self.reading.tables().active.insert(self.reading.hash(key), key, &entry);
+        if draft.header.is_entry() {
+            let entry = Entry {
+                version,
+                extent: appended.extent,
+                refers_to,
+                chunked: draft.header.kind == Kind::Chunked,
+                tombstone: draft.header.kind == Kind::Tombstone,
+            };
+            self.reading.tables().active.insert(self.reading.hash(key), key, &entry);
+        }
         self.note_put(key, &draft.header, appended.extent.location, appended.extent.size());
         Counters::add(&self.reading.counters().appended_bytes, draft.bytes.len() as u64);
         Ok(version)
+    }
+
+    /// Appends a tombstone of one version of a key. It removes nothing by itself: see
+    /// [`Upkeep::remove_version`](crate::upkeep::Upkeep::remove_version).
+    pub(crate) fn append_removed(&self, key: &[u8], removed: &Removed) -> Result<()> {
+        // The memtable has no entry of it: it need not wait for room there.
+        let mut log = lock(&self.log);
+        let mut draft = Draft::removed(key, removed, now_ms());
+        self.append_locked(&mut log, &mut draft, key, 0)?;
+        draft.recycle();
+        self.ring_bells(&log);
+        Ok(())
     }
 
     /// Ordinal of the first segment with chunks of a list.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Result};
-use crate::format::value::{self, ChunkEntry, Codec, Header, Kind};
+use crate::format::value::{self, ChunkEntry, Codec, Header, Kind, Removed};
 use crate::logs::values::append::Draft;
 use crate::logs::values::codec;
 use crate::logs::values::dictionaries::{Digest, Part, Registry};
@@ -132,6 +132,12 @@ impl Draft {
     pub(crate) fn tombstone(key: &[u8], time_ms: i64) -> Draft {
         let header = Header { time_ms, ..Header::plain(Kind::Tombstone, key.len()) };
         Draft::build(header, key, &[], &Packing::plain(0), |_| Codec::Raw)
+    }
+
+    /// A tombstone of one version.
+    pub(crate) fn removed(key: &[u8], removed: &Removed, time_ms: i64) -> Draft {
+        let header = Header { time_ms, ..Header::plain(Kind::Tombstone, key.len()) };
+        Draft::build(header, key, &[], &Packing::plain(0), |out| raw(&removed.encode(), out))
     }
 
     /// One chunk of a large body.

@@ -145,7 +145,10 @@ impl Upkeep {
         task.retention = task.retention.entering(first, true);
         // Versions entered by this checkpoint stay, with those they refer to: until the last stage
         // is durable, a crash replays the log from before it.
-        task.erased.retain(|sequence| *sequence < first || planted(Fault::ErasedWhileEntered));
+        task.erased.retain(|sequence, parted_below| {
+            *parted_below = first.min(*parted_below);
+            *sequence < first || planted(Fault::ErasedWhileEntered)
+        });
         (c.dropped, c.told_versions, c.is_cut) = (Dropped::default(), 0, false);
         // Before the table is frozen: later puts must see it.
         let horizon = c.retention.horizon_ms().max(task.retention.horizon_ms());

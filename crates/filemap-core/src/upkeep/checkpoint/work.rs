@@ -1,7 +1,7 @@
 //! The task of a checkpoint beside the memtable: lead versions to where compaction copied them,
 //! drop versions from chains, rewrite chains.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::format::key;
 use crate::format::leaf::MAX_DEPTH;
@@ -49,8 +49,9 @@ pub(crate) struct Task {
     pub(crate) retention: Retention,
     /// What that leaves alone.
     pub(crate) spared: Spared,
-    /// Sequences of versions to drop, unless a kept version has its body from one.
-    pub(crate) erased: HashSet<u64>,
+    /// Sequences of versions to drop, unless a kept version has its body from one. With each, the
+    /// sequence below which those that refer to it are dropped, too.
+    pub(crate) erased: HashMap<u64, u64>,
 }
 
 impl Task {
@@ -62,7 +63,8 @@ impl Task {
     /// Removes the erased versions.
     pub(crate) fn without_erased(&self, mut kept: Vec<Spot>) -> Vec<Spot> {
         if !self.erased.is_empty() {
-            let is_erased = |s: &Spot| self.erased.contains(&s.version.sequence);
+            let parted = |s: &Spot| self.erased.get(&s.refers_to).is_some_and(|below| s.version.sequence < *below);
+            let is_erased = |s: &Spot| self.erased.contains_key(&s.version.sequence) || parted(s);
             let staying = kept.iter().filter(|s| !is_erased(s) && s.refers_to != 0);
             let holders: HashSet<u64> = staying.map(|s| s.refers_to).collect();
             kept.retain(|s| !is_erased(s) || holders.contains(&s.version.sequence));

@@ -6,8 +6,8 @@
 //! versions that need something not yet seen wait. In the log proper everything follows what it
 //! needs, and a tombstone follows what it removes.
 //!
-//! Memory: a batch; 50 bytes for each tombstone outside the log and each waiting version; 16 bytes
-//! a chunk; a bit a record. Nothing grows with the bytes of the store.
+//! Memory: a batch; 50 bytes for each tombstone outside the log, or of one version, and for each
+//! waiting version; 16 bytes a chunk; a bit a record. Nothing grows with the bytes of the store.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::format::Flaw;
 use crate::format::location::{Extent, Location};
 use crate::format::names;
 use crate::format::superblock::Tail;
-use crate::format::value::{self, Header, Kind};
+use crate::format::value::{self, Header, Kind, Removed};
 use crate::handle::recover;
 use crate::logs::scan::{Item, Scan};
 use crate::logs::segments::{FIRST_RECORD, Segment};
@@ -32,6 +32,7 @@ use crate::sequences::Sequences;
 use crate::sync::lock;
 use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
+use crate::upkeep::remove::OneOf;
 use crate::upkeep::repair::{Loss, RepairProgress};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -82,6 +83,8 @@ pub(crate) struct Rebuild<'a> {
     /// Last tombstone by hash of the key: of keys removed outside the log's order, and of watched
     /// keys (0 if none was seen).
     tombstones: HashMap<u128, u64>,
+    /// Removed single versions by their sequence, with hashes of their keys.
+    removed: HashMap<u64, OneOf>,
     /// Whole chunks, with hashes of their keys.
     chunks: HashMap<Location, u64>,
     /// Versions that hold bodies.
@@ -126,6 +129,7 @@ impl<'a> Rebuild<'a> {
             vouched,
             next_sequence: 1,
             tombstones: HashMap::new(),
+            removed: HashMap::new(),
             chunks: HashMap::new(),
             holders: Sequences::default(),
             waiting: Vec::new(),
@@ -249,7 +253,7 @@ impl<'a> Rebuild<'a> {
                 return Ok(());
             }
             Kind::Tombstone => {
-                self.removal(segment, key, &header, extent)?;
+                self.removal(segment, key, (&header, bytes), extent);
                 true
             }
             Kind::Page => {
@@ -282,11 +286,19 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Counts a tombstone, and remembers it if something that it hides may follow.
-    fn removal(&mut self, segment: &Segment, key: &[u8], header: &Header, extent: Extent) -> Result<()> {
+    fn removal(&mut self, segment: &Segment, key: &[u8], (header, bytes): (&Header, &[u8]), extent: Extent) {
         self.found.tombstones += 1;
         let mut log = lock(self.upkeep.writing.log());
         *log.tombstones.entry(segment.id).or_default() += u64::from(extent.units);
         drop(log);
+        if let Some(removed) = Removed::of(header, bytes) {
+            if !planted(Fault::OneRemovedForgotten) {
+                let hash = self.upkeep.reading.hash(key);
+                let (_, known) = self.removed.entry(removed.version.sequence).or_insert((hash, removed));
+                known.parted_below = removed.parted_below.max(known.parted_below);
+            }
+            return;
+        }
         let hash = self.hash128(key);
         if segment.is_output {
             let last = self.tombstones.entry(hash).or_insert(0);
@@ -294,7 +306,6 @@ impl<'a> Rebuild<'a> {
         } else if let Some(last) = self.tombstones.get_mut(&hash) {
             *last = header.sequence.max(*last);
         }
-        Ok(())
     }
 
     fn hash128(&self, key: &[u8]) -> u128 {
@@ -353,6 +364,8 @@ impl<'a> Rebuild<'a> {
         let gone = self.found.dictionaries.iter().filter(|id| registry.flaw(**id).is_some());
         lock(&self.upkeep.checkpointer).segment_table.dictionaries.extend(gone.map(|id| (*id, true)));
         self.upkeep.checkpoint_with(Task { is_due: true, ..Task::default() })?;
+        let removed: Vec<OneOf> = self.removed.values().copied().collect();
+        self.upkeep.end_removals(&removed)?;
         self.judge_unwhole()?;
         recover::remove_orphans(&reading.values().segments, &reading.segment_table(), true)?;
         Ok(self.found)
@@ -391,18 +404,22 @@ impl<'a> Rebuild<'a> {
     fn judge_unwhole(&mut self) -> Result<()> {
         for extent in std::mem::take(&mut self.unwhole) {
             let place = extent.location;
-            let (key, version, kind) =
-                self.with_record(extent, |raw| Ok((raw.key().to_vec(), raw.version(), raw.header.kind)))?;
-            let is_removed = self.is_removed(&key, version.sequence);
+            let (key, version, holder) = self.with_record(extent, |raw| {
+                let is_reference = raw.header.kind == Kind::Reference;
+                Ok((raw.key().to_vec(), raw.version(), is_reference.then(|| raw.refers_to())))
+            })?;
+            let one = self.removed.get(&version.sequence).or_else(|| self.removed.get(&holder?));
+            let is_removed = self.is_removed(&key, version.sequence)
+                || one.is_some_and(|(_, one)| one.removes(version.sequence, holder.unwrap_or(0)));
             let kept = self.upkeep.reading.all_spots(&key, self.upkeep.reading.hash(&key))?;
             // The same version may exist elsewhere, whole.
             if is_removed || kept.first().is_some_and(|s| s.version >= version) {
                 self.found.outdated += 1;
                 continue;
             }
-            let what = match kind {
-                Kind::Chunked => "not all of its chunks are there",
-                _ => "the version that holds its body is not there",
+            let what = match holder {
+                None => "not all of its chunks are there",
+                Some(_) => "the version that holds its body is not there",
             };
             let (file, offset, bytes) = (names::segment(place.segment), place.offset(), extent.bytes());
             self.lost(Loss { file, offset, bytes, key: Some(key), version: Some(version), what: what.into() });

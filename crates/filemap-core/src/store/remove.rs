@@ -1,0 +1,149 @@
+//! Removal of one version of a key. Those that share its body get one of their own.
+
+use crate::error::{Error, Result};
+use crate::format::value::Removed;
+use crate::handle::reading::Reading;
+use crate::handle::spot::Spot;
+use crate::logs::values::append::Draft;
+use crate::logs::values::read::Want;
+use crate::record::{Head, Record, Version};
+use crate::stats::Counters;
+use crate::store::Store;
+use crate::sync::lock;
+
+/// Times that versions are looked for anew that came to share the body meanwhile.
+const PASSES: u32 = 16;
+
+impl Store {
+    /// Removes one version of a key, durably, whatever the durability of puts. Returns false if
+    /// there is none; then nothing is written. To remove all, use [`Store::remove`].
+    ///
+    /// Versions that refer to its body are put again, one with the body and the others referring
+    /// to that one: the same time and meta, another sequence; so among versions of the same time
+    /// they are the newest then. Takes two checkpoints, the reading of the key's chain and, with
+    /// such versions, memory for one body. Compaction frees the space.
+    ///
+    /// If it is interrupted, the version may be there or not, and those put again may be there
+    /// twice; done again it finishes that.
+    ///
+    /// # Errors
+    /// As [`Store::put`] and [`Store::checkpoint`]. `Corrupt`, with nothing removed, if a version
+    /// that stays refers to its body, which is damaged.
+    pub fn remove_version(&self, key: &[u8], version: Version) -> Result<bool> {
+        self.reading.check_open()?;
+        self.writing()?.poisoned().check()?;
+        let mut is_removed = false;
+        for pass in 0..PASSES {
+            let parted_below = lock(self.writing()?.log()).next_sequence;
+            let mut shown = self.reading.spots(key)?;
+            shown.retain(|spot| spot.version == version);
+            let Some(spot) = shown.first() else {
+                if pass > 0 {
+                    // It may have stayed for another that shared its body, until something else
+                    // removed both.
+                    self.sync()?;
+                }
+                break;
+            };
+            let removed = Removed { version, digest: self.digest_of(key, spot)?, parted_below };
+            if self.put_apart(key, version)? {
+                self.upkeep()?.remove_version(key, removed)?;
+                is_removed = true;
+            }
+        }
+        if self.reading.spots(key)?.iter().any(|spot| spot.version == version) {
+            let why = "versions that share its body are put again and again; remove it when they are not";
+            return Err(Error::option("version", why));
+        }
+        if is_removed {
+            Counters::add(&self.reading.counters().removes, 1);
+        }
+        Ok(is_removed)
+    }
+
+    /// The digest of a version's body; zeros if its record is damaged.
+    fn digest_of(&self, key: &[u8], spot: &Spot) -> Result<[u8; 16]> {
+        match self.head_of(key, spot) {
+            Ok(head) => Ok(head.digest),
+            Err(e) if e.is_corrupt() => Ok([0; 16]),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn head_of(&self, key: &[u8], spot: &Spot) -> Result<Head> {
+        let reading = &self.reading;
+        reading.looking_again(|| reading.with_spot(key, spot, Want::Head, |raw| raw.head()))
+    }
+
+    /// Puts the versions that share the body of `shared` again, apart from it. What an interrupted
+    /// removal has put again is used. False if something of the key has changed meanwhile: then they
+    /// must be looked for anew.
+    fn put_apart(&self, key: &[u8], shared: Version) -> Result<bool> {
+        // Those beyond the number kept, too: a repair finds them, and shows what shows again.
+        let all = self.reading.all_spots(key, self.reading.hash(key))?;
+        let mut holder = None;
+        for spot in all.iter().filter(|s| s.refers_to == shared.sequence) {
+            let Some(head) = self.head_of(key, spot).map(Some).or_else(passed)? else { continue };
+            if let Some(again) = self.put_again(key, &all, (spot, &head))? {
+                holder = holder.or((again.refers_to == 0).then_some(again.version));
+                continue;
+            }
+            let Some(again) = self.put_with(key, (spot, &head), holder)? else { return Ok(false) };
+            holder.get_or_insert(again);
+        }
+        Ok(true)
+    }
+
+    /// A later version that is the same, but does not share the body.
+    fn put_again<'s>(&self, key: &[u8], all: &'s [Spot], (spot, head): (&Spot, &Head)) -> Result<Option<&'s Spot>> {
+        let is_later = |s: &&'s Spot| s.version.time_ms == spot.version.time_ms && s.version > spot.version;
+        for other in all.iter().filter(is_later).filter(|s| s.refers_to != spot.refers_to) {
+            let Some(found) = self.head_of(key, other).map(Some).or_else(passed)? else { continue };
+            if found.digest == head.digest && found.meta == head.meta {
+                return Ok(Some(other));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts a version again: referring to a version that holds its body, or with the body. `None`
+    /// if something of the key has changed meanwhile.
+    fn put_with(&self, key: &[u8], (spot, head): (&Spot, &Head), holder: Option<Version>) -> Result<Option<Version>> {
+        let (reading, writing) = (&*self.reading, self.writing()?);
+        let of = |body| Record { key, meta: &head.meta, body, time_ms: spot.version.time_ms };
+        writing.check_put(key, &head.meta, head.body_bytes)?;
+        let hash = reading.hash(key);
+        let state = |reading: &Reading| {
+            (reading.in_memtables(key, hash), Counters::get(&reading.counters().checkpoints), reading.expiring_ms())
+        };
+        // As in `put_reference`: what is referred to must stay, and this one must still be there.
+        let has =
+            |wanted: Version| -> Result<bool> { Ok(reading.all_spots(key, hash)?.iter().any(|s| s.version == wanted)) };
+        let before = state(reading);
+        if let Some(holder) = holder.filter(|holder| holder.time_ms >= before.2) {
+            if !has(spot.version)? || !has(holder)? {
+                return Ok(None);
+            }
+            let (bytes, packing) = (head.body_bytes, reading.packing(key));
+            let draft = Draft::reference(&of(&[]), bytes, head.digest, holder.sequence, &packing);
+            let _inside = writing.enter();
+            return writing.append_if(draft, key, holder.sequence, |reading| state(reading) == before);
+        }
+        let body = reading.looking_again(|| reading.value_at(key, spot))?.body;
+        // Until its list of chunks is in the log it pins the chunks.
+        let mut stream = self.put_stream(key, &head.meta, spot.version.time_ms)?;
+        stream.push(&body)?;
+        let draft = stream.draft()?;
+        let before = state(reading);
+        if !has(spot.version)? {
+            return Ok(None);
+        }
+        let _inside = writing.enter();
+        writing.append_if(draft, key, 0, |reading| state(reading) == before)
+    }
+}
+
+/// Passes over damage: a version whose record is damaged is shown to nobody.
+fn passed<T>(error: Error) -> Result<Option<T>> {
+    if error.is_corrupt() { Ok(None) } else { Err(error) }
+}
