@@ -8,6 +8,7 @@ mod import_damage;
 mod import_forms;
 mod import_old;
 mod import_samples;
+mod import_watch;
 mod kept_bodies;
 mod listing;
 mod lost_versions;

@@ -38,6 +38,11 @@ impl ImportOptions {
         self
     }
 
+    /// Whether content codings are kept as received.
+    pub fn is_as_received(&self) -> bool {
+        self.body_rules.as_received
+    }
+
     /// Keeps records of this kind beside their pages: requests, metadata, or conversions (the text
     /// of a page, say). Default: only requests other than a plain `GET`, which make variants.
     pub fn keep(mut self, kind: RecordKind) -> ImportOptions {
@@ -58,7 +63,8 @@ impl ImportOptions {
         self
     }
 
-    pub(super) fn keeps(&self, kind: RecordKind) -> bool {
+    /// Whether records of this kind are kept.
+    pub fn keeps(&self, kind: RecordKind) -> bool {
         kind.is_page() || self.kept.contains(&kind)
     }
 }

@@ -16,7 +16,8 @@ use std::ops::ControlFlow;
 
 use super::options::ImportOptions;
 use super::report::ImportReport;
-use super::warc::{ImportProgress, import_into};
+use super::warc::import_into;
+use super::watch::{ImportProgress, ImportWatch, ImportedRecord};
 use crate::error::{Error, Result};
 use crate::store::PageStore;
 use crate::warc::wacz::entry::{EntryReader, Verdict};
@@ -47,7 +48,7 @@ pub fn import_wacz<R: Read + Seek + Send>(
     options: &ImportOptions,
     progress: &mut dyn FnMut(ImportProgress) -> ControlFlow<()>,
 ) -> Result<ImportReport> {
-    import_wacz_into(&mut |_| Ok(store.clone()), file, source, options, progress)
+    import_wacz_into(&mut |_| Ok(store.clone()), file, source, options, &mut |at: ImportProgress| progress(at))
 }
 
 /// As [`import_wacz`], into the store that `stores` gives, as [`import_into`] does.
@@ -60,7 +61,7 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
     file: &str,
     source: R,
     options: &ImportOptions,
-    progress: &mut dyn FnMut(ImportProgress) -> ControlFlow<()>,
+    watch: &mut dyn ImportWatch,
 ) -> Result<ImportReport> {
     let mut source = source;
     let mut total = ImportReport::default();
@@ -68,18 +69,18 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
     let layout = match read.map_err(|source| Error::Read { what: file.to_owned(), offset: 0, source })? {
         Ok(layout) => layout,
         Err(why) => {
-            total.problem(problem(file, 0, ProblemKind::Damage, why));
+            total.tell(problem(file, 0, ProblemKind::Damage, why), watch);
             return Ok(total);
         }
     };
-    tell(file, &layout, &mut total);
+    tell(file, &layout, &mut total, watch);
     let mut found = false;
     for entry in &layout.entries {
         let name = match archive_name(entry, file) {
             Ok(None) => continue,
             Ok(Some(name)) => name,
             Err(unread) => {
-                total.problem(unread);
+                total.tell(unread, watch);
                 continue;
             }
         };
@@ -89,11 +90,11 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
         let reader = match reader.map_err(|source| Error::Read { what: name.clone(), offset: entry.offset, source })? {
             Ok(reader) => reader,
             Err(why) => {
-                total.problem(problem(&name, entry.offset, ProblemKind::Unusable, why));
+                total.tell(problem(&name, entry.offset, ProblemKind::Unusable, why), watch);
                 continue;
             }
         };
-        let imported = import_into(stores, &name, reader, options, &mut |at| progress(at.after(&total)));
+        let imported = import_into(stores, &name, reader, options, &mut After(&total, watch));
         let mut report = match imported {
             // The other entries can still be imported.
             Err(Error::Packed { form, .. }) => {
@@ -101,13 +102,13 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
                     "it is compressed by {form}, which is not read: take it out, unpack it by `{}`, and import that",
                     form.command()
                 );
-                total.problem(problem(&name, entry.offset, ProblemKind::Unusable, what));
+                total.tell(problem(&name, entry.offset, ProblemKind::Unusable, what), watch);
                 continue;
             }
             imported => imported?,
         };
         if let Some(what) = verdict.damage() {
-            report.problem(problem(&name, entry.offset, ProblemKind::Damage, what));
+            report.tell(problem(&name, entry.offset, ProblemKind::Damage, what), watch);
         }
         total.add(report);
         if total.stopped {
@@ -116,20 +117,33 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
     }
     if !found {
         let what = "a zip file without WARC files in a folder archive/: no WACZ";
-        total.problem(problem(file, 0, ProblemKind::Unusable, what.to_owned()));
+        total.tell(problem(file, 0, ProblemKind::Unusable, what.to_owned()), watch);
     }
     Ok(total)
 }
 
+/// Watches the import of an entry: progress is that of all entries.
+struct After<'a>(&'a ImportReport, &'a mut dyn ImportWatch);
+
+impl ImportWatch for After<'_> {
+    fn progress(&mut self, at: ImportProgress) -> ControlFlow<()> {
+        self.1.progress(at.after(self.0))
+    }
+
+    fn record(&mut self, record: &ImportedRecord<'_>) {
+        self.1.record(record);
+    }
+}
+
 /// Adds the problems of the zip file to the report.
-fn tell(file: &str, layout: &Layout, report: &mut ImportReport) {
+fn tell(file: &str, layout: &Layout, report: &mut ImportReport, watch: &mut dyn ImportWatch) {
     for Wrong { offset, name, what } in &layout.problems {
         let name = name.as_ref().map(|name| format!("{file}: {}", String::from_utf8_lossy(name)));
-        report.problem(problem(name.as_deref().unwrap_or(file), *offset, ProblemKind::Damage, what.clone()));
+        report.tell(problem(name.as_deref().unwrap_or(file), *offset, ProblemKind::Damage, what.clone()), watch);
     }
     if layout.untold > 0 {
         let what = format!("the zip file is damaged in {} places more", layout.untold);
-        report.problem(problem(file, 0, ProblemKind::Damage, what));
+        report.tell(problem(file, 0, ProblemKind::Damage, what), watch);
     }
 }
 

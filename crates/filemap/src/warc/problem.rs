@@ -80,7 +80,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(file: &str, place: Place, kind: ProblemKind, what: impl Into<String>) -> Problem {
+    /// A problem at a place of a file of this name.
+    pub fn new(file: &str, place: Place, kind: ProblemKind, what: impl Into<String>) -> Problem {
         Problem { file: file.to_owned(), place, kind, what: what.into() }
     }
 }
