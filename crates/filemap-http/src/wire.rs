@@ -4,6 +4,8 @@
 //! Bytes that are not UTF-8 stand in base 64 under the field's name and `_base64`, as in
 //! [`filemap::dump::jsonl`].
 
+pub(crate) mod upload;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use filemap::access::{Cursor, Listed, PutRule};

@@ -11,3 +11,4 @@ mod openapi;
 mod pages;
 mod seen;
 mod served;
+mod upload;

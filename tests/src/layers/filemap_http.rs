@@ -7,7 +7,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["following", "query", "wire"],
     &["client::options"],
     &["client::call", "client::paged"],
-    &["client::changes", "client::seen"],
+    &["client::changes", "client::import", "client::seen"],
     &["client"],
     &["follow"],
     // The terms of the server.
@@ -16,7 +16,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::options"],
     &["server::backend"],
     // What each request passes.
-    &["server::guard", "server::measure"],
+    &["server::guard", "server::measure", "server::patient"],
     // Handlers.
     &["server::pages::condition", "server::pages::range", "server::pages::send", "server::pages::upload"],
     &["server::pages::read"],
@@ -25,6 +25,8 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::archive::captures"],
     &["server::archive::cdx", "server::archive::memento"],
     &["server::archive::replay"],
+    &["server::many::arriving", "server::many::told"],
+    &["server::many::file"],
     &["server::many::add", "server::many::fetch"],
     &["server::seen::ask"],
     &["server::seen::manage"],

@@ -16,6 +16,8 @@ use crate::wire::Problem;
 /// How long is waited for a connection, and for the head of an answer.
 const CONNECT: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(300);
+/// How long is waited for a server to say that it takes a body, before it is sent all the same.
+const CONSENT: Duration = Duration::from_secs(5);
 /// How long an answer may be silent: one that waits gives signs of life.
 const SILENCE: Duration = Duration::from_secs(120);
 /// The longest answer that is read into memory: a part of a list, a problem.
@@ -128,6 +130,16 @@ impl Connection {
         let request = self.agent.post(self.url(path));
         let request = self.with_token(request);
         self.found(request.send_empty())
+    }
+
+    /// A body of any length; it is sent once the server has not refused it by its head.
+    pub(super) fn post_file(&self, path: &str, kind: &str, body: &mut dyn Read) -> Result<Answered> {
+        let request = self.agent.post(self.url(path)).header(header::CONTENT_TYPE, kind);
+        let request = self.with_token(request.header(header::EXPECT, "100-continue"));
+        let request = request.config().timeout_await_100(Some(CONSENT)).build();
+        let mut body = body;
+        let answer = request.send(SendBody::from_reader(&mut body));
+        self.unless_refused(answer)
     }
 
     /// Lines, under an id if they may be sent again.

@@ -1,11 +1,12 @@
 //! A store behind a server, as a store of its own: [`Client`] is a [`PageRead`] and a
 //! [`PageWrite`].
 //!
-//! Layers: `call` (requests and failed answers), `paged` (lists that come in parts), `seen` (seen
-//! sets).
+//! Layers: `call` (requests and failed answers), `paged` (lists that come in parts), `import`
+//! (files of archives), `seen` (seen sets).
 
 mod call;
 mod changes;
+mod import;
 mod options;
 mod paged;
 mod seen;
@@ -18,6 +19,7 @@ use filemap::access::{
     Capabilities, Contents, Cursor, ListKind, Listed, PutRule, Removed, Results, Scope, Streamed, Survives,
 };
 use filemap::dump::jsonl;
+use filemap::import::ImportOptions;
 use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, Variant, Version};
 use serde_json::Value;
 
@@ -25,6 +27,7 @@ use crate::query::encoded;
 use crate::wire::{self, Done, History, Listing, PAGE_TYPE, Problem, Promises, Url};
 use call::{Connection, Found};
 pub use changes::{Line, Lines, Said};
+pub use import::{ArchiveForm, Imported};
 pub use options::ClientOptions;
 pub use seen::{Added, SeenClient};
 
@@ -171,6 +174,37 @@ impl Client {
         let of = of_page(&page.url, page.variant.as_ref());
         let found = self.page(&format!("{of}&version={}", wire::version(version)))?;
         Ok(found.map(|(_, body)| body))
+    }
+}
+
+impl Client {
+    /// Sends a WARC, ARC or WACZ file, which the server imports, a WARC file while it arrives.
+    /// `file` is its name in the report. Records that are there already add nothing, so a file can
+    /// be sent again. Of `options`, those count that say what is kept, and in which form.
+    ///
+    /// ```no_run
+    /// use filemap::import::ImportOptions;
+    /// use filemap_http::{ArchiveForm, Client, ClientOptions};
+    ///
+    /// let store = Client::open("http://127.0.0.1:8640", &ClientOptions::new())?;
+    /// let mut file = std::fs::File::open("crawl.warc.gz")?;
+    /// let sent = store.import("crawl.warc.gz", ArchiveForm::Warc, &mut file, &ImportOptions::new())?;
+    /// println!("{} pages stored, {} problems", sent.report.stored, sent.report.losses());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Read`] if `source` fails; [`Error::Remote`] if the server refuses the file as a
+    /// whole, or is gone before it was all sent: what it stored until then is not known.
+    pub fn import(
+        &self,
+        file: &str,
+        form: ArchiveForm,
+        source: &mut dyn Read,
+        options: &ImportOptions,
+    ) -> Result<Imported> {
+        import::send(&self.connection, file, form, source, options)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use filemap::{AsyncPageStore, PageStore, Result};
-use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::counters::Counters;
 use super::options::ServerOptions;
@@ -20,6 +20,9 @@ const ROOM_PART: u64 = 1 << 10;
 /// Calls of seen sets that may read from the device, at once: others wait, and hold no thread that
 /// the store needs.
 const ASKING: usize = 16;
+
+/// Files that are imported at once, each on two threads of its own: a slow client holds them.
+const UPLOADS: u32 = 16;
 
 /// A read that took longer came from the device, or its body is large.
 const QUICK: Duration = Duration::from_micros(150);
@@ -43,8 +46,9 @@ pub(super) struct Backend {
     room: Arc<Semaphore>,
     /// Calls of seen sets that may read from the device.
     pub(super) asking: Arc<Semaphore>,
+    uploads: Arc<Semaphore>,
     draining: AtomicBool,
-    stopping: AtomicBool,
+    stopping: watch::Sender<bool>,
     ready: Mutex<Option<Instant>>,
 }
 
@@ -62,8 +66,9 @@ impl Backend {
             ready: Mutex::new(None),
             room: Arc::new(Semaphore::new((ROOM / ROOM_PART) as usize + 1)),
             asking: Arc::new(Semaphore::new(ASKING)),
+            uploads: Arc::new(Semaphore::new(UPLOADS as usize)),
             draining: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
+            stopping: watch::Sender::new(false),
             putting,
         }
     }
@@ -142,11 +147,31 @@ impl Backend {
 
     /// Long work under way is to end where it can.
     pub(super) fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.stopping.send_replace(true);
     }
 
     pub(super) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        *self.stopping.borrow()
+    }
+
+    /// Done when long work is to end.
+    pub(super) async fn stopped(&self) {
+        let _ = self.stopping.subscribe().wait_for(|is_stopping| *is_stopping).await;
+    }
+
+    /// A turn to import a file; waits for it.
+    pub(super) async fn upload(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.uploads).acquire_owned().await.ok()
+    }
+
+    /// The store, for a call that is bounded by another turn than those of the pool.
+    pub(super) fn direct(&self) -> PageStore {
+        self.direct.clone()
+    }
+
+    /// Waits for all files that are imported: their clients are gone, or are to go.
+    pub(super) async fn uploads_ended(&self) {
+        let _ = self.uploads.acquire_many(UPLOADS).await;
     }
 
     /// Whether clients come by HTTPS.

@@ -22,6 +22,7 @@ mod measure;
 mod openapi;
 mod options;
 mod pages;
+mod patient;
 mod refusal;
 mod routes;
 mod seen;

@@ -2,7 +2,7 @@
 //!
 //! HTTP/1.1 alone: what is gained by more is for a proxy in front. Bounds of a connection: the
 //! time for a request's head, for the next part of its body and for taking the next part of an
-//! answer; bytes and number of its headers.
+//! answer, if it sends nothing meanwhile; bytes and number of its headers.
 
 use std::future::Future;
 use std::pin::pin;
@@ -19,9 +19,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
-use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
+use super::patient::Patient;
 use super::routes::Server;
 
 /// The longest head of a request, in bytes, and the most headers in it.
@@ -91,6 +91,7 @@ impl Server {
             backend.stop();
             backend.log(&format!("requests were still under way after {} s, and were broken off", DRAIN.as_secs()));
         }
+        backend.uploads_ended().await;
         let (closed, seen) = (backend.store.clone().close().await, Arc::clone(&backend.options.seen));
         // A failure has its line in the log of the sets.
         let _ = spawn_blocking(move || seen.close()).await;
@@ -109,9 +110,7 @@ async fn connection<S>(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
     // Reading waits for the next request as long as it likes: the builder bounds that.
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(idle));
-    let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
+    let connection = builder.serve_connection(TokioIo::new(Patient::new(stream, idle)), service);
     // It fails if a client breaks off, is too slow, or speaks no HTTP: answered by hyper as far as
     // it can be.
     let _ = watcher.watch(connection).await;

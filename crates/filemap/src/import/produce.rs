@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
 
 use super::asked::{self, asked_for, role};
 use super::dates::Dates;
@@ -22,6 +23,8 @@ use crate::warc::{Item, Place, Problem, ProblemKind, Reader, RecordHeader};
 /// Records or bytes of a full batch.
 const BATCH_RECORDS: u64 = 256;
 const BATCH_BYTES: u64 = 2 << 20;
+/// Age of a batch that goes on with its next record: a slow source is told of in time.
+const BATCH_AGE: Duration = Duration::from_secs(1);
 /// The smallest answer that is set aside on disk while it waits for its request.
 const SET_ASIDE_BYTES: u64 = 64 << 10;
 
@@ -58,7 +61,7 @@ pub(super) fn produce<R: Read>(
     batches: &SyncSender<Batch>,
 ) -> Result<()> {
     let (mut batch, mut dates) = (Batch::default(), Dates::default());
-    let mut pairing = Pairing::new();
+    let (mut pairing, mut since) = (Pairing::new(), Instant::now());
     loop {
         let item = reader.next_item();
         let bytes_read = reader.bytes_read();
@@ -85,9 +88,13 @@ pub(super) fn produce<R: Read>(
         batch.mended_dates.clone_from(&dates.mended);
         let is_full = batch.records >= BATCH_RECORDS
             || batch.events.len() as u64 >= BATCH_RECORDS
-            || batch.page_bytes >= BATCH_BYTES;
-        if is_full && batches.send(std::mem::take(&mut batch)).is_err() {
-            return Ok(());
+            || batch.page_bytes >= BATCH_BYTES
+            || since.elapsed() >= BATCH_AGE;
+        if is_full {
+            if batches.send(std::mem::take(&mut batch)).is_err() {
+                return Ok(());
+            }
+            since = Instant::now();
         }
     }
 }

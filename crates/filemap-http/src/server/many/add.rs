@@ -1,11 +1,9 @@
-//! `POST /v1/pages`: many pages in. JSON Lines are answered by a line each, so that a client that
-//! was cut off knows what to send again; a WARC, ARC or WACZ file by a line for each problem, and
-//! one for all: sent again, it adds only what is missing.
+//! `POST /v1/pages`: many pages in, each answered by a line, so that a client that was cut off
+//! knows what to send again. Here are JSON Lines; `file` has WARC, ARC and WACZ files.
 //!
 //! Invariant: a line that says `stored` is said when it is on the device, unless `durable=0`.
 
 use std::io::{BufRead, BufReader, Read};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -17,7 +15,6 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use filemap::access::PutRule;
 use filemap::dump::jsonl;
-use filemap::import::{self, ImportOptions, ImportReport};
 use filemap::{Error, PageStore, PageWrite, Put};
 use futures_util::stream::try_unfold;
 use serde_json::{Value, json};
@@ -28,6 +25,7 @@ use super::super::lookup::{durable, rule};
 use super::super::pages::upload::{self, Upload};
 use super::super::refusal::{Answer, Refusal};
 use super::super::tokens::Right;
+use super::file::{self, Form};
 use crate::query::Query;
 use crate::wire::{self, LINES_TYPE};
 
@@ -59,7 +57,7 @@ pub(crate) async fn add(
 ) -> Answer {
     check_writes(&backend)?;
     allowed.needs(Right::Write)?;
-    let query = Query::parse(raw.as_deref(), &["rule", "durable"])?;
+    let query = Query::parse(raw.as_deref(), &["rule", "durable", "as_received", "keep"])?;
     let rule = rule(&query)?;
     let durable = durable(&query)?;
     if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
@@ -69,6 +67,9 @@ pub(crate) async fn add(
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let body = match kind.split(';').next().unwrap_or_default().trim() {
         LINES_TYPE | "application/jsonl" | "application/json" => {
+            if query.bytes("as_received").or(query.bytes("keep")).is_some() {
+                return Err(Refusal::bad("`as_received` and `keep` are for files of archives"));
+            }
             let lines = BufReader::with_capacity(256 << 10, upload::take(body).await?);
             let rule = rule.unwrap_or(PutRule::IfNew);
             let rest = Rest { lines, number: 0, stored: 0, unchanged: 0, refused: 0, rule, durable, is_done: false };
@@ -77,11 +78,8 @@ pub(crate) async fn add(
         "application/warc" | "application/wacz" if rule.is_some() => {
             return Err(Refusal::bad("`rule` is for JSON Lines: a file is imported once, however often it is sent"));
         }
-        "application/warc" | "application/wacz" => {
-            let file = upload::take(body).await?;
-            let of_call = Arc::clone(&backend);
-            Body::from(backend.store.call(move |store| imported(&of_call, store, file, durable)).await?)
-        }
+        "application/warc" => file::take(&backend, body, Form::Warc, file::options(&query)?, durable).await?,
+        "application/wacz" => file::take(&backend, body, Form::Wacz, file::options(&query)?, durable).await?,
         other => {
             let words = format!("send {LINES_TYPE}, application/warc or application/wacz, not `{other}`");
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
@@ -195,48 +193,4 @@ impl Rest {
 fn say(out: &mut Vec<u8>, line: Value) {
     out.extend_from_slice(line.to_string().as_bytes());
     out.push(b'\n');
-}
-
-/// Imports a file.
-fn imported(backend: &Backend, store: &PageStore, file: Upload, durable: bool) -> Result<Vec<u8>, Error> {
-    const NAME: &str = "the file sent";
-    let options = ImportOptions::new();
-    let go_on = &mut |_| if backend.is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    let mut file = file;
-    let begin = file.begin(4).map_err(|source| Error::Read { what: NAME.to_owned(), offset: 0, source })?;
-    let report = if import::is_zip(&begin) {
-        import::import_wacz(store, NAME, file, &options, go_on)?
-    } else {
-        import::import(store, NAME, file, &options, go_on)?
-    };
-    if durable {
-        store.sync()?;
-    }
-    let mut out = Vec::new();
-    for problem in &report.problems {
-        say(&mut out, json!({ "offset": problem.place.offset, "problem": problem.to_string() }));
-    }
-    say(&mut out, summary(&report, durable));
-    Ok(out)
-}
-
-fn summary(report: &ImportReport, durable: bool) -> Value {
-    json!({
-        "records": report.records,
-        "stored": report.stored,
-        "unchanged": report.unchanged,
-        "already_there": report.already_there,
-        "ignored": report.ignored,
-        "damaged": report.damaged,
-        "unusable": report.unusable,
-        "refused": report.refused,
-        "misplaced": report.misplaced,
-        "segments": report.segments,
-        "without_request": report.without_request,
-        "unanswered": report.unanswered,
-        "warnings": report.warnings,
-        "problems_listed": report.problems.len(),
-        "stopped": report.stopped,
-        "durable": durable,
-    })
 }

@@ -1,0 +1,130 @@
+//! A file of an archive sent to a server, which tells of each record.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use filemap::import::{ImportOptions, ImportReport};
+use filemap::page::RecordKind;
+use filemap::store::RevisitCount;
+use filemap::{Error, Result};
+
+use super::call::{Answered, Connection, Found};
+use crate::wire::Problem;
+use crate::wire::upload::{self, Sums};
+
+/// The longest line, in bytes: URLs are bounded by the store.
+const MAX_LINE: u64 = 16 << 20;
+
+/// The form of a file of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArchiveForm {
+    /// WARC or ARC; plain, gzip or zstd.
+    Warc,
+    /// WACZ.
+    Wacz,
+}
+
+/// What a server said of a file that was sent to it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Imported {
+    /// What became of its records. If the answer broke off, this is counted from the lines that
+    /// came. `unresolved` is empty: see `revisits`.
+    pub report: ImportReport,
+    /// The revisits among its records, after this file; none if the answer broke off.
+    pub revisits: RevisitCount,
+    /// Why not all of it is in. What the report counts is stored all the same, and the same file
+    /// sent again adds the rest.
+    pub failure: Option<String>,
+}
+
+/// Sends a file: see [`super::Client::import`].
+pub(super) fn send(
+    connection: &Connection,
+    file: &str,
+    form: ArchiveForm,
+    source: &mut dyn Read,
+    options: &ImportOptions,
+) -> Result<Imported> {
+    let kind = match form {
+        ArchiveForm::Warc => "application/warc",
+        ArchiveForm::Wacz => "application/wacz",
+    };
+    let mut source = Watched { source, read: 0, failure: None };
+    let sent = connection.post_file(&format!("/v1/pages?{}", query(options)), kind, &mut source);
+    if let Some(failure) = source.failure {
+        return Err(Error::Read { what: file.to_owned(), offset: source.read, source: failure });
+    }
+    match sent? {
+        Answered::Found(found) => read_answer(connection, found, file),
+        Answered::Refused(_, detail) => Err(connection.failed(Problem { detail, ..Problem::default() })),
+    }
+}
+
+fn read_answer(connection: &Connection, found: Found, file: &str) -> Result<Imported> {
+    let mut answer = BufReader::with_capacity(64 << 10, found.body);
+    let (mut imported, mut line) = (Imported::default(), Vec::new());
+    loop {
+        line.clear();
+        if let Err(error) = (&mut answer).take(MAX_LINE).read_until(b'\n', &mut line) {
+            return Ok(imported.broken(format!("the answer breaks off: {error}")));
+        }
+        if !line.ends_with(b"\n") {
+            return Ok(imported.broken("the answer breaks off before its sums".to_owned()));
+        }
+        match upload::read_line(&line, file, &mut imported.report) {
+            Some(upload::Answered::Record) => {}
+            Some(upload::Answered::Failed(words)) => imported.failure = Some(words),
+            Some(upload::Answered::Sums(sums)) => return Ok(imported.summed(*sums)),
+            None => {
+                let words = String::from_utf8_lossy(&line);
+                return Err(connection.strange(&format!("the line `{}`", words.trim_end())));
+            }
+        }
+    }
+}
+
+impl Imported {
+    fn broken(self, words: String) -> Imported {
+        Imported { failure: self.failure.or(Some(words)), ..self }
+    }
+
+    fn summed(self, sums: Sums) -> Imported {
+        let Sums { mut report, revisits, is_whole } = sums;
+        report.problems = self.report.problems;
+        let ended = || (!is_whole).then(|| "the server ended the import before the file's end".to_owned());
+        Imported { report, revisits, failure: self.failure.or_else(ended) }
+    }
+}
+
+/// What is kept, as a query.
+fn query(options: &ImportOptions) -> String {
+    let kinds = [RecordKind::Request, RecordKind::Metadata, RecordKind::Conversion];
+    let kept: Vec<&str> = kinds.into_iter().filter(|kind| options.keeps(*kind)).map(RecordKind::name).collect();
+    let keep = if kept.is_empty() { String::new() } else { format!("&keep={}", kept.join(",")) };
+    format!("as_received={}{keep}", u8::from(options.is_as_received()))
+}
+
+/// A source whose failure is not taken for the connection's.
+struct Watched<'a> {
+    source: &'a mut dyn Read,
+    read: u64,
+    failure: Option<io::Error>,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self.source.read(out) {
+            Ok(read) => {
+                self.read += read as u64;
+                Ok(read)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            Err(error) => {
+                let told = io::Error::new(error.kind(), error.to_string());
+                self.failure = Some(error);
+                Err(told)
+            }
+        }
+    }
+}
