@@ -13,6 +13,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["verbs::import::report", "verbs::seen::sets", "verbs::stat::statistics", "verbs::top::hosts"],
     &["verbs::import::caches", "verbs::import::json_lines", "verbs::seen::stat", "verbs::stat::watch"],
     &["verbs::import::source", "verbs::seen::asked"],
+    &["verbs::import::target"],
     &[
         "verbs::seen::ask",
         "verbs::seen::create",

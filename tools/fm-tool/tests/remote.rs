@@ -1,12 +1,15 @@
 //! Verbs with the address of a server for a store: the same answers as with the store's folder.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 use filemap::{Options, PageStore};
 use filemap_http::server::{SeenSets, Server, ServerOptions, Tokens};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use crate::harness::{Bench, PAGE_URL, Ran, run, tool};
+use crate::harness::{Bench, PAGE_URL, Ran, run, tool, warc};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -127,12 +130,11 @@ fn a_server_answers_as_the_folder_of_its_store_does() {
 fn what_a_server_cannot_do_is_said_and_makes_nothing() {
     let bench = Bench::with(&["python-docs.warc.gz"]);
     let server = Served::new(&bench);
-    for verb in ["verify", "stat", "compact", "segments", "import", "train", "repair", "dump", "top"] {
-        let args: &[&str] = if verb == "import" { &["-"] } else { &[] };
+    for verb in ["verify", "stat", "compact", "segments", "train", "repair", "dump", "top"] {
         let folder = bench.path(verb);
         std::fs::create_dir(&folder).expect("a folder");
         let mut command = tool();
-        command.arg(verb).arg(&server.location).args(args).current_dir(&folder);
+        command.arg(verb).arg(&server.location).current_dir(&folder);
         if verb == "repair" {
             command.arg("new.fm");
         }
@@ -145,4 +147,123 @@ fn what_a_server_cannot_do_is_said_and_makes_nothing() {
     drop(server);
     let gone = run(tool().arg("get").arg(&location).arg(PAGE_URL).env("FILEMAP_TOKEN", TOKEN)).ended(2);
     assert!(gone.words.contains(&location), "{}", gone.words);
+}
+
+/// A bench with a store without pages.
+fn empty() -> Bench {
+    let bench = Bench::new();
+    PageStore::create(bench.store(), Options::new()).expect("a store").close().expect("closed");
+    bench
+}
+
+/// What an import printed, without how long it took.
+fn brought(ran: &Ran) -> Vec<serde_json::Value> {
+    let mut lines = ran.json();
+    for fields in lines.iter_mut().filter_map(serde_json::Value::as_object_mut) {
+        fields.remove("seconds");
+    }
+    lines
+}
+
+#[test]
+fn a_file_sent_to_a_server_is_told_of_as_one_imported_here() {
+    let here = empty();
+    let there = empty();
+    let mut damaged = std::fs::read(warc("python-docs.warc.gz")).expect("the sample");
+    let at = damaged.len() / 3;
+    damaged[at] ^= 0x55;
+    let cut = here.path("damaged.warc.gz");
+    std::fs::write(&cut, &damaged[..damaged.len() - 100]).expect("written");
+    let list = |bench: &Bench| bench.run("ls", &["--long", "--json"]).ended(0).out;
+    let files = [cut, warc("example.warc"), warc("IAH-urls-wget.warc.gz"), warc("python-docs.warc.gz")];
+    let files: Vec<&str> = files.iter().map(|file| file.to_str().expect("text")).collect();
+    let server = Served::new(&there);
+    for (code, args) in [
+        (3, &[&["--json", "--quiet"][..], &files].concat()),
+        (0, &vec!["--json", "--quiet", files[1]]),
+        (0, &vec!["--json", "--quiet", "--keep", "request,metadata", "--as-received", files[2]]),
+    ] {
+        let (local, remote) = (here.run("import", args), server.run("import", args));
+        assert_eq!((local.code, remote.code), (code, code), "{args:?}: {} / {}", local.words, remote.words);
+        assert_eq!(brought(&remote), brought(&local), "{args:?}");
+        assert_eq!(remote.words, local.words, "{args:?}");
+    }
+    drop(server);
+    assert!(list(&there) == list(&here), "both stores list the same");
+}
+
+#[test]
+fn every_form_goes_to_a_server_and_adds_nothing_twice() {
+    let from = Bench::with(&["python-docs.warc.gz"]);
+    let lines = from.path("pages.jsonl");
+    std::fs::write(&lines, from.run::<&str>("dump", &[]).ended(0).out).expect("written");
+    let wacz = from.path("crawl.wacz");
+    from.run("dump", &["--format", "wacz", "-o", wacz.to_str().expect("text")]).ended(0);
+    let packed = warc("python-docs.warc.gz");
+    for file in [&lines, &wacz, &packed] {
+        let there = empty();
+        let server = Served::new(&there);
+        let file = file.to_str().expect("text");
+        let first = server.run("import", &["--json", file]).ended(0).json();
+        assert!(first[0]["stored"].as_u64() >= Some(56), "{file}: {first:?}");
+        let again = server.run("import", &["--json", file]).ended(0).json();
+        assert_eq!(again[0]["stored"].as_u64(), Some(0), "{file}");
+        drop(server);
+        assert_eq!(there.run::<&str>("ls", &[]).ended(0).out, from.run::<&str>("ls", &[]).ended(0).out, "{file}");
+    }
+}
+
+#[test]
+fn what_a_server_does_not_take_in_is_said_with_the_exit_code() {
+    let there = empty();
+    let server = Served::new(&there);
+    let file = warc("example.warc");
+    let file = file.to_str().expect("text");
+    run(tool().arg("import").arg(&server.location).arg(file)).ended(2).said("token");
+    let packed = there.path("a.warc.xz");
+    std::fs::write(&packed, [&b"\xfd7zXZ\0\0\x04"[..], &[7; 100]].concat()).expect("written");
+    let ran = server.run("import", &[packed.to_str().expect("text")]).ended(2);
+    ran.said("compressed by xz").said("the server has not all of it");
+    server.run("import", &["--exact-urls", file]).ended(2).said("for a store here");
+    server.run("import", &["--from", "scrapy-httpcache", "."]).ended(2).said("--from is for a store here");
+    assert_eq!(server.run("count", &[]).ended(0).text().trim(), "0");
+    let location = server.location.clone();
+    drop(server);
+    let gone = run(tool().arg("import").arg(&location).arg(file).env("FILEMAP_TOKEN", TOKEN)).ended(2);
+    assert!(gone.words.contains(&location), "{}", gone.words);
+}
+
+#[test]
+fn an_upload_that_is_interrupted_goes_on_when_it_is_sent_again() {
+    let there = empty();
+    let server = Served::new(&there);
+    let record = |nth: usize| {
+        format!(
+            "WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: http://a.example/{nth}\r\n\
+             WARC-Date: 2023-11-14T22:13:20Z\r\nContent-Length: 5000\r\n\r\n{nth:05000}\r\n\r\n"
+        )
+    };
+    let warc: String = (0..2000).map(record).collect();
+    let mut command = tool();
+    command.arg("import").arg(&server.location).arg("-").env("FILEMAP_TOKEN", TOKEN);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(&warc.as_bytes()[..warc.len() - 100]).expect("taken");
+    while server.run("count", &[]).ended(0).text().trim() == "0" {
+        assert!(child.try_wait().expect("known").is_none(), "it waits for the rest of its input");
+    }
+    let signal = Command::new("kill").arg("-INT").arg(child.id().to_string()).status();
+    assert!(signal.expect("there is a kill").success());
+    let ran = child.wait_with_output().expect("it ends");
+    drop(pipe);
+    let words = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(130), "{words}");
+    assert!(words.contains("interrupted: ") && words.contains("goes on from there"), "{words}");
+    assert!(!words.contains("damage"), "{words}");
+    let file = there.path("pages.warc");
+    std::fs::write(&file, &warc).expect("written");
+    let again = server.run("import", &["--json", file.to_str().expect("text")]).ended(0).json();
+    let of = |name: &str| again[0][name].as_u64().expect("a number");
+    assert!(of("already_there") > 0 && of("already_there") + of("stored") == 2000, "{again:?}");
+    assert_eq!(server.run("count", &[]).ended(0).text().trim(), "2000");
 }

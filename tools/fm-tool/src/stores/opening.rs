@@ -13,6 +13,7 @@ use std::sync::Arc;
 use filemap::{Options, PageRead, PageStore, PageWrite};
 use filemap_core::recovery::RecoveryReport;
 use filemap_core::{Event, Store};
+use filemap_http::Client;
 use fm_cli::{Failure, sizes, words};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
@@ -30,9 +31,7 @@ pub fn to_read(path: &Path, shared: &Shared) -> Result<Box<dyn PageRead>, Failur
 /// A store to change, which must exist.
 pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
     Ok(match remote::open(path)? {
-        Some(_) if shared.accept_loss => {
-            return Err(Failure::Usage("--accept-loss is for a store here: give it to the server".to_owned()));
-        }
+        Some(_) if shared.accept_loss => return Err(accepts_loss()),
         Some(client) => Box::new(client),
         None => Box::new(local_to_change(path, shared)?),
     })
@@ -40,12 +39,27 @@ pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Fai
 
 /// A store to fill, made if absent; a server's is there.
 pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
-    let Some(client) = remote::open(path)? else { return Ok(Box::new(local_to_fill(path, new, shared)?)) };
+    Ok(match server_to_fill(path, new, shared)? {
+        Some(client) => Box::new(client),
+        None => Box::new(local_to_fill(path, new, shared)?),
+    })
+}
+
+/// The store of a server to fill; `None` if the path is no address of one.
+pub fn server_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Option<Client>, Failure> {
+    let Some(client) = remote::open(path)? else { return Ok(None) };
+    if shared.accept_loss {
+        return Err(accepts_loss());
+    }
     if new.exact_urls || new.min_free.is_some() {
         let words = "--exact-urls and --min-free are for a store here: the server has its own";
         return Err(Failure::Usage(words.to_owned()));
     }
-    Ok(Box::new(client))
+    Ok(Some(client))
+}
+
+fn accepts_loss() -> Failure {
+    Failure::Usage("--accept-loss is for a store here: give it to the server".to_owned())
 }
 
 /// What can be done about a store that does not open, whatever else is missing in it.
@@ -167,7 +181,6 @@ pub struct ToFill<'a> {
 impl<'a> ToFill<'a> {
     /// Opens the store if it exists.
     pub fn open(path: &'a Path, new: &'a NewStore, shared: &'a Shared) -> Result<Self, Failure> {
-        remote::refuse(path)?;
         // Anything but an empty place is opened, or refused, at once.
         let is_empty = match std::fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_none(),

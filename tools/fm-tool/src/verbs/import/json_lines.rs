@@ -4,27 +4,27 @@
 //! offset and skipped; a version that the store has adds nothing, so that an interrupted import
 //! continues when it is run again. A line is held in memory whole.
 
-use std::cell::OnceCell;
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-use filemap::access::{Loading, PutRule};
+use filemap::access::PutRule;
 use filemap::dump::jsonl;
 use filemap::store::BodyForm;
-use filemap::{Page, PageStore, PageWrite, Put};
+use filemap::{Page, Put};
 use fm_cli::{Failure, interrupt};
 
 use super::report::{BadLine, Brought};
-use crate::stores::opening::ToFill;
 
 /// The longest line in gzip, where few bytes make a line of any length.
 const LONGEST_PACKED_LINE: u64 = 1 << 30;
 
-/// Imports every line of `source` into `stores`; `progress` gets bytes read and versions
-/// stored.
+/// Puts a page of a line.
+pub type PutPage<'a> = dyn FnMut(&Page, PutRule) -> filemap::Result<Option<Put>> + 'a;
+
+/// Imports every line of `source` by `put`; `progress` gets bytes read and versions stored.
 pub fn import(
-    stores: &mut ToFill<'_>,
+    put: &mut PutPage<'_>,
     name: &str,
     source: impl Read,
     progress: &mut dyn FnMut(u64, u64),
@@ -37,8 +37,7 @@ pub fn import(
         false => Box::new(source),
     };
     let mut brought = Brought::default();
-    let (store, mut line) = (OnceCell::new(), Vec::new());
-    let mut into = Into { stores, store: &store, load: None };
+    let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         let longest = if is_packed { LONGEST_PACKED_LINE } else { u64::MAX };
@@ -62,7 +61,7 @@ pub fn import(
             break;
         }
         if !line.trim_ascii().is_empty() {
-            take(&mut into, &line, number, &mut brought)?;
+            take(put, &line, number, &mut brought)?;
         }
         brought.report.bytes_read += length as u64;
         progress(brought.report.bytes_read, brought.report.stored);
@@ -80,24 +79,7 @@ fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
 }
 
-/// The store that pages are put into, made when the first of them comes.
-struct Into<'a, 's> {
-    stores: &'a mut ToFill<'s>,
-    store: &'a OnceCell<PageStore>,
-    load: Option<Loading<'a>>,
-}
-
-impl Into<'_, '_> {
-    fn put(&mut self, page: &Page, rule: PutRule) -> filemap::Result<Option<Put>> {
-        if self.load.is_none() {
-            let store = self.stores.store_for(&page.url)?;
-            self.load = Some(self.store.get_or_init(|| store).load());
-        }
-        self.load.as_mut().map_or(Ok(None), |load| load(page, rule))
-    }
-}
-
-fn take(into: &mut Into<'_, '_>, line: &[u8], number: u64, brought: &mut Brought) -> Result<(), Failure> {
+fn take(put: &mut PutPage<'_>, line: &[u8], number: u64, brought: &mut Brought) -> Result<(), Failure> {
     let (page, form) = match jsonl::read_stored(line) {
         Ok(read) => read,
         Err(error) => {
@@ -114,7 +96,7 @@ fn take(into: &mut Into<'_, '_>, line: &[u8], number: u64, brought: &mut Brought
         None => PutRule::IfNew,
     };
     let report = &mut brought.report;
-    match into.put(&page, rule) {
+    match put(&page, rule) {
         Ok(None) => report.already_there += 1,
         Ok(Some(put)) => {
             report.stored += 1;

@@ -8,11 +8,12 @@ mod caches;
 pub mod json_lines;
 pub mod report;
 mod source;
+mod target;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use filemap::import::{ImportOptions, ImportProgress, ImportReport};
+use filemap::import::{ImportOptions, ImportReport};
 use filemap::page::RecordKind;
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt};
@@ -20,24 +21,27 @@ use serde_json::json;
 
 use self::report::{Brought, Form, line, say_problems, summary};
 use self::source::{Content, Source};
+use self::target::Target;
 use crate::flags::Shared;
 use crate::revisits;
 use crate::stores::file_system;
-use crate::stores::opening::{NewStore, ToFill};
+use crate::stores::opening::NewStore;
 
 /// Import WARC files, WACZ files, JSON Lines and caches of other programs
 #[derive(clap::Args)]
 #[command(
     after_help = "Formats are recognised by content: WARC and ARC (plain, gzip or zstd), WACZ, and JSON Lines as \
-    `dump` writes them; a file called .jsonl is JSON Lines. Running an import again adds nothing.\n\n\
+    `dump` writes them; a file called .jsonl is JSON Lines. Running an import again adds nothing. A \
+    server gets WARC, ARC and WACZ files as they are and imports them, and JSON Lines one by one.\n\n\
     --from reads the HTTP cache of Scrapy (either storage) or of requests-cache (SQLite or files; serializers pickle \
     and json). Pickles are read as data: nothing in them is run. Entries of Scrapy are variants of their URL, \
     scrapy:SPIDER:FINGERPRINT. An entry that cannot be read is counted, named and left out; exit code 3.\n\n\
     Examples:\n  fm-tool import pages.fm crawl-*.warc.gz\n  fm-tool dump old.fm | fm-tool import new.fm -\n  \
-    fm-tool import pages.fm --from scrapy-httpcache .scrapy/httpcache"
+    fm-tool import pages.fm --from scrapy-httpcache .scrapy/httpcache\n  \
+    fm-tool import http://127.0.0.1:8640 crawl.warc.gz"
 )]
 pub struct Args {
-    /// The store's folder, made if absent
+    /// The store's folder, made if absent; or a server's address
     pub store: PathBuf,
     /// The files; - is standard input
     #[arg(value_name = "FILE", required = true)]
@@ -77,8 +81,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         args.files.iter().map(|path| Source::open(path, args.form, args.from, shared)).collect::<Result<_, _>>()?;
     let total_bytes = sources.iter().map(|source| source.bytes).sum();
     interrupt::listen();
-    let mut stores = ToFill::open(&args.store, &args.new, shared)?;
-    let (mut out, mut outcome) = (Output::stdout(shared.flags), Outcome::Done);
+    let mut target = Target::open(&args.store, &args.new, args.from.is_some(), shared)?;
+    let is_server = target.is_server();
+    let (mut out, mut outcome, mut failure) = (Output::stdout(shared.flags), Outcome::Done, None);
     let (mut done_bytes, mut done_files, mut total) = (0, 0, ImportReport::default());
     let (files, started) = (sources.len(), Instant::now());
     let bar = match sources.iter().any(|source| source.is_endless) {
@@ -87,10 +92,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     };
     for source in sources {
         let (name, bytes) = (source.name.clone(), source.bytes);
-        let brought = bring(&mut stores, args, source, &mut |read, pages| {
+        let brought = bring(&mut target, args, source, &mut |read, pages| {
             let pages = total.stored + pages;
             let rate = pages as f64 / started.elapsed().as_secs_f64().max(1e-3);
-            bar.at(done_bytes + read, total_bytes, || format!("{}, {rate:.0} pages/s", count(pages, "page")));
+            bar.at(done_bytes + read, total_bytes, || match pages {
+                0 if is_server => "sent".to_owned(),
+                pages => format!("{}, {rate:.0} pages/s", count(pages, "page")),
+            });
         });
         let brought = match brought {
             // One file that is refused leaves the others alone.
@@ -99,8 +107,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
                 done_files += 1;
                 continue;
             }
-            Err(Failure::Full(words)) => return Err(full(stores, args, &name, &words)),
-            Err(Failure::Floor(words)) => return Err(full(stores, args, &name, &format!("{words} (--min-free)"))),
+            Err(Failure::Full(words)) => return Err(full(target, args, &name, &words)),
+            Err(Failure::Floor(words)) => return Err(full(target, args, &name, &format!("{words} (--min-free)"))),
             brought => brought?,
         };
         done_bytes += bytes;
@@ -118,26 +126,43 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             }
         });
         if out.is_json() {
-            print(&name, &brought, &stores, args.form, &mut out)?;
+            print(&name, &brought, &target, args.form, &mut out)?;
         }
         total.add(brought.report);
-        if interrupt::asked() {
+        failure = brought.failure.map(|words| not_whole(&name, &words));
+        if interrupt::asked() || failure.is_some() {
             break;
         }
     }
     drop(bar);
-    sum_up(stores, &mut total, (files, started), args.form, shared, out)?;
+    let summed = sum_up(target, &mut total, (files, started), args.form, shared, out);
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    summed?;
     if total.stopped || (interrupt::asked() && done_files < files) {
-        let stored = count(total.stored, "page");
-        let what = "which are safe; the same command goes on from there, and adds nothing twice";
-        outcome = outcome.and(interrupt::stopped(format_args!("{stored} stored, {what}")));
+        outcome = outcome.and(stopped(total.stored, is_server));
     }
     Ok(outcome)
 }
 
+/// How an interrupted import ends.
+fn stopped(stored: u64, is_server: bool) -> Outcome {
+    let stored = count(stored, "page");
+    let safe = if is_server { "without those of the last file, not counted here" } else { "which are safe" };
+    let what = "the same command goes on from there, and adds nothing twice";
+    interrupt::stopped(format_args!("{stored} stored, {safe}; {what}"))
+}
+
+/// The failure of a file that a server has not taken in as a whole; what it has was counted.
+fn not_whole(name: &str, words: &str) -> Failure {
+    let safe = "what is counted is stored; the same command goes on from there, and adds nothing twice";
+    Failure::Io(format!("{name}: the server has not all of it: {words}; {safe}"))
+}
+
 /// Closes the store, and prints the sums of several files.
 fn sum_up(
-    stores: ToFill<'_>,
+    target: Target<'_>,
     total: &mut ImportReport,
     (files, started): (usize, Instant),
     form: Form,
@@ -145,7 +170,7 @@ fn sum_up(
     mut out: Output,
 ) -> Result<(), Failure> {
     // An original may have come in a later file than its revisits.
-    let revisits = stores.store().map(|store| std::mem::take(&mut total.unresolved).count(store)).transpose()?;
+    let revisits = target.revisits(std::mem::take(&mut total.unresolved))?;
     if !shared.flags.quiet {
         revisits::say_unresolved(revisits.as_ref());
     }
@@ -153,7 +178,7 @@ fn sum_up(
     if let (true, true, Some(count)) = (out.is_json(), sums, &revisits) {
         out.json(&json!({ "files": files, "revisits": count.revisits, "unresolved_revisits": count.unresolved }))?;
     }
-    stores.close()?;
+    target.close()?;
     if sums && !out.is_json() && !shared.flags.quiet {
         words::say(summary("in all", total, started.elapsed().as_secs_f64(), form));
     }
@@ -161,19 +186,21 @@ fn sum_up(
 }
 
 /// Prints what one file brought as a JSON line.
-fn print(name: &str, brought: &Brought, stores: &ToFill<'_>, form: Form, out: &mut Output) -> Result<(), Failure> {
-    let unresolved = || brought.report.unresolved.clone();
-    let revisits = stores.store().map(|store| unresolved().count(store)).transpose()?;
+fn print(name: &str, brought: &Brought, target: &Target<'_>, form: Form, out: &mut Output) -> Result<(), Failure> {
+    let revisits = match brought.revisits {
+        Some(_) => brought.revisits.clone(),
+        None => target.revisits(brought.report.unresolved.clone())?,
+    };
     out.json(&line(name, brought, revisits.as_ref(), form))
 }
 
 /// The failure of a full disk: what is safe, and what to do.
-fn full(stores: ToFill<'_>, args: &Args, name: &str, words: &str) -> Failure {
+fn full(target: Target<'_>, args: &Args, name: &str, words: &str) -> Failure {
     let what = if args.keep.is_empty() { "page" } else { "record" };
-    let stored = count(stores.store().map_or(0, |store| store.engine().stats().puts), what);
-    let is_durable = stores.store().is_none_or(|store| store.sync().is_ok());
+    let stored = count(target.store().map_or(0, |store| store.engine().stats().puts), what);
+    let is_durable = target.store().is_none_or(|store| store.sync().is_ok());
     // What it cannot write now, the next opening recovers from the log.
-    let _ = stores.store().cloned().map(filemap::PageStore::close);
+    let _ = target.store().cloned().map(filemap::PageStore::close);
     let safe = match is_durable {
         true => format!("{stored} of this run are stored and safe"),
         false => format!("{stored} of this run are stored, the last of them safe once the store was opened again"),
@@ -186,14 +213,14 @@ fn full(stores: ToFill<'_>, args: &Args, name: &str, words: &str) -> Failure {
 
 /// Imports one file; `progress` gets bytes read and pages stored.
 fn bring(
-    stores: &mut ToFill<'_>,
+    target: &mut Target<'_>,
     args: &Args,
     source: Source,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Brought, Failure> {
     let started = Instant::now();
     let Source { name, content, reader, path, .. } = source;
-    if let Content::Cache(from) = content {
+    if let (Content::Cache(from), Target::Here(stores)) = (content, &mut *target) {
         let options = if args.as_received { ImportOptions::new().as_received() } else { ImportOptions::new() };
         let mut brought = caches::import(stores, (from, args.shared), &path, options, progress)?;
         brought.seconds = started.elapsed().as_secs_f64();
@@ -202,7 +229,7 @@ fn bring(
     let (content, reader) =
         content.resolve(reader).map_err(|error| Failure::Io(format!("cannot read {name}: {error}")))?;
     let mut brought = if content == Content::JsonLines {
-        json_lines::import(stores, &name, reader, progress)?
+        target.json_lines(&name, reader, progress)?
     } else {
         let options = args.keep.iter().fold(ImportOptions::new(), |options, keep| {
             options.keep(match keep {
@@ -212,18 +239,7 @@ fn bring(
             })
         });
         let options = if args.as_received { options.as_received() } else { options };
-        let mut store_for = |url: &[u8]| stores.store_for(url);
-        let progress = &mut |at: ImportProgress| {
-            progress(at.bytes_read, at.pages);
-            interrupt::go_on()
-        };
-        let report = match content {
-            Content::Wacz => {
-                filemap::import::import_wacz_into(&mut store_for, &name, reader.into_file(), &options, progress)?
-            }
-            _ => filemap::import::import_into(&mut store_for, &name, reader, &options, progress)?,
-        };
-        report.into()
+        target.archive((&name, content), reader, &options, progress)?
     };
     brought.seconds = started.elapsed().as_secs_f64();
     Ok(brought)

@@ -49,6 +49,10 @@ pub struct Brought {
     pub seconds: f64,
     /// Files of kinds that are not read, a sentence each.
     pub refused: Vec<String>,
+    /// The revisits that a server counted.
+    pub revisits: Option<RevisitCount>,
+    /// Why a server has not all of it.
+    pub failure: Option<String>,
 }
 
 /// What is wrong with a line of JSON Lines.

@@ -1,0 +1,188 @@
+//! Where an import puts pages: a store here, or one behind a server, to which a file of an archive
+//! is sent as it is.
+
+use std::cell::OnceCell;
+use std::io::{self, Read};
+use std::path::Path;
+
+use filemap::access::{Loading, PutRule};
+use filemap::import::{ImportOptions, ImportProgress};
+use filemap::store::{RevisitCount, Unresolved};
+use filemap::{Error, Page, PageStore, PageWrite, Put};
+use filemap_http::{ArchiveForm, Client, Imported};
+use fm_cli::{Failure, interrupt};
+
+use super::json_lines;
+use super::report::Brought;
+use super::source::{Content, Head};
+use crate::flags::Shared;
+use crate::stores::opening::{NewStore, ToFill, server_to_fill};
+
+/// Where pages go.
+pub enum Target<'a> {
+    Here(ToFill<'a>),
+    /// With the revisits of the files sent so far.
+    There(Box<Client>, RevisitCount),
+}
+
+impl<'a> Target<'a> {
+    /// Opens the store if it exists; a server's must, and takes no cache.
+    pub fn open(path: &'a Path, new: &'a NewStore, is_cache: bool, shared: &'a Shared) -> Result<Target<'a>, Failure> {
+        Ok(match server_to_fill(path, new, shared)? {
+            Some(_) if is_cache => {
+                let words = "--from is for a store here: import the cache into one, and send what `fm-tool dump` \
+                             writes of it";
+                return Err(Failure::Usage(words.to_owned()));
+            }
+            Some(client) => Target::There(Box::new(client), RevisitCount::default()),
+            None => Target::Here(ToFill::open(path, new, shared)?),
+        })
+    }
+
+    pub fn is_server(&self) -> bool {
+        matches!(self, Target::There(..))
+    }
+
+    /// The store here, if there is one.
+    pub fn store(&self) -> Option<&PageStore> {
+        match self {
+            Target::Here(stores) => stores.store(),
+            Target::There(..) => None,
+        }
+    }
+
+    /// Imports JSON Lines; `progress` gets bytes read and versions stored.
+    pub fn json_lines(
+        &mut self,
+        name: &str,
+        source: impl Read,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Brought, Failure> {
+        match self {
+            Target::Here(stores) => {
+                let store = OnceCell::new();
+                let mut into = Into { stores, store: &store, load: None };
+                json_lines::import(&mut |page, rule| into.put(page, rule), name, source, progress)
+            }
+            Target::There(client, _) => {
+                json_lines::import(&mut |page, rule| client.put(page, rule), name, source, progress)
+            }
+        }
+    }
+
+    /// Imports a file of an archive; `progress` gets bytes read and versions stored, of a server's
+    /// store none.
+    pub fn archive(
+        &mut self,
+        (name, content): (&str, Content),
+        source: Head,
+        options: &ImportOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Brought, Failure> {
+        let stores = match self {
+            Target::Here(stores) => stores,
+            Target::There(client, revisits) => {
+                let brought = send(client, (name, content), source, options, progress)?;
+                if let Some(of_file) = &brought.revisits {
+                    add(revisits, of_file);
+                }
+                return Ok(brought);
+            }
+        };
+        let mut store_for = |url: &[u8]| stores.store_for(url);
+        let progress = &mut |at: ImportProgress| {
+            progress(at.bytes_read, at.pages);
+            interrupt::go_on()
+        };
+        let report = match content {
+            Content::Wacz => {
+                filemap::import::import_wacz_into(&mut store_for, name, source.into_file(), options, progress)?
+            }
+            _ => filemap::import::import_into(&mut store_for, name, source, options, progress)?,
+        };
+        Ok(report.into())
+    }
+
+    /// The revisits among what was imported, and those without an original. A server counts
+    /// behind each file: an original in a later one counts as missing.
+    pub fn revisits(&self, mut unresolved: Unresolved) -> Result<Option<RevisitCount>, Failure> {
+        match self {
+            Target::Here(stores) => Ok(stores.store().map(|store| unresolved.count(store)).transpose()?),
+            Target::There(_, revisits) => Ok(Some(revisits.clone())),
+        }
+    }
+
+    /// Closes the store, or reports that none was made; what a server has is durable then.
+    pub fn close(self) -> Result<(), Failure> {
+        match self {
+            Target::Here(stores) => stores.close(),
+            Target::There(client, _) => Ok(client.close()?),
+        }
+    }
+}
+
+fn add(revisits: &mut RevisitCount, more: &RevisitCount) {
+    revisits.revisits += more.revisits;
+    revisits.unresolved += more.unresolved;
+    revisits.urls.extend(more.urls.iter().cloned());
+}
+
+fn send(
+    client: &Client,
+    (name, content): (&str, Content),
+    source: Head,
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Brought, Failure> {
+    let form = if content == Content::Wacz { ArchiveForm::Wacz } else { ArchiveForm::Warc };
+    match client.import(name, form, &mut Sent { source, read: 0, progress }, options) {
+        Ok(Imported { report, revisits, failure, .. }) => {
+            let mut brought = Brought::from(report);
+            (brought.revisits, brought.failure) = (Some(revisits), failure);
+            Ok(brought)
+        }
+        Err(Error::Read { .. }) if interrupt::asked() => {
+            let mut brought = Brought::default();
+            brought.report.stopped = true;
+            Ok(brought)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A file on its way. Once the work is to stop its end is a failure: the server must not take it
+/// for the file's.
+struct Sent<'a> {
+    source: Head,
+    read: u64,
+    progress: &'a mut dyn FnMut(u64, u64),
+}
+
+impl Read for Sent<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(out)?;
+        if interrupt::asked() {
+            return Err(io::Error::other("interrupted"));
+        }
+        self.read += read as u64;
+        (self.progress)(self.read, 0);
+        Ok(read)
+    }
+}
+
+/// The store that pages are put into, made when the first of them comes.
+struct Into<'a, 's> {
+    stores: &'a mut ToFill<'s>,
+    store: &'a OnceCell<PageStore>,
+    load: Option<Loading<'a>>,
+}
+
+impl Into<'_, '_> {
+    fn put(&mut self, page: &Page, rule: PutRule) -> filemap::Result<Option<Put>> {
+        if self.load.is_none() {
+            let store = self.stores.store_for(&page.url)?;
+            self.load = Some(self.store.get_or_init(|| store).load());
+        }
+        self.load.as_mut().map_or(Ok(None), |load| load(page, rule))
+    }
+}
