@@ -2,7 +2,7 @@
 //! same as an import without a server.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -204,7 +204,7 @@ fn a_large_record_passes_and_one_that_the_store_refuses_costs_no_other() {
 }
 
 /// A connection that has sent the head of an upload, and that long a body is to follow.
-fn begun(server: &Served, bytes: usize, lines: &str) -> std::net::TcpStream {
+fn begun(server: &Served, bytes: usize, lines: &str) -> TcpStream {
     let mut stream = server.connect();
     let host = server.address;
     let head = format!("POST /v1/pages HTTP/1.1\r\nHost: {host}\r\n{KIND}\r\nContent-Length: {bytes}\r\n{lines}\r\n");
@@ -213,7 +213,7 @@ fn begun(server: &Served, bytes: usize, lines: &str) -> std::net::TcpStream {
 }
 
 /// Waits until the answer on a connection has this text.
-fn wait_for(stream: &mut std::net::TcpStream, text: &str) -> String {
+fn wait_for(stream: &mut TcpStream, text: &str) -> String {
     let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let found = String::from_utf8_lossy(&answer).into_owned();
@@ -422,4 +422,30 @@ fn a_source_that_fails_is_no_failure_of_the_server() {
     let sent = server.client().import("a.warc", ArchiveForm::Warc, &mut Failing(0), &ImportOptions::new());
     let error = sent.expect_err("it failed");
     assert!(matches!(error, filemap::Error::Read { .. }) && error.to_string().contains("the disk is gone"), "{error}");
+}
+
+#[test]
+fn a_connection_that_is_cut_while_a_file_is_sent_is_said_to_leave_open_what_is_stored() {
+    let server = served(&[]);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let location = format!("http://{}", listener.local_addr().expect("an address"));
+    let to = server.address;
+    // Between the two, until so much has passed.
+    let between = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("a client");
+        let mut server = TcpStream::connect(to).expect("a server");
+        let (mut back, mut answers) = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+        let answering = std::thread::spawn(move || drop(std::io::copy(&mut answers, &mut back)));
+        let _ = std::io::copy(&mut (&mut client).take(4 << 20), &mut server);
+        let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
+        answering.join().expect("no panic");
+    });
+    let client = Client::open(&location, &ClientOptions::new()).expect("a server");
+    let file: Vec<u8> = (0..2_000).flat_map(|nth| record(nth, &"text ".repeat(4_000))).collect();
+    let sent = client.import("a.warc", ArchiveForm::Warc, &mut &file[..], &ImportOptions::new());
+    let error = sent.expect_err("it is cut").to_string();
+    assert!(error.contains("is not known") && error.contains("sent again"), "{error}");
+    between.join().expect("no panic");
+    let (lines, sums) = send(&server, &file);
+    assert_eq!((lines.len(), &sums["is_whole"]), (2_000, &true.into()));
 }

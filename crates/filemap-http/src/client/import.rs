@@ -55,9 +55,21 @@ pub(super) fn send(
     if let Some(failure) = source.failure {
         return Err(Error::Read { what: file.to_owned(), offset: source.read, source: failure });
     }
-    match sent? {
+    match sent.map_err(|error| cut(error, source.read))? {
         Answered::Found(found) => read_answer(connection, found, file),
         Answered::Refused(_, detail) => Err(connection.failed(Problem { detail, ..Problem::default() })),
+    }
+}
+
+/// The failure of a connection behind so many bytes of a file.
+fn cut(error: Error, sent: u64) -> Error {
+    match error {
+        Error::Remote { location, detail, is_damage, is_of_one_page } if sent > 0 => {
+            let unknown = "what is stored of it is not known, and sent again the file adds the rest";
+            let detail = format!("{detail}; {sent} bytes of the file were read, {unknown}");
+            Error::Remote { location, detail, is_damage, is_of_one_page }
+        }
+        error => error,
     }
 }
 
