@@ -50,6 +50,9 @@ pub struct Problem {
     /// It concerns this page alone (no URL, over a limit, refused by a rule): others can be put.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_of_one_page: bool,
+    /// The rule of the store's erasures that refuses the page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<u32>,
 }
 
 /// The longest description of a page before its body, in bytes.

@@ -4,11 +4,13 @@ use std::io::Read;
 use std::ops::ControlFlow;
 
 use filemap::access::{PutRule, Scope, Survives};
+use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::page::RecordKind;
 use filemap::{Error, Lookup, Options, Page, PageRead, PageStore, PageWrite, Put, Variant};
+use filemap_http::server::ServerOptions;
 use filemap_http::{Client, ClientOptions};
 
-use crate::served::{Served, served};
+use crate::served::{Served, of, served};
 
 const TIME: i64 = 1_700_000_000_000;
 
@@ -181,6 +183,31 @@ fn writes_are_those_of_the_store() {
         target.sync().expect("synced");
     }
     assert_eq!(listed(&client, &Scope::new()), listed(&store, &Scope::new()));
+}
+
+#[test]
+fn a_page_that_a_rule_refuses_is_refused_by_that_rule() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = PageStore::create(dir.path().join("a"), Options::new()).expect("a store");
+    let order = EraseOrder::new(EraseTarget::Host("a.example".into()), "asked for");
+    store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
+    let rule = store.erase_rules().expect("rules")[0].id;
+    let server = of(store, ServerOptions::new().writes(true));
+    let page = Page::new("http://a.example/", TIME, 200, "again");
+    let refused = server.client().put(&page, PutRule::IfChanged).expect_err("refused");
+    assert!(matches!(refused, Error::Engine(filemap_core::Error::Refused { rule: by }) if by == rule), "{refused}");
+    assert!(refused.concerns_one_page());
+}
+
+#[test]
+fn an_address_with_a_password_is_refused_and_not_repeated() {
+    let server = served(&[]);
+    for user in ["", "a:", ":", "a@"] {
+        let location = format!("http://{user}5e3c7e7@{}/@", server.address);
+        let error = Client::open(&location, &ClientOptions::new()).expect_err("refused").to_string();
+        assert!(error.contains(&server.address.to_string()) && error.contains("no password"), "{error}");
+        assert!(!error.contains("5e3c7e7"), "{error}");
+    }
 }
 
 #[test]

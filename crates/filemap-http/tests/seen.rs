@@ -37,6 +37,10 @@ fn client(server: &Served, name: &str) -> SeenClient {
     SeenClient::open(&format!("http://{}/v1/seen/{name}", server.address), &ClientOptions::new()).expect("a set")
 }
 
+fn added(verdicts: &[Option<Verdict>]) -> Added {
+    Added::Verdicts(verdicts.to_vec())
+}
+
 fn now_ms() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64
 }
@@ -241,6 +245,26 @@ fn an_id_is_forgotten_by_the_options_and_the_client_is_told() {
     assert_eq!(set.check(&[""; 0]).expect("checked"), []);
     let nowhere = SeenClient::open(&format!("http://{}/v1/stat", server.address), &ClientOptions::new());
     assert!(nowhere.expect_err("no set").to_string().contains("no answer of a store's server"));
+}
+
+#[test]
+fn a_client_makes_a_set_once_and_has_its_statistics() {
+    let folder = folder();
+    let server = serving(folder.path());
+    let location = format!("http://{}/v1/seen/pages", server.address);
+    let create = |wanted: &str| SeenClient::create(&location, wanted, &ClientOptions::new());
+    let absent = SeenClient::open(&location, &ClientOptions::new()).expect_err("no set").to_string();
+    assert!(absent.contains("there is no seen set `pages`"), "{absent}");
+    let set = create(r#"{"kind":"disk","rules":"exact"}"#).expect("made");
+    assert_eq!(set.add(Some(RequestId::now()), &["a", "b", "a"], false).expect("added"), added(&[NEW, NEW, SEEN]));
+    // No URLs: what was answered before is durable.
+    assert_eq!(set.add(None, &[""; 0], true).expect("synced"), added(&[]));
+    assert_eq!(server.get("/v1/seen/pages", &[]).json()["pending"], 0);
+    let again = create(r#"{"kind":"disk","rules":"exact"}"#).expect("it is there");
+    let stats = again.stats().expect("figures");
+    assert!(stats.urls == 2 && stats.inserted == 2 && stats.disk_bytes > 0, "{stats:?}");
+    let other = create(r#"{"kind":"trie"}"#).expect_err("another kind").to_string();
+    assert!(other.contains("of another kind"), "{other}");
 }
 
 #[test]

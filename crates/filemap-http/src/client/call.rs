@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use filemap::{Error, Result};
+use filemap_core::Error as EngineError;
 use serde::de::DeserializeOwned;
 use ureq::http::{Response, StatusCode, header};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
@@ -62,10 +63,25 @@ fn trusted(pem: &[u8], location: &str) -> Result<RootCerts> {
     Ok(RootCerts::new_with_certs(&certificates))
 }
 
+/// # Errors
+///
+/// [`Error::Remote`] for an address with a user or a password, which would stand in logs.
+fn check_location(location: &str) -> Result<()> {
+    let (scheme, rest) = location.split_once("://").unwrap_or(("", location));
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let Some((_, host)) = authority.rsplit_once('@') else { return Ok(()) };
+    Err(Error::Remote {
+        location: format!("{scheme}://{host}{path}"),
+        detail: "an address has no user and no password: the token is given beside it".to_owned(),
+        is_damage: false,
+        is_of_one_page: false,
+    })
+}
+
 impl Connection {
     /// # Errors
     ///
-    /// [`Error::Remote`] if the certificates to trust are none.
+    /// [`Error::Remote`] if the certificates to trust are none, or the address has a password.
     pub(super) fn new(location: &str, options: &ClientOptions) -> Result<Connection> {
         Connection::with_limit(location, options, None)
     }
@@ -80,6 +96,7 @@ impl Connection {
             .timeout_per_read(Some(ANSWER))
             .max_redirects(0)
             .user_agent(concat!("filemap/", env!("CARGO_PKG_VERSION")));
+        check_location(location)?;
         let location = location.trim_end_matches('/').to_owned();
         let config = match options.authorities.as_slice() {
             [] => config,
@@ -213,9 +230,12 @@ impl Connection {
         }
     }
 
-    /// What the server said.
+    /// What the server said. A refusal by a rule is the error that it is of a store here.
     pub(super) fn failed(&self, problem: Problem) -> Error {
-        let Problem { detail, is_damage, is_of_one_page, .. } = problem;
+        let Problem { detail, is_damage, is_of_one_page, rule, .. } = problem;
+        if let Some(rule) = rule {
+            return EngineError::Refused { rule }.into();
+        }
         Error::Remote { location: self.location.clone(), detail, is_damage, is_of_one_page }
     }
 

@@ -79,7 +79,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Remote`] if no server of a store answers there, or it does not take the token.
+    /// [`Error::Remote`] if no server of a store answers there, or it does not take the token. An
+    /// address with a password is refused: a token in it would stand in logs.
     pub fn open(location: &str, options: &ClientOptions) -> Result<Client> {
         let connection = Connection::new(location, options)?;
         let promises = connection.json("/v1/stat")?.ok_or_else(|| connection.strange("there is no `/v1/stat`"))?;

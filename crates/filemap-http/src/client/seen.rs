@@ -6,7 +6,7 @@ use std::time::Duration;
 use filemap::Result;
 use serde::Deserialize;
 use ureq::http::StatusCode;
-use urlindex::{RequestId, Verdict};
+use urlindex::{RequestId, SeenStats, Verdict};
 
 use super::call::{Answered, Connection};
 use super::options::ClientOptions;
@@ -58,6 +58,12 @@ struct Figures {
     rules: String,
     rules_version: u32,
     writes: bool,
+    urls: u64,
+    inserted: u64,
+    memory_bytes: u64,
+    disk_bytes: u64,
+    false_positive_rate: f64,
+    expected_loss: f64,
 }
 
 impl SeenClient {
@@ -69,7 +75,30 @@ impl SeenClient {
     /// token.
     pub fn open(location: &str, options: &ClientOptions) -> Result<SeenClient> {
         let connection = Connection::with_limit(location, options, Some(LIMIT))?;
-        let figures = connection.json("")?.ok_or_else(|| connection.strange("it has no figures of a seen set"))?;
+        let figures = figures(&connection)?;
+        Ok(SeenClient { connection, figures })
+    }
+
+    /// As [`SeenClient::open`]; the set is made if there is none. `set` says which one in JSON, as
+    /// `PUT /v1/seen/NAME` takes it. One request.
+    ///
+    /// ```no_run
+    /// use filemap_http::{ClientOptions, SeenClient};
+    ///
+    /// let location = "http://127.0.0.1:8640/v1/seen/pages";
+    /// let set = SeenClient::create(location, r#"{"kind":"disk","rules":"exact"}"#, &ClientOptions::new())?;
+    /// assert!(set.writes());
+    /// # Ok::<(), filemap::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`]: as `open`; the server makes no sets; there is one of another
+    /// kind, or with other rules.
+    pub fn create(location: &str, set: &str, options: &ClientOptions) -> Result<SeenClient> {
+        let connection = Connection::with_limit(location, options, Some(LIMIT))?;
+        let made = connection.put("", "application/json", set.len() as u64, &mut set.as_bytes())?;
+        let figures = connection.read_json(made)?;
         Ok(SeenClient { connection, figures })
     }
 
@@ -81,6 +110,19 @@ impl SeenClient {
     /// Name and version of the canonicaliser of the set's URLs.
     pub fn rules(&self) -> (&str, u32) {
         (&self.figures.rules, self.figures.rules_version)
+    }
+
+    /// Statistics of the set as it is now. One request.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`].
+    pub fn stats(&self) -> Result<SeenStats> {
+        let (now, mut stats) = (figures(&self.connection)?, SeenStats::default());
+        (stats.urls, stats.inserted) = (now.urls, now.inserted);
+        (stats.memory_bytes, stats.disk_bytes) = (now.memory_bytes, now.disk_bytes);
+        (stats.false_positive_rate, stats.expected_loss) = (now.false_positive_rate, now.expected_loss);
+        Ok(stats)
     }
 
     /// Adds URLs, and returns which were new. With an id the request can be sent again, after an
@@ -122,6 +164,10 @@ impl SeenClient {
         let whole = verdicts.filter(|verdicts| verdicts.len() == count && (text.is_empty() || text.ends_with('\n')));
         whole.ok_or_else(|| self.connection.strange(&format!("{count} verdicts were to come")))
     }
+}
+
+fn figures(connection: &Connection) -> Result<Figures> {
+    connection.json("")?.ok_or_else(|| connection.strange("it has no figures of a seen set"))
 }
 
 /// What a word means; `None` if it is none.

@@ -21,6 +21,7 @@ pub(super) struct Refusal {
     is_absent: bool,
     is_damage: bool,
     is_of_one_page: bool,
+    rule: Option<u32>,
 }
 
 /// Why an answer has a status of 500 or above; for the log.
@@ -38,6 +39,7 @@ impl Refusal {
             is_absent: false,
             is_damage: false,
             is_of_one_page: false,
+            rule: None,
         }
     }
 
@@ -80,6 +82,7 @@ impl IntoResponse for Refusal {
             is_absent: self.is_absent,
             is_damage: self.is_damage,
             is_of_one_page: self.is_of_one_page,
+            rule: self.rule,
         };
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (self.status, body).into_response();
@@ -104,6 +107,10 @@ impl From<Error> for Refusal {
         Refusal {
             is_damage: error.is_damage(),
             is_of_one_page: error.concerns_one_page(),
+            rule: match &error {
+                Error::Engine(EngineError::Refused { rule }) => Some(*rule),
+                _ => None,
+            },
             ..Refusal::new(status(&error), error.to_string())
         }
     }
