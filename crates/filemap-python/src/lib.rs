@@ -13,7 +13,7 @@
 //! * Long calls look for signals (`signals`), so that Ctrl-C ends them.
 //!
 //! Layers, lowest first: `errors`, `report`, `signals`; `argument`, `fork`, `headers`, `times`;
-//! `coding`, `options`; `backing`; `page`, `seen`; `iterate`; `store`; `changes`, `lists`,
+//! `coding`, `options`; `backing`, `sets`; `page`, `seen`; `iterate`; `store`; `changes`, `lists`,
 //! `queue`, `tables`, `upkeep`, `warc`.
 
 // PyO3 makes the documentation of classes from these comments; generated glue has none.
@@ -33,6 +33,7 @@ mod page;
 mod queue;
 mod report;
 mod seen;
+mod sets;
 mod signals;
 mod store;
 mod tables;

@@ -3,22 +3,32 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
+use filemap_http::Client;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use urlindex::canonical::{Rule, RuleSet};
-use urlindex::{
-    BloomOptions, Canonicalizer, CrawlRules, DiskOptions, NewSet, SeenSet as _, SetKind, StoredSet, Verdict,
-};
+use urlindex::{BloomOptions, Canonicalizer, CrawlRules, DiskOptions, NewSet, SetKind, StoredSet, Verdict};
 
 use crate::argument::{self, Text, named, text};
+use crate::backing;
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::options;
+use crate::sets::{Reaching, Served, Set};
 
-/// URLs that `add_many` takes from its iterator before it inserts them.
+/// URLs that `add_many` takes from its iterator before it inserts them, and bytes of them: a
+/// server takes 64 MiB at once.
 const AT_ONCE: usize = 4096;
+const BYTES_AT_ONCE: usize = 16 << 20;
+
+/// The kind of a set that is opened whatever its kind. A new one is of the first.
+const ANY_KIND: &str = "any";
+
+/// How long a request to a server is sent again, if nothing is said.
+const PATIENCE_SECS: f64 = 30.0;
 
 /// Memory of a set on disk, if none is said.
 const DISK_MEMORY_BYTES: u64 = 64 << 20;
@@ -26,10 +36,12 @@ const DISK_MEMORY_BYTES: u64 = 64 << 20;
 /// A set of URLs in files. The classes in `filemap.seen` are its kinds.
 #[pyclass(frozen, subclass, weakref, module = "filemap._native", name = "SeenSet")]
 pub struct SeenSet {
-    set: RwLock<OfProcess<Option<Arc<StoredSet>>>>,
+    set: RwLock<OfProcess<Option<Set>>>,
     /// Applied to each URL; `None`: bytes as they are.
     canonicalizer: Option<Arc<dyn Canonicalizer>>,
     path: PathBuf,
+    /// The address, of a set behind a server.
+    location: Option<String>,
     mode: String,
     closing: Mutex<()>,
 }
@@ -54,7 +66,7 @@ fn disk_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<DiskOptions> {
 /// How a new set is made.
 fn new_set(kind: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<NewSet> {
     Ok(match kind {
-        "disk" => NewSet::Disk(disk_options(given)?),
+        "disk" | ANY_KIND => NewSet::Disk(disk_options(given)?),
         "trie" => NewSet::Trie,
         "bloom" => {
             let capacity = of_kind(given, "capacity")?.unwrap_or(1_000_000);
@@ -77,7 +89,7 @@ fn form<'a>(canonicalizer: Option<&dyn Canonicalizer>, url: &'a [u8]) -> Result<
 }
 
 impl SeenSet {
-    fn handle(&self) -> PyResult<Arc<StoredSet>> {
+    fn handle(&self) -> PyResult<Set> {
         let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
         set.get()?.clone().ok_or_else(|| errors::make("ClosedError", "the set is closed".to_owned()))
     }
@@ -85,10 +97,78 @@ impl SeenSet {
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&StoredSet, Option<&dyn Canonicalizer>) -> Result<T, Failure> + Send,
+        work: impl FnOnce(&Set, Option<&dyn Canonicalizer>) -> Result<T, Failure> + Send,
     ) -> PyResult<T> {
         let set = self.handle()?;
         Ok(py.detach(|| work(&set, self.canonicalizer.as_deref()))?)
+    }
+
+    /// Opens a set in files.
+    fn here(
+        py: Python<'_>,
+        kind: &str,
+        path: PathBuf,
+        mode: &str,
+        canonicalizer: Option<&str>,
+        given: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<SeenSet> {
+        let (new, disk) = (new_set(kind, given)?, disk_options(given)?);
+        let rule = options::canonicalizer(canonicalizer.unwrap_or("exact"))?;
+        let (set, noted) = py.detach(|| -> Result<_, Failure> {
+            let set = opened(&path, mode, new, disk, &*rule)?;
+            let noted = set.canonicalizer()?;
+            Ok((set, noted))
+        })?;
+        if kind != ANY_KIND && kind_named(kind) != Some(set.kind()) {
+            let what = format!("{} is a set of the kind {}, not {kind}", path.display(), set.kind().name());
+            return Err(errors::invalid(what));
+        }
+        let Some(noted) = noted.or_else(|| canonicalizer.map(|_| Arc::clone(&rule))) else {
+            return Err(errors::invalid(format!(
+                "{0}.canon, which says how the URLs of {0} are canonical, is not there: say it as `canonicalizer`",
+                path.display()
+            )));
+        };
+        if canonicalizer.is_some() {
+            check_rules(&path.display().to_string(), (noted.name(), noted.version()), &*rule)?;
+        }
+        Ok(SeenSet::of(Set::Here(Arc::new(set)), noted, path, None, mode))
+    }
+
+    /// Reaches a set behind a server.
+    fn there(
+        py: Python<'_>,
+        kind: &str,
+        location: String,
+        mode: &str,
+        canonicalizer: Option<&str>,
+        given: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<SeenSet> {
+        if kind != ANY_KIND {
+            let said = format!("{location} is an address: open its set, of whatever kind, by filemap.seen.open");
+            return Err(errors::invalid(said));
+        }
+        let wanted = options::canonicalizer(canonicalizer.unwrap_or("exact"))?;
+        let reaching = reaching(py, given)?;
+        let served = py.detach(|| Served::open(&location, mode, wanted.name(), reaching))?;
+        let (name, version) = served.rules();
+        // What is no URL by the set's rules is known here, before the URLs that follow are added.
+        let rule = options::canonicalizer(name)?;
+        for rule in [Some(&rule), canonicalizer.map(|_| &wanted)].into_iter().flatten() {
+            check_rules(&location, (name, version), &**rule)?;
+        }
+        Ok(SeenSet::of(Set::There(Arc::new(served)), rule, PathBuf::from(&location), Some(location), mode))
+    }
+
+    fn of(set: Set, rule: Arc<dyn Canonicalizer>, path: PathBuf, location: Option<String>, mode: &str) -> SeenSet {
+        SeenSet {
+            set: RwLock::new(OfProcess::new(Some(set))),
+            canonicalizer: Some(rule).filter(|rule| rule.name() != "exact"),
+            path,
+            location,
+            mode: mode.to_owned(),
+            closing: Mutex::new(()),
+        }
     }
 
     /// Runs `work` on all URLs, some thousand at a time; `means` is what a verdict says. An error,
@@ -98,16 +178,23 @@ impl SeenSet {
         &self,
         py: Python<'_>,
         urls: &Bound<'_, PyAny>,
-        work: impl Fn(&StoredSet, &[&[u8]], &mut Vec<Verdict>) -> urlindex::Result<()> + Send + Sync,
+        work: impl Fn(&Set, &[&[u8]], &mut Vec<Verdict>) -> Result<(), Failure> + Send + Sync,
         means: impl Fn(Verdict) -> bool,
     ) -> PyResult<Vec<bool>> {
         let mut done: Vec<bool> = Vec::new();
         let mut urls = urls.try_iter()?;
         loop {
-            let (mut batch, mut failed) = (Vec::new(), None);
-            for url in urls.by_ref().take(AT_ONCE) {
+            let (mut batch, mut bytes, mut failed, mut is_over) = (Vec::new(), 0, None, false);
+            while batch.len() < AT_ONCE && bytes < BYTES_AT_ONCE {
+                let Some(url) = urls.next() else {
+                    is_over = true;
+                    break;
+                };
                 match url.and_then(|url| url.extract::<Text>()) {
-                    Ok(url) => batch.push(url),
+                    Ok(url) => {
+                        bytes += url.as_ref().len();
+                        batch.push(url);
+                    }
                     Err(error) => {
                         failed = Some(error);
                         break;
@@ -126,7 +213,7 @@ impl SeenSet {
             if let Err(error) = worked {
                 return Err(errors::with_done(error, py, done));
             }
-            if batch.len() < AT_ONCE {
+            if is_over {
                 return Ok(done);
             }
         }
@@ -143,6 +230,39 @@ fn forms<'a>(rule: Option<&dyn Canonicalizer>, urls: &'a [Text]) -> (Vec<Cow<'a,
         }
     }
     (forms, None)
+}
+
+/// # Errors
+///
+/// `InvalidValueError` if a set has other rules.
+fn check_rules(of: &str, noted: (&str, u32), rule: &dyn Canonicalizer) -> PyResult<()> {
+    if noted == (rule.name(), rule.version()) {
+        return Ok(());
+    }
+    let (name, version) = noted;
+    Err(errors::invalid(format!(
+        "the URLs of {of} are canonical by {name} (version {version}), not by {} (version {})",
+        rule.name(),
+        rule.version()
+    )))
+}
+
+/// The options of a set behind a server.
+fn reaching(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) -> PyResult<Reaching> {
+    let rest = given.map(|given| given.copy()).transpose()?;
+    for name in ["durable", "patience"] {
+        if let Some(rest) = &rest {
+            let _ = rest.del_item(name);
+        }
+    }
+    let seconds: f64 = of_kind(given, "patience")?.unwrap_or(PATIENCE_SECS);
+    let patience = Duration::try_from_secs_f64(seconds)
+        .map_err(|_| errors::invalid(format!("patience is a number of seconds, 0 or more, not {seconds}")))?;
+    Ok(Reaching {
+        options: backing::client_options(py, rest.as_ref())?,
+        durable: of_kind(given, "durable")?.unwrap_or(false),
+        patience,
+    })
 }
 
 fn opened(
@@ -184,7 +304,7 @@ impl SeenSet {
     fn new(
         py: Python<'_>,
         kind: &str,
-        #[pyo3(from_py_with = argument::path)] path: PathBuf,
+        path: &Bound<'_, PyAny>,
         mode: &str,
         canonicalizer: Option<&str>,
         given: Option<&Bound<'_, PyDict>>,
@@ -192,36 +312,19 @@ impl SeenSet {
         if !matches!(mode, "r" | "w" | "a" | "x") {
             return Err(errors::invalid(format!("a mode is 'r', 'w', 'a' or 'x', not {mode:?}")));
         }
-        let (new, disk) = (new_set(kind, given)?, disk_options(given)?);
-        let rule = options::canonicalizer(canonicalizer.unwrap_or("exact"))?;
-        let (set, noted) = py.detach(|| -> Result<_, Failure> {
-            let set = opened(&path, mode, new, disk, &*rule)?;
-            let noted = set.canonicalizer()?;
-            Ok((set, noted))
-        })?;
-        if kind_named(kind) != Some(set.kind()) {
-            let what = format!("{} is a set of the kind {}, not {kind}", path.display(), set.kind().name());
-            return Err(errors::invalid(what));
+        match path.extract().ok().filter(|text: &String| Client::is_location(text)) {
+            Some(location) => SeenSet::there(py, kind, location, mode, canonicalizer, given),
+            None => SeenSet::here(py, kind, argument::path(path)?, mode, canonicalizer, given),
         }
-        let Some(noted) = noted.or_else(|| canonicalizer.map(|_| Arc::clone(&rule))) else {
-            return Err(errors::invalid(format!(
-                "{0}.canon, which says how the URLs of {0} are canonical, is not there: say it as `canonicalizer`",
-                path.display()
-            )));
-        };
-        if canonicalizer.is_some() && (noted.name(), noted.version()) != (rule.name(), rule.version()) {
-            let what =
-                format!("the URLs of {} are canonical by {}, not by {}", path.display(), noted.name(), rule.name());
-            return Err(errors::invalid(what));
-        }
-        let canonicalizer = Some(noted).filter(|rule| rule.name() != "exact");
-        let set = RwLock::new(OfProcess::new(Some(Arc::new(set))));
-        Ok(SeenSet { set, canonicalizer, path, mode: mode.to_owned(), closing: Mutex::new(()) })
     }
 
+    /// Where the set is: its path, or its address as a `str`.
     #[getter]
-    fn path(&self) -> &PathBuf {
-        &self.path
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.location {
+            Some(location) => Ok(PyString::new(py, location).into_any()),
+            None => Ok(self.path.as_path().into_pyobject(py)?.into_any()),
+        }
     }
 
     #[getter]
@@ -253,12 +356,13 @@ impl SeenSet {
                 std::mem::replace(&mut *set, OfProcess::new(None)).take().flatten()
             };
             let Some(set) = taken else { return Ok(()) };
+            let Set::Here(set) = set else { return set.sync() };
             match Arc::try_unwrap(set) {
                 Ok(set) if self.mode != "r" => Ok(set.close()?),
                 Ok(_) => Ok(()),
                 // A call in another thread still has it: it closes with that call.
                 Err(_) if self.mode == "r" => Ok(()),
-                Err(set) => Ok(set.sync()?),
+                Err(set) => Ok(Set::Here(set).sync()?),
             }
         });
         Ok(closed?)
@@ -266,18 +370,18 @@ impl SeenSet {
 
     /// Makes durable what was added before.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |set, _| Ok(set.sync()?))
+        self.with(py, |set, _| set.sync())
     }
 
     /// Adds a URL. Returns whether it is new.
     fn add(&self, py: Python<'_>, url: Text) -> PyResult<bool> {
-        self.with(py, |set, rule| Ok(set.insert(&form(rule, url.as_ref())?)?))
+        self.with(py, |set, rule| set.insert(&form(rule, url.as_ref())?))
     }
 
     /// Adds URLs. Returns for each whether it is new. After an error those before it are in the
     /// set: its attribute `done` says whether they were new.
     fn add_many(&self, py: Python<'_>, urls: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        self.batches(py, urls, |set, urls, verdicts| set.check_and_insert_batch(urls, verdicts), Verdict::is_new)
+        self.batches(py, urls, Set::add, Verdict::is_new)
     }
 
     fn __contains__(&self, py: Python<'_>, url: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -285,25 +389,25 @@ impl SeenSet {
         self.with(py, |set, rule| match form(rule, url.as_ref()) {
             // Not a URL: so it was never added.
             Err(_) => Ok(false),
-            Ok(form) => Ok(!set.contains(&form)?.is_new()),
+            Ok(form) => set.contains(&form),
         })
     }
 
     /// Returns for each URL whether it was added, or may have been.
     fn contains_many(&self, py: Python<'_>, urls: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        self.batches(py, urls, |set, urls, verdicts| set.contains_batch(urls, verdicts), |verdict| !verdict.is_new())
+        self.batches(py, urls, Set::check, |verdict| !verdict.is_new())
     }
 
     /// Takes URLs out of the set. Returns for each whether it was in it.
     fn forget_many(&self, py: Python<'_>, urls: Vec<Text>) -> PyResult<Vec<bool>> {
         self.with(py, |set, rule| {
             let forms: Vec<_> = urls.iter().map(|url| form(rule, url.as_ref())).collect::<Result<_, Failure>>()?;
-            Ok(set.forget(&forms)?)
+            set.forget(&forms)
         })
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, |set, _| Ok(usize::try_from(set.len()).unwrap_or(usize::MAX)))
+        self.with(py, |set, _| Ok(usize::try_from(set.stats()?.urls).unwrap_or(usize::MAX)))
     }
 
     fn __bool__(&self) -> bool {
@@ -312,7 +416,7 @@ impl SeenSet {
 
     /// Statistics, by name.
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.with(py, |set, _| Ok(set.stats()))?;
+        let stats = self.with(py, |set, _| set.stats())?;
         let dict = PyDict::new(py);
         dict.set_item("urls", stats.urls)?;
         dict.set_item("inserted", stats.inserted)?;

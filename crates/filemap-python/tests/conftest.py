@@ -1,11 +1,14 @@
 """What the tests of the package share."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import filemap
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

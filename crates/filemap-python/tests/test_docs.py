@@ -1,7 +1,8 @@
 """Every block of docs/PYTHON.md and of both READMEs runs as it stands, in order.
 
 A block that begins with "```python torch" runs where torch is installed, and is named as skipped
-elsewhere.
+elsewhere. One that begins with "```python fm_serve" is of a server, which runs here and not at the
+address that the page has.
 """
 
 import importlib.util
@@ -9,14 +10,18 @@ import os
 import re
 import shutil
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
+from fm_serve import program, served
 
 ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r"^```python(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PACKAGE = ROOT / "crates" / "filemap-python"
 PAGES = [ROOT / "docs" / "PYTHON.md", PACKAGE / "README.md", ROOT / "README.md"]
+SERVER = "http://crawler.example:8640"
 
 
 @pytest.mark.filterwarnings("default:skipped")
@@ -30,11 +35,23 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     blocks = list(BLOCK.finditer(text))
     assert len(blocks) >= 2, "the page has lost its blocks"
     names: dict[str, object] = {"__name__": "page"}
-    for block in blocks:
-        if block[1] and not importlib.util.find_spec(block[1]):
-            warnings.warn(f"skipped: a block of {page.name} needs {block[1]}", stacklevel=1)
-            continue
-        line = text[: block.start()].count("\n") + 1
-        # The line numbers of a traceback are those of the page.
-        code = compile("\n" * line + block[2], os.fspath(page), "exec")
-        exec(code, names)
+    with ExitStack() as servers:
+        server = SERVER
+        for block in blocks:
+            if block[1] and not is_there(block[1]):
+                warnings.warn(f"skipped: a block of {page.name} needs {block[1]}", stacklevel=1)
+                continue
+            if block[1] == "fm_serve" and server == SERVER:
+                (tmp_path / "sets").mkdir()
+                options = ("--write", "--seen-dir", str(tmp_path / "sets"))
+                server = servers.enter_context(served(tmp_path / "served.fm", *options))
+            line = text[: block.start()].count("\n") + 1
+            # The line numbers of a traceback are those of the page.
+            lines = "\n" * line + block[2].replace(SERVER, server)
+            exec(compile(lines, os.fspath(page), "exec"), names)
+
+
+def is_there(name: str) -> bool:
+    if name == "fm_serve":
+        return program() is not None or "FILEMAP_CHECK" in os.environ
+    return importlib.util.find_spec(name) is not None

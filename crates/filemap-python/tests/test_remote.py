@@ -1,46 +1,16 @@
 """A store behind a server is a store: `filemap.open("http://...")`; and what has changed in one."""
 
 import asyncio
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import filemap
+from fm_serve import served
 
-ROOT = Path(__file__).parents[3]
 URL = "http://example.com/"
 T0 = 1_700_000_000
-
-
-def program() -> str | None:
-    """The server: `FM_SERVE`, or one that was built here."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    built = [str(target / profile / "fm-serve") for profile in ("release", "debug")]
-    return next(filter(None, map(shutil.which, [os.environ.get("FM_SERVE", ""), *built])), None)
-
-
-@contextmanager
-def served(path: Path, *arguments: str) -> Iterator[str]:
-    """The address of a server of the store at `path`."""
-    found = program()
-    if found is None:
-        pytest.skip("there is no fm-serve: build it, or name it in FM_SERVE")
-    command = [found, os.fspath(path), "--listen", "127.0.0.1:0", *arguments]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert server.stderr is not None
-    try:
-        said = server.stderr.readline()
-        assert " at http" in said, said + server.stderr.read()
-        yield said.split()[-1]
-    finally:
-        server.terminate()
-        server.stderr.close()
-        assert server.wait() == 0
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["errors", "report", "signals"],
     &["argument", "fork", "headers", "times"],
     &["coding", "options"],
-    &["backing"],
+    &["backing", "sets"],
     &["page", "seen"],
     &["iterate"],
     &["store"],

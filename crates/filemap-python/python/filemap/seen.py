@@ -9,7 +9,8 @@
 
 No set ever calls an added URL new. Each compares bytes: give canonical URLs
 (`filemap.canonicalize`), or a `canonicalizer`, which the set then applies to each URL.
-Modes are those of `filemap.open`: `r`, `w`, `a` (the default), `x`.
+Modes are those of `filemap.open`: `r`, `w`, `a` (the default), `x`. `open` opens a set of any of
+these kinds, and one behind an `fm-serve`.
 """
 
 import os
@@ -20,7 +21,43 @@ from ._native import SeenSet
 if TYPE_CHECKING:
     from .types import Mode, Path
 
-__all__ = ["BloomFilter", "DiskSet", "Md5Bitmap", "SeenSet", "Trie"]
+__all__ = ["BloomFilter", "DiskSet", "Md5Bitmap", "SeenSet", "Trie", "open"]
+
+
+def open(
+    path: "Path",
+    mode: "Mode" = "a",
+    *,
+    canonicalizer: str | None = None,
+    token: str | None = None,
+    ca_file: str | None = None,
+    durable: bool | None = None,
+    patience: float | None = None,
+) -> SeenSet:
+    """Open a set of whatever kind: a file, or the address of one behind an `fm-serve`, such as
+    `http://host:8640/v1/seen/NAME`. A new one (modes `a`, `x`) is exact and on disk; behind a
+    server it needs `fm-serve --write --seen-dir`.
+
+    The other options are for an address. `token` and `ca_file` are as in `filemap.open`. Each call
+    is a request. It is sent again for `patience` seconds (30) while the server does not answer, and
+    a URL is new to one caller all the same. What was added survives the end of the server's
+    process within a second, or after `sync` or `close`; with `durable` each call waits until it
+    survives the loss of its power, too. `len` and `stat` tell of what survives that: without
+    `durable`, as it was up to a second ago.
+
+    Raises `RemoteError` (a `ConnectionError`); whether its URLs were added is not known then.
+    `ReadOnlyError` if the server or the token lets nothing be added; `forget_many` raises
+    `FileMapError`.
+    """
+    there = {"token": token, "ca_file": ca_file, "durable": durable, "patience": patience}
+    given = {name: value for name, value in there.items() if value is not None}
+    if given and not _is_address(path):
+        raise TypeError(f"{', '.join(given)}: for the address of a server, not for {path!r}")
+    return SeenSet("any", path, mode, canonicalizer=canonicalizer, **given)
+
+
+def _is_address(path: "Path") -> bool:
+    return isinstance(path, str) and path.lower().startswith(("http://", "https://"))
 
 
 class DiskSet(SeenSet):

@@ -1,0 +1,263 @@
+//! What a handle of a seen set stands on: a set in files here, or one behind a server.
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use filemap_http::{Added, ClientOptions, SeenClient};
+use urlindex::{RequestId, SeenSet as _, SeenStats, StoredSet, Verdict};
+
+use crate::errors::{self, Failure};
+use crate::signals::Watch;
+
+/// Between two tries of a request that was not answered.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An open set.
+#[derive(Clone)]
+pub enum Set {
+    Here(Arc<StoredSet>),
+    There(Arc<Served>),
+}
+
+/// A set behind a server.
+pub struct Served {
+    client: SeenClient,
+    writes: bool,
+    /// Whether an answer waits until it survives the loss of the server's power.
+    durable: bool,
+    /// How long a request that is not answered is sent again.
+    patience: Duration,
+}
+
+/// How a set behind a server is reached.
+pub struct Reaching {
+    pub options: ClientOptions,
+    pub durable: bool,
+    pub patience: Duration,
+}
+
+impl Set {
+    /// Adds a URL; whether it is new.
+    ///
+    /// # Errors
+    ///
+    /// Those of the set; `RemoteError` once a server has not answered for as long as is waited.
+    pub fn insert(&self, url: &[u8]) -> Result<bool, Failure> {
+        match self {
+            Set::Here(set) => Ok(set.insert(url)?),
+            Set::There(_) => {
+                let mut verdicts = Vec::new();
+                self.add(&[url], &mut verdicts)?;
+                Ok(verdicts.iter().any(|verdict| verdict.is_new()))
+            }
+        }
+    }
+
+    /// Adds URLs. After an error `verdicts` has those of the URLs before it, as far as they are
+    /// known.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::insert`].
+    pub fn add(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<(), Failure> {
+        match self {
+            Set::Here(set) => Ok(set.check_and_insert_batch(urls, verdicts)?),
+            Set::There(served) => {
+                let (urls, rest) = lines(urls);
+                told(urls, served.add(urls)?, verdicts)?;
+                rest
+            }
+        }
+    }
+
+    /// Whether a URL was added, or may have been. What is no URL never was.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::insert`].
+    pub fn contains(&self, url: &[u8]) -> Result<bool, Failure> {
+        match self {
+            Set::Here(set) => Ok(!set.contains(url)?.is_new()),
+            Set::There(_) if lines(&[url]).1.is_err() => Ok(false),
+            Set::There(served) => {
+                let verdicts = served.patiently(|client| client.check(&[url]))?;
+                Ok(verdicts.into_iter().flatten().any(|verdict| !verdict.is_new()))
+            }
+        }
+    }
+
+    /// Whether URLs were added.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::insert`].
+    pub fn check(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<(), Failure> {
+        match self {
+            Set::Here(set) => Ok(set.contains_batch(urls, verdicts)?),
+            Set::There(served) => {
+                let (urls, rest) = lines(urls);
+                told(urls, served.patiently(|client| client.check(urls))?, verdicts)?;
+                rest
+            }
+        }
+    }
+
+    /// Takes URLs out of the set.
+    ///
+    /// # Errors
+    ///
+    /// Those of the set; `FileMapError` for one behind a server.
+    pub fn forget(&self, urls: &[impl AsRef<[u8]>]) -> Result<Vec<bool>, Failure> {
+        match self {
+            Set::Here(set) => Ok(set.forget(urls)?),
+            Set::There(_) => {
+                let said = "a set behind a server forgets no URL: do it there, on the set's file";
+                Err(Failure::Python(errors::make("FileMapError", said.to_owned())))
+            }
+        }
+    }
+
+    /// # Errors
+    ///
+    /// As [`Set::insert`].
+    pub fn stats(&self) -> Result<SeenStats, Failure> {
+        match self {
+            Set::Here(set) => Ok(set.stats()),
+            Set::There(served) => served.patiently(SeenClient::stats),
+        }
+    }
+
+    /// Makes durable what was added before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::insert`].
+    pub fn sync(&self) -> Result<(), Failure> {
+        match self {
+            Set::Here(set) => Ok(set.sync()?),
+            // The answer to no URLs waits for what was answered before.
+            Set::There(served) if served.writes && !served.durable => served.send(&[], true).map(|_| ()),
+            Set::There(_) => Ok(()),
+        }
+    }
+}
+
+impl Served {
+    /// Reaches the set at `location`; with the modes `a` and `x` one that is absent is made, an
+    /// exact one on disk whose URLs are canonical by `rules`.
+    ///
+    /// # Errors
+    ///
+    /// `RemoteError`; `StoreExistsError` of the mode `x`; `ReadOnlyError` of a mode that writes if
+    /// the server or the token does not let it.
+    pub fn open(location: &str, mode: &str, rules: &str, reaching: Reaching) -> Result<Served, Failure> {
+        let Reaching { options, durable, patience } = reaching;
+        let client = match SeenClient::open(location, &options) {
+            Ok(_) if mode == "x" => {
+                let said = format!("{location}: this seen set is there already");
+                return Err(Failure::Python(errors::make("StoreExistsError", said)));
+            }
+            Ok(client) => client,
+            Err(absent) if matches!(mode, "a" | "x") => {
+                let wanted = format!(r#"{{"kind":"disk","rules":"{rules}"}}"#);
+                SeenClient::create(location, &wanted, &options).map_err(|error| not_made(absent, &error))?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let served = Served { client, writes: mode != "r", durable, patience };
+        if served.writes {
+            served.check_right(location)?;
+        }
+        Ok(served)
+    }
+
+    /// Name and version of the rules by which the set's URLs are canonical.
+    pub fn rules(&self) -> (&str, u32) {
+        self.client.rules()
+    }
+
+    fn check_right(&self, location: &str) -> Result<(), Failure> {
+        let read_only = |said: String| Failure::Python(errors::make("ReadOnlyError", said));
+        if !self.client.writes() {
+            let said = format!("{location}: the server only reads; start it with --write, or use the mode 'r'");
+            return Err(read_only(said));
+        }
+        match self.client.add(None, &[""; 0], false)? {
+            Added::Refused(why) => Err(read_only(format!("{location}: {why}"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn add(&self, urls: &[&[u8]]) -> Result<Vec<Option<Verdict>>, Failure> {
+        if !self.writes {
+            return Err(Failure::Python(errors::make("ReadOnlyError", "the set is open read-only".to_owned())));
+        }
+        self.send(urls, self.durable)
+    }
+
+    /// The request has one id however often it is sent: its URLs are new to one caller.
+    fn send(&self, urls: &[&[u8]], durable: bool) -> Result<Vec<Option<Verdict>>, Failure> {
+        let id = RequestId::now();
+        let remote = |said: String| Err(Failure::Python(errors::make("RemoteError", said)));
+        match self.patiently(|client| client.add(Some(id), urls, durable))? {
+            Added::Verdicts(verdicts) => Ok(verdicts),
+            Added::Forgotten => remote(
+                "the server takes this request for one that it may have forgotten: the clock here is behind by more \
+                 than it keeps requests"
+                    .to_owned(),
+            ),
+            Added::Ahead(why) | Added::Refused(why) => remote(why),
+        }
+    }
+
+    /// Asks until there is an answer, as long as is waited for one.
+    fn patiently<T>(&self, ask: impl Fn(&SeenClient) -> filemap::Result<T>) -> Result<T, Failure> {
+        let (begun, mut watch) = (Instant::now(), Watch::new());
+        loop {
+            match ask(&self.client) {
+                Ok(answer) => return Ok(answer),
+                Err(error) if begun.elapsed() + PAUSE >= self.patience => return Err(error.into()),
+                Err(_) => sleep(PAUSE),
+            }
+            if watch.tick(|_| Ok(())).is_break() {
+                return Ok(watch.end(Err(errors::closed()))?);
+            }
+        }
+    }
+}
+
+/// The URLs up to one that cannot be a line of a request, and the error of that one.
+fn lines<'a>(urls: &'a [&'a [u8]]) -> (&'a [&'a [u8]], Result<(), Failure>) {
+    let is_line = |url: &&[u8]| !url.is_empty() && !url.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
+    match urls.iter().position(|url| !is_line(url)) {
+        Some(at) => {
+            let why = "a URL that is empty, or has an end of line, cannot be sent to a server";
+            (&urls[..at], Err(no_url(urls[at], why)))
+        }
+        None => (urls, Ok(())),
+    }
+}
+
+/// The verdicts up to a URL that the server takes for none.
+fn told(urls: &[&[u8]], answered: Vec<Option<Verdict>>, verdicts: &mut Vec<Verdict>) -> Result<(), Failure> {
+    verdicts.clear();
+    for (url, verdict) in urls.iter().zip(answered) {
+        verdicts.push(verdict.ok_or_else(|| no_url(url, "the server takes it for no URL"))?);
+    }
+    Ok(())
+}
+
+fn no_url(url: &[u8], why: &str) -> Failure {
+    let said = format!("{:?}: {why}", String::from_utf8_lossy(url));
+    Failure::Python(errors::make("InvalidUrlError", said))
+}
+
+/// Why there is no set, and none could be made.
+fn not_made(absent: filemap::Error, error: &filemap::Error) -> Failure {
+    let (absent_said, said) = (absent.to_string(), error.to_string());
+    if absent_said == said {
+        return absent.into();
+    }
+    Failure::Python(errors::make("RemoteError", format!("{absent_said}; and none can be made: {said}")))
+}
