@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 use filemap_http::server::{SeenSets, ServerOptions, Tokens};
-use filemap_http::{Added, ClientOptions, SeenClient};
+use filemap_http::{Added, ClientOptions, Made, SeenClient};
 use tempfile::TempDir;
 use urlindex::{NewSet, RequestId, RequestOptions, SeenSet, StoredSet, Verdict, Whatwg};
 
@@ -252,7 +252,11 @@ fn a_client_makes_a_set_once_and_has_its_statistics() {
     let folder = folder();
     let server = serving(folder.path());
     let location = format!("http://{}/v1/seen/pages", server.address);
-    let create = |wanted: &str| SeenClient::create(&location, wanted, &ClientOptions::new());
+    let ask = |wanted: &str| SeenClient::create(&location, wanted, &ClientOptions::new()).expect("answered");
+    let create = |wanted: &str| match ask(wanted) {
+        Made::Set(set) => Ok(set),
+        Made::Refused(why) => Err(why),
+    };
     let absent = SeenClient::open(&location, &ClientOptions::new()).expect_err("no set").to_string();
     assert!(absent.contains("there is no seen set `pages`"), "{absent}");
     let set = create(r#"{"kind":"disk","rules":"exact"}"#).expect("made");
@@ -263,8 +267,28 @@ fn a_client_makes_a_set_once_and_has_its_statistics() {
     let again = create(r#"{"kind":"disk","rules":"exact"}"#).expect("it is there");
     let stats = again.stats().expect("figures");
     assert!(stats.urls == 2 && stats.inserted == 2 && stats.disk_bytes > 0, "{stats:?}");
-    let other = create(r#"{"kind":"trie"}"#).expect_err("another kind").to_string();
+    let other = create(r#"{"kind":"trie"}"#).expect_err("another kind");
     assert!(other.contains("of another kind"), "{other}");
+}
+
+#[test]
+fn who_asks_for_a_set_that_another_request_makes_is_not_refused_for_good() {
+    let folder = folder();
+    let server = serving(folder.path());
+    for number in 0..20 {
+        let location = format!("http://{}/v1/seen/set{number}", server.address);
+        let make = || loop {
+            match SeenClient::create(&location, r#"{"kind":"disk"}"#, &ClientOptions::new()) {
+                Ok(Made::Set(set)) => return set.writes(),
+                Ok(Made::Refused(why)) => panic!("{why}"),
+                Err(error) => assert!(error.to_string().contains("ask again"), "{error}"),
+            }
+        };
+        std::thread::scope(|scope| {
+            let makers: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+            assert!(makers.into_iter().all(|maker| maker.join().expect("no panic")));
+        });
+    }
 }
 
 #[test]

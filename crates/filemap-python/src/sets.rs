@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use filemap_http::{Added, ClientOptions, SeenClient};
+use filemap_http::{Added, ClientOptions, Made, SeenClient};
 use urlindex::{RequestId, SeenSet as _, SeenStats, StoredSet, Verdict};
 
 use crate::errors::{self, Failure};
@@ -161,7 +161,11 @@ impl Served {
             Ok(client) => client,
             Err(absent) if matches!(mode, "a" | "x") => {
                 let wanted = format!(r#"{{"kind":"disk","rules":"{rules}"}}"#);
-                SeenClient::create(location, &wanted, &options).map_err(|error| not_made(absent, &error))?
+                // Several crawlers begin at once, and one of them makes it.
+                match patiently(patience, || SeenClient::create(location, &wanted, &options))? {
+                    Made::Set(client) => client,
+                    Made::Refused(why) => return Err(not_made(absent, &why)),
+                }
             }
             Err(error) => return Err(error.into()),
         };
@@ -211,18 +215,22 @@ impl Served {
         }
     }
 
-    /// Asks until there is an answer, as long as is waited for one.
     fn patiently<T>(&self, ask: impl Fn(&SeenClient) -> filemap::Result<T>) -> Result<T, Failure> {
-        let (begun, mut watch) = (Instant::now(), Watch::new());
-        loop {
-            match ask(&self.client) {
-                Ok(answer) => return Ok(answer),
-                Err(error) if begun.elapsed() + PAUSE >= self.patience => return Err(error.into()),
-                Err(_) => sleep(PAUSE),
-            }
-            if watch.tick(|_| Ok(())).is_break() {
-                return Ok(watch.end(Err(errors::closed()))?);
-            }
+        patiently(self.patience, || ask(&self.client))
+    }
+}
+
+/// Asks until there is an answer, as long as is waited for one.
+fn patiently<T>(patience: Duration, ask: impl Fn() -> filemap::Result<T>) -> Result<T, Failure> {
+    let (begun, mut watch) = (Instant::now(), Watch::new());
+    loop {
+        match ask() {
+            Ok(answer) => return Ok(answer),
+            Err(error) if begun.elapsed() + PAUSE >= patience => return Err(error.into()),
+            Err(_) => sleep(PAUSE),
+        }
+        if watch.tick(|_| Ok(())).is_break() {
+            return Ok(watch.end(Err(errors::closed()))?);
         }
     }
 }
@@ -254,10 +262,10 @@ fn no_url(url: &[u8], why: &str) -> Failure {
 }
 
 /// Why there is no set, and none could be made.
-fn not_made(absent: filemap::Error, error: &filemap::Error) -> Failure {
-    let (absent_said, said) = (absent.to_string(), error.to_string());
-    if absent_said == said {
+fn not_made(absent: filemap::Error, why: &str) -> Failure {
+    let said = absent.to_string();
+    if said.contains(why) {
         return absent.into();
     }
-    Failure::Python(errors::make("RemoteError", format!("{absent_said}; and none can be made: {said}")))
+    Failure::Python(errors::make("RemoteError", format!("{said}; and none can be made: {why}")))
 }

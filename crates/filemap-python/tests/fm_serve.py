@@ -1,9 +1,11 @@
 """An `fm-serve` for the tests."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +29,8 @@ class Server:
         self._command = [os.fspath(path), *arguments]
         self._listen = "127.0.0.1:0"
         self.location = ""
-        self._process: subprocess.Popen[str] | None = None
+        self._log = path.with_name(f"{path.name}.said")
+        self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     def start(self) -> None:
@@ -38,11 +41,15 @@ class Server:
             said = "there is no fm-serve: build it, or name it in FM_SERVE"
             pytest.fail(said) if "FILEMAP_CHECK" in os.environ else pytest.skip(said)
         command = [found, *self._command, "--listen", self._listen]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        assert self._process.stderr is not None
-        said = self._process.stderr.readline()
-        assert " at http" in said, said + self._process.stderr.read()
-        self.location = said.split()[-1]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stderr=log)
+        until = time.monotonic() + 60
+        # It may say before that what it has recovered from.
+        while (at := re.search(r" at (http://\S+)\n", self._log.read_text())) is None:
+            is_over = self._process.poll() is not None or time.monotonic() > until
+            assert not is_over, self._log.read_text()
+            time.sleep(0.01)
+        self.location = at[1]
         self._listen = self.location.rpartition("/")[2]
 
     def seen(self, name: str) -> str:
@@ -62,10 +69,7 @@ class Server:
         if process is None:
             return None
         process.send_signal(by)
-        assert process.stderr is not None
-        process.stderr.read()
-        process.stderr.close()
-        return process.wait()
+        return process.wait(timeout=60)
 
 
 @contextmanager

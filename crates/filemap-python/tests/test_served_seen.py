@@ -100,7 +100,7 @@ def test_what_is_no_address_of_a_set(server: Server, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mode"):
         seen.open(server.seen("pages"), "rb")  # type: ignore[arg-type]
     with pytest.raises(ConnectionError):
-        seen.open("http://127.0.0.1:1/v1/seen/pages")
+        seen.open("http://127.0.0.1:1/v1/seen/pages", patience=0.2)
     with seen.open(server.seen("pages"), patience=1e15) as known:
         assert known.add("http://a/")
     with seen.open(tmp_path / "here") as known:

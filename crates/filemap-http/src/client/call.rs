@@ -143,6 +143,13 @@ impl Connection {
         self.found(request.send(SendBody::from_reader(&mut body)))
     }
 
+    /// A short body, in JSON.
+    pub(super) fn put_json(&self, path: &str, json: &str) -> Result<Answered> {
+        let request = self.agent.put(self.url(path)).header(header::CONTENT_TYPE, "application/json");
+        let answer = self.with_token(request).send(json);
+        self.unless_refused(answer)
+    }
+
     pub(super) fn post(&self, path: &str) -> Result<Found> {
         let request = self.agent.post(self.url(path));
         let request = self.with_token(request);

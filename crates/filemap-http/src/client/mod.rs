@@ -29,7 +29,7 @@ use call::{Connection, Found};
 pub use changes::{Line, Lines, Said};
 pub use import::{ArchiveForm, Imported};
 pub use options::ClientOptions;
-pub use seen::{Added, SeenClient};
+pub use seen::{Added, Made, SeenClient};
 
 /// Entries of a list that are asked for at once.
 const PART: usize = 1_000;

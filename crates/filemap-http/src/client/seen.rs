@@ -33,6 +33,16 @@ pub enum Added {
     Refused(String),
 }
 
+/// What a request to make a set was answered.
+#[derive(Debug)]
+pub enum Made {
+    /// The set, made now or before.
+    Set(SeenClient),
+    /// It is not made, for this reason: the token does not allow it, the server makes no sets,
+    /// there is one of another kind or with other rules; the address or the options cannot be.
+    Refused(String),
+}
+
 /// A seen set behind a server. Its calls block; it is `Send` and `Sync`.
 ///
 /// ```no_run
@@ -83,23 +93,30 @@ impl SeenClient {
     /// `PUT /v1/seen/NAME` takes it. One request.
     ///
     /// ```no_run
-    /// use filemap_http::{ClientOptions, SeenClient};
+    /// use filemap_http::{ClientOptions, Made, SeenClient};
     ///
     /// let location = "http://127.0.0.1:8640/v1/seen/pages";
-    /// let set = SeenClient::create(location, r#"{"kind":"disk","rules":"exact"}"#, &ClientOptions::new())?;
-    /// assert!(set.writes());
+    /// let made = SeenClient::create(location, r#"{"kind":"disk","rules":"exact"}"#, &ClientOptions::new())?;
+    /// assert!(matches!(made, Made::Set(set) if set.writes()));
     /// # Ok::<(), filemap::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`filemap::Error::Remote`]: as `open`; the server makes no sets; there is one of another
-    /// kind, or with other rules.
-    pub fn create(location: &str, set: &str, options: &ClientOptions) -> Result<SeenClient> {
-        let connection = Connection::with_limit(location, options, Some(LIMIT))?;
-        let made = connection.put("", "application/json", set.len() as u64, &mut set.as_bytes())?;
-        let figures = connection.read_json(made)?;
-        Ok(SeenClient { connection, figures })
+    /// [`filemap::Error::Remote`] if the server was not reached, or is making this very set for
+    /// another client: the same request may do later.
+    pub fn create(location: &str, set: &str, options: &ClientOptions) -> Result<Made> {
+        let connection = match Connection::with_limit(location, options, Some(LIMIT)) {
+            Ok(connection) => connection,
+            Err(error) => return Ok(Made::Refused(error.to_string())),
+        };
+        match connection.put_json("", set)? {
+            Answered::Refused(_, why) => Ok(Made::Refused(why)),
+            Answered::Found(found) => {
+                let figures = connection.read_json(found)?;
+                Ok(Made::Set(SeenClient { connection, figures }))
+            }
+        }
     }
 
     /// Whether the server takes URLs to add.

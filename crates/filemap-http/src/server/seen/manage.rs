@@ -170,7 +170,10 @@ fn not_made(name: &str, why: NotMade) -> Refusal {
             let words = "this server makes no seen sets: start it with --write and --seen-dir";
             Refusal::new(StatusCode::FORBIDDEN, words)
         }
-        NotMade::Begun => conflict("is being made by another request: ask again"),
+        NotMade::Begun => {
+            let words = format!("seen set `{name}` is being made by another request: ask again");
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, words)
+        }
         NotMade::TooMany => conflict("would be one too many to be made on request: serve it with --seen"),
         NotMade::Failed(urlindex::Error::Storage(error)) if is_there(&error) => {
             conflict(&format!("is not served, and has files in the folder: {error}"))
