@@ -2,8 +2,9 @@
 # Builds the wheel and checks it: `check.sh` as the gate does, `check.sh soak` with the oldest
 # Scrapy and requests-cache, other versions of Python, and more kills.
 #
-# It needs Python 3.11 or later with venv, Rust and a C compiler; pyright needs Node.js. All else
-# comes from PyPI into a folder below target/.
+# It needs Python 3.11 or later with venv, Rust and a C compiler; pyright needs Node.js; the tests of
+# servers need an fm-serve, which `cargo build -p fm-serve` builds or FM_SERVE names. All else comes
+# from PyPI into a folder below target/.
 set -euo pipefail
 cd "$(dirname "$0")"
 how=${1:-gate}

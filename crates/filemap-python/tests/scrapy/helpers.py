@@ -18,6 +18,7 @@ from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.utils.reactor import install_reactor
 
+import filemap
 from filemap.scrapy import FileMapCacheStorage
 from scrapy import Spider
 
@@ -36,8 +37,10 @@ def crawler_of(name: str = "test", **settings: Any) -> Crawler:
 
 
 @contextmanager
-def storage_of(folder: Path, name: str = "test", **settings: Any) -> Iterator[FileMapCacheStorage]:
-    """An open storage of the cache in a folder."""
+def storage_of(
+    folder: Path | str, name: str = "test", **settings: Any
+) -> Iterator[FileMapCacheStorage]:
+    """An open storage of the cache in a folder, or at an address."""
     crawler = crawler_of(name, HTTPCACHE_DIR=str(folder), **settings)
     storage = FileMapCacheStorage(crawler.settings)
     assert crawler.spider is not None
@@ -49,7 +52,7 @@ def storage_of(folder: Path, name: str = "test", **settings: Any) -> Iterator[Fi
 
 
 @contextmanager
-def middleware_of(folder: Path, **settings: Any) -> Iterator[HttpCacheMiddleware]:
+def middleware_of(folder: Path | str, **settings: Any) -> Iterator[HttpCacheMiddleware]:
     """Scrapy's middleware over a storage of ours."""
     given = {"HTTPCACHE_DIR": str(folder), "HTTPCACHE_ENABLED": True, "HTTPCACHE_STORAGE": STORAGE}
     crawler = crawler_of(**{**given, **settings})
@@ -60,6 +63,11 @@ def middleware_of(folder: Path, **settings: Any) -> Iterator[HttpCacheMiddleware
         yield middleware
     finally:
         middleware.spider_closed(crawler.spider)
+
+
+def store_of(cache: str) -> filemap.PageStore:
+    """The store of the cache in a folder, or at an address, to be read."""
+    return filemap.open(cache if cache.startswith("http://") else Path(cache, "pages.fm"))
 
 
 def page_body(number: int) -> bytes:

@@ -5,6 +5,9 @@ The files come from the sdist of the installed Scrapy, at test time, into a cach
 in a copy in which the names of Scrapy's classes are ours. What is not run is named in `NOT_RUN`.
 
     python scrapy_suites.py        # prints pytest's output; its exit code
+
+With a server the storage's folder is the address of an `fm-serve`, one for each test, and the
+filter's set is there too.
 """
 
 import os
@@ -40,6 +43,39 @@ default_settings.DUPEFILTER_CLASS = "filemap.scrapy.FileMapDupeFilter"
 
 def pytest_configure(config):
     install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+"""
+
+_THERE: Final = """
+
+import hashlib
+
+import pytest
+from fm_serve import Server
+
+from filemap.scrapy import cache, dupefilter, served_seen
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path_factory, monkeypatch):
+    servers = {}
+
+    def server():
+        if not servers:
+            folder = tmp_path_factory.mktemp("served")
+            (folder / "sets").mkdir()
+            sets = ("--write", "--seen-dir", str(folder / "sets"))
+            servers[None] = Server(folder / "pages.fm", *sets)
+        return servers[None]
+
+    def seen_at(path, options, patience):
+        name = hashlib.sha256(path.encode()).hexdigest()
+        return served_seen.ServedSeen(server().seen(name), {}, patience)
+
+    monkeypatch.setattr(cache, "path_of", lambda *path: server().location)
+    monkeypatch.setattr(dupefilter, "seen_at", seen_at)
+    yield
+    for started in servers.values():
+        started.stop()
 """
 
 _HOOKS: Final = '''
@@ -124,20 +160,20 @@ def _pointed_at_ours(name: str, text: str) -> str:
     return text
 
 
-def run(*, verbose: bool = False) -> "subprocess.CompletedProcess[str]":
-    """Runs the tests of the installed Scrapy in a process of their own."""
+def run(*, there: bool = False, verbose: bool = False) -> "subprocess.CompletedProcess[str]":
+    """Runs the tests of the installed Scrapy in a process of their own; `there`: over HTTP."""
     source = _sdist(version("scrapy"))
     with tempfile.TemporaryDirectory() as work:
         tests = Path(work, "tests")
         tests.symlink_to(source / "tests")
         copies = Path(work, "ours")
         copies.mkdir()
-        paths = [work]
+        paths = [work, str(Path(__file__).parents[1])]
         for name in (CACHE, DUPES):
             text = _pointed_at_ours(name, (source / "tests" / name).read_text())
             (copies / name).write_text(text)
             paths += _needed(text)
-        Path(copies, "conftest.py").write_text(_CONFTEST)
+        Path(copies, "conftest.py").write_text(_CONFTEST + (_THERE if there else ""))
         Path(copies, "pytest.ini").write_text("[pytest]\n")
         excluded = " and ".join(f"not {name}" for name in NOT_RUN)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", excluded]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from helpers import middleware_of, storage_of
+from helpers import middleware_of, storage_of, store_of
 from scrapy.http import HtmlResponse, Request, Response, TextResponse
 
 import filemap
@@ -60,14 +60,14 @@ CODED = [
 
 
 @pytest.mark.parametrize(("name", "body"), CODED)
-def test_bodies_are_stored_and_given_back_decoded(tmp_path: Path, name: str, body: bytes) -> None:
+def test_bodies_are_stored_and_given_back_decoded(cache: str, name: str, body: bytes) -> None:
     headers = {
         "Content-Type": "text/html",
         "Content-Encoding": name,
         "Content-Length": str(len(body)),
         "Set-Cookie": ["a=1", "b=2"],
     }
-    with storage_of(tmp_path) as storage:
+    with storage_of(cache) as storage:
         found = kept(storage, Response(URL, headers=headers, body=body))
         assert (type(found), found.body) == (HtmlResponse, TEXT)
         assert set(found.headers) == {b"Content-Type", b"Set-Cookie"}
@@ -94,19 +94,17 @@ def test_bodies_are_stored_and_given_back_decoded(tmp_path: Path, name: str, bod
         (", ".join(["gzip"] * 9), TEXT),
     ],
 )
-def test_a_body_that_does_not_decode_is_kept_as_it_came(
-    tmp_path: Path, name: str, body: bytes
-) -> None:
+def test_a_body_that_does_not_decode_is_kept_as_it_came(cache: str, name: str, body: bytes) -> None:
     headers = {"Content-Encoding": name, "Content-Length": str(len(body))}
     response = Response(URL, headers=headers, body=body)
-    with storage_of(tmp_path) as storage:
+    with storage_of(cache) as storage:
         found = kept(storage, response)
     assert (found.body, found.headers) == (body, response.headers)
 
 
-def test_a_bomb_is_kept_as_it_came(tmp_path: Path) -> None:
+def test_a_bomb_is_kept_as_it_came(cache: str) -> None:
     bomb = gzip.compress(bytes(1 << 20))
-    with storage_of(tmp_path, DOWNLOAD_MAXSIZE=1 << 19) as storage:
+    with storage_of(cache, DOWNLOAD_MAXSIZE=1 << 19) as storage:
         assert (
             kept(storage, Response(URL, headers={"Content-Encoding": "gzip"}, body=bomb)).body
             == bomb
@@ -127,7 +125,7 @@ def test_brotli_and_zstd_decode() -> None:
     assert coding.decode(["zstd"], packed[:-2], 1 << 20) is None
 
 
-def test_everything_else_of_a_response_comes_back(tmp_path: Path) -> None:
+def test_everything_else_of_a_response_comes_back(cache: str) -> None:
     address = ipaddress.ip_address("192.0.2.7")
     given = Response(
         URL,
@@ -138,30 +136,30 @@ def test_everything_else_of_a_response_comes_back(tmp_path: Path) -> None:
         ip_address=address,
         protocol="h2",
     )
-    with storage_of(tmp_path) as storage:
+    with storage_of(cache) as storage:
         found = kept(storage, given)
     assert (found.status, found.headers, found.body) == (203, given.headers, b"\0\1")
     assert (found.ip_address, found.protocol, found.flags) == (address, "h2", ["mine"])
 
 
-def test_an_encoding_that_was_given_is_kept(tmp_path: Path) -> None:
+def test_an_encoding_that_was_given_is_kept(cache: str) -> None:
     given = TextResponse(URL, body="caf\u00e9".encode("cp1252"), encoding="cp1252")
-    with storage_of(tmp_path) as storage:
+    with storage_of(cache) as storage:
         found = kept(storage, given)
     assert isinstance(found, TextResponse)
     assert found.text == "caf\u00e9"
 
 
-def test_classes_come_from_a_list_only(tmp_path: Path) -> None:
+def test_classes_come_from_a_list_only(cache: str) -> None:
     price = {"net": 7, "of": (1, b"\xff", [None, 2.5])}
     given = Priced(URL, body=b"<p>", price=price)
-    with storage_of(tmp_path) as storage:
+    with storage_of(cache) as storage:
         found = kept(storage, given)
         assert isinstance(found, Priced)
         assert found.price == price
-    with storage_of(tmp_path, FILEMAP_RESPONSE_CLASSES=[Priced]) as storage:
+    with storage_of(cache, FILEMAP_RESPONSE_CLASSES=[Priced]) as storage:
         assert isinstance(storage.retrieve_response(None, Request(URL)), Priced)
-    with storage_of(tmp_path) as storage:
+    with storage_of(cache) as storage:
         if scrapy.version_info >= (2, 18):
             with pytest.raises(responses.UnknownClassError, match="FILEMAP_RESPONSE_CLASSES"):
                 storage.retrieve_response(None, Request(URL))
@@ -169,13 +167,13 @@ def test_classes_come_from_a_list_only(tmp_path: Path) -> None:
             assert storage.retrieve_response(None, Request(URL)) is None
     with (
         pytest.raises(TypeError, match="no class of responses"),
-        storage_of(tmp_path, FILEMAP_RESPONSE_CLASSES=["os.system"]),
+        storage_of(cache, FILEMAP_RESPONSE_CLASSES=["os.system"]),
     ):
         pass
 
 
-def test_what_cannot_be_kept_of_a_response_is_counted(tmp_path: Path) -> None:
-    with storage_of(tmp_path) as storage:
+def test_what_cannot_be_kept_of_a_response_is_counted(cache: str) -> None:
+    with storage_of(cache) as storage:
         found = kept(storage, Priced(URL, body=b"<p>", odd=object()))
         assert isinstance(found, Priced)
         assert found.odd is None
@@ -183,15 +181,15 @@ def test_what_cannot_be_kept_of_a_response_is_counted(tmp_path: Path) -> None:
         assert storage._stats.get_value("filemap/cache/attributes_lost") == 1
 
 
-def test_a_header_that_is_none_is_left_out_and_counted(tmp_path: Path) -> None:
-    with storage_of(tmp_path) as storage:
+def test_a_header_that_is_none_is_left_out_and_counted(cache: str) -> None:
+    with storage_of(cache) as storage:
         found = kept(storage, Response(URL, headers={"A": "1", "B": b"2\0", "C": b"3\r\nD: 4"}))
         assert set(found.headers) == {b"A"}
         assert storage._stats is not None
         assert storage._stats.get_value("filemap/cache/attributes_lost") == 2
 
 
-def test_a_server_cannot_write_what_is_ours(tmp_path: Path) -> None:
+def test_a_server_cannot_write_what_is_ours(cache: str) -> None:
     note = {
         "url": "https://bank.example/login",
         "status": 200,
@@ -204,7 +202,7 @@ def test_a_server_cannot_write_what_is_ours(tmp_path: Path) -> None:
         "X-Crawler-Content-Encoding": "gzip",
         "Content-Length": "4",
     }
-    with storage_of(tmp_path) as storage:
+    with storage_of(cache) as storage:
         request = Request(URL)
         found = kept(storage, Response(URL, status=404, headers=headers, body=b"real"), request)
         assert (found.url, found.status, found.body, found.flags) == (URL, 404, b"real", [])
@@ -254,16 +252,16 @@ def test_what_cannot_be_stored_is_counted_and_reaches_the_spider(
     assert f"{URL} is not stored: disk full" in caplog.text
 
 
-def test_pages_that_wait_are_found_and_survive_a_close(tmp_path: Path) -> None:
+def test_pages_that_wait_are_found_and_survive_a_close(cache: str) -> None:
     bodies = {f"http://a.example/{n}": os.urandom(200_000) for n in range(100)}
-    with storage_of(tmp_path) as storage:
+    with storage_of(cache) as storage:
         for url, body in bodies.items():
             storage.store_response(None, Request(url), Response(url, body=body))
             if len(url) % 2:
                 found = storage.retrieve_response(None, Request(url))
                 assert found is not None
                 assert found.body == body
-    with storage_of(tmp_path) as storage:
+    with storage_of(cache) as storage:
         for url, body in bodies.items():
             found = storage.retrieve_response(None, Request(url))
             assert found is not None
@@ -286,8 +284,8 @@ def test_a_record_without_a_note_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("note", [b"{", b"[]", b'{"flags":{"odd":1}}', b'{"_class":7}', b"\xff"])
-def test_a_damaged_entry_is_an_error_that_becomes_a_miss(tmp_path: Path, note: bytes) -> None:
-    with middleware_of(tmp_path) as middleware:
+def test_a_damaged_entry_is_an_error_that_becomes_a_miss(cache: str, note: bytes) -> None:
+    with middleware_of(cache) as middleware:
         request = Request(URL)
         spider = middleware.storage
         middleware.storage.store_response(None, request, Response(URL, body=b"<p>"))
@@ -324,22 +322,22 @@ def test_damage_on_disk_is_a_miss_and_a_new_response_takes_its_place(tmp_path: P
         assert found.body == b"new"
 
 
-def test_spiders_have_entries_of_their_own_unless_they_share(tmp_path: Path) -> None:
+def test_spiders_have_entries_of_their_own_unless_they_share(cache: str) -> None:
     long = "x" * 5000
     for name in ("one", "two", long):
-        with storage_of(tmp_path, name) as storage:
+        with storage_of(cache, name) as storage:
             assert storage.retrieve_response(None, Request(URL)) is None
             storage.store_response(None, Request(URL), Response(URL, body=name.encode()))
     for name in ("one", "two", long):
-        with storage_of(tmp_path, name) as storage:
+        with storage_of(cache, name) as storage:
             found = storage.retrieve_response(None, Request(URL))
             assert found is not None
             assert found.body == name.encode()
-    with storage_of(tmp_path, "one", FILEMAP_SHARED=True) as storage:
+    with storage_of(cache, "one", FILEMAP_SHARED=True) as storage:
         kept(storage, Response(URL, body=b"ours"))
-    with storage_of(tmp_path, "two", FILEMAP_SHARED=True) as storage:
+    with storage_of(cache, "two", FILEMAP_SHARED=True) as storage:
         assert storage.retrieve_response(None, Request(URL)) is not None
-    with filemap.open(tmp_path / "pages.fm") as store:
+    with store_of(cache) as store:
         variants = list(store.variants(URL))
     fingerprint = variants[0].rpartition(b":")[2]
     assert len(fingerprint) == 40
@@ -348,8 +346,8 @@ def test_spiders_have_entries_of_their_own_unless_they_share(tmp_path: Path) -> 
     assert max(map(len, variants)) < 1024
 
 
-def test_requests_of_one_url_have_entries_of_their_own(tmp_path: Path) -> None:
-    with storage_of(tmp_path) as storage:
+def test_requests_of_one_url_have_entries_of_their_own(cache: str) -> None:
+    with storage_of(cache) as storage:
         kept(storage, Response(URL, body=b"got"))
         post = Request(URL, method="POST", body=b"x=1")
         assert kept(storage, Response(URL, body=b"posted"), post).body == b"posted"
@@ -361,16 +359,16 @@ def test_requests_of_one_url_have_entries_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["s3://bucket/key", "data:,hello", "http://256.1.1.1/", "http://a/" + "x" * 70_000]
 )
-def test_any_url_of_a_request_can_be_kept(tmp_path: Path, url: str) -> None:
-    with storage_of(tmp_path) as storage:
+def test_any_url_of_a_request_can_be_kept(cache: str, url: str) -> None:
+    with storage_of(cache) as storage:
         found = kept(storage, Response(url, body=b"it"), Request(url))
         assert (found.url, found.body) == (url, b"it")
 
 
-def test_what_expired_is_no_answer_and_is_removed_at_the_close(tmp_path: Path) -> None:
-    with storage_of(tmp_path, "other") as storage:
+def test_what_expired_is_no_answer_and_is_removed_at_the_close(cache: str) -> None:
+    with storage_of(cache, "other") as storage:
         storage.store_response(None, Request(URL), Response(URL))
-    with storage_of(tmp_path, HTTPCACHE_EXPIRATION_SECS=100) as storage:
+    with storage_of(cache, HTTPCACHE_EXPIRATION_SECS=100) as storage:
         storage.store_response(None, Request(URL), Response(URL))
         assert storage.retrieve_response(None, Request(URL)) is not None
         later = storage.pages.get(*storage._key(Request(URL)))
@@ -380,26 +378,27 @@ def test_what_expired_is_no_answer_and_is_removed_at_the_close(tmp_path: Path) -
             storage.store_response(None, Request(f"{URL}2"), Response(f"{URL}2"))
             spider = None
             storage.close_spider(spider)
-    with filemap.open(tmp_path / "pages.fm") as store:
+    with store_of(cache) as store:
         (left,) = store.variants(URL)
         assert left.startswith(b"scrapy:other:")
         assert list(store.variants(f"{URL}2")) != []
 
 
-def test_the_same_body_again_is_a_version_of_the_description_only(tmp_path: Path) -> None:
-    with storage_of(tmp_path, FILEMAP_OPTIONS={"keep_versions": 9}) as storage:
+def test_the_same_body_again_is_a_version_of_the_description_only(cache: str) -> None:
+    options = {} if cache.startswith("http://") else {"keep_versions": 9}
+    with storage_of(cache, FILEMAP_OPTIONS=options) as storage:
         for date in ("1", "2"):
             kept(storage, Response(URL, headers={"Date": date}, body=TEXT))
         url, variant = storage._key(Request(URL))
-    with filemap.open(tmp_path / "pages.fm") as store:
+    with store_of(cache) as store:
         newest, first = store.history(url, variant=variant)
         assert (newest.unchanged, first.unchanged) == (True, False)
         assert dict(newest.headers.raw())[b"Date"] == b"2"
 
 
-def test_a_304_does_not_bring_back_the_coding(tmp_path: Path) -> None:
+def test_a_304_does_not_bring_back_the_coding(cache: str) -> None:
     headers = {"Content-Encoding": "gzip", "ETag": '"1"'}
-    with storage_of(tmp_path) as storage:
+    with storage_of(cache) as storage:
         found = kept(storage, Response(URL, headers=headers, body=gzip.compress(TEXT)))
         found.headers.update({"Date": "now", "Content-Encoding": "gzip", "Content-Length": "7"})
         assert set(found.headers) == {b"Etag", b"Date"}
@@ -410,8 +409,8 @@ def test_a_304_does_not_bring_back_the_coding(tmp_path: Path) -> None:
         assert dict(page.headers)[b"X-Crawler-Content-Encoding"] == b"gzip"
 
 
-def test_a_note_is_json_and_short(tmp_path: Path) -> None:
-    with storage_of(tmp_path) as storage:
+def test_a_note_is_json_and_short(cache: str) -> None:
+    with storage_of(cache) as storage:
         kept(storage, HtmlResponse(URL, body=b"<p>"))
         page = storage.pages.get(*storage._key(Request(URL)))
     assert page is not None

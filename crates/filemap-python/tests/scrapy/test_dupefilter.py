@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from scrapy.utils.misc import load_object
 from filemap.scrapy import FileMapDupeFilter
 from filemap.scrapy.dupefilter import fingerprints_of
 from filemap.scrapy.shared_seen import Journal, Notes, SeenService
+from fm_serve import served
 
 
 def filter_of(**settings: Any) -> FileMapDupeFilter:
@@ -32,9 +34,20 @@ def filter_of(**settings: Any) -> FileMapDupeFilter:
     return found
 
 
-def test_each_answer_is_that_of_scrapys_own(tmp_path: Path) -> None:
+@pytest.fixture(params=["here", "there"])
+def seen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Settings of a set in a file, and of one behind a server."""
+    if request.param == "here":
+        yield {"JOBDIR": str(tmp_path)}
+    else:
+        sets = ("--write", "--seen-dir", str(tmp_path))
+        with served(tmp_path / "pages.fm", *sets) as location:
+            yield {"FILEMAP_SEEN": f"{location}/v1/seen/requests"}
+
+
+def test_each_answer_is_that_of_scrapys_own(seen: dict[str, str]) -> None:
     random.seed(3)
-    ours, theirs = filter_of(JOBDIR=str(tmp_path)), RFPDupeFilter()
+    ours, theirs = filter_of(**seen), RFPDupeFilter()
     for _ in range(3000):
         request = Request(f"http://example.com/?b=1&a={random.randrange(1000)}#x")
         assert ours.request_seen(request) == theirs.request_seen(request)
@@ -75,14 +88,15 @@ def test_a_filter_that_was_never_opened_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_job_of_scrapys_own_filter_goes_on(tmp_path: Path) -> None:
+def test_a_job_of_scrapys_own_filter_goes_on(tmp_path: Path, seen: dict[str, str]) -> None:
+    seen["JOBDIR"] = str(tmp_path)
     requests = [Request(f"http://a/{n}") for n in range(500)]
     theirs = RFPDupeFilter(str(tmp_path))
     for request in requests:
         theirs.request_seen(request)
     theirs.close("finished")
     for expected in (500, None):
-        crawler = crawler_of(JOBDIR=str(tmp_path))
+        crawler = crawler_of(**seen)
         ours = FileMapDupeFilter.from_crawler(crawler)
         ours.open()
         assert all(ours.request_seen(request) for request in requests)
@@ -106,12 +120,12 @@ def test_both_formats_of_requests_seen_are_read(tmp_path: Path, cut: int) -> Non
     assert list(fingerprints_of(str(empty))) == []
 
 
-def test_fingerprints_of_any_length(tmp_path: Path) -> None:
+def test_fingerprints_of_any_length(seen: dict[str, str]) -> None:
     class Long:
         def fingerprint(self, request: Request) -> bytes:
             return request.url.encode() * 9
 
-    found = filter_of(JOBDIR=str(tmp_path), REQUEST_FINGERPRINTER_CLASS=Long)
+    found = filter_of(**seen, REQUEST_FINGERPRINTER_CLASS=Long)
     assert not found.request_seen(Request("http://a/1"))
     assert not found.request_seen(Request("http://a/2"))
     assert found.request_seen(Request("http://a/1"))

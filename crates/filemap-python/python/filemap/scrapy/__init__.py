@@ -6,7 +6,8 @@
     DOWNLOADER_MIDDLEWARES = {"filemap.scrapy.PageStoreMiddleware": 905}
 
 Each line works without the others. Scrapy 2.13 and later. Any number of processes may use one
-store at a time: the first serves the others (`filemap.scrapy.broker`).
+store at a time: the first serves the others (`filemap.scrapy.broker`). On several machines they
+share one behind an `fm-serve`, whose address stands for the path (`filemap.scrapy.addresses`).
 """
 
 from .cache import FileMapCacheStorage

@@ -2,14 +2,15 @@
 
 | setting | default | meaning |
 |---|---|---|
-| `HTTPCACHE_DIR` | `httpcache` | the folder; the store is `pages.fm` in it |
+| `HTTPCACHE_DIR` | `httpcache` | the folder of `pages.fm`, or the address of an `fm-serve` |
 | `HTTPCACHE_EXPIRATION_SECS` | 0 | entries older than this are not given back; 0: never |
 | `HTTPCACHE_GZIP` | | taken and not needed: all bodies are compressed |
 | `FILEMAP_SHARED` | False | True: one entry for all spiders, not one for each |
 | `FILEMAP_RESPONSE_CLASSES` | [] | own classes of responses that entries may ask for |
 | `FILEMAP_EXPIRE_AT_CLOSE` | True | remove the spider's expired entries when it closes |
 | `FILEMAP_OPTIONS` | {} | options of `filemap.open`; `keep_versions` is 1 if not given |
-| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a store that another program has locked |
+| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a locked store, or for a server |
+| `FILEMAP_TOKEN`, `FILEMAP_CA_FILE` | | of a server: see `addresses` |
 """
 
 import hashlib
@@ -28,6 +29,7 @@ import filemap
 import scrapy
 from scrapy import Spider
 
+from .addresses import is_address, reach_of
 from .closing import or_close
 from .responses import (
     Classes,
@@ -38,7 +40,8 @@ from .responses import (
     response_of,
     time_of,
 )
-from .shared_pages import Failures, Record, SharedPages, shared
+from .served_pages import Pages, pages_at
+from .shared_pages import Failures, Record
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ LARGEST_BODY: Final = 1 << 30
 _CATCHES_SINCE: Final = (2, 18)
 _LONGEST_VARIANT: Final = 1024
 _LONGEST_URL: Final = 60_000
+NOT_DURABLE: Final = "What was stored last may be lost with the server's power: %(error)s"
 
 
 def variant_start(spider_name: str | None) -> bytes:
@@ -61,9 +65,15 @@ def variant_start(spider_name: str | None) -> bytes:
     return b"scrapy:" + name + b":"
 
 
-def options_of(settings: BaseSettings, **defaults: Any) -> dict[str, Any]:
-    """The options of `filemap.open`."""
-    return {**defaults, **settings.getdict("FILEMAP_OPTIONS")}
+def options_of(settings: BaseSettings, path: str, **defaults: Any) -> dict[str, Any]:
+    """The options of `filemap.open`; `defaults` are for a store on this machine."""
+    given = reach_of(settings) if is_address(path) else defaults
+    return {**given, **settings.getdict("FILEMAP_OPTIONS")}
+
+
+def path_of(setting: str, *names: str) -> str:
+    """The path that a setting means, below the project's `.scrapy`; an address as it is."""
+    return setting if is_address(setting) else os.path.join(data_path(setting), *names)
 
 
 class FileMapCacheStorage:
@@ -74,21 +84,22 @@ class FileMapCacheStorage:
     """
 
     def __init__(self, settings: BaseSettings) -> None:
-        self.cachedir: str = data_path(settings["HTTPCACHE_DIR"])
+        self.cachedir: str = path_of(settings["HTTPCACHE_DIR"])
+        self._path = path_of(settings["HTTPCACHE_DIR"], FILE_NAME)
         self.expiration_secs: int = settings.getint("HTTPCACHE_EXPIRATION_SECS")
         self.use_gzip: bool = settings.getbool("HTTPCACHE_GZIP")
         self._is_shared = settings.getbool("FILEMAP_SHARED")
         self._expires_at_close = settings.getbool("FILEMAP_EXPIRE_AT_CLOSE", True)
         self._classes = Classes(settings.getlist("FILEMAP_RESPONSE_CLASSES"))
         self._limit = settings.getint("DOWNLOAD_MAXSIZE") or LARGEST_BODY
-        self._options = options_of(settings, keep_versions=1)
+        self._options = options_of(settings, self._path, keep_versions=1)
         self._patience = settings.getfloat("FILEMAP_PATIENCE_SECS", 30.0)
-        self._pages: SharedPages | None = None
+        self._pages: Pages | None = None
         self._stats: StatsCollector | None = None
         self._start = b""
 
     @property
-    def pages(self) -> SharedPages:
+    def pages(self) -> Pages:
         """The store. Raises `ClosedError` before `open_spider` and after `close_spider`."""
         if self._pages is None:
             raise filemap.ClosedError("the cache is not open")
@@ -97,16 +108,15 @@ class FileMapCacheStorage:
     def open_spider(self, spider: Spider) -> None:
         """Opens the store, or reaches the process that has it open. If it cannot, the spider closes
         with the reason `filemap_unavailable`."""
-        path = os.path.join(self.cachedir, FILE_NAME)
         self._start = variant_start(None if self._is_shared else spider.name)
         self._stats = spider.crawler.stats
         fingerprinter = spider.crawler.request_fingerprinter
         assert fingerprinter is not None
         self._fingerprinter = fingerprinter
         with or_close(spider):
-            self._pages = shared(path, self._options, self._patience)
+            self._pages = pages_at(self._path, self._options, self._patience)
         extra = {"spider": spider}
-        logger.debug("Using FileMap cache storage in %(path)s", {"path": path}, extra=extra)
+        logger.debug("Using FileMap cache storage in %(path)s", {"path": self._path}, extra=extra)
 
     def close_spider(self, spider: Spider) -> None:
         """Removes what expired, and closes this spider's part."""
@@ -116,10 +126,9 @@ class FileMapCacheStorage:
         try:
             self._failed(pages.settle())
             if self.expiration_secs > 0 and self._expires_at_close:
-                before = int((time() - self.expiration_secs) * 1000)
-                self._count("filemap/cache/expired", pages.expire(self._start, before) or 0)
+                self._expire(pages)
         finally:
-            pages.close()
+            self._close(pages)
 
     def retrieve_response(self, spider: Spider, request: Request) -> Response | None:
         """The cached response, or None. Sets `request.meta["cache_timestamp"]`.
@@ -166,6 +175,21 @@ class FileMapCacheStorage:
             )
         self._failed(put(self.pages.put_later, record, variant))
 
+    def _expire(self, pages: Pages) -> None:
+        before = int((time() - self.expiration_secs) * 1000)
+        try:
+            self._count("filemap/cache/expired", pages.expire(self._start, before) or 0)
+        except filemap.RemoteError as error:
+            self._count("filemap/cache/expire_error")
+            logger.error("Expired entries are not all removed: %(error)s", {"error": error})
+
+    def _close(self, pages: Pages) -> None:
+        try:
+            pages.close()
+        except filemap.RemoteError as error:
+            self._count("filemap/cache/close_error")
+            logger.error(NOT_DURABLE, {"error": error})
+
     def _failed(self, failures: Failures) -> None:
         for url, error in failures:
             if isinstance(error, filemap.RefusedError):
@@ -205,7 +229,7 @@ def stand_in(variant: bytes | None, url: str) -> str:
 
 
 def put(call: Callable[[Record], _R], record: Record, variant: bytes | None) -> _R:
-    """Puts a record by a call of `SharedPages`, under a stand-in if the store takes no such URL."""
+    """Puts a record by a call of the store, under a stand-in if the store takes no such URL."""
     url = record.url
     if len(url) <= _LONGEST_URL:
         try:
@@ -216,12 +240,12 @@ def put(call: Callable[[Record], _R], record: Record, variant: bytes | None) -> 
     return call(record)
 
 
-def get(pages: SharedPages, url: str, variant: bytes | None) -> Record | None:
+def get(pages: Pages, url: str, variant: bytes | None) -> Record | None:
     """The record of a URL, under a stand-in if the store takes no such URL."""
     return _found(pages.get, url, variant)
 
 
-def head(pages: SharedPages, url: str, variant: bytes | None) -> Record | None:
+def head(pages: Pages, url: str, variant: bytes | None) -> Record | None:
     """As `get`, without the body."""
     return _found(pages.head, url, variant)
 

@@ -1,4 +1,4 @@
-"""Closes a spider whose store cannot be opened.
+"""Closes a spider whose store cannot be opened, or is gone.
 
 Scrapy logs what a handler of `spider_opened` raises, and goes on: the crawl would run to its end
 and keep nothing.
@@ -29,10 +29,15 @@ def or_close(spider: Spider) -> Generator[None]:
     except Exception as error:
         what = "Closing the spider, since its store cannot be opened: %(error)s"
         logger.error(what, {"error": error}, extra={"spider": spider})
-        # Where each request fails the spider is idle sooner.
-        spider.crawler.signals.connect(_end, signal=signals.spider_idle)
-        _later(0, lambda: _close(spider))
+        close_unavailable(spider)
         raise
+
+
+def close_unavailable(spider: Spider) -> None:
+    """Closes a spider, soon, with `REASON`."""
+    # Where each request fails the spider is idle sooner.
+    spider.crawler.signals.connect(_end, signal=signals.spider_idle)
+    _later(0, lambda: _close(spider))
 
 
 def _end() -> None:

@@ -4,8 +4,11 @@
 |---|---|---|
 | `JOBDIR` | none | the folder of a crawl that resumes; the set is `filemap.seen` in it |
 | `FILEMAP_SEEN` | none | the set's path, in the place of `JOBDIR`: spiders with one path share it |
+| | | or an address, `http://host:8640/v1/seen/NAME` |
+| `FILEMAP_SEEN_DURABLE` | False | of an address: each answer survives a loss of the server's power |
 | `DUPEFILTER_DEBUG` | False | log every duplicate, not only the first |
-| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a set that another program has locked |
+| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a locked set, or for a server |
+| `FILEMAP_TOKEN`, `FILEMAP_CA_FILE` | | of a server: see `addresses` |
 
 Without a path the set is in a temporary folder, which is removed when the crawl ends.
 """
@@ -17,14 +20,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING, Final, Self
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from scrapy.crawler import Crawler
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.http import Request
 from scrapy.utils.job import job_dir
 
-from .shared_seen import SharedSeen, shared
+import filemap
+
+from .addresses import reach_of
+from .closing import close_unavailable
+from .served_seen import Seen, seen_at
 
 if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
@@ -52,15 +59,19 @@ class FileMapDupeFilter(RFPDupeFilter):
         fingerprinter: "RequestFingerprinterProtocol | None" = None,
         seen: str | None = None,
         patience: float = 30.0,
+        reach: dict[str, Any] | None = None,
         stats: "StatsCollector | None" = None,
     ) -> None:
         super().__init__(None, debug, fingerprinter=fingerprinter)
         self._job_folder = path
         self._path = seen or (os.path.join(path, FILE_NAME) if path else None)
         self._patience = patience
+        self._reach = reach or {}
+        self._crawler: Crawler | None = None
+        self._is_lost = False
         self._stats = stats
         self._temporary: str | None = None
-        self._seen: SharedSeen | None = None
+        self._seen: Seen | None = None
         self._running: IO[bytes] | None = None
         own = type(self).request_fingerprint is not RFPDupeFilter.request_fingerprint
         self._fingerprint_of = self._fingerprint_text if own else self.fingerprinter.fingerprint
@@ -69,14 +80,17 @@ class FileMapDupeFilter(RFPDupeFilter):
     def from_crawler(cls, crawler: Crawler) -> Self:
         """The filter of a crawler's settings."""
         settings = crawler.settings
-        return cls(
+        made = cls(
             job_dir(settings),
             settings.getbool("DUPEFILTER_DEBUG"),
             fingerprinter=crawler.request_fingerprinter,
             seen=settings.get("FILEMAP_SEEN"),
             patience=settings.getfloat("FILEMAP_PATIENCE_SECS", 30.0),
+            reach={**reach_of(settings), "durable": settings.getbool("FILEMAP_SEEN_DURABLE")},
             stats=crawler.stats,
         )
+        made._crawler = crawler
+        return made
 
     def open(self) -> None:
         """Opens the set, or reaches the process that has it open."""
@@ -86,7 +100,7 @@ class FileMapDupeFilter(RFPDupeFilter):
         if path is None:
             self._temporary = tempfile.mkdtemp(prefix="filemap-seen-")
             path = os.path.join(self._temporary, FILE_NAME)
-        self._seen = shared(path, self._patience)
+        self._seen = seen_at(path, self._reach, self._patience)
         if self._job_folder is not None:
             self._import(self._seen, self._job_folder)
             self._begin(self._job_folder)
@@ -120,11 +134,29 @@ class FileMapDupeFilter(RFPDupeFilter):
                 self._stats.inc_value("filemap/dupefilter/killed")
 
     def request_seen(self, request: Request) -> bool:
-        """Whether an equal request was asked about; adds this one."""
+        """Whether an equal request was asked about; adds this one.
+
+        If the set's server is gone, the request is taken for a new one, so that none is lost, and
+        the spider closes with the reason `filemap_unavailable`: without a filter a crawl may never
+        end.
+        """
         if self._seen is None:
             self.open()
             assert self._seen is not None
-        return not self._seen.add(self._fingerprint_of(request))
+        if not self._is_lost:
+            try:
+                return not self._seen.add(self._fingerprint_of(request))
+            except filemap.RemoteError as error:
+                spider = None if self._crawler is None else self._crawler.spider
+                if spider is None:
+                    raise
+                self._is_lost = True
+                what = "Closing the spider, since it is not known what was seen: %s"
+                self.logger.error(what, error)
+                close_unavailable(spider)
+        if self._stats is not None:
+            self._stats.inc_value("filemap/dupefilter/unanswered")
+        return False
 
     def close(self, reason: str) -> None:
         """Makes the set durable, and removes it if it was temporary."""
@@ -135,13 +167,23 @@ class FileMapDupeFilter(RFPDupeFilter):
                     os.remove(os.path.join(self._job_folder, _RUNNING_NAME))
                 self._running.close()
                 self._running = None
-            if self._stats is not None:
-                self._stats.set_value("filemap/dupefilter/fingerprints", len(seen))
-            seen.close()
+            self._close_set(seen)
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
         super().close(reason)
+
+    def _close_set(self, seen: Seen) -> None:
+        if self._is_lost:
+            return  # Its server would be waited for once more.
+        try:
+            if self._stats is not None:
+                self._stats.set_value("filemap/dupefilter/fingerprints", len(seen))
+            seen.close()
+        except filemap.RemoteError as error:
+            if self._stats is not None:
+                self._stats.inc_value("filemap/dupefilter/close_error")
+            self.logger.error("What was seen last may be lost with the server's power: %s", error)
 
     def _fingerprint_text(self, request: Request) -> bytes:
         text = self.request_fingerprint(request)
@@ -150,7 +192,7 @@ class FileMapDupeFilter(RFPDupeFilter):
         except ValueError:
             return text.encode()
 
-    def _import(self, seen: SharedSeen, folder: str) -> None:
+    def _import(self, seen: Seen, folder: str) -> None:
         """Adds what `RFPDupeFilter` left, once for each state of its file."""
         old = os.path.join(folder, _OLD_NAME)
         mark = os.path.join(folder, _IMPORTED_NAME)

@@ -4,14 +4,15 @@
 
 | setting | default | meaning |
 |---|---|---|
-| `FILEMAP_STORE` | `filemap/pages.fm` | the store; a relative path is in the project's `.scrapy` |
+| `FILEMAP_STORE` | `filemap/pages.fm` | the store, below the project's `.scrapy`, or an address |
 | `FILEMAP_MAX_AGE` | 0 | a page younger than this many seconds is not asked for again |
 | `FILEMAP_REVALIDATE` | True | ask whether an older page changed (ETag, Last-Modified) |
 | `FILEMAP_IGNORE_HTTP_CODES` | `RETRY_HTTP_CODES` | responses that are not kept |
 | `FILEMAP_IGNORE_SCHEMES` | `["file", "data"]` | requests that are not kept |
 | `FILEMAP_RESPONSE_CLASSES` | [] | own classes of responses that pages may ask for |
 | `FILEMAP_OPTIONS` | {} | options of `filemap.open` |
-| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a store that another program has locked |
+| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a locked store, or for a server |
+| `FILEMAP_TOKEN`, `FILEMAP_CA_FILE` | | of a server: see `addresses` |
 
 `request.meta`: `filemap_max_age` in the place of the setting; `dont_cache` leaves a request alone.
 A response from the store has the flag `filemap`, and its request `filemap_timestamp` in `meta`.
@@ -21,7 +22,8 @@ Put the middleware between the engine and the downloader at 901 or more: below c
 it undoes itself, and below Scrapy's own cache.
 
 Stats: `filemap/hit`, `filemap/revalidated`, `filemap/stored`, `filemap/unchanged`,
-`filemap/ignored`, `filemap/refused`, `filemap/retrieve_error`, `filemap/attributes_lost`.
+`filemap/ignored`, `filemap/refused`, `filemap/retrieve_error`, `filemap/attributes_lost`; of a
+server `filemap/store_error` and `filemap/close_error`.
 """
 
 import logging
@@ -32,7 +34,6 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Request, Response
 from scrapy.utils.httpobj import urlparse_cached
-from scrapy.utils.project import data_path
 
 import filemap
 from scrapy import Spider, signals
@@ -48,14 +49,22 @@ from .responses import (
     response_of,
     time_of,
 )
-from .shared_pages import Record, SharedPages, shared
+from .served_pages import Pages, pages_at
+from .shared_pages import Record
 
 logger = logging.getLogger(__name__)
 
 FLAG: Final = "filemap"
 _ASKED: Final = "_filemap_asked"
 _PLAINLY: Final = "_filemap_plainly"
-_DAMAGE: Final = (filemap.CorruptError, NoteError, UnknownClassError, TypeError, ValueError)
+_UNREAD: Final = (
+    filemap.CorruptError,
+    filemap.RemoteError,
+    NoteError,
+    UnknownClassError,
+    TypeError,
+    ValueError,
+)
 
 
 class PageStoreMiddleware:
@@ -68,7 +77,7 @@ class PageStoreMiddleware:
             raise NotConfigured("FILEMAP_STORE is empty")
         assert crawler.stats is not None
         self.crawler = crawler
-        self.path: str = data_path(path)
+        self.path: str = cache.path_of(path)
         self.max_age: float = settings.getfloat("FILEMAP_MAX_AGE", 0.0)
         self._revalidates = settings.getbool("FILEMAP_REVALIDATE", True)
         retried = settings.getlist("RETRY_HTTP_CODES")
@@ -78,10 +87,10 @@ class PageStoreMiddleware:
         self._ignored_schemes = frozenset(schemes)
         self._classes = Classes(settings.getlist("FILEMAP_RESPONSE_CLASSES"))
         self._limit = settings.getint("DOWNLOAD_MAXSIZE") or cache.LARGEST_BODY
-        self._options = cache.options_of(settings)
+        self._options = cache.options_of(settings, self.path)
         self._patience = settings.getfloat("FILEMAP_PATIENCE_SECS", 30.0)
         self._stats = crawler.stats
-        self._pages: SharedPages | None = None
+        self._pages: Pages | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -95,14 +104,19 @@ class PageStoreMiddleware:
         """Opens the store, or reaches the process that has it open. If it cannot, the spider closes
         with the reason `filemap_unavailable`."""
         with or_close(spider):
-            self._pages = shared(self.path, self._options, self._patience)
+            self._pages = pages_at(self.path, self._options, self._patience)
         logger.debug("Keeping pages in %(path)s", {"path": self.path}, extra={"spider": spider})
 
     def spider_closed(self, spider: Spider) -> None:
         """Closes this spider's part."""
         pages, self._pages = self._pages, None
-        if pages is not None:
+        if pages is None:
+            return
+        try:
             pages.close()
+        except filemap.RemoteError as error:
+            self._stats.inc_value("filemap/close_error")
+            logger.error(cache.NOT_DURABLE, {"error": error})
 
     def process_request(self, request: Request, spider: Spider | None = None) -> Response | None:
         """Answers from the store what is fresh; asks whether what is older has changed."""
@@ -166,8 +180,8 @@ class PageStoreMiddleware:
         url, variant = self._key(request)
         try:
             return (cache.get if with_body else cache.head)(self._pages, url, variant)
-        except _DAMAGE as error:
-            self._damaged(request, error)
+        except _UNREAD as error:
+            self._not_read(request, error)
             return None
 
     def _stored(self, request: Request) -> Response | None:
@@ -177,8 +191,8 @@ class PageStoreMiddleware:
         try:
             note = note_of(record)
             response = response_of(record, note, self._classes)
-        except _DAMAGE as error:
-            self._damaged(request, error)
+        except _UNREAD as error:
+            self._not_read(request, error)
             return None
         response.flags.append(FLAG)
         request.meta["filemap_timestamp"] = time_of(record, note)
@@ -217,9 +231,13 @@ class PageStoreMiddleware:
             self._stats.inc_value("filemap/refused")
             logger.info("%(url)s is not kept: %(error)s", {"url": url, "error": error})
             return
+        except filemap.RemoteError as error:
+            self._stats.inc_value("filemap/store_error")
+            logger.error("%(url)s is not stored: %(error)s", {"url": url, "error": error})
+            return
         self._stats.inc_value("filemap/stored" if changed else "filemap/unchanged")
 
-    def _damaged(self, request: Request, error: Exception) -> None:
+    def _not_read(self, request: Request, error: Exception) -> None:
         self._stats.inc_value("filemap/retrieve_error")
         logger.warning(
             "Could not read the page of %(request)s, asking for it again: %(error)s",

@@ -104,8 +104,8 @@ class PagesService:
         for head, body in waiting.left():
             try:
                 record = Record.of_wire(head, body)
-                if not self._has(record):
-                    self.store.put_if_changed(record.url, record.body, **_arguments(record))
+                if not has(self.store, record):
+                    self.store.put_if_changed(record.url, record.body, **arguments_of(record))
                     count += 1
             except (wire.Broken, filemap.RefusedError, TypeError, ValueError) as error:
                 logger.error("A page that a killed process had taken is not kept: %s", error)
@@ -120,13 +120,13 @@ class PagesService:
         """The newest version."""
         self._queue.wait(url)
         page = self.store.get(url, variant=variant)
-        return None if page is None else _record(url, variant, page, page.body)
+        return None if page is None else record_found(url, variant, page, page.body)
 
     def head(self, url: str, variant: bytes | None) -> Record | None:
         """The newest version without its body."""
         self._queue.wait(url)
         head = self.store.head(url, variant=variant)
-        return None if head is None else _record(url, variant, head, b"")
+        return None if head is None else record_found(url, variant, head, b"")
 
     def put(self, record: Record, again: bool) -> bool:
         """Puts a version; of a body that is already the newest one only the description.
@@ -135,24 +135,16 @@ class PagesService:
         died before it answered.
         """
         self._queue.wait(record.url)
-        if again and self._has(record):
+        if again and has(self.store, record):
             return False
-        put = self.store.put_if_changed(record.url, record.body, **_arguments(record))
+        put = self.store.put_if_changed(record.url, record.body, **arguments_of(record))
         return put.changed
-
-    def _has(self, record: Record) -> bool:
-        try:
-            found = self.store.head(record.url, at=record.time_ms / 1000, variant=record.variant)
-        except filemap.CorruptError:
-            return False
-        said = (record.time_ms, record.headers)
-        return found is not None and (found.time_ms, found.headers.raw()) == said
 
     def put_later(self, record: Record) -> Failures:
         """As `put`, on a thread of its own: waits only where 8 MiB or 256 pages wait already, or
         what waits cannot be noted. Returns what of earlier ones failed."""
         with self._turn:
-            self._queue.put(record.url, record.body, **_arguments(record))
+            self._queue.put(record.url, record.body, **arguments_of(record))
             if not self._is_noted(record):
                 self._put_all()
         return self._queue.failures()
@@ -229,7 +221,18 @@ def _found(record: Record | None) -> tuple[dict[str, Any], bytes]:
     return ({"found": False}, b"") if record is None else (record.to_wire(), record.body)
 
 
-def _arguments(record: Record) -> dict[str, Any]:
+def has(store: filemap.PageStore, record: Record) -> bool:
+    """Whether this very version is there. One that cannot be read is not."""
+    try:
+        found = store.head(record.url, at=record.time_ms / 1000, variant=record.variant)
+    except filemap.CorruptError:
+        return False
+    said = (record.time_ms, record.headers)
+    return found is not None and (found.time_ms, found.headers.raw()) == said
+
+
+def arguments_of(record: Record) -> dict[str, Any]:
+    """What `put` takes beside the URL and the body."""
     return {
         "status": record.status,
         "headers": record.headers,
@@ -241,9 +244,10 @@ def _arguments(record: Record) -> dict[str, Any]:
     }
 
 
-def _record(
+def record_found(
     url: str, variant: bytes | None, page: filemap.Page | filemap.PageHead, body: bytes
 ) -> Record:
+    """The record of a page."""
     return Record(
         url=url,
         variant=variant,
