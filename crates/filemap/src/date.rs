@@ -125,8 +125,19 @@ fn compose(fields: [i64; 6], ms: i64, offset_minutes: i64) -> Option<i64> {
     Some(days_from_civil(year, month, day) * DAY_MS + of_day)
 }
 
+/// The time so many months before another one, by the calendar: of a day that the month has not,
+/// its last one.
+pub(crate) fn months_before(time_ms: i64, months: i64) -> i64 {
+    let (days, of_day) = (time_ms.div_euclid(DAY_MS), time_ms.rem_euclid(DAY_MS));
+    let (year, month, day) = civil_from_days(days);
+    let months = year * 12 + month - 1 - months;
+    let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
+    let day = days_in_month(year, month).map_or(day, |last| day.min(last));
+    days_from_civil(year, month, day) * DAY_MS + of_day
+}
+
 /// The days of a month; `None` if there is no such month.
-fn days_in_month(year: i64, month: i64) -> Option<i64> {
+pub(crate) fn days_in_month(year: i64, month: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     days.get(usize::try_from(month).ok()?.checked_sub(1)?).copied()

@@ -10,6 +10,7 @@
 //!   their records.
 //! * [`dump`] writes pages as WARC files with an index, as JSON Lines and as plain files.
 //! * `table` reads a store as Arrow record batches and writes Parquet files.
+//! * [`acl`] decides which captures are shown, by the rules of pywb.
 //! * [`erase`] removes pages for good, and keeps them from coming back.
 //! * [`coding`] undoes content codings (gzip, deflate, br, zstd) within bounds.
 //! * [`page::meta`] encodes a page's headers and the rest of its description;
@@ -22,14 +23,16 @@
 //! Times are `i64` milliseconds since 1970 UTC, in fields and parameters called `*_ms`. Long calls
 //! take a callback `progress`, which cancels them by returning `ControlFlow::Break`.
 //!
-//! Features, both on by default: `warc` (modules `warc`, `dump`, `coding`) and `import`. Without
-//! them a store puts, gets, lists and erases. `async` adds `AsyncPageStore`, for callers on tokio;
-//! `arrow` adds module `table`, `parquet` its files.
+//! Features, both on by default: `warc` (modules `warc`, `dump`, `acl`, `coding`) and `import`.
+//! Without them a store puts, gets, lists and erases. `async` adds `AsyncPageStore`, for callers
+//! on tokio; `arrow` adds module `table`, `parquet` its files.
 
 // Without `import`, some helpers have no user.
 #![cfg_attr(not(feature = "import"), allow(dead_code, unused_imports))]
 
 pub mod access;
+#[cfg(feature = "warc")]
+pub mod acl;
 #[cfg(feature = "async")]
 mod async_store;
 pub mod date;

@@ -16,6 +16,9 @@ pub const FILEMAP: Table = Table {
         &["page"],
         &["page::key", "page::meta"],
         &["page::order", "page::version"],
+        // The key of a URL in indexes; which captures are shown by it.
+        &["dump::surt"],
+        &["acl"],
         // The interface of every store.
         &["access"],
         // Bodies of any length; HTTP messages in a record.

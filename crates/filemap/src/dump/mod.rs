@@ -18,7 +18,7 @@ mod pass;
 mod records;
 mod select;
 mod sort;
-mod surt;
+pub(crate) mod surt;
 mod target;
 mod wacz;
 

@@ -1,0 +1,332 @@
+//! Rules of access: which captures a store shows, by the rules of pywb.
+//!
+//! [`AccessRules`] holds `.aclj` files, a default and an embargo, and decides for a URL and a
+//! time: allow, block (listed, but the body is refused) or exclude (as if it were not stored). The
+//! longest prefix of the URL's SURT key decides, before it a rule of that very key. Pure: no file
+//! is read here, and the time of the decision is an argument.
+//!
+//! Layers: `when` (conditions on a capture's time), `parse` (files), this file.
+
+mod parse;
+mod when;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::dump::surt::surt as index_key;
+use crate::page::variant::Variant;
+use when::When;
+
+/// The key of a rule that holds for every URL.
+const EVERY_URL: &[u8] = b"*,";
+
+/// What becomes of a capture.
+///
+/// ```
+/// use filemap::acl::Access;
+/// assert!(Access::Allow < Access::Block && Access::Block < Access::Exclude, "the stricter is greater");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// It is shown.
+    Allow,
+    /// It is listed; its body and headers are refused.
+    Block,
+    /// As if it were not stored.
+    Exclude,
+}
+
+/// What a rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Is(Access),
+    AllowIgnoreEmbargo,
+}
+
+impl Word {
+    const NAMES: [(&'static str, Word); 4] = [
+        ("allow", Word::Is(Access::Allow)),
+        ("block", Word::Is(Access::Block)),
+        ("exclude", Word::Is(Access::Exclude)),
+        ("allow_ignore_embargo", Word::AllowIgnoreEmbargo),
+    ];
+
+    fn access(self) -> Access {
+        match self {
+            Word::Is(access) => access,
+            Word::AllowIgnoreEmbargo => Access::Allow,
+        }
+    }
+
+    /// Whether an embargo has no say in it.
+    fn is_final(self) -> bool {
+        matches!(self, Word::AllowIgnoreEmbargo | Word::Is(Access::Exclude))
+    }
+}
+
+/// A line of an `.aclj` file.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    word: Word,
+    when: Option<When>,
+    reason: Option<String>,
+    file: Arc<str>,
+    line: u64,
+    /// The line behind its key: of several files' rules of one key pywb takes the greatest.
+    rest: Box<[u8]>,
+}
+
+/// An embargo: captures of some time are kept back, whatever their URL.
+#[derive(Clone, Debug)]
+pub struct Embargo {
+    access: Access,
+    when: When,
+    reason: Option<String>,
+    file: Arc<str>,
+}
+
+/// Rules that cannot be used: where, and why.
+///
+/// ```
+/// let mut rules = filemap::acl::AccessRules::new();
+/// let error = rules.add("rules.aclj", b"com,example)/ - {\"access\": \"deny\"}\n").unwrap_err();
+/// assert!(error.to_string().starts_with("rules.aclj:1: "));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessError {
+    file: String,
+    line: Option<u64>,
+    what: String,
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.what),
+            None => write!(f, "{}: {}", self.file, self.what),
+        }
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+/// A decision, and what made it.
+#[derive(Clone, Copy, Debug)]
+pub struct Ruling<'r> {
+    /// What becomes of the capture.
+    pub access: Access,
+    /// What decided.
+    pub cause: Cause<'r>,
+}
+
+/// What made a decision.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Cause<'r> {
+    /// No rule holds: the default.
+    Default,
+    /// A rule.
+    Rule(&'r Rule),
+    /// The embargo.
+    Embargo(&'r Embargo),
+}
+
+impl Ruling<'_> {
+    /// Why, as the file says under `reason`.
+    pub fn reason(&self) -> Option<&str> {
+        match self.cause {
+            Cause::Default => None,
+            Cause::Rule(rule) => rule.reason.as_deref(),
+            Cause::Embargo(embargo) => embargo.reason.as_deref(),
+        }
+    }
+
+    /// What decided, for a log: file and line of a rule.
+    pub fn place(&self) -> String {
+        match self.cause {
+            Cause::Default => "the default".to_owned(),
+            Cause::Rule(rule) => format!("{}:{}", rule.file, rule.line),
+            Cause::Embargo(embargo) => format!("the embargo of {}", embargo.file),
+        }
+    }
+
+    /// Whether the embargo decided.
+    pub fn is_embargo(&self) -> bool {
+        matches!(self.cause, Cause::Embargo(_))
+    }
+}
+
+/// Rules of access, a default, and an embargo. Without any, all is allowed.
+///
+/// ```
+/// use filemap::acl::{Access, AccessRules};
+///
+/// let mut rules = AccessRules::new();
+/// rules.add("rules.aclj", br#"
+/// com,example)/private/press - {"access": "allow"}
+/// com,example)/private - {"access": "block", "reason": "at the owner's request"}
+/// "#)?;
+/// let of = |url: &str| rules.of_url(url.as_bytes(), None).at(1_700_000_000_000, 1_800_000_000_000).access;
+/// assert_eq!(of("http://www.example.com/private/letters"), Access::Block);
+/// assert_eq!(of("http://example.com/private/press/1"), Access::Allow);
+/// assert_eq!(of("http://example.com/"), Access::Allow);
+/// # Ok::<(), filemap::acl::AccessError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct AccessRules {
+    /// By the prefix of a SURT key.
+    prefixes: BTreeMap<Box<[u8]>, Rule>,
+    /// By a whole SURT key.
+    exact: BTreeMap<Box<[u8]>, Rule>,
+    every: Option<Rule>,
+    default: Word,
+    embargo: Option<Embargo>,
+    of_users: u64,
+    out_of_order: Vec<String>,
+}
+
+impl Default for AccessRules {
+    fn default() -> AccessRules {
+        AccessRules {
+            prefixes: BTreeMap::new(),
+            exact: BTreeMap::new(),
+            every: None,
+            default: Word::Is(Access::Allow),
+            embargo: None,
+            of_users: 0,
+            out_of_order: Vec::new(),
+        }
+    }
+}
+
+impl AccessRules {
+    /// No rule: all is allowed.
+    pub fn new() -> AccessRules {
+        AccessRules::default()
+    }
+
+    /// The number of rules that can hold.
+    pub fn len(&self) -> usize {
+        self.prefixes.len() + self.exact.len() + usize::from(self.every.is_some())
+    }
+
+    /// Whether there is no rule; there may be a default and an embargo.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Rules of a `user`, which hold for nobody here.
+    pub fn of_users(&self) -> u64 {
+        self.of_users
+    }
+
+    /// The first line of each file that is out of pywb's order, as `FILE:LINE`. Here order does
+    /// not matter; pywb may miss such rules.
+    pub fn out_of_order(&self) -> &[String] {
+        &self.out_of_order
+    }
+
+    /// The rule that is about a URL, or a variant of it. Costs its SURT key and some steps in an
+    /// ordered map.
+    pub fn of_url(&self, url: &[u8], variant: Option<&Variant>) -> OfUrl<'_> {
+        let key = match variant {
+            Some(variant) => index_key(&variant.index_url(url)),
+            None => index_key(url),
+        };
+        self.of_key(&key)
+    }
+
+    /// The rule that is about a SURT key.
+    pub fn of_key(&self, key: &[u8]) -> OfUrl<'_> {
+        let rule = self.exact.get(key).or_else(|| self.longest(key)).or(self.every.as_ref());
+        OfUrl { rules: self, rule }
+    }
+
+    /// The rule of the longest prefix of a key. The greatest one not behind the key either is a
+    /// prefix of it, or no prefix is longer than what both share.
+    fn longest(&self, key: &[u8]) -> Option<&Rule> {
+        let mut rest = key;
+        loop {
+            let (found, rule) =
+                self.prefixes.range::<[u8], _>((Bound::Unbounded, Bound::Included(rest))).next_back()?;
+            if rest.starts_with(found) {
+                return Some(rule);
+            }
+            let shared = rest.iter().zip(found.iter()).take_while(|(own, other)| own == other).count();
+            rest = &rest[..shared];
+        }
+    }
+
+    /// Whether some capture may be excluded whose SURT key begins with `prefix`: if not, counts
+    /// that know no rules are right. Costs the rules of such keys.
+    pub fn may_exclude_within(&self, prefix: &[u8]) -> bool {
+        let excludes = |rule: &Rule| rule.word == Word::Is(Access::Exclude);
+        let is_within = |rules: &BTreeMap<Box<[u8]>, Rule>| {
+            let from = rules.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+            from.take_while(|(key, _)| key.starts_with(prefix)).any(|(_, rule)| excludes(rule))
+        };
+        self.default == Word::Is(Access::Exclude)
+            || self.embargo.as_ref().is_some_and(|embargo| embargo.access == Access::Exclude)
+            || self.every.as_ref().is_some_and(excludes)
+            || (0..=prefix.len()).any(|len| self.prefixes.get(&prefix[..len]).is_some_and(excludes))
+            || is_within(&self.prefixes)
+            || is_within(&self.exact)
+    }
+
+    /// A digest of what the rules decide: other rules have another one, the same rules in another
+    /// file or order have the same.
+    pub fn fingerprint(&self) -> u64 {
+        let mut text = format!("{:?} {:?}", self.default, self.embargo.as_ref().map(|e| (e.access, &e.when)));
+        let named = |rules: &BTreeMap<Box<[u8]>, Rule>, text: &mut String| {
+            text.push('\n');
+            for (key, rule) in rules {
+                text.push_str(&format!("{} {:?} {:?}\n", key.escape_ascii(), rule.word, rule.when));
+            }
+        };
+        named(&self.prefixes, &mut text);
+        named(&self.exact, &mut text);
+        text.push_str(&format!("{:?}", self.every.as_ref().map(|rule| (rule.word, &rule.when))));
+        xxh3_64(text.as_bytes())
+    }
+}
+
+/// What is decided for the captures of one URL.
+#[derive(Clone, Copy, Debug)]
+pub struct OfUrl<'r> {
+    rules: &'r AccessRules,
+    rule: Option<&'r Rule>,
+}
+
+impl<'r> OfUrl<'r> {
+    /// The decision for a capture of this time, in ms since 1970, at the time `now_ms`.
+    pub fn at(&self, time_ms: i64, now_ms: i64) -> Ruling<'r> {
+        let rule = self.rule.filter(|rule| rule.when.as_ref().is_none_or(|when| when.holds(time_ms, now_ms)));
+        let (word, cause) = self.of_rule(rule);
+        let embargo = self.rules.embargo.as_ref().filter(|_| !word.is_final());
+        match embargo.filter(|embargo| embargo.when.holds(time_ms, now_ms)) {
+            Some(embargo) => Ruling { access: embargo.access, cause: Cause::Embargo(embargo) },
+            None => Ruling { access: word.access(), cause },
+        }
+    }
+
+    /// The decision, if it is the same for captures of all times.
+    pub fn whenever(&self) -> Option<Ruling<'r>> {
+        if self.rule.is_some_and(|rule| rule.when.is_some()) {
+            return None;
+        }
+        let (word, cause) = self.of_rule(self.rule);
+        let is_open = self.rules.embargo.is_some() && !word.is_final();
+        (!is_open).then_some(Ruling { access: word.access(), cause })
+    }
+
+    fn of_rule(&self, rule: Option<&'r Rule>) -> (Word, Cause<'r>) {
+        rule.map_or((self.rules.default, Cause::Default), |rule| (rule.word, Cause::Rule(rule)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

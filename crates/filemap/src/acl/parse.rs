@@ -1,0 +1,157 @@
+//! The files of rules: `.aclj`, a rule a line, as `wb-manager acl` writes them; and default and
+//! embargo, as JSON in the words of pywb's `config.yaml`.
+//!
+//! A file is refused for what pywb would take for another rule or for none: rules that do nothing
+//! in silence let out what they were to keep.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::when::When;
+use super::{Access, AccessError, AccessRules, EVERY_URL, Embargo, Rule, Word};
+
+/// What the key of a rule ends with that is about this very URL.
+const EXACT: &[u8] = b"###";
+
+impl AccessRules {
+    /// Adds the rules of an `.aclj` file. Of two rules of one key the first of a file holds, and
+    /// of several files the one whose line is greater, as in pywb. After an error the rules are
+    /// as before.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is no rule.
+    pub fn add(&mut self, file: &str, text: &[u8]) -> Result<(), AccessError> {
+        let name: Arc<str> = file.into();
+        let (mut rules, mut of_users) = (BTreeMap::new(), 0);
+        let (mut last, mut out_of_order) = (None, None);
+        for (nth, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let number = nth as u64 + 1;
+            let line = line.trim_ascii_end();
+            if line.is_empty() {
+                continue;
+            }
+            let failed = |what: String| AccessError { file: file.to_owned(), line: Some(number), what };
+            let (key, rest, fields) = split(line).map_err(failed)?;
+            if last.is_some_and(|last| last < line) {
+                out_of_order.get_or_insert_with(|| format!("{file}:{number}"));
+            }
+            last = Some(line);
+            let rule = rule(&fields, rest, Arc::clone(&name), number).map_err(failed)?;
+            if fields.get("user").is_some_and(|user| user.as_str() != Some("") && !user.is_null()) {
+                of_users += 1;
+                continue;
+            }
+            rules.entry(key.to_vec()).or_insert(rule);
+        }
+        for (key, rule) in rules {
+            self.insert(&key, rule);
+        }
+        self.of_users += of_users;
+        self.out_of_order.extend(out_of_order);
+        Ok(())
+    }
+
+    fn insert(&mut self, key: &[u8], rule: Rule) {
+        let (rules, key) = match key.strip_suffix(EXACT) {
+            Some(exact) => (&mut self.exact, exact),
+            None if key == EVERY_URL => {
+                let is_greater = self.every.as_ref().is_none_or(|there| there.rest < rule.rest);
+                if is_greater {
+                    self.every = Some(rule);
+                }
+                return;
+            }
+            None => (&mut self.prefixes, key),
+        };
+        if rules.get(key).is_none_or(|there| there.rest < rule.rest) {
+            rules.insert(key.into(), rule);
+        }
+    }
+
+    /// Takes default and embargo from a file of JSON:
+    /// `{"default_access": "block", "embargo": {"newer": {"years": 1}, "access": "exclude"}}`,
+    /// either of them alone, too. A later file takes the place of an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// What it has else, or in another form. The rules are as before then.
+    pub fn configure(&mut self, file: &str, text: &[u8]) -> Result<(), AccessError> {
+        let failed = |line: usize, what: String| {
+            let line = Some(line as u64).filter(|line| *line > 0);
+            AccessError { file: file.to_owned(), line, what }
+        };
+        let config: Value = serde_json::from_slice(text).map_err(|error| failed(error.line(), error.to_string()))?;
+        let (default, embargo) = configured(&config, file).map_err(|what| failed(0, what))?;
+        (self.default, self.embargo) = (default, embargo);
+        Ok(())
+    }
+}
+
+/// The key of a line, what follows it, and its fields.
+type Line<'l> = (&'l [u8], &'l [u8], Map<String, Value>);
+
+fn split(line: &[u8]) -> Result<Line<'_>, String> {
+    let wanted = "a rule is `com,example)/path - {\"access\": \"block\"}`";
+    let mut parts = line.splitn(3, |&byte| byte == b' ');
+    let (Some(key), Some(_), Some(fields)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(wanted.to_owned());
+    };
+    if key.is_empty() || key == EXACT {
+        return Err(format!("{wanted}: this one has no key"));
+    }
+    if key.starts_with(b"http://") || key.starts_with(b"https://") {
+        return Err(format!("{wanted}: this one begins with a URL, and would be about none"));
+    }
+    let fields = serde_json::from_slice::<Map<String, Value>>(fields);
+    Ok((key, &line[key.len()..], fields.map_err(|error| format!("{wanted}: {error}"))?))
+}
+
+fn rule(fields: &Map<String, Value>, rest: &[u8], file: Arc<str>, line: u64) -> Result<Rule, String> {
+    // Without it pywb excludes.
+    let word = fields.get("access").map_or(Ok(Word::Is(Access::Exclude)), word)?;
+    let when = When::read(fields, false)?;
+    Ok(Rule { word, when, reason: reason(fields)?, file, line, rest: rest.into() })
+}
+
+fn word(value: &Value) -> Result<Word, String> {
+    let found = Word::NAMES.iter().find(|(name, _)| value.as_str() == Some(name));
+    let names = Word::NAMES.map(|(name, _)| name).join(", ");
+    found.map(|(_, word)| *word).ok_or_else(|| format!("access is {names}, not {value}"))
+}
+
+fn reason(fields: &Map<String, Value>) -> Result<Option<String>, String> {
+    match fields.get("reason") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(reason)) => Ok(Some(reason.clone())),
+        Some(other) => Err(format!("`reason` is a text, not {other}")),
+    }
+}
+
+fn configured(config: &Value, file: &str) -> Result<(Word, Option<Embargo>), String> {
+    let fields = config.as_object().ok_or("the file is an object with `default_access`, `embargo` or both")?;
+    known(fields, &["default_access", "embargo"])?;
+    let default = fields.get("default_access").map_or(Ok(Word::Is(Access::Allow)), word)?;
+    let Some(embargo) = fields.get("embargo").filter(|embargo| !embargo.is_null()) else { return Ok((default, None)) };
+    let fields = embargo.as_object().ok_or("`embargo` is an object with `before`, `after`, `newer` or `older`")?;
+    known(fields, &["before", "after", "newer", "older", "access", "reason"])?;
+    let access = match fields.get("access").map_or(Ok(Word::Is(Access::Exclude)), word)? {
+        Word::Is(access) => access,
+        Word::AllowIgnoreEmbargo => return Err("an embargo cannot ignore itself".to_owned()),
+    };
+    let Some(when) = When::read(fields, true)? else {
+        return Err("`embargo` has no `before`, `after`, `newer` or `older`".to_owned());
+    };
+    // One that allows does nothing.
+    let embargo = Embargo { access, when, reason: reason(fields)?, file: file.into() };
+    Ok((default, Some(embargo).filter(|embargo| embargo.access != Access::Allow)))
+}
+
+fn known(fields: &Map<String, Value>, names: &[&str]) -> Result<(), String> {
+    match fields.keys().find(|name| !names.contains(&name.as_str())) {
+        Some(other) => Err(format!("`{other}` is not known here: {} are", names.join(", "))),
+        None => Ok(()),
+    }
+}
