@@ -6,6 +6,7 @@ mod as_store;
 mod changes;
 mod hostile;
 mod inspect;
+mod kept_back;
 mod many;
 mod openapi;
 mod pages;

@@ -130,6 +130,11 @@ impl Answer {
         answer
     }
 
+    /// Status line and headers.
+    pub fn head(&self) -> &str {
+        &self.head
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (own, value) = line.split_once(':')?;

@@ -14,6 +14,10 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::tokens", "server::refusal", "server::counters", "server::lookup", "server::seen::worker"],
     &["server::seen::sets"],
     &["server::options"],
+    // What of a store is shown.
+    &["server::shown::store"],
+    &["server::shown::changes", "server::shown::lists"],
+    &["server::shown"],
     &["server::backend"],
     // What each request passes.
     &["server::guard", "server::measure", "server::patient"],

@@ -308,7 +308,8 @@ impl Client {
         let Some(error) = row["error"].as_str() else {
             return jsonl::read_head(row).ok_or_else(|| self.connection.strange("a version that is none"));
         };
-        let problem = Problem { detail: error.to_owned(), is_damage: true, ..Problem::default() };
+        let (detail, is_blocked) = (error.to_owned(), row["access"] == "block");
+        let problem = Problem { detail, is_damage: !is_blocked, is_of_one_page: is_blocked, ..Problem::default() };
         let source = std::sync::Arc::new(self.connection.failed(problem));
         match (row["time_ms"].as_i64(), row["sequence"].as_u64()) {
             (Some(time_ms), Some(sequence)) => Err(Error::Unreadable {

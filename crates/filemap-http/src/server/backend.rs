@@ -1,15 +1,19 @@
 //! What the handlers of one server share: the store behind its pool, options, counters, locks.
+//!
+//! Handlers that read pages call [`Backend::call`] and [`Backend::read`], which give what rules of
+//! access show. `whole` is the store itself, for puts, removals and figures.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use filemap::{AsyncPageStore, PageStore, Result};
+use filemap::{AsyncPageStore, PageStore};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::counters::Counters;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
+use super::shown::Shown;
 
 /// Locks for pages that are put: pages that share one wait for each other.
 const LOCKS: usize = 64;
@@ -35,7 +39,8 @@ const POOLED: u32 = 64;
 
 /// The state of one server.
 pub(super) struct Backend {
-    pub(super) store: AsyncPageStore,
+    pub(super) whole: AsyncPageStore,
+    shown: Shown,
     direct: PageStore,
     slowness: AtomicU32,
     pooled: AtomicU32,
@@ -54,15 +59,18 @@ pub(super) struct Backend {
 
 impl Backend {
     pub(super) fn new(store: PageStore, options: ServerOptions) -> Backend {
-        let (direct, store) = (store.clone(), AsyncPageStore::new(store, options.max_calls));
+        let counters = Counters::new();
+        let shown = Shown::new(store.clone(), options.access.clone(), counters.kept_back.clone());
+        let (direct, whole) = (store.clone(), AsyncPageStore::new(store, options.max_calls));
         let putting = std::array::from_fn(|_| Arc::new(AsyncMutex::new(())));
         Backend {
-            store,
+            whole,
+            shown,
             direct,
             slowness: AtomicU32::new(0),
             pooled: AtomicU32::new(0),
             options,
-            counters: Counters::new(),
+            counters,
             ready: Mutex::new(None),
             room: Arc::new(Semaphore::new((ROOM / ROOM_PART) as usize + 1)),
             asking: Arc::new(Semaphore::new(ASKING)),
@@ -73,21 +81,38 @@ impl Backend {
         }
     }
 
+    /// A call of the store on the pool.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Shown) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let shown = self.shown.clone();
+        self.whole.call(move |_| Ok(read(&shown))).await?
+    }
+
+    /// The next part of what a call has begun, on the pool.
+    pub(super) async fn go_on<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> filemap::Result<T> + Send + 'static,
+    ) -> filemap::Result<T> {
+        self.whole.call(move |_| work()).await
+    }
+
     /// A read of one page. What is in memory takes 10 us, less than it takes to hand a call to
     /// another thread and back: so it is done here, unless reads turn out to be slow; they go to
     /// the pool then.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&PageStore) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
+        read: impl FnOnce(&Shown) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
         // Lost updates of either number do no harm.
         let pooled = self.pooled.load(Ordering::Relaxed);
         if pooled > 0 {
             self.pooled.store(pooled - 1, Ordering::Relaxed);
-            return self.store.call(read).await;
+            return self.call(read).await;
         }
         let begun = Instant::now();
-        let found = read(&self.direct);
+        let found = read(&self.shown);
         let slowness = self.slowness.load(Ordering::Relaxed);
         if begun.elapsed() <= QUICK {
             self.slowness.store(slowness.saturating_sub(1), Ordering::Relaxed);
@@ -111,7 +136,7 @@ impl Backend {
     /// # Errors
     ///
     /// [`filemap::Error::Url`].
-    pub(super) fn key(&self, url: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn key(&self, url: &[u8]) -> filemap::Result<Vec<u8>> {
         self.direct.key(url)
     }
 

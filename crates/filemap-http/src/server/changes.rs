@@ -8,22 +8,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::{Extension, RawQuery, State};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use filemap::dump::jsonl;
 use filemap::page::RecordKind;
-use filemap::store::{Beside, ChangesPlace, PageChange, PageChanges};
-use filemap::{Error, PageHead, PageStore, Result, Variant};
+use filemap::store::{Beside, PageChange};
+use filemap::{Error, PageHead, Result, Variant};
 use filemap_core::erase::Rule;
 use futures_util::stream::try_unfold;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::backend::Backend;
+use super::guard::Allowed;
 use super::refusal::Answer;
+use super::shown::{Shown, ShownChanges};
 use crate::query::Query;
 use crate::wire::{self, Entry, LINES_TYPE};
 
@@ -58,7 +60,7 @@ struct Form {
 
 /// An answer under way.
 struct Telling {
-    changes: PageChanges,
+    changes: ShownChanges,
     form: Form,
     /// Changes that it may still give.
     left: u64,
@@ -72,7 +74,12 @@ struct Telling {
 }
 
 /// The route's handler.
-pub(super) async fn changes(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery, head: HeaderMap) -> Answer {
+pub(super) async fn changes(
+    State(backend): State<Arc<Backend>>,
+    Extension(allowed): Extension<Allowed>,
+    RawQuery(raw): RawQuery,
+    head: HeaderMap,
+) -> Answer {
     let query = Query::parse(raw.as_deref(), &["since", "wait", "limit", "pages"])?;
     let is_events = head.get(ACCEPT).and_then(|accept| accept.to_str().ok()).is_some_and(|a| a.contains(EVENTS_TYPE));
     let form = Form { is_events, with_pages: query.switch("pages")?.unwrap_or(false) };
@@ -84,12 +91,13 @@ pub(super) async fn changes(State(backend): State<Arc<Backend>>, RawQuery(raw): 
         text.parse::<u64>().ok().filter(|seconds| *seconds <= MAX_WAIT)
     })?;
     let left = query.read("limit", "a number from 1 on", |text| text.parse().ok().filter(|n: &u64| *n > 0))?;
-    let begin = move |store: &PageStore| match since.as_deref() {
-        None => store.changes(None),
-        Some("now") => store.changes(Some(&store.changes_end()?)),
-        Some(place) => store.changes(Some(&place.parse::<ChangesPlace>()?)),
+    // A replica is equal to the store, and has rules of its own.
+    let sees_all = allowed.has_admin_token(&backend);
+    let begin = move |shown: &Shown| match sees_all {
+        true => shown.without_rules().changes(since.as_deref()),
+        false => shown.changes(since.as_deref()),
     };
-    let changes = backend.store.call(begin).await?;
+    let changes = backend.call(begin).await?;
     let now = Instant::now();
     let until = match (wait, is_events) {
         (Some(seconds), _) => Some(now + Duration::from_secs(seconds)),
@@ -129,7 +137,7 @@ async fn more(backend: Arc<Backend>, answering: Answering) -> std::io::Result<Op
             Answering::Between(telling) if telling.is_over => return Ok(None),
             Answering::Between(telling) => {
                 let backend = Arc::clone(&backend);
-                Box::pin(async move { backend.store.call(move |_| Ok(telling.part())).await }) as Call
+                Box::pin(async move { backend.go_on(move || Ok(telling.part())).await }) as Call
             }
             Answering::Under(call) => call,
         };
@@ -197,8 +205,10 @@ impl Telling {
                 self.is_caught_up = true;
                 break;
             };
-            *is_hidden |= self.line(change?, out)?;
-            self.left -= 1;
+            if let Some(change) = change? {
+                *is_hidden |= self.line(change, out)?;
+                self.left -= 1;
+            }
         }
         Ok(())
     }

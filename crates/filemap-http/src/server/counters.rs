@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use filemap::acl::{Access, Cause, Ruling};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -22,11 +23,39 @@ struct Status {
     status: u16,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Refused {
+    access: &'static str,
+    by: &'static str,
+}
+
+/// Counts what rules of access keep back.
+#[derive(Clone, Default)]
+pub(super) struct KeptBack(Family<Refused, Counter<u64, AtomicU64>>);
+
+impl KeptBack {
+    /// Counts what a ruling keeps back.
+    pub(super) fn add(&self, ruling: &Ruling<'_>) {
+        let access = match ruling.access {
+            Access::Allow => return,
+            Access::Block => "block",
+            Access::Exclude => "exclude",
+        };
+        let by = match ruling.cause {
+            Cause::Default => "default",
+            Cause::Embargo(_) => "embargo",
+            _ => "rule",
+        };
+        self.0.get_or_create(&Refused { access, by }).inc();
+    }
+}
+
 /// Counters of one server.
 pub(super) struct Counters {
     registry: Registry,
     requests: Family<Status, Counter<u64, AtomicU64>>,
     seconds: Family<Route, Histogram, fn() -> Histogram>,
+    pub(super) kept_back: KeptBack,
 }
 
 impl Counters {
@@ -39,7 +68,10 @@ impl Counters {
         registry.register("requests", "Requests answered", requests.clone());
         let help = "Time from a request's head to that of its answer";
         registry.register_with_unit("request_duration", help, Unit::Seconds, seconds.clone());
-        Counters { registry, requests, seconds }
+        let kept_back = KeptBack::default();
+        let help = "URLs and captures that rules of access kept back, each time it was asked for or left out of a list";
+        registry.register("kept_back", help, kept_back.0.clone());
+        Counters { registry, requests, seconds, kept_back }
     }
 
     /// Counts an answer.

@@ -35,7 +35,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 pub(super) async fn stat(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let figures = Query::parse(raw.as_deref(), &["figures"])?.switch("figures")?.unwrap_or(false);
     let writes = backend.options.writes;
-    let found = backend.store.call(move |store| {
+    let found = backend.whole.call(move |store| {
         let (capabilities, contents) = (store.capabilities(), store.contents()?);
         let rules = store.engine().canonicalizer();
         let promises = Promises {
@@ -140,7 +140,7 @@ fn put(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, metric: &imp
 
 /// `GET /metrics`.
 pub(super) async fn metrics(State(backend): State<Arc<Backend>>) -> Answer {
-    let stats = backend.store.call(|store| Ok(store.engine().stats())).await?;
+    let stats = backend.whole.call(|store| Ok(store.engine().stats())).await?;
     let mut of_store = Registry::with_prefix("filemap");
     of_store.register_collector(Box::new(Figures(stats)));
     let sets = backend.options.seen.all();
@@ -223,7 +223,7 @@ pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
         let missed = store.engine().absent().into_iter().find(Absent::is_missed);
         Ok(missed.map(|absent| format!("{} is absent: {}", absent.file, absent.why)))
     };
-    let why = match backend.store.call(look).await {
+    let why = match backend.whole.call(look).await {
         Ok(None) => {
             backend.note_ready();
             return Ok("ok\n".into_response());

@@ -44,6 +44,13 @@ impl Allowed {
     }
 }
 
+impl Allowed {
+    /// Whether the sender has shown a token of `admin`: where no token is asked for, nobody has.
+    pub(super) fn has_admin_token(self, backend: &Backend) -> bool {
+        backend.options.tokens.is_some() && self.0 >= Right::Admin
+    }
+}
+
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");

@@ -7,12 +7,13 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::response::IntoResponse;
 use filemap::dump::jsonl;
-use filemap::{Error, PageHead, PageRead, PageStore, Version};
+use filemap::{Error, Version};
 use serde_json::{Value, json};
 
 use super::backend::Backend;
 use super::lookup::{Asked, SCOPE, scope};
 use super::refusal::{Answer, Refusal};
+use super::shown::{Capture, Shown};
 use crate::query::Query;
 use crate::wire::{self, Entry, History, Listing, Url};
 
@@ -38,12 +39,12 @@ pub(super) async fn urls(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     if cursor.is_some() && after.is_some() {
         return Err(Refusal::bad("give `cursor` or `after`, not both"));
     }
-    let list = move |store: &PageStore| {
+    let list = move |shown: &Shown| {
         let after = match after {
-            Some(url) => Some(PageRead::cursor(store, &url)?),
+            Some(url) => Some(shown.cursor(&url)?),
             None => cursor,
         };
-        let mut listed = store.list(&scope, after.as_ref())?;
+        let mut listed = shown.list(&scope, after.as_ref())?;
         let (mut urls, mut last) = (Vec::new(), None);
         for entry in listed.by_ref().take(limit) {
             let entry = entry?;
@@ -53,7 +54,8 @@ pub(super) async fn urls(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
         let is_cut = urls.len() == limit && listed.next().transpose()?.is_some();
         match (is_cut, last) {
             (true, None) => {
-                Err(Error::Unsupported { what: "order of keys, so that a list is given whole or not: raise `limit`" })
+                let what = "order of keys, so that a list is given whole or not: raise `limit`";
+                Err(Error::Unsupported { what }.into())
             }
             (is_cut, last) => {
                 let cursor = last.filter(|_| is_cut).map(|last| wire::cursor(&last));
@@ -61,7 +63,7 @@ pub(super) async fn urls(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
             }
         }
     };
-    let mut listing = backend.store.call(list).await?;
+    let mut listing = backend.call(list).await?;
     listing.incomplete = backend.missed();
     Ok(Json(listing).into_response())
 }
@@ -69,7 +71,7 @@ pub(super) async fn urls(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
 /// `GET /v1/count`.
 pub(super) async fn count(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let scope = scope(&Query::parse(raw.as_deref(), &SCOPE)?)?;
-    let number = backend.store.call(move |store| PageRead::count(store, &scope)).await?;
+    let number = backend.call(move |shown| Ok(shown.count(&scope)?)).await?;
     if let Some(missed) = backend.missed() {
         return Err(Refusal::damage(format!("{number} or more: {missed}")));
     }
@@ -80,13 +82,13 @@ pub(super) async fn count(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
 pub(super) async fn key(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &["url"])?;
     let url = query.needed("url")?.to_vec();
-    let find = move |store: &PageStore| {
-        let key = store.key(&url)?;
-        let cursor = if store.capabilities().lists_from_cursor { Some(PageRead::cursor(store, &url)?) } else { None };
-        let has_variants = store.may_have_variants(&url)?;
+    let find = move |shown: &Shown| {
+        let key = shown.key(&url)?;
+        let cursor = if shown.capabilities().lists_from_cursor { Some(shown.cursor(&url)?) } else { None };
+        let has_variants = shown.may_have_variants(&url)?;
         Ok((key, cursor, has_variants))
     };
-    let (key, cursor, has_variants) = backend.store.call(find).await?;
+    let (key, cursor, has_variants) = backend.call(find).await?;
     let mut found = serde_json::to_value(Url::new(&key)).unwrap_or_default();
     found["cursor"] = json!(cursor.map(|cursor| wire::cursor(&cursor)));
     found["may_have_variants"] = json!(has_variants);
@@ -98,25 +100,25 @@ pub(super) async fn head(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     let query = Query::parse(raw.as_deref(), &["url", "variant", "at"])?;
     let asked = Asked::of(&query)?;
     let is_of_time = asked.is_of_time();
-    let look = move |store: &PageStore| Ok((store.head(asked.lookup())?, asked));
-    let (head, asked) = if is_of_time { backend.store.call(look).await? } else { backend.read(look).await? };
+    let look = move |shown: &Shown| Ok((shown.head(asked.lookup())?.or_refused()?, asked));
+    let (head, asked) = if is_of_time { backend.call(look).await? } else { backend.read(look).await? };
     let head = head.ok_or_else(|| backend.absent(asked.absent()))?;
     Ok(Json(jsonl::head(&head)?).into_response())
 }
 
 /// `GET /v1/history`: versions, newest first. One that cannot be read stands in its place, with
-/// its version and the error.
+/// its version and the error; so does one that a rule of access blocks.
 pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &["url", "variant", "at", "after", "limit"])?;
     let (asked, limit) = (Asked::of(&query)?, limit(&query, MAX_VERSIONS)?);
     let after = query.read("after", "what an earlier answer gave", wire::read_version)?;
-    let list = move |store: &PageStore| {
+    let list = move |shown: &Shown| {
         let mut history = History { versions: Vec::new(), after: None };
         let mut last = None;
         // Up to the time of the last one that the client has.
         let lookup = after.map_or(asked.lookup(), |after| asked.lookup().at(after.time_ms));
-        for head in store.history_iter(lookup)? {
-            let (version, row) = row(head)?;
+        for found in shown.history(lookup)? {
+            let (version, row) = row(found)?;
             // Newest first: by time, of equal times by sequence.
             let is_behind = |after: Version| (version.time_ms, version.sequence) < (after.time_ms, after.sequence);
             if !after.is_none_or(is_behind) {
@@ -131,7 +133,7 @@ pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): 
         }
         Ok((history, asked))
     };
-    let (history, asked) = backend.store.call(list).await?;
+    let (history, asked) = backend.call(list).await?;
     if history.versions.is_empty() && after.is_none() {
         return Err(backend.absent(asked.absent()));
     }
@@ -139,9 +141,14 @@ pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): 
 }
 
 /// A version of a history, and what is said of it.
-fn row(head: filemap::Result<PageHead>) -> filemap::Result<(Version, Value)> {
-    match head {
-        Ok(head) => Ok((head.version, jsonl::head(&head)?)),
+fn row(found: filemap::Result<Capture>) -> filemap::Result<(Version, Value)> {
+    match found {
+        Ok(Capture { head, blocked: None }) => Ok((head.version, jsonl::head(&head)?)),
+        Ok(Capture { head, blocked: Some(why) }) => {
+            let (time_ms, sequence) = (head.version.time_ms, head.version.sequence);
+            let row = json!({ "time_ms": time_ms, "sequence": sequence, "error": why, "access": "block" });
+            Ok((head.version, row))
+        }
         Err(error) => match &error {
             Error::Unreadable { version, source, .. } => {
                 let (time_ms, sequence) = (version.time_ms, version.sequence);

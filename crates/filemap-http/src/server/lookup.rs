@@ -1,8 +1,7 @@
 //! Which page, or which pages, a query means.
 
 use filemap::access::{PutRule, Scope};
-use filemap::store::PageReader;
-use filemap::{Error, Lookup, Page, PageStore, Variant, Version, date};
+use filemap::{Lookup, Variant, Version, date};
 
 use crate::query::Query;
 use crate::wire;
@@ -38,12 +37,9 @@ impl Asked {
         self.time_ms.map_or(lookup, |time_ms| lookup.at(time_ms))
     }
 
-    /// The page with a reader of its body.
-    pub(super) fn open(&self, store: &PageStore) -> Result<Option<(Page, PageReader)>, Error> {
-        match self.version {
-            Some(version) => store.get_version_reader(self.lookup(), version),
-            None => store.get_reader(self.lookup()),
-        }
+    /// The version, if one was named.
+    pub(super) fn version(&self) -> Option<Version> {
+        self.version
     }
 
     /// Whether one version is meant, and not the newest.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use filemap::acl::AccessRules;
+
 use super::seen::sets::SeenSets;
 use super::tokens::Tokens;
 use crate::following::Following;
@@ -34,6 +36,7 @@ pub struct ServerOptions {
     pub(super) log: Log,
     pub(super) seen: Arc<SeenSets>,
     pub(super) following: Option<Arc<Following>>,
+    pub(super) access: Option<Arc<AccessRules>>,
 }
 
 impl Default for ServerOptions {
@@ -49,6 +52,7 @@ impl Default for ServerOptions {
             log: Arc::new(|_| {}),
             seen: Arc::new(SeenSets::new(false)),
             following: None,
+            access: None,
         }
     }
 }
@@ -113,6 +117,12 @@ impl ServerOptions {
     /// How the replica gets on, if the store is one.
     pub fn shown_following(&self) -> Option<Arc<Following>> {
         self.following.clone()
+    }
+
+    /// Shows only what these rules allow, by whatever route and token it is asked for; but a token
+    /// of `admin` is told all changes, for replicas.
+    pub fn access(self, rules: AccessRules) -> ServerOptions {
+        ServerOptions { access: Some(Arc::new(rules)), ..self }
     }
 
     /// Takes a line for each answer of 500 and above, with its cause, and for failed connections.

@@ -53,6 +53,17 @@ impl Refusal {
         Refusal { is_absent: true, ..Refusal::new(StatusCode::NOT_FOUND, detail) }
     }
 
+    /// A rule of access keeps it back.
+    pub(super) fn blocked(detail: impl Into<String>) -> Refusal {
+        let refusal = Refusal::new(StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS, detail);
+        Refusal { is_of_one_page: true, ..refusal }
+    }
+
+    /// What has changed since a place cannot be told from there.
+    pub(super) fn outrun(detail: &str) -> Refusal {
+        Refusal::new(StatusCode::GONE, format!("{detail}: begin anew, without `since`"))
+    }
+
     /// The answer is not known: something of the store is lost.
     pub(super) fn damage(detail: impl Into<String>) -> Refusal {
         Refusal { is_damage: true, ..Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail) }

@@ -92,7 +92,7 @@ impl Server {
             backend.log(&format!("requests were still under way after {} s, and were broken off", DRAIN.as_secs()));
         }
         backend.uploads_ended().await;
-        let (closed, seen) = (backend.store.clone().close().await, Arc::clone(&backend.options.seen));
+        let (closed, seen) = (backend.whole.clone().close().await, Arc::clone(&backend.options.seen));
         // A failure has its line in the log of the sets.
         let _ = spawn_blocking(move || seen.close()).await;
         closed

@@ -5,10 +5,11 @@
 use axum::http::HeaderMap;
 use axum::http::header::HOST;
 use filemap::dump::index_key;
-use filemap::{Lookup, PageStore, Result, Variant, Version, date};
+use filemap::{Lookup, Result, Variant, Version, date};
 
 use super::super::backend::Backend;
 use super::super::refusal::Refusal;
+use super::super::shown::Shown;
 
 /// What the request in an index's URL begins with.
 const METHOD: &[u8] = b"__wb_method=";
@@ -31,20 +32,20 @@ impl Named {
 ///
 /// # Errors
 ///
-/// Those of [`PageStore::variants`].
-pub(super) fn named(store: &PageStore, asked: &[u8]) -> Result<Option<Named>> {
+/// Those of [`filemap::PageStore::variants`].
+pub(super) fn named(shown: &Shown, asked: &[u8]) -> Result<Option<Named>> {
     let at = asked.windows(METHOD.len()).rposition(|part| part == METHOD);
     let Some(at) = at.filter(|at| *at > 0 && matches!(asked[at - 1], b'?' | b'&')) else {
         return Ok(Some(Named { url: asked.to_vec(), variant: None }));
     };
     let url = &asked[..at - 1];
-    if !store.may_have_variants(url)? {
+    if !shown.may_have_variants(url)? {
         return Ok(None);
     }
     // Tools differ in how they escape the request: what they agree on is the key in the index.
     let wanted = index_key(asked);
-    for variant in store.variants(url)? {
-        let variant = variant?.1;
+    for variant in shown.variants(url)? {
+        let variant = variant?;
         if index_key(&variant.index_url(url)) == wanted {
             return Ok(Some(Named { url: url.to_vec(), variant: Some(variant) }));
         }

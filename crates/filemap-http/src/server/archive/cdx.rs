@@ -17,14 +17,14 @@ use bytes::Bytes;
 use filemap::access::{Listed, Scope};
 use filemap::dump::index_key;
 use filemap::page::RecordKind;
-use filemap::store::Listing;
-use filemap::{Error, Lookup, PageHead, PageStore, date};
+use filemap::{Error, Lookup, PageHead, date};
 use futures_util::stream::try_unfold;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::super::backend::Backend;
 use super::super::pages::read;
 use super::super::refusal::{Answer, Refusal};
+use super::super::shown::{Shown, ShownListing};
 use super::captures::{MOST, alike, first, last, named};
 use crate::query::Query;
 
@@ -217,7 +217,7 @@ pub(crate) async fn cdx(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
     };
     let scopes = match matching {
         "exact" => {
-            let (lines, lost) = backend.store.call(move |store| Ok(of_url(store, &url, &asked))).await??;
+            let (lines, lost) = backend.call(move |shown| of_url(shown, &url, &asked)).await?;
             let missed = backend.missed();
             if let Some(missed) = missed.as_ref().filter(|_| lines.is_empty() || lines == b"[]\n") {
                 return Err(Refusal::damage(missed));
@@ -233,14 +233,14 @@ pub(crate) async fn cdx(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
             return Ok(answer);
         }
         "prefix" => {
-            let find = move |store: &PageStore| {
-                let keys = alike(&url).into_iter().enumerate().filter_map(|(nth, url)| match store.key(&url) {
+            let find = move |shown: &Shown| {
+                let keys = alike(&url).into_iter().enumerate().filter_map(|(nth, url)| match shown.key(&url) {
                     Err(error) if nth > 0 && error.concerns_one_page() => None,
                     key => Some(key.map(|key| Scope::new().prefix(key))),
                 });
-                keys.collect::<filemap::Result<Vec<_>>>()
+                Ok(keys.collect::<filemap::Result<Vec<_>>>()?)
             };
-            backend.store.call(find).await?
+            backend.call(find).await?
         }
         "host" => {
             let host = host(&url);
@@ -275,12 +275,11 @@ fn host(url: &[u8]) -> String {
 type Lost = Option<(u64, Error)>;
 
 /// The captures of one URL, sorted; and how many could not be read, with the first error.
-fn of_url(store: &PageStore, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Lost), Refusal> {
+fn of_url(shown: &Shown, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Lost), Refusal> {
     let mut rows = Vec::new();
     let mut lost = None;
     for (nth, url) in alike(url).iter().enumerate() {
-        let heads =
-            named(store, url).and_then(|named| named.map(|named| store.history_iter(named.lookup())).transpose());
+        let heads = named(shown, url).and_then(|named| named.map(|named| shown.history(named.lookup())).transpose());
         let heads = match heads {
             // `www.127.0.0.1` is no URL, `127.0.0.1` is.
             Err(error) if nth > 0 && error.concerns_one_page() => continue,
@@ -288,7 +287,7 @@ fn of_url(store: &PageStore, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Lost
         };
         for head in heads.into_iter().flatten() {
             match head {
-                Ok(head) => rows.extend(Some(Row::new(&head)).filter(|row| asked.takes(row))),
+                Ok(found) => rows.extend(Some(Row::new(&found.head)).filter(|row| asked.takes(row))),
                 Err(error) => lost.get_or_insert((0, error)).0 += 1,
             }
             if rows.len() > MOST {
@@ -322,7 +321,7 @@ fn of_url(store: &PageStore, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Lost
 /// What is left of a streamed answer.
 struct Rest {
     asked: Asked,
-    listings: Vec<Listing>,
+    listings: Vec<ShownListing>,
     lines: u64,
     /// The first version that could not be read.
     lost: Option<Error>,
@@ -331,15 +330,15 @@ struct Rest {
 
 /// The captures of many URLs, as they are found.
 async fn streamed(backend: &Arc<Backend>, scopes: Vec<Scope>, asked: Asked) -> Result<Body, Refusal> {
-    let open = move |store: &PageStore| {
-        let pages = scopes.iter().map(|scope| store.listing(scope, None));
-        let variants = scopes.iter().map(|scope| store.listing(&scope.clone().variants(), None));
-        let mut listings: Vec<Listing> = pages.chain(variants).collect::<filemap::Result<_>>()?;
+    let open = move |shown: &Shown| {
+        let pages = scopes.iter().map(|scope| shown.list(scope, None));
+        let variants = scopes.iter().map(|scope| shown.list(&scope.clone().variants(), None));
+        let mut listings: Vec<ShownListing> = pages.chain(variants).collect::<filemap::Result<_>>()?;
         // The last is taken first.
         listings.reverse();
         Ok(listings)
     };
-    let listings = backend.store.call(open).await?;
+    let listings = backend.call(open).await?;
     let rest = Rest { asked, listings, lines: 0, lost: None, is_done: false };
     let backend = Arc::clone(backend);
     Ok(Body::from_stream(try_unfold(rest, move |rest| {
@@ -347,8 +346,7 @@ async fn streamed(backend: &Arc<Backend>, scopes: Vec<Scope>, asked: Asked) -> R
         async move {
             let mut rest = rest;
             loop {
-                let part = backend.store.call(move |store| Ok(part(store, rest))).await;
-                match part.flatten() {
+                match backend.call(move |shown| Ok(part(shown, rest)?)).await {
                     Ok(None) if backend.missed().is_some() => {
                         let missed = backend.missed().unwrap_or_default();
                         backend.log(&format!("an answer of /cdx is cut at its end: {missed}"));
@@ -360,8 +358,8 @@ async fn streamed(backend: &Arc<Backend>, scopes: Vec<Scope>, asked: Asked) -> R
                     }
                     Ok(part) => return Ok(part),
                     Err(error) => {
-                        backend.log(&format!("an answer of /cdx is cut: {error}"));
-                        return Err(std::io::Error::other(error));
+                        backend.log(&format!("an answer of /cdx is cut: {}", error.detail()));
+                        return Err(std::io::Error::other(error.detail()));
                     }
                 }
             }
@@ -370,7 +368,7 @@ async fn streamed(backend: &Arc<Backend>, scopes: Vec<Scope>, asked: Asked) -> R
 }
 
 /// The next part of an answer, which may be empty; `None` behind the last.
-fn part(store: &PageStore, mut rest: Rest) -> Result<Option<(Bytes, Rest)>, Error> {
+fn part(shown: &Shown, mut rest: Rest) -> Result<Option<(Bytes, Rest)>, Error> {
     if rest.is_done {
         return rest.lost.map_or(Ok(None), Err);
     }
@@ -386,7 +384,7 @@ fn part(store: &PageStore, mut rest: Rest) -> Result<Option<(Bytes, Rest)>, Erro
             rest.is_done = true;
             break;
         };
-        rest.add(store, &listed?, &mut out)?;
+        rest.add(shown, &listed?, &mut out)?;
         if out.len() >= PART {
             break;
         }
@@ -405,11 +403,11 @@ impl Rest {
     }
 
     /// The captures of one URL, oldest first.
-    fn add(&mut self, store: &PageStore, listed: &Listed, out: &mut Vec<u8>) -> Result<(), Error> {
+    fn add(&mut self, shown: &Shown, listed: &Listed, out: &mut Vec<u8>) -> Result<(), Error> {
         let mut rows = Vec::new();
-        for head in store.history_iter(Lookup::new(&listed.url).variant(listed.variant.as_ref()))? {
+        for head in shown.history(Lookup::new(&listed.url).variant(listed.variant.as_ref()))? {
             match head {
-                Ok(head) => rows.extend(Some(Row::new(&head)).filter(|row| self.asked.takes(row))),
+                Ok(found) => rows.extend(Some(Row::new(&found.head)).filter(|row| self.asked.takes(row))),
                 Err(error) => drop(self.lost.get_or_insert(error)),
             }
             if rows.len() > MOST {

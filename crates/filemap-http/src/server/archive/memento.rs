@@ -9,12 +9,13 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LINK, LOCATION, VARY};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
-use filemap::{PageStore, Version, date};
+use filemap::{Version, date};
 use serde_json::{Value, json};
 
 use super::super::backend::Backend;
 use super::super::pages::read;
 use super::super::refusal::{Answer, Refusal};
+use super::super::shown::Shown;
 use super::captures::{MOST, base, behind, named, nearest};
 
 const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
@@ -41,11 +42,11 @@ pub(super) fn links(base: &str, url: &str) -> String {
 /// The versions of the page that a URL names, newest first, each second once.
 async fn versions(backend: &Backend, url: &str) -> Result<Vec<Version>, Refusal> {
     let asked = url.as_bytes().to_vec();
-    let find = move |store: &PageStore| {
-        let Some(named) = named(store, &asked)? else { return Ok(Vec::new()) };
-        store.versions_of(named.lookup())
+    let find = move |shown: &Shown| {
+        let Some(named) = named(shown, &asked)? else { return Ok(Vec::new()) };
+        Ok(shown.versions(named.lookup())?)
     };
-    let mut versions = backend.store.call(find).await?;
+    let mut versions = backend.call(find).await?;
     versions.dedup_by_key(|version| version.time_ms.div_euclid(1000));
     if versions.is_empty() {
         return Err(backend.absent(format!("the store has no capture of {url}")));

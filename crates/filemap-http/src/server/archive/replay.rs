@@ -15,11 +15,12 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::IntoResponse;
 use filemap::page::RecordKind;
 use filemap::store::PageReader;
-use filemap::{Error, Page, PageStore, Variant, date};
+use filemap::{Error, Page, Variant, date};
 
 use super::super::backend::Backend;
 use super::super::pages::{read, send, upload};
 use super::super::refusal::{Answer, Refusal};
+use super::super::shown::Shown;
 use super::captures::{Named, base, behind, first, named, nearest};
 use super::memento;
 
@@ -57,18 +58,18 @@ pub(crate) async fn replay(
     let kind = headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_vec());
     let asked_url = url.as_bytes().to_vec();
     let exact = (stamp.len() == 14).then(|| stamp.to_owned());
-    let find = move |store: &PageStore| {
-        let Some(mut named) = named(store, &asked_url)? else { return Ok(Found::Nothing) };
+    let find = move |shown: &Shown| {
+        let Some(mut named) = named(shown, &asked_url)? else { return Ok(Found::Nothing) };
         if let Some(mut body) = request {
             let mut bytes = Vec::new();
             let read = body.read_to_end(&mut bytes);
             read.map_err(|source| Error::Read { what: "the request set aside".to_owned(), offset: 0, source })?;
             named.variant = Variant::of_request(method.as_str(), kind.as_deref(), &bytes);
         }
-        find(store, &named, time_ms, exact.as_deref())
+        find(shown, &named, time_ms, exact.as_deref())
     };
     let base = base(&backend, &headers)?;
-    match backend.store.call(find).await? {
+    match backend.call(find).await? {
         Found::Capture(found) => {
             let (page, reader) = *found;
             answer(&backend, &base, url, &page, reader)
@@ -82,12 +83,12 @@ pub(crate) async fn replay(
     }
 }
 
-fn find(store: &PageStore, named: &Named, time_ms: i64, exact: Option<&str>) -> filemap::Result<Found> {
-    let Some(version) = nearest(&store.versions_of(named.lookup())?, time_ms) else { return Ok(Found::Nothing) };
+fn find(shown: &Shown, named: &Named, time_ms: i64, exact: Option<&str>) -> Result<Found, Refusal> {
+    let Some(version) = nearest(&shown.versions(named.lookup())?, time_ms) else { return Ok(Found::Nothing) };
     if exact != Some(date::stamp(version.time_ms).as_str()) {
         return Ok(Found::Elsewhere(version.time_ms));
     }
-    let found = store.get_version_reader(named.lookup(), version)?;
+    let found = shown.open(named.lookup(), Some(version))?.or_refused()?;
     Ok(found.map_or(Found::Nothing, |found| Found::Capture(Box::new(found))))
 }
 

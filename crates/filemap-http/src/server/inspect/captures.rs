@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use filemap::{Error, PageHead, PageStore, Variant};
+use filemap::{Error, Variant};
 use maud::{Markup, html};
 
 use super::super::backend::Backend;
 use super::super::lookup::Asked;
-use super::super::refusal::Refusal;
+use super::super::shown::{Capture, Shown};
 use super::layout::{as_json, failed, number, of_url, size, text, time, view_of, warning};
 use crate::query::{Query, encoded};
 use crate::wire;
@@ -19,7 +19,7 @@ const ROWS: usize = 500;
 
 /// What a view shows of a URL.
 struct Found {
-    versions: Vec<Result<PageHead, Error>>,
+    versions: Vec<Result<Capture, Error>>,
     is_cut: bool,
     variants: Vec<Variant>,
 }
@@ -28,19 +28,19 @@ struct Found {
 pub(crate) async fn captures(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Response {
     let found = async {
         let asked = Asked::of(&Query::parse(raw.as_deref(), &["url", "variant"])?)?;
-        let look = move |store: &PageStore| {
-            let mut versions: Vec<_> = store.history_iter(asked.lookup())?.take(ROWS + 1).collect();
+        let look = move |shown: &Shown| {
+            let mut versions: Vec<_> = shown.history(asked.lookup())?.take(ROWS + 1).collect();
             let is_cut = versions.len() > ROWS;
             versions.truncate(ROWS);
             let mut variants = Vec::new();
-            if asked.variant.is_none() && store.may_have_variants(&asked.url)? {
-                for variant in store.variants(&asked.url)?.take(ROWS) {
-                    variants.push(variant?.1);
+            if asked.variant.is_none() && shown.may_have_variants(&asked.url)? {
+                for variant in shown.variants(&asked.url)?.take(ROWS) {
+                    variants.push(variant?);
                 }
             }
             Ok((asked, Found { versions, is_cut, variants }))
         };
-        Ok::<_, Refusal>(backend.store.call(look).await?)
+        backend.call(look).await
     };
     let (asked, found) = match found.await {
         Ok(found) => found,
@@ -73,7 +73,7 @@ pub(crate) async fn captures(State(backend): State<Arc<Backend>>, RawQuery(raw):
     view_of(&title, &title, &content)
 }
 
-fn table(of_page: &str, versions: &[Result<PageHead, Error>]) -> Markup {
+fn table(of_page: &str, versions: &[Result<Capture, Error>]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Versions" {
             table {
@@ -93,9 +93,12 @@ fn table(of_page: &str, versions: &[Result<PageHead, Error>]) -> Markup {
     }
 }
 
-fn row(of_page: &str, version: &Result<PageHead, Error>) -> Markup {
+fn row(of_page: &str, version: &Result<Capture, Error>) -> Markup {
     let head = match version {
-        Ok(head) => head,
+        Ok(Capture { head, blocked: None }) => head,
+        Ok(Capture { head, blocked: Some(why) }) => {
+            return html! { tr { td { (time(head.page.fetched_at_ms)) } td colspan="5" { (why) } } };
+        }
         Err(error) => return html! { tr { td colspan="6" { span role="alert" { (error.to_string()) } } } },
     };
     let page = &head.page;

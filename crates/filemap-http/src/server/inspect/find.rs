@@ -7,11 +7,11 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use filemap::access::{Cursor, Listed, Scope};
-use filemap::{PageRead, PageStore};
 use maud::{Markup, html};
 
 use super::super::backend::Backend;
 use super::super::refusal::Refusal;
+use super::super::shown::Shown;
 use super::layout::{as_json, failed, number, of_url, text, view, view_of, warning};
 use crate::query::{Query, encoded};
 use crate::wire;
@@ -32,7 +32,7 @@ pub(crate) async fn hosts(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
     let found = async {
         let query = Query::parse(raw.as_deref(), &["cursor"])?;
         let after = query.read("cursor", "what an earlier view gave", wire::read_cursor)?;
-        Ok::<_, Refusal>(backend.store.call(move |store| next_hosts(store, after)).await?)
+        backend.call(move |shown| Ok(next_hosts(shown, after)?)).await
     };
     let found = match found.await {
         Ok(found) => found,
@@ -62,20 +62,20 @@ pub(crate) async fn hosts(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
 }
 
 /// The hosts behind a place, each with one look-up: its pages are counted, not listed.
-fn next_hosts(store: &PageStore, after: Option<Cursor>) -> filemap::Result<Hosts> {
+fn next_hosts(shown: &Shown, after: Option<Cursor>) -> filemap::Result<Hosts> {
     let mut hosts = Hosts { rows: Vec::new(), next: None, rest: false };
     let mut place = after;
     while hosts.rows.len() < ROWS {
-        let Some(listed) = store.list(&Scope::new(), place.as_ref())?.next().transpose()? else { return Ok(hosts) };
+        let Some(listed) = shown.list(&Scope::new(), place.as_ref())?.next().transpose()? else { return Ok(hosts) };
         let Some(host) = host_of(&listed.url) else {
             hosts.rest = true;
             return Ok(hosts);
         };
         let of_host = Scope::new().host(&host);
-        let pages = PageRead::count(store, &of_host)?;
+        let pages = shown.count(&of_host)?;
         // Behind its last page in the order of hosts: others of the host stand elsewhere.
         let mut end = listed.cursor;
-        for last in store.list(&of_host.backwards(), None)? {
+        for last in shown.list(&of_host.backwards(), None)? {
             let last = last?;
             if host_of(&last.url).as_deref() == Some(&host) {
                 end = last.cursor;
@@ -120,12 +120,12 @@ pub(crate) async fn list(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
         }
         let after = query.read("cursor", "what an earlier view gave", wire::read_cursor)?;
         let of_call = scope.clone();
-        let listed = backend.store.call(move |store| {
+        let listed = backend.call(move |shown| {
             let mut listed: Vec<Listed> =
-                store.list(&of_call, after.as_ref())?.take(ROWS + 1).collect::<filemap::Result<_>>()?;
+                shown.list(&of_call, after.as_ref())?.take(ROWS + 1).collect::<filemap::Result<_>>()?;
             let is_cut = listed.len() > ROWS;
             listed.truncate(ROWS);
-            let pages = PageRead::count(store, &of_call)?;
+            let pages = shown.count(&of_call)?;
             Ok((listed, is_cut, pages))
         });
         Ok::<_, Refusal>((scope, listed.await?))

@@ -18,7 +18,7 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
         let pages = store.count_pages()?;
         Ok((pages, store.engine().stats(), store.engine().path().display().to_string(), store.engine().absent()))
     };
-    let (pages, stats, path, absent) = match backend.store.call(look).await {
+    let (pages, stats, path, absent) = match backend.whole.call(look).await {
         Ok(found) => found,
         Err(error) => return failed(error.into()),
     };

@@ -12,6 +12,7 @@ use super::super::backend::Backend;
 use super::super::lookup::Asked;
 use super::super::pages::send;
 use super::super::refusal::Answer;
+use super::super::shown::Shown;
 use crate::query::Query;
 
 /// Of no origin; only its own style, and pictures that are in its text.
@@ -21,7 +22,8 @@ const POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; im
 /// The frame's content.
 pub(crate) async fn rendered(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let asked = Asked::of(&Query::parse(raw.as_deref(), &["url", "variant", "version"])?)?;
-    let (found, asked) = backend.read(move |store| Ok((asked.open(store)?, asked))).await?;
+    let open = move |shown: &Shown| Ok((shown.open(asked.lookup(), asked.version())?.or_refused()?, asked));
+    let (found, asked) = backend.read(open).await?;
     let Some((page, reader)) = found else { return Err(backend.absent(asked.absent())) };
     let mut headers = HeaderMap::new();
     let kind = page.headers.get("content-type").and_then(|value| HeaderValue::from_bytes(value).ok());

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use filemap::Page;
 use filemap::page::encoding;
-use filemap::{Page, PageStore};
 use maud::{Markup, html};
 
 use super::super::backend::Backend;
 use super::super::lookup::Asked;
-use super::super::refusal::Refusal;
+use super::super::shown::Shown;
 use super::layout::{failed, of_url, size, text, time, view_of};
 use crate::query::{Query, encoded};
 use crate::wire;
@@ -23,15 +23,16 @@ const SHOWN: u64 = 256 << 10;
 pub(crate) async fn show(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Response {
     let found = async {
         let asked = Asked::of(&Query::parse(raw.as_deref(), &["url", "variant", "version"])?)?;
-        let look = move |store: &PageStore| {
-            let Some((mut page, mut reader)) = asked.open(store)? else { return Ok((asked, None)) };
+        let look = move |shown: &Shown| {
+            let found = shown.open(asked.lookup(), asked.version())?.or_refused()?;
+            let Some((mut page, mut reader)) = found else { return Ok((asked, None)) };
             let bytes = reader.remaining();
             let read = (&mut reader).take(SHOWN).read_to_end(&mut page.body);
             read.map_err(|source| filemap::Error::Read { what: text(&page.url), offset: 0, source })?;
             let version = reader.version();
             Ok((asked, Some((page, bytes, version))))
         };
-        Ok::<_, Refusal>(backend.store.call(look).await?)
+        backend.call(look).await
     };
     let (asked, (page, bytes, version)) = match found.await {
         Ok((asked, Some(found))) => (asked, found),

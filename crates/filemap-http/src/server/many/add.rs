@@ -97,7 +97,7 @@ fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
                 return Ok(None);
             }
             let of_call = Arc::clone(&backend);
-            backend.store.call(move |store| part(&of_call, store, rest)).await.map(Some).map_err(|error| {
+            backend.whole.call(move |store| part(&of_call, store, rest)).await.map(Some).map_err(|error| {
                 backend.log(&format!("pages that were sent are not all put: {error}"));
                 std::io::Error::other(error)
             })

@@ -11,14 +11,15 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use filemap::dump::{jsonl, warc_begin, warc_note, warc_record};
-use filemap::{Error, Lookup, PageStore};
+use filemap::dump::{jsonl, warc_begin, warc_note};
+use filemap::{Error, Lookup};
 use futures_util::stream::try_unfold;
 use serde_json::json;
 
 use super::super::backend::Backend;
 use super::super::pages::upload::{self, Upload};
 use super::super::refusal::Answer;
+use super::super::shown::{Found, Shown};
 use crate::query::Query;
 use crate::wire::{LINES_TYPE, Url};
 
@@ -86,16 +87,16 @@ pub(crate) async fn fetch(
         let backend = Arc::clone(&backend);
         async move {
             let of_call = Arc::clone(&backend);
-            backend.store.call(move |store| part(&of_call, store, rest)).await.map_err(|error| {
-                backend.log(&format!("an answer of /v1/pages/get is cut: {error}"));
-                std::io::Error::other(error)
+            backend.call(move |shown| Ok(part(&of_call, shown, rest)?)).await.map_err(|error| {
+                backend.log(&format!("an answer of /v1/pages/get is cut: {}", error.detail()));
+                std::io::Error::other(error.detail())
             })
         }
     }));
     Ok(([(CONTENT_TYPE, HeaderValue::from_static(kind))], body).into_response())
 }
 
-fn part(backend: &Backend, store: &PageStore, mut rest: Rest) -> Result<Option<(Bytes, Rest)>, Error> {
+fn part(backend: &Backend, shown: &Shown, mut rest: Rest) -> Result<Option<(Bytes, Rest)>, Error> {
     let mut out = Vec::new();
     if rest.form == Form::Warc && !rest.has_begun {
         out.extend(warc_begin(STREAM, now_ms()));
@@ -103,13 +104,14 @@ fn part(backend: &Backend, store: &PageStore, mut rest: Rest) -> Result<Option<(
     rest.has_begun = true;
     while out.len() < PART {
         let Some(url) = rest.next()? else { break };
-        let missed = match written(store, &url, rest.form, &mut out) {
+        let missed = match written(shown, &url, rest.form, &mut out) {
             Ok(Written::Whole) => continue,
             Ok(Written::Absent) => match backend.missed() {
                 Some(missed) => json!({ "error": missed }),
                 None => json!({ "is_absent": true }),
             },
             Ok(Written::Not(why)) => json!({ "error": why }),
+            Ok(Written::Blocked(why)) => json!({ "error": why, "access": "block" }),
             Err(error) if error.is_damage() || error.concerns_one_page() => json!({ "error": error.to_string() }),
             Err(error) => return Err(error),
         };
@@ -130,18 +132,23 @@ enum Written {
     Whole,
     Absent,
     Not(String),
+    Blocked(String),
 }
 
 /// Writes the page of a URL.
-fn written(store: &PageStore, url: &[u8], form: Form, out: &mut Vec<u8>) -> Result<Written, Error> {
-    let Some((mut page, mut reader)) = store.get_reader(Lookup::new(url))? else { return Ok(Written::Absent) };
+fn written(shown: &Shown, url: &[u8], form: Form, out: &mut Vec<u8>) -> Result<Written, Error> {
+    let (mut page, mut reader) = match shown.open(Lookup::new(url), None)? {
+        Found::Here(found) => found,
+        Found::Blocked(why) => return Ok(Written::Blocked(why)),
+        Found::Absent => return Ok(Written::Absent),
+    };
     let bytes = reader.remaining();
     if bytes > MAX_BODY {
         let why = format!("its body has {bytes} bytes, more than {MAX_BODY}: get it by /v1/page");
         return Ok(Written::Not(why));
     }
     if form == Form::Warc {
-        let Some(record) = warc_record(store, url)? else { return Ok(Written::Absent) };
+        let Some(record) = shown.record(Lookup::new(url), reader.version())? else { return Ok(Written::Absent) };
         out.extend(record);
         return Ok(Written::Whole);
     }

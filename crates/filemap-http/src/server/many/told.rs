@@ -223,7 +223,7 @@ impl Answered {
         if is_over {
             self.told.ended.notify_one();
         }
-        let synced = self.backend.store.call(filemap::PageStore::sync).await;
+        let synced = self.backend.whole.call(filemap::PageStore::sync).await;
         self.synced = Instant::now();
         let Err(error) = synced else {
             self.ready = told;

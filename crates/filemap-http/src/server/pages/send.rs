@@ -44,7 +44,7 @@ pub(crate) fn body(backend: &Arc<Backend>, url: &[u8], head: Vec<u8>, reader: Pa
                 return Ok(None);
             }
             let url = rest.url.clone();
-            let next = backend.store.call(move |_| piece(rest)).await;
+            let next = backend.go_on(move || piece(rest)).await;
             next.map(|(piece, rest)| Some((piece, (None, rest)))).map_err(|error| {
                 backend.log(&format!("the answer with {url} is cut: {error}"));
                 std::io::Error::other(error)

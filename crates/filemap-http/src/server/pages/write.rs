@@ -65,7 +65,7 @@ pub(crate) async fn put(
     let put = PutCall { asked, page, upload, rule, durable, conditions: headers };
     let key = backend.key(&put.asked.url)?;
     let alone = backend.putting(&key).lock_owned().await;
-    let done = backend.store.call(move |store| Ok(put.run(store, alone))).await??;
+    let done = backend.whole.call(move |store| Ok(put.run(store, alone))).await??;
     let status = if done.durable { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     Ok((status, Json(done)).into_response())
 }
@@ -187,7 +187,7 @@ pub(crate) async fn remove(
         }
         Ok(Ok((removed, asked)))
     };
-    let (removed, asked) = backend.store.call(call).await??;
+    let (removed, asked) = backend.whole.call(call).await??;
     if !removed {
         return Err(backend.absent(asked.absent()));
     }
@@ -203,7 +203,7 @@ pub(crate) async fn sync(
 ) -> Result<Response, Refusal> {
     check_writes(&backend)?;
     allowed.needs(Right::Write)?;
-    backend.store.call(PageStore::sync).await?;
+    backend.whole.call(PageStore::sync).await?;
     Ok(Json(done("synced", true)).into_response())
 }
 

@@ -1,0 +1,98 @@
+//! Changes of a store under rules of access: what is blocked or excluded is left out.
+//!
+//! A place says by which rules it was told: who goes on from it under other rules would keep what
+//! is excluded now, and lack what is allowed. A removal has no capture's time: it is left out if
+//! the URL is always excluded.
+
+use filemap::acl::Access;
+use filemap::store::{ChangesPlace, PageChange, PageChanges, StoredVersion};
+use filemap::{Result, Version};
+
+use super::super::refusal::Refusal;
+use super::store::Shown;
+
+/// The changes of a store that are told.
+pub(crate) struct ShownChanges {
+    changes: PageChanges,
+    shown: Shown,
+}
+
+impl Shown {
+    /// The place that the history has come to.
+    fn end_of_changes(&self) -> Result<ChangesPlace> {
+        let rules = self.rules.as_ref().map(|rules| rules.fingerprint());
+        Ok(self.store.changes_end()?.under_rules(rules))
+    }
+
+    /// What has changed since a place, `now`, or, with `None`, the beginning of a list of all.
+    ///
+    /// # Errors
+    ///
+    /// 410 if the place was told by other rules; those of [`filemap::PageStore::changes`].
+    pub(crate) fn changes(&self, since: Option<&str>) -> std::result::Result<ShownChanges, Refusal> {
+        let end = self.end_of_changes()?;
+        let place = match since {
+            None => end.beginning(),
+            Some("now") => end.clone(),
+            Some(place) => place.parse().map_err(Refusal::from)?,
+        };
+        if place.rules() != end.rules() {
+            return Err(Refusal::outrun(
+                "the rules of access have changed since this place, or hold for another token",
+            ));
+        }
+        Ok(ShownChanges { changes: self.store.changes(Some(&place))?, shown: self.clone() })
+    }
+
+    /// Whether a change is told.
+    fn tells(&self, change: &PageChange) -> Result<bool> {
+        let (url, variant, version) = match change {
+            PageChange::Put { head, .. } => (&head.page.url, head.page.variant.as_ref(), Some(head)),
+            PageChange::Removed { of, .. } | PageChange::Damaged { of: Some(of), .. } => {
+                (&of.url, of.variant.as_ref(), None)
+            }
+            _ => return Ok(true),
+        };
+        let Some(judge) = self.judge(url, variant)? else { return Ok(true) };
+        let ruling = match version {
+            Some(head) => Some(judge.of_page(&head.page, head.version.time_ms)),
+            None => judge.whenever().filter(|ruling| ruling.access == Access::Exclude),
+        };
+        let Some(ruling) = ruling.filter(|ruling| ruling.access != Access::Allow) else { return Ok(true) };
+        self.kept_back.add(&ruling);
+        Ok(false)
+    }
+}
+
+impl ShownChanges {
+    /// The next change; `Some(Ok(None))` for one that is left out.
+    pub(crate) fn next(&mut self) -> Option<Result<Option<PageChange>>> {
+        let change = self.changes.next()?;
+        Some(change.and_then(|change| Ok(self.shown.tells(&change)?.then_some(change))))
+    }
+
+    /// See [`PageChanges::place`].
+    pub(crate) fn place(&self) -> &ChangesPlace {
+        self.changes.place()
+    }
+
+    /// See [`PageChanges::stored`]. The version was told.
+    pub(crate) fn stored(&self, key: &[u8], version: Version) -> Result<Option<StoredVersion>> {
+        self.changes.stored(key, version)
+    }
+
+    /// See [`PageChanges::settle`].
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.changes.settle()
+    }
+
+    /// See [`PageChanges::is_listing`].
+    pub(crate) fn is_listing(&self) -> bool {
+        self.changes.is_listing()
+    }
+
+    /// See [`PageChanges::renew`].
+    pub(crate) fn renew(&mut self) -> Result<bool> {
+        self.changes.renew()
+    }
+}
