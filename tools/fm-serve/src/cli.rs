@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Parser;
+use filemap::acl::AccessRules;
 use filemap::{Options, PageStore};
 use filemap_core::Event;
 use filemap_http::server::{SeenSets, Server, ServerOptions};
@@ -62,6 +63,14 @@ pub struct Cli {
     /// the one before it does
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Rules of access as pywb has them, an `.aclj` file: what they block is refused (451), what
+    /// they exclude is as if it were not there; may be given several times. Read at the start
+    #[arg(long, value_name = "FILE")]
+    access: Vec<PathBuf>,
+    /// What holds where no rule does: a file of JSON with `default_access` and `embargo`, as in
+    /// pywb's config.yaml
+    #[arg(long, value_name = "FILE")]
+    access_config: Option<PathBuf>,
     /// A host name by which this server is called, beside localhost and addresses; may be given
     /// several times
     #[arg(long, value_name = "HOST")]
@@ -173,6 +182,10 @@ impl Cli {
         for name in &self.name {
             options = options.name(name);
         }
+        if let Some(rules) = files::access(&self.access, self.access_config.as_deref())? {
+            self.say_rules(&rules);
+            options = options.access(rules);
+        }
         if let Some(path) = &self.token_file {
             return Ok(options.tokens(files::tokens(path)?));
         }
@@ -186,6 +199,19 @@ impl Cli {
             words::complain(format_args!("--insecure: whoever reaches {} is let in without a token", self.listen));
         }
         Ok(options)
+    }
+
+    /// What the operator may not expect of the rules.
+    fn say_rules(&self, rules: &AccessRules) {
+        if rules.of_users() > 0 {
+            words::complain(format_args!("{} rules of access are of a `user`: they hold for nobody", rules.of_users()));
+        }
+        for line in rules.out_of_order() {
+            words::complain(format_args!("{line}: not in pywb's order; here it holds, pywb may miss it"));
+        }
+        if !self.quiet {
+            words::say(format_args!("{} rules of access", rules.len()));
+        }
     }
 
     /// Follows the server at `location` on a thread of its own, until the process ends.

@@ -1,9 +1,11 @@
-//! The files beside the store: tokens; certificate and key; the folder of seen sets.
+//! The files beside the store: tokens; rules of access; certificate and key; the folder of seen
+//! sets.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
+use filemap::acl::{AccessError, AccessRules};
 use filemap_http::server::Tokens;
 use fm_cli::Failure;
 use rustls::ServerConfig;
@@ -15,6 +17,20 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub fn tokens(path: &Path) -> Result<Tokens, Failure> {
     let text = fs::read_to_string(path).map_err(|error| Failure::io("read", path, &error))?;
     Tokens::parse(&text).map_err(|words| Failure::Usage(format!("{}: {words}", path.display())))
+}
+
+/// Rules of access, and what holds where no rule does; `None` if no file is named.
+pub fn access(rules: &[PathBuf], config: Option<&Path>) -> Result<Option<AccessRules>, Failure> {
+    let read = |path: &Path| fs::read(path).map_err(|error| Failure::io("read", path, &error));
+    let refused = |error: AccessError| Failure::Usage(error.to_string());
+    let mut found = AccessRules::new();
+    for path in rules {
+        found.add(&path.display().to_string(), &read(path)?).map_err(refused)?;
+    }
+    if let Some(path) = config {
+        found.configure(&path.display().to_string(), &read(path)?).map_err(refused)?;
+    }
+    Ok((!rules.is_empty() || config.is_some()).then_some(found))
 }
 
 /// The seen sets of a folder, by the names of their files: each has its rules in a file of its

@@ -98,6 +98,47 @@ fn sets_of_a_folder_are_served_again_and_one_that_cannot_be_is_named() {
 }
 
 #[test]
+fn it_shows_what_the_rules_of_its_files_allow() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("pages.fm");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).expect("written");
+        path.to_str().expect("text").to_owned()
+    };
+    let one = file(
+        "one.aclj",
+        "com,example)/b - {\"access\": \"block\"}\ncom,example)/c - {\"access\": \"block\", \"user\": \"staff\"}\n",
+    );
+    let two = file("two.aclj", "com,example)/ - {\"access\": \"allow\"}\n");
+    let config = file("config.json", "{\"default_access\": \"exclude\"}");
+    let server = Program::start(&path, &["--write", "--access", &one, "--access", &two, "--access-config", &config]);
+    let client = server.client();
+    for url in ["http://example.com/", "http://example.com/b", "http://example.org/"] {
+        client.put(&Page::new(url, 1_700_000_000_000, 200, "kept"), PutRule::Always).expect("stored");
+    }
+    let get = |url: &str| client.get(&url.into()).map(|page| page.is_some());
+    assert!(get("http://example.com/").expect("shown") && !get("http://example.org/").expect("not there"));
+    assert!(get("http://example.com/b").expect_err("blocked").to_string().contains("blocked by a rule of access"));
+    server.signal("TERM");
+    let (status, words) = server.end();
+    assert!(status.success(), "{words}");
+    // What it says before it serves: rules of users, and those that pywb would miss.
+    let mut child = command(&path, &["--access", &one]).stderr(std::process::Stdio::piped()).spawn().expect("started");
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stderr.take().expect("piped"));
+    while !said.contains("serving ") {
+        assert!(lines.read_line(&mut said).expect("text") > 0, "{said}");
+    }
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert!(
+        said.contains("1 rules of access are of a `user`") && said.contains("one.aclj:2: not in pywb's order"),
+        "{said}"
+    );
+}
+
+#[test]
 fn it_says_what_it_cannot_start_with() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("pages.fm");
@@ -107,6 +148,8 @@ fn it_says_what_it_cannot_start_with() {
         path.to_str().expect("text").to_owned()
     };
     let (bad, none) = (file("bad", "root 0123456789abcdef"), file("none", "no PEM"));
+    let deny = "com,b)/ - {\"access\": \"block\"}\ncom,a)/ - {\"access\": \"deny\"}\n";
+    let (rules, config) = (file("rules.aclj", deny), file("config.json", "{\"embargo\": {}}"));
     let held = PageStore::create(dir.path().join("held"), Options::new()).expect("a store");
     for (store, arguments, code, words) in [
         (&path, vec![], 2, "not a FileMap store"),
@@ -115,6 +158,9 @@ fn it_says_what_it_cannot_start_with() {
         (&path, vec!["--write", "--token-file", "/no/such/file"], 2, "/no/such/file"),
         (&path, vec!["--write", "--tls-cert", &none, "--tls-key", &none], 2, "PEM"),
         (&path, vec!["--write", "--tls-cert", &none], 2, "--tls-key"),
+        (&path, vec!["--write", "--access", &rules], 2, "rules.aclj:2: access is allow, block, exclude"),
+        (&path, vec!["--write", "--access", "/no/such/file"], 2, "/no/such/file"),
+        (&path, vec!["--write", "--access-config", &config], 2, "config.json: `embargo` has no"),
         (&dir.path().join("held"), vec!["--write"], 4, "read-only"),
     ] {
         let output = command(store, &arguments).output().expect("run");
