@@ -217,6 +217,7 @@ impl Turn<'_> {
         sum.put += now.put;
         sum.present += now.present;
         sum.removed += now.removed;
+        sum.removed_versions += now.removed_versions;
         sum.refused += now.refused;
         sum.damaged += now.damaged;
         sum

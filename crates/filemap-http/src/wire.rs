@@ -155,6 +155,16 @@ pub(crate) struct Done {
     pub(crate) time_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) sequence: Option<u64>,
+    /// Of a removal of single versions: how many, of the page and of records beside it; revisits
+    /// that were put again with a body of their own, and those that lost theirs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) versions: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) beside: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) parted: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) without_body: Option<u64>,
     /// Whether a power loss cannot take it back.
     pub(crate) durable: bool,
 }

@@ -170,6 +170,10 @@ fn writes_are_those_of_the_store() {
         assert_eq!(version.time_ms, TIME);
         let (_, mut body) = target.get_reader(&"http://a.example/large".into()).expect("readable").expect("there");
         assert_eq!(std::io::copy(&mut body, &mut std::io::sink()).expect("readable"), 3_000_000);
+        let one = target.remove_at(b"http://a.example/history", None, TIME + 5000).expect("removed").expect("there");
+        assert_eq!((one.versions, one.beside, one.without_body), (1, 0, 0));
+        assert_eq!(target.remove_at(b"http://a.example/history", None, TIME + 5000).expect("looked for"), None);
+        assert_eq!(target.get(&"http://a.example/history".into()).expect("readable").expect("there").body, b"new");
         let variant = Variant::of_request("POST", Some(b"text/plain"), b"a&b=\xff");
         assert!(target.remove(b"http://a.example/history", variant.as_ref()).expect("removed"));
         assert!(!target.remove(b"http://a.example/history", variant.as_ref()).expect("removed"));

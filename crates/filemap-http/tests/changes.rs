@@ -269,6 +269,14 @@ fn a_replica_becomes_equal_and_stays_so() {
     origin.remove("http://a.example/1").expect("removed");
     origin.put_page(&page("http://a.example/1", 200, "back")).expect("stored");
     origin.remove("http://a.example/form").expect("removed");
+    // The body of the second one is another's, too.
+    let (third, second) = ("http://a.example/3", "http://a.example/2");
+    origin.put_page(&page(third, 300, "later")).expect("stored");
+    origin.put_page_if_changed(&page(second, 301, &"text ".repeat(2))).expect("stored");
+    assert_eq!(origin.remove_at(third, TIME + 3 * 3_600_000).expect("removed").expect("there").versions, 1);
+    assert_eq!(origin.remove_at(second, TIME + 2 * 3_600_000).expect("removed").expect("there").versions, 1);
+    replica.is_equal_to(&origin);
+    assert_eq!(replica.following.figures().counts.removed_versions, 2);
     for nth in 0..500 {
         origin.put_page(&page(&format!("http://c.example/{}", nth % 100), nth, &format!("{nth}"))).expect("stored");
     }

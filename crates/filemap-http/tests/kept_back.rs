@@ -453,7 +453,7 @@ fn only_writes_and_figures_reach_the_store_past_the_rules() {
         names.sort();
         names
     };
-    let beside = ["figures.rs", "inspect/overview.rs", "many/add.rs", "pages/write.rs", "serve.rs"];
+    let beside = ["figures.rs", "inspect/overview.rs", "many/add.rs", "many/told.rs", "pages/write.rs", "serve.rs"];
     assert_eq!(of(".whole"), [&["backend.rs"][..], &beside].concat());
     assert_eq!(of("without_rules"), ["changes.rs", "pages/read.rs", "shown/store.rs"]);
     assert_eq!(of("get_reader("), ["pages/write.rs", "shown/store.rs"]);

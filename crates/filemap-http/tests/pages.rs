@@ -174,6 +174,20 @@ fn a_page_is_put_as_durable_as_asked_and_under_its_conditions() {
     assert_eq!(server.ask("DELETE", URL, &[since], b"").status, 412);
     assert_eq!(server.ask("DELETE", &format!("{URL}&durable=0"), &[], b"").status, 202);
     assert_eq!(server.ask("PUT", URL, &["If-None-Match: *"], b"again").status, 201);
+    for time in ["2024-05-01T12:00:00Z", "2024-05-02T12:00:00.250Z"] {
+        assert_eq!(server.ask("PUT", &format!("{URL}&time={time}"), &[], time.as_bytes()).status, 201);
+    }
+    let of_time = |time: &str| server.ask("DELETE", &format!("{URL}&at={time}&durable=0"), &[], b"");
+    let (none, one) = (of_time("2024-05-02T12:00:00Z"), of_time("2024-05-02T12:00:00.250Z"));
+    assert_eq!((none.status, one.status), (404, 200), "{none:?} {one:?}");
+    assert!(none.problem().1.contains("of exactly 2024-05-02T12:00:00Z"), "{none:?}");
+    let done = one.json();
+    assert_eq!((&done["versions"], &done["durable"]), (&1.into(), &true.into()));
+    assert_eq!(server.get(&format!("{URL}&at=2024-05-03"), &[]).body, b"2024-05-01T12:00:00Z");
+    let version = server.get(URL, &[]).header("filemap-version").expect("a version").to_owned();
+    assert_eq!(server.ask("DELETE", &format!("{URL}&version={version}"), &[], b"").status, 200);
+    assert_eq!(server.ask("DELETE", &format!("{URL}&version={version}"), &[], b"").status, 404);
+    assert_eq!(server.ask("PUT", URL, &[], b"again").status, 201);
     assert_eq!(server.ask("DELETE", URL, &[], b"").status, 200);
     assert_eq!((server.ask("DELETE", URL, &[], b"").status, server.get(URL, &[]).status), (404, 404));
     server.stop();

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A change of a store.
 #[pyclass(frozen, module = "filemap", name = "Change")]
 pub struct Change {
-    /// `put`, `removed`, `listed`, `rules` or `damaged`.
+    /// `put`, `removed`, `removed-version`, `listed`, `rules` or `damaged`.
     #[pyo3(get)]
     kind: &'static str,
     /// Of `put`: the version as it is stored.
@@ -36,6 +36,7 @@ pub struct Change {
     page: Option<Py<Page>>,
     of: Option<Beside>,
     time_ms: Option<i64>,
+    version_time_ms: Option<i64>,
     /// Of `damaged`: what is wrong.
     #[pyo3(get)]
     error: Option<String>,
@@ -47,7 +48,21 @@ pub struct Change {
 
 impl Change {
     fn new(kind: &'static str) -> Change {
-        Change { kind, page: None, of: None, time_ms: None, error: None, is_whole: None, rules: None }
+        Change {
+            kind,
+            page: None,
+            of: None,
+            time_ms: None,
+            version_time_ms: None,
+            error: None,
+            is_whole: None,
+            rules: None,
+        }
+    }
+
+    fn removed_version(of: Beside, time_ms: i64, version_time_ms: i64) -> Change {
+        let (time_ms, version_time_ms) = (Some(time_ms), Some(version_time_ms));
+        Change { of: Some(of), time_ms, version_time_ms, ..Change::new("removed-version") }
     }
 }
 
@@ -80,6 +95,12 @@ impl Change {
     #[getter]
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.time_ms.map(|time_ms| times::to_datetime(py, time_ms)).transpose()
+    }
+
+    /// Of `removed-version`: the time of the version.
+    #[getter]
+    fn version_time<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.version_time_ms.map(|time_ms| times::to_datetime(py, time_ms)).transpose()
     }
 
     /// Of `rules`: all rules of erasures. What they are about is gone.
@@ -201,6 +222,9 @@ impl Local {
             PageChange::Removed { of, time_ms } => {
                 (Change { of: Some(of), time_ms: Some(time_ms), ..Change::new("removed") }, None)
             }
+            PageChange::RemovedVersion { of, time_ms, version_time_ms, .. } => {
+                (Change::removed_version(of, time_ms, version_time_ms), None)
+            }
             PageChange::Listed { is_whole } => {
                 self.changes.settle()?;
                 (Change { is_whole: Some(is_whole), ..Change::new("listed") }, None)
@@ -258,6 +282,9 @@ impl Remote {
             }
             Told::Removed { of, time_ms } => {
                 (Change { of: Some(of), time_ms: Some(time_ms), ..Change::new("removed") }, None)
+            }
+            Told::RemovedVersion { of, time_ms, version_time_ms, .. } => {
+                (Change::removed_version(of, time_ms, version_time_ms), None)
             }
             Told::Listed { is_whole } => (Change { is_whole: Some(is_whole), ..Change::new("listed") }, None),
             Told::Rules(rules) => (Change { rules: Some(rules), ..Change::new("rules") }, None),

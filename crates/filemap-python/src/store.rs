@@ -392,11 +392,24 @@ impl PageStore {
         }
     }
 
-    /// Removes a page with all its versions and variants; with `variant`, that one alone. Returns
-    /// whether it was there.
-    #[pyo3(signature = (url, *, variant = None))]
-    fn remove(&self, py: Python<'_>, url: Text, variant: Option<Text>) -> PyResult<bool> {
+    /// Removes a page with all its versions and variants; with `variant`, that one alone; with
+    /// `at`, what was fetched at exactly this time, durably. Returns whether it was there.
+    #[pyo3(signature = (url, *, variant = None, at = None))]
+    fn remove<'py>(
+        &self,
+        py: Python<'py>,
+        url: Text,
+        variant: Option<Text>,
+        at: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<bool> {
         let wanted = self::variant(variant)?;
+        if let Some(at_ms) = at.map(times::from_python).transpose()? {
+            let remove = |store: &Backing| {
+                let removed = store.writing()?.remove_at(url.as_ref(), wanted.as_ref(), at_ms)?;
+                Ok(removed.is_some())
+            };
+            return self.on(py, remove);
+        }
         self.on(py, |store| Ok(store.writing()?.remove(url.as_ref(), wanted.as_ref())?))
     }
 

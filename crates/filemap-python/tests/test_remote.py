@@ -73,6 +73,11 @@ def test_lists_and_many_at_once(remote: filemap.PageStore) -> None:
     posted = remote.get(URL, variant=b"POST")
     assert posted is not None and posted.body == b"posted"
     assert remote.remove(URL, variant=b"POST") and not remote.remove(URL)
+    remote.put(URL, "first", time=1000)
+    remote.put(URL, "second", time=2000)
+    assert remote.remove(URL, at=1000) and not remote.remove(URL, at=1000)
+    assert [head.time.timestamp() for head in remote.history(URL)] == [2000]
+    assert remote.remove(URL)
     assert isinstance(remote.stat()["keys"], int)
 
 

@@ -1,5 +1,6 @@
 """Pages: put, get, list, remove; what comes back is what was put."""
 
+import asyncio
 import pickle
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -120,6 +121,23 @@ def test_it_is_used_as_a_mapping(store: filemap.PageStore) -> None:
     with pytest.raises(KeyError):
         del store[URL]
     assert len(store) == 0 and not store.remove(URL)
+
+
+def test_one_version_is_removed_by_its_time(store: filemap.PageStore) -> None:
+    for time in (1000, 2000, 3000):
+        store.put(URL, f"of {time}", time=time)
+    store.sync()
+    listed = store.changes()
+    assert [change.kind for change in listed] == ["put", "put", "put", "listed"]
+    place = listed.cursor
+    assert not store.remove(URL, at=1500)
+    assert store.remove(URL, at=2000) and not store.remove(URL, at=2000)
+    assert [head.time.timestamp() for head in store.history(URL)] == [3000, 1000]
+    changes = list(store.changes(place))
+    assert [(change.kind, change.url) for change in changes[-1:]] == [("removed-version", URL)]
+    assert changes[-1].version_time is not None
+    assert changes[-1].version_time.timestamp() == 2000 and changes[-1].page is None
+    assert asyncio.run(store.aremove(URL, at=3000)) and URL in store
 
 
 def test_versions_are_found_by_time(store: filemap.PageStore) -> None:

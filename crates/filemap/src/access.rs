@@ -118,6 +118,25 @@ impl<'a> Removed<'a> {
     }
 }
 
+/// What a removal of single versions took.
+///
+/// ```
+/// let removed = filemap::access::RemovedVersions::default();
+/// assert_eq!(removed.versions + removed.beside + removed.parted + removed.without_body, 0);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemovedVersions {
+    /// Versions of the page removed.
+    pub versions: u64,
+    /// Records beside them removed.
+    pub beside: u64,
+    /// Revisits of the same page that had their bodies from them, and were put again with these.
+    pub parted: u64,
+    /// Such revisits whose bodies are lost, as they cannot be read or a rule refuses them.
+    pub without_body: u64,
+}
+
 /// What a store holds; `None` where it is not cheap to know.
 ///
 /// ```

@@ -50,6 +50,17 @@ pub enum Told {
         /// When, in ms since 1970.
         time_ms: i64,
     },
+    /// A version was removed, as [`crate::store::PageChange::RemovedVersion`] says.
+    RemovedVersion {
+        /// Of what.
+        of: Beside,
+        /// When, in ms since 1970.
+        time_ms: i64,
+        /// The time of the version, in ms since 1970.
+        version_time_ms: i64,
+        /// The digest of what was stored of it, if that is known.
+        digest: Option<[u8; 16]>,
+    },
     /// All is listed; what was not is not there, if the list is whole.
     Listed {
         /// Nothing of the other store is absent.
@@ -81,6 +92,8 @@ pub struct Counts {
     pub present: u64,
     /// Keys removed: of pages, variants and records beside them.
     pub removed: u64,
+    /// Single versions removed.
+    pub removed_versions: u64,
     /// Versions that the replica does not take: a rule of its own refuses them, or a limit.
     pub refused: u64,
     /// Versions and keys that are damaged in the other store.
@@ -193,6 +206,10 @@ impl Replica {
             Told::Removed { of, .. } => {
                 let key = self.key_of(&of)?;
                 self.remove(&key)
+            }
+            Told::RemovedVersion { of, version_time_ms, digest, .. } => {
+                let key = self.key_of(&of)?;
+                self.remove_version(&key, version_time_ms, digest)
             }
             Told::Damaged(of) => {
                 self.counts.damaged += 1;
@@ -381,6 +398,30 @@ impl Replica {
             self.counts.removed += 1;
             // It takes what it has put for there.
             self.loader = Loader::default();
+        }
+        Ok(())
+    }
+
+    /// Removes the versions of this time that are stored alike. Of a damaged one nobody knows how
+    /// it was stored: it is the only one of its time, or it stays.
+    fn remove_version(&mut self, key: &[u8], time_ms: i64, digest: Option<[u8; 16]>) -> Result<()> {
+        let own = self.store.engine().history(key)?;
+        let mut own: Vec<Head> = own.into_iter().filter(|head| head.version.time_ms == time_ms).collect();
+        match digest {
+            Some(digest) => own.retain(|head| head.digest == digest),
+            None if own.len() > 1 => {
+                let url = String::from_utf8_lossy(key::url(key)).into_owned();
+                let when = date::format(time_ms);
+                self.notes.push(format!("not removed: which version of {url} of {when} was removed is not known"));
+                return Ok(());
+            }
+            None => {}
+        }
+        for head in own {
+            if self.store.engine().remove_version(key, head.version)? {
+                self.counts.removed_versions += 1;
+                self.loader = Loader::default();
+            }
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ mod lost_versions;
 mod many_pages;
 mod page_count;
 mod page_store;
+mod remove_versions;
 mod requests;
 mod revisits;
 mod samples;

@@ -13,6 +13,10 @@ impl Driver {
         let history = self.store()?.history(&key)?;
         let Some(version) = history.get(nth % history.len().max(1)).map(|head| head.version) else { return Ok(()) };
         if !tell(&self.oracle, |o| o.remove_one(&key, version)) {
+            // A put that returned an error may have been done.
+            if self.has_failed() {
+                return Ok(());
+            }
             return Err(Trouble::Wrong(format!("{version:?} is shown, and nobody put it")));
         }
         self.list_may_lack();

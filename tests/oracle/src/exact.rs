@@ -343,7 +343,10 @@ impl Oracle {
             }
             What::Remove => false,
         };
-        let is_shared = shown.iter().any(|s| s.version.sequence > one.version.sequence && s.body == one.body)
+        // Of one that is being removed, too.
+        let is_of_removed = self.removing.as_ref().is_some_and(|(removing, body)| removing == key && *body == one.body);
+        let is_shared = is_of_removed
+            || shown.iter().any(|s| s.version.sequence > one.version.sequence && s.body == one.body)
             || (self.keep.is_some() && self.keys.get(key).is_some_and(|steps| steps.iter().any(holds)));
         self.dropped.get(key)?.iter().find(|step| is_shared && matches(step, one))
     }
@@ -362,7 +365,7 @@ impl Oracle {
             let may_be_gone = step.may_be_gone
                 || self.outranked_meanwhile(key, step, steps)
                 || self.pruning_of(key).is_some_and(|p| p.may_drop(step, steps));
-            let is_replaced = step.instead.is_some_and(|number| present.contains(&number));
+            let is_replaced = step.is_replaced(steps.iter().filter(|s| present.contains(&s.number)));
             if present.contains(&step.number) || is_replaced || may_be_gone {
                 continue;
             }

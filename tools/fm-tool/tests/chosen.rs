@@ -208,6 +208,25 @@ fn ls_long_tells_time_status_and_sizes() {
 }
 
 #[test]
+fn one_version_is_removed_by_its_time_and_no_other() {
+    let bench = several();
+    let times = |count: usize| {
+        let versions = bench.run("history", &[ARCHIVE, "--json"]).ended(0).json();
+        assert_eq!(versions.len(), count, "{versions:?}");
+        versions.iter().map(|version| version["time"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let before = bench.run("history", &[ARCHIVE, "--json"]).ended(0).json().len();
+    let all = times(before);
+    assert!(before > 1 && all[0] != all[1], "{all:?}");
+    bench.run("rm", &[ARCHIVE, "--at", "1999-01-01"]).ended(1).said("of exactly 1999-01-01T00:00:00Z is not in");
+    bench.run("rm", &["--host", "archive.org", "--at", &all[1], "--yes"]).ended(2).said("--at");
+    bench.run("rm", &[ARCHIVE, "--at", &all[1]]).ended(0).said(&format!("removed {ARCHIVE} of {}", all[1]));
+    let left: Vec<String> = all.iter().filter(|time| **time != all[1]).cloned().collect();
+    assert_eq!(times(left.len()), left);
+    bench.run::<&str>("verify", &[]).ended(0);
+}
+
+#[test]
 fn a_host_is_removed_whole_with_what_stands_beside_its_pages_and_nothing_else() {
     let bench = several();
     let others: Vec<String> = lines(&bench, "ls", &[]).into_iter().filter(|url| !url.contains(HOST)).collect();

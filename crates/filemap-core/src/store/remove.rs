@@ -20,8 +20,9 @@ impl Store {
     ///
     /// Versions that refer to its body are put again, one with the body and the others referring
     /// to that one: the same time and meta, another sequence; so among versions of the same time
-    /// they are the newest then. Takes two checkpoints, the reading of the key's chain and, with
-    /// such versions, memory for one body. Compaction frees the space.
+    /// they are the newest then, and of two that differ in nothing else one stays. Takes two
+    /// checkpoints, the reading of the key's chain and, with such versions, memory for one body.
+    /// Compaction frees the space.
     ///
     /// If it is interrupted, the version may be there or not, and those put again may be there
     /// twice; done again it finishes that.

@@ -105,6 +105,7 @@ impl Lines {
                 let time_ms = line["time_ms"].as_i64().unwrap_or_default();
                 beside(line).map(|of| Said::Told(Told::Removed { of, time_ms }))
             }
+            "removed-version" => removed_version(line).map(Said::Told),
             "listed" => Some(Said::Told(Told::Listed { is_whole: line["is_whole"] == true })),
             "rules" => rules(&line).map(|rules| Said::Told(Told::Rules(rules))),
             "damage" => Some(Said::Damage(beside(line), error)),
@@ -133,6 +134,16 @@ impl Iterator for Lines {
         }
         Some(line)
     }
+}
+
+fn removed_version(line: Value) -> Option<Told> {
+    let version_time_ms = line["version_time_ms"].as_i64()?;
+    let digest = match &line["digest"] {
+        Value::Null => None,
+        digest => Some(wire::read_digest(digest.as_str()?)?),
+    };
+    let time_ms = line["time_ms"].as_i64().unwrap_or_default();
+    Some(Told::RemovedVersion { of: beside(line)?, time_ms, version_time_ms, digest })
 }
 
 /// A version: with its body, or its head alone.

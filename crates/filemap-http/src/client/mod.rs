@@ -16,7 +16,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use filemap::access::{
-    Capabilities, Contents, Cursor, ListKind, Listed, PutRule, Removed, Results, Scope, Streamed, Survives,
+    Capabilities, Contents, Cursor, ListKind, Listed, PutRule, Removed, RemovedVersions, Results, Scope, Streamed,
+    Survives,
 };
 use filemap::dump::jsonl;
 use filemap::import::ImportOptions;
@@ -343,6 +344,24 @@ impl PageWrite for Client {
         let path = format!("/v1/page?{}&durable=0", of_page(url, variant));
         let Some(found) = self.connection.delete(&path)? else { return Ok(false) };
         self.done(found).map(|_| true)
+    }
+
+    fn remove_at(&self, url: &[u8], variant: Option<&Variant>, time_ms: i64) -> Result<Option<RemovedVersions>> {
+        let path = format!("/v1/page?{}", of_lookup(&Lookup::new(url).variant(variant).at(time_ms)));
+        let Some(found) = self.connection.delete(&path)? else { return Ok(None) };
+        let done = self.done(found)?;
+        let mut removed = RemovedVersions::default();
+        let figures = [
+            (&mut removed.versions, done.versions),
+            (&mut removed.beside, done.beside),
+            (&mut removed.parted, done.parted),
+            (&mut removed.without_body, done.without_body),
+        ];
+        for (figure, told) in figures {
+            // A server of an older build would have removed all, and says no number.
+            *figure = told.ok_or_else(|| self.connection.strange("a removal that names no versions"))?;
+        }
+        Ok(Some(removed))
     }
 
     /// A request for each variant and each page.

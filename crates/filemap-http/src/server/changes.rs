@@ -225,6 +225,13 @@ impl Telling {
                 said["time_ms"] = json!(time_ms);
                 self.say("removed", said, out);
             }
+            PageChange::RemovedVersion { of, time_ms, version_time_ms, digest } => {
+                let mut said = beside(&of);
+                said["time_ms"] = json!(time_ms);
+                said["version_time_ms"] = json!(version_time_ms);
+                said["digest"] = json!(digest.as_ref().map(wire::digest));
+                self.say("removed-version", said, out);
+            }
             PageChange::Listed { is_whole } => self.say("listed", json!({ "is_whole": is_whole }), out),
             PageChange::Damaged { of, error } => {
                 let mut said = of.as_ref().map_or_else(|| json!({}), beside);

@@ -73,6 +73,7 @@ fn follows(figures: &FollowingFigures) -> Value {
         "put": figures.counts.put,
         "present": figures.counts.present,
         "removed": figures.counts.removed,
+        "removed_versions": figures.counts.removed_versions,
         "refused": figures.counts.refused,
         "damaged": figures.counts.damaged,
         "begun_anew": figures.begun_anew,
@@ -93,6 +94,7 @@ fn registry_of_replica(figures: &FollowingFigures) -> Registry {
     }
     figure("put", "Versions that the replica has put", figures.counts.put);
     figure("removed", "Keys that the replica has removed", figures.counts.removed);
+    figure("removed_versions", "Single versions that the replica has removed", figures.counts.removed_versions);
     figure("refused", "Versions that a rule of the replica refuses", figures.counts.refused);
     figure("present", "Versions told of that the replica had", figures.counts.present);
     figure("damaged", "What is damaged in the other store", figures.counts.damaged);

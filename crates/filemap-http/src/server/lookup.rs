@@ -42,9 +42,21 @@ impl Asked {
         self.version
     }
 
+    /// The time, if one was named.
+    pub(super) fn time_ms(&self) -> Option<i64> {
+        self.time_ms
+    }
+
     /// Whether one version is meant, and not the newest.
     pub(super) fn is_of_time(&self) -> bool {
         self.time_ms.is_some() || self.version.is_some()
+    }
+
+    /// What of exactly this time is not there, in words.
+    pub(super) fn none_of_time(&self) -> String {
+        let Some(time_ms) = self.time_ms else { return self.absent() };
+        let url = String::from_utf8_lossy(&self.url);
+        format!("the store has no version of {url} of exactly {}; /v1/history has its times", date::format(time_ms))
     }
 
     /// What is not there, in words.

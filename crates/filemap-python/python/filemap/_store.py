@@ -136,9 +136,11 @@ class PageStore(_native.PageStore):
         put: Callable[..., Put] = self.put_if_changed
         return await _in_pool(put, url, *args, **kwargs)
 
-    async def aremove(self, url: "Url", *, variant: "Text | None" = None) -> bool:
+    async def aremove(
+        self, url: "Url", *, variant: "Text | None" = None, at: "Time | None" = None
+    ) -> bool:
         """`remove` on a thread of a small pool."""
-        return await _in_pool(self.remove, url, variant=variant)
+        return await _in_pool(self.remove, url, variant=variant, at=at)
 
     async def aget_many(
         self, urls: "Iterable[Url]", *, ahead: int = 64

@@ -6,7 +6,10 @@ use std::ops::ControlFlow;
 use filemap_core::{Put, Version};
 
 use super::streamed;
-use super::{Capabilities, Contents, Cursor, Fetched, Listed, Loading, PutRule, Removed, Results, Scope, Streamed};
+use super::{
+    Capabilities, Contents, Cursor, Fetched, Listed, Loading, PutRule, Removed, RemovedVersions, Results, Scope,
+    Streamed,
+};
 use crate::error::{Error, Result};
 use crate::page::Page;
 use crate::page::variant::Variant;
@@ -313,6 +316,15 @@ pub trait PageWrite: PageRead {
     ///
     /// As [`PageWrite::put`].
     fn remove(&self, url: &[u8], variant: Option<&Variant>) -> Result<bool>;
+
+    /// Removes the versions of a page, or of a variant, that were fetched at exactly this time, in
+    /// ms since 1970, and the records beside them. `None` if there is none. Revisits of the same
+    /// page keep their bodies; those of other URLs are not looked for.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageWrite::put`].
+    fn remove_at(&self, url: &[u8], variant: Option<&Variant>, time_ms: i64) -> Result<Option<RemovedVersions>>;
 
     /// Removes every page in
     /// `scope` with all its versions, its variants and the records beside it. `each` gets every

@@ -1,13 +1,11 @@
 //! Detaches revisits: those that stay while their originals are erased get a body of their own.
 
-use filemap_core::Version;
 use filemap_core::erase::Erasure;
 
 use crate::erase::{EraseProgress, Progress};
 use crate::error::Result;
-use crate::page::Page;
 use crate::page::version::BodyForm;
-use crate::store::{FoundRevisit, Loader, PageStore, Resolver, take_body};
+use crate::store::{FoundRevisit, Loader, PageStore, Resolver};
 
 /// Bytes of bodies put before the replaced revisits are removed.
 const PUT_BYTES: u64 = 64 << 20;
@@ -76,27 +74,6 @@ impl PageStore {
         Ok(detached)
     }
 
-    /// Puts a revisit again with the body of its original. Returns the length of the body; `None`
-    /// if one of the two is gone.
-    fn put_with_body(
-        &self,
-        loader: &mut Loader,
-        (key, version): (&[u8], Version),
-        original: &(Vec<u8>, Version),
-        form: BodyForm,
-    ) -> Result<Option<u64>> {
-        let Some(value) = self.value_of(key, version)? else { return Ok(None) };
-        let mut page = self.stored(key, value)?;
-        let Some(value) = self.value_of(&original.0, original.1)? else { return Ok(None) };
-        let original = self.stored_version(original.0.clone(), value)?;
-        let (kind, truncated) = (original.page.kind, original.page.truncated.clone());
-        take_body(&mut page, original);
-        // It still says that it was a revisit: others may get their body through it.
-        let page = Page { kind, truncated: page.truncated.or(truncated), ..page };
-        loader.put_stored_if_new(self, &page, form)?;
-        Ok(Some(page.body.len() as u64))
-    }
-
     fn drop_replaced(&self, replaced: Vec<FoundRevisit>) -> Result<()> {
         if replaced.is_empty() {
             return Ok(());
@@ -114,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::erase::{EraseOrder, EraseTarget};
-    use crate::page::{RecordKind, Revisit, RevisitProfile};
+    use crate::page::{Page, RecordKind, Revisit, RevisitProfile};
 
     #[test]
     fn what_a_crash_left_between_the_copy_and_the_drop_is_there_once_after_the_erasure_is_done_again() {

@@ -9,7 +9,7 @@ use filemap_core::{Durability, Put, Version};
 use super::PageStore;
 use crate::access::{
     Capabilities, Contents, Cursor, Fetched, ListKind, Listed, Loading, Lookup, PageRead, PageWrite, PutRule, Removed,
-    Results, Scope, Streamed, Survives, heads_of_listed,
+    RemovedVersions, Results, Scope, Streamed, Survives, heads_of_listed,
 };
 use crate::error::Result;
 use crate::page::Page;
@@ -141,6 +141,10 @@ impl PageWrite for PageStore {
             None => PageStore::remove(self, url),
             Some(variant) => self.remove_variant(url, variant),
         }
+    }
+
+    fn remove_at(&self, url: &[u8], variant: Option<&Variant>, time_ms: i64) -> Result<Option<RemovedVersions>> {
+        PageStore::remove_at(self, Lookup::new(url).variant(variant), time_ms)
     }
 
     /// One append for each key, found in the order of keys; without that by a pass over key.dat.

@@ -133,6 +133,17 @@ pub enum PageChange {
         /// When, in ms since 1970.
         time_ms: i64,
     },
+    /// One version was removed, and there is no other of the same time that is stored alike.
+    RemovedVersion {
+        /// Of what.
+        of: Beside,
+        /// When, in ms since 1970.
+        time_ms: i64,
+        /// The time of the version, in ms since 1970.
+        version_time_ms: i64,
+        /// XXH3-128 of what was stored of it, as in [`PageChange::Put`]; `None` if it was damaged.
+        digest: Option<[u8; 16]>,
+    },
     /// All that the store had is listed.
     Listed {
         /// What was not among it is not there: no file of the store is absent.
@@ -384,12 +395,27 @@ impl PageChanges {
 
     fn told(&self, change: Change) -> Result<Option<PageChange>> {
         Ok(match change {
-            Change::Put { key, .. } | Change::Removed { key, .. } if key::is_hidden(&key) => None,
+            Change::Put { key, .. } | Change::Removed { key, .. } | Change::RemovedOne { key, .. }
+                if key::is_hidden(&key) =>
+            {
+                None
+            }
             Change::Put { key, head } => Some(self.put(key, head)?),
             Change::Removed { key, version } => {
                 let of = Beside::of(&key);
                 let of = of.ok_or(Error::Unsupported { what: "a kind of record that a newer build has put" })?;
                 Some(PageChange::Removed { of, time_ms: version.time_ms })
+            }
+            Change::RemovedOne { key, version, removed, digest } => {
+                let of = Beside::of(&key);
+                let of = of.ok_or(Error::Unsupported { what: "a kind of record that a newer build has put" })?;
+                let digest = Some(digest).filter(|digest| *digest != [0; 16]);
+                Some(PageChange::RemovedVersion {
+                    of,
+                    time_ms: version.time_ms,
+                    version_time_ms: removed.time_ms,
+                    digest,
+                })
             }
             Change::Rules => Some(PageChange::Rules(self.store.engine().rules()?)),
             Change::Damaged { of, error } => {

@@ -17,6 +17,7 @@ mod load;
 mod prune;
 mod put;
 mod read;
+mod remove;
 mod revisit;
 pub(crate) mod rules;
 mod unresolved;

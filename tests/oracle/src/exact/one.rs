@@ -16,17 +16,13 @@ impl Oracle {
         target.may_be_gone = true;
         let (number, body) = (target.number, target.body().unwrap_or_default().to_vec());
         self.removing = Some((key.to_vec(), body.clone()));
-        let all = steps.clone();
         let sharing = |s: &&mut Step| s.number != number && s.body() == Some(&body);
         let mut copies = Vec::new();
         for step in steps.iter_mut().filter(sharing) {
-            // What an interrupted removal has put again is taken.
-            let is_again = |s: &&Step| s.is_again(step);
-            step.instead = all.iter().rfind(is_again).map(|s| s.number).or_else(|| {
-                copies.push(Step { number: self.next, acknowledged: false, may_be_gone: false, ..step.copy() });
-                self.next += 1;
-                Some(self.next - 1)
-            });
+            // Another that is the same may stand for it, too: then this one is not put.
+            step.instead = Some(self.next);
+            copies.push(Step { number: self.next, acknowledged: false, may_be_gone: false, ..step.copy() });
+            self.next += 1;
         }
         steps.extend(copies);
         true
@@ -62,8 +58,14 @@ impl Oracle {
         let steps = self.keys.entry(key.to_vec()).or_default();
         *steps = all;
         steps.retain(|s| !s.is_of(version));
-        self.dropped.entry(key.to_vec()).or_default().retain(|s| !s.is_of(version));
-        let known: Vec<u64> = steps.iter().filter_map(Step::sequence).collect();
+        let dropped = self.dropped.entry(key.to_vec()).or_default();
+        dropped.retain(|s| !s.is_of(version));
+        // One that was kept for the body of the removed one only.
+        let known = |one: &Shown, steps: &[Step]| steps.iter().any(|s| s.is_of(one.version));
+        let shows_again = |s: &mut Step| shown.iter().any(|one| s.is_of(one.version) && !known(one, steps));
+        let again: Vec<Step> = dropped.extract_if(.., shows_again).collect();
+        steps.extend(again);
+        let mut known: Vec<u64> = steps.iter().filter_map(Step::sequence).collect();
         let replaced: Vec<(u64, u64)> = steps.iter().filter_map(|s| Some((s.number, s.instead?))).collect();
         for (number, copy) in replaced {
             let Some(at) = steps.iter().position(|s| s.number == number) else { continue };
@@ -73,6 +75,7 @@ impl Oracle {
             let found = shown.iter().find(is_it).map(|one| one.version.sequence);
             if let (What::Put { sequence: sequence @ None, .. }, Some(found)) = (&mut instead.what, found) {
                 *sequence = Some(found);
+                known.push(found);
                 instead.acknowledged = true;
             }
             let is_put = instead.acknowledged;
@@ -83,8 +86,9 @@ impl Oracle {
             } else if is_put {
                 steps.remove(at);
             } else {
-                // Removed meanwhile, or hidden by newer ones.
+                // Another stands for it, or it was removed meanwhile, or is hidden by newer ones.
                 steps[at].may_be_gone = true;
+                steps.retain(|s| s.number != copy || self.keep.is_some());
             }
         }
     }
@@ -109,6 +113,11 @@ impl Step {
             _ => false,
         };
         same && self.is_newer_than(other)
+    }
+
+    /// Whether another stands for this: the version put again, or one that was the same before.
+    pub(super) fn is_replaced<'s>(&self, mut present: impl Iterator<Item = &'s Step>) -> bool {
+        self.instead.is_some_and(|number| present.any(|s| s.number == number || s.is_again(self)))
     }
 
     /// A put of the same, whose sequence is not known.

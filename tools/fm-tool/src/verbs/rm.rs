@@ -1,5 +1,6 @@
-//! `rm`: removes pages with all their versions and variants, all pages of a host or prefix, or one
-//! variant. A page that is not in the store is reported; the others are removed.
+//! `rm`: removes pages with all their versions and variants, all pages of a host or prefix, one
+//! variant, or the versions of one time. A page that is not in the store is reported; the others
+//! are removed.
 //!
 //! A whole host is removed only after a question or `--yes`. The question counts the pages, by a
 //! pass over key.dat.
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 
 use filemap::PageWrite;
 use filemap::access::Removed;
-use fm_cli::{Failure, Outcome, Output, Progress, interrupt, words};
+use fm_cli::{Failure, Outcome, Output, Progress, interrupt, times, words};
 use serde_json::json;
 
 use crate::arguments::selection::Selection;
@@ -36,6 +37,15 @@ pub struct Args {
     selection: Selection,
     #[command(flatten)]
     variant: VariantArgs,
+    /// Remove what was fetched at exactly this time, and no other version
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = times::parse,
+        allow_negative_numbers = true,
+        conflicts_with_all = ["host", "domain", "prefix"]
+    )]
+    at: Option<i64>,
     /// Remove all of a host or prefix without asking
     #[arg(short, long)]
     yes: bool,
@@ -60,7 +70,16 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::to_change(&args.store, shared)?;
     let mut out = Output::stdout(shared.flags);
     let outcome = if args.selection.is_all() {
-        let remove = |url: &Address| store.remove(url.bytes(), variant.as_ref());
+        let remove = |url: &Address| match args.at {
+            None => store.remove(url.bytes(), variant.as_ref()),
+            Some(at) => {
+                let removed = store.remove_at(url.bytes(), variant.as_ref(), at)?;
+                if let Some(lost) = removed.map(|removed| removed.without_body).filter(|lost| *lost > 0) {
+                    words::complain(format_args!("{url}: the bodies of {} are lost", words::count(lost, "revisit")));
+                }
+                Ok(removed.is_some())
+            }
+        };
         named(args, shared, urls, &remove, &mut out)
     } else {
         chosen(args, shared, &*store, &mut out)
@@ -108,12 +127,14 @@ fn named(
         |url, removed| {
             number += u64::from(removed);
             if !removed {
-                words::complain(format_args!("{url} is not in {}", args.store.display()));
+                let when = args.at.map_or(String::new(), |at| format!(" of exactly {}", times::print(at)));
+                words::complain(format_args!("{url}{when} is not in {}", args.store.display()));
             }
             if out.is_json() {
                 out.json(&json::of_url(url.bytes(), json!({ "removed": removed })))?;
             } else if removed && !shared.flags.quiet {
-                words::say(format_args!("removed {url}"));
+                let when = args.at.map_or(String::new(), |at| format!(" of {}", times::print(at)));
+                words::say(format_args!("removed {url}{when}"));
             }
             Ok(if removed { Outcome::Done } else { Outcome::NotFound })
         },

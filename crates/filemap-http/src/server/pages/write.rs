@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use filemap::access::PutRule;
 use filemap::dump::jsonl;
-use filemap::{Error, Page, PageStore, PageWrite, Put};
+use filemap::{Error, Lookup, Page, PageStore, PageWrite, Put};
 use tokio::sync::OwnedMutexGuard;
 
 use super::super::backend::Backend;
@@ -119,10 +119,9 @@ impl PutCall {
         let outcome = wire::outcome(put);
         let version = put.map(|put| put.version());
         Ok(Done {
-            outcome: outcome.to_owned(),
             time_ms: version.map(|version| version.time_ms),
             sequence: version.map(|version| version.sequence),
-            durable: self.durable,
+            ..done(outcome, self.durable)
         })
     }
 
@@ -169,17 +168,13 @@ pub(crate) async fn remove(
     let query = Query::parse(raw.as_deref(), &[&Asked::PARAMETERS[..], &["durable"]].concat())?;
     let asked = Asked::of(&query)?;
     let durable = durable(&query)?;
-    if asked.is_of_time() {
-        let words = "this server removes a page with all its versions; one version alone is not removed";
-        return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, words));
-    }
     let key = backend.key(&asked.url)?;
     let alone = backend.putting(&key).lock_owned().await;
     let call = move |store: &PageStore| {
         if let Err(refusal) = check(store, &asked, &headers) {
             return Ok(Err(refusal));
         }
-        let removed = PageWrite::remove(store, &asked.url, asked.variant.as_ref())?;
+        let removed = removed(store, &asked)?;
         drop(alone);
         // Also when it was removed before: that answer may have been lost, and its sync.
         if durable {
@@ -188,12 +183,31 @@ pub(crate) async fn remove(
         Ok(Ok((removed, asked)))
     };
     let (removed, asked) = backend.whole.call(call).await??;
-    if !removed {
-        return Err(backend.absent(asked.absent()));
-    }
-    let done = done("removed", durable);
+    let Some(mut done) = removed else { return Err(backend.absent(asked.none_of_time())) };
+    done.durable |= durable;
     let status = if done.durable { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, Json(done)).into_response())
+}
+
+/// Removes a page with all its versions, those of a time, or one; `None` if there is none.
+fn removed(store: &PageStore, asked: &Asked) -> filemap::Result<Option<Done>> {
+    let of_page = Lookup::new(&asked.url).variant(asked.variant.as_ref());
+    let some = match (asked.version(), asked.time_ms()) {
+        (Some(version), _) => store.remove_version(of_page, version)?,
+        (None, Some(time_ms)) => store.remove_at(of_page, time_ms)?,
+        (None, None) => {
+            let was_there = PageWrite::remove(store, &asked.url, asked.variant.as_ref())?;
+            return Ok(was_there.then(|| done("removed", false)));
+        }
+    };
+    Ok(some.map(|some| Done {
+        versions: Some(some.versions),
+        beside: Some(some.beside),
+        parted: Some(some.parted),
+        without_body: Some(some.without_body),
+        // A removal of single versions is.
+        ..done("removed", true)
+    }))
 }
 
 /// `POST /v1/sync`.

@@ -48,9 +48,9 @@ impl Shown {
     fn tells(&self, change: &PageChange) -> Result<bool> {
         let (url, variant, version) = match change {
             PageChange::Put { head, .. } => (&head.page.url, head.page.variant.as_ref(), Some(head)),
-            PageChange::Removed { of, .. } | PageChange::Damaged { of: Some(of), .. } => {
-                (&of.url, of.variant.as_ref(), None)
-            }
+            PageChange::Removed { of, .. }
+            | PageChange::RemovedVersion { of, .. }
+            | PageChange::Damaged { of: Some(of), .. } => (&of.url, of.variant.as_ref(), None),
             _ => return Ok(true),
         };
         let Some(judge) = self.judge(url, variant)? else { return Ok(true) };

@@ -1,0 +1,122 @@
+//! Removal of single versions of a page, with the records beside them. A revisit of the same page
+//! that has its body from one gets it as its own.
+
+use filemap_core::{Error as EngineError, Head, MAX_KEY_BYTES, Version};
+
+use super::{Loader, PageStore, Resolver, take_body};
+use crate::access::RemovedVersions;
+use crate::access::interface::Lookup;
+use crate::error::Result;
+use crate::page::version::BodyForm;
+use crate::page::{Page, RecordKind, key};
+
+impl PageStore {
+    /// Removes all versions of a page that were fetched at exactly this time, in ms since 1970,
+    /// and what lies beside them; `None` if there is none. Of `lookup` only URL and variant count.
+    /// Durable when it returns.
+    ///
+    /// A revisit of the same page (of the same variant) that has its body from such a version is
+    /// put again with that body. Those of other URLs are not looked for: they resolve no more.
+    /// Costs two checkpoints for each version and record removed, and for each such revisit.
+    /// If it is interrupted, done again it goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`](crate::Error::Url), and those of
+    /// [`filemap_core::Store::remove_version`].
+    pub fn remove_at<'l>(&self, lookup: impl Into<Lookup<'l>>, time_ms: i64) -> Result<Option<RemovedVersions>> {
+        self.remove_those(&lookup.into(), &|version| version.time_ms == time_ms)
+    }
+
+    /// As [`PageStore::remove_at`], of one version. Records beside it go if no version of its time
+    /// is left.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::remove_at`].
+    pub fn remove_version<'l>(
+        &self,
+        lookup: impl Into<Lookup<'l>>,
+        version: Version,
+    ) -> Result<Option<RemovedVersions>> {
+        self.remove_those(&lookup.into(), &|other| other == version)
+    }
+
+    fn remove_those(&self, lookup: &Lookup<'_>, is_meant: &dyn Fn(Version) -> bool) -> Result<Option<RemovedVersions>> {
+        let canonical = self.key(lookup.url)?;
+        let own = key::key(&canonical, RecordKind::Response, lookup.variant);
+        if own.len() > MAX_KEY_BYTES {
+            return Err(EngineError::KeyLength { len: own.len() }.into());
+        }
+        let all = self.engine().versions_of(&own)?;
+        let goes: Vec<Version> = all.iter().copied().filter(|version| is_meant(*version)).collect();
+        if goes.is_empty() {
+            return Ok(None);
+        }
+        let mut removed = RemovedVersions::default();
+        self.part_revisits(&own, &goes, &mut removed)?;
+        let stays = |time_ms| all.iter().any(|other| other.time_ms == time_ms && !goes.contains(other));
+        // The versions last: an interrupted removal leaves them, and done again it finds the rest.
+        for kind in RecordKind::ALL.into_iter().filter(|kind| !kind.is_page()) {
+            let beside = key::key(&canonical, kind, lookup.variant);
+            if beside.len() > MAX_KEY_BYTES {
+                continue;
+            }
+            for record in self.engine().versions_of(&beside)? {
+                if !stays(record.time_ms) && goes.iter().any(|version| version.time_ms == record.time_ms) {
+                    removed.beside += u64::from(self.engine().remove_version(&beside, record)?);
+                }
+            }
+        }
+        for version in goes {
+            removed.versions += u64::from(self.engine().remove_version(&own, version)?);
+        }
+        Ok(Some(removed))
+    }
+
+    /// Puts revisits that have their bodies from versions that go again, with these bodies.
+    fn part_revisits(&self, own: &[u8], goes: &[Version], removed: &mut RemovedVersions) -> Result<()> {
+        let (mut resolver, mut loader, mut replaced) = (Resolver::new(self), Loader::default(), Vec::new());
+        let heads: Vec<Head> = self.each_head(own.to_vec()).filter_map(|(_, head)| head.ok()).collect();
+        for head in heads.iter().filter(|head| !goes.contains(&head.version)) {
+            let Some(sought) = self.sought(own, &self.describe(own, head)?) else { continue };
+            let path = match resolver.path(&sought) {
+                Err(error) if error.is_damage() => continue,
+                path => path?,
+            };
+            let is_parted = path.iter().any(|(key, version)| key == own && goes.contains(version));
+            let Some(original) = path.last().filter(|_| is_parted) else { continue };
+            match self.put_with_body(&mut loader, (own, head.version), original, BodyForm::Whole) {
+                Ok(Some(_)) => replaced.push(head.version),
+                Ok(None) => {}
+                Err(error) if error.is_damage() || error.refused_by().is_some() => removed.without_body += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        for version in replaced {
+            removed.parted += u64::from(self.engine().remove_version(own, version)?);
+        }
+        Ok(())
+    }
+
+    /// Puts a revisit again with the body of its original. Returns the length of the body; `None`
+    /// if one of the two is gone.
+    pub(crate) fn put_with_body(
+        &self,
+        loader: &mut Loader,
+        (key, version): (&[u8], Version),
+        original: &(Vec<u8>, Version),
+        form: BodyForm,
+    ) -> Result<Option<u64>> {
+        let Some(value) = self.value_of(key, version)? else { return Ok(None) };
+        let mut page = self.stored(key, value)?;
+        let Some(value) = self.value_of(&original.0, original.1)? else { return Ok(None) };
+        let original = self.stored_version(original.0.clone(), value)?;
+        let (kind, truncated) = (original.page.kind, original.page.truncated.clone());
+        take_body(&mut page, original);
+        // It still says that it was a revisit: others may get their body through it.
+        let page = Page { kind, truncated: page.truncated.or(truncated), ..page };
+        loader.put_stored_if_new(self, &page, form)?;
+        Ok(Some(page.body.len() as u64))
+    }
+}
