@@ -18,8 +18,18 @@ fn routes() -> Vec<String> {
     let with_url = |route: &str| match route.split_once('{') {
         Some(("/web/", _)) => "/web/20231114221320id_/http://example.com/".to_owned(),
         Some((begin, _)) => format!("{begin}http://example.com/"),
-        None if ["/v1/page", "/v1/head", "/v1/history", "/v1/key", "/cdx", "/captures", "/show", "/rendered"]
-            .contains(&route) =>
+        None if [
+            "/v1/page",
+            "/v1/head",
+            "/v1/history",
+            "/v1/key",
+            "/cdx",
+            "/captures",
+            "/compare",
+            "/show",
+            "/rendered",
+        ]
+        .contains(&route) =>
         {
             format!("{route}?url=http://example.com/")
         }

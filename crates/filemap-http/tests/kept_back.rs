@@ -95,7 +95,14 @@ fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
         }
         ("POST", "/v1/pages/get") => (Page, vec![(path.to_owned(), "{url}\nhttp://open.example/\n".to_owned())]),
         ("GET", "/v1/history") => (List, query(&["url={url}", variant, "url={url}&limit=1"])),
-        ("GET", "/captures") => (List, query(&["url={url}", variant])),
+        ("GET", "/captures") => {
+            let parts = ["url={url}&year=2023", "url={url}&day=2023-11-14", "url={url}&before=1700000000000.{seq}"];
+            (List, query(&["url={url}", variant, parts[0], parts[1], parts[2]]))
+        }
+        ("GET", "/compare") => {
+            let version = "url={url}&b=1700000000000.{seq}";
+            (Page, query(&["url={url}", version, "url={url}&a=1700000000000.{seq}"]))
+        }
         ("GET", "/v1/key") => (List, query(&["url={url}"])),
         ("GET", "/timegate/{url}") => (List, behind("/timegate/")),
         ("GET", "/timemap/link/{url}") => (List, behind("/timemap/link/")),

@@ -3,10 +3,12 @@
 mod access;
 mod archive;
 mod as_store;
+mod captures;
 mod changes;
 mod hostile;
 mod inspect;
 mod kept_back;
+mod kept_back_views;
 mod many;
 mod openapi;
 mod pages;

@@ -35,8 +35,10 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::seen::ask"],
     &["server::seen::manage"],
     &["server::inspect::layout"],
+    &["server::inspect::calendar", "server::inspect::capture", "server::inspect::diff"],
     &[
         "server::inspect::captures",
+        "server::inspect::compare",
         "server::inspect::find",
         "server::inspect::overview",
         "server::inspect::rendered",

@@ -3,7 +3,7 @@
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Variant, Version, date};
 
-use crate::query::Query;
+use crate::query::{Query, encoded};
 use crate::wire;
 
 /// Digits of a time that are a date and no number of milliseconds.
@@ -45,6 +45,13 @@ impl Asked {
     /// The time, if one was named.
     pub(super) fn time_ms(&self) -> Option<i64> {
         self.time_ms
+    }
+
+    /// The query that names the page and its variant, whatever the time.
+    pub(super) fn query(&self) -> String {
+        let variant =
+            self.variant.as_ref().map_or(String::new(), |variant| format!("&variant={}", encoded(variant.as_bytes())));
+        format!("url={}{variant}", encoded(&self.url))
     }
 
     /// Whether one version is meant, and not the newest.

@@ -67,6 +67,7 @@ impl Server {
             .route("/list", get(inspect::find::list))
             .route("/find", get(inspect::find::find))
             .route("/captures", get(inspect::captures::captures))
+            .route("/compare", get(inspect::compare::compare))
             .route("/show", get(inspect::show::show))
             .route("/rendered", get(inspect::rendered::rendered))
             .route("/seen", get(inspect::sets::sets))

@@ -251,6 +251,27 @@ impl Shown {
         Ok(versions)
     }
 
+    /// Times of the captures that [`Shown::history`] has. Rules may exclude one by the URL that it
+    /// was fetched by: with rules that exclude anything each is read for that.
+    pub(crate) fn captures(&self, lookup: Lookup<'_>) -> Result<Vec<Version>> {
+        let mut versions = self.versions(lookup)?;
+        let judge = self.judge(lookup.url, lookup.variant)?.filter(|judge| judge.rules.may_exclude_within(b""));
+        let Some(judge) = judge.filter(|_| !versions.is_empty()) else { return Ok(versions) };
+        versions.clear();
+        for head in self.store.history_iter(lookup)? {
+            let (version, ruling) = match head {
+                Ok(head) => (head.version, judge.of_page(&head.page, head.version.time_ms)),
+                Err(Error::Unreadable { version, .. }) => (version, judge.at(version.time_ms)),
+                Err(error) => return Err(error),
+            };
+            // What they exclude is counted where it is listed.
+            if ruling.access != Access::Exclude {
+                versions.push(version);
+            }
+        }
+        Ok(versions)
+    }
+
     /// Whether a list has a page or variant: some version of it is not excluded.
     pub(super) fn lists(&self, url: &[u8], variant: Option<&Variant>) -> Result<bool> {
         let Some(judge) = self.judge(url, variant)? else { return Ok(true) };
