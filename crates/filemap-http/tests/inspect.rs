@@ -144,3 +144,46 @@ fn a_hostile_page_is_text_in_a_view_and_runs_nothing_in_its_frame() {
     }
     assert!(frames >= 1 && compared >= 1, "{frames} frames and {compared} comparisons were looked at");
 }
+
+#[test]
+fn a_source_is_coloured_by_its_type_and_its_bounds_are_said() {
+    let typed = |name: &str, kind: &str, body: &str| {
+        let mut page = Page::new(format!("http://a.example/{name}"), TIME, 200, body);
+        page.headers.push("Content-Type", kind);
+        page
+    };
+    let server = served(&[
+        typed("html", "text/html; charset=iso-8859-1", "<b class=\"x\">&amp; <!-- </pre> --></b>"),
+        typed("json", "application/ld+json", "{\"a\": 1.5}"),
+        typed("text", "text/plain", "<b>\"a\" 1</b>"),
+        typed("long", "text/html", &"<a b=c>".repeat(50_000)),
+        typed("bytes", "image/png", "\u{89}PNG\0\0"),
+        typed("none", "text/html", ""),
+    ]);
+    let source = |name: &str| {
+        let shown = view(&server, &format!("/show?url=http%3A%2F%2Fa.example%2F{name}"));
+        shown.split("<h2>Source</h2>").nth(1).expect("a source").to_owned()
+    };
+    for (name, parts) in [
+        (
+            "html",
+            &[
+                "<span class=\"tag\">&lt;b</span>",
+                "<span class=\"name\">class</span>",
+                "<span class=\"number\">&amp;amp;</span>",
+                "<span class=\"comment\">&lt;!-- &lt;/pre&gt; --&gt;</span>",
+            ][..],
+        ),
+        ("json", &["<span class=\"string\">&quot;a&quot;</span>: <span class=\"number\">1.5</span>"]),
+        ("text", &["<code>&lt;b&gt;&quot;a&quot; 1&lt;/b&gt;</code>"]),
+        ("long", &["The first 262.1 kB of 350.0 kB.", "bytes of that are without colours"]),
+        ("bytes", &["It is not text."]),
+        ("none", &["The body is empty."]),
+    ] {
+        let shown = source(name);
+        for part in parts {
+            assert!(shown.contains(part), "{name}: {part}: {}", &shown[..shown.len().min(2000)]);
+        }
+    }
+    assert!(source("long").matches("<span").count() <= 40_000);
+}

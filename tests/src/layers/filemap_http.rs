@@ -35,7 +35,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::seen::ask"],
     &["server::seen::manage"],
     &["server::inspect::layout"],
-    &["server::inspect::calendar", "server::inspect::capture", "server::inspect::diff"],
+    &["server::inspect::calendar", "server::inspect::capture", "server::inspect::diff", "server::inspect::highlight"],
     &[
         "server::inspect::captures",
         "server::inspect::compare",

@@ -1,6 +1,7 @@
 //! A page to look at: the store for an operator with a browser. Server-rendered, without script.
 //!
-//! Layers: `layout` (what all views share); `capture`, `calendar`, `diff`; a view a file.
+//! Layers: `layout` (what all views share); `capture`, `calendar`, `diff`, `highlight`; a view a
+//! file.
 //!
 //! Invariants: whatever stored bytes a view shows is escaped text, or stands in a frame that can
 //! run and fetch nothing; no view asks any other machine for anything; every view has its JSON.
@@ -11,6 +12,7 @@ pub(super) mod captures;
 pub(super) mod compare;
 mod diff;
 pub(super) mod find;
+mod highlight;
 mod layout;
 pub(super) mod overview;
 pub(super) mod rendered;

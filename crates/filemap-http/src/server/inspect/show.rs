@@ -11,7 +11,8 @@ use super::super::backend::Backend;
 use super::super::lookup::Asked;
 use super::super::shown::Shown;
 use super::capture::{Capture, SHOWN};
-use super::layout::{as_json, failed, size, text, time, view_of};
+use super::highlight::{self, Language};
+use super::layout::{as_json, failed, number, size, text, time, view_of};
 use crate::query::Query;
 use crate::wire;
 
@@ -98,8 +99,10 @@ fn source(capture: &Capture) -> Markup {
         @if capture.page.lacks_body() { p role="alert" { "This version is a revisit, and its original is not in the store." } }
         @else if capture.bytes == 0 { p { "The body is empty." } }
         @else if let Some(text) = capture.text() {
+            @let (source, left) = highlight::source(&text, Language::of(&capture.mime()));
             @if capture.left_out() > 0 { p { "The first " (size(SHOWN)) " of " (size(capture.bytes)) "." } }
-            pre tabindex="0" role="region" aria-label="Source" { code { (text) } }
+            @if left > 0 { p { "The last " (number(left as u64)) " bytes of that are without colours." } }
+            pre tabindex="0" role="region" aria-label="Source" { code { (source) } }
         } @else { p { "It is not text." } }
     }
 }
