@@ -67,6 +67,8 @@ fn all_of_a_store_is_reached_from_its_first_page() {
     let captures = seen.iter().filter(|link| link.starts_with("/captures?")).filter(of_all).count();
     assert_eq!(captures, 230 + 149 + 2, "every page of every host");
     assert!(seen.iter().any(|link| link.starts_with("/captures?") && link.contains("variant=")));
+    let is_root = |link: &&String| link.starts_with("/tree?prefix=http%3A%2F%2Fh") && !link.contains("cursor=");
+    assert_eq!(seen.iter().filter(is_root).count(), 230, "the root of every host");
     let compared = seen.iter().filter(|link| link.starts_with("/compare?")).count();
     assert_eq!(compared, 5, "one page has two versions: each way, as the newest two, and each with itself");
     let shown = seen.iter().filter(|link| link.starts_with("/show?")).count();
@@ -186,4 +188,48 @@ fn a_source_is_coloured_by_its_type_and_its_bounds_are_said() {
         }
     }
     assert!(source("long").matches("<span").count() <= 40_000);
+}
+
+#[test]
+fn a_host_is_browsed_by_path_each_folder_in_parts() {
+    let url = |path: &str| format!("http://a.example{path}");
+    let mut pages: Vec<Page> = (0..250).map(|at| html(&url(&format!("/many/f{at:03}/x")), TIME, "x")).collect();
+    pages.extend((0..1_002).map(|at| html(&url(&format!("/large/{at}")), TIME, "x")));
+    for path in ["/", "/many/f001/y", "/many/f001/z/w", "/many/", "/many", "/many?x=/y/", "/z"] {
+        pages.push(html(&url(path), TIME, "x"));
+    }
+    for other in ["https://a.example/many/f001/s", "http://a.example:81/many/f001/p", "http://b.a.example/many/q"] {
+        pages.push(html(other, TIME, "x"));
+    }
+    let server = served(&pages);
+    let rows = |view: &str| {
+        let body = view.split("<tbody>").nth(1).and_then(|rest| rest.split("</tbody>").next()).unwrap_or_default();
+        let text = |row: &str| {
+            let parts = row.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text);
+            parts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+        };
+        body.split("<tr>").skip(1).map(text).collect::<Vec<String>>()
+    };
+    let roots = view(&server, "/tree?host=A.example");
+    assert_eq!(rows(&roots), ["http://a.example/ over 1,000", "http://a.example:81/ 1", "https://a.example/ 1"]);
+    let root = view(&server, "/tree?prefix=http%3A%2F%2Fa.example%2F");
+    let expected = ["http://a.example/", "large/ over 1,000", "many", "many/ 253", "many?x=/y/", "z"];
+    assert_eq!(rows(&root), expected);
+    let (mut found, mut target) = (Vec::new(), "/tree?prefix=http%3A%2F%2Fa.example%2Fmany%2F".to_owned());
+    loop {
+        let part = view(&server, &target);
+        found.extend(rows(&part));
+        let Some(next) = links(&part).into_iter().find(|link| link.contains("&cursor=")) else { break };
+        target = next;
+    }
+    let folder = |at: usize| format!("f{at:03}/ {}", if at == 1 { 3 } else { 1 });
+    let all: Vec<String> = std::iter::once(url("/many/")).chain((0..250).map(folder)).collect();
+    assert_eq!(found, all, "each once, whatever the other schemes, ports and hosts have");
+    let inner = view(&server, "/tree?prefix=http%3A%2F%2Fa.example%2Fmany%2Ff001%2F");
+    assert_eq!(rows(&inner), ["x", "y", "z/ 1"]);
+    assert!(links(&inner).contains(&"/tree?prefix=http%3A%2F%2Fa.example%2Fmany%2F".to_owned()), "a way up: {inner}");
+    for wrong in ["", "prefix=http%3A%2F%2Fa", "prefix=x", "host=a.example&prefix=http%3A%2F%2Fa.example%2F"] {
+        assert_eq!(server.get(&format!("/tree?{wrong}"), &[]).status, 400, "{wrong}");
+    }
+    assert!(view(&server, "/tree?host=none.example").contains("No more pages."));
 }

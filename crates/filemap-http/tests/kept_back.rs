@@ -23,15 +23,15 @@ const STAMP: &str = "20231114221320";
 /// In bodies and headers of what is kept back.
 const SECRET: &str = "body-or-header-that-nobody-sees";
 /// What names of excluded pages have; the twin has it where it is not stored.
-const HIDDEN: &str = "hidden";
-const TWIN: &str = "hiddem";
+const HIDDEN: &str = "unseen";
+const TWIN: &str = "unseem";
 
-const RULES: &str = "example,open)/hidden - {\"access\": \"exclude\"}\n\
-    example,hidden - {\"access\": \"exclude\", \"reason\": \"a reason-that-nobody-sees\"}\n\
+const RULES: &str = "example,open)/unseen - {\"access\": \"exclude\"}\n\
+    example,unseen - {\"access\": \"exclude\", \"reason\": \"a reason-that-nobody-sees\"}\n\
     example,blocked)/ - {\"access\": \"block\", \"reason\": \"at the owner's request\"}\n";
 
 const BLOCKED: &str = "http://blocked.example/page";
-const EXCLUDED: [&str; 2] = ["http://hidden.example/page", "http://open.example/hidden"];
+const EXCLUDED: [&str; 2] = ["http://unseen.example/page", "http://open.example/unseen"];
 
 fn rules(text: &str) -> AccessRules {
     let mut rules = AccessRules::new();
@@ -119,11 +119,16 @@ fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
             (List, query(&all))
         }
         ("GET", "/v1/changes") => (List, query(&["", "pages=1", "since=now"])),
+        ("GET", "/tree") => (
+            List,
+            query(&["host={host}", "prefix={url}", "prefix={url}/", "prefix=http://{host}/", "host=open.example"]),
+        ),
         ("GET", "/list") => (List, query(&["prefix=http://", "host={host}", "prefix={url}"])),
         ("GET", "/hosts") => (List, plain()),
         ("GET", "/find") => (Nothing, query(&["q={url}"])),
         ("GET", "/" | "/seen" | "/style.css" | "/metrics" | "/healthz" | "/readyz") => (Nothing, plain()),
         ("GET", "/v1/stat") => (Nothing, query(&["figures=1"])),
+        ("GET", "/segments" | "/v1/segments" | "/dictionaries" | "/v1/dictionaries") => (Nothing, plain()),
         // Seen sets hold fingerprints of URLs that were sent, not pages.
         ("GET", "/v1/openapi.json" | "/v1/seen" | "/v1/seen/{name}") => (Nothing, plain()),
         ("PUT", "/v1/seen/{name}") | ("POST", "/v1/seen/{name}/add" | "/v1/seen/{name}/check") => (Nothing, plain()),
@@ -233,7 +238,7 @@ fn what_is_blocked_is_listed_and_counted() {
     let urls: Vec<&str> = urls["urls"].as_array().expect("URLs").iter().filter_map(|row| row["url"].as_str()).collect();
     assert_eq!(urls, [BLOCKED, "http://open.example/"]);
     let count = |query: &str| server.get(&format!("/v1/count?{query}"), &[]).json()["count"].as_u64();
-    assert_eq!((count(""), count("host=open.example"), count("host=hidden.example")), (Some(2), Some(1), Some(0)));
+    assert_eq!((count(""), count("host=open.example"), count("host=unseen.example")), (Some(2), Some(1), Some(0)));
     assert_eq!((count("kind=variants"), count("domain=blocked.example")), (Some(1), Some(1)));
     let rows = server.get(&format!("/v1/history?url={BLOCKED}"), &[]).json();
     assert_eq!(rows["versions"].as_array().expect("versions").len(), 2);
@@ -288,12 +293,12 @@ fn whoever_writes_puts_and_removes_what_is_not_shown() {
 fn a_spelling_that_means_an_excluded_page_finds_nothing() {
     let server = served::with(options(), &pages());
     for url in [
-        "HTTP://Hidden.Example:80/page",
-        "http:%5C%5Chidden.example%5Cpage",
-        "http://hidden.example/a/../page%23top",
-        "http://hid%09den.example/page",
-        "http://open.example/x/../hidden",
-        "http://open.example/h%2569dden",
+        "HTTP://Unseen.Example:80/page",
+        "http:%5C%5Cunseen.example%5Cpage",
+        "http://unseen.example/a/../page%23top",
+        "http://uns%09een.example/page",
+        "http://open.example/x/../unseen",
+        "http://open.example/un%2573een",
     ] {
         assert_eq!(server.get(&format!("/v1/page?url={url}"), &[]).status, 404, "{url}");
     }
@@ -309,13 +314,13 @@ fn an_embargo_hides_what_is_new_and_shows_what_is_old() {
     let pages = [
         page("http://a.example/", TIME, "old"),
         page("http://a.example/", now_ms - DAY_MS, SECRET),
-        page("http://hidden.example/", now_ms - DAY_MS, SECRET),
+        page("http://unseen.example/", now_ms - DAY_MS, SECRET),
         page("http://b.example/", now_ms - DAY_MS, "new"),
     ];
     let server = served::with(ServerOptions::new().access(embargo), &pages);
     assert_eq!(server.get("/v1/page?url=http://a.example/", &[]).body, b"old");
     assert_eq!(server.get("/v1/page?url=http://b.example/", &[]).body, b"new");
-    assert_eq!(server.get("/v1/page?url=http://hidden.example/", &[]).status, 404);
+    assert_eq!(server.get("/v1/page?url=http://unseen.example/", &[]).status, 404);
     let head = server.get("/v1/head?url=http://a.example/", &[]).json();
     assert_eq!(head["time"].as_str().map(|time| &time[..10]), Some("2023-11-14"), "{head}");
     let history = server.get("/v1/history?url=http://a.example/", &[]).json();
@@ -416,7 +421,7 @@ fn a_replica_has_what_its_token_is_told_and_begins_anew_under_other_rules() {
         store.put_page(&page).expect("stored");
     }
     // Told of by its version alone.
-    let large = Page::new("http://hidden.example/large", TIME, 200, vec![7; (16 << 20) + 1]);
+    let large = Page::new("http://unseen.example/large", TIME, 200, vec![7; (16 << 20) + 1]);
     store.put_page(&large).expect("stored");
     store.close().expect("closed");
     let serve = |text: &str| {
@@ -425,13 +430,13 @@ fn a_replica_has_what_its_token_is_told_and_begins_anew_under_other_rules() {
     };
     let replica = |name: &str| PageStore::open_or_create(dir.path().join(name), Options::new()).expect("opened");
     let mut server = serve(RULES);
-    let all = ["http://open.example/", BLOCKED, EXCLUDED[0], EXCLUDED[1], "http://hidden.example/large"];
+    let all = ["http://open.example/", BLOCKED, EXCLUDED[0], EXCLUDED[1], "http://unseen.example/large"];
     follows(&server, ADMIN, &replica("all"), &all);
-    assert_eq!(replica("all").get("http://hidden.example/large").expect("readable"), Some(large));
+    assert_eq!(replica("all").get("http://unseen.example/large").expect("readable"), Some(large));
     follows(&server, READER, &replica("shown"), &["http://open.example/", LAST]);
     server.stop();
     let mut server = serve("example,open)/ - {\"access\": \"exclude\"}\n");
-    follows(&server, READER, &replica("shown"), &[BLOCKED, EXCLUDED[0], "http://hidden.example/large", LAST]);
+    follows(&server, READER, &replica("shown"), &[BLOCKED, EXCLUDED[0], "http://unseen.example/large", LAST]);
     server.stop();
 }
 
@@ -460,8 +465,9 @@ fn only_writes_and_figures_reach_the_store_past_the_rules() {
         names.sort();
         names
     };
-    let beside = ["figures.rs", "inspect/overview.rs", "many/add.rs", "many/told.rs", "pages/write.rs", "serve.rs"];
-    assert_eq!(of(".whole"), [&["backend.rs"][..], &beside].concat());
+    let figures = ["figures.rs", "inspect/overview.rs", "inspect/space.rs"];
+    let writes = ["many/add.rs", "many/told.rs", "pages/write.rs", "serve.rs"];
+    assert_eq!(of(".whole"), [&["backend.rs"][..], &figures, &writes, &["space.rs"]].concat());
     assert_eq!(of("without_rules"), ["changes.rs", "pages/read.rs", "shown/store.rs"]);
     assert_eq!(of("get_reader("), ["pages/write.rs", "shown/store.rs"]);
 }

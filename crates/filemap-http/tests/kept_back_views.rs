@@ -109,3 +109,33 @@ fn captures_that_are_blocked_are_on_the_calendar_without_a_link_and_not_compared
     assert!(answer.status == 451 && body.contains("is blocked by a rule of access"), "{body}");
     assert!(body.contains("the owner") && !body.contains(SECRET), "{body}");
 }
+
+#[test]
+fn a_tree_counts_and_names_what_is_not_excluded() {
+    let page = |path: &str| html(&format!("http://a.example/{path}"), TIME, "<p>x");
+    let all = ["", "d/1", "d/2", "d/secret", "secret/1", "secret/2", "z/9", "z/secret"];
+    let mut pages: Vec<Page> = all.map(page).into();
+    pages.push(html("https://a.example:8443/secret", TIME, "<p>x"));
+    let rules = "example,a)/secret - {\"access\": \"exclude\"}\n\
+        example,a)/d/secret - {\"access\": \"exclude\"}\n\
+        example,a)/z/secret - {\"access\": \"exclude\"}\n\
+        example,a:8443)/secret - {\"access\": \"exclude\"}\n\
+        example,a)/d/2 - {\"access\": \"block\"}\n";
+    let server = with(rules, &pages);
+    let rows = |target: &str| -> Vec<String> {
+        let shown = view(&server, target);
+        assert!(!shown.contains("secret"), "{target}: {shown}");
+        let text = |row: &str| {
+            let row = row.split("</tr>").next().expect("a row");
+            let texts = row.split('<').filter_map(|part| Some(part.split_once('>')?.1)).filter(|text| !text.is_empty());
+            texts.collect::<Vec<_>>().join(" ")
+        };
+        shown.split("<tr>").skip(2).map(text).collect()
+    };
+    assert_eq!(rows("/tree?host=a.example"), ["http://a.example/ 4"]);
+    assert_eq!(rows("/tree?prefix=http://a.example/"), ["http://a.example/", "d/ 2", "z/ 1"]);
+    assert_eq!(rows("/tree?prefix=http://a.example/d/"), ["1", "2"], "what is blocked is listed");
+    assert_eq!(rows("/tree?prefix=http://a.example/z/"), ["9"]);
+    let says = |target: &str| view(&server, target).contains("No more pages.");
+    assert!(says("/tree?prefix=https://a.example:8443/") && says("/tree?prefix=http://a.example/secret/"));
+}

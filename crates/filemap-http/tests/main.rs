@@ -14,4 +14,5 @@ mod openapi;
 mod pages;
 mod seen;
 mod served;
+mod space;
 mod upload;

@@ -34,6 +34,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::many::add", "server::many::fetch"],
     &["server::seen::ask"],
     &["server::seen::manage"],
+    &["server::space"],
     &["server::inspect::layout"],
     &["server::inspect::calendar", "server::inspect::capture", "server::inspect::diff", "server::inspect::highlight"],
     &[
@@ -44,6 +45,8 @@ pub const LAYERS: &[&[&str]] = &[
         "server::inspect::rendered",
         "server::inspect::sets",
         "server::inspect::show",
+        "server::inspect::space",
+        "server::inspect::tree",
     ],
     &["server::changes", "server::figures", "server::lists", "server::openapi"],
     &["server::routes"],

@@ -17,7 +17,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use super::backend::Backend;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{archive, changes, figures, guard, inspect, lists, many, measure, openapi, pages, seen};
+use super::{archive, changes, figures, guard, inspect, lists, many, measure, openapi, pages, seen, space};
 
 /// A store's pages over HTTP.
 ///
@@ -65,12 +65,15 @@ impl Server {
             .route("/", get(inspect::overview::overview))
             .route("/hosts", get(inspect::find::hosts))
             .route("/list", get(inspect::find::list))
+            .route("/tree", get(inspect::tree::tree))
             .route("/find", get(inspect::find::find))
             .route("/captures", get(inspect::captures::captures))
             .route("/compare", get(inspect::compare::compare))
             .route("/show", get(inspect::show::show))
             .route("/rendered", get(inspect::rendered::rendered))
             .route("/seen", get(inspect::sets::sets))
+            .route("/segments", get(inspect::space::segments))
+            .route("/dictionaries", get(inspect::space::dictionaries))
             .route("/style.css", get(inspect::style))
             .route("/v1/page", get(pages::read::get).put(pages::write::put).delete(pages::write::remove))
             .route("/v1/pages", post(many::add::add))
@@ -87,6 +90,8 @@ impl Server {
             .route("/v1/seen/{name}/check", post(seen::ask::check))
             .route("/v1/sync", post(pages::write::sync))
             .route("/v1/stat", get(figures::stat))
+            .route("/v1/segments", get(space::segments))
+            .route("/v1/dictionaries", get(space::dictionaries))
             .route("/v1/openapi.json", get(openapi::description))
             .route("/cdx", get(archive::cdx::cdx))
             .route("/timegate/{*url}", get(archive::memento::gate))

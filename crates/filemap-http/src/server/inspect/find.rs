@@ -43,12 +43,13 @@ pub(crate) async fn hosts(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
         @if found.rows.is_empty() { p { "There are no more hosts." } } @else {
             div class="scroll" tabindex="0" role="region" aria-label="Hosts" {
                 table {
-                    thead { tr { th scope="col" { "Host" } th scope="col" class="n" { "Pages" } } }
+                    thead { tr { th scope="col" { "Host" } th scope="col" class="n" { "Pages" } th scope="col" { "By path" } } }
                     tbody {
                         @for (host, pages) in &found.rows {
                             tr {
                                 td { a href={ "/list?host=" (encoded(host.as_bytes())) } { (host) } }
                                 td class="n" { (number(*pages)) }
+                                td { a href={ "/tree?host=" (encoded(host.as_bytes())) } aria-label={ (host) " by path" } { "By path" } }
                             }
                         }
                     }
@@ -143,6 +144,7 @@ pub(crate) async fn list(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     let content = html! {
         (warning(backend.missed()))
         p { (number(pages)) @if pages == 1 { " page" } @else { " pages" } }
+        @if let Some(host) = &scope.host { p { a href={ "/tree?host=" (encoded(host.as_bytes())) } { "By path" } } }
         (urls(&listed))
         @if let Some(next) = next { p { a href={ "/list?" (of_scope) "&cursor=" (wire::cursor(next)) } { "Next pages" } } }
         (as_json(&format!("/v1/urls?{of_scope}")))

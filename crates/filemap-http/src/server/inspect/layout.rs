@@ -13,6 +13,15 @@ use crate::query::encoded;
 const POLICY: &str = "default-src 'none'; style-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; \
                       frame-ancestors 'none'";
 
+/// What each view leads to.
+const VIEWS: [(&str, &str); 5] = [
+    ("/", "Overview"),
+    ("/hosts", "Hosts"),
+    ("/seen", "Seen sets"),
+    ("/segments", "Segments"),
+    ("/dictionaries", "Dictionaries"),
+];
+
 /// A view.
 pub(super) fn view(title: &str, content: &Markup) -> Response {
     page(StatusCode::OK, title, "", content)
@@ -46,7 +55,9 @@ fn page(status: StatusCode, title: &str, sought: &str, content: &Markup) -> Resp
             body {
                 a class="skip" href="#content" { "To the content" }
                 header {
-                    nav aria-label="Views" { a href="/" { "Overview" } " " a href="/hosts" { "Hosts" } " " a href="/seen" { "Seen sets" } }
+                    nav aria-label="Views" {
+                        @for (target, name) in VIEWS { a href=(target) { (name) } " " }
+                    }
                     form action="/find" method="get" role="search" {
                         label for="q" { "URL, host or prefix*" }
                         input id="q" name="q" type="search" value=(sought) autocomplete="off" spellcheck="false";

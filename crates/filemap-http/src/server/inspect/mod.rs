@@ -18,5 +18,7 @@ pub(super) mod overview;
 pub(super) mod rendered;
 pub(super) mod sets;
 pub(super) mod show;
+pub(super) mod space;
+pub(super) mod tree;
 
 pub(super) use layout::style;

@@ -49,6 +49,12 @@ impl Shown {
         self.list(&forwards, None)?.try_fold(0, |number, listed| listed.map(|_| number + 1))
     }
 
+    /// Whether a site (scheme and host) can be named: no rule may exclude a page of it.
+    pub(crate) fn may_name(&self, site: &[u8]) -> bool {
+        let scope = Scope::new().prefix([site, b"/"].concat());
+        !self.rules.as_ref().is_some_and(|rules| rules.may_exclude_within(&begin_of_keys(&scope)))
+    }
+
     /// Where a list goes on behind a URL, whether that is there or not.
     pub(crate) fn cursor(&self, url: &[u8]) -> Result<Cursor> {
         PageRead::cursor(&self.store, url)
