@@ -19,7 +19,8 @@ pub fn view(server: &Served, target: &str) -> String {
     let answer = server.get(target, &[]);
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/html; charset=utf-8")), "{target}");
     let policy = answer.header("content-security-policy").expect("a policy");
-    assert!(policy.starts_with("default-src 'none'; style-src 'self'") && !policy.contains("script"), "{policy}");
+    assert!(policy.starts_with("default-src 'none'; ") && policy.contains("style-src 'self'"), "{policy}");
+    assert!(!policy.contains("unsafe") && (target == "/") == policy.contains("script-src 'self';"), "{policy}");
     String::from_utf8(answer.body).expect("text")
 }
 
@@ -52,7 +53,10 @@ fn all_of_a_store_is_reached_from_its_first_page() {
     let (mut seen, mut left) = (BTreeSet::new(), vec!["/".to_owned()]);
     while let Some(target) = left.pop() {
         // What is no view is fetched too, and must be there.
-        let is_view = !target.starts_with("/v1/") && !target.starts_with("/rendered") && target != "/style.css";
+        let is_view = !target.starts_with("/v1/")
+            && !target.starts_with("/rendered")
+            && target != "/style.css"
+            && target != "/charts.js";
         if !is_view {
             assert_eq!(server.get(&target, &[]).status, 200, "{target}");
             continue;
@@ -232,4 +236,26 @@ fn a_host_is_browsed_by_path_each_folder_in_parts() {
         assert_eq!(server.get(&format!("/tree?{wrong}"), &[]).status, 400, "{wrong}");
     }
     assert!(view(&server, "/tree?host=none.example").contains("No more pages."));
+}
+
+#[test]
+fn the_rates_of_the_overview_stand_in_a_table_and_its_script_is_the_servers_own() {
+    let server = served(&[html("http://a.example/", TIME, "x")]);
+    for _ in 0..3 {
+        assert_eq!(server.get("/v1/page?url=http://a.example/", &[]).status, 200);
+    }
+    let shown = view(&server, "/");
+    let row =
+        shown.split("<tr data-figure=\"gets\">").nth(1).and_then(|rest| rest.split("</tr>").next()).expect("a row");
+    assert!(row.contains("<td class=\"n\">3</td>"), "{row}");
+    // What only the script fills is not shown without it.
+    assert_eq!(row.matches("data-live hidden").count(), 2, "{row}");
+    assert_eq!(shown.matches("<script").count(), 1, "{shown}");
+    assert!(shown.contains("<script src=\"/charts.js\" defer></script>"), "{shown}");
+    let script = server.get("/charts.js", &[]);
+    assert_eq!((script.status, script.header("content-type")), (200, Some("text/javascript; charset=utf-8")));
+    // Each figure that the script asks for is there.
+    let figures = server.get("/v1/stat?figures=1", &[]).json()["figures"].clone();
+    let asked: Vec<&str> = shown.split("data-figure=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(asked.len() == 5 && asked.iter().all(|name| figures[name].is_u64()), "{asked:?}: {figures}");
 }

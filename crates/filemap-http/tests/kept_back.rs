@@ -126,7 +126,9 @@ fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
         ("GET", "/list") => (List, query(&["prefix=http://", "host={host}", "prefix={url}"])),
         ("GET", "/hosts") => (List, plain()),
         ("GET", "/find") => (Nothing, query(&["q={url}"])),
-        ("GET", "/" | "/seen" | "/style.css" | "/metrics" | "/healthz" | "/readyz") => (Nothing, plain()),
+        ("GET", "/" | "/seen" | "/style.css" | "/charts.js" | "/metrics" | "/healthz" | "/readyz") => {
+            (Nothing, plain())
+        }
         ("GET", "/v1/stat") => (Nothing, query(&["figures=1"])),
         ("GET", "/segments" | "/v1/segments" | "/dictionaries" | "/v1/dictionaries") => (Nothing, plain()),
         // Seen sets hold fingerprints of URLs that were sent, not pages.

@@ -46,6 +46,8 @@ pub(super) struct Backend {
     pooled: AtomicU32,
     pub(super) options: ServerOptions,
     pub(super) counters: Counters,
+    /// When the server was made.
+    pub(super) begun: Instant,
     putting: [Arc<AsyncMutex<()>>; LOCKS],
     /// For URLs in memory, in parts.
     room: Arc<Semaphore>,
@@ -71,6 +73,7 @@ impl Backend {
             pooled: AtomicU32::new(0),
             options,
             counters,
+            begun: Instant::now(),
             ready: Mutex::new(None),
             room: Arc::new(Semaphore::new((ROOM / ROOM_PART) as usize + 1)),
             asking: Arc::new(Semaphore::new(ASKING)),

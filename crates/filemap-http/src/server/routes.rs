@@ -75,6 +75,7 @@ impl Server {
             .route("/segments", get(inspect::space::segments))
             .route("/dictionaries", get(inspect::space::dictionaries))
             .route("/style.css", get(inspect::style))
+            .route("/charts.js", get(inspect::charts))
             .route("/v1/page", get(pages::read::get).put(pages::write::put).delete(pages::write::remove))
             .route("/v1/pages", post(many::add::add))
             .route("/v1/pages/get", post(many::fetch::fetch))

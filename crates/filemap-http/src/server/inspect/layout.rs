@@ -13,6 +13,10 @@ use crate::query::encoded;
 const POLICY: &str = "default-src 'none'; style-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; \
                       frame-ancestors 'none'";
 
+/// The overview runs one script of its own, too, which asks for figures.
+const LIVE_POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; \
+                           form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
 /// What each view leads to.
 const VIEWS: [(&str, &str); 5] = [
     ("/", "Overview"),
@@ -25,6 +29,14 @@ const VIEWS: [(&str, &str); 5] = [
 /// A view.
 pub(super) fn view(title: &str, content: &Markup) -> Response {
     page(StatusCode::OK, title, "", content)
+}
+
+/// A view with charts that go on.
+pub(super) fn live_view(title: &str, content: &Markup) -> Response {
+    let content = html! { (content) script src="/charts.js" defer {} };
+    let mut response = page(StatusCode::OK, title, "", &content);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(LIVE_POLICY));
+    response
 }
 
 /// A view of what was searched for.
@@ -78,6 +90,11 @@ fn page(status: StatusCode, title: &str, sought: &str, content: &Markup) -> Resp
 /// The style of all views.
 pub(crate) async fn style() -> impl IntoResponse {
     ([(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"))], include_str!("style.css"))
+}
+
+/// The script of live charts.
+pub(crate) async fn charts() -> impl IntoResponse {
+    ([(CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8"))], include_str!("charts.js"))
 }
 
 /// Says why something may be missing in a view.

@@ -1,4 +1,5 @@
-//! A page to look at: the store for an operator with a browser. Server-rendered, without script.
+//! A page to look at: the store for an operator with a browser. Server-rendered, without script
+//! but for the live charts of the overview.
 //!
 //! Layers: `layout` (what all views share); `capture`, `calendar`, `diff`, `highlight`; a view a
 //! file.
@@ -21,4 +22,4 @@ pub(super) mod show;
 pub(super) mod space;
 pub(super) mod tree;
 
-pub(super) use layout::style;
+pub(super) use layout::{charts, style};

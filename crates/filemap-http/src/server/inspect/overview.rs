@@ -1,6 +1,7 @@
 //! `/`: what the store holds, and how it is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -9,7 +10,7 @@ use filemap_core::{StatValue, Stats};
 use maud::{Markup, html};
 
 use super::super::backend::Backend;
-use super::layout::{as_json, failed, number, size, view};
+use super::layout::{as_json, failed, live_view, number, size};
 use crate::following::FollowingFigures;
 
 /// The view.
@@ -47,19 +48,53 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
             (fact("dictionaries", number(stats.dictionaries)))
         }
         h2 { "Since this server began" }
+        (rates(&stats, backend.begun.elapsed()))
         dl {
-            (fact("reads", number(stats.gets)))
-            (fact("found", number(stats.hits)))
-            (fact("puts", number(stats.puts)))
-            (fact("puts unchanged", number(stats.unchanged_puts)))
-            (fact("removals", number(stats.removes)))
             (fact("read from memory", share(stats.value_cache_hits, stats.value_cache_hits + stats.value_cache_misses)))
         }
         (as_json("/v1/stat?figures=1"))
         h2 { "Every figure" }
         (figures(&stats))
     };
-    view("Overview", &content)
+    live_view("Overview", &content)
+}
+
+/// What is counted, in all and a second; the script adds what is so now, and a chart.
+fn rates(stats: &Stats, since: Duration) -> Markup {
+    let counted = [
+        ("gets", "reads", stats.gets),
+        ("hits", "found", stats.hits),
+        ("puts", "puts", stats.puts),
+        ("unchanged_puts", "puts unchanged", stats.unchanged_puts),
+        ("removes", "removals", stats.removes),
+    ];
+    let average = |number: u64| format!("{:.1}", number as f64 / since.as_secs_f64().max(1.0));
+    html! {
+        p { (number(since.as_secs())) " s ago. " span id="live" {} }
+        div class="scroll" tabindex="0" role="region" aria-label="Since this server began" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "Calls" } th scope="col" class="n" { "In all" }
+                        th scope="col" class="n" { "A second, on average" }
+                        th scope="col" class="n" data-live hidden { "A second, now" }
+                        th scope="col" data-live hidden { "The last hour" }
+                    }
+                }
+                tbody {
+                    @for (figure, name, all) in counted {
+                        tr data-figure=(figure) {
+                            th scope="row" { (name) }
+                            td class="n" { (number(all)) }
+                            td class="n" { (average(all)) }
+                            td class="n now" data-live hidden {}
+                            td class="chart-of" data-live hidden {}
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// How a replica gets on, in words.

@@ -57,7 +57,7 @@ fn table(part: &[SegmentInfo]) -> Markup {
     let longest = part.iter().map(|segment| segment.bytes).max().unwrap_or(0);
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Segments" {
-            table {
+            table class="map" {
                 thead {
                     tr {
                         th scope="col" { "File" } th scope="col" { "Map" }
@@ -145,7 +145,7 @@ pub(crate) async fn dictionaries(State(backend): State<Arc<Backend>>, RawQuery(r
 fn list(part: &[Dictionary]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Dictionaries" {
-            table {
+            table class="map" {
                 thead {
                     tr {
                         th scope="col" { "File" } th scope="col" { "For" } th scope="col" { "Made" }
