@@ -92,6 +92,32 @@ fn the_newest_the_oldest_and_the_last_version_can_be_removed() {
 }
 
 #[test]
+fn where_few_versions_are_kept_those_put_again_hide_and_drop_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let store = Store::create(&path, options().keep_versions(Some(4))).unwrap();
+    let oldest = put(&store, 1, b"oldest", b"m");
+    let holder = put(&store, 2, b"shared", b"m");
+    for time_ms in [3, 4] {
+        assert!(put(&store, time_ms, b"shared", b"m") > holder);
+    }
+    store.checkpoint().unwrap();
+    assert!(store.remove_version(KEY, holder).unwrap());
+    let left = [page(4, b"m", b"shared"), page(3, b"m", b"shared"), page(1, b"m", b"oldest")];
+    assert_eq!(shown(&store), left);
+    // One that newer ones hide can be removed, too.
+    for time_ms in [5, 6] {
+        put(&store, time_ms, format!("of {time_ms}").as_bytes(), b"m");
+    }
+    assert_eq!(shown(&store).len(), 4);
+    assert!(store.remove_version(KEY, oldest).unwrap());
+    assert!(!store.remove_version(KEY, oldest).unwrap());
+    store.close().unwrap();
+    let store = Store::open(&path, options().keep_versions(Some(4))).unwrap();
+    assert_eq!(shown(&store).iter().map(|one| one.0).collect::<Vec<_>>(), [6, 5, 4, 3]);
+}
+
+#[test]
 fn versions_that_share_the_body_keep_it() {
     for (bytes, is_merged) in [(100, false), (100, true), (200_000, false), (200_000, true)] {
         let dir = tempfile::tempdir().unwrap();

@@ -2,9 +2,10 @@
 
 use filemap::dump::jsonl;
 use filemap::{Page, PageRead};
+use filemap_http::server::ServerOptions;
 use serde_json::Value;
 
-use crate::served::{Answer, served};
+use crate::served::{Answer, served, with};
 
 const TIME: i64 = 1_700_000_000_000;
 
@@ -17,6 +18,37 @@ fn lines(answer: &Answer) -> Vec<Value> {
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/x-ndjson")), "{answer:?}");
     let text = std::str::from_utf8(&answer.body).expect("text");
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn lines_and_single_puts_of_the_same_pages_wait_for_each_other_and_not_for_ever() {
+    // One call at a time: whoever held it and waited for a page's lock would stop everything.
+    let server = with(ServerOptions::new().writes(true).max_calls(1), &[]);
+    let mut sent = Vec::new();
+    for page in pages(3_000) {
+        jsonl::write(&page, &mut sent).expect("written");
+    }
+    let kind = ["Content-Type: application/x-ndjson"];
+    std::thread::scope(|scope| {
+        let uploads: Vec<_> =
+            (0..2).map(|_| scope.spawn(|| lines(&server.ask("POST", "/v1/pages?durable=0", &kind, &sent)))).collect();
+        for of in 0..4 {
+            let server = &server;
+            scope.spawn(move || {
+                for nth in 0..100 {
+                    let target = format!("/v1/page?url=http://a.example/{}&durable=0", nth * 4 + of);
+                    assert_eq!(server.ask("PUT", &target, &[], b"single").status, 202);
+                }
+            });
+        }
+        for upload in uploads {
+            let told = upload.join().expect("answered");
+            assert_eq!((told.len(), told[3_000]["refused"].as_u64()), (3_001, Some(0)));
+            let numbers: Vec<_> = told[..3_000].iter().filter_map(|line| line["line"].as_u64()).collect();
+            assert_eq!(numbers, (1..=3_000).collect::<Vec<u64>>());
+        }
+    });
+    assert_eq!(server.client().count(&filemap::access::Scope::new()).expect("counted"), 3_000);
 }
 
 #[test]

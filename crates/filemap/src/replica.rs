@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use filemap_core::erase::Rule;
 use filemap_core::list::{Direction, KeyRange, KeysInOrder};
 use filemap_core::{Head, Version};
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::date;
 use crate::error::{Error, Result};
@@ -58,8 +58,8 @@ pub enum Told {
         time_ms: i64,
         /// The time of the version, in ms since 1970.
         version_time_ms: i64,
-        /// The digest of what was stored of it, if that is known.
-        digest: Option<[u8; 16]>,
+        /// The digest of what was stored of it and the hash of its description, if they are known.
+        print: Option<([u8; 16], u64)>,
     },
     /// All is listed; what was not is not there, if the list is whole.
     Listed {
@@ -207,9 +207,9 @@ impl Replica {
                 let key = self.key_of(&of)?;
                 self.remove(&key)
             }
-            Told::RemovedVersion { of, version_time_ms, digest, .. } => {
+            Told::RemovedVersion { of, version_time_ms, print, .. } => {
                 let key = self.key_of(&of)?;
-                self.remove_version(&key, version_time_ms, digest)
+                self.remove_version(&key, version_time_ms, print)
             }
             Told::Damaged(of) => {
                 self.counts.damaged += 1;
@@ -404,11 +404,19 @@ impl Replica {
 
     /// Removes the versions of this time that are stored alike. Of a damaged one nobody knows how
     /// it was stored: it is the only one of its time, or it stays.
-    fn remove_version(&mut self, key: &[u8], time_ms: i64, digest: Option<[u8; 16]>) -> Result<()> {
-        let own = self.store.engine().history(key)?;
-        let mut own: Vec<Head> = own.into_iter().filter(|head| head.version.time_ms == time_ms).collect();
-        match digest {
-            Some(digest) => own.retain(|head| head.digest == digest),
+    fn remove_version(&mut self, key: &[u8], time_ms: i64, print: Option<([u8; 16], u64)>) -> Result<()> {
+        let mut own: Vec<Head> = Vec::new();
+        for head in self.store.engine().history_iter(key) {
+            match head {
+                Ok(head) if head.version.time_ms == time_ms => own.push(head),
+                // Another one, or one that cannot be read here and is no page to anybody.
+                Ok(_) => {}
+                Err(error) if error.is_corrupt() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match print {
+            Some(print) => own.retain(|head| (head.digest, xxh3_64(&head.meta)) == print),
             None if own.len() > 1 => {
                 let url = String::from_utf8_lossy(key::url(key)).into_owned();
                 let when = date::format(time_ms);

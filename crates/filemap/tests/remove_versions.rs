@@ -78,6 +78,32 @@ fn the_versions_of_a_time_go_with_what_lies_beside_them() {
 }
 
 #[test]
+fn revisits_that_came_out_of_their_order_keep_their_bodies() {
+    let (store, _dir) = store();
+    store.put_page(&page(1000, "the body")).expect("stored");
+    // The later one is stored first, and the other as the same.
+    for one in [revisit(URL, 9000, 1000), revisit(URL, 5000, 1000)] {
+        store.put_page_if_changed(&one).expect("stored");
+    }
+    let removed = store.remove_at(URL, 1000).expect("removed").expect("there");
+    assert_eq!((removed.versions, removed.parted), (1, 2));
+    assert_eq!(shown(&store, URL), pairs(&[(9000, "the body"), (5000, "the body")]));
+}
+
+#[test]
+fn a_version_that_differs_in_headers_only_is_told_of() {
+    let (store, _dir) = store();
+    let first = store.put_page(&Page { status: Some(301), ..page(1000, "") }).expect("stored");
+    store.put_page(&Page { status: Some(302), ..page(1000, "") }).expect("stored");
+    store.sync().expect("synced");
+    let place = store.changes_end().expect("open");
+    store.remove_version(URL, first).expect("removed").expect("there");
+    let told: Vec<_> = store.changes(Some(&place)).expect("kept").map(|change| change.expect("readable")).collect();
+    assert!(told.iter().any(|change| matches!(change, PageChange::RemovedVersion { .. })), "{told:?}");
+    assert_eq!(store.get(URL).expect("readable").expect("there").status, Some(302));
+}
+
+#[test]
 fn one_of_two_versions_of_a_time_leaves_what_lies_beside_both() {
     let (store, _dir) = store();
     let first = store.put_page(&page(1000, "first")).expect("stored");
@@ -106,8 +132,8 @@ fn a_revisit_of_the_same_page_keeps_its_body_and_is_still_a_revisit() {
     assert_eq!(shown(&store, "http://b.example/"), pairs(&[(2000, "")]), "another page's is not looked for");
     let told = store.changes(Some(&place)).expect("kept").map(|change| match change.expect("readable") {
         PageChange::Put { head, .. } => ("put", head.page.fetched_at_ms),
-        PageChange::RemovedVersion { of, version_time_ms, digest, .. } => {
-            assert_eq!((&of.url[..], of.kind, digest.is_some()), (URL.as_bytes(), RecordKind::Response, true));
+        PageChange::RemovedVersion { of, version_time_ms, print, .. } => {
+            assert_eq!((&of.url[..], of.kind, print.is_some()), (URL.as_bytes(), RecordKind::Response, true));
             ("removed", version_time_ms)
         }
         other => panic!("{other:?}"),

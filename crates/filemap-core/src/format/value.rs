@@ -48,6 +48,7 @@ filemap_io::layout! {
         8 TIME_MS: i64 = "its time, ms since 1970";
         16 DIGEST: [u8; 16] = "XXH3-128 of its body";
         32 PARTED_BELOW: u64 = "references to it with a lower sequence are removed, too: those that stay were put again";
+        40 META_HASH: u64 = "XXH3-64 of its meta";
     }
 }
 
@@ -100,6 +101,8 @@ pub(crate) struct Removed {
     /// Versions with a lower sequence that refer to it are removed, too: those that stay were put
     /// again, apart from it.
     pub(crate) parted_below: u64,
+    /// XXH3-64 of its meta.
+    pub(crate) meta_hash: u64,
 }
 
 impl Removed {
@@ -109,6 +112,7 @@ impl Removed {
         RemovedLayout::TIME_MS.put(&mut b, self.version.time_ms);
         RemovedLayout::DIGEST.put(&mut b, self.digest);
         RemovedLayout::PARTED_BELOW.put(&mut b, self.parted_below);
+        RemovedLayout::META_HASH.put(&mut b, self.meta_hash);
         b
     }
 
@@ -129,6 +133,7 @@ impl Removed {
             version: Version { time_ms: RemovedLayout::TIME_MS.get(b), sequence: RemovedLayout::SEQUENCE.get(b) },
             digest: RemovedLayout::DIGEST.get(b),
             parted_below: RemovedLayout::PARTED_BELOW.get(b),
+            meta_hash: RemovedLayout::META_HASH.get(b),
         })
     }
 }
@@ -459,7 +464,7 @@ mod tests {
     #[test]
     fn what_a_tombstone_of_one_version_removes_comes_back() {
         let version = Version { time_ms: -7, sequence: 41 };
-        let removed = Removed { version, digest: [3; 16], parted_below: 42 };
+        let removed = Removed { version, digest: [3; 16], parted_below: 42, meta_hash: 43 };
         let payload_bytes = RemovedLayout::BYTES as u32;
         let header = Header { payload_bytes, ..Header::plain(Kind::Tombstone, 1) };
         let record = [&[0; FIXED_BYTES][..], b"k", &removed.encode()].concat();

@@ -5,6 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::format::value::Removed;
@@ -86,7 +88,7 @@ pub enum Change {
         version: Version,
     },
     /// One version of a key was removed ([`Store::remove_version`]), and there is no other of the
-    /// same time and body.
+    /// same time, body and meta.
     RemovedOne {
         /// The key.
         key: Vec<u8>,
@@ -96,6 +98,8 @@ pub enum Change {
         removed: Version,
         /// The digest of its body, as in [`Head::digest`]; zeros if its record was damaged.
         digest: [u8; 16],
+        /// XXH3-64 of its meta.
+        meta_hash: u64,
     },
     /// The rules of erasures have changed: [`Store::rules`] has them. What they erased is gone,
     /// and must be wherever it was copied to.
@@ -131,6 +135,10 @@ impl Store {
     /// `Corrupt`; `Io`; `Closed`.
     pub fn changes_end(&self) -> Result<ChangeCursor> {
         self.reading.check_open()?;
+        if let Ok(upkeep) = self.upkeep() {
+            // Its tombstone lies before this place then, and what it removes is still listed.
+            upkeep.removals_ended();
+        }
         let (_, next) = self.reading.durable_end()?;
         let latest = self.reading.latest();
         Ok(ChangeCursor { store_id: latest.store_id, life: latest.life, rules: latest.rules, next })
@@ -237,9 +245,10 @@ impl Changes {
         match what {
             What::Put => {}
             What::Removed => return Ok(Some(Change::Removed { key: key.clone(), version })),
-            What::RemovedOne(one) if self.is_there(key, one)? => return Ok(None),
-            What::RemovedOne(Removed { version: removed, digest, .. }) => {
-                return Ok(Some(Change::RemovedOne { key: key.clone(), version, removed: *removed, digest: *digest }));
+            What::RemovedOne(one) if self.is_there(key, one, version.sequence)? => return Ok(None),
+            What::RemovedOne(one) => {
+                let (removed, digest, meta_hash) = (one.version, one.digest, one.meta_hash);
+                return Ok(Some(Change::RemovedOne { key: key.clone(), version, removed, digest, meta_hash }));
             }
         }
         let head = self.reading.looking_again(|| {
@@ -259,18 +268,18 @@ impl Changes {
         Ok(head.map(|head| Change::Put { key: key.clone(), head }))
     }
 
-    /// Whether there is a version of the same time and body as one that was removed, which whoever
-    /// copies versions takes for the same.
-    fn is_there(&self, key: &[u8], one: &Removed) -> Result<bool> {
+    /// Whether there is a version of the same time, body and meta as one that was removed, which
+    /// whoever copies versions takes for the same. One put after the removal is told of later.
+    fn is_there(&self, key: &[u8], one: &Removed, removed_at: u64) -> Result<bool> {
         self.reading.looking_again(|| {
             let mut spots = self.reading.all_spots(key, self.reading.hash(key))?;
             self.reading.hide_surplus(&mut spots);
             // No checkpoint may have dropped it yet.
-            spots.retain(|s| !one.removes(s.version.sequence, s.refers_to));
+            spots.retain(|s| s.version.sequence < removed_at && !one.removes(s.version.sequence, s.refers_to));
             for spot in spots.iter().filter(|s| s.version.time_ms == one.version.time_ms) {
                 let head = self.reading.with_spot(key, spot, Want::Head, |raw| raw.head());
                 match head {
-                    Ok(head) if head.digest == one.digest => return Ok(true),
+                    Ok(head) if head.digest == one.digest && xxh3_64(&head.meta) == one.meta_hash => return Ok(true),
                     Err(e) if !e.is_corrupt() => return Err(e),
                     _ => {}
                 }

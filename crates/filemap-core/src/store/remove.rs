@@ -1,5 +1,7 @@
 //! Removal of one version of a key. Those that share its body get one of their own.
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::error::{Error, Result};
 use crate::format::value::Removed;
 use crate::handle::reading::Reading;
@@ -21,7 +23,7 @@ impl Store {
     /// Versions that refer to its body are put again, one with the body and the others referring
     /// to that one: the same time and meta, another sequence; so among versions of the same time
     /// they are the newest then, and of two that differ in nothing else one stays. Takes two
-    /// checkpoints, the reading of the key's chain and, with such versions, memory for one body.
+    /// checkpoints; for each such version the key's chain is read again, and one body is in memory.
     /// Compaction frees the space.
     ///
     /// If it is interrupted, the version may be there or not, and those put again may be there
@@ -29,16 +31,19 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::put`] and [`Store::checkpoint`]. `Corrupt`, with nothing removed, if a version
-    /// that stays refers to its body, which is damaged.
+    /// that stays refers to its body and one of the two cannot be read.
     pub fn remove_version(&self, key: &[u8], version: Version) -> Result<bool> {
         self.reading.check_open()?;
         self.writing()?.poisoned().check()?;
+        let hash = self.reading.hash(key);
+        let _alone = self.upkeep()?.begin_removal(hash);
         let mut is_removed = false;
         for pass in 0..PASSES {
             let parted_below = lock(self.writing()?.log()).next_sequence;
-            let mut shown = self.reading.spots(key)?;
-            shown.retain(|spot| spot.version == version);
-            let Some(spot) = shown.first() else {
+            // Also one that is hidden, as newer ones are as many as are kept.
+            let mut found = self.reading.all_spots(key, hash)?;
+            found.retain(|spot| spot.version == version);
+            let Some(spot) = found.first() else {
                 if pass > 0 {
                     // It may have stayed for another that shared its body, until something else
                     // removed both.
@@ -46,13 +51,14 @@ impl Store {
                 }
                 break;
             };
-            let removed = Removed { version, digest: self.digest_of(key, spot)?, parted_below };
+            let (digest, meta_hash) = self.print_of(key, spot)?;
+            let removed = Removed { version, digest, parted_below, meta_hash };
             if self.put_apart(key, version)? {
                 self.upkeep()?.remove_version(key, removed)?;
                 is_removed = true;
             }
         }
-        if self.reading.spots(key)?.iter().any(|spot| spot.version == version) {
+        if self.reading.all_spots(key, hash)?.iter().any(|spot| spot.version == version) {
             let why = "versions that share its body are put again and again; remove it when they are not";
             return Err(Error::option("version", why));
         }
@@ -62,11 +68,11 @@ impl Store {
         Ok(is_removed)
     }
 
-    /// The digest of a version's body; zeros if its record is damaged.
-    fn digest_of(&self, key: &[u8], spot: &Spot) -> Result<[u8; 16]> {
+    /// The digest of a version's body and the hash of its meta; zeros if its record is damaged.
+    fn print_of(&self, key: &[u8], spot: &Spot) -> Result<([u8; 16], u64)> {
         match self.head_of(key, spot) {
-            Ok(head) => Ok(head.digest),
-            Err(e) if e.is_corrupt() => Ok([0; 16]),
+            Ok(head) => Ok((head.digest, xxh3_64(&head.meta))),
+            Err(e) if e.is_corrupt() => Ok(([0; 16], 0)),
             Err(e) => Err(e),
         }
     }
@@ -84,7 +90,7 @@ impl Store {
         let all = self.reading.all_spots(key, self.reading.hash(key))?;
         let mut holder = None;
         for spot in all.iter().filter(|s| s.refers_to == shared.sequence) {
-            let Some(head) = self.head_of(key, spot).map(Some).or_else(passed)? else { continue };
+            let head = self.head_of(key, spot)?;
             if let Some(again) = self.put_again(key, &all, (spot, &head))? {
                 holder = holder.or((again.refers_to == 0).then_some(again.version));
                 continue;
@@ -99,7 +105,10 @@ impl Store {
     fn put_again<'s>(&self, key: &[u8], all: &'s [Spot], (spot, head): (&Spot, &Head)) -> Result<Option<&'s Spot>> {
         let is_later = |s: &&'s Spot| s.version.time_ms == spot.version.time_ms && s.version > spot.version;
         for other in all.iter().filter(is_later).filter(|s| s.refers_to != spot.refers_to) {
-            let Some(found) = self.head_of(key, other).map(Some).or_else(passed)? else { continue };
+            let found = match self.head_of(key, other) {
+                Err(e) if e.is_corrupt() => continue,
+                found => found?,
+            };
             if found.digest == head.digest && found.meta == head.meta {
                 return Ok(Some(other));
             }
@@ -142,9 +151,4 @@ impl Store {
         let _inside = writing.enter();
         writing.append_if(draft, key, 0, |reading| state(reading) == before)
     }
-}
-
-/// Passes over damage: a version whose record is damaged is shown to nobody.
-fn passed<T>(error: Error) -> Result<Option<T>> {
-    if error.is_corrupt() { Ok(None) } else { Err(error) }
 }

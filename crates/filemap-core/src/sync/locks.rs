@@ -16,68 +16,70 @@ pub(crate) mod rank {
     pub(crate) const CLOSE: u8 = 0;
     /// `Workers::threads`: handles of the background threads.
     pub(crate) const THREADS: u8 = 1;
+    /// `Upkeep::removing`: held while single versions of a key are removed.
+    pub(crate) const REMOVE: u8 = 2;
     /// `Training::turn`: held while a dictionary is made.
-    pub(crate) const TRAIN: u8 = 2;
+    pub(crate) const TRAIN: u8 = 3;
     /// `Upkeep::rules`.
-    pub(crate) const RULES: u8 = 3;
+    pub(crate) const RULES: u8 = 4;
     /// `Upkeep::joining`: held while runs of keys in order are joined.
-    pub(crate) const JOIN: u8 = 4;
+    pub(crate) const JOIN: u8 = 5;
     /// `Upkeep::checkpointer`, held for a whole checkpoint.
-    pub(crate) const CHECKPOINT: u8 = 5;
+    pub(crate) const CHECKPOINT: u8 = 6;
     /// `Follower::state`: held while a read-only handle follows its writer.
-    pub(crate) const FOLLOW: u8 = 6;
+    pub(crate) const FOLLOW: u8 = 7;
     /// `Registry::changing`: the list of dictionaries and their files.
-    pub(crate) const DICTIONARIES: u8 = 7;
+    pub(crate) const DICTIONARIES: u8 = 8;
     /// `Upkeep::compactor`: what compactions have learnt.
-    pub(crate) const COMPACTOR: u8 = 8;
+    pub(crate) const COMPACTOR: u8 = 9;
     /// `Upkeep::kept_keys`.
-    pub(crate) const KEPT_KEYS: u8 = 9;
+    pub(crate) const KEPT_KEYS: u8 = 10;
     /// `Cleaning::needed`.
-    pub(crate) const NEEDED: u8 = 10;
+    pub(crate) const NEEDED: u8 = 11;
     /// `Writing::log`: the append lock; places records.
-    pub(crate) const APPEND: u8 = 11;
+    pub(crate) const APPEND: u8 = 12;
     /// `Segments::making`: the list of segments.
-    pub(crate) const SEGMENTS: u8 = 12;
+    pub(crate) const SEGMENTS: u8 = 13;
     /// `KeyLog::counted`: the end of the key log.
-    pub(crate) const KEY_END: u8 = 13;
+    pub(crate) const KEY_END: u8 = 14;
     /// `Segments::opened`: open segment files.
-    pub(crate) const OPENED: u8 = 14;
+    pub(crate) const OPENED: u8 = 15;
     /// `Segments::leaving`: segments being removed.
-    pub(crate) const LEAVING: u8 = 15;
+    pub(crate) const LEAVING: u8 = 16;
     /// `Segments::unusable`: files with a segment's name that are no segments.
-    pub(crate) const UNUSABLE: u8 = 16;
+    pub(crate) const UNUSABLE: u8 = 17;
     /// `GroupSync::waiting`.
-    pub(crate) const GROUP: u8 = 17;
+    pub(crate) const GROUP: u8 = 18;
     /// `Turns::is_taken`.
-    pub(crate) const TURNS: u8 = 18;
+    pub(crate) const TURNS: u8 = 19;
     /// `Bell::rung`.
-    pub(crate) const BELL: u8 = 19;
+    pub(crate) const BELL: u8 = 20;
     /// `Gate::left`.
-    pub(crate) const GATE: u8 = 20;
+    pub(crate) const GATE: u8 = 21;
     /// `Gate::held`: the store's lock file.
-    pub(crate) const LOCK_FILE: u8 = 21;
+    pub(crate) const LOCK_FILE: u8 = 22;
     /// `Digests::changing`.
-    pub(crate) const DIGESTS: u8 = 22;
+    pub(crate) const DIGESTS: u8 = 23;
     /// `Tally::counts`.
-    pub(crate) const TALLY: u8 = 23;
+    pub(crate) const TALLY: u8 = 24;
     /// `Crew::work`: batches of a verification.
-    pub(crate) const CREW: u8 = 24;
+    pub(crate) const CREW: u8 = 25;
     /// `Aside::result`.
-    pub(crate) const ASIDE: u8 = 25;
+    pub(crate) const ASIDE: u8 = 26;
     /// `Places::failed`.
-    pub(crate) const FAILED: u8 = 26;
+    pub(crate) const FAILED: u8 = 27;
     /// `Copying::unreadable`.
-    pub(crate) const UNREADABLE: u8 = 27;
+    pub(crate) const UNREADABLE: u8 = 28;
     /// `Counters::last_error`.
-    pub(crate) const LAST_ERROR: u8 = 28;
+    pub(crate) const LAST_ERROR: u8 = 29;
     /// `Index::count`: the number of counted keys.
-    pub(crate) const INDEX_COUNT: u8 = 29;
+    pub(crate) const INDEX_COUNT: u8 = 30;
     /// `Reading::last_count`.
-    pub(crate) const LAST_COUNT: u8 = 30;
+    pub(crate) const LAST_COUNT: u8 = 31;
     /// `Reading::in_memory`: keys of the memtables in order.
-    pub(crate) const IN_MEMORY: u8 = 31;
+    pub(crate) const IN_MEMORY: u8 = 32;
     /// `KeyRunFiles::opened`.
-    pub(crate) const KEY_RUNS: u8 = 32;
+    pub(crate) const KEY_RUNS: u8 = 33;
 }
 
 /// A mutex with a rank in the lock order.

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use crate::format::rules::Rules;
 use crate::handle::reading::Reading;
 use crate::handle::writing::Writing;
+use crate::sync::primitive::AtomicU64;
 use crate::sync::{Ranked, Turns, rank};
 use state::{Checkpointer, Compactor};
 
@@ -42,6 +43,10 @@ pub(crate) struct Upkeep {
     rules: Ranked<{ rank::RULES }, Rules>,
     /// Held while runs of keys in order are joined.
     joining: Ranked<{ rank::JOIN }, ()>,
+    /// Held while single versions of a key are removed.
+    removing: Ranked<{ rank::REMOVE }, ()>,
+    /// The hash of that key, or `NO_KEY`: what is put again must hide nothing.
+    parting: AtomicU64,
 }
 
 impl Upkeep {
@@ -55,6 +60,8 @@ impl Upkeep {
             kept_keys: Ranked::default(),
             rules: Ranked::new(rules),
             joining: Ranked::default(),
+            removing: Ranked::default(),
+            parting: AtomicU64::new(remove::NO_KEY),
         }
     }
 

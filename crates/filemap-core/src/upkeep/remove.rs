@@ -8,7 +8,8 @@
 use crate::error::Result;
 use crate::failpoint::step;
 use crate::format::value::Removed;
-use crate::sync::lock;
+use crate::sync::primitive::Ordering;
+use crate::sync::{Held, lock};
 use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
 use crate::upkeep::state::Checkpointer;
@@ -16,7 +17,35 @@ use crate::upkeep::state::Checkpointer;
 /// A hash of a key, and a version of it that was removed.
 pub(crate) type OneOf = (u64, Removed);
 
+/// No hash of a key: one that ends in such bits is as rare as any.
+pub(crate) const NO_KEY: u64 = u64::MAX;
+
+/// While it lives no other removal of single versions runs, and checkpoints drop nothing of one
+/// key because it has too many versions: some of them are there twice.
+pub(crate) struct Removing<'u> {
+    upkeep: &'u Upkeep,
+    _alone: Held<'u, ()>,
+}
+
+impl Drop for Removing<'_> {
+    fn drop(&mut self) {
+        self.upkeep.parting.store(NO_KEY, Ordering::Release);
+    }
+}
+
 impl Upkeep {
+    /// Begins a removal of single versions of a key.
+    pub(crate) fn begin_removal(&self, hash: u64) -> Removing<'_> {
+        let alone = lock(&self.removing);
+        self.parting.store(hash, Ordering::Release);
+        Removing { upkeep: self, _alone: alone }
+    }
+
+    /// Waits for the end of a removal of single versions that has begun.
+    pub(crate) fn removals_ended(&self) {
+        drop(lock(&self.removing));
+    }
+
     /// Removes a version of a key, durably, with those parted from it; but if it holds the body of
     /// another, it stays. Two checkpoints.
     ///
@@ -51,7 +80,8 @@ impl Upkeep {
     }
 
     fn drop_removed(&self, c: &mut Checkpointer, removed: &[OneOf]) -> Result<()> {
-        let mut task = Task::default();
+        // Their tombstones may have been told of: a handle that is being closed ends this, too.
+        let mut task = Task { must_end: true, ..Task::default() };
         for (hash, one) in removed {
             task.chains.push(*hash);
             let below = task.erased.entry(one.version.sequence).or_default();

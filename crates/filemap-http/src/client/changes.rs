@@ -138,12 +138,15 @@ impl Iterator for Lines {
 
 fn removed_version(line: Value) -> Option<Told> {
     let version_time_ms = line["version_time_ms"].as_i64()?;
-    let digest = match &line["digest"] {
+    let print = match &line["digest"] {
         Value::Null => None,
-        digest => Some(wire::read_digest(digest.as_str()?)?),
+        digest => {
+            let hash = u64::from_str_radix(line["description_hash"].as_str()?, 16).ok()?;
+            Some((wire::read_digest(digest.as_str()?)?, hash))
+        }
     };
     let time_ms = line["time_ms"].as_i64().unwrap_or_default();
-    Some(Told::RemovedVersion { of: beside(line)?, time_ms, version_time_ms, digest })
+    Some(Told::RemovedVersion { of: beside(line)?, time_ms, version_time_ms, print })
 }
 
 /// A version: with its body, or its head alone.

@@ -225,11 +225,12 @@ impl Telling {
                 said["time_ms"] = json!(time_ms);
                 self.say("removed", said, out);
             }
-            PageChange::RemovedVersion { of, time_ms, version_time_ms, digest } => {
+            PageChange::RemovedVersion { of, time_ms, version_time_ms, print } => {
                 let mut said = beside(&of);
                 said["time_ms"] = json!(time_ms);
                 said["version_time_ms"] = json!(version_time_ms);
-                said["digest"] = json!(digest.as_ref().map(wire::digest));
+                said["digest"] = json!(print.map(|(digest, _)| wire::digest(&digest)));
+                said["description_hash"] = json!(print.map(|(_, hash)| format!("{hash:016x}")));
                 self.say("removed-version", said, out);
             }
             PageChange::Listed { is_whole } => self.say("listed", json!({ "is_whole": is_whole }), out),

@@ -88,9 +88,10 @@ impl Server {
         drop(listener);
         backend.drain();
         if timeout(DRAIN, graceful.shutdown()).await.is_err() {
-            backend.stop();
             backend.log(&format!("requests were still under way after {} s, and were broken off", DRAIN.as_secs()));
         }
+        // An upload that is still there has no client any more.
+        backend.stop();
         backend.uploads_ended().await;
         let (closed, seen) = (backend.whole.clone().close().await, Arc::clone(&backend.options.seen));
         // A failure has its line in the log of the sets.

@@ -141,8 +141,9 @@ pub enum PageChange {
         time_ms: i64,
         /// The time of the version, in ms since 1970.
         version_time_ms: i64,
-        /// XXH3-128 of what was stored of it, as in [`PageChange::Put`]; `None` if it was damaged.
-        digest: Option<[u8; 16]>,
+        /// XXH3-128 of what was stored of it, as in [`PageChange::Put`], and XXH3-64 of its
+        /// description; `None` if it was damaged.
+        print: Option<([u8; 16], u64)>,
     },
     /// All that the store had is listed.
     Listed {
@@ -406,15 +407,15 @@ impl PageChanges {
                 let of = of.ok_or(Error::Unsupported { what: "a kind of record that a newer build has put" })?;
                 Some(PageChange::Removed { of, time_ms: version.time_ms })
             }
-            Change::RemovedOne { key, version, removed, digest } => {
+            Change::RemovedOne { key, version, removed, digest, meta_hash } => {
                 let of = Beside::of(&key);
                 let of = of.ok_or(Error::Unsupported { what: "a kind of record that a newer build has put" })?;
-                let digest = Some(digest).filter(|digest| *digest != [0; 16]);
+                let print = Some((digest, meta_hash)).filter(|_| digest != [0; 16]);
                 Some(PageChange::RemovedVersion {
                     of,
                     time_ms: version.time_ms,
                     version_time_ms: removed.time_ms,
-                    digest,
+                    print,
                 })
             }
             Change::Rules => Some(PageChange::Rules(self.store.engine().rules()?)),

@@ -68,6 +68,9 @@ impl PageStore {
                 }
             }
         }
+        // What refers to another has the greater sequence: the other way it would be put again.
+        let mut goes = goes;
+        goes.sort_unstable_by_key(|version| std::cmp::Reverse(version.sequence));
         for version in goes {
             removed.versions += u64::from(self.engine().remove_version(&own, version)?);
         }
@@ -93,6 +96,7 @@ impl PageStore {
                 Err(error) => return Err(error),
             }
         }
+        replaced.sort_unstable_by_key(|version| std::cmp::Reverse(version.sequence));
         for version in replaced {
             removed.parted += u64::from(self.engine().remove_version(own, version)?);
         }

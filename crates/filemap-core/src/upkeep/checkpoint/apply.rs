@@ -2,13 +2,14 @@
 //! are changed in place or, in a larger index, changes gathered for runs; then others settle.
 
 use super::merge::Merge;
-use super::work::{Ordered, Task, told};
+use super::work::{Keeping, Ordered, Task, told};
 use crate::error::Result;
 use crate::failpoint::step;
 use crate::format::leaf::{Slot, kept_bits};
 use crate::index::address::Index;
 use crate::index::memtable::Memtable;
 use crate::sync::make_way;
+use crate::sync::primitive::Ordering;
 use crate::upkeep::Upkeep;
 use crate::upkeep::state::Checkpointer;
 
@@ -156,11 +157,11 @@ impl Upkeep {
             keys: &mut c.keys,
             values: self.reading.values(),
             segment_table: &mut c.segment_table,
-            retention: c.retention,
+            retention: Keeping { own: c.retention, parting: self.parting.load(Ordering::Acquire) },
             dropped: &mut c.dropped,
             replayed_below: c.replayed_below,
             chain_count: self.reading.options().limits.chain_count,
-            closed: self.reading.closed(),
+            closed: (!work.task.must_end).then(|| self.reading.closed()),
             is_cut: &mut c.is_cut,
             counts: self.reading.options().counted,
             counted: Some(0),

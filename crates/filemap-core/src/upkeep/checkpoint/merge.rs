@@ -12,7 +12,6 @@ use crate::format::leaf::Slot;
 use crate::format::location::Extent;
 use crate::format::value::Kind;
 use crate::handle::retention::Dropped;
-use crate::handle::retention::Retention;
 use crate::handle::spot::Spot;
 use crate::handle::spot::{is_readable, sort_versions};
 use crate::index::memtable::{Entry, Found};
@@ -23,21 +22,21 @@ use crate::logs::values::read::Want;
 use crate::options::CountedOf;
 use crate::sync::primitive::{AtomicBool, Ordering};
 use crate::upkeep::checkpoint::chain::{Chain, without};
-use crate::upkeep::checkpoint::work::{Op, Task, moved};
+use crate::upkeep::checkpoint::work::{Keeping, Op, Task, moved};
 use crate::upkeep::gathered::{Gathered, News};
 
 pub(super) struct Merge<'a> {
     pub(super) keys: &'a mut KeyAppender,
     pub(super) values: &'a ValueLog,
     pub(super) segment_table: &'a mut SegmentTable,
-    pub(super) retention: Retention,
+    pub(super) retention: Keeping,
     pub(super) dropped: &'a mut Dropped,
     pub(super) replayed_below: u64,
     /// See [`Limits::chain_count`](crate::limits::Limits::chain_count).
     pub(super) chain_count: u32,
     /// Set when the handle is being closed, which waits for this: the rest of the task is then left
-    /// undone.
-    pub(super) closed: &'a AtomicBool,
+    /// undone. `None`: it must be done.
+    pub(super) closed: Option<&'a AtomicBool>,
     /// Set if part of the task was left undone.
     pub(super) is_cut: &'a mut bool,
     pub(super) counts: Option<CountedOf>,
@@ -104,10 +103,11 @@ impl Merge<'_> {
         found: &Found,
         versions: Vec<Entry>,
     ) -> Result<()> {
+        let retention = self.retention.of(hash);
         let mut new: Vec<Spot> = versions.into_iter().map(Spot::from).collect();
         sort_versions(&mut new);
         let Some(existing) = existing else {
-            let kept = self.retention.kept(new);
+            let kept = retention.kept(new);
             return self.rewrite(slots, hash, key, (None, Chain::default()), &kept, Duty::Must);
         };
         let floor = if planted(Fault::TombstonesNotMerged) { 0 } else { found.floor };
@@ -117,7 +117,7 @@ impl Merge<'_> {
             counted if counted >= self.chain_count => usize::MAX,
             counted => counted as usize + new.len(),
         };
-        if floor > 0 || existing.address == 0 || replayed || self.retention.may_drop(length) {
+        if floor > 0 || existing.address == 0 || replayed || retention.may_drop(length) {
             let Some(mut chain) = self.chain(&existing, Duty::Must)? else { return Ok(()) };
             let is_news = floor > 0 || new.iter().any(|s| !chain.has(s));
             if !is_news && existing.address != 0 {
@@ -132,12 +132,12 @@ impl Merge<'_> {
             let mut all = chain.spots().to_vec();
             all.extend(new);
             all.retain(|s| s.version.sequence > floor);
-            let kept = self.retention.kept(all);
-            let loses_damage = chain.behind != (0, 0) && self.retention.is_satisfied(kept.len());
+            let kept = retention.kept(all);
+            let loses_damage = chain.behind != (0, 0) && retention.is_satisfied(kept.len());
             let loses_versions = without(chain.spots(), &kept, Spot::eq).next().is_some();
             // Of records that say a version again, no more than there are versions.
             let is_long = chain.records().count() > 2 * chain.spots().len();
-            let loses = loses_damage || loses_versions || is_long && !self.retention.keeps_all();
+            let loses = loses_damage || loses_versions || is_long && !retention.keeps_all();
             if floor == 0 && existing.address != 0 && !loses {
                 let added: Vec<Spot> = without(&kept, chain.spots(), Spot::eq).copied().collect();
                 return if added.is_empty() { Ok(()) } else { self.extend(slots, hash, key, &existing, added) };
@@ -176,7 +176,7 @@ impl Merge<'_> {
         for spot in &mut all {
             spot.extent = moved(ops, spot);
         }
-        let kept = self.retention.kept(all);
+        let kept = self.retention.kept(hash, all, task);
         let (kept, is_damaged) = match task.spared.covers(key) {
             true => {
                 let is_readable = |spot: &Spot| is_readable(self.values, key, spot, &kept);
@@ -302,7 +302,9 @@ impl Merge<'_> {
 
     /// Returns true if work that may wait is to stop before the nth record.
     fn stops(&mut self, nth: usize, duty: Duty) -> bool {
-        let stops = duty == Duty::May && nth.is_multiple_of(SOME_RECORDS) && self.closed.load(Ordering::Acquire);
+        let stops = duty == Duty::May
+            && nth.is_multiple_of(SOME_RECORDS)
+            && self.closed.is_some_and(|closed| closed.load(Ordering::Acquire));
         *self.is_cut |= stops;
         stops
     }
@@ -319,7 +321,7 @@ impl Merge<'_> {
         duty: Duty,
     ) -> Result<()> {
         // Readers are told of what lies behind damage, unless it would not be kept.
-        let behind = if self.retention.is_satisfied(kept.len()) { (0, 0) } else { chain.behind };
+        let behind = if self.retention.of(hash).is_satisfied(kept.len()) { (0, 0) } else { chain.behind };
         let Some(address) = self.append(key, behind, kept, Holders::default(), duty)? else { return Ok(()) };
         for spot in without(chain.spots(), kept, Spot::eq) {
             self.leave(spot)?;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::format::key;
-use crate::format::leaf::MAX_DEPTH;
+use crate::format::leaf::{MAX_DEPTH, kept_bits};
 use crate::format::location::{Extent, Location};
 use crate::handle::retention::{Retention, Spared};
 use crate::handle::spot::Spot;
@@ -52,6 +52,8 @@ pub(crate) struct Task {
     /// Sequences of versions to drop, unless a kept version has its body from one. With each, the
     /// sequence below which those that refer to it are dropped, too.
     pub(crate) erased: HashMap<u64, u64>,
+    /// It is not cut short when the handle is closed.
+    pub(crate) must_end: bool,
 }
 
 impl Task {
@@ -91,6 +93,30 @@ impl Task {
     /// Returns true if an address lies in the segment to be emptied.
     pub(crate) fn evacuates(&self, address: u64) -> bool {
         address != 0 && self.evacuated == Some(key::segment_of(address))
+    }
+}
+
+/// What the handle keeps of a key.
+#[derive(Clone, Copy)]
+pub(super) struct Keeping {
+    pub(super) own: Retention,
+    /// The hash of the key of which single versions are being removed. Some are in its chain twice
+    /// for a while: they must hide no others.
+    pub(super) parting: u64,
+}
+
+impl Keeping {
+    /// Of a key, given the bits of its hash that slots keep, whose versions are entered.
+    pub(super) fn of(self, hash: u64) -> Retention {
+        if hash == kept_bits(self.parting) { Retention::default() } else { self.own }
+    }
+
+    /// The versions kept of a key whose chain is examined. What goes does not count among them.
+    pub(super) fn kept(self, hash: u64, all: Vec<Spot>, task: &Task) -> Vec<Spot> {
+        if hash != kept_bits(self.parting) || task.erased.is_empty() {
+            return self.of(hash).kept(all);
+        }
+        self.own.kept(task.without_erased(all))
     }
 }
 

@@ -15,9 +15,10 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use filemap::access::PutRule;
 use filemap::dump::jsonl;
-use filemap::{Error, PageStore, PageWrite, Put};
+use filemap::{Error, Page, PageStore, PageWrite, Put};
 use futures_util::stream::try_unfold;
 use serde_json::{Value, json};
+use tokio::sync::OwnedMutexGuard;
 
 use super::super::backend::Backend;
 use super::super::guard::{Allowed, check_writes};
@@ -45,6 +46,8 @@ struct Rest {
     rule: PutRule,
     durable: bool,
     is_done: bool,
+    /// A page whose lock another put has, and its key.
+    waiting: Option<(Page, Vec<u8>)>,
 }
 
 /// The route's handler.
@@ -72,7 +75,17 @@ pub(crate) async fn add(
             }
             let lines = BufReader::with_capacity(256 << 10, upload::take(body).await?);
             let rule = rule.unwrap_or(PutRule::IfNew);
-            let rest = Rest { lines, number: 0, stored: 0, unchanged: 0, refused: 0, rule, durable, is_done: false };
+            let rest = Rest {
+                lines,
+                number: 0,
+                stored: 0,
+                unchanged: 0,
+                refused: 0,
+                rule,
+                durable,
+                is_done: false,
+                waiting: None,
+            };
             answered(&backend, rest)
         }
         "application/warc" | "application/wacz" if rule.is_some() => {
@@ -90,57 +103,62 @@ pub(crate) async fn add(
 
 fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
     let backend = Arc::clone(backend);
-    Body::from_stream(try_unfold(rest, move |rest| {
+    Body::from_stream(try_unfold(rest, move |mut rest| {
         let backend = Arc::clone(&backend);
         async move {
-            if rest.is_done {
-                return Ok(None);
+            while !rest.is_done {
+                // Without a turn of the pool, which whoever has the lock may be waiting for.
+                let alone = match &rest.waiting {
+                    Some((_, key)) => Some(backend.putting(key).lock_owned().await),
+                    None => None,
+                };
+                let of_call = Arc::clone(&backend);
+                let done = backend.whole.call(move |store| part(&of_call, store, rest, alone)).await;
+                let (out, after) = done.map_err(|error| {
+                    backend.log(&format!("pages that were sent are not all put: {error}"));
+                    std::io::Error::other(error)
+                })?;
+                if !out.is_empty() {
+                    return Ok(Some((out, after)));
+                }
+                rest = after;
             }
-            let of_call = Arc::clone(&backend);
-            backend.whole.call(move |store| part(&of_call, store, rest)).await.map(Some).map_err(|error| {
-                backend.log(&format!("pages that were sent are not all put: {error}"));
-                std::io::Error::other(error)
-            })
+            Ok::<_, std::io::Error>(None)
         }
     }))
 }
 
 /// Puts the next lines. An error that does not concern one page alone ends the answer, with a line
 /// that says it: no later line was put.
-fn part(backend: &Backend, store: &PageStore, mut rest: Rest) -> Result<(Bytes, Rest), Error> {
+fn part(
+    backend: &Backend,
+    store: &PageStore,
+    mut rest: Rest,
+    mut alone: Option<OwnedMutexGuard<()>>,
+) -> Result<(Bytes, Rest), Error> {
     let mut out = Vec::new();
-    let (first, mut bytes, mut line) = (rest.number + 1, 0, Vec::new());
+    let first = rest.number + u64::from(rest.waiting.is_none());
+    let (mut bytes, mut line) = (0, Vec::new());
     let mut load = store.load();
     for _ in 0..LINES {
-        line.clear();
-        let read = (&mut rest.lines).take(MAX_LINE + 1).read_until(b'\n', &mut line);
-        let read = read.map_err(|source| Error::Read { what: "the lines set aside".to_owned(), offset: 0, source })?;
-        if read == 0 {
-            rest.is_done = true;
-            break;
-        }
-        rest.number += 1;
-        bytes += read;
-        if line.len() as u64 > MAX_LINE {
-            rest.refused += 1;
-            say(
-                &mut out,
-                json!({ "line": rest.number, "error": format!("a line has at most {MAX_LINE} bytes; the rest was not read") }),
-            );
-            rest.is_done = true;
-            break;
-        }
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        let put = match jsonl::read(&line) {
+        let waited = rest.waiting.take().map(|(page, _)| Ok(page));
+        let Some(found) = waited.map_or_else(|| rest.next(&mut line, &mut out), |page| Ok(Some(page)))? else { break };
+        bytes += line.len();
+        let put = match found {
             Ok(page) => {
                 // A page that has no key is refused below.
                 let key = store.key(&page.url).ok();
-                let _alone = key.map(|key| backend.putting(&key).blocking_lock_owned());
+                let lock = key.as_ref().filter(|_| alone.is_none()).map(|key| backend.putting(key).try_lock_owned());
+                let _alone = match (lock, key) {
+                    (Some(Err(_)), Some(key)) => {
+                        rest.waiting = Some((page, key));
+                        break;
+                    }
+                    (lock, _) => alone.take().or(lock.and_then(Result::ok)),
+                };
                 load(&page, rest.rule).map_err(|error| (error.concerns_one_page(), error.to_string()))
             }
-            Err(error) => Err((true, error.to_string())),
+            Err(error) => Err((true, error)),
         };
         match put {
             Ok(put) => {
@@ -168,6 +186,30 @@ fn part(backend: &Backend, store: &PageStore, mut rest: Rest) -> Result<(Bytes, 
 }
 
 impl Rest {
+    /// The page of the next line, or what is wrong with it; `None` if there is no more.
+    fn next(&mut self, line: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Option<Result<Page, String>>, Error> {
+        loop {
+            line.clear();
+            let read = (&mut self.lines).take(MAX_LINE + 1).read_until(b'\n', line);
+            read.map_err(|source| Error::Read { what: "the lines set aside".to_owned(), offset: 0, source })?;
+            if line.is_empty() {
+                self.is_done = true;
+                return Ok(None);
+            }
+            self.number += 1;
+            if line.len() as u64 > MAX_LINE {
+                self.refused += 1;
+                self.is_done = true;
+                let words = format!("a line has at most {MAX_LINE} bytes; the rest was not read");
+                say(out, json!({ "line": self.number, "error": words }));
+                return Ok(None);
+            }
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some(jsonl::read(line).map_err(|error| error.to_string())));
+            }
+        }
+    }
+
     /// Makes a part durable; behind the last, the sums.
     fn end_part(&mut self, backend: &Backend, store: &PageStore, first: u64, out: &mut Vec<u8>) {
         if self.durable
