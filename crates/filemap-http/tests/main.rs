@@ -8,6 +8,8 @@ mod changes;
 mod hostile;
 mod inspect;
 mod kept_back;
+mod kept_back_bodies;
+mod kept_back_told;
 mod kept_back_views;
 mod many;
 mod openapi;

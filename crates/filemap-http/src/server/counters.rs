@@ -10,6 +10,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+/// What the names of all begin with.
+const PREFIX: &str = "filemap_http";
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Route {
     method: &'static str,
@@ -31,22 +34,39 @@ struct Refused {
 
 /// Counts what rules of access keep back.
 #[derive(Clone, Default)]
-pub(super) struct KeptBack(Family<Refused, Counter<u64, AtomicU64>>);
+pub(super) struct KeptBack {
+    all: Family<Refused, Counter<u64, AtomicU64>>,
+    /// Without what is excluded.
+    blocked: Family<Refused, Counter<u64, AtomicU64>>,
+}
 
 impl KeptBack {
     /// Counts what a ruling keeps back.
     pub(super) fn add(&self, ruling: &Ruling<'_>) {
-        let access = match ruling.access {
+        let (is_blocked, access) = match ruling.access {
             Access::Allow => return,
-            Access::Block => "block",
-            Access::Exclude => "exclude",
+            Access::Block => (true, "block"),
+            Access::Exclude => (false, "exclude"),
         };
         let by = match ruling.cause {
             Cause::Default => "default",
             Cause::Embargo(_) => "embargo",
             _ => "rule",
         };
-        self.0.get_or_create(&Refused { access, by }).inc();
+        let refused = Refused { access, by };
+        if is_blocked {
+            self.blocked.get_or_create(&refused).inc();
+        }
+        self.all.get_or_create(&refused).inc();
+    }
+
+    /// The counter as a monitor reads it. What is excluded is for who is told all: who asks and
+    /// reads the counter in turn would learn of each URL whether it is there.
+    pub(super) fn registry(&self, tells_all: bool) -> Registry {
+        let mut registry = Registry::with_prefix(PREFIX);
+        let help = "URLs and captures that rules of access kept back, each time it was asked for or left out of a list";
+        registry.register("kept_back", help, if tells_all { &self.all } else { &self.blocked }.clone());
+        registry
     }
 }
 
@@ -64,13 +84,11 @@ impl Counters {
         // 50 us to 1.6 s, each bucket twice the one before it.
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(50e-6, 2.0, 16));
         let seconds = Family::new_with_constructor(histogram);
-        let mut registry = Registry::with_prefix("filemap_http");
+        let mut registry = Registry::with_prefix(PREFIX);
         registry.register("requests", "Requests answered", requests.clone());
         let help = "Time from a request's head to that of its answer";
         registry.register_with_unit("request_duration", help, Unit::Seconds, seconds.clone());
         let kept_back = KeptBack::default();
-        let help = "URLs and captures that rules of access kept back, each time it was asked for or left out of a list";
-        registry.register("kept_back", help, kept_back.0.clone());
         Counters { registry, requests, seconds, kept_back }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::{Extension, RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::IntoResponse;
@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use urlindex::SeenSet;
 
 use super::backend::Backend;
+use super::guard::Allowed;
 use super::refusal::{Answer, Refusal};
 use super::seen::ask::asking;
 use super::seen::sets::Served;
@@ -141,7 +142,8 @@ fn put(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, metric: &imp
 }
 
 /// `GET /metrics`.
-pub(super) async fn metrics(State(backend): State<Arc<Backend>>) -> Answer {
+pub(super) async fn metrics(State(backend): State<Arc<Backend>>, Extension(allowed): Extension<Allowed>) -> Answer {
+    let kept_back = backend.counters.kept_back.registry(allowed.has_admin_token(&backend));
     let stats = backend.whole.call(|store| Ok(store.engine().stats())).await?;
     let mut of_store = Registry::with_prefix("filemap");
     of_store.register_collector(Box::new(Figures(stats)));
@@ -155,6 +157,7 @@ pub(super) async fn metrics(State(backend): State<Arc<Backend>>) -> Answer {
             following.map_or(Ok(()), |f| encode_registry(&mut text, &registry_of_replica(&f.figures())))
         })
         .and_then(|()| encode_registry(&mut text, backend.counters.registry()))
+        .and_then(|()| encode_registry(&mut text, &kept_back))
         .and_then(|()| encode_eof(&mut text));
     written.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(([(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))], text).into_response())

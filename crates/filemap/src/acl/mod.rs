@@ -230,20 +230,18 @@ impl AccessRules {
         &self.out_of_order
     }
 
-    /// The rule that is about a URL, or a variant of it. Costs its SURT key and some steps in an
+    /// The rule that is about a URL. Of a variant that about the variant's key in indexes, and
+    /// that about its URL: the stricter decision holds. Costs the SURT keys and some steps in an
     /// ordered map.
     pub fn of_url(&self, url: &[u8], variant: Option<&Variant>) -> OfUrl<'_> {
-        let key = match variant {
-            Some(variant) => index_key(&variant.index_url(url)),
-            None => index_key(url),
-        };
-        self.of_key(&key)
+        let of_variant = variant.map(|variant| index_key(&variant.index_url(url)));
+        self.of_keys(&index_key(url), of_variant.as_deref())
     }
 
-    /// The rule that is about a SURT key.
-    pub fn of_key(&self, key: &[u8]) -> OfUrl<'_> {
-        let rule = self.exact.get(key).or_else(|| self.longest(key)).or(self.every.as_ref());
-        OfUrl { rules: self, rule }
+    /// As [`AccessRules::of_url`], by the SURT keys of the URL and of the variant.
+    pub fn of_keys(&self, url: &[u8], variant: Option<&[u8]>) -> OfUrl<'_> {
+        let rule = |key| self.exact.get(key).or_else(|| self.longest(key)).or(self.every.as_ref());
+        OfUrl { rules: self, rule: rule(url), of_variant: variant.map(rule) }
     }
 
     /// The rule of the longest prefix of a key. The greatest one not behind the key either is a
@@ -299,12 +297,19 @@ impl AccessRules {
 pub struct OfUrl<'r> {
     rules: &'r AccessRules,
     rule: Option<&'r Rule>,
+    /// The rule about a variant's own key, if it is a variant.
+    of_variant: Option<Option<&'r Rule>>,
 }
 
 impl<'r> OfUrl<'r> {
     /// The decision for a capture of this time, in ms since 1970, at the time `now_ms`.
     pub fn at(&self, time_ms: i64, now_ms: i64) -> Ruling<'r> {
-        let rule = self.rule.filter(|rule| rule.when.as_ref().is_none_or(|when| when.holds(time_ms, now_ms)));
+        let ruling = self.by(self.rule, time_ms, now_ms);
+        stricter(ruling, self.of_variant.map(|rule| self.by(rule, time_ms, now_ms)))
+    }
+
+    fn by(&self, rule: Option<&'r Rule>, time_ms: i64, now_ms: i64) -> Ruling<'r> {
+        let rule = rule.filter(|rule| rule.when.as_ref().is_none_or(|when| when.holds(time_ms, now_ms)));
         let (word, cause) = self.of_rule(rule);
         let embargo = self.rules.embargo.as_ref().filter(|_| !word.is_final());
         match embargo.filter(|embargo| embargo.when.holds(time_ms, now_ms)) {
@@ -315,10 +320,20 @@ impl<'r> OfUrl<'r> {
 
     /// The decision, if it is the same for captures of all times.
     pub fn whenever(&self) -> Option<Ruling<'r>> {
-        if self.rule.is_some_and(|rule| rule.when.is_some()) {
+        let ruling = self.always_by(self.rule);
+        let Some(of_variant) = self.of_variant.map(|rule| self.always_by(rule)) else { return ruling };
+        match (ruling, of_variant) {
+            (Some(ruling), Some(other)) => Some(stricter(ruling, Some(other))),
+            // Nothing is stricter.
+            (one, other) => one.or(other).filter(|ruling| ruling.access == Access::Exclude),
+        }
+    }
+
+    fn always_by(&self, rule: Option<&'r Rule>) -> Option<Ruling<'r>> {
+        if rule.is_some_and(|rule| rule.when.is_some()) {
             return None;
         }
-        let (word, cause) = self.of_rule(self.rule);
+        let (word, cause) = self.of_rule(rule);
         let is_open = self.rules.embargo.is_some() && !word.is_final();
         (!is_open).then_some(Ruling { access: word.access(), cause })
     }
@@ -326,6 +341,10 @@ impl<'r> OfUrl<'r> {
     fn of_rule(&self, rule: Option<&'r Rule>) -> (Word, Cause<'r>) {
         rule.map_or((self.rules.default, Cause::Default), |rule| (rule.word, Cause::Rule(rule)))
     }
+}
+
+fn stricter<'r>(ruling: Ruling<'r>, other: Option<Ruling<'r>>) -> Ruling<'r> {
+    other.filter(|other| other.access > ruling.access).unwrap_or(ruling)
 }
 
 #[cfg(test)]

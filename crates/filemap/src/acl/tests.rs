@@ -148,9 +148,33 @@ fn rules_are_the_same_in_any_order_and_under_any_name() {
 }
 
 #[test]
-fn the_answer_to_a_form_is_under_the_rule_of_its_url() {
-    let rules = rules("com,a)/form - {\"access\": \"block\"}\ncom,a)/form### - {\"access\": \"allow\"}\n");
+fn the_answer_to_a_form_is_under_the_stricter_of_the_rules_of_its_url_and_its_own() {
     let variant = Variant::new("__wb_method=POST&a=1").expect("a variant");
-    assert_eq!(of(&rules, "http://a.com/form").access, Access::Allow);
-    assert_eq!(rules.of_url(b"http://a.com/form", Some(&variant)).at(NOW, NOW).access, Access::Block);
+    let url = "http://a.com/form?id=1";
+    for (text, of_url, of_variant) in [
+        // As an index has it, the request is among the arguments.
+        ("com,a)/form?id=1 - {\"access\": \"exclude\"}\n", Access::Exclude, Access::Exclude),
+        ("com,a)/form?id=1### - {\"access\": \"block\"}\n", Access::Block, Access::Block),
+        ("com,a)/form?__wb_method - {\"access\": \"block\"}\n", Access::Allow, Access::Block),
+        (
+            "com,a)/form - {\"access\": \"block\"}\ncom,a)/form?id=1### - {\"access\": \"allow\"}\n",
+            Access::Allow,
+            Access::Block,
+        ),
+        ("com,a)/form - {\"access\": \"block\", \"before\": \"2020\"}\n", Access::Allow, Access::Allow),
+    ] {
+        let rules = rules(text);
+        assert_eq!(of(&rules, url).access, of_url, "{text}");
+        let found = rules.of_url(url.as_bytes(), Some(&variant));
+        assert_eq!(found.at(NOW, NOW).access, of_variant, "{text}");
+        assert!(found.whenever().is_none_or(|ruling| ruling.access == of_variant), "{text}");
+        assert_eq!(found.whenever().is_none(), text.contains("before"), "{text}");
+    }
+    // Exclusion is the same for all times, though the other rule has a condition.
+    let rules = rules(
+        "com,a)/form?id=1### - {\"access\": \"exclude\"}\n\
+         com,a)/form - {\"access\": \"block\", \"before\": \"2020\"}\n",
+    );
+    let ruling = rules.of_url(url.as_bytes(), Some(&variant)).whenever();
+    assert_eq!(ruling.map(|ruling| ruling.access), Some(Access::Exclude));
 }

@@ -24,7 +24,7 @@ mod wacz;
 
 pub use options::{DumpOptions, Format};
 pub use pass::{DumpEvent, DumpReport, dump};
-pub use records::{warc_begin, warc_note, warc_record};
+pub use records::{warc_begin, warc_note, warc_record, warc_record_of};
 pub use select::{MimeRange, Selection, StatusRange};
 pub use surt::surt as index_key;
 pub use target::{OutputFile, Target};

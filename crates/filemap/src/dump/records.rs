@@ -1,5 +1,6 @@
 //! Single pages as records of a WARC stream, for whoever asks for some of them.
 
+use filemap_core::Version;
 use serde_json::Value;
 
 use super::files::record;
@@ -41,8 +42,36 @@ pub fn warc_begin(name: &str, time_ms: i64) -> Vec<u8> {
 pub fn warc_record<'l>(store: &PageStore, lookup: impl Into<Lookup<'l>>) -> Result<Option<Vec<u8>>> {
     let lookup = lookup.into();
     let Some(head) = store.head(lookup)? else { return Ok(None) };
+    warc_record_of(store, lookup, head.version)
+}
+
+/// As [`warc_record`], of one version, as [`PageStore::history`] lists them. The lookup's time is
+/// ignored.
+///
+/// # Errors
+///
+/// As [`PageStore::get`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let version = store.versions_of("http://example.com/")?[0];
+/// let record = filemap::dump::warc_record_of(&store, "http://example.com/", version)?;
+/// assert!(record.expect("just put").ends_with(b"hello\r\n\r\n"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn warc_record_of<'l>(
+    store: &PageStore,
+    lookup: impl Into<Lookup<'l>>,
+    version: Version,
+) -> Result<Option<Vec<u8>>> {
+    let lookup = lookup.into();
     let key = store.key_of(lookup.url, RecordKind::Response, lookup.variant)?;
-    let Some(value) = store.value_of(&key, head.version)? else { return Ok(None) };
+    let Some(value) = store.value_of(&key, version)? else { return Ok(None) };
     let mut version = store.stored_version(key, value)?;
     let mut form = Form::Full;
     if version.page.kind == RecordKind::Revisit {

@@ -14,6 +14,7 @@ use urlindex::{Canonicalizer, Whatwg};
 use crate::error::{Error, Result};
 use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind, key, order};
+use crate::store::admit::Admits;
 use crate::store::rules::RuleSet;
 
 /// A store of pages by URL. Cheap to clone; `Send` and `Sync`, as the engine is.
@@ -36,6 +37,8 @@ pub struct PageStore {
     pub(super) canonicalizer: Arc<dyn Canonicalizer>,
     /// The erase rules in force.
     pub(crate) rule_set: Arc<RwLock<Arc<RuleSet>>>,
+    /// Which versions give revisits their bodies.
+    pub(super) admits: Admits,
 }
 
 /// Options for the engine of a store of pages, which [`PageStore`] sets itself: pages of one site
@@ -159,7 +162,7 @@ impl PageStore {
 
     /// Over an open engine, with its erase rules in force.
     fn obeying(engine: Store, canonicalizer: Arc<dyn Canonicalizer>) -> Result<PageStore> {
-        let store = PageStore { engine, canonicalizer, rule_set: Arc::default() };
+        let store = PageStore { engine, canonicalizer, rule_set: Arc::default(), admits: Admits::default() };
         store.obey()?;
         Ok(store)
     }

@@ -12,7 +12,7 @@ use super::put::BodySource;
 use crate::error::Result;
 use crate::page::digest::sha1_of;
 use crate::page::version::BodyForm;
-use crate::page::{Page, key, meta};
+use crate::page::{Page, RecordKind, key, meta};
 
 /// Which versions of the same URL and time count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,6 +269,40 @@ fn prints(key: &[u8], time_ms: i64, digest: [u8; 16], body_bytes: u64, page: &Pa
         _ => print(2, key, time_ms, [&digest, &page.status.unwrap_or_default().to_le_bytes()]),
     };
     Ok([visit, description, everything])
+}
+
+impl PageStore {
+    /// The version of this key and sequence, without its body.
+    pub(crate) fn version_of_sequence(&self, key: &[u8], sequence: u64) -> Result<Option<Page>> {
+        let mut heads = self.each_head(key.to_vec());
+        let found = heads.find(|(version, _)| version.is_none_or(|version| version.sequence == sequence));
+        found.map(|(_, head)| self.describe(key, &head?)).transpose()
+    }
+
+    /// The body, of this key and time, that `is_it` accepts; `None` if there is none that can be
+    /// read.
+    pub(crate) fn body_of_time(
+        &self,
+        key: &[u8],
+        time_ms: i64,
+        is_it: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Vec<u8>>> {
+        for version in self.engine().versions_of(key)?.into_iter().filter(|version| version.time_ms == time_ms) {
+            let page = match self.value_of(key, version) {
+                Ok(value) => value.map(|value| self.stored(key, value)).transpose(),
+                Err(error) => Err(error),
+            };
+            let page = match page {
+                Err(error) if error.is_damage() => continue,
+                page => page?,
+            };
+            let Some(page) = page else { continue };
+            if page.kind != RecordKind::Revisit && is_it(&page.body) {
+                return Ok(Some(page.body));
+            }
+        }
+        Ok(None)
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! `page::key`.
 
 mod access;
+mod admit;
 mod changes;
 mod chosen;
 mod count;
@@ -24,6 +25,7 @@ mod unresolved;
 mod variants;
 
 pub use crate::page::version::{BodyForm, StoredVersion};
+pub use admit::MaybeOriginal;
 pub use changes::{Beside, ChangesPlace, PageChange, PageChanges};
 pub(crate) use handle::PageStore;
 pub(crate) use known::Known;

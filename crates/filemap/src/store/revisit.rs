@@ -19,7 +19,8 @@
 //!
 //! A version that cannot be read does not matter if another is the original. If it is the one
 //! named, or may be the one meant, the revisit's body is lost: an error that names the version.
-//! No other version is taken in its place.
+//! No other version is taken in its place. So with a version that does not pass the handle's
+//! filter (see `admit`), but without an error: the revisit has no body then.
 //!
 //! The page then has the original's body under the revisit's own status and headers, which are
 //! adjusted to that body (`X-Crawler-*`, `Content-Length`), and `Revisit::original` says where the
@@ -28,12 +29,13 @@
 //! in the store.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use filemap_core::{Value, Version};
 
 use super::PageStore;
+use super::admit::MaybeOriginal;
 use super::read::{shown_url, unreadable};
 use crate::error::{Error, Result};
 use crate::page::digest::Digest;
@@ -95,6 +97,8 @@ struct Originals {
     by_id: HashMap<String, (bool, usize)>,
     /// Versions of `whole` that cannot be read, and why; only their time is known.
     lost: BTreeMap<Version, Arc<Error>>,
+    /// Versions that do not pass the handle's filter.
+    hidden: BTreeSet<Version>,
     /// Digests of bodies by an algorithm that a revisit has and the versions have not: by the
     /// digest of nothing in that algorithm.
     digested: HashMap<Digest, Digests>,
@@ -166,49 +170,31 @@ impl PageStore {
         })
     }
 
-    /// The version of this key and sequence, without its body.
-    pub(crate) fn version_of_sequence(&self, key: &[u8], sequence: u64) -> Result<Option<Page>> {
-        let mut heads = self.each_head(key.to_vec());
-        let found = heads.find(|(version, _)| version.is_none_or(|version| version.sequence == sequence));
-        found.map(|(_, head)| self.describe(key, &head?)).transpose()
-    }
-
-    /// The body, of this key and time, that `is_it` accepts; `None` if there is none that can be
-    /// read.
-    pub(crate) fn body_of_time(
-        &self,
-        key: &[u8],
-        time_ms: i64,
-        is_it: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<Vec<u8>>> {
-        for version in self.engine().versions_of(key)?.into_iter().filter(|version| version.time_ms == time_ms) {
-            let page = match self.value_of(key, version) {
-                Ok(value) => value.map(|value| self.stored(key, value)).transpose(),
-                Err(error) => Err(error),
-            };
-            let page = match page {
-                Err(error) if error.is_damage() => continue,
-                page => page?,
-            };
-            let Some(page) = page else { continue };
-            if page.kind != RecordKind::Revisit && is_it(&page.body) {
-                return Ok(Some(page.body));
-            }
-        }
-        Ok(None)
-    }
-
     fn originals(&self, key: &[u8]) -> Result<Originals> {
         let mut originals = Originals::default();
         let mut heads: Vec<_> = self.each_head(key.to_vec()).collect();
+        let variant = key::variant(key);
+        let passes = |own_url: Option<&[u8]>, version: Version| {
+            let (url, variant) = (key::url(key), variant.as_ref());
+            self.admits.passes(&MaybeOriginal { url, own_url, variant, version })
+        };
         while let Some((version, head)) = heads.pop() {
             match (version, head.and_then(|head| Ok((self.describe(key, &head)?, head.version)))) {
                 (_, Ok((page, version))) => {
+                    if !passes(Some(&page.url), version) {
+                        originals.hidden.insert(version);
+                    }
                     let digest = page.digest.as_deref().and_then(Digest::parse);
                     // A detached revisit is found as the revisit that it was, and in no other way.
                     originals.push(version, digest, page.record_id, page.revisit.is_some());
                 }
-                (Some(version), Err(error)) if error.is_damage() => originals.push_lost(version, error),
+                (Some(version), Err(error)) if error.is_damage() && passes(None, version) => {
+                    originals.push_lost(version, error);
+                }
+                (Some(version), Err(error)) if error.is_damage() => {
+                    originals.hidden.insert(version);
+                    originals.push(version, None, None, false);
+                }
                 (_, Err(error)) => return Err(error),
             }
         }
@@ -261,31 +247,38 @@ impl<'a> Resolver<'a> {
 
     fn step(&mut self, sought: &Sought) -> Result<Step> {
         let keys = || sought.named.iter().chain([&sought.own]);
-        // The version that is named but unreadable; and an unreadable one that may be meant.
-        let (mut lost, mut maybe) = (None, None);
+        // The version that is named but unreadable, or hidden; and an unreadable one that may be
+        // meant.
+        let (mut lost, mut is_hidden, mut maybe) = (None, false, None);
         for key in keys() {
             let originals = self.originals(key)?;
             maybe = maybe
                 .or_else(|| originals.lost.keys().next_back().and_then(|version| originals.lost_of(key, *version)));
             // If the named version is lost, only an id or digest identifies another.
-            let chosen = if lost.is_some() { originals.of_id_or_digest(sought) } else { originals.choose(sought) };
+            let is_gone = lost.is_some() || is_hidden;
+            let chosen = if is_gone { originals.of_id_or_digest(sought) } else { originals.choose(sought) };
             if let Some(version) = chosen {
                 lost = originals.lost_of(key, version);
-                if lost.is_none() {
+                is_hidden = originals.hidden.contains(&version);
+                if lost.is_none() && !is_hidden {
                     return Ok(Step::Original(key.clone(), version));
                 }
                 continue;
             }
-            let is_meant = lost.is_none() && sought.named.as_ref().is_none_or(|named| named == key);
+            let is_meant = !is_gone && sought.named.as_ref().is_none_or(|named| named == key);
             if let Some(version) = originals.named_revisit(sought, is_meant) {
-                return Ok(Step::Revisit(key.clone(), version));
+                if !originals.hidden.contains(&version) {
+                    return Ok(Step::Revisit(key.clone(), version));
+                }
+                is_hidden = true;
             }
         }
         for key in keys().filter_map(|key| other_scheme(key)) {
             let originals = self.originals(&key)?;
             maybe = maybe
                 .or_else(|| originals.lost.keys().next_back().and_then(|version| originals.lost_of(&key, *version)));
-            if let Some(version) = originals.of_id_or_digest(sought) {
+            let found = originals.of_id_or_digest(sought);
+            if let Some(version) = found.filter(|version| !originals.hidden.contains(version)) {
                 return Ok(Step::Original(key, version));
             }
         }
@@ -336,7 +329,7 @@ impl<'a> Resolver<'a> {
         let originals = self.originals(key)?;
         let untold = originals.whole.iter().rev().filter(|candidate| {
             !candidate.digest.as_ref().is_some_and(|digest| digest.is_comparable(wanted))
-                && !originals.lost.contains_key(&candidate.version)
+                && originals.is_usable(&candidate.version)
         });
         let (mut digested, mut unread, mut bytes) = (Vec::new(), None, 0);
         for candidate in untold.take(MAX_DIGESTED) {
@@ -389,7 +382,7 @@ impl Originals {
         if let Some(id) = id {
             self.by_id.insert(id, (is_revisit, list.len()));
         }
-        if let Some(digest) = digest.as_ref().filter(|_| !is_revisit) {
+        if let Some(digest) = digest.as_ref().filter(|_| !is_revisit && !self.hidden.contains(&version)) {
             self.by_digest.entry(digest.clone()).or_default().push(version);
         }
         list.push(Candidate { version, digest });
@@ -408,11 +401,16 @@ impl Originals {
         self.lost.insert(version, why);
     }
 
+    /// Whether it can be read and passes the handle's filter.
+    fn is_usable(&self, version: &Version) -> bool {
+        !self.lost.contains_key(version) && !self.hidden.contains(version)
+    }
+
     fn choose(&self, sought: &Sought) -> Option<Version> {
         let by_id = self.of_id(sought, false);
         let named = by_id.or_else(|| named_time(&self.whole, sought));
-        let readable = named.filter(|version| !self.lost.contains_key(version));
-        readable.or_else(|| self.of_digest(sought)).or(named).or_else(|| self.before(sought))
+        let usable = named.filter(|version| self.is_usable(version));
+        usable.or_else(|| self.of_digest(sought)).or(named).or_else(|| self.before(sought))
     }
 
     fn of_id_or_digest(&self, sought: &Sought) -> Option<Version> {

@@ -17,14 +17,15 @@ use bytes::Bytes;
 use filemap::access::{Listed, Scope};
 use filemap::dump::index_key;
 use filemap::page::RecordKind;
-use filemap::{Error, Lookup, PageHead, date};
+use filemap::{Error, Lookup, Page, PageHead, date};
 use futures_util::stream::try_unfold;
 use regex::bytes::{Regex, RegexBuilder};
+use urlindex::canonical::url_of_surt;
 
 use super::super::backend::Backend;
 use super::super::pages::read;
 use super::super::refusal::{Answer, Refusal};
-use super::super::shown::{Shown, ShownListing};
+use super::super::shown::{Capture, Shown, ShownListing};
 use super::captures::{MOST, alike, first, last, named};
 use crate::query::Query;
 
@@ -57,10 +58,29 @@ struct Row {
 }
 
 impl Row {
-    fn new(head: &PageHead) -> Row {
-        let page = &head.page;
+    /// Of a blocked capture only URL and time are told, and the URL in its canonical form.
+    fn of(shown: &Shown, found: &Capture) -> Result<Row, Error> {
+        let mut row = Row::new(&found.head);
+        if found.blocked.is_some() {
+            let mut canonical = Page { variant: found.head.page.variant.clone(), ..Page::default() };
+            canonical.url = url_of_surt(&shown.key(&found.head.page.url)?).into_owned();
+            let [urlkey, original] = Row::names(&canonical);
+            row.fields = [(); FIELDS.len()].map(|()| b"-".to_vec());
+            (row.fields[0], row.fields[1], row.fields[2]) = (urlkey, date::stamp(row.time_ms).into_bytes(), original);
+        }
+        Ok(row)
+    }
+
+    /// The key in indexes, and the URL.
+    fn names(page: &Page) -> [Vec<u8>; 2] {
         let url = read::escaped(&page.url).as_bytes().to_vec();
         let index_url = page.variant.as_ref().map_or(url.clone(), |variant| variant.index_url(&url));
+        [index_key(&index_url), url]
+    }
+
+    fn new(head: &PageHead) -> Row {
+        let page = &head.page;
+        let [urlkey, url] = Row::names(page);
         let is_word = |text: &String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         let mime = match page.kind {
             RecordKind::Revisit => "warc/revisit".to_owned(),
@@ -71,7 +91,7 @@ impl Row {
         Row {
             time_ms: page.fetched_at_ms,
             fields: [
-                index_key(&index_url),
+                urlkey,
                 date::stamp(page.fetched_at_ms).into_bytes(),
                 url,
                 mime.into_bytes(),
@@ -287,7 +307,7 @@ fn of_url(shown: &Shown, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Lost), R
         };
         for head in heads.into_iter().flatten() {
             match head {
-                Ok(found) => rows.extend(Some(Row::new(&found.head)).filter(|row| asked.takes(row))),
+                Ok(found) => rows.extend(Some(Row::of(shown, &found)?).filter(|row| asked.takes(row))),
                 Err(error) => lost.get_or_insert((0, error)).0 += 1,
             }
             if rows.len() > MOST {
@@ -407,7 +427,7 @@ impl Rest {
         let mut rows = Vec::new();
         for head in shown.history(Lookup::new(&listed.url).variant(listed.variant.as_ref()))? {
             match head {
-                Ok(found) => rows.extend(Some(Row::new(&found.head)).filter(|row| self.asked.takes(row))),
+                Ok(found) => rows.extend(Some(Row::of(shown, &found)?).filter(|row| self.asked.takes(row))),
                 Err(error) => drop(self.lost.get_or_insert(error)),
             }
             if rows.len() > MOST {

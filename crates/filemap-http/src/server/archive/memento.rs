@@ -44,7 +44,7 @@ async fn versions(backend: &Backend, url: &str) -> Result<Vec<Version>, Refusal>
     let asked = url.as_bytes().to_vec();
     let find = move |shown: &Shown| {
         let Some(named) = named(shown, &asked)? else { return Ok(Vec::new()) };
-        Ok(shown.versions(named.lookup())?)
+        Ok(shown.captures(named.lookup())?)
     };
     let mut versions = backend.call(find).await?;
     versions.dedup_by_key(|version| version.time_ms.div_euclid(1000));

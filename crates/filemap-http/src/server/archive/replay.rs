@@ -84,7 +84,7 @@ pub(crate) async fn replay(
 }
 
 fn find(shown: &Shown, named: &Named, time_ms: i64, exact: Option<&str>) -> Result<Found, Refusal> {
-    let Some(version) = nearest(&shown.versions(named.lookup())?, time_ms) else { return Ok(Found::Nothing) };
+    let Some(version) = nearest(&shown.captures(named.lookup())?, time_ms) else { return Ok(Found::Nothing) };
     if exact != Some(date::stamp(version.time_ms).as_str()) {
         return Ok(Found::Elsewhere(version.time_ms));
     }

@@ -2,11 +2,11 @@
 //!
 //! A place says by which rules it was told: who goes on from it under other rules would keep what
 //! is excluded now, and lack what is allowed. A removal has no capture's time: it is left out if
-//! the URL is always excluded.
+//! the URL is always excluded; that of one version, and damage of one, as that version is.
 
 use filemap::acl::Access;
 use filemap::store::{ChangesPlace, PageChange, PageChanges, StoredVersion};
-use filemap::{Result, Version};
+use filemap::{Error, Result, Version};
 
 use super::super::refusal::Refusal;
 use super::store::Shown;
@@ -46,17 +46,19 @@ impl Shown {
 
     /// Whether a change is told.
     fn tells(&self, change: &PageChange) -> Result<bool> {
-        let (url, variant, version) = match change {
-            PageChange::Put { head, .. } => (&head.page.url, head.page.variant.as_ref(), Some(head)),
+        let (url, variant) = match change {
+            PageChange::Put { head, .. } => (&head.page.url, head.page.variant.as_ref()),
             PageChange::Removed { of, .. }
             | PageChange::RemovedVersion { of, .. }
-            | PageChange::Damaged { of: Some(of), .. } => (&of.url, of.variant.as_ref(), None),
+            | PageChange::Damaged { of: Some(of), .. } => (&of.url, of.variant.as_ref()),
             _ => return Ok(true),
         };
         let Some(judge) = self.judge(url, variant)? else { return Ok(true) };
-        let ruling = match version {
-            Some(head) => Some(judge.of_page(&head.page, head.version.time_ms)),
-            None => judge.whenever().filter(|ruling| ruling.access == Access::Exclude),
+        let ruling = match change {
+            PageChange::Put { head, .. } => Some(judge.of_page(&head.page, head.version.time_ms)),
+            PageChange::RemovedVersion { version_time_ms, .. } => Some(judge.at(*version_time_ms)),
+            PageChange::Damaged { error: Error::Unreadable { version, .. }, .. } => Some(judge.at(version.time_ms)),
+            _ => judge.whenever().filter(|ruling| ruling.access == Access::Exclude),
         };
         let Some(ruling) = ruling.filter(|ruling| ruling.access != Access::Allow) else { return Ok(true) };
         self.kept_back.add(&ruling);
@@ -68,7 +70,18 @@ impl ShownChanges {
     /// The next change; `Some(Ok(None))` for one that is left out.
     pub(crate) fn next(&mut self) -> Option<Result<Option<PageChange>>> {
         let change = self.changes.next()?;
-        Some(change.and_then(|change| Ok(self.shown.tells(&change)?.then_some(change))))
+        Some(change.and_then(|mut change| {
+            if !self.shown.tells(&change)? {
+                return Ok(None);
+            }
+            if let PageChange::Put { head, .. } = &mut change
+                && self.shown.may_exclude
+            {
+                // Which version has the same body is not looked up for every change.
+                head.unchanged_since = None;
+            }
+            Ok(Some(change))
+        }))
     }
 
     /// See [`PageChanges::place`].

@@ -3,12 +3,13 @@
 //! A rule is asked about the canonical URL of a page, under which the store has it; and where a
 //! version is at hand whose URL was written otherwise, about that too: the stricter answer holds.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use filemap::acl::{Access, AccessRules, OfUrl, Ruling};
-use filemap::dump::{index_key, warc_record};
-use filemap::store::PageReader;
+use filemap::dump::{index_key, warc_record_of};
+use filemap::store::{MaybeOriginal, PageReader};
 use filemap::{Error, Lookup, Page, PageHead, PageRead, PageStore, Result, Variant, Version};
 use urlindex::canonical::url_of_surt;
 
@@ -18,8 +19,12 @@ use super::super::refusal::Refusal;
 /// A store as its rules of access show it. Without rules, all of it.
 #[derive(Clone)]
 pub(crate) struct Shown {
+    /// Its revisits have no bodies of versions that are not allowed.
     pub(super) store: PageStore,
+    unruled: PageStore,
     pub(super) rules: Option<Arc<AccessRules>>,
+    /// Whether they may exclude anything.
+    pub(super) may_exclude: bool,
     pub(super) kept_back: KeptBack,
 }
 
@@ -60,14 +65,24 @@ pub(super) struct Judge {
     rules: Arc<AccessRules>,
     /// The canonical URL.
     pub(super) url: Vec<u8>,
-    /// Its key in indexes, with the variant.
+    /// Its key in indexes, and that of the variant.
     key: Vec<u8>,
+    of_variant: Option<Vec<u8>>,
     now_ms: i64,
 }
 
 impl Judge {
+    fn new(rules: Arc<AccessRules>, url: Vec<u8>, variant: Option<&Variant>) -> Judge {
+        let plain = url_of_surt(&url);
+        let key = index_key(&plain);
+        let of_variant = variant.map(|variant| index_key(&variant.index_url(&plain)));
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        Judge { rules, url, key, of_variant, now_ms }
+    }
+
     fn of_url(&self) -> OfUrl<'_> {
-        self.rules.of_key(&self.key)
+        self.rules.of_keys(&self.key, self.of_variant.as_deref())
     }
 
     /// What is decided of a version of this time.
@@ -86,11 +101,16 @@ impl Judge {
 
     /// What is decided of a version that is at hand.
     pub(super) fn of_page(&self, page: &Page, time_ms: i64) -> Ruling<'_> {
+        self.of_own(&page.url, page.variant.as_ref(), time_ms)
+    }
+
+    /// What is decided of a version that was put by this URL.
+    fn of_own(&self, own_url: &[u8], variant: Option<&Variant>, time_ms: i64) -> Ruling<'_> {
         let ruling = self.at(time_ms);
-        if page.url == self.url {
+        if own_url == self.url {
             return ruling;
         }
-        let own = self.rules.of_url(&page.url, page.variant.as_ref()).at(time_ms, self.now_ms);
+        let own = self.rules.of_url(own_url, variant).at(time_ms, self.now_ms);
         if own.access > ruling.access { own } else { ruling }
     }
 
@@ -105,25 +125,36 @@ impl Judge {
     }
 }
 
+/// Whether revisits may show the body of a version.
+fn gives_body(rules: &Arc<AccessRules>, version: &MaybeOriginal<'_>) -> bool {
+    let judge = Judge::new(Arc::clone(rules), version.url.to_vec(), version.variant);
+    let time_ms = version.version.time_ms;
+    let ruling = match version.own_url {
+        Some(own_url) => judge.of_own(own_url, version.variant, time_ms),
+        None => judge.at(time_ms),
+    };
+    ruling.access == Access::Allow
+}
+
 impl Shown {
-    pub(crate) fn new(store: PageStore, rules: Option<Arc<AccessRules>>, kept_back: KeptBack) -> Shown {
-        Shown { store, rules, kept_back }
+    pub(crate) fn new(unruled: PageStore, rules: Option<Arc<AccessRules>>, kept_back: KeptBack) -> Shown {
+        let store = match rules.clone() {
+            Some(rules) => unruled.with_originals(move |version| gives_body(&rules, version)),
+            None => unruled.clone(),
+        };
+        let may_exclude = rules.as_ref().is_some_and(|rules| rules.may_exclude_within(b""));
+        Shown { store, unruled, rules, may_exclude, kept_back }
     }
 
     /// The same store for whoever no rule is about.
     pub(crate) fn without_rules(&self) -> Shown {
-        Shown { rules: None, ..self.clone() }
+        Shown { store: self.unruled.clone(), rules: None, may_exclude: false, ..self.clone() }
     }
 
     /// The rules about a page or variant; `None` if there are none at all.
     pub(super) fn judge(&self, url: &[u8], variant: Option<&Variant>) -> Result<Option<Judge>> {
         let Some(rules) = &self.rules else { return Ok(None) };
-        let url = self.store.key(url)?;
-        let plain = url_of_surt(&url);
-        let key = variant.map_or_else(|| index_key(&plain), |variant| index_key(&variant.index_url(&plain)));
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        Ok(Some(Judge { rules: Arc::clone(rules), url, key, now_ms }))
+        Ok(Some(Judge::new(Arc::clone(rules), self.store.key(url)?, variant)))
     }
 
     /// The canonical URL; only computed.
@@ -156,7 +187,25 @@ impl Shown {
             };
             self.store.history_iter(lookup.at(version.time_ms))?.find(is_it).transpose()
         };
-        self.found(lookup, None, find, |head| (&head.page, head.version))
+        let mut found = self.found(lookup, None, find, |head| (&head.page, head.version))?;
+        if let Found::Here(head) = &mut found {
+            self.names_shown(lookup, head, &mut None)?;
+        }
+        Ok(found)
+    }
+
+    /// Leaves out of a head which version has the same body, if that is excluded. `shown` has the
+    /// sequences of those that are not, once they were needed.
+    fn names_shown(&self, lookup: Lookup<'_>, head: &mut PageHead, shown: &mut Option<HashSet<u64>>) -> Result<()> {
+        let Some(sequence) = head.unchanged_since.filter(|_| self.may_exclude) else { return Ok(()) };
+        if shown.is_none() {
+            let lookup = Lookup::new(lookup.url).variant(lookup.variant);
+            *shown = Some(self.captures(lookup)?.iter().map(|version| version.sequence).collect());
+        }
+        if !shown.as_ref().is_some_and(|shown| shown.contains(&sequence)) {
+            head.unchanged_since = None;
+        }
+        Ok(())
     }
 
     /// The version that was named, or the newest that is not excluded.
@@ -220,10 +269,11 @@ impl Shown {
             self.kept_back.add(&ruling);
         }
         let shown = self.clone();
+        let (url, variant, mut sequences) = (lookup.url.to_vec(), lookup.variant.cloned(), None);
         Ok(heads.into_iter().flatten().filter_map(move |head| {
             let Some(judge) = &judge else { return Some(head.map(|head| Capture { head, blocked: None })) };
             match head {
-                Ok(head) => {
+                Ok(mut head) => {
                     let ruling = judge.of_page(&head.page, head.version.time_ms);
                     if shown.excludes(&ruling) {
                         return None;
@@ -232,6 +282,10 @@ impl Shown {
                         Found::Blocked(words) => Some(words),
                         _ => None,
                     };
+                    let lookup = Lookup::new(&url).variant(variant.as_ref());
+                    if let Err(error) = shown.names_shown(lookup, &mut head, &mut sequences) {
+                        return Some(Err(error));
+                    }
                     Some(Ok(Capture { head, blocked }))
                 }
                 Err(Error::Unreadable { version, .. }) if shown.excludes(&judge.at(version.time_ms)) => None,
@@ -240,8 +294,8 @@ impl Shown {
         }))
     }
 
-    /// Times of the versions of a page, newest first; blocked ones are among them.
-    pub(crate) fn versions(&self, lookup: Lookup<'_>) -> Result<Vec<Version>> {
+    /// Times of the versions of a page, newest first, by its canonical URL.
+    fn versions(&self, lookup: Lookup<'_>) -> Result<Vec<Version>> {
         let Some(judge) = self.judge(lookup.url, lookup.variant)? else { return self.store.versions_of(lookup) };
         if judge.whenever().is_some_and(|ruling| self.excludes(&ruling)) {
             return Ok(Vec::new());
@@ -251,11 +305,12 @@ impl Shown {
         Ok(versions)
     }
 
-    /// Times of the captures that [`Shown::history`] has. Rules may exclude one by the URL that it
+    /// Times of the captures that [`Shown::history`] has, newest first; blocked ones are among
+    /// them. Rules may exclude one by the URL that it
     /// was fetched by: with rules that exclude anything each is read for that.
     pub(crate) fn captures(&self, lookup: Lookup<'_>) -> Result<Vec<Version>> {
         let mut versions = self.versions(lookup)?;
-        let judge = self.judge(lookup.url, lookup.variant)?.filter(|judge| judge.rules.may_exclude_within(b""));
+        let judge = self.judge(lookup.url, lookup.variant)?.filter(|_| self.may_exclude);
         let Some(judge) = judge.filter(|_| !versions.is_empty()) else { return Ok(versions) };
         versions.clear();
         for head in self.store.history_iter(lookup)? {
@@ -313,8 +368,7 @@ impl Shown {
     /// A version that [`Shown::open`] has given, as a record of a WARC file.
     pub(crate) fn record(&self, lookup: Lookup<'_>, version: Version) -> Result<Option<Vec<u8>>> {
         match self.open(lookup, Some(version))? {
-            // Rules know times and no sequences: of versions of one time all are shown, or none.
-            Found::Here(_) => warc_record(&self.store, lookup.at(version.time_ms)),
+            Found::Here(_) => warc_record_of(&self.store, lookup, version),
             Found::Blocked(_) | Found::Absent => Ok(None),
         }
     }
