@@ -209,6 +209,9 @@ impl Cli {
         for line in rules.out_of_order() {
             words::complain(format_args!("{line}: not in pywb's order; here it holds, pywb may miss it"));
         }
+        for warning in rules.warnings() {
+            words::complain(format_args!("{warning}"));
+        }
         if !self.quiet {
             words::say(format_args!("{} rules of access", rules.len()));
         }

@@ -108,7 +108,8 @@ fn it_shows_what_the_rules_of_its_files_allow() {
     };
     let one = file(
         "one.aclj",
-        "com,example)/b - {\"access\": \"block\"}\ncom,example)/c - {\"access\": \"block\", \"user\": \"staff\"}\n",
+        "com,example)/b - {\"access\": \"block\"}\ncom,example)/c - {\"access\": \"block\", \"user\": \"staff\"}\n\
+         com,example)/d/ - {\"access\": \"block\"}\n",
     );
     let two = file("two.aclj", "com,example)/ - {\"access\": \"allow\"}\n");
     let config = file("config.json", "{\"default_access\": \"exclude\"}");
@@ -136,6 +137,7 @@ fn it_shows_what_the_rules_of_its_files_allow() {
         said.contains("1 rules of access are of a `user`") && said.contains("one.aclj:2: not in pywb's order"),
         "{said}"
     );
+    assert!(said.contains("one.aclj:3: the rule is about what is below `com,example)/d/`"), "{said}");
 }
 
 #[test]

@@ -5,8 +5,10 @@
 //! longest prefix of the URL's SURT key decides, before it a rule of that very key. Pure: no file
 //! is read here, and the time of the decision is an argument.
 //!
-//! Layers: `when` (conditions on a capture's time), `parse` (files), this file.
+//! Layers: `when` (conditions on a capture's time), `never` (keys of no URL), `parse` (files),
+//! this file.
 
+mod never;
 mod parse;
 mod when;
 
@@ -187,6 +189,7 @@ pub struct AccessRules {
     embargo: Option<Embargo>,
     of_users: u64,
     out_of_order: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl Default for AccessRules {
@@ -199,6 +202,7 @@ impl Default for AccessRules {
             embargo: None,
             of_users: 0,
             out_of_order: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 }
@@ -230,18 +234,23 @@ impl AccessRules {
         &self.out_of_order
     }
 
+    /// Rules that may not do what is expected, each with file and line: of two about one key one
+    /// holds; of several conditions the first; and a path with a slash at its end.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// The rule that is about a URL. Of a variant that about the variant's key in indexes, and
     /// that about its URL: the stricter decision holds. Costs the SURT keys and some steps in an
     /// ordered map.
     pub fn of_url(&self, url: &[u8], variant: Option<&Variant>) -> OfUrl<'_> {
-        let of_variant = variant.map(|variant| index_key(&variant.index_url(url)));
-        self.of_keys(&index_key(url), of_variant.as_deref())
+        self.of_keys(&RuleKeys::new(url, variant))
     }
 
-    /// As [`AccessRules::of_url`], by the SURT keys of the URL and of the variant.
-    pub fn of_keys(&self, url: &[u8], variant: Option<&[u8]>) -> OfUrl<'_> {
-        let rule = |key| self.exact.get(key).or_else(|| self.longest(key)).or(self.every.as_ref());
-        OfUrl { rules: self, rule: rule(url), of_variant: variant.map(rule) }
+    /// As [`AccessRules::of_url`], by keys that are at hand.
+    pub fn of_keys(&self, keys: &RuleKeys) -> OfUrl<'_> {
+        let rule = |key: &[u8]| self.exact.get(key).or_else(|| self.longest(key)).or(self.every.as_ref());
+        OfUrl { rules: self, rule: rule(&keys.own), beside: keys.beside.as_deref().map(rule) }
     }
 
     /// The rule of the longest prefix of a key. The greatest one not behind the key either is a
@@ -292,20 +301,46 @@ impl AccessRules {
     }
 }
 
+/// The SURT keys by which rules are asked about a URL: its own; for a variant that of its URL with
+/// the request; and for what a crawler keeps of a page beside it (`urn:text:URL`,
+/// `urn:pageinfo:URL`) that of the page.
+#[derive(Clone, Debug)]
+pub struct RuleKeys {
+    own: Vec<u8>,
+    beside: Option<Vec<u8>>,
+}
+
+impl RuleKeys {
+    /// The keys of a URL, or a variant of it.
+    pub fn new(url: &[u8], variant: Option<&Variant>) -> RuleKeys {
+        let of_variant = variant.map(|variant| index_key(&variant.index_url(url)));
+        RuleKeys { own: index_key(url), beside: of_variant.or_else(|| page_of(url).map(index_key)) }
+    }
+}
+
+/// The URL in `urn:NAME:URL`.
+fn page_of(url: &[u8]) -> Option<&[u8]> {
+    let (urn, rest) = url.split_at_checked(4)?;
+    let at = rest.iter().position(|byte| *byte == b':').filter(|_| urn.eq_ignore_ascii_case(b"urn:"))?;
+    let page = &rest[at + 1..];
+    let is_web = |scheme: &[u8]| page.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
+    (is_web(b"http://") || is_web(b"https://")).then_some(page)
+}
+
 /// What is decided for the captures of one URL.
 #[derive(Clone, Copy, Debug)]
 pub struct OfUrl<'r> {
     rules: &'r AccessRules,
     rule: Option<&'r Rule>,
-    /// The rule about a variant's own key, if it is a variant.
-    of_variant: Option<Option<&'r Rule>>,
+    /// The rule about the other key, if there is one.
+    beside: Option<Option<&'r Rule>>,
 }
 
 impl<'r> OfUrl<'r> {
     /// The decision for a capture of this time, in ms since 1970, at the time `now_ms`.
     pub fn at(&self, time_ms: i64, now_ms: i64) -> Ruling<'r> {
         let ruling = self.by(self.rule, time_ms, now_ms);
-        stricter(ruling, self.of_variant.map(|rule| self.by(rule, time_ms, now_ms)))
+        stricter(ruling, self.beside.map(|rule| self.by(rule, time_ms, now_ms)))
     }
 
     fn by(&self, rule: Option<&'r Rule>, time_ms: i64, now_ms: i64) -> Ruling<'r> {
@@ -321,8 +356,8 @@ impl<'r> OfUrl<'r> {
     /// The decision, if it is the same for captures of all times.
     pub fn whenever(&self) -> Option<Ruling<'r>> {
         let ruling = self.always_by(self.rule);
-        let Some(of_variant) = self.of_variant.map(|rule| self.always_by(rule)) else { return ruling };
-        match (ruling, of_variant) {
+        let Some(beside) = self.beside.map(|rule| self.always_by(rule)) else { return ruling };
+        match (ruling, beside) {
             (Some(ruling), Some(other)) => Some(stricter(ruling, Some(other))),
             // Nothing is stricter.
             (one, other) => one.or(other).filter(|ruling| ruling.access == Access::Exclude),

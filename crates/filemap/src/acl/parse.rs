@@ -5,15 +5,20 @@
 //! in silence let out what they were to keep.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::when::When;
-use super::{Access, AccessError, AccessRules, EVERY_URL, Embargo, Rule, Word};
+use super::{Access, AccessError, AccessRules, EVERY_URL, Embargo, Rule, Word, never};
 
 /// What the key of a rule ends with that is about this very URL.
 const EXACT: &[u8] = b"###";
+/// What some editors write before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// The fields of a rule; `wb-manager` writes `url`, too.
+const FIELDS: [&str; 8] = ["access", "user", "url", "reason", "before", "after", "newer", "older"];
 
 impl AccessRules {
     /// Adds the rules of an `.aclj` file. Of two rules of one key the first of a file holds, and
@@ -26,7 +31,7 @@ impl AccessRules {
     pub fn add(&mut self, file: &str, text: &[u8]) -> Result<(), AccessError> {
         let name: Arc<str> = file.into();
         let (mut rules, mut of_users) = (BTreeMap::new(), 0);
-        let (mut last, mut out_of_order) = (None, None);
+        let (mut last, mut out_of_order, mut warnings) = (None, None, Vec::new());
         for (nth, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let number = nth as u64 + 1;
             let line = line.trim_ascii_end();
@@ -44,11 +49,18 @@ impl AccessRules {
                 of_users += 1;
                 continue;
             }
-            rules.entry(key.to_vec()).or_insert(rule);
+            let of_key = doubt(key).map_err(failed)?;
+            let doubts = of_key.into_iter().chain(several(&fields));
+            warnings.extend(doubts.map(|words| format!("{file}:{number}: {words}")));
+            match rules.entry(key.to_vec()) {
+                Entry::Vacant(free) => drop(free.insert(rule)),
+                Entry::Occupied(first) => warnings.extend(contradiction(first.get(), &rule)),
+            }
         }
         for (key, rule) in rules {
             self.insert(&key, rule);
         }
+        self.warnings.append(&mut warnings);
         self.of_users += of_users;
         self.out_of_order.extend(out_of_order);
         Ok(())
@@ -58,17 +70,16 @@ impl AccessRules {
         let (rules, key) = match key.strip_suffix(EXACT) {
             Some(exact) => (&mut self.exact, exact),
             None if key == EVERY_URL => {
-                let is_greater = self.every.as_ref().is_none_or(|there| there.rest < rule.rest);
-                if is_greater {
-                    self.every = Some(rule);
-                }
+                let (holds, warning) = greater(self.every.take(), rule);
+                self.every = Some(holds);
+                self.warnings.extend(warning);
                 return;
             }
             None => (&mut self.prefixes, key),
         };
-        if rules.get(key).is_none_or(|there| there.rest < rule.rest) {
-            rules.insert(key.into(), rule);
-        }
+        let (holds, warning) = greater(rules.remove(key), rule);
+        rules.insert(key.into(), holds);
+        self.warnings.extend(warning);
     }
 
     /// Takes default and embargo from a file of JSON:
@@ -90,6 +101,42 @@ impl AccessRules {
     }
 }
 
+/// Of two files' rules of one key the one that holds, and a word about the other.
+fn greater(there: Option<Rule>, rule: Rule) -> (Rule, Option<String>) {
+    let Some(there) = there else { return (rule, None) };
+    let (holds, other) = if there.rest < rule.rest { (rule, there) } else { (there, rule) };
+    let warning = contradiction(&holds, &other);
+    (holds, warning)
+}
+
+/// What is to be said of a rule that does not hold, since another of its key does.
+fn contradiction(holds: &Rule, other: &Rule) -> Option<String> {
+    let differs = (holds.word, holds.when) != (other.word, other.when);
+    differs.then(|| {
+        format!(
+            "{}:{}: not used: {}:{} is about the same URLs and holds",
+            other.file, other.line, holds.file, holds.line
+        )
+    })
+}
+
+/// A word about a key; an error if no URL has it.
+fn doubt(key: &[u8]) -> Result<Option<String>, String> {
+    match key.strip_suffix(EXACT) {
+        _ if key == EVERY_URL => Ok(None),
+        Some(exact) => never::check(exact, true),
+        None => never::check(key, false),
+    }
+}
+
+/// A word about more conditions than the one that holds.
+fn several(fields: &Map<String, Value>) -> Option<String> {
+    let names: Vec<_> =
+        ["before", "after", "newer", "older"].into_iter().filter(|name| fields.contains_key(*name)).collect();
+    let first = names.first().filter(|_| names.len() > 1)?;
+    Some(format!("of the conditions {} only `{first}` is used, as by pywb", names.join(", ")))
+}
+
 /// The key of a line, what follows it, and its fields.
 type Line<'l> = (&'l [u8], &'l [u8], Map<String, Value>);
 
@@ -102,11 +149,12 @@ fn split(line: &[u8]) -> Result<Line<'_>, String> {
     if key.is_empty() || key == EXACT {
         return Err(format!("{wanted}: this one has no key"));
     }
-    if key.starts_with(b"http://") || key.starts_with(b"https://") {
-        return Err(format!("{wanted}: this one begins with a URL, and would be about none"));
+    if key.starts_with(BYTE_ORDER_MARK) {
+        return Err("the file begins with a byte order mark: write it without".to_owned());
     }
-    let fields = serde_json::from_slice::<Map<String, Value>>(fields);
-    Ok((key, &line[key.len()..], fields.map_err(|error| format!("{wanted}: {error}"))?))
+    let fields = serde_json::from_slice::<Map<String, Value>>(fields).map_err(|error| format!("{wanted}: {error}"))?;
+    known(&fields, &FIELDS)?;
+    Ok((key, &line[key.len()..], fields))
 }
 
 fn rule(fields: &Map<String, Value>, rest: &[u8], file: Arc<str>, line: u64) -> Result<Rule, String> {

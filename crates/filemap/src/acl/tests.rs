@@ -105,7 +105,7 @@ fn what_is_no_rule_is_refused_with_its_line() {
         ("com,a)/ - {\"access\": \"block\", \"newer\": {\"years\": -1}}\n", 1, "`newer`"),
         ("com,a)/ - {\"access\": \"block\", \"older\": {\"years\": 99999999999}}\n", 1, "`older`"),
         ("com,a)/ - {\"access\": \"block\", \"reason\": 1}\n", 1, "`reason`"),
-        ("http://a.com/ - {\"access\": \"block\"}\n", 1, "com,example)"),
+        ("http://a.com/ - {\"access\": \"block\"}\n", 1, "`com,a)/`"),
     ] {
         let mut rules = rules("org,a)/ - {\"access\": \"block\"}\n");
         let before = rules.fingerprint();
@@ -125,6 +125,121 @@ fn what_is_no_rule_is_refused_with_its_line() {
     ] {
         let error = AccessRules::new().configure("c.json", text.as_bytes()).unwrap_err().to_string();
         assert!(error.starts_with("c.json") && error.contains(words), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_a_crawler_keeps_beside_a_page_is_under_the_rule_of_the_page() {
+    let rules = rules("com,a)/b - {\"access\": \"exclude\"}\nurn:text:http://a.com/c - {\"access\": \"block\"}\n");
+    for (url, access) in [
+        ("urn:text:http://a.com/b", Access::Exclude),
+        ("URN:pageinfo:HTTPS://www.a.com/B", Access::Exclude),
+        ("urn:text:http://a.com/c", Access::Block),
+        ("urn:text:http://a.com/d", Access::Allow),
+        ("http://a.com/c", Access::Allow),
+        ("urn:uuid:com,a)/b", Access::Allow),
+    ] {
+        assert_eq!(of(&rules, url).access, access, "{url}");
+    }
+}
+
+#[test]
+fn a_rule_that_no_url_can_match_is_refused_with_what_to_write() {
+    for (key, meant) in [
+        ("com,Example)/", "com,example)/"),
+        ("com,example)/caf\u{e9}", "%c3%a9"),
+        ("com,example)/caf%C3%A9", "com,example)/caf%c3%a9"),
+        ("com,example)/%7euser", "com,example)/~user"),
+        ("com,example)/100%", "com,example)/100%25###"),
+        ("com,example,www)/", "com,example)/"),
+        ("com,www)/a", "com)/a"),
+        ("example.com/private", "com,example)/private"),
+        ("example.com", "com,example"),
+        ("example.com)/a", "com,example)/a"),
+        ("*.example.com", "com,example,"),
+        ("(com,example,)/a", "com,example)/a"),
+        ("com,example,)/", "com,example)/"),
+        ("HTTPS://example.com/a", "com,example)/a"),
+        ("https://example.com/a", "com,example)/a"),
+        ("com,example)a", "com,example)/a"),
+        ("com,example)/a?b=2&a=1", "com,example)/a?a=1&b=2"),
+        ("com,example)/a?b=2&a", "com,example)/a?a&b=2"),
+        ("com,example)/a//b", "com,example)/a/b"),
+        ("com,example)/a/../b", "com,example)/b"),
+        ("com,example)/staff/?x", "com,example)/staff?x"),
+        ("com,example)/staff/###", "com,example)/staff###"),
+        ("com,example###", "com,example)/###"),
+        ("com,example)###", "com,example)/###"),
+    ] {
+        let key = if key.ends_with('%') { format!("{key}###") } else { key.to_owned() };
+        let mut rules = AccessRules::new();
+        let refused = rules.add("r.aclj", format!("{key} - {{\"access\": \"block\"}}\n").as_bytes());
+        let error = refused.map(|()| key.clone()).expect_err("no URL has this key").to_string();
+        assert!(error.starts_with("r.aclj:1: ") && error.contains(&format!("{meant}`")), "{key}: {error}");
+    }
+    let refused = AccessRules::new().add("r.aclj", "\u{feff}com,a)/ - {\"access\": \"block\"}\n".as_bytes());
+    assert!(refused.expect_err("a byte order mark").to_string().contains("byte order mark"));
+    for field in ["acess", "befor", "reasons"] {
+        let line = format!("com,a)/ - {{\"access\": \"block\", \"{field}\": \"2020\"}}\n");
+        let error = AccessRules::new().add("r.aclj", line.as_bytes()).expect_err("an unknown field").to_string();
+        assert!(error.starts_with("r.aclj:1: ") && error.contains(field), "{error}");
+    }
+}
+
+#[test]
+fn a_rule_that_some_url_matches_is_taken() {
+    for (key, url) in [
+        ("com,exam", "http://example.com/"),
+        ("com,example,", "http://a.example.com/"),
+        ("com,example,www", "http://wwwa.example.com/"),
+        ("com,example)", "http://example.com/"),
+        ("com,example:8080)/a", "http://example.com:8080/a"),
+        ("com,example:80", "https://example.com:80/"),
+        ("1,0,0,127)/", "http://127.0.0.1/"),
+        ("1,0,0", "http://127.0.0.1/"),
+        ("::1)/", "http://[::1]/"),
+        ("com,example)/caf%c3", "http://example.com/caf\u{e9}"),
+        ("com,example)/caf%c", "http://example.com/caf\u{e9}"),
+        ("com,example)/.", "http://example.com/.well-known"),
+        ("com,example)/a?b=1&b", "http://example.com/a?b=1&b=2"),
+        ("com,example)/a?", "http://example.com/a?b"),
+        ("com,example)/a?b=1###", "http://example.com/a?B=1"),
+        ("com,xn--exmple-cua)/", "http://ex\u{e4}mple.com/"),
+        ("com,example,ftp)/a", "ftp://ftp.example.com/a"),
+        ("dns:example.com", "dns:example.com"),
+        ("urn:text:", "urn:text:http://example.com/"),
+        ("dn", "dns:example.com"),
+    ] {
+        let rules = rules(&format!("{key} - {{\"access\": \"block\"}}\n"));
+        assert_eq!(of(&rules, url).access, Access::Block, "{key} {url}");
+        assert!(rules.warnings().is_empty(), "{key}: {:?}", rules.warnings());
+    }
+}
+
+#[test]
+fn a_rule_that_may_surprise_is_warned_of() {
+    let block = |key: &str, more: &str| format!("{key} - {{\"access\": \"block\"{more}}}\n");
+    for (text, place) in [
+        (block("com,a)/staff/", ""), "rules.aclj:1"),
+        (block("com,a:80)/", ""), "rules.aclj:1"),
+        (block("com,a:443)/b###", ""), "rules.aclj:1"),
+        (block("com,a)/", ", \"before\": \"2020\", \"after\": \"2010\""), "rules.aclj:1"),
+        (format!("{}com,a)/ - {{\"access\": \"allow\"}}\n", block("com,a)/", "")), "rules.aclj:2"),
+    ] {
+        let rules = rules(&text);
+        assert!(matches!(rules.warnings(), [one] if one.starts_with(place)), "{text}: {:?}", rules.warnings());
+    }
+    for (key, other, is_told) in [
+        ("com,a)/", "exclude", true),
+        ("com,a)/", "block", false),
+        ("*,", "exclude", true),
+        ("com,a)/###", "exclude", true),
+    ] {
+        let mut rules = rules(&block(key, ""));
+        rules.add("more.aclj", format!("{key} - {{\"access\": \"{other}\"}}\n").as_bytes()).expect("rules");
+        let told = rules.warnings();
+        assert_eq!(told.len(), usize::from(is_told), "{key} {other}: {told:?}");
+        assert!(told.iter().all(|one| one.contains("more.aclj:1") && one.contains("rules.aclj:1")), "{told:?}");
     }
 }
 

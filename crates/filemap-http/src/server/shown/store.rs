@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use filemap::acl::{Access, AccessRules, OfUrl, Ruling};
-use filemap::dump::{index_key, warc_record_of};
+use filemap::acl::{Access, AccessRules, OfUrl, RuleKeys, Ruling};
+use filemap::dump::warc_record_of;
 use filemap::store::{MaybeOriginal, PageReader};
 use filemap::{Error, Lookup, Page, PageHead, PageRead, PageStore, Result, Variant, Version};
 use urlindex::canonical::url_of_surt;
@@ -65,24 +65,21 @@ pub(super) struct Judge {
     rules: Arc<AccessRules>,
     /// The canonical URL.
     pub(super) url: Vec<u8>,
-    /// Its key in indexes, and that of the variant.
-    key: Vec<u8>,
-    of_variant: Option<Vec<u8>>,
+    keys: RuleKeys,
     now_ms: i64,
 }
 
 impl Judge {
     fn new(rules: Arc<AccessRules>, url: Vec<u8>, variant: Option<&Variant>) -> Judge {
         let plain = url_of_surt(&url);
-        let key = index_key(&plain);
-        let of_variant = variant.map(|variant| index_key(&variant.index_url(&plain)));
+        let keys = RuleKeys::new(&plain, variant);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        Judge { rules, url, key, of_variant, now_ms }
+        Judge { rules, url, keys, now_ms }
     }
 
     fn of_url(&self) -> OfUrl<'_> {
-        self.rules.of_keys(&self.key, self.of_variant.as_deref())
+        self.rules.of_keys(&self.keys)
     }
 
     /// What is decided of a version of this time.
