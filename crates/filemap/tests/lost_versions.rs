@@ -136,6 +136,14 @@ fn a_revisit_has_its_body_unless_that_is_what_is_lost() {
             }
             (got, _) => panic!("{what}: {got:?}"),
         }
+        // Whoever must not see the lost one is not told of it either.
+        let shown = store.with_originals(|version| version.version.time_ms != 20_000);
+        let page = shown.get(Lookup::new(URL).at(time_ms)).expect("no error").expect("there");
+        assert_eq!(
+            (page.body, body.is_none()),
+            (body.unwrap_or_default().into(), page.revisit.is_some_and(|own| own.original.is_none())),
+            "{what}"
+        );
         let (report, told) = dumped(&store, &DumpOptions::new("x", &[Format::Warc]));
         let bodiless = u64::from(body.is_none());
         assert_eq!((report.written, report.bodiless, told.len() as u64), (3, bodiless, bodiless), "{what}");
