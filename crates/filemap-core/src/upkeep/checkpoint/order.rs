@@ -41,6 +41,8 @@ impl Upkeep {
         let keys = files.open(asked).and_then(|runs| RunKeys::new(runs, Direction::Forward, Bound::Unbounded));
         let changes = match keys.and_then(|mut keys| gathered.changes(&mut |form| keys.has(form))) {
             Ok(changes) => changes,
+            // What a later call may read is not given up.
+            Err(e) if !e.is_corrupt() => return Err(e),
             Err(e) => {
                 self.end_order(c, &format!("after a crash its runs could not be asked: {e}"));
                 return Ok(());
