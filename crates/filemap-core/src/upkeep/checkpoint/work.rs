@@ -62,11 +62,15 @@ impl Task {
         self.ops.is_empty() && self.chains.is_empty() && !has_work
     }
 
+    /// Whether a version is dropped because it refers to an erased one.
+    fn is_parted(&self, spot: &Spot) -> bool {
+        self.erased.get(&spot.refers_to).is_some_and(|below| spot.version.sequence < *below)
+    }
+
     /// Removes the erased versions.
     pub(crate) fn without_erased(&self, mut kept: Vec<Spot>) -> Vec<Spot> {
         if !self.erased.is_empty() {
-            let parted = |s: &Spot| self.erased.get(&s.refers_to).is_some_and(|below| s.version.sequence < *below);
-            let is_erased = |s: &Spot| self.erased.contains_key(&s.version.sequence) || parted(s);
+            let is_erased = |s: &Spot| self.erased.contains_key(&s.version.sequence) || self.is_parted(s);
             let staying = kept.iter().filter(|s| !is_erased(s) && s.refers_to != 0);
             let holders: HashSet<u64> = staying.map(|s| s.refers_to).collect();
             kept.retain(|s| !is_erased(s) || holders.contains(&s.version.sequence));
@@ -111,12 +115,13 @@ impl Keeping {
         if hash == kept_bits(self.parting) { Retention::default() } else { self.own }
     }
 
-    /// The versions kept of a key whose chain is examined. What goes does not count among them.
-    pub(super) fn kept(self, hash: u64, all: Vec<Spot>, task: &Task) -> Vec<Spot> {
+    /// The versions kept of a key whose chain is examined. Of those that are there twice one counts.
+    pub(super) fn kept(self, hash: u64, mut all: Vec<Spot>, task: &Task) -> Vec<Spot> {
         if hash != kept_bits(self.parting) || task.erased.is_empty() {
             return self.of(hash).kept(all);
         }
-        self.own.kept(task.without_erased(all))
+        all.retain(|spot| !task.is_parted(spot));
+        self.own.kept(all)
     }
 }
 
