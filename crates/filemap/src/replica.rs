@@ -409,9 +409,9 @@ impl Replica {
         for head in self.store.engine().history_iter(key) {
             match head {
                 Ok(head) if head.version.time_ms == time_ms => own.push(head),
-                // Another one, or one that cannot be read here and is no page to anybody.
                 Ok(_) => {}
-                Err(error) if error.is_corrupt() => {}
+                // It may be the one; it is no page to anybody.
+                Err(error) if error.is_corrupt() => self.notes.push(format!("passed over in a removal: {error}")),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -6,7 +6,7 @@ use filemap_core::{Error as EngineError, Head, MAX_KEY_BYTES, Version};
 use super::{Loader, PageStore, Resolver, take_body};
 use crate::access::RemovedVersions;
 use crate::access::interface::Lookup;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::page::version::BodyForm;
 use crate::page::{Page, RecordKind, key};
 
@@ -80,10 +80,14 @@ impl PageStore {
     /// Puts revisits that have their bodies from versions that go again, with these bodies.
     fn part_revisits(&self, own: &[u8], goes: &[Version], removed: &mut RemovedVersions) -> Result<()> {
         let (mut resolver, mut loader, mut replaced) = (Resolver::new(self), Loader::default(), Vec::new());
-        let heads: Vec<Head> = self.each_head(own.to_vec()).filter_map(|(_, head)| head.ok()).collect();
+        // What cannot be read is shown to nobody, with or without a body.
+        let is_read = |head: &Result<Head>| !head.as_ref().is_err_and(Error::is_damage);
+        let heads: Vec<Head> =
+            self.each_head(own.to_vec()).map(|(_, head)| head).filter(is_read).collect::<Result<_>>()?;
         for head in heads.iter().filter(|head| !goes.contains(&head.version)) {
             let Some(sought) = self.sought(own, &self.describe(own, head)?) else { continue };
             let path = match resolver.path(&sought) {
+                // It had no body before: its original is damaged.
                 Err(error) if error.is_damage() => continue,
                 path => path?,
             };
