@@ -406,9 +406,14 @@ impl PageStore {
         if let Some(at_ms) = at.map(times::from_python).transpose()? {
             let remove = |store: &Backing| {
                 let removed = store.writing()?.remove_at(url.as_ref(), wanted.as_ref(), at_ms)?;
-                Ok(removed.is_some())
+                Ok(removed)
             };
-            return self.on(py, remove);
+            let removed = self.on(py, remove)?;
+            if let Some(lost) = removed.map(|removed| removed.without_body).filter(|lost| *lost > 0) {
+                let said = std::ffi::CString::new(format!("the bodies of {lost} revisits of the page are lost"))?;
+                PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), &said, 1)?;
+            }
+            return Ok(removed.is_some());
         }
         self.on(py, |store| Ok(store.writing()?.remove(url.as_ref(), wanted.as_ref())?))
     }

@@ -71,13 +71,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.flags);
     let outcome = if args.selection.is_all() {
         let remove = |url: &Address| match args.at {
-            None => store.remove(url.bytes(), variant.as_ref()),
+            None => Ok((store.remove(url.bytes(), variant.as_ref())?, 0)),
             Some(at) => {
                 let removed = store.remove_at(url.bytes(), variant.as_ref(), at)?;
-                if let Some(lost) = removed.map(|removed| removed.without_body).filter(|lost| *lost > 0) {
-                    words::complain(format_args!("{url}: the bodies of {} are lost", words::count(lost, "revisit")));
-                }
-                Ok(removed.is_some())
+                Ok((removed.is_some(), removed.map_or(0, |removed| removed.without_body)))
             }
         };
         named(args, shared, urls, &remove, &mut out)
@@ -112,19 +109,20 @@ fn not_removed(failure: Failure, synced: &filemap::Result<()>, args: &Args) -> F
     ))
 }
 
-/// Removes the pages that are named.
+/// Removes the pages that are named. `remove` says whether one was there, and how many revisits
+/// lost their bodies.
 fn named(
     args: &Args,
     shared: &Shared,
     urls: Urls,
-    remove: &dyn Fn(&Address) -> filemap::Result<bool>,
+    remove: &dyn Fn(&Address) -> filemap::Result<(bool, u64)>,
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
     interrupt::listen();
     let mut number = 0;
     let outcome = urls.each(
         |url| Ok(remove(url)?),
-        |url, removed| {
+        |url, (removed, lost)| {
             number += u64::from(removed);
             if !removed {
                 let when = args.at.map_or(String::new(), |at| format!(" of exactly {}", times::print(at)));
@@ -135,6 +133,10 @@ fn named(
             } else if removed && !shared.flags.quiet {
                 let when = args.at.map_or(String::new(), |at| format!(" of {}", times::print(at)));
                 words::say(format_args!("removed {url}{when}"));
+            }
+            if lost > 0 {
+                words::complain(format_args!("{url}: the bodies of {} are lost", words::count(lost, "revisit")));
+                return Ok(Outcome::Damaged);
             }
             Ok(if removed { Outcome::Done } else { Outcome::NotFound })
         },
