@@ -109,15 +109,11 @@ fn not_removed(failure: Failure, synced: &filemap::Result<()>, args: &Args) -> F
     ))
 }
 
-/// Removes the pages that are named. `remove` says whether one was there, and how many revisits
-/// lost their bodies.
-fn named(
-    args: &Args,
-    shared: &Shared,
-    urls: Urls,
-    remove: &dyn Fn(&Address) -> filemap::Result<(bool, u64)>,
-    out: &mut Output,
-) -> Result<Outcome, Failure> {
+/// Removes a page, and says whether it was there, and how many revisits lost their bodies.
+type Remove<'a> = dyn Fn(&Address) -> filemap::Result<(bool, u64)> + 'a;
+
+/// Removes the pages that are named.
+fn named(args: &Args, shared: &Shared, urls: Urls, remove: &Remove<'_>, out: &mut Output) -> Result<Outcome, Failure> {
     interrupt::listen();
     let mut number = 0;
     let outcome = urls.each(
