@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("scrapy", reason="Scrapy is not installed")
+pytest.importorskip("scrapy.crawler", reason="Scrapy is not installed")
 
 import fcntl
 import os

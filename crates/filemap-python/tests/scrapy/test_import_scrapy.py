@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("scrapy", reason="Scrapy is not installed")
+pytest.importorskip("scrapy.crawler", reason="Scrapy is not installed")
 
 from scrapy.http import HtmlResponse, Request, Response, TextResponse
 from scrapy.utils.misc import load_object
