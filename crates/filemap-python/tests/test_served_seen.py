@@ -1,5 +1,6 @@
 """Seen sets behind a server: `filemap.seen.open("http://...")`."""
 
+import select
 import socket
 import threading
 import time
@@ -187,6 +188,9 @@ def test_without_patience_a_server_that_is_gone_is_an_error(server: Server) -> N
         assert known.add(URLS[0])
 
 
+METHODS = (b"GET ", b"POST ", b"PUT ")
+
+
 class Forgetful:
     """Forwards requests to a server; of those to add URLs it loses the first `losses` answers."""
 
@@ -208,17 +212,21 @@ class Forgetful:
     def _serve(self, client: socket.socket) -> None:
         host, _, port = self._to.rpartition(":")
         with client, socket.create_connection((host, int(port))) as server:
-            while data := client.recv(1 << 16):
-                server.sendall(data)
-                server.settimeout(0.2)
-                try:
-                    while answer := server.recv(1 << 16):
-                        if b"/add" in data and self.losses > 0:
-                            self.losses -= 1
-                            return
-                        client.sendall(answer)
-                except TimeoutError:
-                    pass
+            adds = False
+            while True:
+                # A request and its answer come in any number of parts, at any time.
+                for ready in select.select([client, server], [], [])[0]:
+                    data = ready.recv(1 << 16)
+                    if not data:
+                        return
+                    if ready is client:
+                        adds = b"/add" in data if data.startswith(METHODS) else adds
+                        server.sendall(data)
+                    elif adds and self.losses > 0:
+                        self.losses -= 1
+                        return
+                    else:
+                        client.sendall(data)
 
     def close(self) -> None:
         self._listener.close()
