@@ -21,7 +21,9 @@ pub mod server;
 pub mod wire;
 
 #[cfg(feature = "client")]
-pub use client::{Added, ArchiveForm, Client, ClientOptions, Imported, Line, Lines, Made, Said, SeenClient};
+pub use client::{
+    Added, AnyArchives, ArchiveForm, Client, ClientOptions, Imported, Line, Lines, Made, Said, SeenClient,
+};
 #[cfg(feature = "client")]
 pub use follow::follow;
 pub use following::{Following, FollowingFigures};

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use filemap::access::PutRule;
 use filemap::erase::{EraseOrder, EraseTarget};
+use filemap::import::{ImportOptions, adopt, import};
 use filemap::page::{RecordKind, Revisit, RevisitProfile};
-use filemap::{Options, Page, PageStore, PageWrite, Variant};
+use filemap::{Options, Page, PageRead as _, PageStore, PageWrite, Variant};
 use filemap_http::server::ServerOptions;
 use filemap_http::{ClientOptions, Following};
 use serde_json::{Value, json};
@@ -311,6 +312,51 @@ fn note(replica: &PageStore, place: &str) {
     replica.sync().expect("synced");
     let own = replica.engine().changes_end().expect("open");
     std::fs::write(replica.engine().path().join("FOLLOWS"), format!("{own}\n{place}\n")).expect("written");
+}
+
+/// Those of files beside the store: small ones told with their body, a large one fetched.
+#[test]
+fn a_replica_of_pages_in_place_has_their_bodies() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let origin = store(dir.path(), "origin");
+    let record = |name: &str, body: &[u8]| {
+        let head = format!(
+            "WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: http://a.example/{name}\r\n\
+             WARC-Date: 2023-11-14T22:13:20Z\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), body, b"\r\n\r\n"].concat()
+    };
+    let large: Vec<u8> = (0..20u32 << 20).map(|at| (at % 251) as u8).collect();
+    let file = [record("1", b"first"), record("2", b"second"), record("large", &large)].concat();
+    let path = dir.path().join("a.warc");
+    std::fs::write(&path, &file).expect("a file");
+    let options = ImportOptions::new().in_place(path.to_str().expect("text"));
+    let report = import(&origin, "a.warc", &file[..], &options, &mut |_| ControlFlow::Continue(())).expect("imported");
+    assert_eq!(report.in_place, 3);
+    origin.sync().expect("synced");
+
+    let server = of(origin.clone(), ServerOptions::new().writes(true));
+    let replica = Follower::of(&server, store(dir.path(), "replica"));
+    replica.is_equal_to(&origin);
+    assert!(replica.store.head("http://a.example/1").expect("readable").expect("there").page.in_place.is_none());
+    assert_eq!(replica.following.figures().counts.put, 3);
+
+    let time_ms = 1_700_000_000_000;
+    assert_eq!(origin.remove_at("http://a.example/1", time_ms).expect("removed").expect("there").versions, 1);
+    replica.is_equal_to(&origin);
+    let adopted = adopt(&origin, &mut |_| ControlFlow::Continue(())).expect("adopted");
+    assert_eq!((adopted.pages, adopted.lost), (2, 0));
+    origin.sync().expect("synced");
+    replica.is_equal_to(&origin);
+    // From the beginning it is the same, too.
+    let other = Follower::of(&server, store(dir.path(), "other"));
+    other.is_equal_to(&origin);
+    let client = server.client();
+    let found = client.get(&"http://a.example/large".into()).expect("readable").expect("there");
+    assert!(found.body == large);
+    replica.end(&server);
+    other.end(&server);
 }
 
 /// How following ends at once.

@@ -6,6 +6,7 @@ mod as_store;
 mod captures;
 mod changes;
 mod hostile;
+mod in_place;
 mod inspect;
 mod kept_back;
 mod kept_back_bodies;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use filemap::{Durability, Options};
 use filemap_core::Error as EngineError;
 use filemap_core::dictionaries::Dictionaries;
+use filemap_http::AnyArchives;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -85,6 +86,12 @@ impl Opening {
 ///
 /// Those of the store.
 pub fn opened(path: &Path, mode: Mode, opening: Opening) -> filemap::Result<filemap::PageStore> {
+    let store = opened_here(path, mode, opening)?;
+    Ok(store.with_archives(Arc::new(AnyArchives::new())))
+}
+
+/// As [`opened`], without archives of other machines.
+fn opened_here(path: &Path, mode: Mode, opening: Opening) -> filemap::Result<filemap::PageStore> {
     let Opening { options, canonicalizer } = opening;
     let create = |options| match &canonicalizer {
         Some(rule) => filemap::PageStore::create_with(path, Arc::clone(rule), options),

@@ -51,7 +51,8 @@ report! {
     /// What an erasure did, and what it found left.
     EraseReport {
         complete: bool, rules: Vec<u32>, versions: u64, urls: u64, segments: u64, left: Vec<String>,
-        unreadable_keys: u64, mentions: u64, shared_files: Vec<String>, strangers: Vec<String>,
+        unreadable_keys: u64, mentions: u64, shared_files: Vec<String>, archives: Vec<String>,
+        strangers: Vec<String>,
     }
 
     /// What an import stored, and what it did not.

@@ -198,6 +198,7 @@ impl PageStore {
             unreadable_keys: done.erased.unreadable_keys,
             mentions: proof.mentions,
             shared_files: done.shared_files,
+            archives: done.archives.into_iter().map(|(file, _)| file).collect(),
             strangers: proof.strangers,
         })
     }

@@ -55,6 +55,18 @@ pub enum Error {
         /// Which version cannot be read, and why.
         source: Arc<Error>,
     },
+    /// The record that a page was left in cannot be read: its file was moved, or it is gone or
+    /// another. The page's description can be read. Tell the store where the file is now
+    /// ([`crate::PageStore::move_archive`]).
+    #[error("its record was left in {archive} (offset {offset}): {what}")]
+    InPlace {
+        /// Where the file was last known to be.
+        archive: String,
+        /// Where in it the record began, in bytes.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
     /// The bytes given are no URL by the store's canonicaliser. Nothing was read or written.
     #[error("{url:?}: {source}")]
     Url {
@@ -226,7 +238,7 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Engine(engine) => engine.is_corrupt(),
-            Error::Meta { .. } | Error::LeftOut { .. } => true,
+            Error::Meta { .. } | Error::InPlace { .. } | Error::LeftOut { .. } => true,
             Error::Remote { is_damage, .. } => *is_damage,
             Error::Unreadable { source, .. } | Error::LostOriginal { source, .. } => source.is_damage(),
             _ => false,

@@ -7,7 +7,7 @@
 //! * A [`Variant`] separates the answers of one URL: the answer to a `POST` never takes the place
 //!   of the page.
 //! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads
-//!   their records.
+//!   their records. Bodies can stay where they are ([`archives`]).
 //! * [`dump`] writes pages as WARC files with an index, as JSON Lines and as plain files.
 //! * `table` reads a store as Arrow record batches and writes Parquet files.
 //! * [`acl`] decides which captures are shown, by the rules of pywb.
@@ -33,6 +33,7 @@
 pub mod access;
 #[cfg(feature = "warc")]
 pub mod acl;
+pub mod archives;
 #[cfg(feature = "async")]
 mod async_store;
 pub mod date;

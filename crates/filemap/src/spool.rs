@@ -116,6 +116,7 @@ impl PayloadWriter {
 }
 
 /// Bytes in memory or on disk.
+#[derive(Debug)]
 pub(crate) enum Payload {
     Memory(Vec<u8>),
     /// `bytes` bytes of the file, from `start` on.
@@ -225,6 +226,11 @@ impl Payload {
         }
     }
 
+    /// Reads and seeks over all bytes.
+    pub(crate) fn into_reader(self) -> PayloadReader {
+        PayloadReader { payload: self, at: 0 }
+    }
+
     /// Reads from the start.
     pub(crate) fn reader(&mut self) -> Result<Box<dyn Read + '_>> {
         match self {
@@ -260,6 +266,47 @@ impl Payload {
             Ok(())
         })?;
         Ok(Some(digest.is(&hasher.finalize())))
+    }
+}
+
+/// Reads and seeks over a payload.
+#[derive(Debug)]
+pub(crate) struct PayloadReader {
+    payload: Payload,
+    at: u64,
+}
+
+impl PayloadReader {
+    /// Bytes that were not read yet.
+    pub(crate) fn remaining(&self) -> u64 {
+        self.payload.len().saturating_sub(self.at)
+    }
+}
+
+impl Read for PayloadReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let rest = self.remaining();
+        let count = match &mut self.payload {
+            Payload::Memory(bytes) => (&bytes[bytes.len() - rest as usize..]).read(out)?,
+            Payload::Disk { file, start, .. } => {
+                file.seek(SeekFrom::Start(*start + self.at))?;
+                file.take(rest).read(out)?
+            }
+        };
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for PayloadReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.payload.len().checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
     }
 }
 

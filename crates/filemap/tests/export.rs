@@ -533,6 +533,7 @@ fn page() -> impl Strategy<Value = Page> {
                 digest,
                 record_id,
                 revisit,
+                in_place: None,
             }
         },
     )

@@ -9,6 +9,7 @@ mod import_forms;
 mod import_old;
 mod import_samples;
 mod import_watch;
+mod in_place;
 mod kept_bodies;
 mod listing;
 mod lost_versions;

@@ -7,11 +7,11 @@ use super::Table;
 pub const FILEMAP: Table = Table {
     source: "crates/filemap/src",
     layers: &[
-        &["date", "limits", "packing"],
+        &["archives", "date", "limits", "packing"],
         &["error"],
         // A page: its parts, itself, the key that it lies under, the description that lies beside
         // its body, the order of keys.
-        &["page::digest", "page::encoding", "page::headers"],
+        &["page::digest", "page::encoding", "page::headers", "page::in_place"],
         &["page::variant"],
         &["page"],
         &["page::key", "page::meta"],

@@ -13,6 +13,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["verbs::import::report", "verbs::seen::sets", "verbs::stat::statistics", "verbs::top::hosts"],
     &["verbs::import::caches", "verbs::import::json_lines", "verbs::seen::stat", "verbs::stat::watch"],
     &["verbs::import::source", "verbs::seen::asked"],
+    &["verbs::import::in_place"],
     &["verbs::import::target"],
     &[
         "verbs::seen::ask",
@@ -26,6 +27,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["verbs::backup", "verbs::compact", "verbs::import", "verbs::repair"],
     &["verbs::load", "verbs::merge", "verbs::prune", "verbs::recompress"],
     &[
+        "verbs::archives",
         "verbs::completions",
         "verbs::copy",
         "verbs::count",

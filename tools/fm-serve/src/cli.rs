@@ -11,7 +11,7 @@ use filemap::acl::AccessRules;
 use filemap::{Options, PageStore};
 use filemap_core::Event;
 use filemap_http::server::{SeenSets, Server, ServerOptions};
-use filemap_http::{Client, ClientOptions, Following};
+use filemap_http::{AnyArchives, Client, ClientOptions, Following};
 use fm_cli::{Failure, Outcome, VALUES_AND_EXIT_CODES, times, words};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -290,7 +290,7 @@ impl Cli {
         for absent in store.engine().absent() {
             words::complain(format_args!("{}: {} is absent: {}", self.store.display(), absent.file, absent.why));
         }
-        Ok(store)
+        Ok(store.with_archives(Arc::new(AnyArchives::new())))
     }
 }
 

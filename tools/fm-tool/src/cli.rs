@@ -60,7 +60,7 @@ macro_rules! verbs {
 verbs!(
     Import import, Get get, Put put, Rm rm, Has has, Head head, History history, Ls ls, Count count, Top top,
     Stat stat, Verify verify, Repair repair, Train train, Recompress recompress, Dump dump, Load load,
-    Segments segments, Compact compact, Prune prune, Erase erase, Backup backup, Copy copy, Merge merge,
+    Segments segments, Archives archives, Compact compact, Prune prune, Erase erase, Backup backup, Copy copy, Merge merge,
     Seen seen, Inspect inspect; made of the description: Completions completions, Man man
 );
 

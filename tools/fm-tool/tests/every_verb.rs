@@ -50,7 +50,7 @@ const fn row(verb: &'static str, args: &'static [&'static str], reads: Reads, pr
 }
 
 /// Every verb that has a store and does not make one.
-const ROWS: [Row; 43] = [
+const ROWS: [Row; 45] = [
     row("get", &["@", PAGE_URL], Reads::Page, true),
     row("get", &["@", PAGE_URL, "--json"], Reads::Page, true),
     row("get", &["@", PAGE_URL, PAGE_URL, "--response"], Reads::Page, true),
@@ -78,6 +78,8 @@ const ROWS: [Row; 43] = [
     row("dump", &["@"], Reads::Values, true),
     row("dump", &["@", "--newest"], Reads::Values, true),
     row("dump", &["@", "--host", "docs.python.localhost"], Reads::Values, true),
+    row("archives", &["@"], Reads::Order, false),
+    row("archives", &["@", "--check"], Reads::Values, false),
     row("train", &["@", "--list"], Reads::Store, false),
     row("recompress", &["@", "--try"], Reads::Store, true),
     row("segments", &["@"], Reads::Store, true),

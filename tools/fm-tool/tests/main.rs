@@ -13,6 +13,7 @@ mod guide;
 mod harness;
 mod hostile;
 mod imports;
+mod in_place;
 mod interrupted;
 mod killed;
 mod listed;

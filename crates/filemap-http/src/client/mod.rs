@@ -2,8 +2,9 @@
 //! [`PageWrite`].
 //!
 //! Layers: `call` (requests and failed answers), `paged` (lists that come in parts), `import`
-//! (files of archives), `seen` (seen sets).
+//! (files of archives), `seen` (seen sets), `archives` (pages left in files of other servers).
 
+mod archives;
 mod call;
 mod changes;
 mod import;
@@ -26,6 +27,7 @@ use serde_json::Value;
 
 use crate::query::encoded;
 use crate::wire::{self, Done, History, Listing, PAGE_TYPE, Problem, Promises, Url};
+pub use archives::AnyArchives;
 use call::{Connection, Found};
 pub use changes::{Line, Lines, Said};
 pub use import::{ArchiveForm, Imported};

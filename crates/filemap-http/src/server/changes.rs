@@ -255,14 +255,29 @@ impl Telling {
             said["error"] = json!(words);
             self.say("damage", said, out);
         };
-        if head.body_bytes > MAX_BODY && head.page.kind.is_page() {
+        let measured = match head.page.in_place {
+            None => Ok(Some((head.body_bytes, *digest))),
+            Some(_) => self.changes.measured(key, head.version),
+        };
+        let (body_bytes, digest) = match measured {
+            Ok(Some(measured)) => measured,
+            Ok(None) => return Ok(true),
+            Err(error) if error.is_damage() => {
+                damage(error.to_string(), out);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        if body_bytes > MAX_BODY && head.page.kind.is_page() {
             // To be fetched by its version.
-            let digest = wire::digest(digest);
-            self.say("put", json!({ "version": version, "digest": digest, "head": jsonl::head(head)? }), out);
+            let mut head = head.clone();
+            (head.body_bytes, head.page.in_place) = (body_bytes, None);
+            let (digest, head) = (wire::digest(&digest), jsonl::head(&head)?);
+            self.say("put", json!({ "version": version, "digest": digest, "head": head }), out);
             return Ok(false);
         }
-        if head.body_bytes > MAX_RECORD {
-            damage(format!("a record of {} bytes is too long to be told", head.body_bytes), out);
+        if body_bytes > MAX_RECORD {
+            damage(format!("a record of {body_bytes} bytes is too long to be told"), out);
             return Ok(false);
         }
         match self.changes.stored(key, head.version) {

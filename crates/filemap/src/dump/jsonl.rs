@@ -45,7 +45,7 @@ use crate::error::{Error, Result};
 use crate::page::headers::Header;
 use crate::page::variant::Variant;
 use crate::page::version::{BodyForm, PageHead};
-use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile, key};
+use crate::page::{ArchiveId, HttpVersion, InPlace, Original, Page, RecordKind, Revisit, RevisitProfile, key};
 
 /// Why a line is no page.
 ///
@@ -213,6 +213,9 @@ pub fn head(head: &PageHead) -> Result<Value> {
     if let Some(sequence) = head.unchanged_since {
         line["unchanged_since"] = json!(sequence);
     }
+    if let Some(InPlace { archive, offset, length }) = head.page.in_place {
+        line["in_place"] = json!({ "archive": archive.to_string(), "offset": offset, "length": length });
+    }
     Ok(line)
 }
 
@@ -235,9 +238,18 @@ pub fn read_head(mut line: Value) -> Option<PageHead> {
     let mut number = |name| fields.remove(name).as_ref().and_then(Value::as_u64);
     let (sequence, body_bytes, stored_bytes) = (number("sequence")?, number("body_bytes")?, number("stored_bytes")?);
     let unchanged_since = number("unchanged_since");
-    let page = read_description(&serde_json::to_vec(&line).ok()?).ok()?;
+    let in_place = match fields.remove("in_place") {
+        Some(place) => Some(read_place(&place)?),
+        None => None,
+    };
+    let page = Page { in_place, ..read_description(&serde_json::to_vec(&line).ok()?).ok()? };
     let version = Version { time_ms: page.fetched_at_ms, sequence };
     Some(PageHead { page, version, body_bytes, stored_bytes, unchanged_since })
+}
+
+fn read_place(place: &Value) -> Option<InPlace> {
+    let archive = ArchiveId(u64::from_str_radix(place["archive"].as_str()?, 16).ok()?);
+    Some(InPlace { archive, offset: place["offset"].as_u64()?, length: place["length"].as_u64()? })
 }
 
 /// Writes `page` without its body, which is in `file` if that is given.
@@ -342,6 +354,7 @@ fn of_line(line: Line<'_>) -> std::result::Result<(Page, Option<BodyForm>), Line
         digest: line.digest,
         record_id: line.record_id,
         revisit: line.revisit.map(revisit).transpose()?,
+        in_place: None,
     };
     if let Some(noted) = line.body_xxh3 {
         check_body(&page, &noted)?;

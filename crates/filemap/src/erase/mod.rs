@@ -83,6 +83,8 @@ pub struct Erasing {
     pub proof: Option<Proof>,
     /// Removed files that had other hard links outside the store, mostly in a backup.
     pub shared_files: Vec<String>,
+    /// Files of archives in which records of what was erased stay, and the number of versions.
+    pub archives: Vec<(String, u64)>,
 }
 
 impl Erasing {
@@ -162,7 +164,8 @@ impl PageStore {
         let mut erased = self.engine().erase_plan(&erasure, &mut |step| progress(EraseProgress::Erasing(step)))?;
         erased.promoted += detached;
         unread.add_to(&mut erased);
-        Ok(Erasing { rules: Vec::new(), erased, proof: None, shared_files: self.engine().shared_files()? })
+        let (shared_files, archives) = (self.engine().shared_files()?, self.kept_in_archives(&erasure)?);
+        Ok(Erasing { rules: Vec::new(), erased, proof: None, shared_files, archives })
     }
 
     /// Finishes all unfinished erasures; `None` if there are none.
@@ -252,13 +255,13 @@ impl PageStore {
         let set = Arc::new(RuleSet::unfinished(&rules)?);
         let (erasure, needles, unread) = self.erasure(&set, progress)?;
         let needles = needles.with(text);
-        let shared_files = self.engine().shared_files()?;
+        let (shared_files, archives) = (self.engine().shared_files()?, self.kept_in_archives(&erasure)?);
         let detached = self.detach_revisits(&erasure, false, progress)?;
         let mut erased = self.engine().erase(&erasure, &mut |step| progress(EraseProgress::Erasing(step)))?;
         erased.promoted += detached;
         unread.add_to(&mut erased);
         let proof = self.prove(&erasure, &set, &needles, &mut |bytes| progress(EraseProgress::Searching(bytes)))?;
-        let erasing = Erasing { rules: ids, erased, proof: Some(proof), shared_files };
+        let erasing = Erasing { rules: ids, erased, proof: Some(proof), shared_files, archives };
         if erasing.is_complete() {
             for id in &erasing.rules {
                 self.engine().set_rule_state(*id, RuleState::InForce)?;
@@ -273,7 +276,7 @@ impl PageStore {
         let (by_digest, unread) = self.with_digests(set, progress)?;
         let by_digest = Arc::new(by_digest);
         let (rules, digests) = (Arc::clone(set), Arc::clone(&by_digest));
-        let is_about = move |key: &[u8]| !key::is_mark(key) && rules.matchers().any(|m| m.is_about(key::url(key)));
+        let is_about = move |key: &[u8]| !key::is_own(key) && rules.matchers().any(|m| m.is_about(key::url(key)));
         let is_key = move |key: &[u8]| is_about(key) || digests.contains_key(key);
         let rules = Arc::clone(set);
         let is_version = move |key: &[u8], version: Version| {

@@ -31,6 +31,13 @@ pub(crate) struct BodyRules {
     pub(crate) spool: Spool,
 }
 
+impl BodyRules {
+    /// Bodies are decoded, up to 256 MiB.
+    pub(crate) fn decoded() -> BodyRules {
+        BodyRules { as_received: false, max_decoded_bytes: 256 << 20, spool: Spool::default() }
+    }
+}
+
 /// A body as kept.
 pub(crate) struct Body {
     pub(crate) payload: Payload,

@@ -15,13 +15,14 @@ use crate::spool::Spool;
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     kept: Vec<RecordKind>,
+    /// Where the file is whose records stay in place.
+    pub(super) in_place: Option<String>,
     pub(super) body_rules: BodyRules,
 }
 
 impl Default for ImportOptions {
     fn default() -> ImportOptions {
-        let body_rules = BodyRules { as_received: false, max_decoded_bytes: 256 << 20, spool: Spool::default() };
-        ImportOptions { kept: Vec::new(), body_rules }
+        ImportOptions { kept: Vec::new(), in_place: None, body_rules: BodyRules::decoded() }
     }
 }
 
@@ -60,6 +61,15 @@ impl ImportOptions {
     /// temporary folder.
     pub fn spool(mut self, spool: Spool) -> ImportOptions {
         self.body_rules.spool = spool;
+        self
+    }
+
+    /// Keeps descriptions only, and leaves the records in the file, which is at `location` for as
+    /// long as pages are to be read: an absolute path, or an `http(s)` address. Records that
+    /// cannot be read from their offset alone (several in one compressed member, or from the dump
+    /// of a store) are stored whole. Default: all are.
+    pub fn in_place(mut self, location: impl Into<String>) -> ImportOptions {
+        self.in_place = Some(location.into());
         self
     }
 

@@ -76,7 +76,8 @@ pub(super) fn produce<R: Read>(
                 return end.map(|_| ());
             }
         };
-        let taken = take(item, file, options, &mut dates, &mut pairing, &mut batch);
+        let reads_alone = matches!(&item, Item::Record(record) if reader.gives_alone(record));
+        let taken = take(item, (file, reads_alone), options, &mut dates, &mut pairing, &mut batch);
         go_on(&mut pairing, taken.is_err(), &mut batch);
         (batch.without_request, batch.unanswered) = (pairing.without_request(), pairing.unanswered());
         let taken = taken.and_then(|()| pairing.relieve(|event| set_aside(event, options)));
@@ -101,7 +102,7 @@ pub(super) fn produce<R: Read>(
 
 fn take(
     item: Item,
-    file: &str,
+    (file, reads_alone): (&str, bool),
     options: &ImportOptions,
     dates: &mut Dates,
     pairing: &mut Pairing<Event>,
@@ -116,13 +117,13 @@ fn take(
     };
     batch.records += 1;
     let of = Of::header(&record.header);
+    let (links, place) = (Links::of(&record.header, record.place), record.place);
     if let Some(problem) = record.problem.take() {
         pairing.push_other(Event::Problem(problem, of.clone()));
     }
     // A record from a dump is kept whatever its type, and names its variant itself.
     let is_ours = Stored::of(&record.header).is_some();
     let keeps = |kind: RecordKind| options.keeps(kind) || is_ours;
-    let (links, place) = (Links::of(&record.header, record.place), record.place);
     let problem = |kind: ProblemKind, what: String| Event::Problem(Problem::new(file, place, kind, what), of.clone());
     let failed = |kind: ProblemKind, what: String| Event::Failed(Problem::new(file, place, kind, what), of.clone());
     if let Some((kind, what)) = left_out(&record.header) {
@@ -141,7 +142,7 @@ fn take(
     let mut unread = None;
     let (role, event, size) = match capture(record, kind, &options.body_rules)? {
         Captured::Page(mut page) => {
-            unread = asked::unread(&page);
+            (page.reads_alone, unread) = (reads_alone, asked::unread(&page));
             let role = if page.stored.is_some() { Role::Other } else { role(&mut page)? };
             let is_kept = keeps(kind) || matches!(role, Role::Request(Some(_)));
             let (event, size) = page_event(page, place, is_kept, &of);

@@ -41,6 +41,8 @@ pub struct ImportReport {
     pub stored: u64,
     /// Of these: versions with an unchanged body, which was not stored again.
     pub unchanged: u64,
+    /// Of these: versions whose record was left in the file.
+    pub in_place: u64,
     /// Of these: variants, that is answers to other requests than a plain `GET`.
     pub variants: u64,
     /// Records that the store already had (same URL, time and digest).
@@ -104,6 +106,7 @@ impl ImportReport {
         self.records += other.records;
         self.stored += other.stored;
         self.unchanged += other.unchanged;
+        self.in_place += other.in_place;
         self.variants += other.variants;
         self.already_there += other.already_there;
         self.ignored += other.ignored;

@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use filemap_core::Put;
 
+use super::in_place::LeftIn;
 use super::options::ImportOptions;
 use super::produce::{Batch, Event, produce};
 use super::report::ImportReport;
@@ -86,7 +87,7 @@ pub fn import_into<R: Read + Send>(
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(BATCHES_WAITING);
         let producer = scope.spawn(move || produce(&mut reader, file, options, &sender));
-        let stored = consume(stores, file, receiver, watch);
+        let stored = consume(stores, (file, options.in_place.as_deref()), receiver, watch);
         // The receiver is gone by now, so the producer ends.
         let produced = producer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let report = stored?;
@@ -97,10 +98,11 @@ pub fn import_into<R: Read + Send>(
 /// Puts the pages of all batches.
 fn consume(
     stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
-    file: &str,
+    (file, location): (&str, Option<&str>),
     batches: Receiver<Batch>,
     watch: &mut dyn ImportWatch,
 ) -> Result<ImportReport> {
+    let mut left = location.map(LeftIn::new);
     let mut report = ImportReport::default();
     let mut known = Known::default();
     for batch in batches {
@@ -130,7 +132,8 @@ fn consume(
                     report.problem(problem);
                 }
                 Event::Page(mut page, place) => {
-                    take_in(stores, &mut known, (&mut page, file, place), &mut report, watch)?;
+                    let how = (&mut known, left.as_mut());
+                    take_in(stores, how, (&mut page, file, place), &mut report, watch)?;
                 }
                 Event::Ignored(place, of) => {
                     watch.record(&of.record(file, place, Fate::Ignored));
@@ -146,12 +149,15 @@ fn consume(
 /// Puts a page, and tells what became of it.
 fn take_in(
     stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
-    known: &mut Known,
+    (known, left): (&mut Known, Option<&mut LeftIn<'_>>),
     (page, file, place): (&mut Capture, &str, Place),
     report: &mut ImportReport,
     watch: &mut dyn ImportWatch,
 ) -> Result<()> {
-    let put = stores(&page.page.url).and_then(|store| put(&store, known, page, report));
+    let put = stores(&page.page.url).and_then(|store| match left.filter(|_| LeftIn::can_have(page)) {
+        Some(left) => left.describe(&store, page, place, report),
+        None => put(&store, known, page, report),
+    });
     let Page { kind, ref url, fetched_at_ms, .. } = page.page;
     let tell = |watch: &mut dyn ImportWatch, fate: Fate<'_>| {
         let (record_type, time_ms) = (kind.name(), Some(fetched_at_ms));
@@ -182,7 +188,8 @@ fn put(store: &PageStore, known: &mut Known, page: &mut Capture, report: &mut Im
     let (decoded, as_received) = (page.decoded, page.kept_as_received);
     let is_page = page.page.kind.is_page();
     let is_variant = page.page.variant.is_some() && is_page;
-    let put = put_page(store, known, page)?;
+    let form = BodyForm::if_changed(&page.page);
+    let put = put_page(store, known, page, form)?;
     let body_bytes = page.body.len();
     if page.page.kind == RecordKind::Revisit {
         report.unresolved.push(store, &store.key_of_page(&page.page)?, &page.page, body_bytes)?;
@@ -202,15 +209,20 @@ fn put(store: &PageStore, known: &mut Known, page: &mut Capture, report: &mut Im
     Ok(put)
 }
 
-/// Stores a page; `None` if the store already has it.
-fn put_page(store: &PageStore, known: &mut Known, capture: &mut Capture) -> Result<Option<Put>> {
+/// Stores a page, its body in this form unless a dump says another; `None` if the store already
+/// has it.
+pub(super) fn put_page(
+    store: &PageStore,
+    known: &mut Known,
+    capture: &mut Capture,
+    mut form: BodyForm,
+) -> Result<Option<Put>> {
     let len = capture.body.len();
     if len > filemap_core::MAX_VALUE_BYTES {
         return Err(filemap_core::Error::ValueTooLarge { len }.into());
     }
     let stored = capture.stored.take();
     let sameness = if stored.is_some() { Sameness::Everything } else { Sameness::Visit };
-    let mut form = BodyForm::if_changed(&capture.page);
     if let Some(stored) = stored {
         form = stored.body_form;
         if let Some(original) = stored.original

@@ -7,23 +7,26 @@
 //! | URL, NUL, NUL, variant | the versions of a variant |
 //! | URL, NUL, kind, NUL, variant | records beside a variant |
 //! | NUL, `variants`, number | the mark that URLs of this number have variants; never listed |
+//! | NUL, `archive`, number | where a file with pages in place is; never listed |
 //!
 //! The URL is canonical, byte for byte. No canonicaliser gives a NUL, so [`url`] of any key is the
 //! part before the first NUL: no other record can take the place of a page or be listed as one,
-//! and every key but a mark begins with its URL. A kind is not empty and holds no NUL; a variant
-//! is not empty and may hold any bytes. So all these keys are distinct.
+//! and every key but those last two begins with its URL. A kind is not empty and holds no NUL; a
+//! variant is not empty and may hold any bytes. So all these keys are distinct.
 //!
 //! A mark stands for the URLs of a site whose hashes end alike, so that a site has 256 at most. It
 //! has no text of a URL: an erasure may leave it.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::page::RecordKind;
 use crate::page::variant::Variant;
+use crate::page::{ArchiveId, RecordKind};
 
 const SEPARATOR: u8 = 0;
 /// What marks begin with: no URL, and no kind has a name that begins so.
 const MARK: &[u8] = b"\0variants";
+/// What keys of archives begin with, as marks do.
+pub(crate) const ARCHIVE: &[u8] = b"\0archive";
 
 /// The key of a record of this kind.
 pub(crate) fn key(canonical_url: &[u8], kind: RecordKind, variant: Option<&Variant>) -> Vec<u8> {
@@ -62,14 +65,26 @@ pub(crate) fn old_mark(canonical_url: &[u8]) -> Vec<u8> {
     [canonical_url, MARK].concat()
 }
 
-/// Whether a key is that of a mark that URLs have variants.
-pub(crate) fn is_mark(key: &[u8]) -> bool {
-    key.starts_with(MARK)
+/// The key of where a file with pages in place is.
+pub(crate) fn archive(id: ArchiveId) -> Vec<u8> {
+    [ARCHIVE, id.to_string().as_bytes()].concat()
 }
 
-/// Whether a key is that of a mark, also of one of earlier builds: such keys are never listed.
+/// The archive of a key that [`archive`] made.
+pub(crate) fn archive_of(key: &[u8]) -> Option<ArchiveId> {
+    let hex = std::str::from_utf8(key.strip_prefix(ARCHIVE)?).ok().filter(|hex| hex.len() == 16)?;
+    u64::from_str_radix(hex, 16).ok().map(ArchiveId)
+}
+
+/// Whether a key is one of the store's own, of no URL: a mark, or an archive.
+pub(crate) fn is_own(key: &[u8]) -> bool {
+    key.starts_with(MARK) || key.starts_with(ARCHIVE)
+}
+
+/// Whether a key is one of the store's own, also of a mark of earlier builds: such keys are never
+/// listed.
 pub(crate) fn is_hidden(key: &[u8]) -> bool {
-    is_mark(key) || beside(key) == Some(&MARK[1..])
+    is_own(key) || beside(key) == Some(&MARK[1..])
 }
 
 /// The canonical URL in a key of a page, a variant or a record beside them.
@@ -140,7 +155,7 @@ mod tests {
             let key = key(b"http://a/", kind, None);
             assert_eq!((url(&key), is_page(&key)), (&b"http://a/"[..], kind.is_page()));
             assert_eq!(super::kind(&key), Some(if kind.is_page() { RecordKind::Response } else { kind }));
-            assert!(!is_mark(&key) && !kind.name().as_bytes().starts_with(&MARK[1..]));
+            assert!(!is_own(&key) && !kind.name().as_bytes().starts_with(&MARK[1..]));
         }
     }
 
@@ -151,7 +166,7 @@ mod tests {
         };
         let (a, b) = (marks("a.example"), marks("b.example"));
         assert_eq!((a.len(), b.len(), a.intersection(&b).count()), (256, 256, 0));
-        assert!(a.iter().all(|key| is_mark(key) && key.len() == MARK.len() + 6));
+        assert!(a.iter().all(|key| is_own(key) && key.len() == MARK.len() + 6));
     }
 
     proptest! {
@@ -167,12 +182,12 @@ mod tests {
             prop_assert_eq!((is_variant(&plain), is_variant(&with)), (false, kind.is_page()));
             prop_assert!(with.starts_with(&url_bytes) && plain != with);
             let mark = mark(&url_bytes);
-            prop_assert!(is_mark(&mark) && !is_page(&mark) && !is_variant(&mark) && variant(&mark).is_none());
-            prop_assert!(![&plain, &with].iter().any(|key| is_mark(key)));
+            prop_assert!(is_own(&mark) && !is_page(&mark) && !is_variant(&mark) && variant(&mark).is_none());
+            prop_assert!(![&plain, &with].iter().any(|key| is_own(key)));
             prop_assert!(url(&mark).is_empty() && mark == super::mark(&url_bytes) && is_hidden(&mark));
             let old = old_mark(&url_bytes);
             prop_assert!(is_hidden(&old) && !is_page(&old) && !is_variant(&old));
-            prop_assert!(url_bytes.is_empty() || !is_mark(&old));
+            prop_assert!(url_bytes.is_empty() || !is_own(&old));
             prop_assert!(![&plain, &with].iter().any(|key| is_hidden(key)));
         }
     }

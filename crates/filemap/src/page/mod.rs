@@ -1,9 +1,11 @@
-//! The parts of a [`Page`]: kind, protocol, header fields, what a revisit refers to;
+//! The parts of a [`Page`]: kind, protocol, header fields, what a revisit refers to, where a body
+//! was left;
 //! its description in a store ([`meta`]) and the character set of its body ([`encoding`]).
 
 pub(crate) mod digest;
 pub mod encoding;
 pub(crate) mod headers;
+pub(crate) mod in_place;
 pub(crate) mod key;
 pub mod meta;
 pub(crate) mod order;
@@ -12,6 +14,7 @@ pub(crate) mod version;
 pub(crate) mod visit;
 
 pub use headers::{Header, Headers};
+pub use in_place::{ArchiveId, InPlace};
 pub(crate) use visit::Page;
 
 filemap_io::named_enum! {

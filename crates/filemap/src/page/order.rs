@@ -117,6 +117,13 @@ pub(crate) fn of_same_host(form: &[u8]) -> Option<Range<Vec<u8>>> {
     Some([labels, &[HOST_END]].concat()..[labels, &[HOST_END + 1]].concat())
 }
 
+/// The keys of archives.
+pub(crate) fn of_archives() -> Range<Vec<u8>> {
+    let form = [&[Class::Beside.lead_of_others()], key::ARCHIVE].concat();
+    let end = [form.as_slice(), &[u8::MAX]].concat();
+    form..end
+}
+
 impl Class {
     /// In the order in which they stand.
     pub(crate) const ALL: [Class; 3] = [Class::Pages, Class::Variants, Class::Beside];

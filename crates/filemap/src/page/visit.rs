@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use crate::page::digest::Digest;
 use crate::page::headers::Headers;
 use crate::page::variant::Variant;
-use crate::page::{HttpVersion, RecordKind, Revisit};
+use crate::page::{HttpVersion, InPlace, RecordKind, Revisit};
 
 /// One page as it was fetched at one time.
 ///
@@ -55,6 +55,9 @@ pub struct Page {
     pub record_id: Option<String>,
     /// The reference to the original, if it is a revisit.
     pub revisit: Option<Revisit>,
+    /// Where its record lies, if the store left the body there. Only in descriptions: a page that
+    /// is read with its body has `None`.
+    pub in_place: Option<InPlace>,
 }
 
 impl Page {
@@ -93,6 +96,7 @@ impl Page {
             digest: self.digest.clone(),
             record_id: self.record_id.clone(),
             revisit: self.revisit.clone(),
+            in_place: self.in_place,
         }
     }
 

@@ -317,6 +317,18 @@ impl PageChanges {
         found.map(|value| self.store.stored_version(key.to_vec(), value)).transpose()
     }
 
+    /// Length and digest of the body of a version in place, for which its record is read; `None`
+    /// if the version is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    pub fn measured(&self, key: &[u8], version: Version) -> Result<Option<(u64, [u8; 16])>> {
+        let reader = self.store.engine().get_version_reader(key, version)?;
+        let page = reader.map(|reader| self.store.page_reader(key, reader)).transpose()?;
+        Ok(page.map(|(_, body)| (body.remaining(), body.digest())))
+    }
+
     /// Makes durable what has hidden versions from the list: to be called before a place in the
     /// list is kept, and before [`PageChange::Listed`] is believed. Costs a sync.
     ///

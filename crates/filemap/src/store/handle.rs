@@ -11,6 +11,7 @@ use filemap_core::erase::Admission;
 use filemap_core::{Options, Store};
 use urlindex::{Canonicalizer, Whatwg};
 
+use crate::archives::{Archives, LocalArchives};
 use crate::error::{Error, Result};
 use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind, key, order};
@@ -39,6 +40,8 @@ pub struct PageStore {
     pub(crate) rule_set: Arc<RwLock<Arc<RuleSet>>>,
     /// Which versions give revisits their bodies.
     pub(super) admits: Admits,
+    /// Opens the files that pages were left in.
+    pub(crate) archives: Arc<dyn Archives>,
 }
 
 /// Options for the engine of a store of pages, which [`PageStore`] sets itself: pages of one site
@@ -162,7 +165,8 @@ impl PageStore {
 
     /// Over an open engine, with its erase rules in force.
     fn obeying(engine: Store, canonicalizer: Arc<dyn Canonicalizer>) -> Result<PageStore> {
-        let store = PageStore { engine, canonicalizer, rule_set: Arc::default(), admits: Admits::default() };
+        let (rule_set, admits, archives) = (Arc::default(), Admits::default(), Arc::new(LocalArchives));
+        let store = PageStore { engine, canonicalizer, rule_set, admits, archives };
         store.obey()?;
         Ok(store)
     }

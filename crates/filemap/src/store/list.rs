@@ -149,7 +149,7 @@ impl PageStore {
         filter: impl Fn(&[u8]) -> bool + Send + 'static,
         each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>,
     ) -> Result<u64> {
-        let keys = self.engine().keys_where(move |key| !key::is_mark(key) && filter(key::url(key)));
+        let keys = self.engine().keys_where(move |key| !key::is_own(key) && filter(key::url(key)));
         self.remove_keys(&mut keys.map(|key| key.map_err(Into::into)), each)
     }
 
@@ -174,7 +174,7 @@ impl PageStore {
             Ok(keys) => Box::new(keys.map(|key| key.map_err(Into::into))) as Results<'_, Vec<u8>>,
             Err(error) => Box::new(std::iter::once(Err(error.into()))),
         });
-        let is_of = |key: &[u8]| !key::is_mark(key) && takes(key::url(key));
+        let is_of = |key: &[u8]| !key::is_own(key) && takes(key::url(key));
         let mut keys = keys.by_ref().filter(|key| key.as_ref().map_or(true, |key| is_of(key)));
         self.remove_keys(&mut keys, each)
     }

@@ -202,7 +202,7 @@ impl PageStore {
 
 /// The keys of the URLs that a filter accepts.
 fn by_url(filter: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Keys {
-    Some(Arc::new(move |found: &[u8]| !key::is_mark(found) && filter(key::url(found))))
+    Some(Arc::new(move |found: &[u8]| !key::is_own(found) && filter(key::url(found))))
 }
 
 /// Checks a rule before the pass over all versions, which takes long.

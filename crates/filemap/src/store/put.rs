@@ -83,7 +83,15 @@ impl PageStore {
         self.put_parts(page, BodySource::Reader(body)).map(|put| put.version())
     }
 
+    /// Puts a page with its body: it is not in place, wherever it came from.
     pub(crate) fn put_parts(&self, page: &Page, body: BodySource<'_>) -> Result<Put> {
+        match page.in_place {
+            None => self.put_as_it_is(page, body),
+            Some(_) => self.put_as_it_is(&Page { in_place: None, ..page.description() }, body),
+        }
+    }
+
+    pub(super) fn put_as_it_is(&self, page: &Page, body: BodySource<'_>) -> Result<Put> {
         let key = self.key_of_page(page)?;
         let encoded = meta::encode(page, key::url(&key))?;
         // A refused page leaves no mark either.
@@ -104,11 +112,23 @@ impl PageStore {
                 };
                 let record = Record { body, ..record };
                 Ok(match form {
+                    BodyForm::Reference if body.is_empty() && self.is_in_place(&key)? => {
+                        Put::Stored(self.engine().put(&record)?)
+                    }
                     BodyForm::Reference => self.engine().put_if_changed(&record)?,
                     BodyForm::Whole => Put::Stored(self.engine().put(&record)?),
                 })
             }
             BodySource::Reader(reader) => self.put_stream(&record, &joined, reader, page).map(Put::Stored),
+        }
+    }
+
+    /// Whether the newest version is in place: it has no bytes in the store, but is no empty page
+    /// that another could refer to.
+    fn is_in_place(&self, key: &[u8]) -> Result<bool> {
+        match self.engine().head(key) {
+            Err(error) if error.is_corrupt() => Ok(false),
+            head => Ok(head?.is_some_and(|head| meta::is_in_place(&head.meta))),
         }
     }
 

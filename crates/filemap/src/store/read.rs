@@ -8,12 +8,16 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use filemap_core::{Head, Reader, Value, Version};
+#[cfg(feature = "warc")]
+use xxhash_rust::xxh3::Xxh3;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::PageStore;
 use crate::error::{Error, Result};
 use crate::page::version::PageHead;
-use crate::page::{Page, RecordKind, key, meta};
+use crate::page::{InPlace, Page, RecordKind, key, meta};
+#[cfg(feature = "warc")]
+use crate::spool::{Payload, PayloadReader};
 
 /// Reads the body of a page; see [`PageStore::get_reader`].
 ///
@@ -44,6 +48,9 @@ enum Source {
         body_at: u64,
     },
     Memory(Cursor<Vec<u8>>),
+    /// A large body of an archive.
+    #[cfg(feature = "warc")]
+    Aside(Box<PayloadReader>),
 }
 
 impl PageReader {
@@ -63,6 +70,8 @@ impl PageReader {
         match &self.source {
             Source::Engine { reader, .. } => reader.remaining(),
             Source::Memory(bytes) => (bytes.get_ref().len() as u64).saturating_sub(bytes.position()),
+            #[cfg(feature = "warc")]
+            Source::Aside(body) => body.remaining(),
         }
     }
 
@@ -72,6 +81,8 @@ impl PageReader {
         match &self.source {
             Source::Engine { reader, .. } => reader.in_memory(),
             Source::Memory(bytes) => bytes.get_ref().get(bytes.position() as usize..),
+            #[cfg(feature = "warc")]
+            Source::Aside(_) => None,
         }
     }
 
@@ -93,6 +104,8 @@ impl PageReader {
                 body.drain(..at);
                 Ok(body)
             }
+            #[cfg(feature = "warc")]
+            aside => Err(PageReader { source: aside, digest, version }),
         }
     }
 }
@@ -102,6 +115,8 @@ impl Read for PageReader {
         match &mut self.source {
             Source::Engine { reader, .. } => reader.read(out),
             Source::Memory(bytes) => bytes.read(out),
+            #[cfg(feature = "warc")]
+            Source::Aside(body) => body.read(out),
         }
     }
 }
@@ -111,6 +126,8 @@ impl Seek for PageReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match (&mut self.source, to) {
             (Source::Memory(bytes), to) => bytes.seek(to),
+            #[cfg(feature = "warc")]
+            (Source::Aside(body), to) => body.seek(to),
             (Source::Engine { reader, body_at }, SeekFrom::Start(at)) => {
                 let at = body_at.checked_add(at).ok_or(io::ErrorKind::InvalidInput)?;
                 Ok(reader.seek(SeekFrom::Start(at))? - *body_at)
@@ -193,14 +210,38 @@ impl PageStore {
         read?;
         let mut page = self.decode(key, &head, &spill)?;
         let (version, body_at) = (head.version, spill.len() as u64);
+        if let Some(place) = page.in_place {
+            return self.archive_reader(key, page, place, version).map_err(|e| unreadable(key, Some(version), e));
+        }
         if page.kind != RecordKind::Revisit {
             let source = Source::Engine { reader: Box::new(reader), body_at };
             return Ok((page, PageReader { source, digest: head.digest, version }));
         }
         self.resolve(key, &mut page)?;
-        let body = std::mem::take(&mut page.body);
-        let digest = xxh3_128(&body).to_be_bytes();
-        Ok((page, PageReader { source: Source::Memory(Cursor::new(body)), digest, version }))
+        Ok(in_memory(page, version))
+    }
+
+    /// The page of a description in place, with a reader of its body.
+    #[cfg(feature = "warc")]
+    fn archive_reader(&self, key: &[u8], page: Page, place: InPlace, version: Version) -> Result<(Page, PageReader)> {
+        let (mut page, mut body) = self.of_archive_in_parts(key, page, place)?;
+        if page.kind == RecordKind::Revisit || matches!(body, Payload::Memory(_)) {
+            page.body = body.into_bytes()?;
+            self.resolve(key, &mut page)?;
+            return Ok(in_memory(page, version));
+        }
+        let mut hasher = Xxh3::new();
+        body.chunks(|bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })?;
+        let (digest, source) = (hasher.digest128().to_be_bytes(), Source::Aside(Box::new(body.into_reader())));
+        Ok((page, PageReader { source, digest, version }))
+    }
+
+    #[cfg(not(feature = "warc"))]
+    fn archive_reader(&self, key: &[u8], page: Page, place: InPlace, version: Version) -> Result<(Page, PageReader)> {
+        self.of_archive(key, page, place).map(|page| in_memory(page, version))
     }
 
     /// The versions of a key, newest first, each with its head or why that cannot be read. An
@@ -236,8 +277,18 @@ impl PageStore {
         })
     }
 
-    /// The page in a value, as it is stored.
-    pub(crate) fn stored(&self, key: &[u8], mut value: Value) -> Result<Page> {
+    /// The page in a value, as it is stored, or as its record in an archive is.
+    pub(crate) fn stored(&self, key: &[u8], value: Value) -> Result<Page> {
+        let version = value.head.version;
+        let page = self.own_part(key, value)?;
+        match page.in_place {
+            None => Ok(page),
+            Some(place) => self.of_archive(key, page, place).map_err(|error| unreadable(key, Some(version), error)),
+        }
+    }
+
+    /// The page in a value, without a body that was left in an archive.
+    fn own_part(&self, key: &[u8], mut value: Value) -> Result<Page> {
         let spill = self.spill_bytes(key, &value.head)?;
         let body = value.body.split_off(spill.min(value.body.len()));
         let page = self.decode(key, &value.head, &value.body)?;
@@ -258,7 +309,7 @@ impl PageStore {
         }
         // Rare: a header section too large for the meta stands before the body.
         match self.engine().get_version(key, head.version)? {
-            Some(value) => Ok(Page { body: Vec::new(), ..self.stored(key, value)? }),
+            Some(value) => Ok(Page { body: Vec::new(), ..self.own_part(key, value)? }),
             None => self.decode(key, head, &[]),
         }
     }
@@ -294,6 +345,13 @@ impl PageStore {
         let page = decoded.map_err(|source| meta_error(key, head, source))?;
         Ok(Page { variant: key::variant(key), ..page })
     }
+}
+
+/// A page with a reader of its body, which is in memory.
+fn in_memory(mut page: Page, version: Version) -> (Page, PageReader) {
+    let body = std::mem::take(&mut page.body);
+    let digest = xxh3_128(&body).to_be_bytes();
+    (page, PageReader { source: Source::Memory(Cursor::new(body)), digest, version })
 }
 
 /// The error with the version that it is about, if it is damage.

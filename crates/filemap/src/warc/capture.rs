@@ -27,6 +27,20 @@ pub(crate) struct Capture {
     pub(crate) digests: DigestCount,
     /// Of a record from a dump: how the store had the page.
     pub(crate) stored: Option<AsStored>,
+    /// The record can be read again from its offset in the file, without what came before.
+    pub(crate) reads_alone: bool,
+}
+
+impl Capture {
+    /// The page as any reader of the file has it: an unchanged version of a dump, whose body is
+    /// elsewhere, is a revisit.
+    pub(crate) fn for_any_reader(mut self) -> Capture {
+        if let Some(original) = self.stored.take().and_then(|stored| stored.original) {
+            self.page.kind = RecordKind::Revisit;
+            self.page.revisit = Some(original.revisit);
+        }
+        self
+    }
 }
 
 /// How a store had the page that it wrote as a record.

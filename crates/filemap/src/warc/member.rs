@@ -94,6 +94,8 @@ pub(crate) struct Members<R> {
     lost: bool,
     /// Records may be ARC records.
     arc: bool,
+    /// A dictionary was met that is not the file's first frame.
+    has_later_dictionary: bool,
 }
 
 impl<R: Read> Members<R> {
@@ -116,11 +118,17 @@ impl<R: Read> Members<R> {
             compressed: false,
             lost: false,
             arc: false,
+            has_later_dictionary: false,
         })
     }
 
     pub(crate) fn is_open(&self) -> bool {
         self.codec.is_some()
+    }
+
+    /// Whether a dictionary was met that is not the file's first frame.
+    pub(crate) fn has_later_dictionary(&self) -> bool {
+        self.has_later_dictionary
     }
 
     pub(crate) fn bytes_read(&self) -> u64 {
@@ -170,7 +178,10 @@ impl<R: Read> Members<R> {
             }
             match zstd::begins(next) {
                 zstd::Begins::Dictionary => match zstd::read_dictionary(&mut self.input)? {
-                    Some(dictionary) => self.zstd = Zstd::new(dictionary)?,
+                    Some(dictionary) => {
+                        self.has_later_dictionary |= from > 0;
+                        self.zstd = Zstd::new(dictionary)?;
+                    }
                     None => {
                         self.lost = true;
                         return Ok(Opened::BadDictionary { from });

@@ -33,6 +33,7 @@ pub use problem::{Place, Problem, ProblemKind};
 pub use reader::Reader;
 pub use record::{Item, Record};
 pub use write::Compression;
+pub(crate) use zstd::{Begins, begins as zstd_begins, dictionary_frame};
 
 pub use crate::packing::Packing;
 pub use crate::spool::Spool;

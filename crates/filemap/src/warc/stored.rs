@@ -202,7 +202,8 @@ fn undescribed(description: &[u8], time_ms: i64) -> Option<Page> {
     let fixed = description.get(..meta::FIXED_BYTES)?;
     let spilled = meta::spill_bytes(fixed).ok()? > 0;
     let (meta, spill) = description.split_at(if spilled { meta::FIXED_BYTES } else { description.len() });
-    meta::decode(meta, spill, b"", time_ms).ok()
+    // A file may not say that a page is in another: whoever reads that page would get its bytes.
+    meta::decode(meta, spill, b"", time_ms).ok().filter(|page| page.in_place.is_none())
 }
 
 #[cfg(test)]

@@ -44,6 +44,18 @@ pub(crate) fn begins(bytes: &[u8]) -> Begins {
     }
 }
 
+/// The dictionary frame that a file begins with, as it is; empty if it begins with none.
+pub(crate) fn dictionary_frame(file: &mut dyn Read) -> io::Result<Vec<u8>> {
+    let mut frame = Vec::new();
+    file.take(8).read_to_end(&mut frame)?;
+    let Some(length) = frame.strip_prefix(&DICTIONARY_MAGIC).and_then(|length| length.try_into().ok()) else {
+        return Ok(Vec::new());
+    };
+    let length = u64::from(u32::from_le_bytes(length)).min(MAX_DICTIONARY_FRAME_BYTES as u64);
+    file.take(length).read_to_end(&mut frame)?;
+    Ok(frame)
+}
+
 /// Decodes frames, one after the other.
 pub(crate) struct Zstd {
     decoder: Decoder<'static>,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use filemap::{Options, PageRead, PageStore, PageWrite};
 use filemap_core::recovery::RecoveryReport;
 use filemap_core::{Event, Store};
-use filemap_http::Client;
+use filemap_http::{AnyArchives, Client};
 use fm_cli::{Failure, sizes, words};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
@@ -91,7 +91,12 @@ pub fn local_to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure>
     remote::refuse(path)?;
     let store = opened(path, PageStore::open_read_only(path, options(shared)))?;
     absence::of_read(store.engine());
-    Ok(store)
+    Ok(with_archives(store))
+}
+
+/// With what opens the files that pages were left in, wherever they are.
+fn with_archives(store: PageStore) -> PageStore {
+    store.with_archives(Arc::new(AnyArchives::new()))
 }
 
 /// The engine of a store to read for a dry run.
@@ -107,7 +112,7 @@ pub fn local_to_plan(path: &Path, shared: &Shared) -> Result<PageStore, Failure>
     remote::refuse(path)?;
     let store = opened(path, PageStore::open_read_only(path, options(shared)))?;
     absence::of_plan(store.engine());
-    Ok(store)
+    Ok(with_archives(store))
 }
 
 /// A local store to change, which must exist.
@@ -115,7 +120,7 @@ pub fn local_to_change(path: &Path, shared: &Shared) -> Result<PageStore, Failur
     remote::refuse(path)?;
     let store = opened_to_change(path, PageStore::open(path, options(shared)))?;
     absence::of_written(store.engine());
-    Ok(store)
+    Ok(with_archives(store))
 }
 
 /// The engine of a store to change, which must exist; `with` sets further options.
@@ -154,7 +159,7 @@ impl NewStore {
 fn local_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<PageStore, Failure> {
     let store = opened_to_change(path, fill(path, new, shared))?;
     absence::of_written(store.engine());
-    Ok(store)
+    Ok(with_archives(store))
 }
 
 fn fill(path: &Path, new: &NewStore, shared: &Shared) -> filemap::Result<PageStore> {

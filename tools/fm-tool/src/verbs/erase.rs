@@ -299,6 +299,9 @@ fn tell(erasing: &Erasing, done: Done) {
             erasing.shared_files.join(", "),
         ));
     }
+    for (file, versions) in &erasing.archives {
+        words::say(format_args!("not reached: {file}, in which {} stay", count(*versions, "record")));
+    }
     words::say("not reached: backups, copies, dumps and seen sets elsewhere; processes that opened the store before");
 }
 
@@ -336,11 +339,12 @@ fn line(erasing: &Erasing, done: Done) -> Value {
             mentioned_in = mentions.collect::<Vec<_>>(), not_searched = proof.strangers,
         )
     });
+    let archives = erasing.archives.iter().map(|(file, records)| json!({"file": file, "records": records}));
     fields!(erased;
         dry_run = done == Done::Planned, complete = erasing.is_complete(), rules = erasing.rules,
         captures = erased.versions, urls = erased.keys, given_own_bodies = erased.promoted, dictionaries,
         made_dictionaries, segments, segment_bytes, left_files = erased.left,
-        unreadable_urls = erased.unreadable_keys, shared_files = erasing.shared_files, proof = proof,
+        unreadable_urls = erased.unreadable_keys, shared_files = erasing.shared_files, archives = archives.collect::<Vec<_>>(), proof = proof,
     )
 }
 

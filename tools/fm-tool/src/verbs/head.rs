@@ -58,7 +58,11 @@ fn print(head: &PageHead, out: &mut Output) -> Result<(), Failure> {
     }
     row("fetched", times::print(page.fetched_at_ms).as_bytes())?;
     row("kind", page.kind.name().as_bytes())?;
-    row("body", format!("{} bytes", head.body_bytes).as_bytes())?;
+    let body = match page.in_place {
+        None => format!("{} bytes", head.body_bytes),
+        Some(place) => format!("in place, in archive {} at offset {}", place.archive, place.offset),
+    };
+    row("body", body.as_bytes())?;
     row("stored", format!("{} bytes", head.stored_bytes).as_bytes())?;
     row("sequence", head.version.sequence.to_string().as_bytes())?;
     if let Some(sequence) = head.unchanged_since {

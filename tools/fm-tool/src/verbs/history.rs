@@ -84,7 +84,8 @@ fn print(version: &PageHead, out: &mut Output) -> Result<(), Failure> {
     match &version.page.variant {
         None => out.line(row(version)),
         Some(variant) => {
-            let tabs = if version.unchanged_since.is_some() { "\t" } else { "\t\t" };
+            let has_note = version.unchanged_since.is_some() || version.page.in_place.is_some();
+            let tabs = if has_note { "\t" } else { "\t\t" };
             out.row(row(version) + tabs, variant.as_bytes())
         }
     }
@@ -93,9 +94,11 @@ fn print(version: &PageHead, out: &mut Output) -> Result<(), Failure> {
 fn row(version: &PageHead) -> String {
     let page = &version.page;
     let status = page.status.map_or("-".to_owned(), |status| status.to_string());
-    let mut row =
-        format!("{}\t{status}\t{}\t{}", times::print(page.fetched_at_ms), version.body_bytes, page.kind.name());
-    if version.unchanged_since.is_some() {
+    let bytes = page.in_place.map_or(version.body_bytes.to_string(), |_| "-".to_owned());
+    let mut row = format!("{}\t{status}\t{bytes}\t{}", times::print(page.fetched_at_ms), page.kind.name());
+    if page.in_place.is_some() {
+        row.push_str("\tbody in place");
+    } else if version.unchanged_since.is_some() {
         row.push_str("\tbody unchanged");
     }
     row

@@ -32,6 +32,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         keep: Vec::new(),
         from: None,
         shared: false,
+        in_place: false,
+        archive: None,
+        adopt: false,
         new: args.new.clone(),
         form: Form::Load,
     };

@@ -3,6 +3,7 @@
 //! A verb's `run` opens its store, calls the crates, prints, and returns its outcome. What stores
 //! do is in the crates.
 
+pub mod archives;
 pub mod backup;
 pub mod compact;
 pub mod completions;

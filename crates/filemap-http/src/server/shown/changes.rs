@@ -94,6 +94,11 @@ impl ShownChanges {
         self.changes.stored(key, version)
     }
 
+    /// See [`PageChanges::measured`]. The version was told.
+    pub(crate) fn measured(&self, key: &[u8], version: Version) -> Result<Option<(u64, [u8; 16])>> {
+        self.changes.measured(key, version)
+    }
+
     /// See [`PageChanges::settle`].
     pub(crate) fn settle(&self) -> Result<()> {
         self.changes.settle()

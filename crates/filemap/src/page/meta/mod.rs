@@ -29,7 +29,9 @@
 //! | 9 | the record id | `<urn:uuid:>`: 16 bytes |
 //! | 10 | the record id | any other: bytes, UTF-8 |
 //! | 11 | what a revisit refers to | see below |
-//! | always | the headers | a varint count, then name and value of each as bytes |
+//! | 12 | where the record was left | the archive (u64), offset and length (varints) |
+//! | 13 | `Content-Type`, the only header; with flag 12 only | bytes |
+//! | not 13 | the headers | a varint count, then name and value of each as bytes |
 //!
 //! A revisit is one byte (bits 0-1 the profile: 0 identical payload, 1 server not modified, 2
 //! other; bit 2 a URL, bit 3 a time, bit 4 a record id follows), then the profile's URI (profile
@@ -49,11 +51,13 @@ mod read;
 mod write;
 
 pub(crate) use compact::{sha1_text, uuid_text};
+pub(crate) use read::is_in_place;
 pub use read::{decode, spill_bytes};
 pub use write::{Encoded, encode};
 
 pub use crate::error::MetaError;
 use crate::limits;
+use crate::page::headers::Headers;
 
 /// The largest description of a page: 64 MiB.
 pub const MAX_BYTES: u64 = limits::DESCRIPTION_BYTES;
@@ -81,6 +85,17 @@ pub(crate) const FIXED_BYTES: usize = Fixed::BYTES;
 /// The protocol code that says that a text follows.
 const PROTOCOL_TEXT: u8 = 255;
 
+/// The header that a description of a page in place may have alone.
+const CONTENT_TYPE: &[u8] = b"Content-Type";
+
+/// The content type, if there is no other header: so an index of an archive describes a page.
+fn only_type(headers: &Headers) -> Option<&[u8]> {
+    match &headers.0[..] {
+        [header] if header.name == CONTENT_TYPE => Some(&header.value),
+        _ => None,
+    }
+}
+
 /// Which optional fields follow.
 mod flag {
     pub(super) const URL: u16 = 1 << 0;
@@ -95,7 +110,9 @@ mod flag {
     pub(super) const ID_UUID: u16 = 1 << 9;
     pub(super) const ID_TEXT: u16 = 1 << 10;
     pub(super) const REVISIT: u16 = 1 << 11;
-    pub(super) const KNOWN: u16 = (1 << 12) - 1;
+    pub(super) const IN_PLACE: u16 = 1 << 12;
+    pub(super) const TYPE_ALONE: u16 = 1 << 13;
+    pub(super) const KNOWN: u16 = (1 << 14) - 1;
 }
 
 /// The bits of a revisit's first byte.

@@ -5,10 +5,12 @@ use std::net::IpAddr;
 use filemap_io::layout;
 
 use super::bytes::Cursor;
-use super::{FIXED_BYTES, Fixed, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
+use super::{
+    CONTENT_TYPE, FIXED_BYTES, Fixed, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, only_type, revisit_bit,
+};
 use crate::error::MetaError;
 use crate::page::headers::{Header, Headers};
-use crate::page::{HttpVersion, Page, RecordKind, Revisit, RevisitProfile};
+use crate::page::{ArchiveId, HttpVersion, InPlace, Page, RecordKind, Revisit, RevisitProfile};
 
 /// Bytes of the description that stand before the body: 0 for nearly every page.
 ///
@@ -30,6 +32,11 @@ pub fn spill_bytes(meta: &[u8]) -> Result<u32, MetaError> {
         cursor.end()?;
     }
     Ok(spill)
+}
+
+/// Whether the page that `meta` describes is in place. False for what is no description.
+pub(crate) fn is_in_place(meta: &[u8]) -> bool {
+    spill_bytes(meta).is_ok() && Fixed::FLAGS.get(meta) & flag::IN_PLACE != 0
 }
 
 /// The page that `meta` describes, without its body and variant. `spill` are the [`spill_bytes`]
@@ -67,7 +74,15 @@ pub fn decode(meta: &[u8], spill: &[u8], key_url: impl AsRef<[u8]>, time_ms: i64
         digest: compacted(forms(flag::DIGEST_SHA1, flag::DIGEST_TEXT), compact::sha1_text, "digest", cursor)?,
         record_id: compacted(forms(flag::ID_UUID, flag::ID_TEXT), compact::uuid_text, "record id", cursor)?,
         revisit: if has(flag::REVISIT) { Some(revisit(cursor)?) } else { None },
-        headers: headers(cursor)?,
+        in_place: if has(flag::IN_PLACE) { Some(in_place(cursor)?) } else { None },
+        headers: match (has(flag::IN_PLACE), has(flag::TYPE_ALONE)) {
+            (false, false) => headers(cursor)?,
+            (false, true) => return Err(MetaError::Invalid { field: "flags" }),
+            (true, false) => Some(headers(cursor)?)
+                .filter(|headers| only_type(headers).is_none())
+                .ok_or(MetaError::Invalid { field: "headers" })?,
+            (true, true) => Headers(vec![Header::new(CONTENT_TYPE, cursor.bytes("content type")?)]),
+        },
         body: Vec::new(),
     };
     cursor.end()?;
@@ -135,6 +150,14 @@ fn revisit(cursor: &mut Cursor<'_>) -> Result<Revisit, MetaError> {
         refers_to_ms: if has(revisit_bit::TIME) { Some(cursor.number("revisit time")?) } else { None },
         refers_to_id: if has(revisit_bit::ID) { Some(cursor.text("revisit id")?) } else { None },
         original: None,
+    })
+}
+
+fn in_place(cursor: &mut Cursor<'_>) -> Result<InPlace, MetaError> {
+    Ok(InPlace {
+        archive: ArchiveId(cursor.number("archive")?),
+        offset: cursor.varint("offset in the archive")?,
+        length: cursor.varint("length in the archive")?,
     })
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::page::headers::Header;
-use crate::page::{HttpVersion, Original, Page, RecordKind, Revisit, RevisitProfile};
+use crate::page::{ArchiveId, HttpVersion, InPlace, Original, Page, RecordKind, Revisit, RevisitProfile};
 
 fn full_page() -> Page {
     Page {
@@ -29,6 +29,33 @@ fn full_page() -> Page {
             refers_to_id: Some("i".into()),
             original: None,
         }),
+        in_place: None,
+    }
+}
+
+fn in_place() -> Page {
+    let place = InPlace { archive: ArchiveId(0x0807_0605_0403_0201), offset: 300, length: 5 };
+    let mut page = Page { in_place: Some(place), ..Page::new("http://a/", 7, 200, "") };
+    page.headers.push("Content-Type", "a/b");
+    page
+}
+
+#[test]
+fn golden_bytes_of_a_page_in_place() {
+    let mut page = in_place();
+    let encoded = encode(&page, b"http://a/").expect("fits");
+    let place = [1, 2, 3, 4, 5, 6, 7, 8, 0xac, 2, 5];
+    assert_eq!(encoded.meta, [&[1, 1, 0, 0x30, 200, 0, 0, 0, 0, 0, 0, 0][..], &place, b"\x03a/b"].concat());
+    assert!(is_in_place(&encoded.meta));
+    page.headers.push("A", "");
+    let encoded = encode(&page, b"http://a/").expect("fits");
+    assert_eq!(encoded.meta[3], 0x10);
+    assert_eq!(decode(&encoded.meta, b"", b"http://a/", 7), Ok(page));
+    // The type alone has one form, and only in place.
+    for (flags, rest) in [(0x10u8, [&place[..], b"\x01\x0cContent-Type\x01a"].concat()), (0x20, b"\x03a/b".to_vec())] {
+        let meta = [&[1, 1, 0, flags, 200, 0, 0, 0, 0, 0, 0, 0][..], &rest].concat();
+        assert!(matches!(decode(&meta, b"", b"", 7), Err(MetaError::Invalid { .. })), "{flags}");
+        assert!(!is_in_place(&meta[..5]));
     }
 }
 
@@ -143,11 +170,13 @@ fn page() -> impl Strategy<Value = Page> {
         proptest::option::of(digest),
         proptest::option::of(id),
         proptest::option::of(revisit()),
+        any::<Option<(u64, u64, u64)>>(),
     );
     (first, second, third).prop_map(|(first, second, third)| {
         let (url, fetched_at_ms, kind, status, reason) = first;
         let (http_version, method, ip, headers) = second;
-        let (truncated, digest, record_id, revisit) = third;
+        let (truncated, digest, record_id, revisit, place) = third;
+        let in_place = |(archive, offset, length)| InPlace { archive: ArchiveId(archive), offset, length };
         let headers = headers.into_iter().map(|(name, value)| Header { name, value }).collect();
         Page {
             url,
@@ -165,6 +194,7 @@ fn page() -> impl Strategy<Value = Page> {
             digest,
             record_id,
             revisit,
+            in_place: place.map(in_place),
         }
     })
 }

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use filemap_io::varint;
 
 use super::bytes::put_bytes;
-use super::{FIXED_BYTES, Fixed, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, revisit_bit};
+use super::{FIXED_BYTES, Fixed, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, only_type, revisit_bit};
 use crate::error::{Error, Result};
-use crate::page::{HttpVersion, Page, Revisit, RevisitProfile};
+use crate::page::headers::Headers;
+use crate::page::{HttpVersion, InPlace, Page, Revisit, RevisitProfile};
 
 /// A page's description, ready for the engine.
 ///
@@ -55,10 +56,13 @@ pub fn encode(page: &Page, key_url: impl AsRef<[u8]>) -> Result<Encoded> {
         flags |= flag::REVISIT;
         put_revisit(out, revisit);
     }
-    varint::put(out, page.headers.len() as u64);
-    for header in &page.headers {
-        put_bytes(out, &header.name);
-        put_bytes(out, &header.value);
+    if let Some(place) = page.in_place {
+        flags |= flag::IN_PLACE;
+        put_place(out, place);
+    }
+    match page.in_place.and_then(|_| only_type(&page.headers)) {
+        Some(value) => put_optional(out, &mut flags, flag::TYPE_ALONE, Some(value)),
+        None => put_headers(out, &page.headers),
     }
     let mut meta = vec![0; FIXED_BYTES];
     Fixed::LAYOUT.put(&mut meta, VERSION);
@@ -67,6 +71,20 @@ pub fn encode(page: &Page, key_url: impl AsRef<[u8]>) -> Result<Encoded> {
     Fixed::STATUS.put(&mut meta, page.status.unwrap_or(0));
     Fixed::PROTOCOL.put(&mut meta, protocol);
     finish(meta, description)
+}
+
+fn put_headers(out: &mut Vec<u8>, headers: &Headers) {
+    varint::put(out, headers.len() as u64);
+    for header in headers {
+        put_bytes(out, &header.name);
+        put_bytes(out, &header.value);
+    }
+}
+
+fn put_place(out: &mut Vec<u8>, place: InPlace) {
+    out.extend_from_slice(&place.archive.0.to_le_bytes());
+    varint::put(out, place.offset);
+    varint::put(out, place.length);
 }
 
 /// Puts the description after the fixed bytes, or, if it is too large, before the body.

@@ -96,7 +96,7 @@ impl RuleSet {
 impl Admission for RuleSet {
     fn refuses(&self, key: &[u8], time_ms: i64) -> Option<u32> {
         // A mark is about no URL, though a regex may match its empty one.
-        let mut rules = self.rules.iter().filter(|_| !key::is_mark(key));
+        let mut rules = self.rules.iter().filter(|_| !key::is_own(key));
         rules.find(|(_, m)| m.includes(time_ms) && m.is_about(key::url(key))).map(|(id, _)| *id)
     }
 
@@ -106,7 +106,7 @@ impl Admission for RuleSet {
 
     fn refuses_body(&self, record: &Record<'_>) -> Option<u32> {
         // A mark has none, whoever erased the empty body.
-        if key::is_mark(record.key) {
+        if key::is_own(record.key) {
             return None;
         }
         let spilled = meta::spill_bytes(record.meta).unwrap_or(0) as usize;

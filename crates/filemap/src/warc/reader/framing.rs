@@ -9,9 +9,17 @@ use crate::warc::header::{VERSION_LINE_BYTES, record_begins};
 use crate::warc::input::ReadFailure;
 use crate::warc::member::Ended;
 use crate::warc::problem::Place;
+use crate::warc::record::Record;
 use crate::warc::step::Broken;
 
 impl<R: Read> Reader<R> {
+    /// Whether a record that it gave would be the same for a reader that begins at its offset.
+    pub(crate) fn gives_alone(&self, record: &Record) -> bool {
+        let is_first = record.place.inner.is_none_or(|inner| inner == 0);
+        let is_sound = record.problem.is_none() && record.header.date_ms().is_some();
+        is_first && is_sound && !self.members.has_later_dictionary()
+    }
+
     /// Makes sure that there are bytes to read, in this member or in the next if that continues
     /// the record. Returns why there are none.
     pub(super) fn more(&mut self) -> Outcome<Option<Stop>, ReadFailure> {

@@ -5,6 +5,7 @@
 //! adds nothing, which is how one is continued.
 
 mod caches;
+pub mod in_place;
 pub mod json_lines;
 pub mod report;
 mod source;
@@ -36,6 +37,9 @@ use crate::stores::opening::NewStore;
     --from reads the HTTP cache of Scrapy (either storage) or of requests-cache (SQLite or files; serializers pickle \
     and json). Pickles are read as data: nothing in them is run. Entries of Scrapy are variants of their URL, \
     scrapy:SPIDER:FINGERPRINT. An entry that cannot be read is counted, named and left out; exit code 3.\n\n\
+    --in-place takes WARC files and their indexes (CDXJ or CDX, plain or gzip), and copies no body: pages are read from \
+    the files, which must stay. `fm-tool archives` lists and checks them, and takes note of a move; --adopt copies all \
+    into the store. A file of an index that is not there is named; exit code 3.\n\n\
     Examples:\n  fm-tool import pages.fm crawl-*.warc.gz\n  fm-tool dump old.fm | fm-tool import new.fm -\n  \
     fm-tool import pages.fm --from scrapy-httpcache .scrapy/httpcache\n  \
     fm-tool import http://127.0.0.1:8640 crawl.warc.gz"
@@ -44,7 +48,7 @@ pub struct Args {
     /// The store's folder, made if absent; or a server's address
     pub store: PathBuf,
     /// The files; - is standard input
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", required_unless_present = "adopt")]
     pub files: Vec<PathBuf>,
     /// Keep content codings (gzip, br, ...) as they came instead of decoding them
     #[arg(long)]
@@ -58,6 +62,16 @@ pub struct Args {
     /// Keep these records beside their pages; may be given several times
     #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
     pub keep: Vec<Keep>,
+    /// Leave the records where they are: keep descriptions, and read bodies from the files
+    #[arg(long, conflicts_with_all = ["from", "as_received"])]
+    pub in_place: bool,
+    /// Where the files are that an index names: a folder, or an http(s) address [default: beside
+    /// the index, or in ../archive]
+    #[arg(long, value_name = "PLACE", requires = "in_place")]
+    pub archive: Option<String>,
+    /// Copy the bodies of all pages that were left in place into the store
+    #[arg(long, conflicts_with_all = ["files", "in_place", "from", "as_received", "keep", "exact_urls"])]
+    pub adopt: bool,
     #[command(flatten)]
     pub new: NewStore,
     #[arg(skip)]
@@ -77,19 +91,17 @@ pub enum Keep {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let sources: Vec<Source> =
-        args.files.iter().map(|path| Source::open(path, args.form, args.from, shared)).collect::<Result<_, _>>()?;
+    if args.adopt {
+        return in_place::adopted(&args.store, shared);
+    }
+    let sources = open(args, shared)?;
     let total_bytes = sources.iter().map(|source| source.bytes).sum();
-    interrupt::listen();
     let mut target = Target::open(&args.store, &args.new, args.from.is_some(), shared)?;
-    let is_server = target.is_server();
-    let (mut out, mut outcome, mut failure) = (Output::stdout(shared.flags), Outcome::Done, None);
+    let (is_server, mut out) = (target.is_server(), Output::stdout(shared.flags));
+    let (mut outcome, mut failure) = (Outcome::Done, None);
     let (mut done_bytes, mut done_files, mut total) = (0, 0, ImportReport::default());
     let (files, started) = (sources.len(), Instant::now());
-    let bar = match sources.iter().any(|source| source.is_endless) {
-        true => Progress::endless_bytes(&shared.flags),
-        false => Progress::bytes(&shared.flags),
-    };
+    let bar = progress(&sources, shared);
     for source in sources {
         let (name, bytes) = (source.name.clone(), source.bytes);
         let brought = bring(&mut target, args, source, &mut |read, pages| {
@@ -144,6 +156,23 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         outcome = outcome.and(stopped(total.stored, is_server));
     }
     Ok(outcome)
+}
+
+/// Opens the files, and refuses those that cannot be taken in as asked for. From here on an
+/// interruption ends the work in order.
+fn open(args: &Args, shared: &Shared) -> Result<Vec<Source>, Failure> {
+    let sources: Vec<Source> =
+        args.files.iter().map(|path| Source::open(path, args.form, args.from, shared)).collect::<Result<_, _>>()?;
+    in_place::check(&args.store, args.in_place.then_some(args.archive.as_deref()), &sources)?;
+    interrupt::listen();
+    Ok(sources)
+}
+
+fn progress(sources: &[Source], shared: &Shared) -> Progress {
+    match sources.iter().any(|source| source.is_endless) {
+        true => Progress::endless_bytes(&shared.flags),
+        false => Progress::bytes(&shared.flags),
+    }
 }
 
 /// How an interrupted import ends.
@@ -226,6 +255,12 @@ fn bring(
         brought.seconds = started.elapsed().as_secs_f64();
         return Ok(brought);
     }
+    if content == Content::Index {
+        let places = (name.as_str(), path.as_path());
+        let mut brought = target.index(places, reader, args.archive.as_deref(), progress)?;
+        brought.seconds = started.elapsed().as_secs_f64();
+        return Ok(brought);
+    }
     let (content, reader) =
         content.resolve(reader).map_err(|error| Failure::Io(format!("cannot read {name}: {error}")))?;
     let mut brought = if content == Content::JsonLines {
@@ -239,6 +274,7 @@ fn bring(
             })
         });
         let options = if args.as_received { options.as_received() } else { options };
+        let options = if args.in_place { in_place::options(options, &path)? } else { options };
         target.archive((&name, content), reader, &options, progress)?
     };
     brought.seconds = started.elapsed().as_secs_f64();

@@ -131,7 +131,7 @@ pub fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>, form
     let mended = report.mended_dates.iter().map(|(rule, number)| (rule.name(), number)).collect::<BTreeMap<_, _>>();
     let digests = &report.digests;
     let mut line = fields!(report;
-        file = name, bytes_read, records, stored, beside, unchanged, variants, already_there, ignored, decoded,
+        file = name, bytes_read, records, stored, beside, in_place, unchanged, variants, already_there, ignored, decoded,
         kept_as_received, body_bytes, damaged, unusable, refused, misplaced, segments, without_request, unanswered,
         mended_dates = mended, payload_digests = fields!(digests; absent, unreadable, wrong, unchecked),
         revisits = revisits.map_or(0, |count| count.revisits),
@@ -157,6 +157,7 @@ pub fn summary(name: &str, report: &ImportReport, seconds: f64, form: Form) -> S
         beside => format!("{name}: {pages} and {} stored", count(beside, "other record")),
     };
     let parts = [
+        (report.in_place, format!("{} of them left in place", report.in_place)),
         (report.unchanged, format!("{} with an unchanged body", report.unchanged)),
         (report.variants, format!("{} to other requests than a plain GET", report.variants)),
         (report.already_there, format!("{} already there", report.already_there)),

@@ -5,6 +5,7 @@ use std::io::{self, BufReader, Cursor, IsTerminal, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use filemap::import::cdxj;
 use flate2::read::GzDecoder;
 use fm_cli::{Failure, words};
 
@@ -24,6 +25,8 @@ pub enum Content {
     Warc,
     Wacz,
     JsonLines,
+    /// An index of an archive: CDXJ or CDX.
+    Index,
     /// A cache of another program.
     Cache(CacheKind),
     /// A stream whose first bytes have not come yet.
@@ -31,13 +34,14 @@ pub enum Content {
 }
 
 impl Content {
-    /// JSON Lines begin with `{`, also in gzip, WACZ as a zip file; the rest is for the WARC
-    /// reader.
+    /// JSON Lines begin with `{`, also in gzip, WACZ as a zip file, an index with its first line;
+    /// the rest is for the WARC reader.
     fn of(head: &[u8]) -> Content {
         match head.trim_ascii_start().first() {
             _ if filemap::import::is_zip(head) => Content::Wacz,
             Some(b'{') => Content::JsonLines,
             _ if first_packed(head) == Some(b'{') => Content::JsonLines,
+            _ if cdxj::is_index(head) || cdxj::is_index(&unpacked(head)) => Content::Index,
             _ => Content::Warc,
         }
     }
@@ -68,8 +72,12 @@ impl Content {
 
 /// The first byte of a gzip file's content that is no space, if these bytes of it suffice.
 fn first_packed(head: &[u8]) -> Option<u8> {
-    let unpacked = BufReader::new(GzDecoder::new(head)).bytes().map_while(io::Result::ok);
-    unpacked.take(HEAD_BYTES).find(|byte| !byte.is_ascii_whitespace())
+    unpacked(head).into_iter().find(|byte| !byte.is_ascii_whitespace())
+}
+
+/// The beginning of a gzip file's content, as far as these bytes of it go.
+fn unpacked(head: &[u8]) -> Vec<u8> {
+    BufReader::new(GzDecoder::new(head)).bytes().map_while(io::Result::ok).take(HEAD_BYTES).collect()
 }
 
 /// An input with the bytes that were read ahead of it.

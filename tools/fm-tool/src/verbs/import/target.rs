@@ -12,6 +12,7 @@ use filemap::{Error, Page, PageStore, PageWrite, Put};
 use filemap_http::{ArchiveForm, Client, Imported};
 use fm_cli::{Failure, interrupt};
 
+use super::in_place;
 use super::json_lines;
 use super::report::Brought;
 use super::source::{Content, Head};
@@ -101,6 +102,21 @@ impl<'a> Target<'a> {
             _ => filemap::import::import_into(&mut store_for, name, source, options, progress)?,
         };
         Ok(report.into())
+    }
+
+    /// Describes what an index lists, in a store here.
+    pub fn index(
+        &mut self,
+        (name, path): (&str, &Path),
+        source: impl Read + Send,
+        archive: Option<&str>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Brought, Failure> {
+        let Target::Here(stores) = self else {
+            return Err(Failure::Usage("--in-place is for a store here".to_owned()));
+        };
+        let mut store = |url: &[u8]| stores.store_for(url);
+        in_place::index(&mut store, (name, path), source, archive, progress)
     }
 
     /// The revisits among what was imported, and those without an original. A server counts

@@ -1,0 +1,316 @@
+//! An index of an archive into a store: each line becomes the description of a page in place.
+//!
+//! CDXJ has a key, a time in 14 digits and a JSON object a line, as pywb, cdxj-indexer and Common
+//! Crawl write it; CDX has fields between spaces, 9 or 11 of them or those that its first line
+//! names (` CDX N b a m s k r M S V g`). Both may be gzip. The record itself is not read: what the
+//! line says is the description, until the page is.
+//!
+//! A line that cannot be kept is a problem with its offset in the index. So is a file of this
+//! machine that is not where it should be, once, with the number of its captures: they are
+//! described all the same, and read when it is there.
+//!
+//! Two threads: one reads and parses, the caller's puts.
+
+mod line;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use filemap_core::Put;
+use flate2::bufread::MultiGzDecoder;
+
+use self::line::{Described, Legend, Line};
+use super::report::ImportReport;
+use super::watch::{Fate, ImportProgress, ImportWatch, ImportedRecord};
+use crate::archives::is_remote;
+use crate::error::{Error, Result};
+use crate::page::{ArchiveId, InPlace, Page, RecordKind};
+use crate::store::PageStore;
+use crate::warc::{Place, Problem, ProblemKind};
+
+/// Lines that go to the storing thread at once, and batches that may wait for it.
+const BATCH_LINES: usize = 1024;
+const BATCHES_WAITING: usize = 4;
+/// The longest line: more is a problem, and left out.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// What a line became.
+enum Parsed {
+    Page(Box<Page>),
+    Ignored,
+    Problem(String),
+}
+
+/// Lines in the order of the index.
+#[derive(Default)]
+struct Batch {
+    /// Each with its offset in the index.
+    lines: Vec<(u64, Parsed)>,
+    /// Locations of files that no batch before had.
+    files: Vec<String>,
+    bytes_read: u64,
+}
+
+/// Imports the index `source`, a CDXJ or CDX file called `file`; its records stay where they are.
+/// `locate` gives the location of a file by the name in the index: an absolute path, or an
+/// `http(s)` address.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::ops::ControlFlow;
+///
+/// use filemap::import::{ImportProgress, cdxj};
+/// use filemap::{Options, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let record = b"WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: http://example.com/a.txt\r\n\
+///     WARC-Date: 2023-11-14T22:13:20Z\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n";
+/// std::fs::write(dir.path().join("a.warc"), record)?;
+/// let index = br#"com,example)/a.txt 20231114221320 {"url": "http://example.com/a.txt", "mime": "text/plain",
+/// "#;
+/// let index = [&index[..index.len() - 1], br#""offset": "0", "filename": "a.warc"}"#].concat();
+///
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let locate = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+/// let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
+/// let report = cdxj::import(&store, "index.cdxj", &index[..], &locate, go_on)?;
+/// assert_eq!((report.in_place, report.losses()), (1, 0));
+/// assert_eq!(store.get("http://example.com/a.txt")?.map(|page| page.body), Some(b"hello".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Read`] if `source` fails, and those of the store; all that came before is stored.
+pub fn import<R: Read + Send>(
+    store: &PageStore,
+    file: &str,
+    source: R,
+    locate: &(dyn Fn(&str) -> String + Sync),
+    watch: &mut dyn ImportWatch,
+) -> Result<ImportReport> {
+    import_into(&mut |_| Ok(store.clone()), file, source, locate, watch)
+}
+
+/// As [`import`], into the store that `stores` returns for the URL of a page: it is called for
+/// every page, on this thread, so that an index without captures needs no store.
+///
+/// # Errors
+///
+/// As [`import`], and those of `stores`.
+pub fn import_into<R: Read + Send>(
+    stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
+    file: &str,
+    source: R,
+    locate: &(dyn Fn(&str) -> String + Sync),
+    watch: &mut dyn ImportWatch,
+) -> Result<ImportReport> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(BATCHES_WAITING);
+        let producer = scope.spawn(move || produce(file, source, locate, &sender));
+        let consumer = Consumer { stores, file, last: None, files: HashMap::new(), report: ImportReport::default() };
+        let stored = consumer.consume(receiver, watch);
+        // The receiver is gone by now, so the producer ends.
+        let produced = producer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let report = stored?;
+        produced.map(|()| report)
+    })
+}
+
+/// Whether a file begins as an index does: with the first line of a CDX file, or of a CDXJ file.
+pub fn is_index(start: &[u8]) -> bool {
+    let line = &start[..memchr::memchr(b'\n', start).unwrap_or(start.len())];
+    let mut words = line.splitn(3, |&byte| byte == b' ');
+    let (key, stamp, rest) = (words.next(), words.next(), words.next());
+    let is_stamp = |stamp: &[u8]| stamp.len() == 14 && stamp.iter().all(u8::is_ascii_digit);
+    let is_header = start.starts_with(b" CDX ") || start.starts_with(b"!meta ");
+    is_header || key.is_some_and(|key| !key.is_empty()) && stamp.is_some_and(is_stamp) && rest.is_some()
+}
+
+/// Reads the index to its end, or until the other thread stops.
+fn produce<R: Read>(
+    file: &str,
+    source: R,
+    locate: &(dyn Fn(&str) -> String + Sync),
+    batches: &SyncSender<Batch>,
+) -> Result<()> {
+    let read = |offset: u64| move |source| Error::Read { what: file.to_owned(), offset, source };
+    let mut source = BufReader::with_capacity(256 << 10, source);
+    let is_packed = source.fill_buf().map_err(read(0))?.starts_with(&[0x1f, 0x8b]);
+    let mut lines: Box<dyn BufRead> = match is_packed {
+        true => Box::new(BufReader::with_capacity(256 << 10, MultiGzDecoder::new(source))),
+        false => Box::new(source),
+    };
+    let (mut offset, mut text, mut legend) = (0, Vec::new(), Legend::default());
+    let mut files: HashMap<String, ArchiveId> = HashMap::new();
+    let mut batch = Batch::default();
+    loop {
+        text.clear();
+        let count = lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(read(offset))? as u64;
+        if count == 0 {
+            break;
+        }
+        let at = offset;
+        offset += count;
+        let parsed = if count == MAX_LINE_BYTES && !text.ends_with(b"\n") {
+            offset += lines.skip_until(b'\n').map_err(read(offset))? as u64;
+            Parsed::Problem(format!("the line is longer than {MAX_LINE_BYTES} bytes"))
+        } else {
+            match legend.line(&text) {
+                Ok(None) => Parsed::Ignored,
+                Err(what) => Parsed::Problem(what),
+                Ok(Some(line)) => page(line, |name| {
+                    if let Some(id) = files.get(name) {
+                        return *id;
+                    }
+                    let location = locate(name);
+                    let id = ArchiveId::of(&location);
+                    files.insert(name.to_owned(), id);
+                    batch.files.push(location);
+                    id
+                }),
+            }
+        };
+        batch.lines.push((at, parsed));
+        if batch.lines.len() >= BATCH_LINES {
+            batch.bytes_read = offset;
+            if batches.send(std::mem::take(&mut batch)).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    batch.bytes_read = offset;
+    // The other thread may have stopped.
+    let _ = batches.send(batch);
+    Ok(())
+}
+
+fn page(line: Line<'_>, archive: impl FnOnce(&str) -> ArchiveId) -> Parsed {
+    match line.page() {
+        Ok(Described { mut page, filename, offset, length }) => {
+            page.in_place = Some(InPlace { archive: archive(&filename), offset, length });
+            Parsed::Page(Box::new(page))
+        }
+        Err(what) => Parsed::Problem(what),
+    }
+}
+
+/// Puts descriptions.
+struct Consumer<'a> {
+    stores: &'a mut dyn FnMut(&[u8]) -> Result<PageStore>,
+    file: &'a str,
+    /// The store of the last page.
+    last: Option<PageStore>,
+    files: HashMap<ArchiveId, ArchiveFile>,
+    report: ImportReport,
+}
+
+/// A file that the index names.
+struct ArchiveFile {
+    location: String,
+    /// Captures of it.
+    captures: u64,
+    /// The store of the last page knows it.
+    is_known: bool,
+}
+
+impl Consumer<'_> {
+    fn consume(mut self, batches: Receiver<Batch>, watch: &mut dyn ImportWatch) -> Result<ImportReport> {
+        for batch in batches {
+            for location in batch.files {
+                let id = ArchiveId::of(&location);
+                self.files.insert(id, ArchiveFile { location, captures: 0, is_known: false });
+            }
+            for (offset, parsed) in batch.lines {
+                if watch.progress(ImportProgress::of(&self.report)) == ControlFlow::Break(()) {
+                    self.report.stopped = true;
+                    return Ok(self.report);
+                }
+                self.take(Place { offset, inner: None }, parsed, watch)?;
+            }
+            self.report.bytes_read = batch.bytes_read;
+        }
+        self.miss_files(watch);
+        // The whole index is in: there is nothing to cancel.
+        let _ = watch.progress(ImportProgress::of(&self.report));
+        Ok(self.report)
+    }
+
+    fn take(&mut self, place: Place, parsed: Parsed, watch: &mut dyn ImportWatch) -> Result<()> {
+        let file = self.file;
+        match parsed {
+            Parsed::Page(page) => {
+                self.report.records += 1;
+                let put = self.put(&page);
+                let fate = match &put {
+                    Ok(put) => put.map_or(Fate::AlreadyThere, Fate::Stored),
+                    Err(error) if error.concerns_one_page() => {
+                        self.report.refused += u64::from(error.refused_by().is_some());
+                        self.fail(place, error.to_string(), watch);
+                        return Ok(());
+                    }
+                    Err(_) => return put.map(|_| ()),
+                };
+                let (record_type, url, time_ms) = (page.kind.name(), &*page.url, Some(page.fetched_at_ms));
+                watch.record(&ImportedRecord { file, place, record_type, url, time_ms, fate });
+            }
+            Parsed::Ignored => self.report.ignored += 1,
+            Parsed::Problem(what) => {
+                self.report.records += 1;
+                self.fail(place, what, watch);
+            }
+        }
+        Ok(())
+    }
+
+    /// `None` if the store has the visit.
+    fn put(&mut self, page: &Page) -> Result<Option<Put>> {
+        let store = (self.stores)(&page.url)?;
+        if self.last.as_ref().is_none_or(|last| last.engine().path() != store.engine().path()) {
+            self.files.values_mut().for_each(|file| file.is_known = false);
+            self.last = Some(store.clone());
+        }
+        let key = store.key_of_page(page)?;
+        if let Some(file) = page.in_place.and_then(|place| self.files.get_mut(&place.archive)) {
+            if !file.is_known {
+                store.put_archive(&file.location)?;
+                file.is_known = true;
+            }
+            file.captures += 1;
+        }
+        let is_new = !store.holds_visit(&key, page)?;
+        let put = if is_new { Some(Put::Stored(store.put_description(page)?)) } else { None };
+        if page.kind == RecordKind::Revisit {
+            self.report.unresolved.push(&store, &key, page, 0)?;
+        }
+        self.report.count_in_place(page, is_new);
+        Ok(put)
+    }
+
+    fn fail(&mut self, place: Place, what: String, watch: &mut dyn ImportWatch) {
+        let problem = Problem::new(self.file, place, ProblemKind::Unusable, what);
+        watch.record(&ImportedRecord::new(self.file, place, Fate::Failed(&problem)));
+        self.report.problem(problem);
+    }
+
+    /// Tells of files of this machine that are not there.
+    fn miss_files(&mut self, watch: &mut dyn ImportWatch) {
+        let Some(store) = &self.last else { return };
+        let files = self.files.drain().map(|(_, file)| (file.location, file.captures));
+        let mut files: Vec<_> = files.filter(|(location, captures)| *captures > 0 && !is_remote(location)).collect();
+        files.sort();
+        for (location, captures) in files {
+            if let Err(error) = store.archives.open(&location, 0, Some(1)) {
+                let what = format!(
+                    "{location}: {error}: the {captures} captures that the index has of it are described, and cannot \
+                     be read before it is there"
+                );
+                let problem = Problem::new(self.file, Place::default(), ProblemKind::Damage, what);
+                self.report.tell(problem, watch);
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Pages in place: read from the files of their archive, which may move, change or be gone; and
+//! adopted.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use filemap::dump::{DumpOptions, Format};
+use filemap::import::{AdoptStep, ImportOptions, ImportProgress, ImportReport, adopt, cdxj, import};
+use filemap::page::{ArchiveId, InPlace};
+use filemap::{Error, Page, PageStore};
+use sha1::Digest as _;
+
+use crate::samples::{self, Fresh, fresh, gz, page, response, zst};
+use crate::stores::dumped;
+
+const SAMPLES: [&str; 5] =
+    ["cc.warc.gz", "IAH-urls-wget.warc.gz", "example.warc.gz", "example-iana.org-chunked.warc", "python-docs.warc.gz"];
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Imports a file that is put beside the store, in place.
+fn left(fresh: &Fresh, name: &str, file: &[u8]) -> ImportReport {
+    let path = fresh.dir.path().join(name);
+    std::fs::write(&path, file).expect("a file");
+    let options = ImportOptions::new().in_place(text(&path));
+    import(&fresh.store, name, file, &options, &mut |_| ControlFlow::Continue(())).expect("the store is fine")
+}
+
+/// Every version of every page and of what is beside it, whole.
+fn all(store: &PageStore) -> Vec<Page> {
+    let mut pages: Vec<Page> = store.versions().map(|page| page.expect("readable")).collect();
+    pages.sort_by_key(|page| (page.url.clone(), page.fetched_at_ms, page.kind as u8, page.record_id.clone()));
+    pages
+}
+
+fn adopted(store: &PageStore) -> (u64, u64) {
+    let adopted = adopt(store, &mut |_| ControlFlow::Continue(())).expect("adopted");
+    (adopted.pages, adopted.lost)
+}
+
+#[test]
+fn pages_in_place_read_as_if_they_were_stored_and_are_the_same_when_adopted() {
+    for name in SAMPLES {
+        let (whole, place) = (fresh(), fresh());
+        let stored = samples::run_sample(&whole.store, name, &ImportOptions::new());
+        let file = samples::bytes(name);
+        let report = left(&place, name, &file);
+        assert!(report.in_place > 0, "{name}");
+        assert_eq!((report.stored, report.digests, report.variants), (stored.stored, stored.digests, stored.variants));
+        assert_eq!(all(&place.store), all(&whole.store), "{name}");
+        let newest = |store: &PageStore| -> Vec<Page> { store.pages().map(|page| page.expect("readable")).collect() };
+        assert_eq!(newest(&place.store), newest(&whole.store), "{name}: with the bodies of revisits");
+        assert_eq!(place.store.check_archives(&mut |_| ControlFlow::Continue(())).expect("read"), report.in_place);
+
+        let again = left(&place, name, &file);
+        assert_eq!((again.stored, again.already_there), (0, report.stored + report.already_there), "{name}");
+
+        assert_eq!(adopted(&place.store), (report.in_place, 0), "{name}");
+        std::fs::remove_file(place.dir.path().join(name)).expect("there");
+        assert_eq!(all(&place.store), all(&whole.store), "{name}: adopted");
+        assert_eq!(adopted(&place.store), (0, 0));
+    }
+}
+
+#[test]
+fn records_that_cannot_be_read_from_their_offset_are_stored() {
+    let records: Vec<Vec<u8>> = (0..4).map(|at| page(&at.to_string(), &format!("the text of page {at}"))).collect();
+    let dictionary = records.concat();
+    let with = |frames: Vec<u8>| {
+        let head = [&[0x5d, 0x2a, 0x4d, 0x18][..], &(dictionary.len() as u32).to_le_bytes(), &dictionary].concat();
+        [head, frames].concat()
+    };
+    let each = |pack: &dyn Fn(&[u8]) -> Vec<u8>| records.iter().flat_map(|record| pack(record)).collect::<Vec<u8>>();
+    let forms = [
+        ("plain", records.concat(), 4),
+        ("members", each(&gz), 4),
+        ("one member", gz(&records.concat()), 1),
+        ("frames", each(&|record| zst(record, b"")), 4),
+        ("a dictionary", with(each(&|record| zst(record, &dictionary))), 4),
+        ("a later dictionary", [gz(&records[0]), with(zst(&records[1], &dictionary))].concat(), 1),
+    ];
+    for (form, file, in_place) in forms {
+        let fresh = fresh();
+        let report = left(&fresh, "a.warc", &file);
+        assert_eq!((report.in_place, report.losses()), (in_place, 0), "{form}");
+        for at in 0..report.stored {
+            let found = fresh.store.get(&format!("http://example.com/{at}")).expect("readable").expect("there");
+            assert_eq!(found.body, format!("the text of page {at}").into_bytes(), "{form}");
+            assert_eq!((found.status, found.in_place), (Some(200), None));
+        }
+    }
+}
+
+#[test]
+fn what_was_moved_changed_or_is_gone_is_named_and_found_again() {
+    let place = fresh();
+    let file = [page("a", "first"), page("b", "second")].concat();
+    left(&place, "a.warc", &file);
+    let (old, new) = (place.dir.path().join("a.warc"), place.dir.path().join("b.warc"));
+    let fails = |what: &str| {
+        let error = place.store.get("http://example.com/b").expect_err(what);
+        assert!(error.is_damage(), "{error}");
+        let told = error.to_string();
+        assert!(told.contains("a.warc") && told.contains("http://example.com/b") && told.contains(what), "{told}");
+        let head = place.store.head("http://example.com/b").expect("described").expect("there");
+        assert_eq!(head.page.status, Some(200));
+    };
+    std::fs::rename(&old, &new).expect("moved");
+    fails("the file is not there");
+    let (mut there, mut gone) = (0, 0);
+    place
+        .store
+        .check_archives(&mut |read| {
+            (there, gone) = (there + u64::from(read.is_ok()), gone + u64::from(read.is_err()));
+            ControlFlow::Continue(())
+        })
+        .expect("the store is fine");
+    assert_eq!((there, gone), (0, 2));
+    for (bytes, what) in [
+        (page("a", "first"), "the file ends before it"),
+        ([page("a", "first"), page("c", "third")].concat(), "another page is there: http://example.com/c"),
+        ([b"0".to_vec(), file.clone()].concat(), "offset"),
+    ] {
+        std::fs::write(&old, bytes).expect("a file");
+        fails(what);
+    }
+    std::fs::remove_file(&old).expect("there");
+    let [archive] = &place.store.archives().expect("listed")[..] else { panic!("one file") };
+    assert_eq!(archive.location, text(&old));
+    assert!(place.store.move_archive(archive.id, &text(&new)).expect("moved"));
+    assert!(!place.store.move_archive(ArchiveId::of("x"), &text(&new)).expect("no such file"));
+    let found = place.store.get("http://example.com/b").expect("readable").expect("there");
+    assert_eq!(found.body, b"second");
+}
+
+#[test]
+fn a_record_of_another_time_and_digest_is_another_visit() {
+    let place = fresh();
+    let digest = |text: &str| {
+        let hex: String = sha1::Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha1:{hex}")
+    };
+    let with = |text: &str| {
+        let record = String::from_utf8(page("a", text)).expect("text");
+        record.replacen("WARC-Date", &format!("WARC-Payload-Digest: {}\r\nWARC-Date", digest(text)), 1).into_bytes()
+    };
+    left(&place, "a.warc", &with("first"));
+    assert_eq!(place.store.get("http://example.com/a").expect("readable").expect("there").body, b"first");
+    let later = |record: Vec<u8>| String::from_utf8(record).expect("text").replacen("2020-", "2021-", 1).into_bytes();
+    let damaged = String::from_utf8(with("first")).expect("text").replace("\r\n\r\nfirst", "\r\n\r\nfirsT");
+    for (other, what) in [
+        (later(with("other")), "another visit is there: of 2021"),
+        (later(page("a", "first")), "another visit is there"),
+        (damaged.into_bytes(), "has not the digest"),
+    ] {
+        std::fs::write(place.dir.path().join("a.warc"), other).expect("a file");
+        let error = place.store.get("http://example.com/a").expect_err("another");
+        assert!(error.to_string().contains(what), "{error}");
+    }
+    std::fs::write(place.dir.path().join("a.warc"), later(with("first"))).expect("a file");
+    assert!(place.store.get("http://example.com/a").is_ok(), "the same body, whatever date a rewriting gave it");
+}
+
+#[test]
+fn a_large_body_is_read_in_bounded_memory_and_from_anywhere() {
+    let place = fresh();
+    let text: String = (0..1_500_000).map(|at| format!("{at:08}")).collect();
+    left(&place, "a.warc.gz", &gz(&page("a", &text)));
+    let (found, mut body) = place.store.get_reader("http://example.com/a").expect("readable").expect("there");
+    assert_eq!((found.status, body.remaining(), body.in_memory()), (Some(200), text.len() as u64, None));
+    let mut all = String::new();
+    body.read_to_string(&mut all).expect("read");
+    assert!(all == text && body.remaining() == 0);
+    let mut part = [0; 16];
+    assert_eq!(body.seek(SeekFrom::End(-16)).expect("in it"), text.len() as u64 - 16);
+    body.read_exact(&mut part).expect("read");
+    assert_eq!(part, text.as_bytes()[text.len() - 16..]);
+    body.seek(SeekFrom::Start(800)).expect("in it");
+    body.read_exact(&mut part).expect("read");
+    assert_eq!(&part, b"0000010000000101");
+}
+
+/// Each capture of a store's archive, by an index that a dump of another store made.
+#[test]
+fn an_index_describes_what_the_archive_has() {
+    for name in SAMPLES {
+        let (whole, place) = (fresh(), fresh());
+        samples::run_sample(&whole.store, name, &ImportOptions::new());
+        let dir = place.dir.path().join("archive");
+        std::fs::create_dir(&dir).expect("a folder");
+        let (files, _) = dumped(&whole.store, &DumpOptions::new("x", &[Format::Warc, Format::Cdxj]));
+        for (name, bytes) in files.files() {
+            std::fs::write(dir.join(name), bytes).expect("a file");
+        }
+        let bytes = files.file("x.cdxj");
+        assert!(cdxj::is_index(&bytes[..bytes.len().min(4096)]), "{name}");
+        let locate = |file: &str| text(&dir.join(file));
+        let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
+        let packed = gz(&bytes);
+        let report = cdxj::import(&place.store, "index", &packed[..], &locate, go_on).expect("imported");
+        let problems = &report.problems;
+        let lines = bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        assert_eq!((report.in_place + report.already_there, problems.len()), (lines, 0), "{name}: {problems:?}");
+        let mut compared = 0;
+        for page in whole.store.versions().map(|page| page.expect("readable")).filter(|page| page.kind.is_page()) {
+            // An index has whole seconds.
+            let at = page.fetched_at_ms.div_euclid(1000) * 1000;
+            let lookup = filemap::Lookup::new(&page.url).variant(page.variant.as_ref()).at(at + 999);
+            let found = place.store.get(lookup).expect("readable").expect("there");
+            let same = whole.store.get(filemap::Lookup::new(&page.url).variant(page.variant.as_ref()).at(at + 999));
+            let same = same.expect("readable").expect("there");
+            assert_eq!((found.status, &found.headers), (same.status, &same.headers), "{name}");
+            assert!(found.body == same.body, "{name}: {}", String::from_utf8_lossy(&page.url));
+            compared += 1;
+        }
+        assert!(compared > 0);
+        let again = cdxj::import(&place.store, "index", &bytes[..], &locate, go_on).expect("imported");
+        assert_eq!((again.stored, again.already_there), (0, lines));
+    }
+}
+
+#[test]
+fn lines_that_cannot_be_kept_and_files_that_are_not_there_are_told() {
+    let place = fresh();
+    let line =
+        |url: &str| format!("k 20200101000000 {{\"url\":\"{url}\",\"offset\":\"0\",\"filename\":\"no.warc\"}}\n");
+    let index = [
+        "!meta 0 {}\n",
+        &line("http://a/"),
+        "nonsense\n",
+        &line("no URL"),
+        &"x".repeat(2 << 20),
+        "\n",
+        &line("http://b/"),
+    ];
+    let locate = |file: &str| text(&place.dir.path().join(file));
+    let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
+    let report = cdxj::import(&place.store, "i", index.concat().as_bytes(), &locate, go_on).expect("imported");
+    assert_eq!(
+        (report.in_place, report.unusable, report.damaged, report.ignored),
+        (2, 3, 1, 1),
+        "{:?}",
+        report.problems
+    );
+    let told: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    let offset = 11 + line("http://a/").len();
+    assert!(told[0].starts_with(&format!("i: offset {offset}: it is no line")), "{told:?}");
+    assert!(told[3].contains("no.warc") && told[3].contains("the 2 captures"), "{told:?}");
+}
+
+#[test]
+fn an_adoption_that_ends_early_is_continued() {
+    let (place, whole) = (fresh(), fresh());
+    let file: Vec<u8> = (0..50).flat_map(|at| gz(&page(&at.to_string(), &format!("page {at}")))).collect();
+    left(&place, "a.warc.gz", &file);
+    samples::run(&whole.store, &file, &ImportOptions::new());
+    let mut left = 20;
+    let stopped = adopt(&place.store, &mut |step| {
+        assert!(matches!(step, AdoptStep::Page(_)));
+        left -= 1;
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let stopped = stopped.expect("adopted");
+    assert_eq!((stopped.pages, stopped.stopped), (20, true));
+    assert_eq!(all(&place.store), all(&whole.store));
+    // An import of the file itself brings the rest: what it brings is no longer in place.
+    samples::run(&place.store, &file[..file.len() / 2], &ImportOptions::new());
+    assert_eq!(adopted(&place.store), (30, 0));
+    assert_eq!(all(&place.store), all(&whole.store));
+}
+
+#[test]
+fn an_empty_page_does_not_refer_to_one_in_place() {
+    let place = fresh();
+    left(&place, "a.warc", &page("a", "first"));
+    let empty = Page::new("http://example.com/a", 1_700_000_000_000, 204, "");
+    for _ in 0..2 {
+        place.store.put_page_if_changed(&empty).expect("put");
+    }
+    assert_eq!(adopted(&place.store), (1, 0));
+    assert_eq!(adopted(&place.store), (0, 0), "no version held it");
+    assert_eq!(all(&place.store).len(), 3);
+}
+
+#[test]
+fn no_file_makes_a_page_of_another() {
+    let place = fresh();
+    left(&place, "a.warc", &page("a", "first"));
+    let [archive] = &place.store.archives().expect("listed")[..] else { panic!("one file") };
+    let secret = InPlace { archive: archive.id, offset: 0, length: 0 };
+    let forged = Page { in_place: Some(secret), ..Page::new("http://example.com/b", 1000, 200, "own") };
+    let encoded = filemap::page::meta::encode(&forged, b"").expect("encoded");
+    use base64::Engine as _;
+    let word = base64::engine::general_purpose::STANDARD.encode(&encoded.meta);
+    let record = String::from_utf8(response("b", b"own")).expect("text");
+    let record = record.replacen("WARC-Date", &format!("FileMap-Page: head=0 page={word}\r\nWARC-Date"), 1);
+    samples::run(&place.store, record.as_bytes(), &ImportOptions::new());
+    let found = place.store.get("http://example.com/b").expect("readable").expect("there");
+    assert_eq!((found.body, found.in_place), (b"own".to_vec(), None));
+    assert_eq!(place.store.head("http://example.com/b").expect("readable").expect("there").page.in_place, None);
+}
+
+#[test]
+fn a_place_that_the_store_does_not_know_is_refused_and_a_page_with_a_body_is_put_with_it() {
+    let place = fresh();
+    let unknown = InPlace { archive: ArchiveId::of("x"), offset: 0, length: 0 };
+    let there = Page { in_place: Some(unknown), ..Page::new("http://a/", 1000, 200, "body") };
+    assert!(matches!(place.store.put_in_place(&there), Err(Error::InPlace { .. })));
+    assert!(matches!(place.store.put_in_place(&Page { in_place: None, ..there.clone() }), Err(Error::InPlace { .. })));
+    assert!(!place.store.contains("http://a/").expect("readable"));
+    place.store.put_page(&there).expect("put");
+    assert_eq!(place.store.get("http://a/").expect("readable"), Some(Page { in_place: None, ..there }));
+}

@@ -1,0 +1,145 @@
+//! `import --in-place` and `import --adopt`: records that stay in the files of an archive, and
+//! their copy into the store afterwards.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use filemap::PageStore;
+use filemap::archives::is_remote;
+use filemap::import::{AdoptStep, ImportOptions, ImportProgress, adopt, cdxj};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes};
+
+use super::report::Brought;
+use super::source::{Content, Source};
+use crate::flags::Shared;
+use crate::stores::{opening, remote};
+
+/// Refuses what cannot be described in place; `archive` is the place that was given for the files,
+/// of an import that is in place.
+pub fn check(store: &Path, archive: Option<Option<&str>>, sources: &[Source]) -> Result<(), Failure> {
+    let index = sources.iter().find(|source| source.content == Content::Index);
+    let Some(archive) = archive else {
+        let Some(index) = index else { return Ok(()) };
+        let words =
+            "is the index of an archive: --in-place describes what it lists, and leaves the records where they are";
+        return Err(Failure::Usage(format!("{} {words}", index.name)));
+    };
+    if remote::is_server(store) {
+        let words = "--in-place is for a store here: give it to the machine of the server";
+        return Err(Failure::Usage(words.to_owned()));
+    }
+    if archive.is_some() && index.is_none() {
+        let words = "--archive is for an index: a WARC file is where it is";
+        return Err(Failure::Usage(words.to_owned()));
+    }
+    for source in sources {
+        let words = match source.content {
+            Content::Warc | Content::Index if !source.is_endless => continue,
+            Content::Wacz => "WACZ files are imported whole: unpack it, or leave --in-place out",
+            Content::Warc | Content::Index | Content::Unknown => "records can stay in a file only, not in a stream",
+            Content::JsonLines | Content::Cache(_) => {
+                "only records of WARC files and of their indexes can stay in place"
+            }
+        };
+        return Err(Failure::Usage(format!("{}: {words}", source.name)));
+    }
+    Ok(())
+}
+
+/// Options with which a file's records stay in it.
+pub fn options(options: ImportOptions, path: &Path) -> Result<ImportOptions, Failure> {
+    let path = path.canonicalize().map_err(|error| Failure::io("find", path, &error))?;
+    Ok(options.in_place(text(&path)?))
+}
+
+/// Describes what an index lists.
+pub fn index(
+    stores: &mut dyn FnMut(&[u8]) -> filemap::Result<PageStore>,
+    (name, path): (&str, &Path),
+    source: impl Read + Send,
+    archive: Option<&str>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Brought, Failure> {
+    let places = Places::of(path, archive)?;
+    let progress = &mut |at: ImportProgress| {
+        progress(at.bytes_read, at.pages);
+        interrupt::go_on()
+    };
+    Ok(cdxj::import_into(stores, name, source, &|file| places.locate(file), progress)?.into())
+}
+
+/// Where the files of an index may be.
+struct Places {
+    /// Folders, the first the default, or one address.
+    places: Vec<String>,
+}
+
+impl Places {
+    /// Below `archive`; without one beside the index, or in the folder `archive` beside its own,
+    /// as collections of pywb have it.
+    fn of(index: &Path, archive: Option<&str>) -> Result<Places, Failure> {
+        if let Some(address) = archive.filter(|archive| is_remote(archive)) {
+            return Ok(Places { places: vec![address.trim_end_matches('/').to_owned()] });
+        }
+        let whole = |path: &Path| path.canonicalize().map_err(|error| Failure::io("find", path, &error));
+        if let Some(folder) = archive {
+            return Ok(Places { places: vec![text(&whole(Path::new(folder))?)?] });
+        }
+        let beside = whole(index)?.parent().map(Path::to_path_buf).unwrap_or_default();
+        let collection = beside.parent().map(|parent| parent.join("archive"));
+        let places: Vec<PathBuf> = [Some(beside), collection].into_iter().flatten().collect();
+        Ok(Places { places: places.iter().map(|path| text(path)).collect::<Result<_, _>>()? })
+    }
+
+    fn locate(&self, file: &str) -> String {
+        if is_remote(file) || file.starts_with('/') {
+            return file.to_owned();
+        }
+        let mut locations = self.places.iter().map(|place| format!("{place}/{file}"));
+        let is_there = |location: &String| is_remote(location) || Path::new(location).exists();
+        let first = locations.clone().next().unwrap_or_default();
+        locations.find(is_there).unwrap_or(first)
+    }
+}
+
+/// A path as text, which a store keeps.
+pub fn text(path: &Path) -> Result<String, Failure> {
+    let words = || Failure::Usage(format!("{}: the path is not UTF-8, which a location must be", path.display()));
+    path.to_str().map(str::to_owned).ok_or_else(words)
+}
+
+/// Copies what is in place into the store.
+pub fn adopted(path: &Path, shared: &Shared) -> Result<Outcome, Failure> {
+    interrupt::listen();
+    let store = opening::local_to_change(path, shared)?;
+    let (mut out, started) = (Output::stdout(shared.flags), Instant::now());
+    let bar = Progress::records(&shared.flags, None, "pages");
+    let adopted = adopt(&store, &mut |step| {
+        match step {
+            AdoptStep::Page(_) => bar.add(),
+            AdoptStep::Lost(error) => bar.aside(|| words::complain(error)),
+        }
+        interrupt::go_on()
+    });
+    drop(bar);
+    let closed = store.close();
+    let adopted = adopted?;
+    closed?;
+    let lost = match adopted.lost {
+        0 => String::new(),
+        lost => format!(", {lost} that cannot be and stay as they are"),
+    };
+    let (bytes, seconds) = (sizes::print(adopted.body_bytes), started.elapsed().as_secs_f64());
+    let words =
+        format!("{} copied into the store{lost}; {bytes} of bodies in {seconds:.1} s", count(adopted.pages, "page"));
+    out.report(&fields!(adopted; pages, body_bytes, lost, stopped), words)?;
+    out.finish()?;
+    let outcome = if adopted.lost > 0 { Outcome::Damaged } else { Outcome::Done };
+    if adopted.stopped {
+        let copied = count(adopted.pages, "page");
+        return Ok(outcome.and(interrupt::stopped(format_args!("{copied} copied; the same command copies the rest"))));
+    }
+    Ok(outcome)
+}

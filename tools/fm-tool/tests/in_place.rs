@@ -1,0 +1,128 @@
+//! `import --in-place`, `archives` and `import --adopt`: pages whose records stay in their files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::harness::{Bench, PAGE_BYTES, PAGE_URL, warc};
+
+/// Captures of python-docs.warc.gz: some URLs have several.
+const CAPTURES: usize = 64;
+
+/// A collection with a WARC file and its index, as pywb has them, both from a dump of the sample.
+fn collection(bench: &Bench) -> (PathBuf, PathBuf) {
+    let from = Bench::with(&["python-docs.warc.gz"]);
+    let (archive, indexes) = (bench.path("coll/archive"), bench.path("coll/indexes"));
+    fs::create_dir_all(&archive).unwrap();
+    fs::create_dir_all(&indexes).unwrap();
+    let args = ["--format", "warc,cdxj", "--output", archive.to_str().unwrap()];
+    from.run("dump", &args).ended(0);
+    let index = fs::read_dir(&archive).unwrap().map(|entry| entry.unwrap().path());
+    let index = index.into_iter().find(|path| path.extension().is_some_and(|name| name == "cdxj")).unwrap();
+    let moved = indexes.join("index.cdxj");
+    fs::rename(index, &moved).unwrap();
+    (archive, moved)
+}
+
+fn name(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn an_index_is_imported_in_place_and_pages_are_read_from_the_archive() {
+    let bench = Bench::new();
+    let (archive, index) = collection(&bench);
+    bench.run("import", &[&index]).ended(2).said("--in-place");
+    assert!(!bench.store().exists());
+    let line = &bench.run("import", &["--json", "--in-place", name(&index)]).ended(0).json()[0];
+    assert_eq!(
+        (&line["stored"], &line["in_place"], &line["body_bytes"]),
+        (&CAPTURES.into(), &CAPTURES.into(), &0.into())
+    );
+    bench.run("import", &["--in-place", name(&index)]).ended(0).said(&format!("{CAPTURES} already there"));
+    assert_eq!(bench.run("get", &[PAGE_URL]).ended(0).out.len(), PAGE_BYTES);
+    bench
+        .run("archives", &["--check"])
+        .ended(0)
+        .said(&format!("{CAPTURES} records are where they were left, 0 are not"));
+    let history = bench.run("history", &[PAGE_URL]).ended(0);
+    assert!(history.text().contains("\t-\tresponse\tbody in place"), "{}", history.text());
+    assert!(bench.run("head", &[PAGE_URL]).ended(0).text().contains("in place, in archive "));
+    let listed = bench.run("archives", &["--json"]).ended(0).json();
+    let location = listed[0]["location"].as_str().unwrap().to_owned();
+    assert!(listed.len() == 1 && location.starts_with(name(&archive.canonicalize().unwrap())), "{listed:?}");
+
+    // A dump has the bodies.
+    let dumped = bench.run("dump", &["--format", "jsonl"]).ended(0);
+    assert_eq!(dumped.json().len(), CAPTURES);
+    assert!(dumped.json().iter().all(|line| line["in_place"].is_null()));
+
+    // What is gone is named: by a get, a check and a dump.
+    let elsewhere = bench.path("elsewhere");
+    fs::rename(&archive, &elsewhere).unwrap();
+    bench.run("get", &[PAGE_URL]).ended(3).said(&location).said("the file is not there");
+    bench
+        .run("archives", &["--check"])
+        .ended(3)
+        .said(&format!("0 records are where they were left, {CAPTURES} are not"));
+    bench.run("dump", &["--format", "jsonl"]).ended(3).said(PAGE_URL);
+    bench.run("archives", &["--move", "/nowhere", name(&elsewhere)]).ended(1).said("/nowhere");
+    bench.run("archives", &["--move", name(&archive), "/nowhere"]).ended(2).said("/nowhere");
+    let old = location.rsplit_once('/').unwrap().0;
+    bench.run("archives", &["--move", old, name(&elsewhere)]).ended(0).said("1 file below");
+    assert_eq!(bench.run("get", &[PAGE_URL]).ended(0).out.len(), PAGE_BYTES);
+
+    let adopted = &bench.run("import", &["--adopt", "--json"]).ended(0).json()[0];
+    assert_eq!((&adopted["pages"], &adopted["lost"]), (&CAPTURES.into(), &0.into()));
+    fs::remove_dir_all(&elsewhere).unwrap();
+    assert_eq!(bench.run("get", &[PAGE_URL]).ended(0).out.len(), PAGE_BYTES);
+    bench.run("import", &["--adopt"]).ended(0).said("0 pages copied");
+    bench.run("verify", &["--full"]).ended(0);
+}
+
+#[test]
+fn a_warc_file_is_imported_in_place_and_what_is_lost_stays_described() {
+    let bench = Bench::new();
+    let file = bench.path("copy.warc.gz");
+    fs::copy(warc("python-docs.warc.gz"), &file).unwrap();
+    bench.run("import", &["--in-place", name(&file)]).ended(0).said("left in place");
+    assert_eq!(bench.run("get", &[PAGE_URL]).ended(0).out.len(), PAGE_BYTES);
+    let small: u64 = fs::read_dir(bench.store()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    assert!(small > 0);
+    // The second half of the file is cut off.
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    let adopted = bench.run("import", &["--adopt", "--json"]).ended(3).said("copy.warc.gz");
+    let adopted = &adopted.json()[0];
+    let (copied, lost) = (adopted["pages"].as_u64().unwrap(), adopted["lost"].as_u64().unwrap());
+    assert!(copied > 0 && lost > 0, "{adopted}");
+    fs::write(&file, &bytes).unwrap();
+    let rest = &bench.run("import", &["--adopt", "--json"]).ended(0).json()[0];
+    assert_eq!((rest["pages"].as_u64(), rest["lost"].as_u64()), (Some(lost), Some(0)));
+}
+
+#[test]
+fn what_cannot_stay_in_place_is_refused_before_a_store_is_made() {
+    let bench = Bench::new();
+    let (_, index) = collection(&bench);
+    let lines = bench.path("pages.jsonl");
+    fs::write(&lines, "{}\n").unwrap();
+    let file = warc("python-docs.warc.gz");
+    for (args, words) in [
+        (vec!["--in-place", name(&lines)], "only records of WARC files"),
+        (vec!["--in-place", "-"], "not in a stream"),
+        (vec!["--in-place", "--archive", "/tmp", name(&file)], "--archive is for an index"),
+        (vec!["--in-place", "--archive", "/no/such/folder", name(&index)], "/no/such/folder"),
+        (vec!["--archive", "/tmp", name(&index)], "--in-place"),
+        (vec!["--in-place", "--as-received", name(&file)], "--as-received"),
+        (vec!["--adopt", name(&file)], "cannot be used with"),
+        (vec!["--adopt"], "pages.fm"),
+    ] {
+        bench.run("import", &args).ended(2).said(words);
+        assert!(!bench.store().exists(), "{args:?}");
+    }
+    // Files that are not there are named once, with the number of their pages, which are
+    // described.
+    let named = bench.run("import", &["--in-place", "--archive", name(&bench.path("coll")), name(&index)]);
+    named.ended(3).said(&format!("the {CAPTURES} captures"));
+    bench.run("has", &[PAGE_URL]).ended(0);
+}
