@@ -159,11 +159,11 @@ def check_sight(browser, axe):
 
 
 def check_charts(browser, at):
-    """The script draws; each look of it is 5 seconds behind the one before."""
+    """The charts of rates go on by the script; each point is 10 seconds behind the one before."""
     browser.show(1280, "light")
     browser.open(at + "/")
     for _ in range(60):
-        points = browser.value("Array.from(document.querySelectorAll('.chart polyline')).map(l => l.getAttribute('points') || '')")
+        points = browser.value("Array.from(document.querySelectorAll('#rates .chart polyline')).map(l => l.getAttribute('points') || '')")
         if points and all(len(line.split()) >= 2 for line in points):
             return len(points)
         time.sleep(1)

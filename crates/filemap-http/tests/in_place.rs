@@ -75,6 +75,9 @@ fn archive_server(file: Vec<u8>) -> (String, Arc<Mutex<Vec<String>>>) {
             let from: usize = from.parse().expect("a number");
             let to = to.parse().map_or(file.len(), |last: usize| last + 1).min(file.len());
             let answer = match head[0].contains("/archive/a.warc") {
+                false if head[0].contains("busy") => {
+                    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()
+                }
                 false => b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec(),
                 true => {
                     let part = &file[from..to];
@@ -110,12 +113,13 @@ fn records_on_a_server_are_read_by_their_range_alone() {
         line("1", "a.warc", 0, first.len()),
         line("2", "a.warc", first.len(), second.len()),
         line("3", "b.warc", 0, 10),
+        line("4", "busy.warc", 0, 10),
     ];
     let store = PageStore::create(dir.path().join("pages.fm"), Options::new()).expect("a store");
-    let locate = |file: &str| format!("{address}/{file}");
+    let locate = |file: &str| Ok(format!("{address}/{file}"));
     let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
     let report = cdxj::import(&store, "index", index.concat().as_bytes(), &locate, go_on).expect("imported");
-    assert_eq!((report.in_place, report.losses()), (3, 0), "no file of another machine is looked for");
+    assert_eq!((report.in_place, report.losses()), (4, 0), "no file of another machine is looked for");
     let local = store.get("http://a.example/2").expect_err("not without the client");
     assert!(local.to_string().contains("reads no archives of other machines"), "{local}");
 
@@ -126,6 +130,8 @@ fn records_on_a_server_are_read_by_their_range_alone() {
     assert_eq!(asked.lock().expect("unpoisoned").clone(), [format!("{}-{last}", first.len())]);
     let gone = store.get("http://a.example/3").expect_err("no such file");
     assert!(gone.is_damage() && gone.to_string().contains("b.warc (offset 0): the file is not there"), "{gone}");
+    let busy = store.get("http://a.example/4").expect_err("not now");
+    assert!(!busy.is_damage() && busy.to_string().contains("503"), "what may be there later is not lost: {busy}");
     let mut all = String::new();
     AnyArchives::new()
         .open(&format!("{address}/a.warc"), 5, Some(4))

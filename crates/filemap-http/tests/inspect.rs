@@ -248,13 +248,18 @@ fn the_rates_of_the_overview_stand_in_a_table_and_its_script_is_the_servers_own(
     let row =
         shown.split("<tr data-figure=\"gets\">").nth(1).and_then(|rest| rest.split("</tr>").next()).expect("a row");
     assert!(row.contains("<td class=\"n\">3</td>"), "{row}");
-    // What only the script fills is not shown without it.
-    assert_eq!(row.matches("data-live hidden").count(), 2, "{row}");
+    assert!(row.contains("<svg class=\"chart\"") && shown.contains("free on its disk"), "{row}");
     assert_eq!(shown.matches("<script").count(), 1, "{shown}");
     assert!(shown.contains("<script src=\"/charts.js\" defer></script>"), "{shown}");
     let script = server.get("/charts.js", &[]);
     assert_eq!((script.status, script.header("content-type")), (200, Some("text/javascript; charset=utf-8")));
-    // Each figure that the script asks for is there.
+    // The parts that the script puts in anew are there.
+    let text = String::from_utf8(script.body).expect("text");
+    let parts = text.split("PARTS = [").nth(1).and_then(|rest| rest.split(']').next()).expect("a list");
+    let parts: Vec<&str> = parts.split(',').map(|name| name.trim().trim_matches('"')).collect();
+    assert!(parts.len() == 3 && parts.iter().all(|name| shown.contains(&format!("id=\"{name}\""))), "{parts:?}");
+    let hour = server.get("/v1/hour", &[]).json();
+    assert!(hour["every_seconds"] == 10 && hour["points"].is_array(), "{hour}");
     let figures = server.get("/v1/stat?figures=1", &[]).json()["figures"].clone();
     let asked: Vec<&str> = shown.split("data-figure=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert!(asked.len() == 5 && asked.iter().all(|name| figures[name].is_u64()), "{asked:?}: {figures}");

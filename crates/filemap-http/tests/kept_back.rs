@@ -126,7 +126,7 @@ fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
         ("GET", "/list") => (List, query(&["prefix=http://", "host={host}", "prefix={url}"])),
         ("GET", "/hosts") => (List, plain()),
         ("GET", "/find") => (Nothing, query(&["q={url}"])),
-        ("GET", "/" | "/seen" | "/style.css" | "/charts.js" | "/metrics" | "/healthz" | "/readyz") => {
+        ("GET", "/" | "/seen" | "/style.css" | "/charts.js" | "/v1/hour" | "/metrics" | "/healthz" | "/readyz") => {
             (Nothing, plain())
         }
         ("GET", "/v1/stat") => (Nothing, query(&["figures=1"])),

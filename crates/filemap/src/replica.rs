@@ -6,6 +6,7 @@
 //! what it has.
 
 mod place;
+mod removed;
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -14,7 +15,7 @@ use std::ops::ControlFlow;
 use filemap_core::erase::Rule;
 use filemap_core::list::{Direction, KeyRange, KeysInOrder};
 use filemap_core::{Head, Version};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::date;
 use crate::error::{Error, Result};
@@ -398,40 +399,6 @@ impl Replica {
             self.counts.removed += 1;
             // It takes what it has put for there.
             self.loader = Loader::default();
-        }
-        Ok(())
-    }
-
-    /// Removes the versions of this time that are stored alike. Of a damaged one nobody knows how
-    /// it was stored: it is the only one of its time, or it stays.
-    fn remove_version(&mut self, key: &[u8], time_ms: i64, print: Option<([u8; 16], u64)>) -> Result<()> {
-        let mut own: Vec<Head> = Vec::new();
-        for head in self.store.engine().history_iter(key) {
-            match head {
-                Ok(head) if head.version.time_ms == time_ms => own.push(head),
-                Ok(_) => {}
-                // It may be the one; it is no page to anybody.
-                Err(error) if error.is_corrupt() => self.notes.push(format!("passed over in a removal: {error}")),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        match print {
-            // It was in place there, without a body; here it is whole.
-            Some((digest, _)) if digest == xxh3_128(b"").to_be_bytes() && own.len() == 1 => {}
-            Some(print) => own.retain(|head| (head.digest, xxh3_64(&head.meta)) == print),
-            None if own.len() > 1 => {
-                let url = String::from_utf8_lossy(key::url(key)).into_owned();
-                let when = date::format(time_ms);
-                self.notes.push(format!("not removed: which version of {url} of {when} was removed is not known"));
-                return Ok(());
-            }
-            None => {}
-        }
-        for head in own {
-            if self.store.engine().remove_version(key, head.version)? {
-                self.counts.removed_versions += 1;
-                self.loader = Loader::default();
-            }
         }
         Ok(())
     }

@@ -6,9 +6,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use filemap::dump::{DumpOptions, Format};
+use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::import::{AdoptStep, ImportOptions, ImportProgress, ImportReport, adopt, cdxj, import};
 use filemap::page::{ArchiveId, InPlace};
 use filemap::{Error, Page, PageStore};
+use filemap_core::prune::PruneRule;
 use sha1::Digest as _;
 
 use crate::samples::{self, Fresh, fresh, gz, page, response, zst};
@@ -197,7 +199,7 @@ fn an_index_describes_what_the_archive_has() {
         }
         let bytes = files.file("x.cdxj");
         assert!(cdxj::is_index(&bytes[..bytes.len().min(4096)]), "{name}");
-        let locate = |file: &str| text(&dir.join(file));
+        let locate = |file: &str| Ok(text(&dir.join(file)));
         let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
         let packed = gz(&bytes);
         let report = cdxj::import(&place.store, "index", &packed[..], &locate, go_on).expect("imported");
@@ -236,7 +238,7 @@ fn lines_that_cannot_be_kept_and_files_that_are_not_there_are_told() {
         "\n",
         &line("http://b/"),
     ];
-    let locate = |file: &str| text(&place.dir.path().join(file));
+    let locate = |file: &str| Ok(text(&place.dir.path().join(file)));
     let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
     let report = cdxj::import(&place.store, "i", index.concat().as_bytes(), &locate, go_on).expect("imported");
     assert_eq!(
@@ -313,4 +315,169 @@ fn a_place_that_the_store_does_not_know_is_refused_and_a_page_with_a_body_is_put
     assert!(!place.store.contains("http://a/").expect("readable"));
     place.store.put_page(&there).expect("put");
     assert_eq!(place.store.get("http://a/").expect("readable"), Some(Page { in_place: None, ..there }));
+}
+
+/// Puts the lines of an index whose files are in this folder.
+fn indexed(store: &PageStore, dir: &Path, lines: &[String]) -> ImportReport {
+    let locate = |file: &str| Ok(text(&dir.join(file)));
+    let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
+    cdxj::import(store, "index", lines.concat().as_bytes(), &locate, go_on).expect("imported")
+}
+
+fn line(name: &str, offset: usize, more: &str) -> String {
+    format!(
+        "k 20200101000000 {{\"url\":\"http://example.com/{name}\",\"offset\":\"{offset}\",\"filename\":\"a.warc\"{more}}}\n"
+    )
+}
+
+#[test]
+fn a_body_that_was_erased_does_not_come_back_in_place() {
+    let place = fresh();
+    let bytes: String = sha1::Sha1::digest("first").iter().map(|byte| format!("{byte:02x}")).collect();
+    let order = EraseOrder::new(EraseTarget::Digest(format!("sha1:{bytes}")), "asked for");
+    place.store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
+    let file = [page("a", "first"), page("b", "second")].concat();
+    let report = left(&place, "a.warc", &file);
+    assert_eq!((report.in_place, report.refused), (1, 1), "{:?}", report.problems);
+    // An index does not tell what a body is: whoever reads it is told.
+    let report = indexed(&place.store, place.dir.path(), &[line("a", 0, "")]);
+    assert_eq!(report.in_place, 1);
+    let refused = |store: &PageStore| store.get("http://example.com/a").expect_err("refused").refused_by().is_some();
+    assert!(refused(&place.store));
+    place.store.sync().expect("synced");
+    let reader = PageStore::open_read_only(place.store.engine().path(), filemap::Options::new()).expect("opened");
+    assert!(refused(&reader));
+    assert_eq!(adopted(&place.store), (1, 1));
+}
+
+#[test]
+fn an_empty_body_that_was_erased_is_not_that_of_pages_in_place() {
+    let place = fresh();
+    let bytes: String = sha1::Sha1::digest("").iter().map(|byte| format!("{byte:02x}")).collect();
+    let order = EraseOrder::new(EraseTarget::Digest(format!("sha1:{bytes}")), "asked for");
+    place.store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
+    assert_eq!(left(&place, "a.warc", &page("a", "first")).in_place, 1);
+    assert!(place.store.get("http://example.com/a").is_ok());
+}
+
+#[test]
+fn a_revisit_of_an_index_keeps_its_original_through_a_prune() {
+    let place = fresh();
+    let digest: String = sha1::Sha1::digest("first").iter().map(|byte| format!("{byte:02x}")).collect();
+    let with = |record: Vec<u8>| {
+        let record = String::from_utf8(record).expect("text");
+        record.replacen("WARC-Date", &format!("WARC-Payload-Digest: sha1:{digest}\r\nWARC-Date"), 1)
+    };
+    let original = with(page("a", "first"));
+    let revisit = with(response("b", b"HTTP/1.1 200 OK\r\n\r\n")).replacen(
+        "WARC-Type: response",
+        "WARC-Type: revisit\r\nWARC-Refers-To-Target-URI: http://example.com/a\r\n\
+         WARC-Profile: http://netpreserve.org/warc/1.0/revisit/identical-payload-digest",
+        1,
+    );
+    std::fs::write(place.dir.path().join("a.warc"), [original.as_bytes(), revisit.as_bytes()].concat())
+        .expect("a file");
+    let told = format!(",\"digest\":\"sha1:{digest}\"");
+    let lines = [line("a", 0, &told), line("b", original.len(), &format!("{told},\"mime\":\"warc/revisit\""))];
+    assert_eq!(indexed(&place.store, place.dir.path(), &lines).in_place, 2);
+    let newer = Page::new("http://example.com/a", 1_700_000_000_000, 200, "newer");
+    place.store.put_page(&newer).expect("put");
+    let body = || place.store.get("http://example.com/b").expect("readable").expect("there").body;
+    assert_eq!(body(), b"first");
+    let rule = PruneRule { keep_versions: Some(1), ..PruneRule::default() };
+    place.store.prune(rule, &mut |_| ControlFlow::Continue(())).expect("pruned");
+    assert_eq!(body(), b"first");
+    // What it refers to is in the file alone: without that nothing is dropped.
+    std::fs::remove_file(place.dir.path().join("a.warc")).expect("there");
+    let error = place.store.prune(rule, &mut |_| ControlFlow::Continue(())).expect_err("not known");
+    assert!(error.to_string().contains("a.warc"), "{error}");
+}
+
+#[test]
+fn an_index_with_the_right_place_mends_one_with_a_wrong_place() {
+    let place = fresh();
+    let (wrong, right) = (place.dir.path().join("wrong"), place.dir.path().join("right"));
+    std::fs::create_dir(&right).expect("a folder");
+    std::fs::write(right.join("a.warc"), page("a", "first")).expect("a file");
+    let lines = [line("a", 0, "")];
+    assert_eq!(indexed(&place.store, &wrong, &lines).damaged, 1);
+    assert!(place.store.get("http://example.com/a").is_err());
+    let report = indexed(&place.store, &right, &lines);
+    assert_eq!((report.in_place, report.losses()), (1, 0));
+    assert_eq!(place.store.get("http://example.com/a").expect("readable").expect("there").body, b"first");
+    assert_eq!(place.store.history("http://example.com/a").expect("readable").len(), 1, "the wrong one is gone");
+    // A move holds, whatever is imported from the old place.
+    let moved = place.dir.path().join("moved.warc");
+    std::fs::rename(right.join("a.warc"), &moved).expect("moved");
+    assert!(place.store.move_archive(ArchiveId::of(&text(&right.join("a.warc"))), &text(&moved)).expect("moved"));
+    let again = indexed(&place.store, &right, &lines);
+    assert_eq!((again.already_there, again.stored), (1, 0));
+    assert_eq!(place.store.get("http://example.com/a").expect("readable").expect("there").body, b"first");
+}
+
+#[test]
+fn an_adoption_leaves_the_newest_version_of_a_time_the_newest() {
+    let place = fresh();
+    left(&place, "a.warc", &page("a", "first"));
+    samples::run(&place.store, &page("a", "second"), &ImportOptions::new());
+    let body = || place.store.get("http://example.com/a").expect("readable").expect("there").body;
+    assert_eq!(body(), b"second");
+    assert_eq!(adopted(&place.store), (1, 0));
+    assert_eq!(body(), b"second");
+    assert_eq!(place.store.history("http://example.com/a").expect("readable").len(), 2);
+    // Without a digest in the record, it is the body that tells that the store has it.
+    assert_eq!(left(&place, "a.warc", &page("a", "first")).already_there, 1);
+}
+
+#[test]
+fn a_store_with_retention_adopts_nothing() {
+    let place = fresh();
+    left(&place, "a.warc", &page("a", "first"));
+    let path = place.store.engine().path().to_owned();
+    let Fresh { store, dir: _dir } = place;
+    store.close().expect("closed");
+    let store = PageStore::open(&path, filemap::Options::new().keep_versions(Some(2))).expect("opened");
+    let error = adopt(&store, &mut |_| ControlFlow::Continue(())).expect_err("refused");
+    assert!(error.to_string().contains("keep_versions"), "{error}");
+}
+
+#[test]
+fn another_record_of_the_same_second_is_not_the_page() {
+    let place = fresh();
+    let request = String::from_utf8(response("a", b"GET /a HTTP/1.1\r\nCookie: secret\r\n\r\n")).expect("text");
+    let request = request.replacen("WARC-Type: response", "WARC-Type: request", 1);
+    let answer = page("a", "first");
+    std::fs::write(place.dir.path().join("a.warc"), [request.as_bytes(), &answer].concat()).expect("a file");
+    indexed(&place.store, place.dir.path(), &[line("a", 0, "")]);
+    let error = place.store.get("http://example.com/a").expect_err("a request");
+    assert!(error.to_string().contains("a request is there, not a response"), "{error}");
+
+    let other = fresh();
+    let digest = |text: &str| {
+        let hex: String = sha1::Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha1:{hex}")
+    };
+    let with = String::from_utf8(page("a", "first")).expect("text");
+    let with = with.replacen("WARC-Date", &format!("WARC-Payload-Digest: {}\r\nWARC-Date", digest("first")), 1);
+    std::fs::write(other.dir.path().join("a.warc"), with).expect("a file");
+    indexed(&other.store, other.dir.path(), &[line("a", 0, &format!(",\"digest\":\"{}\"", digest("other")))]);
+    assert!(other.store.get("http://example.com/a").is_err(), "the digest contradicts");
+    // That of nothing is what some indexes have for what they did not read.
+    let third = fresh();
+    std::fs::write(third.dir.path().join("a.warc"), page("a", "first")).expect("a file");
+    indexed(&third.store, third.dir.path(), &[line("a", 0, &format!(",\"digest\":\"{}\"", digest("")))]);
+    assert_eq!(third.store.get("http://example.com/a").expect("readable").expect("there").digest, None);
+}
+
+#[test]
+fn an_index_that_is_cut_off_is_taken_in_as_far_as_it_is_there() {
+    let place = fresh();
+    let lines: String = (0..500).map(|at| line(&at.to_string(), at, "")).collect();
+    let packed = gz(lines.as_bytes());
+    let locate = |file: &str| Ok(text(&place.dir.path().join(file)));
+    let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
+    let cut = &packed[..packed.len() - 100];
+    let error = cdxj::import(&place.store, "index.gz", cut, &locate, go_on).expect_err("cut off");
+    assert!(matches!(error, Error::Read { .. }), "{error}");
+    assert!(place.store.count_pages().expect("counted") > 100);
 }

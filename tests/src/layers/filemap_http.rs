@@ -11,7 +11,14 @@ pub const LAYERS: &[&[&str]] = &[
     &["client"],
     &["follow"],
     // The terms of the server.
-    &["server::tokens", "server::refusal", "server::counters", "server::lookup", "server::seen::worker"],
+    &[
+        "server::tokens",
+        "server::refusal",
+        "server::counters",
+        "server::hour",
+        "server::lookup",
+        "server::seen::worker",
+    ],
     &["server::seen::sets"],
     &["server::options"],
     // What of a store is shown.
@@ -36,7 +43,13 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::seen::manage"],
     &["server::space"],
     &["server::inspect::layout"],
-    &["server::inspect::calendar", "server::inspect::capture", "server::inspect::diff", "server::inspect::highlight"],
+    &[
+        "server::inspect::charts",
+        "server::inspect::calendar",
+        "server::inspect::capture",
+        "server::inspect::diff",
+        "server::inspect::highlight",
+    ],
     &[
         "server::inspect::captures",
         "server::inspect::compare",

@@ -120,6 +120,13 @@ fn what_cannot_stay_in_place_is_refused_before_a_store_is_made() {
         bench.run("import", &args).ended(2).said(words);
         assert!(!bench.store().exists(), "{args:?}");
     }
+    // An index names files below its places only.
+    let line = r#"k 20200101000000 {"url":"http://a/","offset":"0","filename":"NAME"}"#;
+    for outside in ["/etc/passwd", "../x.warc", "http://127.0.0.1:9/x.warc"] {
+        let index = bench.path("outside.cdxj");
+        fs::write(&index, format!("{}\n", line.replace("NAME", outside))).unwrap();
+        bench.run("import", &["--in-place", name(&index)]).ended(3).said("is outside of").said(outside);
+    }
     // Files that are not there are named once, with the number of their pages, which are
     // described.
     let named = bench.run("import", &["--in-place", "--archive", name(&bench.path("coll")), name(&index)]);

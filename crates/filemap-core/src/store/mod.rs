@@ -422,6 +422,20 @@ impl Store {
         }
     }
 
+    /// Whether versions are dropped by their number or age as others are put.
+    pub fn has_retention(&self) -> bool {
+        let options = self.reading.options();
+        options.keep_versions.is_some() || options.keep_age.is_some()
+    }
+
+    /// Bytes that are free where the store is, to everybody.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn free_bytes(&self) -> Result<u64> {
+        self.reading.dir().free_bytes().map_err(Error::io("measure", "the file system"))
+    }
+
     /// Counters and sizes of now. Measures the files: some system calls for each segment.
     pub fn stats(&self) -> Stats {
         self.reading.stats()

@@ -69,6 +69,9 @@ impl Archives for AnyArchives {
             }
             StatusCode::NOT_FOUND | StatusCode::GONE => return Err(io::ErrorKind::NotFound.into()),
             StatusCode::RANGE_NOT_SATISFIABLE => return Ok(Box::new(io::empty())),
+            other if other.is_server_error() || other == StatusCode::TOO_MANY_REQUESTS => {
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("the server answers {other}")));
+            }
             other => return Err(io::Error::other(format!("the server answers {other}"))),
         };
         Ok(Box::new(body.take(length.unwrap_or(u64::MAX))))

@@ -11,6 +11,7 @@ use filemap::{AsyncPageStore, PageStore};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::counters::Counters;
+use super::hour::Hour;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
 use super::shown::Shown;
@@ -46,6 +47,7 @@ pub(super) struct Backend {
     pooled: AtomicU32,
     pub(super) options: ServerOptions,
     pub(super) counters: Counters,
+    pub(super) hour: Hour,
     /// When the server was made.
     pub(super) begun: Instant,
     putting: [Arc<AsyncMutex<()>>; LOCKS],
@@ -73,6 +75,7 @@ impl Backend {
             pooled: AtomicU32::new(0),
             options,
             counters,
+            hour: Hour::default(),
             begun: Instant::now(),
             ready: Mutex::new(None),
             room: Arc::new(Semaphore::new((ROOM / ROOM_PART) as usize + 1)),

@@ -255,23 +255,21 @@ impl Telling {
             said["error"] = json!(words);
             self.say("damage", said, out);
         };
-        let measured = match head.page.in_place {
-            None => Ok(Some((head.body_bytes, *digest))),
-            Some(_) => self.changes.measured(key, head.version),
-        };
-        let (body_bytes, digest) = match measured {
-            Ok(Some(measured)) => measured,
-            Ok(None) => return Ok(true),
-            Err(error) if error.is_damage() => {
-                damage(error.to_string(), out);
-                return Ok(false);
+        let mut head = head.clone();
+        let mut digest = *digest;
+        if head.page.in_place.is_some() {
+            match self.changes.measured(key, &head) {
+                Ok(measured) => (head.page, head.body_bytes, digest) = measured,
+                Err(error) if error.is_damage() => {
+                    damage(error.to_string(), out);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
-        };
+        }
+        let body_bytes = head.body_bytes;
         if body_bytes > MAX_BODY && head.page.kind.is_page() {
             // To be fetched by its version.
-            let mut head = head.clone();
-            (head.body_bytes, head.page.in_place) = (body_bytes, None);
             let (digest, head) = (wire::digest(&digest), jsonl::head(&head)?);
             self.say("put", json!({ "version": version, "digest": digest, "head": head }), out);
             return Ok(false);

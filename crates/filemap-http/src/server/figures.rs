@@ -23,6 +23,7 @@ use urlindex::SeenSet;
 
 use super::backend::Backend;
 use super::guard::Allowed;
+use super::hour;
 use super::refusal::{Answer, Refusal};
 use super::seen::ask::asking;
 use super::seen::sets::Served;
@@ -187,6 +188,12 @@ fn registry_of(sets: &[Arc<Served>]) -> Registry {
         served.worker().map_or(0, |worker| worker.set().kept_requests())
     });
     registry
+}
+
+/// `GET /v1/hour`: the last hour, in points of ten seconds.
+pub(super) async fn of_hour(State(backend): State<Arc<Backend>>) -> Answer {
+    let points: Vec<Value> = backend.hour.points().iter().map(hour::of_point).collect();
+    Ok(Json(json!({ "every_seconds": hour::EVERY.as_secs(), "points": points })).into_response())
 }
 
 /// `GET /healthz`: the process answers.

@@ -25,6 +25,9 @@ pub(super) async fn measure(State(backend): State<Arc<Backend>>, request: Reques
         let cause = response.extensions().get::<Cause>().map_or("the cause is not known", |cause| &cause.0);
         backend.log(&format!("{method} {target}: {status}: {cause}"));
     }
+    if route == "/v1/page" {
+        backend.hour.add(method, begun.elapsed());
+    }
     backend.counters.add(method, route, status.as_u16(), begun.elapsed());
     response
 }

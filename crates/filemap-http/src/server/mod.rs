@@ -14,6 +14,7 @@ mod changes;
 mod counters;
 mod figures;
 mod guard;
+mod hour;
 mod inspect;
 mod lists;
 mod lookup;

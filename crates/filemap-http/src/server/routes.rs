@@ -91,6 +91,7 @@ impl Server {
             .route("/v1/seen/{name}/check", post(seen::ask::check))
             .route("/v1/sync", post(pages::write::sync))
             .route("/v1/stat", get(figures::stat))
+            .route("/v1/hour", get(figures::of_hour))
             .route("/v1/segments", get(space::segments))
             .route("/v1/dictionaries", get(space::dictionaries))
             .route("/v1/openapi.json", get(openapi::description))

@@ -18,9 +18,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use super::backend::Backend;
+use super::hour;
 use super::patient::Patient;
 use super::routes::Server;
 
@@ -51,6 +53,7 @@ impl Server {
         let graceful = GracefulShutdown::new();
         let room = Arc::new(Semaphore::new(backend.options.max_connections));
         let mut stop = pin!(stop);
+        let keeping = tokio::spawn(keep_hour(Arc::clone(&backend)));
         loop {
             let accepted = async {
                 let place = Arc::clone(&room).acquire_owned().await;
@@ -86,6 +89,7 @@ impl Server {
             });
         }
         drop(listener);
+        keeping.abort();
         backend.drain();
         if timeout(DRAIN, graceful.shutdown()).await.is_err() {
             backend.log(&format!("requests were still under way after {} s, and were broken off", DRAIN.as_secs()));
@@ -97,6 +101,19 @@ impl Server {
         // A failure has its line in the log of the sets.
         let _ = spawn_blocking(move || seen.close()).await;
         closed
+    }
+}
+
+/// Notes a point of the last hour every ten seconds.
+async fn keep_hour(backend: Arc<Backend>) {
+    let mut ticks = interval(hour::EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // A store that fails has no point; whoever asks it is told why.
+        if let Ok(stats) = backend.whole.call(|store| Ok(store.engine().stats())).await {
+            backend.hour.note(&stats);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! durable, the descriptions in place are dropped. So a crash leaves both at worst, and the same
 //! adoption goes on from there.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use filemap_core::Version;
@@ -11,7 +12,7 @@ use filemap_core::Version;
 use super::warc::put_page;
 use crate::error::{Error, Result};
 use crate::page::key;
-use crate::page::version::BodyForm;
+use crate::page::version::{BodyForm, PageHead};
 use crate::store::{Known, PageStore};
 use crate::warc::capture::Capture;
 
@@ -84,62 +85,131 @@ pub enum AdoptStep<'a> {
 ///
 /// # Errors
 ///
-/// Those of the store.
+/// `InvalidOption` in a store that drops versions by itself (retention); those of the store;
+/// [`Error::Read`] if another machine does not answer: what was copied stays.
 pub fn adopt(store: &PageStore, each: &mut dyn FnMut(AdoptStep<'_>) -> ControlFlow<()>) -> Result<Adopted> {
-    let (mut adopted, mut known, mut copied) = (Adopted::default(), Known::default(), Copied::default());
+    if store.engine().has_retention() {
+        let why = "retention could drop what is copied: open the store without keep_versions and keep_age".to_owned();
+        return Err(filemap_core::Error::from(filemap_core::StorageError::option("adopt", why)).into());
+    }
+    let mut adoption =
+        Adoption { store, adopted: Adopted::default(), known: Known::default(), puts: 0, old: Old::default() };
     for found in store.heads_in_place() {
-        let put = found.and_then(|(key, head)| {
-            let version = head.version;
-            let (page, body) = store.whole_of_archive(&key, head)?;
+        let told = match found {
+            Ok((_, head)) if adoption.old.has(head.version) => continue,
+            Ok((key, head)) => adoption.take(&key, head, each)?,
+            Err(error) if error.is_damage() => adoption.lose(&error, each),
+            Err(error) => return Err(error),
+        };
+        adoption.adopted.stopped = told.is_break();
+        if adoption.adopted.stopped || adoption.old.is_full() {
+            adoption.old.settle(store)?;
+        }
+        if adoption.adopted.stopped {
+            return Ok(adoption.adopted);
+        }
+    }
+    adoption.old.settle(store)?;
+    Ok(adoption.adopted)
+}
+
+struct Adoption<'a> {
+    store: &'a PageStore,
+    adopted: Adopted,
+    known: Known,
+    /// Versions put: one that the store had with its body is not.
+    puts: u64,
+    old: Old,
+}
+
+type Each<'a> = dyn FnMut(AdoptStep<'_>) -> ControlFlow<()> + 'a;
+
+impl Adoption<'_> {
+    /// Copies a version in place. Of versions of one time the one put last is the newest: those
+    /// behind it are put again, so that it does not take their place.
+    fn take(&mut self, key: &[u8], head: PageHead, each: &mut Each<'_>) -> Result<ControlFlow<()>> {
+        let versions = self.store.engine().versions_of(key)?;
+        let of_time = versions.into_iter().filter(|version| version.time_ms == head.version.time_ms);
+        let mut behind: Vec<Version> = of_time.filter(|version| version.sequence > head.version.sequence).collect();
+        behind.sort_by_key(|version| version.sequence);
+        let puts = self.puts;
+        let mut told = self.copy(key, head, each)?;
+        for version in behind {
+            let Some(value) = self.store.value_of(key, version)? else { continue };
+            let head = self.store.page_head(key, value.head.clone())?;
+            if head.page.in_place.is_some() {
+                let next = self.copy(key, head, each)?;
+                told = if next.is_break() { next } else { told };
+            } else if self.puts > puts {
+                let page = self.store.stored(key, value)?;
+                self.store.put_page(&page)?;
+                self.old.push(key, version, page.body.len() as u64);
+            }
+        }
+        Ok(told)
+    }
+
+    /// Puts a version in place with its body; one that cannot be copied stays.
+    fn copy(&mut self, key: &[u8], head: PageHead, each: &mut Each<'_>) -> Result<ControlFlow<()>> {
+        let version = head.version;
+        let put = self.store.whole_of_archive(key, head).and_then(|(page, body)| {
             let bytes = body.len();
             // One of no bytes would refer to the version in place, which has none in the store.
             let form = if bytes == 0 { BodyForm::Whole } else { BodyForm::if_changed(&page) };
-            put_page(store, &mut known, &mut Capture { page, body, ..Capture::default() }, form)?;
-            Ok((key, version, bytes))
+            let mut capture = Capture { page, body, ..Capture::default() };
+            let put = put_page(self.store, &mut self.known, &mut capture, form)?;
+            Ok((bytes, put.is_some()))
         });
-        let told = match put {
-            Ok((key, version, bytes)) => {
-                adopted.pages += 1;
-                adopted.body_bytes += bytes;
-                let told = each(AdoptStep::Page(key::url(&key)));
-                copied.bytes += bytes;
-                copied.versions.push((key, version));
-                told
+        match put {
+            Ok((bytes, is_put)) => {
+                self.puts += u64::from(is_put);
+                self.adopted.pages += 1;
+                self.adopted.body_bytes += bytes;
+                self.old.push(key, version, bytes);
+                Ok(each(AdoptStep::Page(key::url(key))))
             }
-            Err(error) if error.is_damage() || error.concerns_one_page() => {
-                adopted.lost += 1;
-                each(AdoptStep::Lost(&error))
-            }
-            Err(error) => return Err(error),
-        };
-        adopted.stopped = told.is_break();
-        if adopted.stopped || copied.versions.len() >= BATCH_VERSIONS || copied.bytes >= BATCH_BYTES {
-            copied.settle(store)?;
-        }
-        if adopted.stopped {
-            return Ok(adopted);
+            Err(error) if error.is_damage() || error.concerns_one_page() => Ok(self.lose(&error, each)),
+            Err(error) => Err(error),
         }
     }
-    copied.settle(store)?;
-    Ok(adopted)
+
+    fn lose(&mut self, error: &Error, each: &mut Each<'_>) -> ControlFlow<()> {
+        self.adopted.lost += 1;
+        each(AdoptStep::Lost(error))
+    }
 }
 
-/// Versions in place of which the store has the bodies.
+/// Versions that stand anew with their bodies.
 #[derive(Default)]
-struct Copied {
+struct Old {
     versions: Vec<(Vec<u8>, Version)>,
+    sequences: HashSet<u64>,
     bytes: u64,
 }
 
-impl Copied {
-    /// Drops them, once the bodies are durable.
+impl Old {
+    fn push(&mut self, key: &[u8], version: Version, bytes: u64) {
+        self.versions.push((key.to_vec(), version));
+        self.sequences.insert(version.sequence);
+        self.bytes += bytes;
+    }
+
+    fn has(&self, version: Version) -> bool {
+        self.sequences.contains(&version.sequence)
+    }
+
+    fn is_full(&self) -> bool {
+        self.versions.len() >= BATCH_VERSIONS || self.bytes >= BATCH_BYTES
+    }
+
+    /// Drops them, once the new ones are durable.
     fn settle(&mut self, store: &PageStore) -> Result<()> {
         if self.versions.is_empty() {
             return Ok(());
         }
         store.sync()?;
         store.engine().drop_versions(self.versions.iter().map(|(key, version)| (key.as_slice(), *version)))?;
-        *self = Copied::default();
+        (self.versions, self.bytes) = (Vec::new(), 0);
         Ok(())
     }
 }

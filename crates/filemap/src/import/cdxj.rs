@@ -22,11 +22,12 @@ use filemap_core::Put;
 use flate2::bufread::MultiGzDecoder;
 
 use self::line::{Described, Legend, Line};
+use super::in_place::Describing;
 use super::report::ImportReport;
 use super::watch::{Fate, ImportProgress, ImportWatch, ImportedRecord};
 use crate::archives::is_remote;
 use crate::error::{Error, Result};
-use crate::page::{ArchiveId, InPlace, Page, RecordKind};
+use crate::page::{ArchiveId, InPlace, Page};
 use crate::store::PageStore;
 use crate::warc::{Place, Problem, ProblemKind};
 
@@ -35,6 +36,9 @@ const BATCH_LINES: usize = 1024;
 const BATCHES_WAITING: usize = 4;
 /// The longest line: more is a problem, and left out.
 const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// The location of a file by the name that the index has for it; or why it may not have that.
+pub type Locate<'a> = dyn Fn(&str) -> std::result::Result<String, String> + Sync + 'a;
 
 /// What a line became.
 enum Parsed {
@@ -73,7 +77,7 @@ struct Batch {
 /// let index = [&index[..index.len() - 1], br#""offset": "0", "filename": "a.warc"}"#].concat();
 ///
 /// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
-/// let locate = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+/// let locate = |name: &str| Ok(dir.path().join(name).to_string_lossy().into_owned());
 /// let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
 /// let report = cdxj::import(&store, "index.cdxj", &index[..], &locate, go_on)?;
 /// assert_eq!((report.in_place, report.losses()), (1, 0));
@@ -89,7 +93,7 @@ pub fn import<R: Read + Send>(
     store: &PageStore,
     file: &str,
     source: R,
-    locate: &(dyn Fn(&str) -> String + Sync),
+    locate: &Locate<'_>,
     watch: &mut dyn ImportWatch,
 ) -> Result<ImportReport> {
     import_into(&mut |_| Ok(store.clone()), file, source, locate, watch)
@@ -105,13 +109,19 @@ pub fn import_into<R: Read + Send>(
     stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
     file: &str,
     source: R,
-    locate: &(dyn Fn(&str) -> String + Sync),
+    locate: &Locate<'_>,
     watch: &mut dyn ImportWatch,
 ) -> Result<ImportReport> {
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(BATCHES_WAITING);
         let producer = scope.spawn(move || produce(file, source, locate, &sender));
-        let consumer = Consumer { stores, file, last: None, files: HashMap::new(), report: ImportReport::default() };
+        let consumer = Consumer {
+            stores,
+            file,
+            describing: Describing::default(),
+            files: HashMap::new(),
+            report: ImportReport::default(),
+        };
         let stored = consumer.consume(receiver, watch);
         // The receiver is gone by now, so the producer ends.
         let produced = producer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -120,23 +130,19 @@ pub fn import_into<R: Read + Send>(
     })
 }
 
-/// Whether a file begins as an index does: with the first line of a CDX file, or of a CDXJ file.
+/// Whether a file begins as an index does: with the first line of a CDX file, a line of a CDXJ
+/// file, or a line about itself.
 pub fn is_index(start: &[u8]) -> bool {
     let line = &start[..memchr::memchr(b'\n', start).unwrap_or(start.len())];
     let mut words = line.splitn(3, |&byte| byte == b' ');
     let (key, stamp, rest) = (words.next(), words.next(), words.next());
-    let is_stamp = |stamp: &[u8]| stamp.len() == 14 && stamp.iter().all(u8::is_ascii_digit);
-    let is_header = start.starts_with(b" CDX ") || start.starts_with(b"!meta ");
+    let is_stamp = |stamp: &[u8]| matches!(stamp.len(), 14 | 17) && stamp.iter().all(u8::is_ascii_digit);
+    let is_header = [&b" CDX "[..], b"!meta ", b"#"].iter().any(|begin| start.starts_with(begin));
     is_header || key.is_some_and(|key| !key.is_empty()) && stamp.is_some_and(is_stamp) && rest.is_some()
 }
 
 /// Reads the index to its end, or until the other thread stops.
-fn produce<R: Read>(
-    file: &str,
-    source: R,
-    locate: &(dyn Fn(&str) -> String + Sync),
-    batches: &SyncSender<Batch>,
-) -> Result<()> {
+fn produce<R: Read>(file: &str, source: R, locate: &Locate<'_>, batches: &SyncSender<Batch>) -> Result<()> {
     let read = |offset: u64| move |source| Error::Read { what: file.to_owned(), offset, source };
     let mut source = BufReader::with_capacity(256 << 10, source);
     let is_packed = source.fill_buf().map_err(read(0))?.starts_with(&[0x1f, 0x8b]);
@@ -146,17 +152,23 @@ fn produce<R: Read>(
     };
     let (mut offset, mut text, mut legend) = (0, Vec::new(), Legend::default());
     let mut files: HashMap<String, ArchiveId> = HashMap::new();
-    let mut batch = Batch::default();
+    let (mut batch, mut failure) = (Batch::default(), None);
     loop {
         text.clear();
-        let count = lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(read(offset))? as u64;
-        if count == 0 {
-            break;
-        }
+        let count = match lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text) {
+            Ok(0) => break,
+            Ok(count) => count as u64,
+            // What came before it is taken in, but for a line that it cuts.
+            Err(error) => {
+                failure = Some(read(offset)(error));
+                break;
+            }
+        };
         let at = offset;
         offset += count;
         let parsed = if count == MAX_LINE_BYTES && !text.ends_with(b"\n") {
-            offset += lines.skip_until(b'\n').map_err(read(offset))? as u64;
+            // A failure comes again with the next line.
+            offset += lines.skip_until(b'\n').unwrap_or(0) as u64;
             Parsed::Problem(format!("the line is longer than {MAX_LINE_BYTES} bytes"))
         } else {
             match legend.line(&text) {
@@ -164,13 +176,13 @@ fn produce<R: Read>(
                 Err(what) => Parsed::Problem(what),
                 Ok(Some(line)) => page(line, |name| {
                     if let Some(id) = files.get(name) {
-                        return *id;
+                        return Ok(*id);
                     }
-                    let location = locate(name);
+                    let location = locate(name)?;
                     let id = ArchiveId::of(&location);
                     files.insert(name.to_owned(), id);
                     batch.files.push(location);
-                    id
+                    Ok(id)
                 }),
             }
         };
@@ -185,36 +197,25 @@ fn produce<R: Read>(
     batch.bytes_read = offset;
     // The other thread may have stopped.
     let _ = batches.send(batch);
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
-fn page(line: Line<'_>, archive: impl FnOnce(&str) -> ArchiveId) -> Parsed {
-    match line.page() {
-        Ok(Described { mut page, filename, offset, length }) => {
-            page.in_place = Some(InPlace { archive: archive(&filename), offset, length });
-            Parsed::Page(Box::new(page))
-        }
-        Err(what) => Parsed::Problem(what),
-    }
+fn page(line: Line<'_>, archive: impl FnOnce(&str) -> std::result::Result<ArchiveId, String>) -> Parsed {
+    let described = line.page().and_then(|Described { mut page, filename, offset, length }| {
+        page.in_place = Some(InPlace { archive: archive(&filename)?, offset, length });
+        Ok(page)
+    });
+    described.map_or_else(Parsed::Problem, |page| Parsed::Page(Box::new(page)))
 }
 
 /// Puts descriptions.
 struct Consumer<'a> {
     stores: &'a mut dyn FnMut(&[u8]) -> Result<PageStore>,
     file: &'a str,
-    /// The store of the last page.
-    last: Option<PageStore>,
-    files: HashMap<ArchiveId, ArchiveFile>,
+    describing: Describing,
+    /// Location of each file, and how many captures of it were met.
+    files: HashMap<ArchiveId, (String, u64)>,
     report: ImportReport,
-}
-
-/// A file that the index names.
-struct ArchiveFile {
-    location: String,
-    /// Captures of it.
-    captures: u64,
-    /// The store of the last page knows it.
-    is_known: bool,
 }
 
 impl Consumer<'_> {
@@ -222,17 +223,19 @@ impl Consumer<'_> {
         for batch in batches {
             for location in batch.files {
                 let id = ArchiveId::of(&location);
-                self.files.insert(id, ArchiveFile { location, captures: 0, is_known: false });
+                self.files.insert(id, (location, 0));
             }
             for (offset, parsed) in batch.lines {
                 if watch.progress(ImportProgress::of(&self.report)) == ControlFlow::Break(()) {
                     self.report.stopped = true;
+                    self.describing.settle()?;
                     return Ok(self.report);
                 }
                 self.take(Place { offset, inner: None }, parsed, watch)?;
             }
             self.report.bytes_read = batch.bytes_read;
         }
+        self.describing.settle()?;
         self.miss_files(watch);
         // The whole index is in: there is nothing to cancel.
         let _ = watch.progress(ImportProgress::of(&self.report));
@@ -269,24 +272,13 @@ impl Consumer<'_> {
     /// `None` if the store has the visit.
     fn put(&mut self, page: &Page) -> Result<Option<Put>> {
         let store = (self.stores)(&page.url)?;
-        if self.last.as_ref().is_none_or(|last| last.engine().path() != store.engine().path()) {
-            self.files.values_mut().for_each(|file| file.is_known = false);
-            self.last = Some(store.clone());
-        }
-        let key = store.key_of_page(page)?;
-        if let Some(file) = page.in_place.and_then(|place| self.files.get_mut(&place.archive)) {
-            if !file.is_known {
-                store.put_archive(&file.location)?;
-                file.is_known = true;
-            }
-            file.captures += 1;
-        }
-        let is_new = !store.holds_visit(&key, page)?;
-        let put = if is_new { Some(Put::Stored(store.put_description(page)?)) } else { None };
-        if page.kind == RecordKind::Revisit {
-            self.report.unresolved.push(&store, &key, page, 0)?;
-        }
-        self.report.count_in_place(page, is_new);
+        let Some((location, captures)) = page.in_place.and_then(|place| self.files.get_mut(&place.archive)) else {
+            return Ok(None);
+        };
+        // What a revisit refers to is known when its record is read.
+        let put = self.describing.put(&store, page, location, None)?;
+        *captures += 1;
+        self.report.count_in_place(page, put.is_some());
         Ok(put)
     }
 
@@ -298,8 +290,8 @@ impl Consumer<'_> {
 
     /// Tells of files of this machine that are not there.
     fn miss_files(&mut self, watch: &mut dyn ImportWatch) {
-        let Some(store) = &self.last else { return };
-        let files = self.files.drain().map(|(_, file)| (file.location, file.captures));
+        let Some(store) = self.describing.store() else { return };
+        let files = self.files.drain().map(|(_, file)| file);
         let mut files: Vec<_> = files.filter(|(location, captures)| *captures > 0 && !is_remote(location)).collect();
         files.sort();
         for (location, captures) in files {

@@ -1,32 +1,99 @@
 //! Records of a file that stay in it: their descriptions are stored.
 
-use filemap_core::Put;
+use std::collections::HashMap;
+
+use filemap_core::{Put, Version};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::report::ImportReport;
 use crate::error::Result;
-use crate::page::{ArchiveId, InPlace, Page, RecordKind};
-use crate::store::PageStore;
+use crate::page::{ArchiveId, InPlace, Page, RecordKind, key, meta};
+use crate::spool::Payload;
+use crate::store::{Held, PageStore};
 use crate::warc::Place;
 use crate::warc::capture::Capture;
 
-/// The file, and the store that knows where it is.
+/// Puts descriptions into one store, or into several in turn.
+#[derive(Default)]
+pub(super) struct Describing {
+    /// The store of the last page.
+    store: Option<PageStore>,
+    /// Archives, and whether they can be opened.
+    archives: HashMap<ArchiveId, bool>,
+    /// Versions in place in files that are not there any more: the same visits are described anew.
+    replaced: Vec<(Vec<u8>, Version)>,
+}
+
+impl Describing {
+    /// Puts a description. `body` is the digest of what the store would keep as its body, if it is
+    /// known; `location` is that of its file. `None` if the store has the visit.
+    pub(super) fn put(
+        &mut self,
+        store: &PageStore,
+        page: &Page,
+        location: &str,
+        body: Option<[u8; 16]>,
+    ) -> Result<Option<Put>> {
+        if self.store.as_ref().is_none_or(|last| last.engine().path() != store.engine().path()) {
+            self.settle()?;
+            self.archives.clear();
+            self.store = Some(store.clone());
+        }
+        let key = store.key_of_page(page)?;
+        let archives = &mut self.archives;
+        let mut is_there = |id: ArchiveId| {
+            if let Some(known) = archives.get(&id) {
+                return Ok(*known);
+            }
+            let found = store.archive(id)?.is_some_and(|archive| store.is_there(&archive.location));
+            archives.insert(id, found);
+            Ok(found)
+        };
+        match store.held(&key, page, body, &mut is_there)? {
+            Held::Here => return Ok(None),
+            Held::Gone(version) => self.replaced.push((key, version)),
+            Held::Not => {}
+        }
+        let place = page.in_place.map(|place| place.archive);
+        if let Some(id) = place.filter(|id| !self.archives.contains_key(id)) {
+            store.put_archive(location)?;
+            self.archives.insert(id, true);
+        }
+        Ok(Some(Put::Stored(store.put_description(page)?)))
+    }
+
+    /// Drops what was described anew, once that is durable.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        let Some(store) = self.store.as_ref().filter(|_| !self.replaced.is_empty()) else { return Ok(()) };
+        store.sync()?;
+        let replaced = self.replaced.iter().map(|(key, version)| (key.as_slice(), *version));
+        store.engine().drop_versions(replaced)?;
+        self.replaced.clear();
+        Ok(())
+    }
+
+    /// The store of the last page.
+    pub(super) fn store(&self) -> Option<&PageStore> {
+        self.store.as_ref()
+    }
+}
+
+/// The file whose records stay in it.
 pub(super) struct LeftIn<'a> {
     location: &'a str,
-    /// The store's folder: pages may go to several.
-    known: Option<(std::path::PathBuf, ArchiveId)>,
+    archive: ArchiveId,
+    pub(super) describing: Describing,
 }
 
 impl<'a> LeftIn<'a> {
     pub(super) fn new(location: &'a str) -> LeftIn<'a> {
-        LeftIn { location, known: None }
+        LeftIn { location, archive: ArchiveId::of(location), describing: Describing::default() }
     }
 
     /// Whether the record can be read from its offset alone, and has a body worth leaving.
     pub(super) fn can_have(page: &Capture) -> bool {
-        page.reads_alone
-            && page.stored.is_none()
-            && page.digests.wrong == 0
-            && (page.body.len() > 0 || page.page.kind == RecordKind::Revisit)
+        let is_sound = page.reads_alone && page.stored.is_none() && page.digests.wrong == 0;
+        is_sound && (page.body.len() > 0 || page.page.kind == RecordKind::Revisit)
     }
 
     /// Stores the description of a page. `None` if the store has the visit.
@@ -37,31 +104,33 @@ impl<'a> LeftIn<'a> {
         place: Place,
         report: &mut ImportReport,
     ) -> Result<Option<Put>> {
+        page.body.take_back()?;
         report.digests.add(page.digests);
-        let archive = self.archive(store)?;
-        let in_place = Some(InPlace { archive, offset: place.offset, length: 0 });
-        let described = Page { in_place, body: Vec::new(), ..page.page.description() };
+        // The description alone does not tell what its body is.
+        store.admits_body(&page.page, &mut page.body)?;
+        let in_place = Some(InPlace { archive: self.archive, offset: place.offset, length: 0 });
+        let described = Page { in_place, ..page.page.description() };
         let key = store.key_of_page(&described)?;
-        let put = match store.holds_visit(&key, &described)? {
-            true => None,
-            false => Some(Put::Stored(store.put_description(&described)?)),
-        };
+        let body = kept_digest(&page.page, &key, &mut page.body)?;
+        let put = self.describing.put(store, &described, self.location, Some(body))?;
         if described.kind == RecordKind::Revisit {
             report.unresolved.push(store, &key, &described, page.body.len())?;
         }
         report.count_in_place(&described, put.is_some());
         Ok(put)
     }
+}
 
-    fn archive(&mut self, store: &PageStore) -> Result<ArchiveId> {
-        let path = store.engine().path();
-        if let Some((_, id)) = self.known.as_ref().filter(|(known, _)| known == path) {
-            return Ok(*id);
-        }
-        let id = store.put_archive(self.location)?;
-        self.known = Some((path.to_owned(), id));
-        Ok(id)
-    }
+/// The digest of what a store would keep as the body of a page, with a part of its description if
+/// that is large.
+fn kept_digest(page: &Page, key: &[u8], body: &mut Payload) -> Result<[u8; 16]> {
+    let mut hasher = Xxh3::new();
+    hasher.update(&meta::encode(page, key::url(key))?.spill);
+    body.chunks(|bytes| {
+        hasher.update(bytes);
+        Ok(())
+    })?;
+    Ok(hasher.digest128().to_be_bytes())
 }
 
 impl ImportReport {

@@ -141,6 +141,9 @@ fn consume(
             }
         }
     }
+    if let Some(left) = &mut left {
+        left.describing.settle()?;
+    }
     // The whole file is in: there is nothing to cancel.
     let _ = watch.progress(ImportProgress::of(&report));
     Ok(report)

@@ -158,6 +158,14 @@ pub struct Revisit {
     pub original: Option<Original>,
 }
 
+impl Revisit {
+    /// One of the same payload, of which no more is known.
+    pub(crate) fn unnamed() -> Revisit {
+        let profile = RevisitProfile::IdenticalPayload;
+        Revisit { profile, refers_to_url: None, refers_to_ms: None, refers_to_id: None, original: None }
+    }
+}
+
 /// The version that a revisit's body comes from.
 ///
 /// ```

@@ -16,7 +16,7 @@ use super::PageStore;
 use crate::error::{Error, Result};
 use crate::page::variant::Variant;
 use crate::page::version::{PageHead, StoredVersion};
-use crate::page::{RecordKind, key};
+use crate::page::{Page, RecordKind, key};
 
 /// Stands between a place in a history and the place in the list of all keys.
 const LISTED: char = '~';
@@ -317,16 +317,15 @@ impl PageChanges {
         found.map(|value| self.store.stored_version(key.to_vec(), value)).transpose()
     }
 
-    /// Length and digest of the body of a version in place, for which its record is read; `None`
-    /// if the version is gone.
+    /// What a version in place is when its record is read: the page without its body, and length
+    /// and digest of that as a store keeps it.
     ///
     /// # Errors
     ///
     /// As [`PageStore::get`].
-    pub fn measured(&self, key: &[u8], version: Version) -> Result<Option<(u64, [u8; 16])>> {
-        let reader = self.store.engine().get_version_reader(key, version)?;
-        let page = reader.map(|reader| self.store.page_reader(key, reader)).transpose()?;
-        Ok(page.map(|(_, body)| (body.remaining(), body.digest())))
+    #[cfg(feature = "warc")]
+    pub fn measured(&self, key: &[u8], head: &PageHead) -> Result<(Page, u64, [u8; 16])> {
+        self.store.measured(key, head)
     }
 
     /// Makes durable what has hidden versions from the list: to be called before a place in the

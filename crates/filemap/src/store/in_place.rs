@@ -8,6 +8,11 @@
 //! A record that is not there any more, or is another, is an error that counts as damage: the
 //! description stays, and whoever reads many pages goes on.
 
+#[cfg(feature = "import")]
+pub(super) mod held;
+#[cfg(feature = "warc")]
+mod read;
+
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,7 +24,7 @@ use filemap_core::{Record, Version};
 use super::PageStore;
 use super::list::taken;
 use super::put::BodySource;
-use crate::archives::Archives;
+use crate::archives::{Archives, is_remote};
 use crate::error::{Error, Result};
 use crate::page::version::{BodyForm, PageHead};
 use crate::page::{ArchiveId, InPlace, Page, key, meta, order};
@@ -94,15 +99,23 @@ impl PageStore {
     }
 
     /// Notes a file whose records stay in place, before pages of it are put: `name` is where it
-    /// is, an absolute path or an `http(s)` address. A file that was moved from there counts as
-    /// back.
+    /// is, an absolute path or an `http(s)` address. One that was moved from there counts as back
+    /// if it is not where it was moved to; of another machine that is not looked at.
     ///
     /// # Errors
     ///
     /// [`Error::InPlace`] if another name has the same number (one in 10^19); those of
     /// [`filemap_core::Store::put`].
     pub fn put_archive(&self, name: &str) -> Result<ArchiveId> {
-        self.put_archive_at(name, name)
+        let known = self.archive(ArchiveId::of(name))?;
+        let moved = known.map(|known| known.location).filter(|location| location != name);
+        let location = moved.filter(|location| self.is_there(location)).unwrap_or_else(|| name.to_owned());
+        self.put_archive_at(name, &location)
+    }
+
+    /// Whether a file of this machine can be opened; of another it is taken to be there.
+    pub(crate) fn is_there(&self, location: &str) -> bool {
+        is_remote(location) || self.archives.open(location, 0, Some(1)).is_ok()
     }
 
     fn put_archive_at(&self, name: &str, location: &str) -> Result<ArchiveId> {
@@ -207,28 +220,6 @@ impl PageStore {
         let counted = |archive: Archive| Some((archive.location, *counts.get(&archive.id)?));
         Ok(archives.into_iter().filter_map(counted).collect())
     }
-
-    /// Whether the store has this visit: in the same place, or with a body of the same digest.
-    pub(crate) fn holds_visit(&self, key: &[u8], page: &Page) -> Result<bool> {
-        let Some(newest) = self.head_of_time(key, page.fetched_at_ms)? else { return Ok(false) };
-        let is_it = |stored: &Page| {
-            stored.in_place.is_some() && stored.in_place == page.in_place
-                || stored.digest.is_some() && stored.digest == page.digest && stored.status == page.status
-        };
-        if is_it(&self.describe(key, &newest)?) {
-            return Ok(true);
-        }
-        for (_, head) in self.each_head(key.to_vec()) {
-            match head {
-                Ok(head) if head.version.time_ms < page.fetched_at_ms => break,
-                Ok(head) if head.version.time_ms > page.fetched_at_ms => {}
-                Ok(head) if is_it(&self.describe(key, &head)?) => return Ok(true),
-                Err(error) if !error.is_damage() => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(false)
-    }
 }
 
 /// The error of a page whose file the store does not know.
@@ -243,141 +234,5 @@ impl PageStore {
     /// The page of a description in place, with its body.
     pub(super) fn of_archive(&self, _: &[u8], _: Page, _: InPlace) -> Result<Page> {
         Err(Error::Unsupported { what: "reading of WARC files, which pages in place need: build it with `warc`" })
-    }
-}
-
-#[cfg(feature = "warc")]
-mod reading {
-    use std::io::{self, Read};
-
-    use super::super::read::unreadable;
-    use super::{Archive, Error, InPlace, Page, PageHead, PageStore, Result, key, unknown};
-    use crate::date;
-    use crate::http::body::BodyRules;
-    use crate::page::RecordKind;
-    use crate::page::digest::Digest;
-    use crate::spool::{Payload, Spool};
-    use crate::warc::capture::{Captured, capture};
-    use crate::warc::{Begins, Item, Reader, Record, dictionary_frame, zstd_begins};
-
-    impl PageStore {
-        /// The page of a description in place, with its body.
-        pub(crate) fn of_archive(&self, key: &[u8], described: Page, place: InPlace) -> Result<Page> {
-            let (page, body) = self.of_archive_in_parts(key, described, place)?;
-            Ok(Page { body: body.into_bytes()?, ..page })
-        }
-
-        /// As [`PageStore::of_archive`], with a large body on disk.
-        pub(crate) fn of_archive_in_parts(
-            &self,
-            key: &[u8],
-            described: Page,
-            place: InPlace,
-        ) -> Result<(Page, Payload)> {
-            let archive = self.archive(place.archive)?.ok_or_else(|| unknown(Some(place)))?;
-            let failed =
-                |what: String| Error::InPlace { archive: archive.location.clone(), offset: place.offset, what };
-            let found = self.record(&archive, place, &failed)?;
-            if let Some(what) = self.mismatch(key, &described, &found) {
-                return Err(failed(what));
-            }
-            // The digest by which a revisit and its original were described alike.
-            let digest = described.digest.or(found.page.digest);
-            let kind = if described.kind.is_page() && !found.page.kind.is_page() {
-                RecordKind::Resource
-            } else {
-                found.page.kind
-            };
-            let Page { url, variant, fetched_at_ms, .. } = described;
-            Ok((Page { url, variant, fetched_at_ms, kind, digest, in_place: None, ..found.page }, found.body))
-        }
-
-        /// The page and body of a version in place; an error names the version.
-        pub(crate) fn whole_of_archive(&self, key: &[u8], head: PageHead) -> Result<(Page, Payload)> {
-            let Some(place) = head.page.in_place else { return Err(unknown(None)) };
-            let whole = self.of_archive_in_parts(key, head.page, place);
-            whole.map_err(|error| unreadable(key, Some(head.version), error))
-        }
-
-        /// The record in a place.
-        fn record(&self, archive: &Archive, place: InPlace, failed: &dyn Fn(String) -> Error) -> Result<Found> {
-            let source = self.source(archive, place).map_err(|error| failed(why(&error)))?;
-            let mut reader = Reader::new(source, archive.location.clone(), Spool::default())?;
-            let read = |error| match error {
-                Error::Read { source, .. } => failed(why(&source)),
-                error => error,
-            };
-            let record = match reader.next_item().map_err(read)? {
-                Some(Item::Record(Record { problem: Some(problem), .. }) | Item::Problem(problem)) => {
-                    return Err(failed(problem.what));
-                }
-                Some(Item::Record(record)) => record,
-                None => return Err(failed("no record is there".to_owned())),
-            };
-            let Some(kind) = record.header.kind() else {
-                return Err(failed(format!("a record of type {:?} is there", record.header.record_type())));
-            };
-            let digest = record.header.text("WARC-Payload-Digest").and_then(Digest::parse);
-            let captured = match capture(record, kind, &BodyRules::decoded())? {
-                Captured::Page(captured) => captured.for_any_reader(),
-                Captured::Unusable(what) => return Err(failed(what.to_owned())),
-            };
-            if captured.digests.wrong > 0 {
-                let what =
-                    "the body has not the digest that its record says; an import of the file takes it all the same";
-                return Err(failed(what.to_owned()));
-            }
-            Ok(Found { page: captured.page, body: captured.body, digest })
-        }
-
-        /// The bytes of a record; before a frame of zstd, the dictionary of the file.
-        fn source(&self, archive: &Archive, place: InPlace) -> io::Result<Box<dyn Read + Send>> {
-            let length = Some(place.length).filter(|&length| length > 0);
-            let mut record = self.archives.open(&archive.location, place.offset, length)?;
-            let mut magic = Vec::new();
-            if record.by_ref().take(4).read_to_end(&mut magic)? == 0 {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before it"));
-            }
-            let dictionary = match zstd_begins(&magic) == Begins::Frame && place.offset > 0 {
-                true => dictionary_frame(&mut *self.archives.open(&archive.location, 0, None)?)?,
-                false => Vec::new(),
-            };
-            Ok(Box::new(io::Cursor::new(dictionary).chain(io::Cursor::new(magic)).chain(record)))
-        }
-
-        /// Why the record is not the one that was described: another URL, or neither its second
-        /// nor its digest. An index may describe any record as an answer.
-        fn mismatch(&self, key: &[u8], described: &Page, found: &Found) -> Option<String> {
-            let Found { page, .. } = found;
-            let is_revisit = |page: &Page| page.kind == RecordKind::Revisit;
-            if is_revisit(described) != is_revisit(page) || !described.kind.is_page() && described.kind != page.kind {
-                return Some(format!("a {} is there, not a {}", page.kind.name(), described.kind.name()));
-            }
-            if self.key(&page.url).ok().as_deref() != Some(key::url(key)) {
-                let url = String::from_utf8_lossy(&page.url).into_owned();
-                return Some(format!("the record of another page is there: {url}"));
-            }
-            let second = |page: &Page| page.fetched_at_ms.div_euclid(1000);
-            let of_page = |page: &Page| page.digest.as_deref().and_then(Digest::parse);
-            let digest = of_page(described);
-            let has_digest = digest.is_some() && (digest == of_page(page) || digest == found.digest);
-            let is_it = second(described) == second(page) || has_digest;
-            (!is_it).then(|| format!("another visit is there: of {}", date::format(page.fetched_at_ms)))
-        }
-    }
-
-    /// A record of an archive.
-    struct Found {
-        page: Page,
-        body: Payload,
-        /// The payload digest in its header.
-        digest: Option<Digest>,
-    }
-
-    fn why(error: &io::Error) -> String {
-        match error.kind() {
-            io::ErrorKind::NotFound => "the file is not there".to_owned(),
-            _ => error.to_string(),
-        }
     }
 }

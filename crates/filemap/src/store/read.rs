@@ -321,7 +321,7 @@ impl PageStore {
         self.decode(key, head, &[]).ok()
     }
 
-    pub(super) fn page_head(&self, key: &[u8], head: Head) -> Result<PageHead> {
+    pub(crate) fn page_head(&self, key: &[u8], head: Head) -> Result<PageHead> {
         Ok(PageHead {
             page: self.describe(key, &head)?,
             version: head.version,

@@ -12,9 +12,11 @@ use filemap_core::Version;
 
 use super::PageStore;
 use super::revisit::{Resolver, Sought};
+#[cfg(not(feature = "warc"))]
+use crate::error::Error;
 use crate::error::Result;
 use crate::page::version::PageHead;
-use crate::page::{Page, RecordKind, key};
+use crate::page::{Page, RecordKind, Revisit, key};
 
 /// Memory for collected revisits.
 const MAX_BYTES: usize = 48 << 20;
@@ -153,7 +155,14 @@ impl PageStore {
     /// Those of [`PageStore::history`].
     pub fn count_revisits(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Option<RevisitCount>> {
         let mut unresolved = Unresolved::default();
-        let mut add = |key: Vec<u8>, head: PageHead| unresolved.push(self, &key, &head.page, head.body_bytes);
+        let mut add = |key: Vec<u8>, head: PageHead| {
+            let head = match self.with_references(&key, head.clone()) {
+                // It has no body to give, whatever it refers to.
+                Err(error) if error.is_damage() => head,
+                head => head?,
+            };
+            unresolved.push(self, &key, &head.page, head.body_bytes)
+        };
         if self.each_revisit(progress, &mut add)? { unresolved.count(self).map(Some) } else { Ok(None) }
     }
 
@@ -192,6 +201,28 @@ impl PageStore {
         Ok(true)
     }
 
+    /// A revisit with what it refers to. An index tells only that it is one: its record, in place,
+    /// is read for that.
+    fn with_references(&self, key: &[u8], head: PageHead) -> Result<PageHead> {
+        let is_told = head.page.revisit.as_ref().is_none_or(|revisit| *revisit != Revisit::unnamed());
+        if head.page.in_place.is_none() || is_told {
+            return Ok(head);
+        }
+        let page = self.revisit_in_place(key, &head)?;
+        Ok(PageHead { page, ..head })
+    }
+
+    #[cfg(feature = "warc")]
+    fn revisit_in_place(&self, key: &[u8], head: &PageHead) -> Result<Page> {
+        self.whole_of_archive(key, head.clone()).map(|(page, _)| page)
+    }
+
+    #[cfg(not(feature = "warc"))]
+    fn revisit_in_place(&self, key: &[u8], head: &PageHead) -> Result<Page> {
+        let place = head.page.in_place.ok_or(Error::Unsupported { what: "page in place" })?;
+        self.of_archive(key, head.page.clone(), place)
+    }
+
     /// As [`PageStore::each_revisit`], in batches: those of a key together, its oldest first.
     pub(crate) fn revisits_in_batches(
         &self,
@@ -204,6 +235,7 @@ impl PageStore {
         };
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let whole = self.each_revisit(progress, &mut |key, head| {
+            let head = self.with_references(&key, head)?;
             let Some(sought) = self.sought(&key, &head.page) else { return Ok(()) };
             bytes += sought.bytes();
             batch.push((sought, head.version));

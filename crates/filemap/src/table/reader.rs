@@ -98,7 +98,7 @@ impl PageTable {
 
     fn take(&mut self, key: &[u8], head: Head, body: Option<Vec<u8>>) -> Result<()> {
         let (version, stored_bytes) = (head.version, head.stored_bytes);
-        let body_bytes = self.store.body_bytes(key, &head)?;
+        let mut body_bytes = self.store.body_bytes(key, &head)?;
         let has_body = body.is_some();
         let mut page = match body {
             Some(body) => self.store.stored(key, Value { head, body })?,
@@ -108,6 +108,8 @@ impl PageTable {
             return Ok(());
         }
         let mut body = has_body.then(|| std::mem::take(&mut page.body));
+        // That of a page in place is not in the store.
+        body_bytes = body.as_ref().map_or(body_bytes, |body| body.len() as u64);
         if self.needs_digest && body.is_none() && received(&page).is_none() {
             let value = self.store.value_of(key, version)?;
             body = value.map(|value| self.store.stored(key, value)).transpose()?.map(|page| page.body);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use filemap::canonical::Canonicalizer;
 use filemap::{Event, Options, PageStore};
+use filemap_http::AnyArchives;
 use filemap_io::OsDir;
 use fm_cli::{Failure, words};
 use frontier::{Frontier, FrontierOptions, Recrawl};
@@ -67,7 +68,7 @@ pub fn store_to_fill(path: &Path, folder: &Folder, begun: Begun) -> Result<PageS
     };
     let canonicalizer = store.canonicalizer();
     if keeps_urls_fetchable(&**canonicalizer) {
-        return Ok(store);
+        return Ok(store.with_archives(Arc::new(AnyArchives::new())));
     }
     let words = format!(
         "{}: the keys of this store ({} version {}) are not fetchable URLs; crawl into a new store",
@@ -100,7 +101,7 @@ fn keeps_urls_fetchable(canonicalizer: &dyn Canonicalizer) -> bool {
 /// The store to read beside a running crawl, and whether it is as new as that crawl.
 pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<(), Failure>), Failure> {
     let noted = noted_sequence(folder);
-    let store = PageStore::open_read_only(path, options())?;
+    let store = PageStore::open_read_only(path, options())?.with_archives(Arc::new(AnyArchives::new()));
     let checked = noted.and_then(|noted| sequence::check(noted, &store, folder.path()));
     Ok((store, checked))
 }

@@ -95,7 +95,7 @@ pub fn local_to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure>
 }
 
 /// With what opens the files that pages were left in, wherever they are.
-fn with_archives(store: PageStore) -> PageStore {
+pub fn with_archives(store: PageStore) -> PageStore {
     store.with_archives(Arc::new(AnyArchives::new()))
 }
 

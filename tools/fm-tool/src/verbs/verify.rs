@@ -90,7 +90,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 /// canonicaliser.
 fn revisits(store: Store) -> Result<Option<RevisitCount>, Failure> {
     match PageStore::over(store) {
-        Ok(store) => Ok(store.count_revisits(&mut |_| interrupt::go_on())?),
+        Ok(store) => Ok(opening::with_archives(store).count_revisits(&mut |_| interrupt::go_on())?),
         Err(filemap::Error::UnknownCanonicalizer { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }

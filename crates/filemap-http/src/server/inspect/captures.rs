@@ -254,7 +254,7 @@ fn row(of_page: &str, version: &Result<Capture, Error>, chosen: Option<[Version;
             td { a href={ "/show?" (of_page) "&version=" (wire::version(head.version)) } { (time(page.fetched_at_ms)) } }
             td { (status) }
             td { (page.headers.mime().unwrap_or_default()) }
-            td class="n" { (size(head.body_bytes)) }
+            td class="n" { @if page.in_place.is_some() { "in place" } @else { (size(head.body_bytes)) } }
             td class="n" { (size(head.stored_bytes)) }
             td {
                 (page.kind.name())

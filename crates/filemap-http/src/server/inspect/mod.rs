@@ -10,6 +10,7 @@
 mod calendar;
 mod capture;
 pub(super) mod captures;
+mod charts;
 pub(super) mod compare;
 mod diff;
 pub(super) mod find;

@@ -1,7 +1,7 @@
 //! `/`: what the store holds, and how it is.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
 use axum::response::Response;
@@ -10,19 +10,24 @@ use filemap_core::{StatValue, Stats};
 use maud::{Markup, html};
 
 use super::super::backend::Backend;
-use super::layout::{as_json, failed, live_view, number, size};
+use super::super::hour::{EVERY, Point};
+use super::charts;
+use super::layout::{as_json, failed, live_view, number, size, time};
 use crate::following::FollowingFigures;
 
 /// The view.
 pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
     let look = |store: &PageStore| {
-        let pages = store.count_pages()?;
-        Ok((pages, store.engine().stats(), store.engine().path().display().to_string(), store.engine().absent()))
+        let (pages, engine) = (store.count_pages()?, store.engine());
+        let path = engine.path().display().to_string();
+        Ok((pages, engine.stats(), path, engine.absent(), engine.free_bytes().ok()))
     };
-    let (pages, stats, path, absent) = match backend.whole.call(look).await {
+    let (pages, stats, path, absent, free) = match backend.whole.call(look).await {
         Ok(found) => found,
         Err(error) => return failed(error.into()),
     };
+    let points = backend.hour.points();
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     let fact = |name: &str, value: String| html! { div { dt { (name) } dd { (value) } } };
     let content = html! {
         p { (path) @if backend.options.writes { ", written by this server" } @else { ", read by this server" } }
@@ -47,8 +52,13 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
             (fact("keys in order", size(stats.key_run_bytes)))
             (fact("dictionaries", number(stats.dictionaries)))
         }
+        h2 { "State" }
+        dl id="state" { (state(&stats, free, &points, now_ms)) }
         h2 { "Since this server began" }
-        (rates(&stats, backend.begun.elapsed()))
+        p { (number(backend.begun.elapsed().as_secs())) " s ago. " span id="live" {} }
+        (charts::rates(&stats, &points, backend.begun.elapsed()))
+        (charts::times(&points))
+        (as_json("/v1/hour"))
         dl {
             (fact("read from memory", share(stats.value_cache_hits, stats.value_cache_hits + stats.value_cache_misses)))
         }
@@ -59,40 +69,51 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
     live_view("Overview", &content)
 }
 
-/// What is counted, in all and a second; the script adds what is so now, and a chart.
-fn rates(stats: &Stats, since: Duration) -> Markup {
-    let counted = [
-        ("gets", "reads", stats.gets),
-        ("hits", "found", stats.hits),
-        ("puts", "puts", stats.puts),
-        ("unchanged_puts", "puts unchanged", stats.unchanged_puts),
-        ("removes", "removals", stats.removes),
-    ];
-    let average = |number: u64| format!("{:.1}", number as f64 / since.as_secs_f64().max(1.0));
+/// How the store is: space, the work in the background, damage.
+fn state(stats: &Stats, free: Option<u64>, points: &[Point], now_ms: i64) -> Markup {
+    let fact = |name: &str, value: Markup| html! { div { dt { (name) } dd { (value) } } };
+    let plain = |text: String| html! { (text) };
+    let amplification = stats.space_amplification_permille as f64 / 1000.0;
+    let checked = match stats.verified_ms {
+        0 => html! { "never" },
+        at => html! { (time(at as i64)) ", " (number(stats.verified_problems)) " damaged places" },
+    };
     html! {
-        p { (number(since.as_secs())) " s ago. " span id="live" {} }
-        div class="scroll" tabindex="0" role="region" aria-label="Since this server began" {
-            table {
-                thead {
-                    tr {
-                        th scope="col" { "Calls" } th scope="col" class="n" { "In all" }
-                        th scope="col" class="n" { "A second, on average" }
-                        th scope="col" class="n" data-live hidden { "A second, now" }
-                        th scope="col" data-live hidden { "The last hour" }
-                    }
-                }
-                tbody {
-                    @for (figure, name, all) in counted {
-                        tr data-figure=(figure) {
-                            th scope="row" { (name) }
-                            td class="n" { (number(all)) }
-                            td class="n" { (average(all)) }
-                            td class="n now" data-live hidden {}
-                            td class="chart-of" data-live hidden {}
-                        }
-                    }
-                }
-            }
+        (fact("free on its disk", plain(free.map_or("not known".to_owned(), size))))
+        (fact("full in", plain(full_in(free, points))))
+        (fact("value log for each live byte", plain(format!("{amplification:.2}"))))
+        (fact("dead bytes", plain(size(stats.dead_bytes))))
+        (fact("not in the index yet", plain(size(stats.unindexed_bytes))))
+        (fact("work in the background", plain(background(stats))))
+        (fact("verified", checked))
+        (fact("last error", plain(stats.last_error.clone().unwrap_or_else(|| "none".to_owned()))))
+        (fact("as of", time(now_ms)))
+    }
+}
+
+/// What the background has done, and why it rests.
+fn background(stats: &Stats) -> String {
+    if stats.checkpoints + stats.compactions == 0 {
+        let why = if stats.puts == 0 { "this server has put nothing" } else { "nothing is due yet" };
+        return format!("idle: {why}");
+    }
+    let freed = size(stats.compaction_freed_bytes);
+    let (checkpoints, compactions) = (number(stats.checkpoints), number(stats.compactions));
+    format!("{checkpoints} checkpoints, {compactions} compactions, which freed {freed}")
+}
+
+/// When the disk is full if the store grows as in the last hour.
+fn full_in(free: Option<u64>, points: &[Point]) -> String {
+    let (Some(free), Some(first), Some(last)) = (free, points.first(), points.last()) else {
+        return "not known yet".to_owned();
+    };
+    let seconds = EVERY.as_secs() * (points.len() as u64 - 1);
+    match last.disk_bytes.saturating_sub(first.disk_bytes) {
+        _ if seconds == 0 => "not known yet".to_owned(),
+        0 => "never, as it grows now".to_owned(),
+        grown => {
+            let hours = free as f64 / (grown as f64 / seconds as f64) / 3600.0;
+            if hours < 48.0 { format!("{hours:.1} hours") } else { format!("{:.0} days", hours / 24.0) }
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use filemap::acl::Access;
 use filemap::store::{ChangesPlace, PageChange, PageChanges, StoredVersion};
-use filemap::{Error, Result, Version};
+use filemap::{Error, Page, PageHead, Result, Version};
 
 use super::super::refusal::Refusal;
 use super::store::Shown;
@@ -95,8 +95,8 @@ impl ShownChanges {
     }
 
     /// See [`PageChanges::measured`]. The version was told.
-    pub(crate) fn measured(&self, key: &[u8], version: Version) -> Result<Option<(u64, [u8; 16])>> {
-        self.changes.measured(key, version)
+    pub(crate) fn measured(&self, key: &[u8], head: &PageHead) -> Result<(Page, u64, [u8; 16])> {
+        self.changes.measured(key, head)
     }
 
     /// See [`PageChanges::settle`].

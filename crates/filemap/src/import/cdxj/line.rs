@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, de};
 use crate::date;
 use crate::page::digest::Digest;
 use crate::page::variant::Variant;
-use crate::page::{Page, RecordKind, Revisit, RevisitProfile};
+use crate::page::{Page, RecordKind, Revisit};
 
 /// The media type that indexes give revisits.
 const REVISIT: &str = "warc/revisit";
@@ -160,9 +160,8 @@ impl Line<'_> {
         let filename = needs(&self.filename, "filename")?;
         let offset = number(&needs(&self.offset, "offset")?, "offset")?;
         let length = self.length.some().map_or(Ok(0), |text| number(text, "length"))?;
-        let Some(fetched_at_ms) = Some(self.stamp).filter(|stamp| stamp.len() == 14).and_then(date::parse) else {
-            return Err(format!("its time is no date in 14 digits: {}", self.stamp));
-        };
+        let fetched_at_ms =
+            time(self.stamp).ok_or_else(|| format!("its time is no date in 14 digits: {}", self.stamp))?;
         let status = match self.status.some() {
             Some(text) => {
                 let status = text.parse::<u16>().ok().filter(|status| *status > 0);
@@ -180,7 +179,7 @@ impl Line<'_> {
             variant: self.variant()?,
             digest: self.digest.some().map(labelled),
             truncated: self.truncated.some().map(str::to_owned),
-            revisit: is_revisit.then(unnamed),
+            revisit: is_revisit.then(Revisit::unnamed),
             ..Page::default()
         };
         if let Some(mime) = mime.filter(|_| !is_revisit) {
@@ -202,6 +201,17 @@ impl Line<'_> {
     }
 }
 
+/// A time in 14 digits, or in 17 with milliseconds.
+fn time(stamp: &str) -> Option<i64> {
+    let (seconds, rest) = stamp.split_at_checked(14)?;
+    let ms = match rest.len() {
+        0 => 0,
+        3 if rest.bytes().all(|byte| byte.is_ascii_digit()) => rest.parse::<i64>().ok()?,
+        _ => return None,
+    };
+    date::parse(seconds)?.checked_add(ms)
+}
+
 /// A digest with the name of its algorithm, which some indexes leave out.
 fn labelled(text: &str) -> String {
     let is_bare = text.len() == 32 && !text.contains(':');
@@ -209,12 +219,6 @@ fn labelled(text: &str) -> String {
         return format!("sha1:{text}");
     }
     text.to_owned()
-}
-
-/// A revisit of which only the digest is known.
-fn unnamed() -> Revisit {
-    let profile = RevisitProfile::IdenticalPayload;
-    Revisit { profile, refers_to_url: None, refers_to_ms: None, refers_to_id: None, original: None }
 }
 
 #[cfg(test)]

@@ -113,7 +113,11 @@ impl Admission for RuleSet {
         let (spill, body) = record.body.split_at_checked(spilled)?;
         let page = meta::decode(record.meta, spill, key::url(record.key), record.time_ms).ok();
         let told = page.as_ref().and_then(|page| page.digest.as_deref());
-        self.judge_body(body, told, record.time_ms)
+        // One in place has its body elsewhere: that is judged where it is read.
+        match page.as_ref().is_some_and(|page| page.in_place.is_some()) {
+            true => self.judge(Vec::new(), told, record.time_ms),
+            false => self.judge_body(body, told, record.time_ms),
+        }
     }
 }
 

@@ -85,7 +85,9 @@ impl Places {
         }
         let whole = |path: &Path| path.canonicalize().map_err(|error| Failure::io("find", path, &error));
         if let Some(folder) = archive {
-            return Ok(Places { places: vec![text(&whole(Path::new(folder))?)?] });
+            // The root is the empty text: all is below it.
+            let folder = text(&whole(Path::new(folder))?)?;
+            return Ok(Places { places: vec![folder.trim_end_matches('/').to_owned()] });
         }
         let beside = whole(index)?.parent().map(Path::to_path_buf).unwrap_or_default();
         let collection = beside.parent().map(|parent| parent.join("archive"));
@@ -93,15 +95,38 @@ impl Places {
         Ok(Places { places: places.iter().map(|path| text(path)).collect::<Result<_, _>>()? })
     }
 
-    fn locate(&self, file: &str) -> String {
-        if is_remote(file) || file.starts_with('/') {
-            return file.to_owned();
+    /// An index may name files below its places only: it may come from anywhere, and a server
+    /// gives to others what is read.
+    fn locate(&self, file: &str) -> Result<String, String> {
+        let is_whole = is_remote(file) || file.starts_with('/');
+        let below = |place: &String| file.strip_prefix(place.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        let leaves = |file: &str| file.split(['/', '\\']).any(|part| part == "..");
+        if leaves(file) || is_whole && !self.places.iter().any(|place| place.is_empty() || below(place)) {
+            let places = self.places.join(" or ");
+            return Err(format!("its file is outside of {places}: {file}; --archive gives another place"));
         }
-        let mut locations = self.places.iter().map(|place| format!("{place}/{file}"));
+        let location = |place: &String| match is_remote(place) {
+            _ if is_whole => file.to_owned(),
+            true => format!("{place}/{}", escaped(file)),
+            false => format!("{place}/{file}"),
+        };
+        let mut locations = self.places.iter().map(location);
         let is_there = |location: &String| is_remote(location) || Path::new(location).exists();
         let first = locations.clone().next().unwrap_or_default();
-        locations.find(is_there).unwrap_or(first)
+        Ok(locations.find(is_there).unwrap_or(first))
     }
+}
+
+/// A file's name as a part of an address.
+fn escaped(file: &str) -> String {
+    let mut out = String::with_capacity(file.len());
+    for c in file.chars() {
+        match c {
+            ' ' | '"' | '#' | '%' | '<' | '>' | '?' => out.push_str(&format!("%{:02X}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// A path as text, which a store keeps.

@@ -1,0 +1,54 @@
+//! Removes from a replica the one version that was removed in the other store.
+
+use filemap_core::Head;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Replica;
+use crate::date;
+use crate::error::Result;
+use crate::page::key;
+use crate::store::Loader;
+
+impl Replica {
+    /// Removes the versions of this time that are stored alike. Of a damaged one nobody knows how
+    /// it was stored: it is the only one of its time, or it stays.
+    pub(super) fn remove_version(&mut self, key: &[u8], time_ms: i64, print: Option<([u8; 16], u64)>) -> Result<()> {
+        let mut own: Vec<Head> = Vec::new();
+        for head in self.store.engine().history_iter(key) {
+            match head {
+                Ok(head) if head.version.time_ms == time_ms => own.push(head),
+                Ok(_) => {}
+                // It may be the one; it is no page to anybody.
+                Err(error) if error.is_corrupt() => self.notes.push(format!("passed over in a removal: {error}")),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match print {
+            Some(print) => {
+                let others = own.len();
+                own.retain(|head| (head.digest, xxh3_64(&head.meta)) == print);
+                if own.is_empty() && others > 0 {
+                    // One that was in place there is whole here, and cannot be told from others.
+                    self.note_kept(key, time_ms);
+                }
+            }
+            None if own.len() > 1 => {
+                self.note_kept(key, time_ms);
+                return Ok(());
+            }
+            None => {}
+        }
+        for head in own {
+            if self.store.engine().remove_version(key, head.version)? {
+                self.counts.removed_versions += 1;
+                self.loader = Loader::default();
+            }
+        }
+        Ok(())
+    }
+
+    fn note_kept(&mut self, key: &[u8], time_ms: i64) {
+        let (url, when) = (String::from_utf8_lossy(key::url(key)).into_owned(), date::format(time_ms));
+        self.notes.push(format!("not removed: which version of {url} of {when} was removed is not known"));
+    }
+}
