@@ -139,12 +139,24 @@ def views():
     page = urllib.parse.quote("http://a.example/", safe="")
     data = urllib.parse.quote("http://a.example/data", safe="")
     word = urllib.parse.quote("http://a.example/long" + "w" * 900, safe="")
-    yield from ["/", "/hosts", "/seen", "/segments", "/dictionaries", "/list?host=a.example", "/tree?host=a.example"]
+    yield from ["/", "/hosts", "/seen", "/segments", "/dictionaries", "/crawl", "/list?host=a.example", "/tree?host=a.example"]
     yield from [f"/tree?prefix={page}", f"/captures?url={page}", f"/captures?url={page}&year=2023", f"/captures?url={word}"]
     yield from [f"/show?url={page}", f"/show?url={data}", f"/show?url={word}", f"/compare?url={page}", f"/compare?url={data}"]
     # The oldest, and the only one, are blocked.
     yield from ["/captures?url=http://b.example/", "/show?url=http://b.example/only"]
     yield from ["/captures?url=http://none.example/", "/list?prefix=x&host=y"]
+
+
+def write_crawl(folder):
+    """What a crawl into the store says of itself, with hostile words. Rules of access keep its names out of the view."""
+    os.mkdir(folder)
+    evil = "<script>alert(1)</script>" + "w" * 300
+    failure = {"url": "http://a.example/" + evil, "reason": "timeout", "detail": evil, "time_ms": 1_700_000_000_000}
+    run = {"fetched": 12, "wire_bytes": 3_000_000, "reasons": {"timeout": 3, evil: 1}, "latest_failures": [failure]}
+    host = {"host": evil, "pages": 9, "ready": 5, "in_flight": 1, "next_at_ms": 1_700_000_000_000, "delay_ms": 1000}
+    status = {"time_ms": 1_700_000_000_000, "is_running": True, "run_ms": 5000, "run": run, "frontier": {}, "hosts": [host]}
+    with open(os.path.join(folder, "status.json"), "w", encoding="utf-8") as out:
+        json.dump(status, out)
 
 
 def check_sight(browser, axe):
@@ -180,6 +192,7 @@ def main():
         with open(lines, "w", encoding="utf-8") as out:
             write_pages(out)
         subprocess.run([f"{programs}/fm-tool", "--quiet", "import", store, lines], check=True)
+        write_crawl(store + ".crawl")
         rules = os.path.join(work, "rules.aclj")
         with open(rules, "w", encoding="utf-8") as out:
             out.write('example,b)/ - {"access": "block", "reason": "' + "w" * 900 + '", "before": "20231115000000"}\n')

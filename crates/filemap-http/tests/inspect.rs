@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use filemap::{Page, Variant};
 
-use crate::served::{Served, served};
+use filemap_http::server::ServerOptions;
+
+use crate::served::{Served, served, with};
 
 pub const TIME: i64 = 1_700_000_000_000;
 
@@ -263,4 +265,36 @@ fn the_rates_of_the_overview_stand_in_a_table_and_its_script_is_the_servers_own(
     let figures = server.get("/v1/stat?figures=1", &[]).json()["figures"].clone();
     let asked: Vec<&str> = shown.split("data-figure=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert!(asked.len() == 5 && asked.iter().all(|name| figures[name].is_u64()), "{asked:?}: {figures}");
+}
+
+#[test]
+fn a_crawl_is_shown_as_it_speaks_of_itself_and_without_names_under_rules() {
+    let server = served(&[]);
+    assert!(view(&server, "/crawl").contains("No crawl into this store"));
+    assert_eq!(server.get("/v1/crawl", &[]).status, 404);
+    let evil = "<script>alert(1)</script>";
+    let status = serde_json::json!({
+        "time_ms": TIME, "is_running": true, "run_ms": 5000,
+        "run": {
+            "fetched": 1234, "reasons": {"timeout": 3, "refused": 7},
+            "latest_failures": [{"url": "http://a.example/lost", "reason": "timeout", "detail": evil, "time_ms": TIME}],
+        },
+        "frontier": {"queued": 77},
+        "hosts": [{"host": "slow.example", "pages": 9, "ready": 5, "in_flight": 1, "next_at_ms": TIME, "delay_ms": 1500}],
+    });
+    let told = status.clone();
+    let server = with(ServerOptions::new().crawl(move || Some(told.clone())), &[]);
+    let shown = view(&server, "/crawl");
+    for words in ["said nothing since", "1,234", "http://a.example/lost", "/list?host=slow.example", "1,500", "77"] {
+        assert!(shown.contains(words), "{words} is not in {shown}");
+    }
+    assert!(!shown.contains(evil) && shown.find("refused").expect("shown") < shown.find("timeout").expect("shown"));
+    assert_eq!(server.get("/v1/crawl", &[]).json(), status);
+    let mut rules = filemap::acl::AccessRules::new();
+    rules.add("rules.aclj", b"example,a)/ - {\"access\": \"exclude\"}\n").expect("rules");
+    let server = with(ServerOptions::new().access(rules).crawl(move || Some(status.clone())), &[]);
+    for target in ["/crawl", "/v1/crawl"] {
+        let text = String::from_utf8(server.get(target, &[]).body).expect("text");
+        assert!(!text.contains("slow.example") && !text.contains("a.example") && text.contains("refused"), "{text}");
+    }
 }

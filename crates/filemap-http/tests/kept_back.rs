@@ -61,6 +61,24 @@ fn options() -> ServerOptions {
     ServerOptions::new().writes(true).access(rules(RULES))
 }
 
+/// What is about no page.
+const OF_NO_PAGE: [&str; 14] = [
+    "/",
+    "/seen",
+    "/style.css",
+    "/charts.js",
+    "/segments",
+    "/v1/segments",
+    "/dictionaries",
+    "/v1/dictionaries",
+    "/v1/hour",
+    "/crawl",
+    "/v1/crawl",
+    "/metrics",
+    "/healthz",
+    "/readyz",
+];
+
 /// What a request is about.
 #[derive(Clone, Copy, PartialEq)]
 enum About {
@@ -126,11 +144,8 @@ fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
         ("GET", "/list") => (List, query(&["prefix=http://", "host={host}", "prefix={url}"])),
         ("GET", "/hosts") => (List, plain()),
         ("GET", "/find") => (Nothing, query(&["q={url}"])),
-        ("GET", "/" | "/seen" | "/style.css" | "/charts.js" | "/v1/hour" | "/metrics" | "/healthz" | "/readyz") => {
-            (Nothing, plain())
-        }
+        ("GET", path) if OF_NO_PAGE.contains(&path) => (Nothing, plain()),
         ("GET", "/v1/stat") => (Nothing, query(&["figures=1"])),
-        ("GET", "/segments" | "/v1/segments" | "/dictionaries" | "/v1/dictionaries") => (Nothing, plain()),
         // Seen sets hold fingerprints of URLs that were sent, not pages.
         ("GET", "/v1/openapi.json" | "/v1/seen" | "/v1/seen/{name}") => (Nothing, plain()),
         ("PUT", "/v1/seen/{name}") | ("POST", "/v1/seen/{name}/add" | "/v1/seen/{name}/check") => (Nothing, plain()),

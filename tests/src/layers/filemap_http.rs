@@ -42,6 +42,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::seen::ask"],
     &["server::seen::manage"],
     &["server::space"],
+    &["server::crawl"],
     &["server::inspect::layout"],
     &[
         "server::inspect::charts",
@@ -53,6 +54,7 @@ pub const LAYERS: &[&[&str]] = &[
     &[
         "server::inspect::captures",
         "server::inspect::compare",
+        "server::inspect::crawl",
         "server::inspect::find",
         "server::inspect::overview",
         "server::inspect::rendered",

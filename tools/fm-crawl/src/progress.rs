@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fm_cli::times::now_ms;
 use fm_cli::{Flags, fields, sizes, words};
-use frontier::Frontier;
+use frontier::{Frontier, HostState};
 use serde_json::{Value, json};
 
 use crate::crawl::Tally;
@@ -18,6 +18,9 @@ use crate::settings::Folder;
 const DRAW: Duration = Duration::from_millis(250);
 const LINE: Duration = Duration::from_secs(10);
 const PUBLISH: Duration = Duration::from_secs(2);
+/// Interval at which all hosts are looked at, and how many are told of.
+const LOOK_AT_HOSTS: Duration = Duration::from_secs(10);
+const HOSTS: usize = 100;
 
 /// Whether a run goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub struct Progress {
     drawn: Instant,
     said: Instant,
     published: Instant,
+    /// The hosts with the longest queues, and since when they are known.
+    hosts: Option<(Instant, Value)>,
     last: (Instant, u64, u64),
 }
 
@@ -52,6 +57,7 @@ impl Progress {
             drawn: now,
             said: now,
             published: now,
+            hosts: None,
             last: (now, 0, 0),
         }
     }
@@ -95,7 +101,11 @@ impl Progress {
     }
 
     /// Writes the file for `status`.
-    pub fn publish(&self, tally: &Tally, frontier: &Frontier, phase: Phase) {
+    pub fn publish(&mut self, tally: &Tally, frontier: &Frontier, phase: Phase) {
+        let is_old = |since: &Instant| phase == Phase::Ended || since.elapsed() >= LOOK_AT_HOSTS;
+        if self.hosts.as_ref().is_none_or(|(since, _)| is_old(since)) {
+            self.hosts = Some((Instant::now(), queues(frontier)));
+        }
         let value = json!({
             "time_ms": now_ms(),
             "pid": std::process::id(),
@@ -103,6 +113,7 @@ impl Progress {
             "run_ms": self.begun.elapsed().as_millis() as u64,
             "run": tally.json(),
             "frontier": numbers(frontier),
+            "hosts": self.hosts.as_ref().map(|(_, hosts)| hosts),
         });
         let _ = files::publish(self.folder.path(), files::STATUS, value.to_string().as_bytes());
     }
@@ -116,6 +127,14 @@ impl Progress {
     pub fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
+}
+
+/// The hosts with the longest queues. A pass over all hosts.
+fn queues(frontier: &Frontier) -> Value {
+    let mut hosts: Vec<_> = frontier.hosts().collect();
+    hosts.sort_by(|a, b| (b.ready, b.pages).cmp(&(a.ready, a.pages)).then_with(|| a.host.cmp(&b.host)));
+    let row = |host: &HostState| fields!(host; host, pages, ready, in_flight, next_at_ms, delay_ms);
+    hosts.iter().take(HOSTS).map(row).collect()
 }
 
 /// The frontier's numbers.

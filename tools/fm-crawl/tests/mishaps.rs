@@ -61,6 +61,12 @@ fn a_page_that_is_missing_once_is_looked_for_again() {
     let arguments = ["--seed=http://fickle.test/", "--recrawl=1s", "--forever", "--max-pages=2", "--no-robots"];
     let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
     assert_eq!((&end["fetched"], &end["reasons"]), (&json!(2), &json!({ "client-status": 1 })), "{end}");
+    let latest = &end["latest_failures"][0];
+    assert_eq!((&latest["url"], &latest["reason"]), (&json!("http://fickle.test/"), &json!("client-status")), "{end}");
+    // What a server shows of the crawl.
+    let told = std::fs::read(bench.path("pages.fm.crawl/status.json")).expect("published");
+    let told: serde_json::Value = serde_json::from_slice(&told).expect("JSON");
+    assert_eq!((&told["hosts"][0]["host"], &told["is_running"]), (&json!("fickle.test"), &json!(false)), "{told}");
     assert_eq!(bench.pages()["http://fickle.test/"].body, b"<p>visit 2");
     // The two fetches of this run count in the next.
     let end = bench.run("run", &with(&resolve, &["--max-pages=2"])).ended(0).json();

@@ -173,7 +173,9 @@ impl Cli {
     }
 
     fn options(&self) -> Result<ServerOptions, Failure> {
+        let store = self.store.clone();
         let mut options = ServerOptions::new()
+            .crawl(move || files::crawl(&store))
             .writes(self.write)
             .secure(self.tls_cert.is_some() || self.behind_https)
             .max_connections(self.max_connections)

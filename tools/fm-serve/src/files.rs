@@ -12,6 +12,7 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::Value;
 
 /// Tokens with their rights, a line each.
 pub fn tokens(path: &Path) -> Result<Tokens, Failure> {
@@ -31,6 +32,14 @@ pub fn access(rules: &[PathBuf], config: Option<&Path>) -> Result<Option<AccessR
         found.configure(&path.display().to_string(), &read(path)?).map_err(refused)?;
     }
     Ok((!rules.is_empty() || config.is_some()).then_some(found))
+}
+
+/// What a crawl into the store last said of itself (fm-crawl's `status.json`); `None` if there is
+/// no crawl, or it is just being written.
+pub fn crawl(store: &Path) -> Option<Value> {
+    let mut folder = store.as_os_str().to_owned();
+    folder.push(".crawl");
+    serde_json::from_slice(&fs::read(Path::new(&folder).join("status.json")).ok()?).ok()
 }
 
 /// The seen sets of a folder, by the names of their files: each has its rules in a file of its

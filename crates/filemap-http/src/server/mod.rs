@@ -12,6 +12,7 @@ mod archive;
 mod backend;
 mod changes;
 mod counters;
+mod crawl;
 mod figures;
 mod guard;
 mod hour;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filemap::acl::AccessRules;
+use serde_json::Value;
 
 use super::seen::sets::SeenSets;
 use super::tokens::Tokens;
@@ -11,6 +12,9 @@ use crate::following::Following;
 
 /// Takes lines for the operator.
 type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What a crawl into the store last said of itself.
+type Status = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 
 /// Options of a [`Server`](super::Server). By default it only reads, asks for no token, and
 /// answers to the names of this machine alone.
@@ -37,6 +41,7 @@ pub struct ServerOptions {
     pub(super) seen: Arc<SeenSets>,
     pub(super) following: Option<Arc<Following>>,
     pub(super) access: Option<Arc<AccessRules>>,
+    pub(super) crawl: Option<Status>,
 }
 
 impl Default for ServerOptions {
@@ -53,6 +58,7 @@ impl Default for ServerOptions {
             seen: Arc::new(SeenSets::new(false)),
             following: None,
             access: None,
+            crawl: None,
         }
     }
 }
@@ -123,6 +129,12 @@ impl ServerOptions {
     /// of `admin` is told all changes, for replicas.
     pub fn access(self, rules: AccessRules) -> ServerOptions {
         ServerOptions { access: Some(Arc::new(rules)), ..self }
+    }
+
+    /// Shows what a crawl into the store says of itself: the object in the `status.json` of
+    /// fm-crawl, which `status` reads each time; `None` if there is no crawl.
+    pub fn crawl(self, status: impl Fn() -> Option<Value> + Send + Sync + 'static) -> ServerOptions {
+        ServerOptions { crawl: Some(Arc::new(status)), ..self }
     }
 
     /// Takes a line for each answer of 500 and above, with its cause, and for failed connections.

@@ -17,7 +17,7 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use super::backend::Backend;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{archive, changes, figures, guard, inspect, lists, many, measure, openapi, pages, seen, space};
+use super::{archive, changes, crawl, figures, guard, inspect, lists, many, measure, openapi, pages, seen, space};
 
 /// A store's pages over HTTP.
 ///
@@ -72,6 +72,7 @@ impl Server {
             .route("/show", get(inspect::show::show))
             .route("/rendered", get(inspect::rendered::rendered))
             .route("/seen", get(inspect::sets::sets))
+            .route("/crawl", get(inspect::crawl::crawl))
             .route("/segments", get(inspect::space::segments))
             .route("/dictionaries", get(inspect::space::dictionaries))
             .route("/style.css", get(inspect::style))
@@ -92,6 +93,7 @@ impl Server {
             .route("/v1/sync", post(pages::write::sync))
             .route("/v1/stat", get(figures::stat))
             .route("/v1/hour", get(figures::of_hour))
+            .route("/v1/crawl", get(crawl::crawl))
             .route("/v1/segments", get(space::segments))
             .route("/v1/dictionaries", get(space::dictionaries))
             .route("/v1/openapi.json", get(openapi::description))

@@ -1,9 +1,10 @@
 //! The counts of a run, for the progress, the summary and `status`.
 
-use fm_cli::fields;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::Value;
+use fm_cli::fields;
+use fm_cli::times::now_ms;
+use serde_json::{Value, json};
 
 use super::visit::{Told, Visit};
 use crate::failure::Reason;
@@ -27,6 +28,20 @@ pub struct Tally {
     pub discovered: u64,
     /// Failures and limits, with how often each was met.
     pub reasons: BTreeMap<Reason, u64>,
+    /// The latest failures, oldest first.
+    latest: VecDeque<Latest>,
+}
+
+/// Failures that are kept with their URLs.
+const KEPT: usize = 50;
+
+/// A page that could not be fetched.
+#[derive(Clone, Debug, PartialEq)]
+struct Latest {
+    url: String,
+    reason: Reason,
+    detail: String,
+    time_ms: i64,
 }
 
 impl Tally {
@@ -42,7 +57,14 @@ impl Tally {
                 self.unchanged += u64::from(fetched.changed == Some(false));
                 self.duplicates += u64::from(visit.duplicate_of.is_some());
             }
-            Told::Failed(failure) => self.add(failure.reason, 1),
+            Told::Failed(failure) => {
+                self.add(failure.reason, 1);
+                if self.latest.len() == KEPT {
+                    self.latest.pop_front();
+                }
+                let (url, detail, time_ms) = (visit.url.clone(), failure.detail.clone(), now_ms());
+                self.latest.push_back(Latest { url, reason: failure.reason, detail, time_ms });
+            }
         }
         visit.met.iter().for_each(|&(reason, times)| self.add(reason, times));
     }
@@ -63,8 +85,13 @@ impl Tally {
     pub fn json(&self) -> Value {
         let reasons: serde_json::Map<String, Value> =
             self.reasons.iter().map(|(reason, times)| (reason.name().to_owned(), Value::from(*times))).collect();
+        let latest = self.latest.iter().map(|failed| {
+            let Latest { url, reason, detail, time_ms } = failed;
+            json!({ "url": url, "reason": reason.name(), "detail": detail, "time_ms": time_ms })
+        });
         fields!(self;
             fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, reasons = reasons,
+            latest_failures = latest.collect::<Vec<_>>(),
         )
     }
 

@@ -18,12 +18,13 @@ const LIVE_POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 's
                            form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// What each view leads to.
-const VIEWS: [(&str, &str); 5] = [
+const VIEWS: [(&str, &str); 6] = [
     ("/", "Overview"),
     ("/hosts", "Hosts"),
     ("/seen", "Seen sets"),
     ("/segments", "Segments"),
     ("/dictionaries", "Dictionaries"),
+    ("/crawl", "Crawl"),
 ];
 
 /// A view.

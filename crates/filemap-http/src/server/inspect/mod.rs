@@ -12,6 +12,7 @@ mod capture;
 pub(super) mod captures;
 mod charts;
 pub(super) mod compare;
+pub(super) mod crawl;
 mod diff;
 pub(super) mod find;
 mod highlight;
