@@ -133,3 +133,29 @@ fn what_cannot_stay_in_place_is_refused_before_a_store_is_made() {
     named.ended(3).said(&format!("the {CAPTURES} captures"));
     bench.run("has", &[PAGE_URL]).ended(0);
 }
+
+#[test]
+fn a_removal_that_costs_a_revisit_its_body_says_so() {
+    let bench = Bench::new();
+    let record = |kind: &str, second: u32, more: &str, block: &str| {
+        format!(
+            "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: http://a.example/\r\nWARC-Date: 2020-01-01T00:00:0{second}Z\r\n\
+             {more}Content-Type: application/http\r\nContent-Length: {}\r\n\r\n{block}\r\n\r\n",
+            block.len()
+        )
+    };
+    let refers = "WARC-Refers-To-Date: 2020-01-01T00:00:01Z\r\nWARC-Profile: \
+                  http://netpreserve.org/warc/1.1/revisit/server-not-modified\r\n";
+    let original = record("response", 1, "", "HTTP/1.1 200 OK\r\n\r\nthe body");
+    let revisit = record("revisit", 2, refers, "HTTP/1.1 304 Not Modified\r\n\r\n");
+    let (first, second) = (bench.path("first.warc"), bench.path("second.warc"));
+    fs::write(&first, original).unwrap();
+    fs::write(&second, revisit).unwrap();
+    bench.run("import", &["--in-place", name(&first)]).ended(0);
+    bench.run("import", &[&second]).ended(0);
+    assert_eq!(bench.run("get", &["http://a.example/"]).ended(0).out, b"the body");
+    fs::remove_file(&first).unwrap();
+    let removed = bench.run("rm", &["http://a.example/", "--at", "2020-01-01T00:00:01Z"]);
+    removed.ended(3).said("the bodies of 1 revisit are lost");
+    assert!(!bench.run("history", &["http://a.example/"]).ended(0).text().contains("in place"));
+}
