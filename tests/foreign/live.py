@@ -114,7 +114,8 @@ def main():
     make(made)
     files.append(made)
     store = os.path.join(work, "pages.fm")
-    subprocess.run([f"{programs}/fm-tool", "--quiet", "import", store, *files], check=True)
+    how = ["--in-place"] if os.environ.get("IN_PLACE") else []
+    subprocess.run([f"{programs}/fm-tool", "--quiet", "import", *how, store, *files], check=True)
     serve, replay = free_port(), free_port()
     with open(os.path.join(work, "config.yaml"), "w", encoding="utf-8") as config:
         config.write(

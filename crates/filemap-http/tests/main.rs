@@ -15,6 +15,7 @@ mod kept_back_views;
 mod many;
 mod openapi;
 mod pages;
+mod random;
 mod seen;
 mod served;
 mod space;

@@ -13,7 +13,11 @@ use urlindex::{DiskOptions, NewSet, RequestId, StoredSet, Verdict, Whatwg};
 
 use crate::program::Program;
 
-const KILLS: u64 = 20;
+/// Kills of a run; a soak asks for more by `FILEMAP_KILLS`.
+fn kills() -> u64 {
+    std::env::var("FILEMAP_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
+}
+
 const WRITERS: u64 = 4;
 
 #[test]
@@ -21,7 +25,7 @@ fn every_page_that_was_acknowledged_is_there_after_a_kill() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("pages.fm");
     let (acknowledged, puts) = (Mutex::new(BTreeMap::new()), AtomicU64::new(0));
-    for kill in 0..KILLS {
+    for kill in 0..kills() {
         let server = Program::start(&path, &["--write"]);
         let mut is_loaded = false;
         std::thread::scope(|scope| {
@@ -118,7 +122,7 @@ fn every_url_is_new_to_exactly_one_client_through_kills() {
     std::thread::scope(|scope| {
         let run = &run;
         let clients: Vec<_> = (0..WRITERS).map(|client| scope.spawn(move || run(client))).collect();
-        for kill in 0..KILLS {
+        for kill in 0..kills() {
             let before = batches.load(Ordering::Relaxed);
             let server = start();
             let is_loaded = (0..60_000).any(|_| {

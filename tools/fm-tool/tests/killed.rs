@@ -103,3 +103,47 @@ fn a_process_reads_and_verifies_what_another_is_still_writing() {
     assert!(child.wait().unwrap().success());
     assert_eq!(bench.run::<&str>("ls", &[]).ended(0).text().lines().count(), PAGES);
 }
+
+/// The lines of a dump, each a version with its body, without what tells how it is stored.
+fn dumped(bench: &Bench) -> Vec<String> {
+    let lines = bench.run::<&str>("dump", &[]).ended(0).json();
+    let mut lines: Vec<String> = lines
+        .into_iter()
+        .map(|line| format!("{} {} {} {}", line["url"], line["time_ms"], line["body_xxh3"], line["headers"]))
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn an_adoption_killed_at_any_moment_loses_nothing_and_goes_on() {
+    let bench = Bench::new();
+    let file = bench.path("pages.warc");
+    write_warc(&file);
+    bench.run("import", &["--in-place".as_ref(), file.as_os_str()]).ended(0);
+    let all = dumped(&bench);
+    assert_eq!(all.len(), PAGES);
+    let segment = bench.store().join("value0.dat");
+    let mut killed = 0;
+    for step in 1..=5 {
+        let before = fs::metadata(&segment).unwrap().len();
+        let mut child = bench.command("import").arg("--adopt").stderr(Stdio::null()).spawn().unwrap();
+        while fs::metadata(&segment).map_or(0, |about| about.len()) < before + (step << 20) {
+            if child.try_wait().unwrap().is_some() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        killed += usize::from(!child.wait().unwrap().success());
+        // A version may be there twice: in place, and with its body.
+        let mut found = dumped(&bench);
+        found.dedup();
+        assert!(found == all, "after the kill number {step}");
+    }
+    assert!(killed > 1, "{killed} of 5 came in the middle");
+    bench.run("import", &["--adopt"]).ended(0);
+    fs::remove_file(&file).unwrap();
+    assert!(dumped(&bench) == all, "each once, and in the store");
+    assert_eq!(bench.run("verify", &["--json"]).ended(0).json().last().unwrap()["problems"], 0);
+}

@@ -17,7 +17,7 @@ use crate::store::{Known, PageStore};
 use crate::warc::capture::Capture;
 
 /// Versions, and bytes of their bodies, after which descriptions are dropped.
-const BATCH_VERSIONS: usize = 8192;
+const BATCH_VERSIONS: usize = 2048;
 const BATCH_BYTES: u64 = 256 << 20;
 
 /// Result of [`adopt`].
