@@ -240,7 +240,8 @@ impl Error {
             Error::Engine(engine) => engine.is_corrupt(),
             Error::Meta { .. } | Error::InPlace { .. } | Error::LeftOut { .. } => true,
             Error::Remote { is_damage, .. } => *is_damage,
-            Error::Unreadable { source, .. } | Error::LostOriginal { source, .. } => source.is_damage(),
+            Error::Unreadable { source, .. } => source.is_damage() || source.refused_by().is_some(),
+            Error::LostOriginal { source, .. } => source.is_damage(),
             _ => false,
         }
     }

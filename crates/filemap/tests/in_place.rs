@@ -481,3 +481,101 @@ fn an_index_that_is_cut_off_is_taken_in_as_far_as_it_is_there() {
     assert!(matches!(error, Error::Read { .. }), "{error}");
     assert!(place.store.count_pages().expect("counted") > 100);
 }
+
+#[test]
+fn a_revisit_does_not_stand_for_the_answer_of_its_second() {
+    let place = fresh();
+    let digest: String = sha1::Sha1::digest("first").iter().map(|byte| format!("{byte:02x}")).collect();
+    std::fs::write(place.dir.path().join("a.warc"), page("a", "first")).expect("a file");
+    let told = format!(",\"digest\":\"sha1:{digest}\",\"status\":\"200\"");
+    let lines = [line("a", 900, &format!("{told},\"mime\":\"warc/revisit\"")), line("a", 0, &told)];
+    assert_eq!(indexed(&place.store, place.dir.path(), &lines).in_place, 2);
+    assert_eq!(place.store.get("http://example.com/a").expect("readable").expect("there").body, b"first");
+    assert_eq!(indexed(&place.store, place.dir.path(), &lines).already_there, 2);
+}
+
+#[test]
+fn a_refused_body_is_one_loss_of_a_pass_and_not_its_end() {
+    let place = fresh();
+    let bytes: String = sha1::Sha1::digest("first").iter().map(|byte| format!("{byte:02x}")).collect();
+    let order = EraseOrder::new(EraseTarget::Digest(format!("sha1:{bytes}")), "asked for");
+    place.store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
+    let (a, b) = (page("a", "first"), page("b", "second"));
+    std::fs::write(place.dir.path().join("a.warc"), [a.as_slice(), &b].concat()).expect("a file");
+    indexed(&place.store, place.dir.path(), &[line("a", 0, ""), line("b", a.len(), "")]);
+    let mut told = Vec::new();
+    let there = place.store.check_archives(&mut |read| {
+        told.extend(read.err().map(|error| error.to_string()));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(there.expect("to its end"), 1);
+    assert!(told.len() == 1 && told[0].contains("http://example.com/a") && told[0].contains("rule 1"), "{told:?}");
+    let versions: Vec<_> = place.store.versions().collect();
+    assert!(versions.len() == 2 && versions.iter().filter(|version| version.is_err()).count() == 1, "{versions:?}");
+}
+
+#[test]
+fn each_version_that_cannot_be_adopted_is_told_once() {
+    let place = fresh();
+    let file: Vec<u8> = (0..6).flat_map(|at| page("a", &format!("text {at}"))).collect();
+    assert_eq!(left(&place, "a.warc", &file).in_place, 6);
+    std::fs::remove_file(place.dir.path().join("a.warc")).expect("there");
+    assert_eq!(adopted(&place.store), (0, 6));
+    std::fs::write(place.dir.path().join("a.warc"), &file).expect("a file");
+    let newest = place.store.get("http://example.com/a").expect("readable").expect("there").body;
+    assert_eq!(adopted(&place.store), (6, 0));
+    assert_eq!(place.store.get("http://example.com/a").expect("readable").expect("there").body, newest);
+    assert_eq!(place.store.history("http://example.com/a").expect("readable").len(), 6);
+}
+
+#[test]
+fn a_copy_is_no_reference_to_a_version_that_goes() {
+    let place = fresh();
+    left(&place, "a.warc", &page("a", "same"));
+    let other = response("a", b"HTTP/1.1 404 Not Found\r\n\r\nsame");
+    samples::run(&place.store, &other, &ImportOptions::new());
+    assert_eq!(adopted(&place.store), (1, 0));
+    let statuses = |store: &PageStore| -> Vec<Option<u16>> {
+        store.history("http://example.com/a").expect("readable").iter().map(|head| head.page.status).collect()
+    };
+    assert_eq!(statuses(&place.store), [Some(404), Some(200)]);
+}
+
+#[test]
+fn a_file_that_is_back_is_found_by_its_import() {
+    let place = fresh();
+    let file = page("a", "first");
+    left(&place, "a.warc", &file);
+    let here = text(&place.dir.path().join("a.warc"));
+    let gone = text(&place.dir.path().join("gone.warc"));
+    assert!(place.store.move_archive(ArchiveId::of(&here), &gone).expect("moved"));
+    assert!(place.store.get("http://example.com/a").is_err());
+    assert_eq!(left(&place, "a.warc", &file).already_there, 1);
+    assert_eq!(place.store.get("http://example.com/a").expect("readable").expect("there").body, b"first");
+}
+
+#[test]
+fn a_mending_that_was_stopped_is_continued() {
+    let place = fresh();
+    let (wrong, right) = (place.dir.path().join("wrong"), place.dir.path().join("right"));
+    std::fs::create_dir(&right).expect("a folder");
+    let records: Vec<Vec<u8>> = (0..20).map(|at| page(&at.to_string(), "text")).collect();
+    std::fs::write(right.join("a.warc"), records.concat()).expect("a file");
+    let mut offset = 0;
+    let lines: Vec<String> = records
+        .iter()
+        .enumerate()
+        .map(|(at, record)| {
+            offset += record.len();
+            line(&at.to_string(), offset - record.len(), "")
+        })
+        .collect();
+    indexed(&place.store, &wrong, &lines);
+    let locate = |file: &str| Ok(text(&right.join(file)));
+    let stop = &mut |at: ImportProgress| if at.pages < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+    let stopped = cdxj::import(&place.store, "index", lines.concat().as_bytes(), &locate, stop).expect("stopped");
+    assert!(stopped.stopped && stopped.in_place == 7);
+    assert_eq!(indexed(&place.store, &right, &lines).in_place, 13);
+    let versions: Vec<_> = place.store.versions().collect();
+    assert!(versions.len() == 20 && versions.iter().all(Result::is_ok), "{versions:?}");
+}

@@ -19,7 +19,7 @@ const NAMING: [(&str, &str); 2] = [("", "hosts"), ("run", "latest_failures")];
 /// The status; `None` if there is no crawl.
 pub(super) async fn status(backend: &Arc<Backend>) -> Option<Value> {
     let read = backend.options.crawl.clone()?;
-    let mut status = spawn_blocking(move || read()).await.ok()??;
+    let mut status = spawn_blocking(move || read()).await.ok()?.filter(Value::is_object)?;
     if backend.options.access.is_some() {
         for (within, name) in NAMING {
             let fields = if within.is_empty() { Some(&mut status) } else { status.get_mut(within) };

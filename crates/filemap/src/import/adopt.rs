@@ -11,8 +11,8 @@ use filemap_core::Version;
 
 use super::warc::put_page;
 use crate::error::{Error, Result};
-use crate::page::key;
 use crate::page::version::{BodyForm, PageHead};
+use crate::page::{Page, key};
 use crate::store::{Known, PageStore};
 use crate::warc::capture::Capture;
 
@@ -92,13 +92,13 @@ pub fn adopt(store: &PageStore, each: &mut dyn FnMut(AdoptStep<'_>) -> ControlFl
         let why = "retention could drop what is copied: open the store without keep_versions and keep_age".to_owned();
         return Err(filemap_core::Error::from(filemap_core::StorageError::option("adopt", why)).into());
     }
-    let mut adoption =
-        Adoption { store, adopted: Adopted::default(), known: Known::default(), puts: 0, old: Old::default() };
+    let (adopted, known) = (Adopted::default(), Known::default());
+    let mut adoption = Adoption { store, adopted, known, lost: HashSet::new(), old: Old::default() };
     for found in store.heads_in_place() {
         let told = match found {
-            Ok((_, head)) if adoption.old.has(head.version) => continue,
+            Ok((_, head)) if adoption.is_done(head.version) => continue,
             Ok((key, head)) => adoption.take(&key, head, each)?,
-            Err(error) if error.is_damage() => adoption.lose(&error, each),
+            Err(error) if error.is_damage() => adoption.tell_lost(&error, each),
             Err(error) => return Err(error),
         };
         adoption.adopted.stopped = told.is_break();
@@ -117,8 +117,8 @@ struct Adoption<'a> {
     store: &'a PageStore,
     adopted: Adopted,
     known: Known,
-    /// Versions put: one that the store had with its body is not.
-    puts: u64,
+    /// Sequences of versions that cannot be copied.
+    lost: HashSet<u64>,
     old: Old,
 }
 
@@ -126,54 +126,111 @@ type Each<'a> = dyn FnMut(AdoptStep<'_>) -> ControlFlow<()> + 'a;
 
 impl Adoption<'_> {
     /// Copies a version in place. Of versions of one time the one put last is the newest: those
-    /// behind it are put again, so that it does not take their place.
+    /// behind it are put again, so that it does not take their place. What an adoption that was
+    /// broken off has put already is among those behind.
     fn take(&mut self, key: &[u8], head: PageHead, each: &mut Each<'_>) -> Result<ControlFlow<()>> {
         let versions = self.store.engine().versions_of(key)?;
         let of_time = versions.into_iter().filter(|version| version.time_ms == head.version.time_ms);
         let mut behind: Vec<Version> = of_time.filter(|version| version.sequence > head.version.sequence).collect();
         behind.sort_by_key(|version| version.sequence);
-        let puts = self.puts;
-        let mut told = self.copy(key, head, each)?;
-        for version in behind {
-            let Some(value) = self.store.value_of(key, version)? else { continue };
-            let head = self.store.page_head(key, value.head.clone())?;
-            if head.page.in_place.is_some() {
-                let next = self.copy(key, head, each)?;
-                told = if next.is_break() { next } else { told };
-            } else if self.puts > puts {
-                let page = self.store.stored(key, value)?;
-                self.store.put_page(&page)?;
-                self.old.push(key, version, page.body.len() as u64);
-            }
+        let is_alone = behind.is_empty();
+        let (mut told, adopted) = self.copy(key, head, is_alone, each)?;
+        for (at, version) in behind.iter().copied().enumerate() {
+            let next = self.put_behind(key, version, (&behind[at + 1..], adopted.as_ref()), each);
+            told = match next {
+                Ok(next) if next.is_break() => next,
+                Ok(_) => told,
+                Err(error) if error.is_damage() => self.lose(version, &error, each),
+                Err(error) => return Err(error),
+            };
         }
         Ok(told)
     }
 
-    /// Puts a version in place with its body; one that cannot be copied stays.
-    fn copy(&mut self, key: &[u8], head: PageHead, each: &mut Each<'_>) -> Result<ControlFlow<()>> {
+    /// Puts a version of the time of one that was copied again, unless it is that one, or a later
+    /// one is the same.
+    fn put_behind(
+        &mut self,
+        key: &[u8],
+        version: Version,
+        (later, adopted): (&[Version], Option<&Page>),
+        each: &mut Each<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let go_on = Ok(ControlFlow::Continue(()));
+        let Some(value) = self.store.value_of(key, version)? else { return go_on };
+        let head = self.store.page_head(key, value.head.clone())?;
+        if head.page.in_place.is_some() {
+            return match self.is_done(version) {
+                true => go_on,
+                false => self.copy(key, head, false, each).map(|(told, _)| told),
+            };
+        }
+        let page = self.store.stored(key, value)?;
+        if adopted == Some(&page) {
+            return go_on;
+        }
+        if !self.is_there_later(key, &page, later)? {
+            self.store.put_page(&page)?;
+        }
+        self.old.push(key, version, page.body.len() as u64);
+        go_on
+    }
+
+    fn is_there_later(&self, key: &[u8], page: &Page, later: &[Version]) -> Result<bool> {
+        for version in later {
+            let Some(value) = self.store.value_of(key, *version)? else { continue };
+            let is_whole = self.store.page_head(key, value.head.clone())?.page.in_place.is_none();
+            if is_whole && self.store.stored(key, value)? == *page {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Puts a version in place with its body, and returns it; one that cannot be copied stays.
+    /// With others of its time its body is no reference: what it would refer to is dropped.
+    fn copy(
+        &mut self,
+        key: &[u8],
+        head: PageHead,
+        is_alone: bool,
+        each: &mut Each<'_>,
+    ) -> Result<(ControlFlow<()>, Option<Page>)> {
         let version = head.version;
         let put = self.store.whole_of_archive(key, head).and_then(|(page, body)| {
             let bytes = body.len();
             // One of no bytes would refer to the version in place, which has none in the store.
-            let form = if bytes == 0 { BodyForm::Whole } else { BodyForm::if_changed(&page) };
+            let form = if bytes == 0 || !is_alone { BodyForm::Whole } else { BodyForm::if_changed(&page) };
             let mut capture = Capture { page, body, ..Capture::default() };
-            let put = put_page(self.store, &mut self.known, &mut capture, form)?;
-            Ok((bytes, put.is_some()))
+            put_page(self.store, &mut self.known, &mut capture, form)?;
+            let Capture { page, body, .. } = capture;
+            let page = if is_alone { page } else { Page { body: body.into_bytes()?, ..page } };
+            Ok((bytes, page))
         });
         match put {
-            Ok((bytes, is_put)) => {
-                self.puts += u64::from(is_put);
+            Ok((bytes, page)) => {
                 self.adopted.pages += 1;
                 self.adopted.body_bytes += bytes;
                 self.old.push(key, version, bytes);
-                Ok(each(AdoptStep::Page(key::url(key))))
+                Ok((each(AdoptStep::Page(key::url(key))), Some(page)))
             }
-            Err(error) if error.is_damage() || error.concerns_one_page() => Ok(self.lose(&error, each)),
+            Err(error) if error.is_damage() || error.concerns_one_page() => {
+                Ok((self.lose(version, &error, each), None))
+            }
             Err(error) => Err(error),
         }
     }
 
-    fn lose(&mut self, error: &Error, each: &mut Each<'_>) -> ControlFlow<()> {
+    fn is_done(&self, version: Version) -> bool {
+        self.old.has(version) || self.lost.contains(&version.sequence)
+    }
+
+    fn lose(&mut self, version: Version, error: &Error, each: &mut Each<'_>) -> ControlFlow<()> {
+        self.lost.insert(version.sequence);
+        self.tell_lost(error, each)
+    }
+
+    fn tell_lost(&mut self, error: &Error, each: &mut Each<'_>) -> ControlFlow<()> {
         self.adopted.lost += 1;
         each(AdoptStep::Lost(error))
     }

@@ -220,6 +220,20 @@ struct Consumer<'a> {
 
 impl Consumer<'_> {
     fn consume(mut self, batches: Receiver<Batch>, watch: &mut dyn ImportWatch) -> Result<ImportReport> {
+        let put = self.put_all(batches, watch);
+        // Also of what was put before an error, or before a stop.
+        let settled = self.describing.settle();
+        put?;
+        settled?;
+        if !self.report.stopped {
+            self.miss_files(watch);
+            // The whole index is in: there is nothing to cancel.
+            let _ = watch.progress(ImportProgress::of(&self.report));
+        }
+        Ok(self.report)
+    }
+
+    fn put_all(&mut self, batches: Receiver<Batch>, watch: &mut dyn ImportWatch) -> Result<()> {
         for batch in batches {
             for location in batch.files {
                 let id = ArchiveId::of(&location);
@@ -228,18 +242,13 @@ impl Consumer<'_> {
             for (offset, parsed) in batch.lines {
                 if watch.progress(ImportProgress::of(&self.report)) == ControlFlow::Break(()) {
                     self.report.stopped = true;
-                    self.describing.settle()?;
-                    return Ok(self.report);
+                    return Ok(());
                 }
                 self.take(Place { offset, inner: None }, parsed, watch)?;
             }
             self.report.bytes_read = batch.bytes_read;
         }
-        self.describing.settle()?;
-        self.miss_files(watch);
-        // The whole index is in: there is nothing to cancel.
-        let _ = watch.progress(ImportProgress::of(&self.report));
-        Ok(self.report)
+        Ok(())
     }
 
     fn take(&mut self, place: Place, parsed: Parsed, watch: &mut dyn ImportWatch) -> Result<()> {

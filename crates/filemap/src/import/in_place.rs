@@ -1,6 +1,6 @@
 //! Records of a file that stay in it: their descriptions are stored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use filemap_core::{Put, Version};
 use xxhash_rust::xxh3::Xxh3;
@@ -9,17 +9,21 @@ use super::report::ImportReport;
 use crate::error::Result;
 use crate::page::{ArchiveId, InPlace, Page, RecordKind, key, meta};
 use crate::spool::Payload;
-use crate::store::{Held, PageStore};
+use crate::store::PageStore;
 use crate::warc::Place;
 use crate::warc::capture::Capture;
+
+/// Descriptions that are dropped at once.
+const BATCH_VERSIONS: usize = 4096;
 
 /// Puts descriptions into one store, or into several in turn.
 #[derive(Default)]
 pub(super) struct Describing {
     /// The store of the last page.
     store: Option<PageStore>,
-    /// Archives, and whether they can be opened.
-    archives: HashMap<ArchiveId, bool>,
+    /// Archives that the store was told of, and whether those that it knows can be opened.
+    told: HashSet<ArchiveId>,
+    there: HashMap<ArchiveId, bool>,
     /// Versions in place in files that are not there any more: the same visits are described anew.
     replaced: Vec<(Vec<u8>, Version)>,
 }
@@ -36,30 +40,40 @@ impl Describing {
     ) -> Result<Option<Put>> {
         if self.store.as_ref().is_none_or(|last| last.engine().path() != store.engine().path()) {
             self.settle()?;
-            self.archives.clear();
+            self.told.clear();
+            self.there.clear();
             self.store = Some(store.clone());
         }
         let key = store.key_of_page(page)?;
-        let archives = &mut self.archives;
+        let there = &mut self.there;
         let mut is_there = |id: ArchiveId| {
-            if let Some(known) = archives.get(&id) {
+            if let Some(known) = there.get(&id) {
                 return Ok(*known);
             }
             let found = store.archive(id)?.is_some_and(|archive| store.is_there(&archive.location));
-            archives.insert(id, found);
+            there.insert(id, found);
             Ok(found)
         };
-        match store.held(&key, page, body, &mut is_there)? {
-            Held::Here => return Ok(None),
-            Held::Gone(version) => self.replaced.push((key, version)),
-            Held::Not => {}
+        let held = store.held(&key, page, body, &mut is_there)?;
+        self.replaced.extend(held.gone.iter().map(|version| (key.clone(), *version)));
+        if !held.is_here || held.is_same_place {
+            self.tell(store, page, location)?;
         }
-        let place = page.in_place.map(|place| place.archive);
-        if let Some(id) = place.filter(|id| !self.archives.contains_key(id)) {
+        let put = if held.is_here { None } else { Some(Put::Stored(store.put_description(page)?)) };
+        if self.replaced.len() >= BATCH_VERSIONS {
+            self.settle()?;
+        }
+        Ok(put)
+    }
+
+    /// Tells the store where the file of a page is, once.
+    fn tell(&mut self, store: &PageStore, page: &Page, location: &str) -> Result<()> {
+        if let Some(id) = page.in_place.map(|place| place.archive).filter(|id| !self.told.contains(id)) {
             store.put_archive(location)?;
-            self.archives.insert(id, true);
+            self.told.insert(id);
+            self.there.remove(&id);
         }
-        Ok(Some(Put::Stored(store.put_description(page)?)))
+        Ok(())
     }
 
     /// Drops what was described anew, once that is durable.

@@ -103,6 +103,19 @@ fn consume(
     watch: &mut dyn ImportWatch,
 ) -> Result<ImportReport> {
     let mut left = location.map(LeftIn::new);
+    let report = put_all(stores, (file, left.as_mut()), batches, watch);
+    // Also of what was put before an error, or before a stop.
+    let settled = left.map_or(Ok(()), |mut left| left.describing.settle());
+    let report = report?;
+    settled.map(|()| report)
+}
+
+fn put_all(
+    stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
+    (file, mut left): (&str, Option<&mut LeftIn<'_>>),
+    batches: Receiver<Batch>,
+    watch: &mut dyn ImportWatch,
+) -> Result<ImportReport> {
     let mut report = ImportReport::default();
     let mut known = Known::default();
     for batch in batches {
@@ -132,7 +145,7 @@ fn consume(
                     report.problem(problem);
                 }
                 Event::Page(mut page, place) => {
-                    let how = (&mut known, left.as_mut());
+                    let how = (&mut known, left.as_deref_mut());
                     take_in(stores, how, (&mut page, file, place), &mut report, watch)?;
                 }
                 Event::Ignored(place, of) => {
@@ -140,9 +153,6 @@ fn consume(
                 }
             }
         }
-    }
-    if let Some(left) = &mut left {
-        left.describing.settle()?;
     }
     // The whole file is in: there is nothing to cancel.
     let _ = watch.progress(ImportProgress::of(&report));

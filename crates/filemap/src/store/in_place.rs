@@ -9,7 +9,7 @@
 //! description stays, and whoever reads many pages goes on.
 
 #[cfg(feature = "import")]
-pub(super) mod held;
+mod held;
 #[cfg(feature = "warc")]
 mod read;
 

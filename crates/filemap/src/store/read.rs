@@ -354,9 +354,11 @@ fn in_memory(mut page: Page, version: Version) -> (Page, PageReader) {
     (page, PageReader { source: Source::Memory(Cursor::new(body)), digest, version })
 }
 
-/// The error with the version that it is about, if it is damage.
+/// The error with the version that it is about, if it is damage, or a rule refuses a body in
+/// place.
 pub(super) fn unreadable(key: &[u8], version: Option<Version>, error: Error) -> Error {
-    let Some(version) = version.filter(|_| error.is_damage()) else { return error };
+    let is_lost = error.is_damage() || error.refused_by().is_some();
+    let Some(version) = version.filter(|_| is_lost) else { return error };
     Error::Unreadable { url: shown_url(key), version, source: Arc::new(error) }
 }
 

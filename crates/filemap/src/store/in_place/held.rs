@@ -4,17 +4,18 @@ use filemap_core::Version;
 
 use crate::error::Result;
 use crate::page::digest::Digest;
-use crate::page::{ArchiveId, Page};
+use crate::page::{ArchiveId, Page, RecordKind};
 use crate::store::PageStore;
 
 /// What the store has of a visit.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Held {
-    Not,
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
     /// It can be read, as far as is known.
-    Here,
-    /// It is in place in a file that is not there.
-    Gone(Version),
+    pub(crate) is_here: bool,
+    /// It is described in this very place.
+    pub(crate) is_same_place: bool,
+    /// Versions in place in files that are not there: this visit stands for them.
+    pub(crate) gone: Vec<Version>,
 }
 
 impl PageStore {
@@ -27,10 +28,10 @@ impl PageStore {
         body: Option<[u8; 16]>,
         is_there: &mut dyn FnMut(ArchiveId) -> Result<bool>,
     ) -> Result<Held> {
+        let mut held = Held::default();
         if self.head_of_time(key, page.fetched_at_ms)?.is_none() {
-            return Ok(Held::Not);
+            return Ok(held);
         }
-        let mut held = Held::Not;
         for (_, head) in self.each_head(key.to_vec()) {
             let head = match head {
                 Ok(head) if head.version.time_ms < page.fetched_at_ms => break,
@@ -41,19 +42,21 @@ impl PageStore {
             };
             let stored = self.describe(key, &head)?;
             match stored.in_place {
-                Some(place) if Some(place) == page.in_place => return Ok(Held::Here),
-                Some(place) if is_alike(&stored, page, || stored.digest == page.digest) => {
-                    if is_there(place.archive)? {
-                        return Ok(Held::Here);
+                Some(place) if Some(place) == page.in_place => held.is_same_place = true,
+                // Without digests, one at the same offset is that of a copy of the file.
+                Some(place)
+                    if is_alike(&stored, page, || page.in_place.is_some_and(|own| own.offset == place.offset)) =>
+                {
+                    match is_there(place.archive)? {
+                        true => held.is_here = true,
+                        false => held.gone.push(head.version),
                     }
-                    held = Held::Gone(head.version);
                 }
-                None if is_alike(&stored, page, || body.is_none_or(|body| body == head.digest)) => {
-                    return Ok(Held::Here);
-                }
+                None if is_alike(&stored, page, || body.is_none_or(|body| body == head.digest)) => held.is_here = true,
                 _ => {}
             }
         }
+        held.is_here |= held.is_same_place;
         Ok(held)
     }
 }
@@ -63,7 +66,13 @@ impl PageStore {
 fn is_alike(stored: &Page, page: &Page, otherwise: impl FnOnce() -> bool) -> bool {
     let digest = |page: &Page| page.digest.as_deref().and_then(Digest::parse);
     let statuses = stored.status.zip(page.status);
-    if stored.kind.is_page() != page.kind.is_page() || statuses.is_some_and(|(a, b)| a != b) {
+    // A revisit has no body that could stand for an answer of the same second; one that was given
+    // a body says that it was a revisit.
+    let is_revisit = |page: &Page| page.kind == RecordKind::Revisit || page.revisit.is_some();
+    if stored.kind.is_page() != page.kind.is_page()
+        || is_revisit(stored) != is_revisit(page)
+        || statuses.is_some_and(|(a, b)| a != b)
+    {
         return false;
     }
     match (digest(stored), digest(page)) {
