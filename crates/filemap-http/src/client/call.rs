@@ -135,10 +135,13 @@ impl Connection {
     }
 
     /// A body of `bytes`.
-    pub(super) fn put(&self, path: &str, kind: &str, bytes: u64, body: &mut dyn Read) -> Result<Found> {
+    /// A page. With `asks`, of a server that may refuse it: it is sent once that has not.
+    pub(super) fn put(&self, path: &str, (kind, asks): (&str, bool), bytes: u64, body: &mut dyn Read) -> Result<Found> {
         let request = self.agent.put(self.url(path)).header(header::CONTENT_TYPE, kind);
         let request = request.header(header::CONTENT_LENGTH, bytes.to_string());
-        let request = self.with_token(request);
+        let request = if asks { request.header(header::EXPECT, "100-continue") } else { request };
+        let consent = asks.then_some(CONSENT);
+        let request = self.with_token(request).config().timeout_await_100(consent).build();
         let mut body = body;
         self.found(request.send(SendBody::from_reader(&mut body)))
     }
