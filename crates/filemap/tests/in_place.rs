@@ -411,7 +411,7 @@ fn an_index_with_the_right_place_mends_one_with_a_wrong_place() {
     std::fs::rename(right.join("a.warc"), &moved).expect("moved");
     assert!(place.store.move_archive(ArchiveId::of(&text(&right.join("a.warc"))), &text(&moved)).expect("moved"));
     let again = indexed(&place.store, &right, &lines);
-    assert_eq!((again.already_there, again.stored), (1, 0));
+    assert_eq!((again.already_there, again.stored, again.losses()), (1, 0, 0), "it is not missed where it was");
     assert_eq!(place.store.get("http://example.com/a").expect("readable").expect("there").body, b"first");
 }
 

@@ -18,8 +18,10 @@ use crate::settings::Folder;
 const DRAW: Duration = Duration::from_millis(250);
 const LINE: Duration = Duration::from_secs(10);
 const PUBLISH: Duration = Duration::from_secs(2);
-/// Interval at which all hosts are looked at, and how many are told of.
+/// Interval at which all hosts are looked at, at least; part of a crawl's time that this may take,
+/// for crawls of many; and how many hosts are told of.
 const LOOK_AT_HOSTS: Duration = Duration::from_secs(10);
+const ONE_IN: u32 = 200;
 const HOSTS: usize = 100;
 
 /// Whether a run goes on.
@@ -38,7 +40,7 @@ pub struct Progress {
     drawn: Instant,
     said: Instant,
     published: Instant,
-    /// The hosts with the longest queues, and since when they are known.
+    /// The hosts with the longest queues, and when they are looked at again.
     hosts: Option<(Instant, Value)>,
     last: (Instant, u64, u64),
 }
@@ -102,9 +104,10 @@ impl Progress {
 
     /// Writes the file for `status`.
     pub fn publish(&mut self, tally: &Tally, frontier: &Frontier, phase: Phase) {
-        let is_old = |since: &Instant| phase == Phase::Ended || since.elapsed() >= LOOK_AT_HOSTS;
-        if self.hosts.as_ref().is_none_or(|(since, _)| is_old(since)) {
-            self.hosts = Some((Instant::now(), queues(frontier)));
+        let begun = Instant::now();
+        if phase == Phase::Ended || self.hosts.as_ref().is_none_or(|(next, _)| begun >= *next) {
+            let hosts = queues(frontier);
+            self.hosts = Some((begun + LOOK_AT_HOSTS.max(begun.elapsed() * ONE_IN), hosts));
         }
         let value = json!({
             "time_ms": now_ms(),

@@ -25,10 +25,9 @@ use self::line::{Described, Legend, Line};
 use super::in_place::Describing;
 use super::report::ImportReport;
 use super::watch::{Fate, ImportProgress, ImportWatch, ImportedRecord};
-use crate::archives::is_remote;
 use crate::error::{Error, Result};
 use crate::page::{ArchiveId, InPlace, Page};
-use crate::store::PageStore;
+use crate::store::{PageStore, unknown};
 use crate::warc::{Place, Problem, ProblemKind};
 
 /// Lines that go to the storing thread at once, and batches that may wait for it.
@@ -72,9 +71,8 @@ struct Batch {
 /// let record = b"WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: http://example.com/a.txt\r\n\
 ///     WARC-Date: 2023-11-14T22:13:20Z\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n";
 /// std::fs::write(dir.path().join("a.warc"), record)?;
-/// let index = br#"com,example)/a.txt 20231114221320 {"url": "http://example.com/a.txt", "mime": "text/plain",
-/// "#;
-/// let index = [&index[..index.len() - 1], br#""offset": "0", "filename": "a.warc"}"#].concat();
+/// let index = b"com,example)/a.txt 20231114221320 {\"url\": \"http://example.com/a.txt\", \
+///     \"mime\": \"text/plain\", \"offset\": \"0\", \"filename\": \"a.warc\"}\n";
 ///
 /// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
 /// let locate = |name: &str| Ok(dir.path().join(name).to_string_lossy().into_owned());
@@ -226,7 +224,7 @@ impl Consumer<'_> {
         put?;
         settled?;
         if !self.report.stopped {
-            self.miss_files(watch);
+            self.miss_files(watch)?;
             // The whole index is in: there is nothing to cancel.
             let _ = watch.progress(ImportProgress::of(&self.report));
         }
@@ -281,9 +279,8 @@ impl Consumer<'_> {
     /// `None` if the store has the visit.
     fn put(&mut self, page: &Page) -> Result<Option<Put>> {
         let store = (self.stores)(&page.url)?;
-        let Some((location, captures)) = page.in_place.and_then(|place| self.files.get_mut(&place.archive)) else {
-            return Ok(None);
-        };
+        let file = page.in_place.and_then(|place| self.files.get_mut(&place.archive));
+        let (location, captures) = file.ok_or_else(|| unknown(page.in_place))?;
         // What a revisit refers to is known when its record is read.
         let put = self.describing.put(&store, page, location, None)?;
         *captures += 1;
@@ -297,21 +294,24 @@ impl Consumer<'_> {
         self.report.problem(problem);
     }
 
-    /// Tells of files of this machine that are not there.
-    fn miss_files(&mut self, watch: &mut dyn ImportWatch) {
-        let Some(store) = self.describing.store() else { return };
-        let files = self.files.drain().map(|(_, file)| file);
-        let mut files: Vec<_> = files.filter(|(location, captures)| *captures > 0 && !is_remote(location)).collect();
-        files.sort();
-        for (location, captures) in files {
-            if let Err(error) = store.archives.open(&location, 0, Some(1)) {
-                let what = format!(
-                    "{location}: {error}: the {captures} captures that the index has of it are described, and cannot \
-                     be read before it is there"
-                );
-                let problem = Problem::new(self.file, Place::default(), ProblemKind::Damage, what);
-                self.report.tell(problem, watch);
-            }
+    /// Tells of files of this machine that are not there, nor where they were moved to.
+    fn miss_files(&mut self, watch: &mut dyn ImportWatch) -> Result<()> {
+        let Some(store) = self.describing.store() else { return Ok(()) };
+        let mut gone = Vec::new();
+        for (id, (_, captures)) in self.files.drain() {
+            // One of which nothing was described is not known, and not missed.
+            let known = store.archive(id)?.map(|archive| archive.location);
+            gone.extend(known.filter(|location| !store.is_there(location)).map(|location| (location, captures)));
         }
+        gone.sort();
+        for (location, captures) in gone {
+            let what = format!(
+                "{location}: the file is not there, or cannot be opened: the {captures} captures that the index has of \
+                 it are described, and cannot be read before it is"
+            );
+            let problem = Problem::new(self.file, Place::default(), ProblemKind::Damage, what);
+            self.report.tell(problem, watch);
+        }
+        Ok(())
     }
 }

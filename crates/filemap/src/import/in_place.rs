@@ -3,13 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use filemap_core::{Put, Version};
-use xxhash_rust::xxh3::Xxh3;
 
 use super::report::ImportReport;
 use crate::error::Result;
-use crate::page::{ArchiveId, InPlace, Page, RecordKind, key, meta};
-use crate::spool::Payload;
-use crate::store::PageStore;
+use crate::page::{ArchiveId, InPlace, Page, RecordKind};
+use crate::store::{PageStore, kept_digest};
 use crate::warc::Place;
 use crate::warc::capture::Capture;
 
@@ -133,18 +131,6 @@ impl<'a> LeftIn<'a> {
         report.count_in_place(&described, put.is_some());
         Ok(put)
     }
-}
-
-/// The digest of what a store would keep as the body of a page, with a part of its description if
-/// that is large.
-fn kept_digest(page: &Page, key: &[u8], body: &mut Payload) -> Result<[u8; 16]> {
-    let mut hasher = Xxh3::new();
-    hasher.update(&meta::encode(page, key::url(key))?.spill);
-    body.chunks(|bytes| {
-        hasher.update(bytes);
-        Ok(())
-    })?;
-    Ok(hasher.digest128().to_be_bytes())
 }
 
 impl ImportReport {

@@ -13,6 +13,9 @@ mod held;
 #[cfg(feature = "warc")]
 mod read;
 
+#[cfg(feature = "import")]
+pub(crate) use read::kept_digest;
+
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -210,11 +213,17 @@ impl PageStore {
         let mut counts: HashMap<ArchiveId, u64> = HashMap::new();
         for listed in meant {
             let Listed { key, head, .. } = match listed {
+                // The erasure itself counts it, and is not complete.
                 Err(error) if error.is_corrupt() => continue,
                 listed => listed?,
             };
-            if let Some(place) = self.describe(&key, &head)?.in_place {
-                *counts.entry(place.archive).or_default() += 1;
+            if !meta::is_in_place(&head.meta) {
+                continue;
+            }
+            match self.describe(&key, &head) {
+                Ok(page) => page.in_place.into_iter().for_each(|place| *counts.entry(place.archive).or_default() += 1),
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error),
             }
         }
         let counted = |archive: Archive| Some((archive.location, *counts.get(&archive.id)?));
@@ -223,7 +232,7 @@ impl PageStore {
 }
 
 /// The error of a page whose file the store does not know.
-fn unknown(place: Option<InPlace>) -> Error {
+pub(crate) fn unknown(place: Option<InPlace>) -> Error {
     let archive = place.map_or("a file".to_owned(), |place| format!("the file number {}", place.archive));
     let what = "the store does not know where that is".to_owned();
     Error::InPlace { archive, offset: place.map_or(0, |place| place.offset), what }

@@ -30,6 +30,8 @@ pub use admit::MaybeOriginal;
 pub use changes::{Beside, ChangesPlace, PageChange, PageChanges};
 pub(crate) use handle::PageStore;
 pub use in_place::Archive;
+#[cfg(feature = "import")]
+pub(crate) use in_place::{kept_digest, unknown};
 pub(crate) use known::Known;
 pub use list::{Urls, VersionSize};
 pub use listing::Listing;

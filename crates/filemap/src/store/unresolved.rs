@@ -11,9 +11,8 @@ use std::ops::ControlFlow;
 use filemap_core::Version;
 
 use super::PageStore;
+use super::read::unreadable;
 use super::revisit::{Resolver, Sought};
-#[cfg(not(feature = "warc"))]
-use crate::error::Error;
 use crate::error::Result;
 use crate::page::version::PageHead;
 use crate::page::{Page, RecordKind, Revisit, key};
@@ -203,24 +202,12 @@ impl PageStore {
 
     /// A revisit with what it refers to. An index tells only that it is one: its record, in place,
     /// is read for that.
-    fn with_references(&self, key: &[u8], head: PageHead) -> Result<PageHead> {
-        let is_told = head.page.revisit.as_ref().is_none_or(|revisit| *revisit != Revisit::unnamed());
-        if head.page.in_place.is_none() || is_told {
-            return Ok(head);
-        }
-        let page = self.revisit_in_place(key, &head)?;
-        Ok(PageHead { page, ..head })
-    }
-
-    #[cfg(feature = "warc")]
-    fn revisit_in_place(&self, key: &[u8], head: &PageHead) -> Result<Page> {
-        self.whole_of_archive(key, head.clone()).map(|(page, _)| page)
-    }
-
-    #[cfg(not(feature = "warc"))]
-    fn revisit_in_place(&self, key: &[u8], head: &PageHead) -> Result<Page> {
-        let place = head.page.in_place.ok_or(Error::Unsupported { what: "page in place" })?;
-        self.of_archive(key, head.page.clone(), place)
+    fn with_references(&self, key: &[u8], mut head: PageHead) -> Result<PageHead> {
+        let is_untold = head.page.revisit.as_ref() == Some(&Revisit::unnamed());
+        let Some(place) = head.page.in_place.filter(|_| is_untold) else { return Ok(head) };
+        let page = self.of_archive(key, head.page, place);
+        head.page = page.map_err(|error| unreadable(key, Some(head.version), error))?;
+        Ok(head)
     }
 
     /// As [`PageStore::each_revisit`], in batches: those of a key together, its oldest first.

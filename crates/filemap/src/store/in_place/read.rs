@@ -26,11 +26,10 @@ impl PageStore {
     pub(crate) fn of_archive_in_parts(&self, key: &[u8], described: Page, place: InPlace) -> Result<(Page, Payload)> {
         let archive = self.archive(place.archive)?.ok_or_else(|| unknown(Some(place)))?;
         let failed = |what: String| Error::InPlace { archive: archive.location.clone(), offset: place.offset, what };
-        let found = self.record(&archive, place, &failed)?;
+        let mut found = self.record(&archive, place, &failed)?;
         if let Some(what) = self.mismatch(key, &described, &found) {
             return Err(failed(what));
         }
-        let mut found = found;
         self.admits_body(
             &Page { fetched_at_ms: described.fetched_at_ms, ..found.page.description() },
             &mut found.body,
@@ -49,13 +48,8 @@ impl PageStore {
     /// See [`super::super::PageChanges::measured`].
     pub(in crate::store) fn measured(&self, key: &[u8], head: &PageHead) -> Result<(Page, u64, [u8; 16])> {
         let (page, mut body) = self.whole_of_archive(key, head.clone())?;
-        let mut hasher = Xxh3::new();
-        hasher.update(&meta::encode(&page, key::url(key))?.spill);
-        body.chunks(|bytes| {
-            hasher.update(bytes);
-            Ok(())
-        })?;
-        Ok((page, body.len(), hasher.digest128().to_be_bytes()))
+        let digest = kept_digest(&page, key, &mut body)?;
+        Ok((page, body.len(), digest))
     }
 
     /// Whether no rule of an erasure is about this body.
@@ -163,6 +157,18 @@ impl PageStore {
     }
 }
 
+/// The digest of what a store keeps as the body of a page: before it stands a part of the
+/// description, if that is large.
+pub(crate) fn kept_digest(page: &Page, key: &[u8], body: &mut Payload) -> Result<[u8; 16]> {
+    let mut hasher = Xxh3::new();
+    hasher.update(&meta::encode(page, key::url(key))?.spill);
+    body.chunks(|bytes| {
+        hasher.update(bytes);
+        Ok(())
+    })?;
+    Ok(hasher.digest128().to_be_bytes())
+}
+
 /// A record of an archive.
 struct Found {
     page: Page,
@@ -174,14 +180,20 @@ struct Found {
 /// Whether a failure is one of the way to another machine, and may be gone with the next try: no
 /// sign that the record is not there.
 fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind::{
-        ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkDown,
-        NetworkUnreachable, ResourceBusy, StaleNetworkFileHandle, TimedOut,
-    };
-    let (refused, reset) = (ConnectionRefused, ConnectionReset);
-    let of_the_way = [refused, reset, ConnectionAborted, HostUnreachable, NetworkDown, NetworkUnreachable];
-    of_the_way.contains(&error.kind())
-        || [Interrupted, ResourceBusy, StaleNetworkFileHandle, TimedOut].contains(&error.kind())
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::ConnectionAborted
+            | Kind::ConnectionRefused
+            | Kind::ConnectionReset
+            | Kind::HostUnreachable
+            | Kind::Interrupted
+            | Kind::NetworkDown
+            | Kind::NetworkUnreachable
+            | Kind::ResourceBusy
+            | Kind::StaleNetworkFileHandle
+            | Kind::TimedOut
+    )
 }
 
 fn why(error: &io::Error) -> String {
