@@ -23,6 +23,12 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
+/// A digest as archives write it.
+fn sha1(text: &str) -> String {
+    let hex: String = sha1::Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha1:{hex}")
+}
+
 /// Imports a file that is put beside the store, in place.
 fn left(fresh: &Fresh, name: &str, file: &[u8]) -> ImportReport {
     let path = fresh.dir.path().join(name);
@@ -141,10 +147,7 @@ fn what_was_moved_changed_or_is_gone_is_named_and_found_again() {
 #[test]
 fn a_record_of_another_time_and_digest_is_another_visit() {
     let place = fresh();
-    let digest = |text: &str| {
-        let hex: String = sha1::Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("sha1:{hex}")
-    };
+    let digest = sha1;
     let with = |text: &str| {
         let record = String::from_utf8(page("a", text)).expect("text");
         record.replacen("WARC-Date", &format!("WARC-Payload-Digest: {}\r\nWARC-Date", digest(text)), 1).into_bytes()
@@ -333,8 +336,8 @@ fn line(name: &str, offset: usize, more: &str) -> String {
 #[test]
 fn a_body_that_was_erased_does_not_come_back_in_place() {
     let place = fresh();
-    let bytes: String = sha1::Sha1::digest("first").iter().map(|byte| format!("{byte:02x}")).collect();
-    let order = EraseOrder::new(EraseTarget::Digest(format!("sha1:{bytes}")), "asked for");
+    let bytes = sha1("first");
+    let order = EraseOrder::new(EraseTarget::Digest(bytes), "asked for");
     place.store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
     let file = [page("a", "first"), page("b", "second")].concat();
     let report = left(&place, "a.warc", &file);
@@ -353,8 +356,8 @@ fn a_body_that_was_erased_does_not_come_back_in_place() {
 #[test]
 fn an_empty_body_that_was_erased_is_not_that_of_pages_in_place() {
     let place = fresh();
-    let bytes: String = sha1::Sha1::digest("").iter().map(|byte| format!("{byte:02x}")).collect();
-    let order = EraseOrder::new(EraseTarget::Digest(format!("sha1:{bytes}")), "asked for");
+    let bytes = sha1("");
+    let order = EraseOrder::new(EraseTarget::Digest(bytes), "asked for");
     place.store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
     assert_eq!(left(&place, "a.warc", &page("a", "first")).in_place, 1);
     assert!(place.store.get("http://example.com/a").is_ok());
@@ -363,10 +366,10 @@ fn an_empty_body_that_was_erased_is_not_that_of_pages_in_place() {
 #[test]
 fn a_revisit_of_an_index_keeps_its_original_through_a_prune() {
     let place = fresh();
-    let digest: String = sha1::Sha1::digest("first").iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = sha1("first");
     let with = |record: Vec<u8>| {
         let record = String::from_utf8(record).expect("text");
-        record.replacen("WARC-Date", &format!("WARC-Payload-Digest: sha1:{digest}\r\nWARC-Date"), 1)
+        record.replacen("WARC-Date", &format!("WARC-Payload-Digest: {digest}\r\nWARC-Date"), 1)
     };
     let original = with(page("a", "first"));
     let revisit = with(response("b", b"HTTP/1.1 200 OK\r\n\r\n")).replacen(
@@ -377,7 +380,7 @@ fn a_revisit_of_an_index_keeps_its_original_through_a_prune() {
     );
     std::fs::write(place.dir.path().join("a.warc"), [original.as_bytes(), revisit.as_bytes()].concat())
         .expect("a file");
-    let told = format!(",\"digest\":\"sha1:{digest}\"");
+    let told = format!(",\"digest\":\"{digest}\"");
     let lines = [line("a", 0, &told), line("b", original.len(), &format!("{told},\"mime\":\"warc/revisit\""))];
     assert_eq!(indexed(&place.store, place.dir.path(), &lines).in_place, 2);
     let newer = Page::new("http://example.com/a", 1_700_000_000_000, 200, "newer");
@@ -453,10 +456,7 @@ fn another_record_of_the_same_second_is_not_the_page() {
     assert!(error.to_string().contains("a request is there, not a response"), "{error}");
 
     let other = fresh();
-    let digest = |text: &str| {
-        let hex: String = sha1::Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("sha1:{hex}")
-    };
+    let digest = sha1;
     let with = String::from_utf8(page("a", "first")).expect("text");
     let with = with.replacen("WARC-Date", &format!("WARC-Payload-Digest: {}\r\nWARC-Date", digest("first")), 1);
     std::fs::write(other.dir.path().join("a.warc"), with).expect("a file");
@@ -485,9 +485,9 @@ fn an_index_that_is_cut_off_is_taken_in_as_far_as_it_is_there() {
 #[test]
 fn a_revisit_does_not_stand_for_the_answer_of_its_second() {
     let place = fresh();
-    let digest: String = sha1::Sha1::digest("first").iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = sha1("first");
     std::fs::write(place.dir.path().join("a.warc"), page("a", "first")).expect("a file");
-    let told = format!(",\"digest\":\"sha1:{digest}\",\"status\":\"200\"");
+    let told = format!(",\"digest\":\"{digest}\",\"status\":\"200\"");
     let lines = [line("a", 900, &format!("{told},\"mime\":\"warc/revisit\"")), line("a", 0, &told)];
     assert_eq!(indexed(&place.store, place.dir.path(), &lines).in_place, 2);
     assert_eq!(place.store.get("http://example.com/a").expect("readable").expect("there").body, b"first");
@@ -497,8 +497,8 @@ fn a_revisit_does_not_stand_for_the_answer_of_its_second() {
 #[test]
 fn a_refused_body_is_one_loss_of_a_pass_and_not_its_end() {
     let place = fresh();
-    let bytes: String = sha1::Sha1::digest("first").iter().map(|byte| format!("{byte:02x}")).collect();
-    let order = EraseOrder::new(EraseTarget::Digest(format!("sha1:{bytes}")), "asked for");
+    let bytes = sha1("first");
+    let order = EraseOrder::new(EraseTarget::Digest(bytes), "asked for");
     place.store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
     let (a, b) = (page("a", "first"), page("b", "second"));
     std::fs::write(place.dir.path().join("a.warc"), [a.as_slice(), &b].concat()).expect("a file");

@@ -46,6 +46,8 @@ fn an_index_is_imported_in_place_and_pages_are_read_from_the_archive() {
         .said(&format!("{CAPTURES} records are where they were left, 0 are not"));
     let history = bench.run("history", &[PAGE_URL]).ended(0);
     assert!(history.text().contains("\t-\tresponse\tbody in place"), "{}", history.text());
+    let long = bench.run("ls", &["--long"]).ended(0);
+    assert!(long.text().lines().all(|line| line.split('\t').nth(2) == Some("-")), "{}", long.text());
     assert!(bench.run("head", &[PAGE_URL]).ended(0).text().contains("in place, in archive "));
     let listed = bench.run("archives", &["--json"]).ended(0).json();
     let location = listed[0]["location"].as_str().unwrap().to_owned();

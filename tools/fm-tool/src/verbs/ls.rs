@@ -177,7 +177,9 @@ impl Listing<'_> {
         let page = &head.page;
         let status = page.status.map_or("-".to_owned(), |status| status.to_string());
         let time = times::print(page.fetched_at_ms);
-        let (body, stored) = (head.body_bytes, head.stored_bytes);
+        // That of a page in place is not known before its record is read.
+        let body = page.in_place.map_or(head.body_bytes.to_string(), |_| "-".to_owned());
+        let stored = head.stored_bytes;
         self.out.bytes(format!("{time}\t{status}\t{body}\t{stored}\t").as_bytes())?;
         self.out.shown(&self.store.key(&page.url)?)?;
         self.end(page.variant.as_ref())

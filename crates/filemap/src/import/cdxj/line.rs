@@ -18,29 +18,20 @@ const NINE: &str = "N b a m s k r V g";
 
 /// What a line says of a capture. A field that it lacks is empty.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Line<'a> {
     #[serde(skip)]
     stamp: &'a str,
-    #[serde(borrow)]
     url: Text<'a>,
-    #[serde(borrow)]
     mime: Text<'a>,
-    #[serde(borrow)]
     status: Text<'a>,
-    #[serde(borrow)]
     digest: Text<'a>,
-    #[serde(borrow)]
     length: Text<'a>,
-    #[serde(borrow)]
     offset: Text<'a>,
-    #[serde(borrow)]
     filename: Text<'a>,
-    #[serde(borrow)]
     method: Text<'a>,
-    #[serde(borrow, rename = "requestBody")]
+    #[serde(rename = "requestBody")]
     request_body: Text<'a>,
-    #[serde(borrow)]
     truncated: Text<'a>,
 }
 

@@ -56,9 +56,10 @@ impl PageStore {
     ///
     /// # Errors
     ///
-    /// [`filemap_core::Error::Refused`].
+    /// [`filemap_core::Error::Refused`]; [`Error::Rule`] if a rule is not understood.
     pub(crate) fn admits_body(&self, page: &Page, body: &mut Payload) -> Result<()> {
         let rules = Arc::clone(&self.rule_set.read().unwrap_or_else(PoisonError::into_inner));
+        rules.check()?;
         let mut hashers = rules.hashers();
         if hashers.is_empty() {
             return Ok(());

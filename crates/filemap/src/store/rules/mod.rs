@@ -18,6 +18,8 @@ use crate::page::{key, meta};
 #[derive(Debug, Default)]
 pub(crate) struct RuleSet {
     rules: Vec<(u32, Matcher)>,
+    /// Why it is not known what they refuse.
+    unread: Option<String>,
 }
 
 /// The digests that rules ask for, one an algorithm, with their hashers.
@@ -54,7 +56,20 @@ impl RuleSet {
             Ok(matcher) => Ok((rule.id, matcher)),
             Err(what) => Err(Error::Rule { id: rule.id, what }),
         };
-        Ok(RuleSet { rules: rules.iter().filter(|r| is_meant(r)).map(read).collect::<Result<_>>()? })
+        Ok(RuleSet { rules: rules.iter().filter(|r| is_meant(r)).map(read).collect::<Result<_>>()?, unread: None })
+    }
+
+    /// Rules of which only this is known: they are not understood.
+    pub(crate) fn unread(why: String) -> RuleSet {
+        RuleSet { unread: Some(why), ..RuleSet::default() }
+    }
+
+    /// # Errors
+    ///
+    /// [`Error::Rule`] if what they refuse is not known.
+    pub(crate) fn check(&self) -> Result<()> {
+        let unread = |what: &String| Error::Rule { id: 0, what: what.clone() };
+        self.unread.as_ref().map_or(Ok(()), |what| Err(unread(what)))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -130,7 +145,7 @@ mod tests {
     fn a_body_in_pieces_is_judged_by_the_digest_that_it_came_with_too() {
         let told = "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5";
         let what = format!(r#"{{"kind":"digest","text":"{told}"}}"#);
-        let set = RuleSet { rules: vec![(7, Matcher::read(what.as_bytes()).expect("a rule"))] };
+        let set = RuleSet { rules: vec![(7, Matcher::read(what.as_bytes()).expect("a rule"))], ..RuleSet::default() };
         assert_eq!(set.hashers().len(), 1, "a rule wants bodies");
         for told in [told, "VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5", "urn:sha1:vgmt4nsha2awvor6evyxqugcnsonbwe5"] {
             assert_eq!(set.judge(set.hashers(), Some(told), 0), Some(7), "{told}");
@@ -150,7 +165,10 @@ mod tests {
             assert_eq!(digest(text), Some(known[0].clone()), "{text}");
         }
         let rule = |text: &str| Matcher::read(format!(r#"{{"kind":"digest","text":"{text}"}}"#).as_bytes()).unwrap();
-        let set = RuleSet { rules: vec![(1, rule(texts[1])), (2, rule(texts[0])), (3, rule(texts[0]))] };
+        let set = RuleSet {
+            rules: vec![(1, rule(texts[1])), (2, rule(texts[0])), (3, rule(texts[0]))],
+            ..RuleSet::default()
+        };
         let mut hashers = set.hashers();
         [&b"a"[..], b"bc"].iter().for_each(|part| hashers.iter_mut().for_each(|(_, hasher)| hasher.update(part)));
         let made: Vec<_> = hashers.into_iter().map(|(wanted, hasher)| wanted.with_bytes(&hasher.finalize())).collect();
