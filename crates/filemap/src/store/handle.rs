@@ -175,8 +175,8 @@ impl PageStore {
     pub(crate) fn obey(&self) -> Result<()> {
         let rules = self.engine().rules().map_err(Error::from).and_then(|rules| RuleSet::of(&rules));
         if self.engine().is_read_only() {
-            // For bodies in place, which no erasure reaches. All others can be read, whatever a rule
-            // of a newer build says.
+            // For bodies in place, which no erasure reaches. All others can be read, whatever a
+            // rule of a newer build says.
             let set = rules.unwrap_or_else(|error| RuleSet::unread(error.to_string()));
             *self.rule_set.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(set);
             return Ok(());
