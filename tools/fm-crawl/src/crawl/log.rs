@@ -1,11 +1,11 @@
 //! The crawl log: a JSON line for each visit, and for the beginning and end of a run.
 //!
 //! Lines are buffered and written at each commit, or when the buffer is full. A killed process may
-//! leave half a line, and lines of uncommitted visits: those pages are fetched again and get a
-//! second line.
+//! leave half a line, which the next run ends, and lines of uncommitted visits: those pages are
+//! fetched again and get a second line.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use fm_cli::Failure;
@@ -25,7 +25,10 @@ impl Log {
     pub fn open(path: Option<&Path>) -> Result<Log, Failure> {
         let Some(path) = path else { return Ok(Log(None)) };
         let file = fm_cli::sink::open(path, OpenOptions::new().create(true).append(true));
-        let file = file.map_err(|error| Failure::io("open", path, &error))?;
+        let mut file = file.map_err(|error| Failure::io("open", path, &error))?;
+        let ended =
+            ends_in_a_line(&file, path).and_then(|is_ended| if is_ended { Ok(()) } else { file.write_all(b"\n") });
+        ended.map_err(|error| Failure::io("write", path, &error))?;
         Ok(Log(Some((BufWriter::new(file), path.to_owned()))))
     }
 
@@ -94,4 +97,18 @@ impl Log {
         let Some((file, path)) = &mut self.0 else { return Ok(()) };
         file.flush().map_err(|error| Failure::io("write", path, &error))
     }
+}
+
+/// Whether a file that is appended to is empty, or ends with a line's end. What is no regular file
+/// counts as ended.
+fn ends_in_a_line(file: &File, path: &Path) -> io::Result<bool> {
+    let about = file.metadata()?;
+    if !about.is_file() || about.len() == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    let mut reader = File::open(path)?;
+    reader.seek(SeekFrom::End(-1))?;
+    reader.read_exact(&mut last)?;
+    Ok(last == [b'\n'])
 }
