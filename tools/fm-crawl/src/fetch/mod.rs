@@ -116,6 +116,11 @@ impl Fetcher {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_PER_HOST)
+            // What browsers take: folded lines, spaces before the colon, and lines that are no
+            // fields, which are skipped.
+            .http1_allow_obsolete_multiline_headers_in_responses(true)
+            .http1_allow_spaces_after_header_name_in_responses(true)
+            .http1_ignore_invalid_headers_in_responses(true)
             .http1_max_headers(HEADER_FIELDS)
             .http1_max_buf_size((limits.header_bytes as usize).max(8192))
             .http2_max_header_list_size(limits.header_bytes)
