@@ -72,6 +72,8 @@ reasons! {
     HostPagesLimit "host-pages-limit" Limit,
     /// A page with too many links.
     LinkLimit "link-limit" Limit,
+    /// Sitemaps over the limit.
+    SitemapLimit "sitemap-limit" Limit,
     /// Links that are too long.
     UrlLimit "url-limit" Limit,
     /// `Retry-After` over the longest wait, which is used instead.

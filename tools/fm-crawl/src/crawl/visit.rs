@@ -219,6 +219,7 @@ async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<Vec<S
         tokio::time::sleep(turn).await;
         visit.hold = Some(turn).filter(|turn| !turn.is_zero());
     }
+    visit.met(Reason::SitemapLimit, robots.more_sitemaps);
     let is_told = robots.sitemaps.is_empty() || site.sitemaps_told.swap(true, Ordering::Relaxed);
     Ok(if is_told { Vec::new() } else { robots.sitemaps.clone() })
 }

@@ -16,7 +16,7 @@ use filemap::PageStore;
 use fm_cli::times::now_ms;
 use frontier::FailureKind;
 
-use super::{MAX_BYTES, Robots};
+use super::Robots;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Fetcher, Validators};
 use crate::record;
@@ -176,10 +176,7 @@ impl Cache {
 
     fn meaning(&self, url: &str, page: &filemap::Page, store: &PageStore) -> Option<Step> {
         match page.status? {
-            200..=299 => {
-                let body = &page.body[..page.body.len().min(MAX_BYTES)];
-                Some(Step::Known(Robots::parse(body, &self.agent)))
-            }
+            200..=299 => Some(Step::Known(Robots::parse(&page.body, &self.agent))),
             300..=399 => {
                 let location = page.headers.get("Location")?;
                 let next = store.canonicalizer().resolve(url.as_bytes(), location).ok();

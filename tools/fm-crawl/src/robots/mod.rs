@@ -14,7 +14,7 @@ use memchr::memmem;
 /// Bytes of a robots.txt that are read: the minimum of the RFC.
 pub const MAX_BYTES: usize = 500 << 10;
 /// Most sitemaps of one robots.txt.
-const SITEMAPS_MAX: usize = 100;
+const SITEMAPS_MAX: usize = 1000;
 
 /// The rules of one robots.txt for us.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,8 +22,9 @@ pub struct Robots {
     rules: Vec<Rule>,
     /// The time between two fetches.
     pub crawl_delay: Option<Duration>,
-    /// Sitemaps, as written.
+    /// Sitemaps, as written, and how many more there are than are taken.
     pub sitemaps: Vec<String>,
+    pub more_sitemaps: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +45,8 @@ impl Robots {
     /// Parses a robots.txt for the product token `agent`.
     pub fn parse(text: &[u8], agent: &str) -> Robots {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-        let text = String::from_utf8_lossy(&text[..text.len().min(MAX_BYTES)]);
-        let (mut groups, mut sitemaps) = (Groups::default(), Vec::new());
+        let text = String::from_utf8_lossy(whole_lines(text));
+        let (mut groups, mut sitemaps, mut more_sitemaps) = (Groups::default(), Vec::new(), 0);
         let (mut to_us, mut to_all, mut in_agents) = (false, false, false);
         for line in text.split(['\n', '\r']) {
             let line = line.split('#').next().unwrap_or("").trim();
@@ -57,7 +58,7 @@ impl Robots {
                         (to_us, to_all) = (false, false);
                     }
                     in_agents = true;
-                    if value == "*" {
+                    if value.split_ascii_whitespace().next() == Some("*") {
                         to_all = true;
                         groups.star.get_or_insert_default();
                     } else if product(value).eq_ignore_ascii_case(agent) {
@@ -66,7 +67,9 @@ impl Robots {
                     }
                 }
                 "sitemap" => {
-                    if sitemaps.len() < SITEMAPS_MAX && !value.is_empty() {
+                    if sitemaps.len() >= SITEMAPS_MAX {
+                        more_sitemaps += 1;
+                    } else if !value.is_empty() {
                         sitemaps.push(value.to_owned());
                     }
                 }
@@ -80,7 +83,7 @@ impl Robots {
             }
         }
         let ours = groups.named.or(groups.star).unwrap_or_default();
-        Robots { sitemaps, ..ours }
+        Robots { sitemaps, more_sitemaps, ..ours }
     }
 
     /// Approximate memory of the rules.
@@ -111,6 +114,14 @@ impl Robots {
         let fitting = self.rules.iter().filter(|rule| fits(&rule.pattern, &path));
         fitting.max_by_key(|rule| (rule.pattern.len(), rule.allows)).is_none_or(|rule| rule.allows)
     }
+}
+
+/// The lines within the limit: half a rule may forbid or allow more than the whole one.
+fn whole_lines(text: &[u8]) -> &[u8] {
+    let Some(within) = text.get(..MAX_BYTES) else { return text };
+    let ends = |at: usize| matches!(text.get(at), None | Some(b'\n' | b'\r'));
+    let end = if ends(MAX_BYTES) { MAX_BYTES } else { memchr::memrchr2(b'\n', b'\r', within).unwrap_or(0) };
+    &within[..end]
 }
 
 /// The product token at the beginning of a `User-agent` value.
@@ -258,6 +269,36 @@ mod tests {
         assert!(robots("Disallow: /\n").allows("/x"), "a rule before any group speaks to nobody");
         let none = robots("User-agent: *\nDisallow: /\n");
         assert!(!none.allows("/x") && none.allows("/robots.txt"));
+    }
+
+    #[test]
+    fn agents_that_share_a_group_and_groups_that_share_an_agent_are_told_apart() {
+        let text = "User-agent: first\nUser-agent: EXAMPLEBOT/1.0\nSitemap: /s\nUser-agent: third\nDisallow: /a\n\n\
+                    User-agent: * # all\nDisallow: /b\nUser-agent: * everybody\nDisallow: /c\n\
+                    User-agent: example\nUser-agent: examplebot-images\nUser-agent:\nDisallow: /d\n";
+        let ours = robots(text);
+        assert!(!ours.allows("/a") && ours.allows("/b") && ours.allows("/c") && ours.allows("/d"));
+        let other = Robots::parse(text.as_bytes(), "somebody");
+        assert!(other.allows("/a") && !other.allows("/b") && !other.allows("/c") && other.allows("/d"));
+    }
+
+    #[test]
+    fn half_a_rule_at_the_limit_is_no_rule() {
+        let begin = "User-agent: *\nDisallow: /a\n";
+        for cut in 0..12 {
+            let filler = "#".repeat(MAX_BYTES - begin.len() - 1 - cut);
+            let text = format!("{begin}{filler}\nDisallow: /bbbb\nDisallow: /c\n");
+            let rules = robots(&text);
+            assert!(!rules.allows("/a") && rules.allows("/bb") && rules.allows("/bbbb") && rules.allows("/c"), "{cut}");
+        }
+        let exact = format!("{begin}{}\nDisallow: /c", "#".repeat(MAX_BYTES - begin.len() - 13));
+        assert!(exact.len() == MAX_BYTES && !robots(&exact).allows("/c"));
+    }
+
+    #[test]
+    fn sitemaps_over_the_limit_are_counted() {
+        let rules = robots(&"Sitemap: /s\n".repeat(SITEMAPS_MAX + 7));
+        assert_eq!((rules.sitemaps.len(), rules.more_sitemaps), (SITEMAPS_MAX, 7));
     }
 
     #[test]
