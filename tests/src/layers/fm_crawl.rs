@@ -7,7 +7,8 @@ pub const LAYERS: &[&[&str]] = &[
     &["bodies", "seen", "sequence", "settings"],
     // Bytes in, links out.
     &["links"],
-    &["links::html", "links::sitemap"],
+    &["links::directives", "links::source"],
+    &["links::html", "links::plain", "links::sitemap"],
     // One request.
     &["fetch::address", "fetch::decode"],
     &["fetch::connect"],
@@ -16,8 +17,9 @@ pub const LAYERS: &[&[&str]] = &[
     &["robots"],
     &["robots::cache"],
     // The crawl.
-    &["crawl::claims", "crawl::hops"],
+    &["crawl::claims", "crawl::hops", "crawl::sitemaps"],
     &["crawl::parts"],
+    &["crawl::discovery"],
     &["crawl::visit"],
     &["crawl::log", "crawl::tally"],
     &["crawl::coordinator"],

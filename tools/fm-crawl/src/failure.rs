@@ -72,7 +72,9 @@ reasons! {
     HostPagesLimit "host-pages-limit" Limit,
     /// A page with too many links.
     LinkLimit "link-limit" Limit,
-    /// Sitemaps over the limit.
+    /// A sitemap or a feed that is damaged: what comes before is taken.
+    SitemapBroken "sitemap-broken" Protocol,
+    /// More sitemaps than are known as such: the others are pages like any.
     SitemapLimit "sitemap-limit" Limit,
     /// Links that are too long.
     UrlLimit "url-limit" Limit,

@@ -19,6 +19,8 @@ pub const SEQUENCE: &str = "store-sequence";
 pub const FRONTIER: &str = "frontier";
 /// The set of discovered URLs.
 pub const SEEN: &str = "seen";
+/// The sitemaps that robots.txt files and indexes name.
+pub const SITEMAPS: &str = "sitemaps";
 /// The set of bodies.
 pub const BODIES: &str = "bodies";
 /// The store of the URLs that hold a body.

@@ -44,7 +44,11 @@ pub const HEADER_FIELDS: usize = 256;
 /// A longer body waits for one of a few places, so that memory is bounded for any number of
 /// connections.
 pub const SMALL_BODY_BYTES: usize = 1 << 20;
-/// Memory for all bodies over [`SMALL_BODY_BYTES`], unless a single one may be longer.
+/// Bytes and links of a sitemap, as its protocol has them.
+pub const SITEMAP_BYTES: u64 = 50 << 20;
+pub const SITEMAP_LINKS: usize = 50_000;
+/// Memory for all bodies over [`SMALL_BODY_BYTES`], unless a single one may be longer. A sitemap
+/// that is longer than other bodies may be comes on top, one at a time.
 pub const LARGE_BODIES_BYTES: u64 = 96 << 20;
 
 impl Default for Limits {
@@ -67,6 +71,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Bytes of a sitemap.
+    pub fn sitemap_bytes(&self) -> u64 {
+        self.body_bytes.max(SITEMAP_BYTES)
+    }
+
     /// Number of places for bodies over [`SMALL_BODY_BYTES`].
     pub fn large_bodies(&self) -> usize {
         usize::try_from(LARGE_BODIES_BYTES / self.body_bytes.max(1)).unwrap_or(usize::MAX).clamp(1, 96)

@@ -25,7 +25,7 @@ pub fn page(url: &str, answer: Answer, fetched_at_ms: i64) -> Page {
         method: Some("GET".to_owned()),
         ip: answer.ip,
         headers: answer.headers,
-        truncated: answer.cut.map(truncation),
+        truncated: answer.cut.map(|cut| truncation(cut.reason)),
         body: answer.body,
         ..Page::new(url, fetched_at_ms, 200, Vec::new())
     }

@@ -5,6 +5,7 @@ mod heads;
 mod hostile;
 mod killed;
 mod mishaps;
+mod sitemaps;
 
 mod sites;
 mod tls;

@@ -358,6 +358,10 @@ impl<'a> Coordinator<'a> {
             self.state.frontier.host_hold(host, until_ms).map_err(of_frontier)?;
         }
         self.tally.visit(visit);
+        if !visit.sitemaps.is_empty() {
+            // Start pages: they are fetched whatever becomes of this page.
+            self.tally.discovered += self.state.frontier.seed(&visit.sitemaps, now_ms()).map_err(of_frontier)?;
+        }
         let mut new_links = 0;
         match &visit.told {
             Told::Fetched(fetched) => {

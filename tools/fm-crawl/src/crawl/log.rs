@@ -58,6 +58,9 @@ impl Log {
                 set("links", fetched.links.len().into());
                 set("new_links", new_links.into());
                 set("out_of_scope", visit.out_of_scope.into());
+                if visit.hints > 0 {
+                    set("hints", visit.hints.into());
+                }
                 if let Some(changed) = fetched.changed {
                     set("changed", changed.into());
                 }

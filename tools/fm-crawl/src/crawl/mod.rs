@@ -6,9 +6,11 @@
 
 mod claims;
 mod coordinator;
+mod discovery;
 mod hops;
 mod log;
 mod parts;
+mod sitemaps;
 mod tally;
 mod visit;
 
@@ -16,4 +18,5 @@ pub use self::claims::Claims;
 pub use self::coordinator::{Coordinator, End, State, Watch};
 pub use self::log::Log;
 pub use self::parts::Crawl;
+pub use self::sitemaps::Sitemaps;
 pub use self::tally::Tally;

@@ -3,6 +3,7 @@
 use filemap::PageStore;
 
 use super::hops::Hops;
+use super::sitemaps::Sitemaps;
 use crate::bodies::Bodies;
 use crate::fetch::Fetcher;
 use crate::robots::cache::Cache;
@@ -18,14 +19,23 @@ pub struct Crawl {
     pub robots: Cache,
     /// The content-seen test.
     pub bodies: Bodies,
+    /// Which URLs are sitemaps.
+    pub sitemaps: Sitemaps,
     /// Redirects in a row that led to a URL.
     pub(super) hops: Hops,
 }
 
 impl Crawl {
     /// A crawl of these parts.
-    pub fn new(settings: Settings, scope: Scope, pages: PageStore, fetcher: Fetcher, bodies: Bodies) -> Crawl {
+    pub fn new(
+        settings: Settings,
+        scope: Scope,
+        pages: PageStore,
+        fetcher: Fetcher,
+        bodies: Bodies,
+        sitemaps: Sitemaps,
+    ) -> Crawl {
         let robots = Cache::new(crate::robots::token(&settings.user_agent), settings.retry);
-        Crawl { settings, scope, pages, fetcher, robots, bodies, hops: Hops::default() }
+        Crawl { settings, scope, pages, fetcher, robots, bodies, sitemaps, hops: Hops::default() }
     }
 }

@@ -13,15 +13,13 @@ use std::time::{Duration, Instant};
 use filemap::{Page, PageHead, Put};
 use fm_cli::times::now_ms;
 use frontier::{Assignment, PageId};
-use memchr::memmem;
 use urlindex::ContentSeen;
 
+use super::discovery::{self, Discovered};
 use super::parts::Crawl;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Validators};
-use crate::links::{self, Bounds, Found};
 use crate::robots::cache;
-use crate::settings::Settings;
 use crate::{record, retry_after};
 
 /// The result of a visit.
@@ -47,6 +45,11 @@ pub struct Visit {
     pub met: Vec<(Reason, u64)>,
     /// Links out of scope.
     pub out_of_scope: u64,
+    /// Links of which a sitemap says when they changed, or how often they do. A place for hints of
+    /// recrawls: the frontier takes none yet.
+    pub hints: u64,
+    /// Sitemaps that the host's robots.txt names, which nobody was told of before.
+    pub sitemaps: Vec<String>,
     /// The crawl-delay of robots.txt.
     pub crawl_delay: Option<Duration>,
     /// How long to leave the host alone.
@@ -122,6 +125,8 @@ impl Visit {
             duplicate_of: None,
             met: Vec::new(),
             out_of_scope: 0,
+            hints: 0,
+            sitemaps: Vec::new(),
             crawl_delay: None,
             hold: None,
             took: Duration::ZERO,
@@ -133,6 +138,14 @@ impl Visit {
         if times > 0 {
             self.met.push((reason, times));
         }
+    }
+
+    /// Counts what was discovered, and returns its links.
+    fn take(&mut self, discovered: Discovered) -> Vec<String> {
+        self.met.extend(discovered.met);
+        self.out_of_scope += discovered.out_of_scope;
+        self.hints += discovered.hints;
+        discovered.links
     }
 }
 
@@ -168,10 +181,10 @@ fn keep_note(crawl: &Crawl, note: &Page) -> Result<(), fm_cli::Failure> {
 
 async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<Fetched, Broken> {
     let url = assignment.url.as_str();
-    if assignment.depth > 0 && !crawl.scope.contains(url) {
+    if assignment.depth > 0 && !crawl.scope.contains(url) && crawl.sitemaps.level(url).is_none() {
         return Err(Failure::from(Reason::Scope).into());
     }
-    let sitemaps = ask_robots(crawl, url, visit).await?;
+    ask_robots(crawl, url, visit).await?;
     let known = crawl.pages.head(url)?;
     visit.is_recorded =
         !assignment.is_refresh && known.as_ref().is_some_and(|head| head.page.fetched_at_ms >= crawl.settings.begun_ms);
@@ -179,24 +192,31 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
         Some(head) if !visit.is_recorded => record::validators(head),
         _ => Validators::default(),
     };
-    let mut answer = crawl.fetcher.get(url, &validators).await?;
-    let _place = answer.place.take();
+    let mut answer = crawl.fetcher.get(url, &validators, discovery::kind(crawl, url)).await?;
+    let _places = std::mem::take(&mut answer.places);
     (visit.status, visit.wire_bytes, visit.body_bytes) =
         (Some(answer.status), answer.wire_bytes, answer.body.len() as u64);
-    let as_received = answer.as_received.then_some(Reason::KeptAsReceived);
-    visit.met.extend(answer.cut.into_iter().chain(as_received).map(|reason| (reason, 1)));
-    let mut fetched = take(crawl, url, answer, known.as_ref(), visit)?;
-    if crawl.settings.sitemaps {
-        let sitemaps = Found { links: sitemaps, ..Found::default() };
-        fetched.links.extend(in_scope(crawl, &sitemaps, url, visit));
+    if let Some(cut) = answer.cut.as_ref().filter(|_| is_tried_again(crawl, assignment, &answer)) {
+        return Err(cut.clone().into());
     }
-    Ok(fetched)
+    let cut = answer.cut.as_ref().map(|cut| cut.reason);
+    let as_received = answer.as_received.then_some(Reason::KeptAsReceived);
+    visit.met.extend(cut.into_iter().chain(as_received).map(|reason| (reason, 1)));
+    take(crawl, url, answer, known.as_ref(), visit)
 }
 
-/// Checks robots.txt, and waits if that took a request. Returns its sitemaps the first time.
-async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<Vec<String>, Broken> {
+/// Whether a body that is not whole is worth another attempt, before what there is of it is kept.
+fn is_tried_again(crawl: &Crawl, assignment: &Assignment, answer: &Answer) -> bool {
+    let is_accident = answer.cut.as_ref().is_some_and(|cut| cut.reason != Reason::BodyLimit);
+    let is_last = assignment.failed_attempts.saturating_add(1) >= crawl.settings.attempts;
+    is_accident && !is_last && (200..300).contains(&answer.status)
+}
+
+/// Checks robots.txt, and waits if that took a request. Of a host in scope, its sitemaps come with
+/// the visit the first time, whatever becomes of the page.
+async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<(), Broken> {
     if !crawl.settings.obeys_robots {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let (origin, path) = cache::split(url);
     let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
@@ -209,6 +229,12 @@ async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<Vec<S
     };
     let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay));
     visit.crawl_delay = delay;
+    let are_wanted = crawl.settings.sitemaps && !robots.sitemaps.is_empty() && crawl.scope.contains(url);
+    if are_wanted && !site.sitemaps_told.swap(true, Ordering::Relaxed) {
+        let told = discovery::of_robots(crawl, &cache::url_of(origin), &robots.sitemaps)?;
+        visit.sitemaps = visit.take(told);
+        visit.met(Reason::SitemapLimit, robots.more_sitemaps);
+    }
     if !robots.allows(path) {
         return Err(Failure::from(Reason::Robots).into());
     }
@@ -219,9 +245,7 @@ async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<Vec<S
         tokio::time::sleep(turn).await;
         visit.hold = Some(turn).filter(|turn| !turn.is_zero());
     }
-    visit.met(Reason::SitemapLimit, robots.more_sitemaps);
-    let is_told = robots.sitemaps.is_empty() || site.sitemaps_told.swap(true, Ordering::Relaxed);
-    Ok(if is_told { Vec::new() } else { robots.sitemaps.clone() })
+    Ok(())
 }
 
 /// Judges an answer by its status, stores the page, and finds its links.
@@ -253,8 +277,8 @@ fn take(
     let stored = store(crawl, &mut page, visit)?;
     let changed = known.filter(|_| !visit.is_recorded).and(stored.changed);
     let links = match location {
-        Some(location) => redirect(crawl, url, &location, visit),
-        None if status < 300 && !stored.is_duplicate => page_links(crawl, url, &page, visit),
+        Some(location) => redirect(crawl, url, &location, visit)?,
+        None if status < 300 && !stored.is_duplicate => visit.take(discovery::of_page(crawl, url, &page)?),
         None => Vec::new(),
     };
     Ok(Fetched { at_ms, links, changed, is_duplicate: stored.is_duplicate })
@@ -313,8 +337,11 @@ fn not_modified(
         Some(before) if !crawl.settings.follow_duplicates => crawl.bodies.is_held_by_another(before, &crawl.pages)?,
         _ => false,
     };
-    let links = before.filter(|_| !is_duplicate).map(|before| page_links(crawl, url, &before, visit));
-    Ok(Fetched { at_ms, links: links.unwrap_or_default(), changed: Some(false), is_duplicate })
+    let links = match before.filter(|_| !is_duplicate) {
+        Some(before) => visit.take(discovery::of_page(crawl, url, &before)?),
+        None => Vec::new(),
+    };
+    Ok(Fetched { at_ms, links, changed: Some(false), is_duplicate })
 }
 
 /// The failure of a page whose host asks to come back later.
@@ -331,66 +358,13 @@ fn busy(crawl: &Crawl, answer: &Answer, visit: &mut Visit) -> Failure {
 }
 
 /// The target of a redirect, unless there were too many.
-fn redirect(crawl: &Crawl, url: &str, location: &[u8], visit: &mut Visit) -> Vec<String> {
+fn redirect(crawl: &Crawl, url: &str, location: &[u8], visit: &mut Visit) -> Result<Vec<String>, Broken> {
     let hops = crawl.hops.taken(url) + 1;
     if hops > crawl.settings.limits.redirects {
         visit.met(Reason::RedirectLimit, 1);
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let found = Found { links: vec![links::text(location)], ..Found::default() };
-    let targets = in_scope(crawl, &found, url, visit);
+    let targets = visit.take(discovery::of_redirect(crawl, url, location)?);
     targets.iter().for_each(|target| crawl.hops.note(target, hops));
-    targets
-}
-
-/// The canonical links of a page in scope.
-fn page_links(crawl: &Crawl, url: &str, page: &Page, visit: &mut Visit) -> Vec<String> {
-    let found = find(crawl, page);
-    visit.met(Reason::LinkLimit, u64::from(found.is_cut));
-    in_scope(crawl, &found, url, visit)
-}
-
-fn find(crawl: &Crawl, page: &Page) -> Found {
-    let bounds = crawl.bounds();
-    let kind = page.headers.get("Content-Type").map(<[u8]>::to_ascii_lowercase).unwrap_or_default();
-    let is = |name: &[u8]| memmem::find(&kind, name).is_some();
-    let looks_like_markup = page.body.trim_ascii_start().starts_with(b"<");
-    if (is(b"xml") && !is(b"xhtml") || kind.is_empty()) && links::sitemap::is_sitemap(&page.body) {
-        return links::sitemap::find(&page.body, bounds);
-    }
-    if is(b"gzip") || page.body.starts_with(&[0x1f, 0x8b]) {
-        let limits = &crawl.settings.limits;
-        let expanded = crate::fetch::expand(&page.body, limits.body_bytes, limits.ratio);
-        return match links::sitemap::is_sitemap(&expanded) {
-            true => links::sitemap::find(&expanded, bounds),
-            false => Found::default(),
-        };
-    }
-    if !(is(b"html") || kind.is_empty() && looks_like_markup) {
-        return Found::default();
-    }
-    let forbids = page.headers.all("X-Robots-Tag").any(links::html::forbids_following);
-    if forbids && !crawl.settings.follow_nofollow {
-        return Found { is_nofollow: true, ..Found::default() };
-    }
-    let (text, encoding) = filemap::page::encoding::decode(&page.body, page.headers.get("Content-Type"));
-    let found = links::html::find(text.as_bytes(), bounds);
-    Found { encoding: Some(encoding), ..found }
-}
-
-fn in_scope(crawl: &Crawl, found: &Found, url: &str, visit: &mut Visit) -> Vec<String> {
-    let mut links = links::resolve(found, url, &**crawl.pages.canonicalizer(), crawl.bounds());
-    visit.met(Reason::UrlLimit, links.too_long);
-    let before = links.urls.len();
-    links.urls.retain(|link| crawl.scope.contains(link));
-    visit.out_of_scope += (before - links.urls.len()) as u64;
-    links.urls
-}
-
-impl Crawl {
-    /// The limits on a document's links.
-    fn bounds(&self) -> Bounds {
-        let Settings { limits, follow_nofollow, .. } = &self.settings;
-        Bounds { links: limits.links, url_bytes: limits.url_bytes, follow_nofollow: *follow_nofollow }
-    }
+    Ok(targets)
 }

@@ -6,7 +6,8 @@
 //! address by [`address`].
 //!
 //! Invariant: memory for bodies is bounded for any number of fetches: a body over
-//! [`SMALL_BODY_BYTES`] waits for one of a few places, and keeps it as long as the answer lives.
+//! [`SMALL_BODY_BYTES`] waits for one of a few places, and a sitemap that outgrows it for the one
+//! place of long ones. They are kept as long as the answer lives.
 
 pub mod address;
 mod connect;
@@ -63,15 +64,24 @@ pub struct Answer {
     /// The decoded body.
     pub body: Vec<u8>,
     /// Why the body is cut, if it is.
-    pub cut: Option<Reason>,
+    pub cut: Option<Failure>,
     /// Whether the body is kept as received, since its coding ended early.
     pub as_received: bool,
     /// The address that answered.
     pub ip: Option<IpAddr>,
     /// Bytes of the body as received.
     pub wire_bytes: u64,
-    /// The place of a large body, kept as long as the body.
-    pub place: Option<OwnedSemaphorePermit>,
+    /// The places of a large body, kept as long as the body.
+    pub places: Vec<OwnedSemaphorePermit>,
+}
+
+/// What is fetched, for the limit of its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A page.
+    Page,
+    /// A sitemap, which may be longer.
+    Sitemap,
 }
 
 /// Fetches URLs.
@@ -81,6 +91,8 @@ pub struct Fetcher {
     limits: Arc<Limits>,
     user_agent: HeaderValue,
     large: Arc<Semaphore>,
+    /// The place of a sitemap that is longer than pages may be.
+    longest: Arc<Semaphore>,
 }
 
 /// The TLS configuration: the roots that browsers trust, and the given ones.
@@ -127,15 +139,15 @@ impl Fetcher {
             .build(connector);
         let user_agent = HeaderValue::from_str(user_agent).map_err(|error| format!("the user agent: {error}"))?;
         let large = Arc::new(Semaphore::new(limits.large_bodies()));
-        Ok(Fetcher { client, limits: Arc::new(limits), user_agent, large })
+        Ok(Fetcher { client, limits: Arc::new(limits), user_agent, large, longest: Arc::new(Semaphore::new(1)) })
     }
 
     /// Fetches a URL.
     ///
     /// # Errors
-    /// The limit that was met, or the failure. A body that is too long or too slow is no error if
-    /// a part of it came: see [`Answer::cut`].
-    pub async fn get(&self, url: &str, validators: &Validators) -> Result<Answer, Failure> {
+    /// The limit that was met, or the failure. A body that is too long or too slow, or ends early,
+    /// is no error if a part of it came: see [`Answer::cut`].
+    pub async fn get(&self, url: &str, validators: &Validators, kind: Kind) -> Result<Answer, Failure> {
         let uri = Uri::try_from(url).map_err(|error| Failure::new(Reason::BadUrl, error.to_string()))?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(Failure::new(Reason::BadUrl, "it contains a user name"));
@@ -151,7 +163,7 @@ impl Fetcher {
             Broken::Unanswered => Failure::new(Reason::Protocol, "the connection was closed without an answer"),
             Broken::Failed(failure) => failure,
         })?;
-        self.body(answer, begun + self.limits.total).await
+        self.body(answer, kind, begun + self.limits.total).await
     }
 
     async fn head(&self, uri: &Uri, validators: &Validators, until: Instant) -> Result<Response<Incoming>, Broken> {
@@ -171,56 +183,47 @@ impl Fetcher {
         }
     }
 
-    async fn body(&self, answer: Response<Incoming>, mut until: Instant) -> Result<Answer, Failure> {
+    async fn body(&self, answer: Response<Incoming>, kind: Kind, until: Instant) -> Result<Answer, Failure> {
         let (head, mut incoming) = answer.into_parts();
         let coding = head.headers.get(header::CONTENT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
-        let mut decoder = Decoder::new(coding, self.limits.body_bytes, self.limits.ratio);
-        let (mut wire_bytes, mut cut, mut place) = (0, None, None);
-        let mut window = (Instant::now() + RATE_WINDOW, 0_u64);
-        loop {
-            let piece = match timeout_at(until.min(window.0), incoming.frame()).await {
-                Ok(None) => break,
+        let max_bytes = match kind {
+            Kind::Page => self.limits.body_bytes,
+            Kind::Sitemap => self.limits.sitemap_bytes(),
+        };
+        let mut decoder = Decoder::new(coding, max_bytes, self.limits.ratio);
+        let (mut wire_bytes, mut places) = (0, Vec::new());
+        let mut pace = Pace { until, window: (Instant::now() + RATE_WINDOW, 0), rate_bytes: self.limits.rate_bytes };
+        let cut = loop {
+            let piece = match timeout_at(pace.next(), incoming.frame()).await {
+                Ok(None) => break None,
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                Ok(Some(Err(error))) => {
-                    cut = Some(Cut { reason: Reason::Incomplete, words: words(&error) });
-                    break;
-                }
-                Err(_) if Instant::now() >= until => {
-                    cut = Some(Reason::TotalTimeout.into());
-                    break;
-                }
+                Ok(Some(Err(error))) => break Some(Failure::new(Reason::Incomplete, words(&error))),
                 Err(_) => Bytes::new(),
             };
             wire_bytes += piece.len() as u64;
-            window.1 += piece.len() as u64;
-            if Instant::now() >= window.0 {
-                if window.1 < self.limits.rate_bytes * RATE_WINDOW.as_secs() {
-                    cut = Some(Reason::TooSlow.into());
-                    break;
-                }
-                window = (Instant::now() + RATE_WINDOW, 0);
+            if let Some(reason) = pace.take(piece.len()) {
+                break Some(Failure::from(reason));
             }
             if !decoder.push(&piece) {
-                break;
+                break None;
             }
-            if place.is_none() && decoder.len() > SMALL_BODY_BYTES {
+            let mut longer =
+                [SMALL_BODY_BYTES as u64, self.limits.body_bytes].into_iter().zip([&self.large, &self.longest]);
+            if let Some((_, place)) = longer.nth(places.len()).filter(|(from, _)| decoder.len() as u64 > *from) {
                 let waiting = Instant::now();
-                place = Arc::clone(&self.large).acquire_owned().await.ok();
-                let waited = waiting.elapsed();
-                (until, window.0) = (until + waited, window.0 + waited);
+                places.extend(Arc::clone(place).acquire_owned().await.ok());
+                pace.forgive(waiting.elapsed());
             }
-        }
+        };
         let decoded = decoder.finish(cut.is_none());
         let cut = match (decoded.stop, cut) {
             (Some(Stop::Ratio), _) => return Err(Reason::RatioLimit.into()),
             (Some(Stop::Damaged), _) => return Err(Reason::Coding.into()),
-            (Some(Stop::Full), _) => Some(Reason::BodyLimit),
-            (None, Some(cut)) if decoded.body.is_empty() || cut.reason == Reason::Incomplete => {
-                return Err(Failure::new(cut.reason, cut.words));
-            }
-            (None, cut) => cut.map(|cut| cut.reason),
+            (Some(Stop::Full), _) => Some(Reason::BodyLimit.into()),
+            (None, Some(cut)) if decoded.body.is_empty() => return Err(cut),
+            (None, cut) => cut,
         };
-        let headers = kept_headers(&head.headers, &decoded, cut);
+        let headers = kept_headers(&head.headers, &decoded, cut.is_some());
         let reason = head.extensions.get::<hyper::ext::ReasonPhrase>();
         let reason = reason.map(|reason| reason.as_bytes().to_vec());
         Ok(Answer {
@@ -233,27 +236,44 @@ impl Fetcher {
             as_received: decoded.as_received,
             ip: head.extensions.get::<Remote>().map(|remote| remote.0.ip()),
             wire_bytes,
-            place,
+            places,
         })
     }
 }
 
-/// Expands a gzip file within limits, as far as possible.
-pub fn expand(body: &[u8], max_bytes: u64, ratio: u32) -> Vec<u8> {
-    let mut decoder = Decoder::new(b"gzip", max_bytes, ratio);
-    decoder.push(body);
-    decoder.finish(false).body
+/// How fast a body comes, and until when it may.
+struct Pace {
+    until: Instant,
+    /// The end of the current window, and the bytes that came in it.
+    window: (Instant, u64),
+    rate_bytes: u64,
 }
 
-/// Why a body is cut.
-struct Cut {
-    reason: Reason,
-    words: String,
-}
+impl Pace {
+    /// When to look at it again at the latest.
+    fn next(&self) -> Instant {
+        self.until.min(self.window.0)
+    }
 
-impl From<Reason> for Cut {
-    fn from(reason: Reason) -> Cut {
-        Cut { reason, words: String::new() }
+    /// Takes bytes that came, or none in time; returns the limit that is met.
+    fn take(&mut self, bytes: usize) -> Option<Reason> {
+        let now = Instant::now();
+        if bytes == 0 && now >= self.until {
+            return Some(Reason::TotalTimeout);
+        }
+        self.window.1 += bytes as u64;
+        if now >= self.window.0 {
+            if self.window.1 < self.rate_bytes * RATE_WINDOW.as_secs() {
+                return Some(Reason::TooSlow);
+            }
+            self.window = (now + RATE_WINDOW, 0);
+        }
+        None
+    }
+
+    /// Does not count time that was not the server's.
+    fn forgive(&mut self, waited: Duration) {
+        (self.until, self.window.0) = (self.until + waited, self.window.0 + waited);
     }
 }
 
@@ -302,10 +322,10 @@ fn version(version: Version) -> HttpVersion {
 
 /// The header fields to store: those that no longer match the decoded body are renamed, as the
 /// WARC import does.
-fn kept_headers(fields: &HeaderMap, decoded: &Decoded, cut: Option<Reason>) -> Headers {
+fn kept_headers(fields: &HeaderMap, decoded: &Decoded, is_cut: bool) -> Headers {
     let is_chunked = fields.contains_key(header::TRANSFER_ENCODING);
     let new_length = decoded.body.len().to_string();
-    let changes_length = decoded.was_coded || cut.is_some() || is_chunked;
+    let changes_length = decoded.was_coded || is_cut || is_chunked;
     let sets_length = changes_length
         && fields.get(header::CONTENT_LENGTH).is_none_or(|length| length.as_bytes() != new_length.as_bytes());
     let mut kept = Headers::new();
@@ -336,10 +356,10 @@ mod tests {
         fields.append(header::SET_COOKIE, HeaderValue::from_static("a=1"));
         fields.append(header::SET_COOKIE, HeaderValue::from_static("b=2"));
         let body = |was_coded, bytes| Decoded { body: vec![0; bytes], was_coded, as_received: false, stop: None };
-        let as_it_came = kept_headers(&fields, &body(false, 5), None);
+        let as_it_came = kept_headers(&fields, &body(false, 5), false);
         assert_eq!(as_it_came.get("content-encoding"), Some(&b"gzip"[..]));
         assert_eq!(as_it_came.all("set-cookie").count(), 2);
-        let decoded = kept_headers(&fields, &body(true, 70), None);
+        let decoded = kept_headers(&fields, &body(true, 70), false);
         assert_eq!(decoded.get("x-crawler-content-encoding"), Some(&b"gzip"[..]));
         assert_eq!(decoded.get("x-crawler-content-length"), Some(&b"5"[..]));
         assert_eq!(decoded.get("content-length"), Some(&b"70"[..]));

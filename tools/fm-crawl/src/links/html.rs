@@ -4,13 +4,14 @@
 //! the longest tag, however deep or broken the document is.
 //!
 //! Links to pages are `a`, `area`, `iframe`, `frame`, `meta` refresh, and `link` elements except
-//! those for styles, icons, preloading and descriptions. `base`, `rel=nofollow` and `meta
-//! name=robots` are respected.
+//! those for styles, icons, preloading and descriptions. `base`, `rel=nofollow` and the robots
+//! directives of `meta` elements are respected.
 
 use std::convert::Infallible;
 
 use html5gum::{Emitter, Error, State, Tokenizer, naive_next_state};
 
+use super::directives::{self, words};
 use super::{Bounds, Found, Gathered, text};
 
 /// Values of `rel` of a `link` that is not a page.
@@ -33,9 +34,9 @@ const NO_PAGE: [&str; 16] = [
     "wlwmanifest",
 ];
 
-/// Finds the links of a document.
-pub fn find(body: &[u8], bounds: Bounds) -> Found {
-    let mut reading = Reading::new(bounds);
+/// Finds the links of a document, for a crawler with the product token `agent`.
+pub fn find(body: &[u8], agent: &str, bounds: Bounds) -> Found {
+    let mut reading = Reading::new(agent, bounds);
     // Reading from memory cannot fail.
     let _ = Tokenizer::new_with_emitter(body, &mut reading).finish();
     let mut found = reading.gathered.found;
@@ -78,7 +79,8 @@ struct Held {
 }
 
 /// The emitter of the tokenizer: takes tags and attributes, ignores the rest.
-struct Reading {
+struct Reading<'a> {
+    agent: &'a str,
     gathered: Gathered,
     is_start: bool,
     /// The names of the current tag and of the last start tag, whose end tag ends a script or a
@@ -92,9 +94,10 @@ struct Reading {
     attribute_value: Vec<u8>,
 }
 
-impl Reading {
-    fn new(bounds: Bounds) -> Reading {
+impl Reading<'_> {
+    fn new(agent: &str, bounds: Bounds) -> Reading<'_> {
         Reading {
+            agent,
             gathered: Gathered::new(bounds),
             is_start: false,
             name: Vec::new(),
@@ -175,15 +178,15 @@ impl Reading {
             attribute.as_deref().is_some_and(|value| value.trim_ascii().eq_ignore_ascii_case(word))
         };
         if is(&held.http_equiv, b"refresh") {
-            refresh_target(content).into_iter().for_each(|target| self.gathered.add(target));
+            refresh_target(content).and_then(|target| self.gathered.add(target));
         }
-        if is(&held.name, b"robots") {
-            self.gathered.found.is_nofollow |= forbids_following(content);
+        if held.name.as_deref().is_some_and(|name| directives::speaks_to(name, self.agent)) {
+            self.gathered.found.is_nofollow |= directives::forbids_following(content);
         }
     }
 }
 
-impl Emitter for &mut Reading {
+impl Emitter for &mut Reading<'_> {
     type Token = Infallible;
 
     fn init_start_tag(&mut self) {
@@ -281,21 +284,12 @@ fn attribute(tag: Tag, name: &[u8]) -> Option<Attribute> {
     }
 }
 
-fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
-    list.split(|byte| byte.is_ascii_whitespace() || *byte == b',').filter(|word| !word.is_empty())
-}
-
 fn has_word(list: &[u8], wanted: &[u8]) -> bool {
     words(list).any(|word| word.eq_ignore_ascii_case(wanted))
 }
 
 fn names_no_page(rel: Option<&[u8]>) -> bool {
     rel.is_some_and(|rel| NO_PAGE.iter().any(|word| has_word(rel, word.as_bytes())))
-}
-
-/// Whether robots directives (`noindex, nofollow`, `none`) forbid following links.
-pub fn forbids_following(directives: &[u8]) -> bool {
-    has_word(directives, b"nofollow") || has_word(directives, b"none")
 }
 
 /// The URL of a refresh such as `5; url='...'`; without a URL it reloads the page.
@@ -324,7 +318,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 2000, follow_nofollow: false };
 
     fn links(html: &str) -> Vec<String> {
-        find(html.as_bytes(), BOUNDS).links
+        find(html.as_bytes(), "our-bot", BOUNDS).links
     }
 
     #[test]
@@ -351,17 +345,25 @@ mod tests {
     #[test]
     fn the_wish_not_to_be_followed_is_kept() {
         let html = "<a rel='external NoFollow' href=1><a rel=external href=2>";
-        let found = find(html.as_bytes(), BOUNDS);
+        let found = find(html.as_bytes(), "our-bot", BOUNDS);
         assert_eq!((found.links, found.nofollow), (vec!["2".to_owned()], 1));
         let page = format!("{html}<meta name=ROBOTS content='noindex,NOFOLLOW'>");
-        let found = find(page.as_bytes(), BOUNDS);
+        let found = find(page.as_bytes(), "our-bot", BOUNDS);
         assert_eq!((found.links.len(), found.nofollow, found.is_nofollow), (0, 2, true));
-        assert_eq!(find(page.as_bytes(), Bounds { follow_nofollow: true, ..BOUNDS }).links, ["1", "2"]);
+        assert_eq!(find(page.as_bytes(), "our-bot", Bounds { follow_nofollow: true, ..BOUNDS }).links, ["1", "2"]);
+    }
+
+    #[test]
+    fn directives_for_another_agent_do_not_bind_and_ours_do() {
+        for (name, links) in [("googlebot", 1), ("Our-Bot", 0), ("robots", 0), ("our", 1)] {
+            let html = format!("<meta name={name} content=nofollow><a href=1>");
+            assert_eq!(find(html.as_bytes(), "our-bot", BOUNDS).links.len(), links, "{name}");
+        }
     }
 
     #[test]
     fn the_first_base_and_the_first_attribute_of_a_name_count() {
-        let found = find(b"<base target=_top><base href=' /a/ '><base href=/b/><a href=1 href=2>", BOUNDS);
+        let found = find(b"<base target=_top><base href=' /a/ '><base href=/b/><a href=1 href=2>", "our-bot", BOUNDS);
         assert_eq!((found.base.as_deref(), found.links), (Some("/a/"), vec!["1".to_owned()]));
     }
 
@@ -392,7 +394,7 @@ mod tests {
                     b"<a href='\"=>/&#; \xff\0basemt!-"[(seed >> 33) as usize % 27]
                 })
                 .collect();
-            assert!(find(&html, BOUNDS).links.len() <= 100);
+            assert!(find(&html, "our-bot", BOUNDS).links.len() <= 100);
         }
     }
 }

@@ -1,14 +1,17 @@
 //! The links of a document: found by a tokenizer, resolved, made canonical, without duplicates.
 //!
-//! Finding ([`html`], [`sitemap`]) knows nothing of URLs, and resolving nothing of documents.
-//! Number and length of links are bounded.
+//! Finding ([`html`], [`sitemap`], [`plain`]) knows little of URLs, and resolving nothing of
+//! documents. Number and length of links are bounded.
 //!
 //! Invariant: every resolved link is the canonical form of an http or https URL.
 
+pub mod directives;
 pub mod html;
+pub mod plain;
 pub mod sitemap;
+pub mod source;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use filemap::canonical::Canonicalizer;
 use urlindex::canonical::Encoding;
@@ -31,7 +34,7 @@ pub struct Found {
     pub links: Vec<String>,
     /// The base of the links, if the document has one.
     pub base: Option<String>,
-    /// The document's encoding, for the queries of its links; UTF-8 if `None`.
+    /// The encoding of an HTML document, for the queries of its links; UTF-8 if `None`.
     pub encoding: Option<&'static Encoding>,
     /// Number of nofollow links.
     pub nofollow: u64,
@@ -39,6 +42,58 @@ pub struct Found {
     pub is_nofollow: bool,
     /// Whether there were more links than the limit.
     pub is_cut: bool,
+    /// Why a sitemap or a feed was not read to its end.
+    pub broken: Option<Broken>,
+    /// What a sitemap says of its pages' changes, by the link's place.
+    pub hints: BTreeMap<usize, Hint>,
+}
+
+/// Why a document was not read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// Its XML or its gzip file is damaged or ends early, or it has lines that are no URLs.
+    Damaged,
+    /// It is longer than the limit.
+    TooLong,
+    /// It expands too much.
+    TooDense,
+}
+
+/// What a sitemap says of a page's changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hint {
+    /// The time of the last one (`lastmod`), in ms since 1970.
+    pub changed_ms: Option<i64>,
+    /// How often there is one (`changefreq`).
+    pub change: Option<Change>,
+}
+
+/// How often a page changes, as a sitemap has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Always,
+    Hourly,
+    Daily,
+    Weekly,
+    Monthly,
+    Yearly,
+    Never,
+}
+
+impl Change {
+    /// The frequency of this name.
+    pub fn parse(name: &str) -> Option<Change> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "always" => Change::Always,
+            "hourly" => Change::Hourly,
+            "daily" => Change::Daily,
+            "weekly" => Change::Weekly,
+            "monthly" => Change::Monthly,
+            "yearly" => Change::Yearly,
+            "never" => Change::Never,
+            _ => return None,
+        })
+    }
 }
 
 /// The links of a document, resolved.
@@ -64,22 +119,25 @@ impl Gathered {
         Gathered { found: Found::default(), texts: HashSet::new(), bounds }
     }
 
-    /// Adds a link without its fragment: most links of a long page differ only in that.
-    pub(crate) fn add(&mut self, link: &[u8]) {
+    /// Adds a link without its fragment: most links of a long page differ only in that. Returns
+    /// its place if it is new.
+    pub(crate) fn add(&mut self, link: &[u8]) -> Option<usize> {
         let link = link.trim_ascii();
         let link = &link[..link.iter().position(|&byte| byte == b'#').unwrap_or(link.len())];
         if link.is_empty() {
-            return;
+            return None;
+        }
+        let text = text(link);
+        if self.texts.contains(&text) {
+            return None;
         }
         if self.found.links.len() >= self.bounds.links {
             self.found.is_cut = true;
-            return;
+            return None;
         }
-        let text = text(link);
-        if !self.texts.contains(&text) {
-            self.texts.insert(text.clone());
-            self.found.links.push(text);
-        }
+        self.texts.insert(text.clone());
+        self.found.links.push(text);
+        Some(self.found.links.len() - 1)
     }
 }
 
@@ -151,7 +209,9 @@ mod tests {
 
     fn resolved(links: &[&str], base: Option<&str>) -> Links {
         let mut gathered = Gathered::new(BOUNDS);
-        links.iter().for_each(|link| gathered.add(link.as_bytes()));
+        for link in links {
+            gathered.add(link.as_bytes());
+        }
         gathered.found.base = base.map(str::to_owned);
         resolve(&gathered.found, "http://a.example/dir/page?q", &Whatwg, BOUNDS)
     }
@@ -203,7 +263,9 @@ mod tests {
     #[test]
     fn a_document_with_too_many_links_is_cut_and_says_so() {
         let mut gathered = Gathered::new(Bounds { links: 3, ..BOUNDS });
-        (0..10).for_each(|n| gathered.add(format!("p{n}").as_bytes()));
+        for n in 0..10 {
+            gathered.add(format!("p{n}").as_bytes());
+        }
         assert_eq!((gathered.found.links.len(), gathered.found.is_cut), (3, true));
     }
 
@@ -230,7 +292,7 @@ mod tests {
         for (body, label, expected) in rows {
             let kind = format!("text/html; charset={label}");
             let (text, encoding) = filemap::page::encoding::decode(body, Some(kind.as_bytes()));
-            let found = Found { encoding: Some(encoding), ..html::find(text.as_bytes(), BOUNDS) };
+            let found = Found { encoding: Some(encoding), ..html::find(text.as_bytes(), "bot", BOUNDS) };
             let links = resolve(&found, "http://a.example/dir/page", &Whatwg, BOUNDS);
             assert_eq!(links.urls, expected.map(|rest| format!("http://a.example/{rest}")), "{label}");
         }

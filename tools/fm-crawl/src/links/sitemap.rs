@@ -1,73 +1,281 @@
-//! The links of a sitemap: the `loc` elements of a `urlset` or a `sitemapindex`.
+//! The links of an XML document that lists pages: sitemaps, sitemap indexes, and feeds (RSS 0.9 to
+//! 2.0, Atom).
 //!
-//! For the crawl a sitemap is a page: queued, fetched and stored, with links. It is recognised by
-//! its root element, whatever its content type.
+//! For the crawl such a document is a page: queued, fetched and stored, with links. It is
+//! recognised by its root element, whatever its content type, and read as a stream. Links to
+//! images and videos are left, as they are in HTML.
 
-use memchr::memmem;
-use quick_xml::Reader;
-use quick_xml::events::Event;
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
+use url::Url;
 
-use super::{Bounds, Found, Gathered};
+use super::source::{Source, Stop};
+use super::{Bounds, Broken, Change, Found, Gathered, Hint};
 
-/// The element of a URL, in any namespace.
-const LOC: &str = "loc";
-
-/// The root element must begin within these first bytes.
-const ROOT_WITHIN: usize = 2048;
-
-/// Whether a body is a sitemap in XML.
-pub fn is_sitemap(body: &[u8]) -> bool {
-    let head = &body[..body.len().min(ROOT_WITHIN)];
-    let has = |tag: &[u8]| memmem::find(head, tag).is_some();
-    let is_markup = head.trim_ascii_start().starts_with(b"<") || head.starts_with(b"\xef\xbb\xbf");
-    is_markup && (has(b"<urlset") || has(b"<sitemapindex"))
+/// The root of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// A sitemap.
+    Set,
+    /// A list of sitemaps.
+    Index,
+    /// RSS of any version.
+    Rss,
+    /// Atom.
+    Atom,
+    /// HTML in XML.
+    Html,
 }
 
-/// Finds the links of a sitemap, up to the first error in the XML.
-pub fn find(body: &[u8], bounds: Bounds) -> Found {
-    let mut gathered = Gathered::new(bounds);
-    let mut reader = Reader::from_reader(body);
-    reader.config_mut().check_end_names = false;
-    let (mut buffer, mut loc) = (Vec::new(), None::<String>);
+/// `rel` of an Atom link that leads to a page or a feed.
+const RELATIONS: [&str; 13] = [
+    "alternate",
+    "related",
+    "via",
+    "self",
+    "next",
+    "previous",
+    "prev",
+    "first",
+    "last",
+    "next-archive",
+    "prev-archive",
+    "current",
+    "replies",
+];
+
+/// Bytes of a `lastmod` or another short text.
+const SHORT_BYTES: usize = 64;
+
+/// The root of an XML document, if it is one that is known here.
+pub fn root(source: Source<'_>) -> Option<Root> {
+    let mut reader = reader(source);
+    let mut buffer = Vec::new();
     loop {
         buffer.clear();
         match reader.read_event_into(&mut buffer) {
-            Ok(Event::Start(tag)) if tag.local_name().as_ref() == LOC => loc = Some(String::new()),
-            Ok(Event::End(tag)) if tag.local_name().as_ref() == LOC => {
-                if let Some(link) = loc.take() {
-                    gathered.add(link.as_bytes());
-                }
+            Ok(Event::Start(tag) | Event::Empty(tag)) => {
+                return Some(match tag.local_name().as_ref() {
+                    "urlset" => Root::Set,
+                    "sitemapindex" => Root::Index,
+                    "rss" | "RDF" => Root::Rss,
+                    "feed" => Root::Atom,
+                    "html" => Root::Html,
+                    _ => return None,
+                });
             }
-            Ok(event) => {
-                if let Some(text) = &mut loc {
-                    append(text, &event, bounds.url_bytes);
-                }
-                if matches!(event, Event::Eof) {
-                    break;
-                }
-            }
-            Err(_) => break,
-        }
-        if gathered.found.is_cut {
-            break;
+            Ok(Event::Text(text)) if !text.trim().is_empty() => return None,
+            Ok(Event::Eof | Event::End(_) | Event::CData(_) | Event::GeneralRef(_)) | Err(_) => return None,
+            Ok(_) => {}
         }
     }
-    gathered.found
 }
 
-/// Appends an event's text to that of a `loc`, up to the length limit.
+/// A reader that takes what browsers and other crawlers take: a bare `&`, wrong end tags.
+fn reader(source: Source<'_>) -> Reader<Source<'_>> {
+    let mut reader = Reader::from_reader(source);
+    let config = reader.config_mut();
+    config.check_end_names = false;
+    config.allow_unmatched_ends = true;
+    config.allow_dangling_amp = true;
+    reader
+}
+
+/// Finds the links of the document `url`, up to the first error in it.
+pub fn find(source: Source<'_>, root: Root, url: &str, bounds: Bounds) -> Found {
+    let mut reading = Reading::new(root, url, bounds);
+    let mut reader = reader(source);
+    let mut buffer = Vec::new();
+    let is_whole = loop {
+        buffer.clear();
+        match reader.read_event_into(&mut buffer) {
+            Ok(Event::Eof) => break reading.depth == 0,
+            Ok(event) => reading.take(&event),
+            Err(_) => break false,
+        }
+        if reading.gathered.found.is_cut {
+            break true;
+        }
+    };
+    let source = reader.get_ref();
+    let mut found = reading.gathered.found;
+    found.broken = match source.stop() {
+        Some(Stop::Full) => Some(Broken::TooLong),
+        Some(Stop::Ratio) => Some(Broken::TooDense),
+        Some(Stop::Damaged) => Some(Broken::Damaged),
+        None => (!is_whole).then_some(Broken::Damaged),
+    };
+    found.broken = found.broken.filter(|_| !found.is_cut);
+    found
+}
+
+/// What a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    /// A URL.
+    Link,
+    /// A URL, if it looks like one.
+    MaybeLink,
+    /// The time of the last change.
+    Changed,
+    /// How often it changes.
+    Often,
+}
+
+struct Reading {
+    root: Root,
+    gathered: Gathered,
+    document: Option<Url>,
+    depth: usize,
+    /// The depth of the element of an image or a video.
+    skipped: Option<usize>,
+    /// `xml:base` of the open elements that have one, with their depths.
+    bases: Vec<(usize, Url)>,
+    text: Option<(Field, usize, String)>,
+    /// The place of the link of the entry that is read, and what is said of it.
+    entry: Option<usize>,
+    hint: Hint,
+}
+
+impl Reading {
+    fn new(root: Root, url: &str, bounds: Bounds) -> Reading {
+        Reading {
+            root,
+            gathered: Gathered::new(bounds),
+            document: Url::parse(url).ok(),
+            depth: 0,
+            skipped: None,
+            bases: Vec::new(),
+            text: None,
+            entry: None,
+            hint: Hint::default(),
+        }
+    }
+
+    fn take(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(tag) => self.open(tag),
+            Event::Empty(tag) => {
+                self.open(tag);
+                self.close();
+            }
+            Event::End(_) => self.close(),
+            event => {
+                let most = self.gathered.bounds.url_bytes + SHORT_BYTES;
+                if let Some((_, _, text)) = &mut self.text {
+                    append(text, event, most);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, tag: &BytesStart<'_>) {
+        self.depth += 1;
+        if let Some(base) = attribute(tag, "xml:base") {
+            let outer = self.base().or(self.document.as_ref());
+            let base = outer.map_or_else(|| Url::parse(&base), |outer| outer.join(&base));
+            self.bases.extend(base.ok().map(|base| (self.depth, base)));
+        }
+        if self.skipped.is_some() {
+            return;
+        }
+        let name = tag.local_name();
+        let field = match (self.root, name.as_ref()) {
+            (Root::Set | Root::Index, "image" | "video") => {
+                self.skipped = Some(self.depth);
+                None
+            }
+            (Root::Set | Root::Index, "url" | "sitemap") => {
+                (self.entry, self.hint) = (None, Hint::default());
+                None
+            }
+            (Root::Set | Root::Index, "loc") => Some(Field::Link),
+            (Root::Set | Root::Index, "lastmod") => Some(Field::Changed),
+            (Root::Set | Root::Index, "changefreq") => Some(Field::Often),
+            (Root::Rss, "link") if attribute(tag, "href").is_none() => Some(Field::Link),
+            (Root::Rss, "guid") if attribute(tag, "isPermaLink").as_deref() != Some("false") => Some(Field::MaybeLink),
+            (Root::Rss, "comments") => Some(Field::MaybeLink),
+            (_, "link") => {
+                self.reference(tag);
+                None
+            }
+            _ => None,
+        };
+        if let Some(field) = field {
+            self.text = Some((field, self.depth, String::new()));
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((field, _, text)) = self.text.take_if(|(_, depth, _)| *depth == self.depth) {
+            self.field(field, text.trim());
+        }
+        self.bases.pop_if(|(depth, _)| *depth == self.depth);
+        self.skipped.take_if(|depth| *depth == self.depth);
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    fn field(&mut self, field: Field, text: &str) {
+        match field {
+            Field::Link => self.entry = self.link(text).or(self.entry),
+            Field::MaybeLink if text.starts_with("http://") || text.starts_with("https://") => {
+                self.link(text);
+            }
+            Field::MaybeLink => {}
+            Field::Changed => self.hint.changed_ms = filemap::date::parse(text),
+            Field::Often => self.hint.change = Change::parse(text),
+        }
+        if let Some(entry) = self.entry.filter(|_| self.hint != Hint::default()) {
+            self.gathered.found.hints.insert(entry, self.hint);
+        }
+    }
+
+    /// A link in an attribute: of Atom, and other languages' versions in a sitemap.
+    fn reference(&mut self, tag: &BytesStart<'_>) {
+        let relation = attribute(tag, "rel").map(|relation| relation.to_ascii_lowercase());
+        let leads = relation.is_none_or(|relation| RELATIONS.contains(&relation.trim()));
+        if let Some(target) = attribute(tag, "href").filter(|_| leads) {
+            self.link(&target);
+        }
+    }
+
+    /// Adds a link; returns its place if it is new.
+    fn link(&mut self, link: &str) -> Option<usize> {
+        match self.base().map(|base| base.join(link.trim())) {
+            Some(Ok(link)) => self.gathered.add(link.as_str().as_bytes()),
+            _ => self.gathered.add(link.as_bytes()),
+        }
+    }
+
+    fn base(&self) -> Option<&Url> {
+        self.bases.last().map(|(_, base)| base)
+    }
+}
+
+/// The value of an attribute by its name as written.
+fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
+    let attribute = tag.attributes().with_checks(false).flatten().find(|attribute| attribute.key.as_ref() == name)?;
+    // A bare `&` stays what it is.
+    let value = attribute.normalized_value(XmlVersion::Implicit1_0);
+    Some(value.map_or_else(|_| attribute.value.to_string(), |value| value.to_string()))
+}
+
+/// Appends an event's text, up to the length limit.
 fn append(text: &mut String, event: &Event<'_>, max_bytes: usize) {
     match event {
         Event::Text(piece) => text.push_str(piece),
         Event::CData(piece) => text.push_str(piece),
         Event::GeneralRef(name) => match name.resolve_char_ref() {
             Ok(Some(c)) => text.push(c),
-            _ => text.extend(predefined(name)),
+            _ => match predefined(name) {
+                Some(c) => text.push(c),
+                None => text.extend(["&", name, ";"]),
+            },
         },
         _ => {}
     }
-    if text.len() > max_bytes + 64 {
-        text.truncate(text.floor_char_boundary(max_bytes + 64));
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes));
     }
 }
 
@@ -83,37 +291,4 @@ fn predefined(name: &str) -> Option<char> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BOUNDS: Bounds = Bounds { links: 3, url_bytes: 100, follow_nofollow: false };
-
-    #[test]
-    fn locations_are_found_in_both_kinds_and_in_any_namespace() {
-        let set = b"\xef\xbb\xbf<?xml version='1.0'?><urlset xmlns='x'><url><loc> http://a/?x=1&amp;y=&#50; </loc>\
-                    <lastmod>2024</lastmod></url><url><loc><![CDATA[http://a/b]]></loc></url></urlset>";
-        assert!(is_sitemap(set));
-        assert_eq!(find(set, BOUNDS).links, ["http://a/?x=1&y=2", "http://a/b"]);
-        let index = b"<sitemapindex xmlns:s='x'><s:sitemap><s:loc>http://a/1.xml</s:loc></s:sitemap></sitemapindex>";
-        assert!(is_sitemap(index));
-        assert_eq!(find(index, BOUNDS).links, ["http://a/1.xml"]);
-    }
-
-    #[test]
-    fn what_is_no_sitemap_is_not_taken_for_one() {
-        assert!(!is_sitemap(b"<html><a href='<urlse'>"));
-        assert!(!is_sitemap(b"a text about <urlset>"));
-        assert!(!is_sitemap(b""));
-    }
-
-    #[test]
-    fn a_broken_or_endless_sitemap_gives_what_came_before() {
-        let broken = b"<urlset><url><loc>http://a/1</loc></url><url><loc>http://a/2</lo <<";
-        assert_eq!(find(broken, BOUNDS).links, ["http://a/1"]);
-        let long = format!("<urlset>{}</urlset>", "<loc>http://a/</loc>".repeat(9));
-        assert_eq!(find(long.as_bytes(), BOUNDS).links.len(), 1);
-        let many: String = (0..9).map(|n| format!("<loc>http://a/{n}</loc>")).collect();
-        let found = find(format!("<urlset>{many}").as_bytes(), BOUNDS);
-        assert_eq!((found.links.len(), found.is_cut), (3, true));
-    }
-}
+mod tests;

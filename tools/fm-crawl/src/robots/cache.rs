@@ -18,7 +18,7 @@ use frontier::FailureKind;
 
 use super::Robots;
 use crate::failure::{Failure, Reason};
-use crate::fetch::{Fetcher, Validators};
+use crate::fetch::{Fetcher, Kind, Validators};
 use crate::record;
 
 /// The age at which a robots.txt is fetched again.
@@ -159,10 +159,14 @@ impl Cache {
         store: &PageStore,
         fetcher: &Fetcher,
     ) -> Result<Result<Step, Failure>, fm_cli::Failure> {
-        let answer = match fetcher.get(url, &Validators::default()).await {
+        let mut answer = match fetcher.get(url, &Validators::default(), Kind::Page).await {
             Ok(answer) => answer,
             Err(failure) => return Ok(Err(unreachable(failure))),
         };
+        // What is missing may forbid what the rest allows.
+        if let Some(cut) = answer.cut.take_if(|cut| cut.reason != Reason::BodyLimit) {
+            return Ok(Err(unreachable(cut)));
+        }
         if answer.status == 429 || answer.status >= 500 {
             return Ok(Err(Failure::new(Reason::RobotsUnreachable, format!("{url} answers {}", answer.status))));
         }

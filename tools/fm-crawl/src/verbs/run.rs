@@ -20,7 +20,7 @@ use serde_json::json;
 use super::opening::{self, Begun};
 use super::print;
 use crate::bodies::Bodies;
-use crate::crawl::{Claims, Coordinator, Crawl, End, Log, State, Tally, Watch};
+use crate::crawl::{Claims, Coordinator, Crawl, End, Log, Sitemaps, State, Tally, Watch};
 use crate::failure::of_frontier;
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::{self, Fetcher};
@@ -188,7 +188,8 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let resolver = Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private };
     let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, resolver, tls).map_err(Failure::Usage)?;
     let note = SequenceNote::open(&opening::dir(&folder)?)?;
-    let crawl = Crawl::new(settings, scope, pages, fetcher, bodies);
+    let sitemaps = Sitemaps::open(&folder.join(files::SITEMAPS))?;
+    let crawl = Crawl::new(settings, scope, pages, fetcher, bodies, sitemaps);
     let mut log = Log::open(args.log.as_deref())?;
     log.event("begin", json!({ "store": args.store.display().to_string(), "pid": std::process::id() }))?;
     work(args, flags, &folder, crawl, State { frontier, seen, note, claims, log })

@@ -1,0 +1,237 @@
+//! The links of a page: which kind of document it is, and which of its links are followed.
+//!
+//! A sitemap or a feed is known by its root element, whatever its content type; a text sitemap by
+//! who named it, or by its own name. Nothing else is guessed from a body, but HTML where no
+//! content type is given, as in browsers.
+
+use filemap::Page;
+use memchr::memmem;
+
+use super::parts::Crawl;
+use super::sitemaps::{LEVELS, OF_ROBOTS};
+use crate::failure::Reason;
+use crate::fetch::Kind;
+use crate::limits::SITEMAP_LINKS;
+use crate::links::sitemap::Root;
+use crate::links::source::{Size, Source, is_gzip};
+use crate::links::{self, Bounds, Broken, Found, directives, plain, sitemap};
+use crate::settings::Settings;
+
+/// The root element of an XML document begins within these first bytes.
+const ROOT_WITHIN: u64 = 64 << 10;
+/// Of a document that says that it is HTML, one of these is within this many bytes if it is not.
+const MARKS_WITHIN: usize = 2048;
+const MARKS: [&[u8]; 6] = [b"<?xml", b"urlset", b"sitemapindex", b"<rss", b"RDF", b"<feed"];
+/// Content types that say nothing.
+const UNKNOWN: [&[u8]; 4] = [b"", b"unknown/unknown", b"application/unknown", b"*/*"];
+
+/// The links of a page that are followed, and what is counted.
+#[derive(Debug, Default)]
+pub struct Discovered {
+    /// Canonical URLs.
+    pub links: Vec<String>,
+    /// Limits that were met, with how often.
+    pub met: Vec<(Reason, u64)>,
+    /// Links out of scope.
+    pub out_of_scope: u64,
+    /// Links of which a sitemap says when they changed, or how often they do.
+    pub hints: u64,
+}
+
+/// What is fetched at a URL.
+pub fn kind(crawl: &Crawl, url: &str) -> Kind {
+    let is_sitemap = crawl.settings.sitemaps && (crawl.sitemaps.level(url).is_some() || has_name_of_sitemap(url));
+    if is_sitemap { Kind::Sitemap } else { Kind::Page }
+}
+
+/// The links of a page.
+///
+/// # Errors
+/// Those of the file of sitemaps.
+pub fn of_page(crawl: &Crawl, url: &str, page: &Page) -> Result<Discovered, fm_cli::Failure> {
+    let level = crawl.sitemaps.level(url);
+    let (found, root) = find(crawl, url, page, level.is_some());
+    let mut discovered = Discovered { hints: found.hints.len() as u64, ..Discovered::default() };
+    if found.is_cut {
+        discovered.met.push((Reason::LinkLimit, 1));
+    }
+    discovered.met.extend(found.broken.map(|broken| (reason(broken), 1)));
+    let links = resolved(crawl, &found, url, &mut discovered);
+    if root == Some(Root::Index) {
+        // Of an index that nobody named, those in scope.
+        let below = level.map_or(OF_ROBOTS, |level| level + 1);
+        let may_lead_out = level.is_some_and(|level| level < LEVELS);
+        let named = links.iter().map(String::as_str).filter(|link| may_lead_out || crawl.scope.contains(link));
+        let refused = crawl.sitemaps.name(named, below.min(LEVELS))?;
+        discovered.met.extend((refused > 0).then_some((Reason::SitemapLimit, refused)));
+    }
+    follow(crawl, links, root == Some(Root::Index), &mut discovered);
+    Ok(discovered)
+}
+
+/// The target of a redirect. That of a sitemap is one.
+///
+/// # Errors
+/// Those of the file of sitemaps.
+pub fn of_redirect(crawl: &Crawl, url: &str, location: &[u8]) -> Result<Discovered, fm_cli::Failure> {
+    let found = Found { links: vec![links::text(location)], ..Found::default() };
+    let mut discovered = Discovered::default();
+    let links = resolved(crawl, &found, url, &mut discovered);
+    let level = crawl.sitemaps.level(url);
+    if let Some(level) = level {
+        crawl.sitemaps.name(links.iter().map(String::as_str), level)?;
+    }
+    follow(crawl, links, level.is_some(), &mut discovered);
+    Ok(discovered)
+}
+
+/// The sitemaps that a robots.txt names.
+///
+/// # Errors
+/// Those of the file of sitemaps.
+pub fn of_robots(crawl: &Crawl, url: &str, sitemaps: &[String]) -> Result<Discovered, fm_cli::Failure> {
+    let found = Found { links: sitemaps.to_vec(), ..Found::default() };
+    let mut discovered = Discovered::default();
+    discovered.links = resolved(crawl, &found, url, &mut discovered);
+    let refused = crawl.sitemaps.name(discovered.links.iter().map(String::as_str), OF_ROBOTS)?;
+    discovered.met.extend((refused > 0).then_some((Reason::SitemapLimit, refused)));
+    Ok(discovered)
+}
+
+fn resolved(crawl: &Crawl, found: &Found, url: &str, discovered: &mut Discovered) -> Vec<String> {
+    let links = links::resolve(found, url, &**crawl.pages.canonicalizer(), bounds(crawl));
+    discovered.met.extend((links.too_long > 0).then_some((Reason::UrlLimit, links.too_long)));
+    links.urls
+}
+
+/// Keeps links in scope, and sitemaps that were named if they may be such.
+fn follow(crawl: &Crawl, links: Vec<String>, may_be_sitemaps: bool, discovered: &mut Discovered) {
+    let all = links.len();
+    discovered.links = links;
+    discovered
+        .links
+        .retain(|link| crawl.scope.contains(link) || may_be_sitemaps && crawl.sitemaps.level(link).is_some());
+    discovered.out_of_scope = (all - discovered.links.len()) as u64;
+}
+
+fn reason(broken: Broken) -> Reason {
+    match broken {
+        Broken::Damaged => Reason::SitemapBroken,
+        Broken::TooLong => Reason::BodyLimit,
+        Broken::TooDense => Reason::RatioLimit,
+    }
+}
+
+/// The limits on a document's links.
+fn bounds(crawl: &Crawl) -> Bounds {
+    let Settings { limits, follow_nofollow, .. } = &crawl.settings;
+    Bounds { links: limits.links, url_bytes: limits.url_bytes, follow_nofollow: *follow_nofollow }
+}
+
+/// The links of a document as written, and its root if it is XML.
+fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Option<Root>) {
+    let limits = &crawl.settings.limits;
+    let whole = Size { bytes: limits.sitemap_bytes(), ratio: limits.ratio };
+    let content_type = page.headers.get("Content-Type");
+    let kind = essence(content_type);
+    let source = |size| Source::new(&page.body, content_type, size);
+    let root = match may_be_xml(&page.body, &kind) {
+        true => sitemap::root(source(Size { bytes: ROOT_WITHIN, ..whole })),
+        false => None,
+    };
+    let is_xml = kind.ends_with(b"xml");
+    let is_html = has(&kind, b"html") || is_xml && root == Some(Root::Html);
+    let ours = bounds(crawl);
+    let many = Bounds { links: ours.links.max(SITEMAP_LINKS), ..ours };
+    match root {
+        Some(root @ (Root::Set | Root::Index)) => return (sitemap::find(source(whole), root, url, many), Some(root)),
+        Some(root @ (Root::Rss | Root::Atom)) => {
+            let bounds = if was_named { many } else { ours };
+            return (sitemap::find(source(whole), root, url, bounds), Some(root));
+        }
+        Some(Root::Html) | None => {}
+    }
+    if (was_named || has_name_of_sitemap(url)) && !is_html && !is_xml {
+        let is_text = kind == b"text/plain" && was_named && !is_gzip(&page.body);
+        if is_text || plain::looks_like_one(source(whole)) {
+            return (plain::find(source(whole), many), None);
+        }
+    }
+    // What was named as a sitemap, and is none.
+    let broken = was_named.then_some(Broken::Damaged);
+    let may_be_html = is_html || UNKNOWN.contains(&kind.as_slice()) && looks_like_markup(&page.body);
+    if !may_be_html || is_gzip(&page.body) {
+        return (Found { broken, ..Found::default() }, root);
+    }
+    let agent = crate::robots::token(&crawl.settings.user_agent);
+    let forbids = page.headers.all("X-Robots-Tag").any(|tag| directives::tag_forbids_following(tag, agent));
+    if forbids && !crawl.settings.follow_nofollow {
+        return (Found { is_nofollow: true, broken, ..Found::default() }, root);
+    }
+    let (text, encoding) = filemap::page::encoding::decode(&page.body, content_type);
+    let found = links::html::find(text.as_bytes(), agent, ours);
+    (Found { encoding: Some(encoding), broken, ..found }, root)
+}
+
+/// A content type without parameters, in lower case.
+fn essence(content_type: Option<&[u8]>) -> Vec<u8> {
+    let value = content_type.unwrap_or_default();
+    value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase()
+}
+
+fn has(text: &[u8], part: &[u8]) -> bool {
+    memmem::find(text, part).is_some()
+}
+
+/// Whether a look at the root element is worth it.
+fn may_be_xml(body: &[u8], kind: &[u8]) -> bool {
+    if is_gzip(body) {
+        return true;
+    }
+    let head = &body[..body.len().min(MARKS_WITHIN)];
+    let is_wide = head.iter().take(4).any(|byte| *byte == 0);
+    let is_plain_html = has(kind, b"html") && !kind.ends_with(b"xml");
+    looks_like_markup(body) && (is_wide || !is_plain_html || MARKS.iter().any(|mark| has(head, mark)))
+}
+
+/// Whether a body begins with a tag, after a byte order mark or blanks.
+fn looks_like_markup(body: &[u8]) -> bool {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let is_wide = [&b"\xff\xfe"[..], b"\xfe\xff", b"<\0", b"\0<"].iter().any(|mark| body.starts_with(mark));
+    is_wide || body.trim_ascii_start().starts_with(b"<")
+}
+
+/// Whether a URL has the name of a sitemap: `/sitemap.xml`, `/sitemap-2.txt.gz`.
+fn has_name_of_sitemap(url: &str) -> bool {
+    let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
+    let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    name.contains("sitemap") && [".xml", ".txt"].iter().any(|ending| plain.ends_with(ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sitemap_is_known_by_its_name() {
+        for (url, is_one) in [
+            ("http://a/sitemap.xml", true),
+            ("http://a/b/Product-SiteMap-7.txt.gz?x", true),
+            ("http://a/sitemap.xml/x", false),
+            ("http://a/sitemap", false),
+            ("http://sitemap.xml/", false),
+            ("http://a/notes.txt", false),
+        ] {
+            assert_eq!(has_name_of_sitemap(url), is_one, "{url}");
+        }
+    }
+
+    #[test]
+    fn markup_is_known_behind_marks_and_blanks() {
+        for body in [&b" \n<p>"[..], b"\xef\xbb\xbf\n<!-- x -->", b"\xff\xfe<\0", b"\xfe\xff\0<", b"<\0?\0"] {
+            assert!(looks_like_markup(body), "{body:?}");
+        }
+        assert!(!looks_like_markup(b"x <p>") && !looks_like_markup(b""));
+    }
+}
