@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fm_cli::Failure;
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,12 +22,10 @@ const SITEMAPS_MAX: usize = 1 << 18;
 pub const OF_ROBOTS: u8 = 1;
 pub const LEVELS: u8 = 3;
 
-/// Sitemaps that were named.
-pub struct Sitemaps(Mutex<Known>);
-
-struct Known {
-    levels: HashMap<u64, u8>,
-    file: File,
+/// Sitemaps that were named. A question does not wait for the file.
+pub struct Sitemaps {
+    levels: Mutex<HashMap<u64, u8>>,
+    file: Mutex<File>,
     path: PathBuf,
 }
 
@@ -51,7 +49,11 @@ impl Sitemaps {
         for line in text[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
             match line {
                 [level @ b'1'..=b'9', b' ', url @ ..] if levels.len() < SITEMAPS_MAX => {
-                    levels.entry(xxh3_64(url)).or_insert(level - b'0');
+                    let level = level - b'0';
+                    levels
+                        .entry(xxh3_64(url))
+                        .and_modify(|lowest: &mut u8| *lowest = level.min(*lowest))
+                        .or_insert(level);
                 }
                 [b'1'..=b'9', b' ', ..] => {}
                 _ => {
@@ -60,13 +62,16 @@ impl Sitemaps {
                 }
             }
         }
-        Ok(Sitemaps(Mutex::new(Known { levels, file, path: path.to_owned() })))
+        Ok(Sitemaps { levels: Mutex::new(levels), file: Mutex::new(file), path: path.to_owned() })
+    }
+
+    fn levels(&self) -> MutexGuard<'_, HashMap<u64, u8>> {
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How far a sitemap is from a robots.txt that names it; `None` if it was not named.
     pub fn level(&self, url: &str) -> Option<u8> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.levels.get(&xxh3_64(url.as_bytes())).copied()
+        self.levels().get(&xxh3_64(url.as_bytes())).copied()
     }
 
     /// Enters sitemaps durably. Returns how many are beyond the limit.
@@ -74,26 +79,27 @@ impl Sitemaps {
     /// # Errors
     /// The system's.
     pub fn name<'a>(&self, urls: impl Iterator<Item = &'a str>, level: u8) -> Result<u64, Failure> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut lines, mut new, mut refused) = (String::new(), Vec::new(), 0);
-        for url in urls {
-            let hash = xxh3_64(url.as_bytes());
-            if known.levels.get(&hash).is_some_and(|before| *before <= level) {
-                continue;
+        {
+            let levels = self.levels();
+            for url in urls {
+                let hash = xxh3_64(url.as_bytes());
+                match levels.get(&hash) {
+                    Some(before) if *before <= level => {}
+                    None if levels.len() + new.len() >= SITEMAPS_MAX => refused += 1,
+                    _ => {
+                        lines += &format!("{level} {url}\n");
+                        new.push(hash);
+                    }
+                }
             }
-            if known.levels.len() + new.len() >= SITEMAPS_MAX {
-                refused += 1;
-                continue;
-            }
-            lines += &format!("{level} {url}\n");
-            new.push(hash);
         }
         if !new.is_empty() {
-            let Known { file, path, .. } = &mut *known;
             let written = file.write_all(lines.as_bytes()).and_then(|()| file.sync_data());
-            written.map_err(|error| Failure::io("write", path, &error))?;
+            written.map_err(|error| Failure::io("write", &self.path, &error))?;
+            self.levels().extend(new.into_iter().map(|hash| (hash, level)));
         }
-        known.levels.extend(new.into_iter().map(|hash| (hash, level)));
         Ok(refused)
     }
 }
@@ -109,14 +115,16 @@ mod tests {
         let sitemaps = Sitemaps::open(&path).unwrap();
         assert_eq!(sitemaps.name(["http://a/1", "http://a/2"].into_iter(), 2).unwrap(), 0);
         assert_eq!(sitemaps.name(["http://a/1", "http://a/2"].into_iter(), 3).unwrap(), 0);
+        assert_eq!(sitemaps.name(["http://a/2"].into_iter(), 1).unwrap(), 0);
         drop(sitemaps);
         let mut text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "2 http://a/1\n2 http://a/2\n");
+        assert_eq!(text, "2 http://a/1\n2 http://a/2\n1 http://a/2\n");
         text += "1 http://a/3";
         std::fs::write(&path, text).unwrap();
         let sitemaps = Sitemaps::open(&path).unwrap();
         let level = |url| sitemaps.level(url);
-        assert_eq!((level("http://a/2"), level("http://a/3"), level("http://a/")), (Some(2), None, None));
+        let levels = ["http://a/1", "http://a/2", "http://a/3"].map(level);
+        assert_eq!(levels, [Some(2), Some(1), None]);
         sitemaps.name(["http://a/4"].into_iter(), OF_ROBOTS).unwrap();
         assert_eq!(Sitemaps::open(&path).unwrap().level("http://a/4"), Some(1));
         std::fs::write(&path, "nonsense\n").unwrap();

@@ -44,6 +44,9 @@ const RELATIONS: [&str; 13] = [
     "replies",
 ];
 
+/// Most `xml:base` inside one another; those of deeper elements are left.
+const BASES_MAX: usize = 16;
+
 /// Bytes of a `lastmod` or another short text.
 const SHORT_BYTES: usize = 64;
 
@@ -174,7 +177,11 @@ impl Reading {
         if let Some(base) = attribute(tag, "xml:base") {
             let outer = self.base().or(self.document.as_ref());
             let base = outer.map_or_else(|| Url::parse(&base), |outer| outer.join(&base));
-            self.bases.extend(base.ok().map(|base| (self.depth, base)));
+            let fits =
+                |base: &Url| self.bases.len() < BASES_MAX && base.as_str().len() <= self.gathered.bounds.url_bytes;
+            if let Some(base) = base.ok().filter(fits) {
+                self.bases.push((self.depth, base));
+            }
         }
         if self.skipped.is_some() {
             return;

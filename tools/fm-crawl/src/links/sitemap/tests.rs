@@ -96,6 +96,15 @@ fn the_entries_of_feeds_are_links() {
 }
 
 #[test]
+fn bases_within_bases_take_no_memory_without_end() {
+    let deep = "<entry xml:base='a/'>".repeat(2 * BASES_MAX);
+    let found = read(format!("<feed>{deep}<link href='x'/>"));
+    assert_eq!(found.links, [format!("http://a/dir/{}x", "a/".repeat(BASES_MAX))]);
+    let long = format!("<feed xml:base='http://{}/'><link href='x'/></feed>", "b".repeat(BOUNDS.url_bytes));
+    assert_eq!(read(long).links, ["x"]);
+}
+
+#[test]
 fn no_bytes_are_a_panic() {
     let mut seed = 1_u64;
     for _ in 0..3000 {
