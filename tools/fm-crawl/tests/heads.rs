@@ -156,20 +156,28 @@ fn a_body_that_does_not_come_whole_is_asked_for_again_before_it_counts() {
         drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 500\r\n\r\n<p>part"))
     };
     let site: Site = Arc::new(move |request: &Request| match (request.path.as_str(), request.before) {
-        ("/", _) => Reply::html("<a href=/once>x</a><a href=/always>y</a><a href=/late>z</a>"),
+        ("/", _) => Reply::html("<a href=/once>x</a><a href=/always>y</a><a href=/late>z</a><a href=/coded>z</a>"),
         ("/once", 0) | ("/always", _) => Reply::Bare(Box::new(short)),
         ("/late", 0) => Reply::Bare(Box::new(move |stream| {
             short(stream);
             wait_for_close(stream);
         })),
+        ("/coded", _) => {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+            gzip.write_all(b"<p>coded <a href=/in-coded>x</a>").expect("memory");
+            let mut body = gzip.finish().expect("memory");
+            body.truncate(body.len() - 8);
+            let fields = vec![("Content-Type", "text/html".into()), ("Content-Encoding", "gzip".into())];
+            Reply::Page(200, fields, body)
+        }
         ("/once" | "/late", _) => Reply::html("<p>the whole page <a href=/found>x</a>"),
-        ("/found", _) => Reply::html("<p>found"),
+        ("/found" | "/in-coded", _) => Reply::html(format!("<p>{}", request.path)),
         _ => Reply::missing(),
     });
     let web = Web::new([("short.test", site)]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let end = bench.run("run", &with(&resolve, &["--seed=http://short.test/", "--timeout=2s"])).ended(0).json();
-    assert_eq!(end["reasons"], json!({ "incomplete": 3, "total-timeout": 1 }), "{end}");
+    assert_eq!(end["reasons"], json!({ "incomplete": 5, "total-timeout": 1 }), "{end}");
     let pages = bench.pages();
     for path in ["/once", "/late"] {
         let page = &pages[&format!("http://short.test{path}")];
@@ -182,6 +190,12 @@ fn a_body_that_does_not_come_whole_is_asked_for_again_before_it_counts() {
     let always = &pages["http://short.test/always"];
     assert_eq!((always.body.as_slice(), always.truncated.as_deref()), (&b"<p>part"[..], Some("disconnect")));
     assert_eq!(web.counts()["http://short.test/always"], 2);
+    let coded = &pages["http://short.test/coded"];
+    assert!(
+        coded.body.starts_with(b"<p>coded")
+            && coded.truncated.is_some()
+            && pages.contains_key("http://short.test/in-coded")
+    );
 }
 
 #[test]

@@ -47,6 +47,8 @@ fn kinds() -> Vec<(&'static str, &'static str, Vec<u8>, usize)> {
     let latin = "<?xml version='1.0' encoding='ISO-8859-1'?><urlset><url><loc>http://maps.test/latin/caf\u{e9}?\u{e9}</loc></url></urlset>";
     vec![
         ("/packed.xml.gz", "application/x-gzip", gzip(set("packed", 100).as_bytes()), 100),
+        ("/coded.xml.gz", "application/x-gzip", gzip(set("coded", 100).as_bytes()), 100),
+        ("/twice.xml.gz", "application/x-gzip", gzip(&gzip(set("twice", 100).as_bytes())), 100),
         ("/cut.xml.gz", "application/octet-stream", cut, 2000),
         ("/html.xml", "text/html; charset=utf-8", set("html", 2).into(), 2),
         ("/octets", "application/octet-stream", set("octets", 2).into(), 2),
@@ -82,6 +84,10 @@ fn every_kind_of_sitemap_gives_all_its_links() {
         "/robots.txt" => Reply::text("Sitemap: /index.xml\n"),
         "/index.xml" => typed("text/xml", format!("<sitemapindex>{index}</sitemapindex>")),
         path => match kinds().into_iter().find(|(of, ..)| *of == path) {
+            Some((path, kind, body, _)) if path.starts_with("/coded") || path.starts_with("/twice") => {
+                let fields = vec![("Content-Type", kind.to_owned()), ("Content-Encoding", "gzip".to_owned())];
+                Reply::Page(200, fields, body)
+            }
             Some((_, kind, body, _)) => typed(kind, body),
             None => Reply::html(format!("<p>{path}")),
         },

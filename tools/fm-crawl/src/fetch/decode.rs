@@ -20,8 +20,10 @@ pub enum Stop {
     Full,
     /// It expands too much.
     Ratio,
-    /// The coding is damaged or ends early.
+    /// The coding is damaged; or it ends early, and was guessed, so that it may be none.
     Damaged,
+    /// A gzip or zstd coding ends early; what is there is valid.
+    Early,
 }
 
 /// What came of a body.
@@ -48,6 +50,7 @@ pub struct Decoder {
     body: Vec<u8>,
     /// The received bytes of a guessed coding, and whether all of them are kept.
     received: Option<(Vec<u8>, bool)>,
+    is_guessed: bool,
     as_received: bool,
     stop: Option<Stop>,
     max_bytes: u64,
@@ -64,6 +67,7 @@ impl Decoder {
             coding: None,
             body: Vec::new(),
             received: None,
+            is_guessed: false,
             as_received: false,
             stop: None,
             max_bytes,
@@ -104,10 +108,10 @@ impl Decoder {
             _ => false,
         };
         let Some(&coding) = self.announced.iter().find(fits) else { return };
-        let is_guessed = !matches!(coding, Coding::Gzip | Coding::Zstd);
+        self.is_guessed = !matches!(coding, Coding::Gzip | Coding::Zstd);
         let decoder = coding::Decoder::new(coding).max_bytes(self.max_bytes);
         self.coding = Some(decoder.max_ratio(self.ratio, RATIO_FROM_BYTES));
-        self.received = is_guessed.then(|| (Vec::new(), true));
+        self.received = self.is_guessed.then(|| (Vec::new(), true));
     }
 
     fn write(&mut self, piece: &[u8]) -> bool {
@@ -146,7 +150,8 @@ impl Decoder {
             self.write(&held);
         }
         let ends_early = || self.coding.as_ref().is_some_and(|coding| is_whole && coding.finish().is_err());
-        let stop = self.stop.or_else(|| ends_early().then_some(Stop::Damaged));
+        let early = if self.is_guessed { Stop::Damaged } else { Stop::Early };
+        let stop = self.stop.or_else(|| ends_early().then_some(early));
         Decoded { body: self.body, was_coded: self.coding.is_some(), as_received: self.as_received, stop }
     }
 }
@@ -310,6 +315,20 @@ mod tests {
                 let _ = run(coding, &[&damaged], 1 << 20);
             }
         }
-        assert_eq!(run("gzip", &[&coded[..coded.len() - 4]], 1 << 20).stop, Some(Stop::Damaged));
+    }
+
+    #[test]
+    fn of_a_coding_that_ends_early_what_is_there_is_kept_unless_it_was_guessed() {
+        let zstd = zstd::encode_all(TEXT, 3).unwrap();
+        let cases: [(&str, &[u8], usize, Stop); 4] = [
+            ("gzip", &gzip(TEXT), TEXT.len(), Stop::Early),
+            ("zstd", &zstd, 0, Stop::Early),
+            ("deflate", &zlib(TEXT), TEXT.len(), Stop::Damaged),
+            ("br", BROTLI, 1, Stop::Damaged),
+        ];
+        for (coding, coded, bytes, stop) in cases {
+            let decoded = run(coding, &[&coded[..coded.len() - 3]], 1 << 20);
+            assert!(decoded.stop == Some(stop) && decoded.body.len() >= bytes, "{coding} {decoded:?}");
+        }
     }
 }

@@ -220,8 +220,12 @@ impl Fetcher {
             (Some(Stop::Ratio), _) => return Err(Reason::RatioLimit.into()),
             (Some(Stop::Damaged), _) => return Err(Reason::Coding.into()),
             (Some(Stop::Full), _) => Some(Reason::BodyLimit.into()),
-            (None, Some(cut)) if decoded.body.is_empty() => return Err(cut),
+            (Some(Stop::Early), _) => Some(Failure::new(Reason::Incomplete, "its content coding ends early")),
             (None, cut) => cut,
+        };
+        let cut = match cut {
+            Some(cut) if decoded.body.is_empty() && cut.reason != Reason::BodyLimit => return Err(cut),
+            cut => cut,
         };
         let headers = kept_headers(&head.headers, &decoded, cut.is_some());
         let reason = head.extensions.get::<hyper::ext::ReasonPhrase>();
