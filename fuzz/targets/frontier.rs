@@ -13,7 +13,9 @@ use std::collections::BTreeSet;
 
 use crawls::{Image, image, options, seal, url};
 use filemap_io::sim::{Level, Loss, SimDisk};
-use frontier::{Error, Failure, FailureKind, Fetched, Frontier, Next, PageId, PageStatus, Result, StorageError};
+use frontier::{
+    Error, Failure, FailureKind, Fetched, Frontier, Next, PageId, PageStatus, Remedy, Result, StorageError,
+};
 use libfuzzer_sys::fuzz_target;
 use peak_alloc::PeakAlloc;
 
@@ -85,7 +87,7 @@ fn used(disk: &SimDisk) -> Result<()> {
     for i in 0..80u32 {
         match frontier.next(now_ms)? {
             Next::Fetch(assignment) if i % 5 == 4 => {
-                let failure = Failure { kind: FailureKind::Busy, retry_after_ms: Some(1), is_permanent: i % 2 == 0 };
+                let failure = Failure { kind: FailureKind::Busy, retry_after_ms: Some(1), remedy: if i % 2 == 0 { Remedy::GiveUp } else { Remedy::Retry } };
                 frontier.failed(assignment.page, &failure, now_ms)?;
             }
             Next::Fetch(assignment) => {
@@ -212,7 +214,7 @@ fn live(operations: &[u8]) {
                 if !assignment.is_refresh && (is_permanent || assignment.failed_attempts == 4) {
                     model.gone.insert(assignment.url);
                 }
-                let failure = Failure { kind: FailureKind::Timeout, retry_after_ms: None, is_permanent };
+                let failure = Failure { kind: FailureKind::Timeout, retry_after_ms: None, remedy: if is_permanent { Remedy::GiveUp } else { Remedy::Retry } };
                 frontier.failed(assignment.page, &failure, now_ms).expect("told");
             }
             8 if !flying.is_empty() => frontier.release(flying.swap_remove(0).page).expect("given back"),

@@ -6,49 +6,95 @@ use std::collections::BinaryHeap;
 use crate::credit::TOTAL;
 use crate::error::{Error, Result};
 use crate::frontier::Frontier;
+use crate::link::{key_of, url_of};
 use crate::links::Links;
-use crate::outcome::PageId;
+use crate::outcome::{FailureKind, PageId};
 use crate::pages::Status;
 use crate::texts;
 use crate::trust::Standing;
-use crate::view::{HostState, PageState, PageStatus, Stats};
+use crate::view::{HostState, PageBrief, PageState, PageStatus, Stats};
 
 impl Frontier {
-    /// State of a page; `None` if its URL was never discovered. One read from disk; O(waiting
-    /// pages).
+    /// State of a page; `None` if its canonical URL was never discovered. One read from disk;
+    /// O(waiting pages).
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
-    pub fn page(&self, url: impl AsRef<str>) -> Result<Option<PageState>> {
-        let (state, url) = (&self.state, url.as_ref());
-        let Some(page) = state.pages.find(state.pages.fingerprint(url)) else { return Ok(None) };
-        let (depth, text) = state.texts.read(page)?;
-        if text != url {
-            return Ok(None);
+    pub fn page(&self, key: impl AsRef<str>) -> Result<Option<PageState>> {
+        let (state, key) = (&self.state, key.as_ref());
+        let Some(page) = state.pages.find(state.pages.fingerprint(key)) else { return Ok(None) };
+        let due_s = state.queue.timers().find(|(waits, _)| *waits == page).map(|(_, due_s)| due_s);
+        Ok(Some(self.state_of(page, due_s)?).filter(|state| state.key == key))
+    }
+
+    /// The states of all pages that are wanted by what needs no read from disk, in the order of
+    /// discovery. One read for each; 8 bytes of memory for each page that waits. Ends after an
+    /// error.
+    pub fn list(&self, wanted: impl Fn(&PageBrief<'_>) -> bool) -> impl Iterator<Item = Result<PageState>> {
+        let mut waits: Vec<(u32, u32)> = self.state.queue.timers().collect();
+        waits.sort_unstable();
+        let mut failed = false;
+        let pages = (0..self.pages()).filter(move |page| wanted(&self.brief(*page)));
+        let states = pages.map(move |page| {
+            let at = waits.binary_search_by_key(&page, |(page, _)| *page).ok();
+            self.state_of(page, at.map(|at| waits[at].1))
+        });
+        states.take_while(move |state| !std::mem::replace(&mut failed, state.is_err()))
+    }
+
+    /// How many pages there are of each status and last failure. O(pages).
+    pub fn counts(&self) -> Vec<(PageStatus, Option<FailureKind>, u32)> {
+        let mut counts: Vec<(PageStatus, Option<FailureKind>, u32)> = Vec::new();
+        for page in 0..self.pages() {
+            let PageBrief { status, last_failure, .. } = self.brief(page);
+            match counts.iter_mut().find(|(known, failure, _)| (*known, *failure) == (status, last_failure)) {
+                Some((_, _, count)) => *count += 1,
+                None => counts.push((status, last_failure, 1)),
+            }
         }
-        let marks = state.pages.marks(page);
-        let due_s = || state.queue.timers().find(|(waits, _)| *waits == page).map(|(_, due_s)| due_s);
-        let (status, due_s) = match marks.status() {
-            Status::Ready => (PageStatus::Queued, None),
-            Status::Waiting => (PageStatus::Retrying, due_s()),
-            Status::InFlight | Status::Refreshing => (PageStatus::InFlight, None),
-            Status::Fetched => (PageStatus::Fetched, due_s()),
-            Status::Due => (PageStatus::Due, None),
-            Status::Gone => (PageStatus::Gone, None),
+        counts
+    }
+
+    fn brief(&self, page: u32) -> PageBrief<'_> {
+        let marks = self.state.pages.marks(page);
+        let status = match marks.status() {
+            Status::Ready => PageStatus::Queued,
+            Status::Waiting => PageStatus::Retrying,
+            Status::InFlight | Status::Refreshing => PageStatus::InFlight,
+            Status::Fetched => PageStatus::Fetched,
+            Status::Due => PageStatus::Due,
+            Status::Gone => PageStatus::Gone,
         };
-        Ok(Some(PageState {
+        let host = &*self.state.hosts.get(self.state.pages.host(page)).name;
+        PageBrief { status, host, is_seed: marks.is_seed(), last_failure: marks.failure() }
+    }
+
+    fn state_of(&self, page: u32, due_s: Option<u32>) -> Result<PageState> {
+        let (state, marks) = (&self.state, self.state.pages.marks(page));
+        let (depth, text) = state.texts.read(page)?;
+        let brief = self.brief(page);
+        let waits = matches!(brief.status, PageStatus::Retrying | PageStatus::Fetched);
+        Ok(PageState {
             page: PageId::new(page),
-            status,
+            url: url_of(&text).to_owned(),
+            key: key_of(&text).to_owned(),
+            status: brief.status,
             is_seed: marks.is_seed(),
             is_vouched_for: state.pages.trust.get(page) != Standing::None,
             depth,
-            host: state.hosts.get(state.pages.host(page)).name.to_string(),
+            host: brief.host.to_owned(),
+            host_failing: state.hosts.get(state.pages.host(page)).down,
             credit: state.ledger.credit(page) as f64 / TOTAL as f64,
             importance: state.ledger.importance(page),
             failed_attempts: marks.attempts(),
             last_failure: marks.failure(),
-            due_ms: due_s.map(|due_s| i64::from(due_s) * 1000),
-        }))
+            due_ms: due_s.filter(|_| waits).map(|due_s| i64::from(due_s) * 1000),
+        })
+    }
+
+    /// Whether a canonical URL was discovered, by its fingerprint alone. No read from disk.
+    pub fn knows(&self, key: impl AsRef<str>) -> bool {
+        self.state.pages.find(self.state.pages.fingerprint(key.as_ref())).is_some()
     }
 
     /// Number of known pages; page numbers are below it.
@@ -56,7 +102,7 @@ impl Frontier {
         self.state.pages.len()
     }
 
-    /// The URL of a page. One read from disk.
+    /// The URL of a page that is fetched. One read from disk.
     ///
     /// # Errors
     /// `NoSuchPage`; `Corrupt`, `Io`.
@@ -64,22 +110,22 @@ impl Frontier {
         if page.number() >= self.pages() {
             return Err(Error::NoSuchPage { page: page.number() });
         }
-        Ok(self.state.texts.read(page.number())?.1)
+        Ok(url_of(&self.state.texts.read(page.number())?.1).to_owned())
     }
 
-    /// The URLs of all pages from a number on, in the order of discovery, e.g. to bring a seen set
+    /// The canonical URLs of all pages from a number on, in the order of discovery, e.g. to bring a seen set
     /// up to date. Ends after an error.
     pub fn urls_from(&self, first: PageId) -> impl Iterator<Item = Result<(PageId, String)>> {
         let mut next = first.number();
-        let mut group = Vec::new().into_iter();
+        let mut group = Vec::<(u32, String)>::new().into_iter();
         std::iter::from_fn(move || {
             loop {
-                if let Some((page, url)) = group.next() {
+                if let Some((page, text)) = group.next() {
                     if page < next {
                         continue;
                     }
                     next = page + 1;
-                    return Some(Ok((PageId::new(page), url)));
+                    return Some(Ok((PageId::new(page), key_of(&text).to_owned())));
                 }
                 if next >= self.pages() {
                     return None;
@@ -104,6 +150,7 @@ impl Frontier {
             in_flight: host.in_flight,
             next_at_ms: host.next_at_ms(self.default_delay_ms()),
             delay_ms: host.delay_ms.unwrap_or(self.default_delay_ms()),
+            failing: host.down,
         })
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::hosts::Hosts;
+use crate::link::{key_of, url_of};
 use crate::options::FrontierOptions;
 use crate::outcome::Done;
 use crate::state::State;
@@ -19,7 +20,7 @@ pub(crate) fn sort_links<'a>(
     let (mut done, mut known, mut new) = (Done::default(), Vec::new(), Vec::new());
     let (mut seen, mut of_host) = (HashSet::new(), HashMap::new());
     for link in links {
-        let fingerprint = state.pages.fingerprint(link);
+        let fingerprint = state.pages.fingerprint(key_of(link));
         if let Some(found) = state.pages.find(fingerprint) {
             known.push(found);
             continue;
@@ -27,7 +28,7 @@ pub(crate) fn sort_links<'a>(
         if !seen.insert(fingerprint) {
             continue;
         }
-        if link.is_empty() || link.len() > URL_BYTES_MAX {
+        if key_of(link).is_empty() || link.len() > URL_BYTES_MAX {
             done.over_length += 1;
             continue;
         }
@@ -36,7 +37,7 @@ pub(crate) fn sort_links<'a>(
             continue;
         }
         if options.pages_per_host_max < u32::MAX {
-            let name = Hosts::name_of(link);
+            let name = Hosts::name_of(url_of(link));
             let before = || state.hosts.find(name).map_or(0, |host| state.hosts.get(host).pages);
             let count: &mut u32 = of_host.entry(name).or_insert_with(before);
             if *count >= options.pages_per_host_max {

@@ -16,6 +16,10 @@ filemap_io::failpoints! {
         JournalRemovedFirst,
         /// A new journal does not have the claims that the old one has.
         ClaimsDropped,
+        /// What is written before a commit counts without it.
+        PartCounts,
+        /// A new journal does not have the rests of hosts that the old one has.
+        RestsDropped,
         /// The journal omits the new links of a fetched page.
         LinksNotTold,
     }

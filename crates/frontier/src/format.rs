@@ -11,7 +11,8 @@ use filemap_io::{File, StorageError, files, layout};
 /// State at the start of a journal.
 pub(crate) const SNAPSHOT: Kind = kind(*b"FMFSNAP1");
 /// Events since the snapshot.
-pub(crate) const JOURNAL: Kind = kind(*b"FMFJRNL1");
+/// Version 2 has parts of batches, hosts that fail and links with a key of their own.
+pub(crate) const JOURNAL: Kind = Kind { version: 2, ..kind(*b"FMFJRNL1") };
 /// URL texts.
 pub(crate) const URLS: Kind = kind(*b"FMFURLS1");
 /// Lists of links.
@@ -56,7 +57,7 @@ layout! {
     /// `frontier.N.journal`: header of each batch.
     pub(crate) struct BatchHeader {
         0 CRC: u32 = "CRC-32 of the frontier's id, the journal's number, the batch's offset (8 bytes each) and bytes 4 to 24 + n";
-        4 MAGIC: [u8; 4] = "magic `FMFB`";
+        4 MAGIC: [u8; 4] = "magic `FMFB`; `FMFP` of a part of a commit";
         8 LEN: u64 = "n, the length of the records that follow; zeros up to the next multiple of 512";
         16 DURABLE: u64 = "the file's length that was durable before this batch was written";
     }
@@ -98,7 +99,8 @@ pub(crate) fn read_header(file: &dyn File, name: &str, kind: Kind) -> Result<([u
     files::read_exact(file, name, &mut bytes, 0)?;
     kind.check(name, &bytes)?;
     let (id, number) = (FileHeader::ID.get(&bytes), FileHeader::NUMBER.get(&bytes));
-    if bytes != header(kind, id, number) {
+    let found = Kind { version: FileHeader::READ_VERSION.get(&bytes), ..kind };
+    if bytes != header(found, id, number) {
         return Err(StorageError::corrupt(name, 8, "impossible header"));
     }
     Ok((id, number))

@@ -14,6 +14,8 @@
 //! the old journal. A crash in between leaves the old pair or the new one.
 
 mod claiming;
+mod clock;
+mod failing;
 mod opening;
 
 use std::collections::{HashMap, HashSet};
@@ -27,8 +29,9 @@ use crate::discover::sort_links;
 use crate::error::{Error, Result};
 use crate::failpoint::{Failpoint, planted};
 use crate::journal::Journal;
+use crate::link::{key_of, url_of};
 use crate::options::FrontierOptions;
-use crate::outcome::{Assignment, Done, Failure, FailureKind, Fetched, Next, PageId};
+use crate::outcome::{Assignment, Done, Fetched, Next, PageId};
 use crate::pages::Status;
 use crate::queue::Manners;
 use crate::record::Record;
@@ -41,6 +44,9 @@ use crate::texts::URL_BYTES_MAX;
 const PAGES_MAX: usize = u32::MAX as usize - 1;
 /// Lists of links beyond two for each fetched page before the file is rewritten.
 const LISTS_SLACK: u64 = 64;
+/// A file of links that is longer is rewritten as soon as most of its lists are outdated, else with
+/// the next snapshot.
+const LINKS_BYTES_MIN: u64 = 1 << 20;
 
 /// A crawler's frontier: see the crate's documentation.
 ///
@@ -66,7 +72,7 @@ pub struct Frontier {
     options: FrontierOptions,
     id: [u8; 16],
     pub(crate) state: State,
-    journal: Journal,
+    pub(crate) journal: Journal,
     pub(crate) snapshot_bytes: u64,
     /// Pages handed out.
     in_flight: HashMap<u32, Flight>,
@@ -75,6 +81,8 @@ pub struct Frontier {
     poison: Latch,
     /// Whether the frontier was not closed, so that the last fetches of hosts are unknown.
     must_rest: bool,
+    /// Whether a time was given since the opening.
+    has_time: bool,
     _lock: Box<dyn Lock>,
 }
 
@@ -111,6 +119,7 @@ impl Frontier {
             handed,
             poison,
             must_rest: false,
+            has_time: false,
             _lock: lock,
         }
     }
@@ -125,13 +134,13 @@ impl Frontier {
         self.poison.check()?;
         self.check_room(urls.len())?;
         let urls = urls.iter().map(AsRef::as_ref);
-        if let Some(url) = urls.clone().find(|url: &&str| url.is_empty() || url.len() > URL_BYTES_MAX) {
+        if let Some(url) = urls.clone().find(|url: &&str| key_of(url).is_empty() || url.len() > URL_BYTES_MAX) {
             return Err(Error::UrlLength { len: url.len(), max: URL_BYTES_MAX });
         }
         self.advance(now_ms)?;
         let (mut known, mut new, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         for url in urls {
-            let fingerprint = self.state.pages.fingerprint(url);
+            let fingerprint = self.state.pages.fingerprint(key_of(url));
             match self.state.pages.find(fingerprint) {
                 Some(page)
                     if self.state.pages.marks(page).is_seed() && self.state.pages.status(page) != Status::Gone => {}
@@ -171,17 +180,22 @@ impl Frontier {
             let taken = self.state.queues(|queue, view| queue.take(kind, view)).flatten();
             let Some((page, before_ms)) = taken else { continue };
             match self.state.texts.read(page) {
-                Ok((depth, url)) => {
+                Ok((depth, text)) => {
                     self.note_begin(page);
                     let began_ms = self.state.queue.clock_ms();
                     self.in_flight.insert(page, Flight { depth, began_ms, before_ms });
                     self.handed[kind] += 1;
                     let marks = self.state.pages.marks(page);
-                    let failed_attempts = marks.attempts();
-                    let page = PageId::new(page);
-                    let is_seed = marks.is_seed();
-                    let is_refresh = kind == 1;
-                    return Ok(Next::Fetch(Assignment { page, url, depth, failed_attempts, is_refresh, is_seed }));
+                    return Ok(Next::Fetch(Assignment {
+                        page: PageId::new(page),
+                        url: url_of(&text).to_owned(),
+                        key: key_of(&text).to_owned(),
+                        depth,
+                        host_delay_ms: self.state.hosts.get(self.state.pages.host(page)).delay_ms,
+                        failed_attempts: marks.attempts(),
+                        is_refresh: kind == 1,
+                        is_seed: marks.is_seed(),
+                    }));
                 }
                 Err(error) => {
                     self.put_back(page);
@@ -228,39 +242,6 @@ impl Frontier {
         Ok(done)
     }
 
-    /// Records a failed fetch.
-    ///
-    /// # Errors
-    /// `NotInFlight`, `Poisoned`, `Io`.
-    pub fn failed(&mut self, page: PageId, failure: &Failure, now_ms: i64) -> Result<()> {
-        self.poison.check()?;
-        let number = page.number();
-        let flight = self.in_flight.remove(&number).ok_or(Error::NotInFlight { page: number })?;
-        if failure.kind == FailureKind::Elsewhere {
-            self.not_begun(number, flight);
-        }
-        let marks = self.state.pages.marks(number);
-        let is_refresh = marks.status() == Status::Refreshing;
-        let attempts = (marks.attempts() + 1).min(15);
-        let is_last = attempts >= self.options.attempts_max;
-        // A page that was there once may come back.
-        let waits_for_recrawl = is_refresh && self.options.recrawl.is_some();
-        let is_gone = (failure.is_permanent && !waits_for_recrawl) || (is_last && !is_refresh);
-        let backoff_ms = self.options.backoff_ms.saturating_mul(1 << (attempts - 1)).min(self.options.backoff_max_ms);
-        let asked_ms = failure.retry_after_ms.unwrap_or(0);
-        let (attempts, wait_ms) = match self.options.recrawl {
-            Some(recrawl) if is_refresh && (is_last || failure.is_permanent) => {
-                let tries_ms = if failure.is_permanent { 0 } else { backoff_ms };
-                (0, tries_ms.max(asked_ms).max(interval_ms(&recrawl, marks.age())))
-            }
-            _ => (attempts, backoff_ms.max(asked_ms)),
-        };
-        let due_s = if is_gone { 0 } else { due_s(now_ms, wait_ms) };
-        self.tell(&Record::Failed { page: number, code: failure.kind.code(), attempts, due_s, is_gone })?;
-        self.landed(number, now_ms);
-        Ok(())
-    }
-
     /// Returns a page unfetched to its queue. Its host's delay runs all the same.
     ///
     /// # Errors
@@ -294,7 +275,13 @@ impl Frontier {
         if known.is_some_and(|known| known == delay_ms) {
             return Ok(());
         }
-        self.tell(&Record::Delay { host, delay_ms })
+        self.tell(&Record::Delay { host, delay_ms })?;
+        // The beginning of its last fetch may not be noted, since it had no delay.
+        let number = self.state.hosts.enter(host);
+        match (self.state.hosts.get(number).began_ms, delay_ms) {
+            (Some(at_ms), Some(1..)) => self.tell(&Record::HostBegan { host, at_ms }),
+            _ => Ok(()),
+        }
     }
 
     /// Holds a host back until a time (`Retry-After`). It is kept on disk.
@@ -307,8 +294,7 @@ impl Frontier {
         self.tell(&Record::Hold { host, until_ms: until_ms.max(0) })
     }
 
-    /// Makes all events so far durable. After a crash before it returns, the first of them may be
-    /// there. One sync for any number of pages; and a snapshot, of 32 bytes a page, when the
+    /// Makes all events so far durable, or after a crash before it returns none of them. One sync for any number of pages; and a snapshot, of 32 bytes a page, when the
     /// journal has become longer than the last one.
     ///
     /// # Errors
@@ -317,7 +303,8 @@ impl Frontier {
         self.poison.check()?;
         let committed = self.journal.commit();
         self.poison.note(committed)?;
-        if self.journal.bytes() > self.options.journal_bytes_min.max(self.snapshot_bytes) {
+        let is_long = self.journal.bytes() > self.options.journal_bytes_min.max(self.snapshot_bytes);
+        if is_long || self.has_old_links(LINKS_BYTES_MIN) {
             let replaced = self.replace_journal();
             self.poison.note(replaced)?;
         }
@@ -328,9 +315,12 @@ impl Frontier {
         self.state.texts.sync()?;
         let old_links = self.sync_links()?;
         let mut next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
-        // A snapshot has no claims.
+        // A snapshot has no claims, nor which hosts fail.
         if !planted(Failpoint::ClaimsDropped) {
             self.state.claims.records().for_each(|record| next.append(&record));
+        }
+        if !planted(Failpoint::RestsDropped) {
+            failing::records(&self.state.hosts).for_each(|record| next.append(&record));
         }
         next.commit()?;
         sync_folder(&*self.dir)?;
@@ -347,16 +337,22 @@ impl Frontier {
     /// Makes the lists of links durable, in a new file when most of them are outdated. Returns the
     /// name of the old file to remove.
     fn sync_links(&mut self) -> Result<Option<String>> {
-        let (pages, fetched) = (self.state.pages.len(), self.state.pages.count(Status::is_fetched));
+        let (pages, is_old) = (self.state.pages.len(), self.has_old_links(0));
         let Some(links) = &mut self.state.links else { return Ok(None) };
         links.sync()?;
-        if links.place().lists <= 2 * u64::from(fetched) + LISTS_SLACK {
+        if !is_old {
             return Ok(None);
         }
         let next = links.rewritten(&*self.dir, pages)?;
         let old = links.name().to_owned();
         *links = next;
         Ok(Some(old))
+    }
+
+    /// Whether most lists of links are outdated, in a file of some length.
+    fn has_old_links(&self, bytes_min: u64) -> bool {
+        let most = 2 * u64::from(self.state.pages.count(Status::is_fetched)) + LISTS_SLACK;
+        self.state.links.as_ref().is_some_and(|links| links.bytes() > bytes_min && links.place().lists > most)
     }
 
     /// Commits, and marks the journal as complete, so that damage to its end is found at the next
@@ -401,15 +397,6 @@ impl Frontier {
         if delay_ms.unwrap_or(self.options.delay_ms) > 0 {
             self.journal.append(&Record::Began { page, at_ms: self.state.queue.clock_ms() });
         }
-    }
-
-    fn advance(&mut self, now_ms: i64) -> Result<()> {
-        self.state.queues(|queue, view| queue.advance(now_ms, view));
-        if self.must_rest {
-            self.must_rest = false;
-            self.tell(&Record::Rested { at_ms: self.state.queue.clock_ms() })?;
-        }
-        Ok(())
     }
 
     fn landed(&mut self, page: u32, now_ms: i64) {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use crate::credit::Ledger;
 use crate::grow::{push, push_heap};
-use crate::pages::Pages;
+use crate::outcome::Failing;
+use crate::pages::{Pages, Status};
 use crate::place::place;
 
 /// Entries of a queue beyond five for each four pages before it is swept.
@@ -40,6 +41,10 @@ pub(crate) struct Host {
     pub(crate) hold_until_ms: i64,
     /// When the last known fetch started.
     pub(crate) began_ms: Option<i64>,
+    /// Failures of its pages in a row.
+    pub(crate) failures: u16,
+    /// Since when it fails, if it does.
+    pub(crate) down: Option<Failing>,
     pub(crate) in_flight: u32,
     queues: [BinaryHeap<u64>; 2],
     /// Pages in each queue.
@@ -58,6 +63,8 @@ impl Host {
             delay_ms: None,
             hold_until_ms: 0,
             began_ms: None,
+            failures: 0,
+            down: None,
             in_flight: 0,
             queues: [BinaryHeap::new(), BinaryHeap::new()],
             ready: [0; 2],
@@ -69,7 +76,23 @@ impl Host {
     /// No fetch starts before this time.
     pub(crate) fn next_at_ms(&self, delay_ms: u64) -> i64 {
         let delay_ms = self.delay_ms.unwrap_or(delay_ms);
-        self.hold_until_ms.max(self.began_ms.map_or(0, |began| began.saturating_add_unsigned(delay_ms)))
+        let rests = self.down.as_ref().map_or(0, |down| down.until_ms);
+        let delayed = self.began_ms.map_or(0, |began| began.saturating_add_unsigned(delay_ms));
+        self.hold_until_ms.max(rests).max(delayed)
+    }
+
+    /// Its pages that wait for their first fetch in its queue, in order.
+    pub(crate) fn queued(&self, pages: &Pages) -> Vec<u32> {
+        let entries = self.queues[0].iter().map(|entry| of_entry(*entry).1);
+        let mut queued: Vec<u32> = entries.filter(|page| pages.status(*page) == Status::Ready).collect();
+        queued.sort_unstable();
+        queued.dedup();
+        queued
+    }
+
+    /// It has answered.
+    pub(crate) fn answered(&mut self) {
+        (self.failures, self.down) = (0, None);
     }
 
     pub(crate) fn ready(&self) -> u32 {

@@ -1,9 +1,11 @@
 //! The journal: records since the last snapshot, in batches.
 //!
 //! A commit is a batch and a sync. No sector is written twice, so a durable batch stays as it is.
-//! Recovery reads batches up to the first incomplete one: what follows was never synced, unless a
-//! later batch says that this one was durable; then it is damage. A closed journal ends with an
-//! empty batch that says that all is durable.
+//! What is too much to hold until a commit is written before it, in batches that are marked as
+//! parts: they count with the batch that ends them, since what they tell of may not be durable
+//! elsewhere. Recovery reads batches up to the first incomplete one: what follows was never
+//! synced, unless a later batch says that this one was durable; then it is damage. A closed
+//! journal ends with an empty batch that says that all is durable.
 
 use std::sync::Arc;
 
@@ -17,14 +19,26 @@ use crate::files;
 use crate::format::{BatchHeader, HEADER_BYTES, JOURNAL};
 use crate::record::Record;
 
+/// Of a batch that ends a commit, and of one that more belongs to.
 const BATCH_MAGIC: [u8; 4] = *b"FMFB";
+const PART_MAGIC: [u8; 4] = *b"FMFP";
 const BATCH_HEAD_BYTES: u64 = BatchHeader::BYTES as u64;
 const SECTOR_BYTES: u64 = 512;
 /// Buffered bytes of records that are written before a commit.
-const BUFFER_BYTES: usize = 4 << 20;
+const BUFFER_BYTES: usize = if cfg!(test) { 512 } else { 4 << 20 };
 
 /// Why a record cannot be applied.
 pub(crate) type Applied = std::result::Result<(), String>;
+
+/// A batch as read.
+struct Batch {
+    /// Its records.
+    payload: Vec<u8>,
+    /// The length durable before it.
+    durable: u64,
+    /// Whether more belongs to it.
+    is_part: bool,
+}
 
 /// An open journal.
 #[derive(Debug)]
@@ -39,6 +53,8 @@ pub(crate) struct Journal {
     durable: u64,
     /// Whether it was closed and has no durable record since.
     is_closed: bool,
+    /// Whether parts of the next commit are written.
+    has_parts: bool,
     /// Records not written yet, behind room for the batch's header.
     buffer: Vec<u8>,
 }
@@ -53,7 +69,17 @@ impl Journal {
 
     fn with(file: Arc<dyn File>, name: String, id: [u8; 16], number: u64) -> Journal {
         let start = HEADER_BYTES as u64;
-        Journal { name, file, id, number, end: start, durable: start, is_closed: false, buffer: empty_buffer() }
+        Journal {
+            name,
+            file,
+            id,
+            number,
+            end: start,
+            durable: start,
+            is_closed: false,
+            has_parts: false,
+            buffer: empty_buffer(),
+        }
     }
 
     /// Opens a journal and passes its records to `replay` in order. What a crash left behind them
@@ -71,16 +97,23 @@ impl Journal {
         let file = files::open(dir, &name, JOURNAL, id, number)?;
         let mut journal = Journal::with(file, name, id, number);
         let len = journal.file.len().map_err(Error::io("length", &journal.name))?;
-        while let Some((payload, _)) = journal.batch(journal.end, len)? {
-            journal.is_closed = payload.is_empty();
-            let mut rest = &payload[..];
+        let (mut ends, mut records) = (true, 0);
+        while let Some(batch) = journal.batch(journal.end, len)? {
+            let next = journal.end + batch_bytes(batch.payload.len() as u64);
+            // The first part of a commit: the others have to be there.
+            if ends && batch.is_part && !journal.ends(next, len)? {
+                break;
+            }
+            let mut rest = &batch.payload[..];
             while !rest.is_empty() {
-                let at = journal.end + BATCH_HEAD_BYTES + (payload.len() - rest.len()) as u64;
+                let at = journal.end + BATCH_HEAD_BYTES + (batch.payload.len() - rest.len()) as u64;
                 let bad = |what: &str| Error::corrupt(&journal.name, at, what);
                 let record = Record::decode(&mut rest).ok_or_else(|| bad("not a record"))?;
                 replay(record)?.map_err(|what| bad(&what))?;
             }
-            journal.end += batch_bytes(payload.len() as u64);
+            records = if ends { 0 } else { records } + batch.payload.len();
+            ends = !batch.is_part;
+            (journal.end, journal.is_closed) = (next, ends && records == 0);
         }
         journal.check_rest(len)?;
         journal.file.set_len(journal.end).map_err(Error::io("set length", &journal.name))?;
@@ -89,31 +122,43 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Records of the batch at an offset, and the length durable before it; `None` if it is
-    /// incomplete.
-    fn batch(&self, offset: u64, len: u64) -> Result<Option<(Vec<u8>, u64)>> {
+    /// Whether the parts of a commit that follow at an offset, and the batch that ends them, are
+    /// there.
+    fn ends(&self, mut offset: u64, len: u64) -> Result<bool> {
+        while let Some(batch) = self.batch(offset, len)? {
+            if !batch.is_part {
+                return Ok(true);
+            }
+            offset += batch_bytes(batch.payload.len() as u64);
+        }
+        Ok(false)
+    }
+
+    /// The batch at an offset; `None` if it is incomplete.
+    fn batch(&self, offset: u64, len: u64) -> Result<Option<Batch>> {
         if offset + BATCH_HEAD_BYTES > len {
             return Ok(None);
         }
         let mut head = [0; BATCH_HEAD_BYTES as usize];
         read_exact(&*self.file, &self.name, &mut head, offset)?;
         let payload_bytes = BatchHeader::LEN.get(&head);
-        if BatchHeader::MAGIC.get(&head) != BATCH_MAGIC || payload_bytes > len - offset - BATCH_HEAD_BYTES {
+        let is_part = BatchHeader::MAGIC.get(&head) == PART_MAGIC;
+        let is_batch = is_part || BatchHeader::MAGIC.get(&head) == BATCH_MAGIC;
+        if !is_batch || payload_bytes > len - offset - BATCH_HEAD_BYTES {
             return Ok(None);
         }
         let mut payload = vec![0; payload_bytes as usize];
         read_exact(&*self.file, &self.name, &mut payload, offset + BATCH_HEAD_BYTES)?;
         let is_whole = BatchHeader::CRC.get(&head) == self.checksum(offset, &head[BatchHeader::CRC.end()..], &payload);
-        Ok(is_whole.then(|| (payload, BatchHeader::DURABLE.get(&head))))
+        let durable = BatchHeader::DURABLE.get(&head);
+        Ok(is_whole.then_some(Batch { payload, durable, is_part }))
     }
 
     /// Searches what follows the last complete batch for a batch that says that more was durable.
     fn check_rest(&self, len: u64) -> Result<()> {
         let mut at = self.end + SECTOR_BYTES;
         while at < len {
-            if let Some((_, durable)) = self.batch(at, len)?
-                && durable > self.end
-            {
+            if self.batch(at, len)?.is_some_and(|batch| batch.durable > self.end) {
                 return Err(Error::corrupt(&self.name, self.end, "checksum mismatch in a durable batch"));
             }
             at += SECTOR_BYTES;
@@ -126,14 +171,18 @@ impl Journal {
         record.encode(&mut self.buffer);
     }
 
-    /// Writes the buffer if it is full.
+    /// Writes the buffer if it is full, as a part of the next commit.
     pub(crate) fn flush_if_full(&mut self) -> Result<()> {
-        if self.buffer.len() >= BUFFER_BYTES { self.write() } else { Ok(()) }
+        if self.buffer.len() < BUFFER_BYTES {
+            return Ok(());
+        }
+        self.has_parts = true;
+        self.write(if planted(Failpoint::PartCounts) { BATCH_MAGIC } else { PART_MAGIC })
     }
 
-    fn write(&mut self) -> Result<()> {
+    fn write(&mut self, magic: [u8; 4]) -> Result<()> {
         let payload_bytes = self.buffer.len() as u64 - BATCH_HEAD_BYTES;
-        BatchHeader::MAGIC.put(&mut self.buffer, BATCH_MAGIC);
+        BatchHeader::MAGIC.put(&mut self.buffer, magic);
         BatchHeader::LEN.put(&mut self.buffer, payload_bytes);
         BatchHeader::DURABLE.put(&mut self.buffer, self.durable);
         let (head, payload) = self.buffer.split_at(BATCH_HEAD_BYTES as usize);
@@ -148,8 +197,9 @@ impl Journal {
 
     /// Makes all records durable.
     pub(crate) fn commit(&mut self) -> Result<()> {
-        if self.buffer.len() as u64 > BATCH_HEAD_BYTES {
-            self.write()?;
+        if self.buffer.len() as u64 > BATCH_HEAD_BYTES || self.has_parts {
+            self.has_parts = false;
+            self.write(BATCH_MAGIC)?;
         }
         self.sync()
     }
@@ -168,7 +218,7 @@ impl Journal {
     /// Commits, and marks all as durable, so that damage to the last batch is told from a crash.
     pub(crate) fn close(&mut self) -> Result<()> {
         self.commit()?;
-        self.write()?;
+        self.write(BATCH_MAGIC)?;
         self.sync()
     }
 

@@ -62,8 +62,9 @@ pub(crate) const VIRTUAL_VISITS_MAX: u8 = 64;
 filemap_io::options! {
     /// How a [`crate::Frontier`] is created or opened. By default: tax 10%, rent for endorsed
     /// pages, window 32, eight virtual visits a fetch; a fifth of the fetches for refreshes; one
-    /// connection and one request a second to a host; no budgets; five attempts with waits from a
-    /// minute, doubled up to a day; no recrawl.
+    /// connection and one request a second to a host; no budgets; twelve attempts with waits from a
+    /// minute, doubled up to a day; rests of a failing host from two seconds, doubled up to a day,
+    /// and its pages given up after a week; no recrawl.
     ///
     /// ```
     /// use frontier::FrontierOptions;
@@ -108,7 +109,14 @@ filemap_io::options! {
 
         /// Failed attempts in a row, 1 to 15, after which a page is given up (one that was fetched
         /// before waits until its next recrawl instead).
-        pub(crate) attempts_max: u8 = 5,
+        pub(crate) attempts_max: u8 = 12,
+
+        /// Failures in a row for which pages of a host are to blame; the next one is the host's
+        /// ([`crate::Remedy`]). At least 1.
+        pub(crate) host_failures_max: u16 = 10,
+
+        /// How long a host may fail before its queued pages are given up, as `HostDown`.
+        pub(crate) host_down_ms: u64 = 7 * 24 * 3_600_000,
 
         /// When pages are fetched again: `None` for never.
         pub(crate) recrawl: Option<Recrawl> = None,
@@ -119,6 +127,8 @@ filemap_io::options! {
     } by hand {
         pub(crate) backoff_ms: u64 = 60_000,
         pub(crate) backoff_max_ms: u64 = 24 * 3_600_000,
+        pub(crate) rest_ms: u64 = 2_000,
+        pub(crate) rest_max_ms: u64 = 24 * 3_600_000,
     }
 }
 
@@ -127,6 +137,12 @@ impl FrontierOptions {
     #[must_use]
     pub fn backoff_ms(self, backoff_ms: u64, max_ms: u64) -> FrontierOptions {
         FrontierOptions { backoff_ms, backoff_max_ms: max_ms, ..self }
+    }
+
+    /// The first rest of a host that fails, doubled with each further one up to `max_ms`.
+    #[must_use]
+    pub fn host_rest_ms(self, rest_ms: u64, max_ms: u64) -> FrontierOptions {
+        FrontierOptions { rest_ms, rest_max_ms: max_ms, ..self }
     }
 
     /// Checks the ranges of all options.
@@ -144,6 +160,7 @@ impl FrontierOptions {
         within("refresh_share", self.refresh_share, 0.0, 1.0)?;
         within("connections", f64::from(self.connections), 1.0, f64::from(u16::MAX))?;
         within("attempts_max", f64::from(self.attempts_max), 1.0, 15.0)?;
+        within("host_failures_max", f64::from(self.host_failures_max), 1.0, f64::from(u16::MAX))?;
         within("journal_bytes_min", self.journal_bytes_min as f64, 4096.0, 1e15)?;
         match self.recrawl {
             Some(Recrawl { first_ms, min_ms, max_ms }) if min_ms > max_ms || first_ms > max_ms => {

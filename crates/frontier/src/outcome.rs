@@ -74,10 +74,14 @@ pub enum Next {
 pub struct Assignment {
     /// The page.
     pub page: PageId,
-    /// Its URL, as discovered.
+    /// The URL to fetch, as discovered.
     pub url: String,
+    /// Its canonical URL, by which it is known ([`crate::link`]).
+    pub key: String,
     /// Links from a seed at its discovery.
     pub depth: u16,
+    /// The delay that its host was given by [`crate::Frontier::host_delay`], if any.
+    pub host_delay_ms: Option<u64>,
     /// Failed attempts in a row before this one.
     pub failed_attempts: u8,
     /// Whether it was fetched before: then send the validators that the page store has.
@@ -87,7 +91,7 @@ pub struct Assignment {
 }
 
 /// Pages that were asked for under an id ([`crate::Frontier::claim`]), in the order of their
-/// numbers, with their URLs. Some may be settled: they belong to what was asked all the same.
+/// numbers, with their canonical URLs. Some may be settled: they belong to what was asked all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The id.
@@ -109,7 +113,7 @@ pub struct Claim {
 pub struct Fetched<'a> {
     /// Time of the fetch.
     pub fetched_at_ms: i64,
-    /// Canonical URLs of its links in scope. Repeated ones count once, links to itself not at all.
+    /// Canonical URLs of its links in scope, or texts of [`crate::link`]. Repeated ones count once, links to itself not at all.
     pub links: &'a [&'a str],
     /// Whether it has changed since its last fetch, if known. Sets the age of the next recrawl.
     pub changed: Option<bool>,
@@ -184,6 +188,10 @@ filemap_io::named_enum! {
         Other => "other",
         /// Another crawl has claimed it ([`crate::Frontier::claim`]).
         Elsewhere => "elsewhere",
+        /// Its host has not answered for as long as [`crate::FrontierOptions::host_down_ms`] allows.
+        HostDown => "host down",
+        /// Its host's robots.txt cannot be had: nobody knows what it forbids.
+        RobotsUnreachable => "robots unreachable",
     }
 }
 
@@ -191,6 +199,11 @@ impl FailureKind {
     /// 1 to 15; 0 stands for none.
     pub(crate) fn code(self) -> u8 {
         FailureKind::ALL.iter().position(|kind| *kind == self).map_or(0, |at| at as u8 + 1)
+    }
+
+    /// Whether the host has answered, so that it is not down.
+    pub(crate) fn is_an_answer(self) -> bool {
+        matches!(self, FailureKind::ClientStatus | FailureKind::Limit | FailureKind::Other)
     }
 
     pub(crate) fn of_code(code: u8) -> Option<FailureKind> {
@@ -201,14 +214,14 @@ impl FailureKind {
 /// A failed fetch.
 ///
 /// ```
-/// use frontier::{Frontier, FrontierOptions, Next, Failure, FailureKind};
+/// use frontier::{Failure, FailureKind, Frontier, FrontierOptions, Next, Remedy};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("frontier");
 /// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
 /// frontier.seed(&["http://example.com/"], 0).unwrap();
 /// let Next::Fetch(assignment) = frontier.next(0).unwrap() else { panic!("the seed waits") };
-/// let failure = Failure { kind: FailureKind::Busy, retry_after_ms: Some(120_000), is_permanent: false };
+/// let failure = Failure { kind: FailureKind::Busy, retry_after_ms: Some(120_000), remedy: Remedy::Retry };
 /// frontier.failed(assignment.page, &failure, 0).unwrap();
 /// assert!(matches!(frontier.next(0).unwrap(), Next::Wait { until_ms } if until_ms >= 120_000));
 /// ```
@@ -216,9 +229,36 @@ impl FailureKind {
 pub struct Failure {
     /// The reason.
     pub kind: FailureKind,
-    /// Shortest wait (`Retry-After`). The longer of it and the backoff counts.
+    /// Shortest wait (`Retry-After`), up to the longest rest of the options. The longer of it and
+    /// the backoff counts.
     pub retry_after_ms: Option<u64>,
-    /// Whether a retry is useless: the page is given up at once or, if it was fetched before and
-    /// pages are recrawled, waits for its next recrawl.
-    pub is_permanent: bool,
+    /// What is to be done about it.
+    pub remedy: Remedy,
+}
+
+/// What is to be done about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Another attempt at the page, up to [`crate::FrontierOptions::attempts_max`]. When a host has
+    /// [`crate::FrontierOptions::host_failures_max`] of these in a row, the next is the host's.
+    Retry,
+    /// As `Retry`, of a host that has answered, with half a page: it is not to blame.
+    RetryPage,
+    /// The host is at fault: it rests, longer each time, and its pages stay queued, this one
+    /// without a count of attempts.
+    HostRests,
+    /// An attempt is useless: the page is given up at once or, if it was fetched before and pages
+    /// are recrawled, waits for its next recrawl.
+    GiveUp,
+}
+
+/// How a host fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// When it first did, since it last answered.
+    pub since_ms: i64,
+    /// How often it was given a rest.
+    pub rests: u8,
+    /// The end of its rest.
+    pub until_ms: i64,
 }

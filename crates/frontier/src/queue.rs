@@ -54,6 +54,24 @@ impl Queue {
         push_heap(&mut self.timers, Reverse(u64::from(due_s) << 32 | u64::from(page)));
     }
 
+    /// Sets the clock back: no page waits longer than until `longest_ms`.
+    pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64) {
+        self.clock_ms = self.clock_ms.min(now_ms);
+        let longest_s = u32::try_from(longest_ms.div_euclid(1000)).unwrap_or(u32::MAX);
+        if self.timers.iter().any(|Reverse(timer)| (timer >> 32) as u32 > longest_s) {
+            let timers = std::mem::take(&mut self.timers).into_vec();
+            let cut = |Reverse(timer): Reverse<u64>| {
+                Reverse((timer >> 32).min(u64::from(longest_s)) << 32 | u64::from(timer as u32))
+            };
+            self.timers = timers.into_iter().map(cut).collect();
+        }
+    }
+
+    /// Forgets the waits of pages that do not wait any more.
+    pub(crate) fn forget(&mut self, waits: impl Fn(u32) -> bool) {
+        self.timers.retain(|Reverse(timer)| waits(*timer as u32));
+    }
+
     /// Moves the clock on: due pages become ready, hosts whose delay is over open.
     pub(crate) fn advance(&mut self, now_ms: i64, view: &mut View<'_>) {
         self.clock_ms = self.clock_ms.max(now_ms);

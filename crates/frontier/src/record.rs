@@ -15,6 +15,10 @@
 //! | 7 | opened | none: pages are handed out again after the frontier was closed |
 //! | 8 | rested | time at which every host began to rest: the last fetches are not known |
 //! | 9 | claimed | id (16 bytes), list of pages asked for, list of those that are settled |
+//! | 10 | down | host, time since when it fails, number of its rests, time at which this one ends |
+//! | 11 | lost | list of pages that are given up since their host is down |
+//! | 12 | retried | list of pages that were given up, or wait for an attempt, and are queued again |
+//! | 13 | host began | host, time at which its last fetch began |
 //!
 //! *Due* is in seconds, 0 for never; *age* the step of the recrawl interval; a *time* in
 //! milliseconds, below 2^63. A record holds decisions, not what led to them, so a replay does not
@@ -22,7 +26,7 @@
 
 use filemap_io::varint;
 
-use crate::outcome::FailureKind;
+use crate::outcome::{Failing, FailureKind};
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,10 @@ pub(crate) enum Record<'a> {
     Opened,
     Rested { at_ms: i64 },
     Claimed { id: u128, pages: Vec<u32>, done: Vec<u32> },
+    Down { host: &'a str, down: Failing },
+    Lost { pages: Vec<u32> },
+    Retried { pages: Vec<u32> },
+    HostBegan { host: &'a str, at_ms: i64 },
 }
 
 fn put_text(to: &mut Vec<u8>, text: &str) {
@@ -105,6 +113,25 @@ impl<'a> Record<'a> {
                 put_pages(to, pages);
                 put_pages(to, done);
             }
+            Record::Down { host, down } => {
+                to.push(10);
+                put_text(to, host);
+                let fields = [down.since_ms as u64, u64::from(down.rests), down.until_ms as u64];
+                fields.iter().for_each(|field| varint::put(to, *field));
+            }
+            Record::Lost { pages } => {
+                to.push(11);
+                put_pages(to, pages);
+            }
+            Record::Retried { pages } => {
+                to.push(12);
+                put_pages(to, pages);
+            }
+            Record::HostBegan { host, at_ms } => {
+                to.push(13);
+                put_text(to, host);
+                varint::put(to, *at_ms as u64);
+            }
         }
     }
 
@@ -135,6 +162,17 @@ impl<'a> Record<'a> {
             7 => Record::Opened,
             8 => Record::Rested { at_ms: from.time()? },
             9 => Record::Claimed { id: from.id()?, pages: from.pages()?, done: from.pages()? },
+            10 => Record::Down {
+                host: from.text()?,
+                down: Failing {
+                    since_ms: from.time()?,
+                    rests: u8::try_from(from.small()?).ok()?,
+                    until_ms: from.time()?,
+                },
+            },
+            11 => Record::Lost { pages: from.pages()? },
+            12 => Record::Retried { pages: from.pages()? },
+            13 => Record::HostBegan { host: from.text()?, at_ms: from.time()? },
             _ => return None,
         };
         *bytes = from.rest;
@@ -233,6 +271,10 @@ mod tests {
             Record::Opened,
             Record::Rested { at_ms: 1 },
             Record::Claimed { id: u128::MAX - 7, pages: vec![3, 900], done: vec![900] },
+            Record::Down { host: "a.example", down: Failing { since_ms: 1 << 41, rests: 255, until_ms: i64::MAX } },
+            Record::Lost { pages: vec![0, 7] },
+            Record::Retried { pages: vec![7] },
+            Record::HostBegan { host: "a.example", at_ms: 7 },
         ]
     }
 
@@ -273,13 +315,13 @@ mod tests {
     fn pages_that_are_named_twice_and_lists_longer_than_the_record_are_none() {
         assert_eq!(Record::decode(&mut &[1, 2, 5, 0, 0][..]), None);
         assert_eq!(Record::decode(&mut &[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]), None);
-        assert_eq!(Record::decode(&mut &[3, 1, 14, 0, 0, 0][..]), None);
-        assert_eq!(Record::decode(&mut &[10][..]), None);
+        assert_eq!(Record::decode(&mut &[3, 1, 16, 0, 0, 0][..]), None);
+        assert_eq!(Record::decode(&mut &[14][..]), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..11) {
+        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..15) {
             let bytes = [&[tag][..], &bytes].concat();
             let mut rest = &bytes[..];
             while let Some(record) = Record::decode(&mut rest) {

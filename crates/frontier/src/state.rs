@@ -10,6 +10,7 @@ use crate::credit::{Ledger, TOTAL, class};
 use crate::error::Error;
 use crate::hosts::Hosts;
 use crate::journal::Applied;
+use crate::link::{key_of, url_of};
 use crate::links::Links;
 use crate::options::Rent;
 use crate::outcome::FailureKind;
@@ -107,7 +108,10 @@ impl State {
             Record::Failed { page, code, attempts, due_s, is_gone } => {
                 self.check_pages(&[*page])?;
                 self.failed(*page, FailureKind::of_code(*code), *attempts, *is_gone);
-                self.claims.settle(*page);
+                // Where the host is at fault nothing has become of the page.
+                if *attempts > 0 || *is_gone {
+                    self.claims.settle(*page);
+                }
                 self.wait(*page, *due_s);
                 Ok(())
             }
@@ -133,6 +137,27 @@ impl State {
                 self.check_pages(pages)?;
                 self.claims.open(*id, pages, done)
             }
+            Record::Down { host, down } => {
+                let number = self.hosts.enter(host);
+                self.hosts.get_mut(number).down = Some(*down);
+                Ok(())
+            }
+            Record::HostBegan { host, at_ms } => {
+                let number = self.hosts.enter(host);
+                self.hosts.get_mut(number).began_ms = Some(*at_ms);
+                Ok(())
+            }
+            Record::Lost { pages } => {
+                self.check_pages(pages)?;
+                pages.iter().for_each(|page| self.lose(*page));
+                self.settle();
+                Ok(())
+            }
+            Record::Retried { pages } => {
+                self.check_pages(pages)?;
+                pages.iter().for_each(|page| self.retry(*page));
+                Ok(())
+            }
             Record::Rested { at_ms } => {
                 self.hosts.iter_mut().for_each(|host| host.began_ms = host.began_ms.max(Some(*at_ms)));
                 self.requeue();
@@ -150,11 +175,11 @@ impl State {
 
     /// Enters an unknown URL, without credit; returns its page.
     fn enter(&mut self, url: &str, depth: u16, is_seed: bool) -> Result<u32, String> {
-        let fingerprint = self.pages.fingerprint(url);
-        if url.is_empty() || url.len() > URL_BYTES_MAX || self.pages.find(fingerprint).is_some() {
+        let fingerprint = self.pages.fingerprint(key_of(url));
+        if key_of(url).is_empty() || url.len() > URL_BYTES_MAX || self.pages.find(fingerprint).is_some() {
             return Err("new URL is known, empty or too long".into());
         }
-        let host = self.hosts.enter(Hosts::name_of(url));
+        let host = self.hosts.enter(Hosts::name_of(url_of(url)));
         self.hosts.get_mut(host).pages += 1;
         self.ledger.add(0, 0.0);
         self.texts.append(depth, url);
@@ -205,6 +230,7 @@ impl State {
         if marks.status().is_new() {
             self.queued_credit -= self.ledger.credit(page);
         }
+        self.hosts.get_mut(self.pages.host(page)).answered();
         self.pages.set(page, marks.with_status(Status::Fetched).with_failure(0, None).with_age(age));
         let first_new = self.pages.len();
         let mut links = Vec::with_capacity(known.len() + new.len());
@@ -272,6 +298,12 @@ impl State {
 
     fn failed(&mut self, page: u32, failure: Option<FailureKind>, attempts: u8, is_gone: bool) {
         self.told.failures += 1;
+        let host = self.hosts.get_mut(self.pages.host(page));
+        match failure {
+            Some(kind) if kind.is_an_answer() => host.answered(),
+            Some(FailureKind::Elsewhere | FailureKind::Refused | FailureKind::Robots) | None => {}
+            Some(_) => host.failures = host.failures.saturating_add(1),
+        }
         let marks = self.pages.marks(page);
         let was_new = marks.status().is_new();
         let status = match (is_gone, was_new) {
@@ -286,6 +318,30 @@ impl State {
             }
             self.ledger.forfeit(page);
             self.settle();
+        }
+    }
+
+    /// Gives up a page that waits for its first fetch, since its host is down.
+    fn lose(&mut self, page: u32) {
+        let marks = self.pages.marks(page);
+        if marks.status().is_new() {
+            let down = Some(FailureKind::HostDown);
+            self.pages.set(page, marks.with_status(Status::Gone).with_failure(marks.attempts(), down));
+            self.queued_credit -= self.ledger.credit(page);
+            self.ledger.forfeit(page);
+            self.claims.settle(page);
+        }
+    }
+
+    /// Queues a page again that was given up, or waits for another attempt.
+    fn retry(&mut self, page: u32) {
+        match self.pages.status(page) {
+            Status::Gone => self.revive(page),
+            Status::Waiting => {
+                self.pages.set_status(page, Status::Ready);
+                self.queues(|queue, view| queue.put(page, view));
+            }
+            _ => {}
         }
     }
 
@@ -324,6 +380,18 @@ impl State {
             self.count_queued_credit();
             self.requeue();
         }
+    }
+
+    /// Sets the clock back ([`Queue::set_back`]).
+    pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64) {
+        self.queue.set_back(now_ms, longest_ms);
+        self.requeue();
+    }
+
+    /// Forgets the waits of pages that do not wait any more.
+    pub(crate) fn forget_timers(&mut self) {
+        let pages = &self.pages;
+        self.queue.forget(|page| matches!(pages.status(page), Status::Waiting | Status::Fetched));
     }
 
     /// Rebuilds the queues, if there are any.

@@ -1,6 +1,6 @@
 //! Read-only views: the state of a page, of a host, totals. Plain data, built on request.
 
-use crate::outcome::{FailureKind, PageId};
+use crate::outcome::{Failing, FailureKind, PageId};
 
 /// Status of a page.
 ///
@@ -48,6 +48,10 @@ pub enum PageStatus {
 pub struct PageState {
     /// The page.
     pub page: PageId,
+    /// The URL that is fetched.
+    pub url: String,
+    /// Its canonical URL.
+    pub key: String,
     /// Its status.
     pub status: PageStatus,
     /// Whether it is a seed.
@@ -59,6 +63,8 @@ pub struct PageState {
     pub depth: u16,
     /// Its host.
     pub host: String,
+    /// How its host fails, if it does.
+    pub host_failing: Option<Failing>,
     /// Its part of all credit now.
     pub credit: f64,
     /// Its estimated importance; all pages sum to 1.
@@ -69,6 +75,19 @@ pub struct PageState {
     pub last_failure: Option<FailureKind>,
     /// Earliest time of its next fetch: `None` if at any time, or never.
     pub due_ms: Option<i64>,
+}
+
+/// What is known of a page without a read from disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageBrief<'a> {
+    /// Its status.
+    pub status: PageStatus,
+    /// Its host.
+    pub host: &'a str,
+    /// Whether it is a seed.
+    pub is_seed: bool,
+    /// Why its last fetch failed, if it did.
+    pub last_failure: Option<FailureKind>,
 }
 
 /// State of a host.
@@ -97,6 +116,8 @@ pub struct HostState {
     pub next_at_ms: i64,
     /// Delay between the starts of two fetches.
     pub delay_ms: u64,
+    /// How it fails, if it does.
+    pub failing: Option<Failing>,
 }
 
 /// Counts and sizes of a frontier.

@@ -2,7 +2,7 @@
 
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["amount", "fields", "flags", "help", "plain"],
+    &["amount", "canonical", "fields", "flags", "help", "plain"],
     &["sizes", "times", "words"],
     &["outcome"],
     &["credentials", "interrupt", "sink"],

@@ -4,7 +4,8 @@
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
     &["failure", "files", "limits", "retry_after", "scope"],
-    &["bodies", "seen", "sequence", "settings"],
+    &["bodies", "sequence", "settings"],
+    &["seen"],
     // Bytes in, links out.
     &["links"],
     &["links::directives", "links::source"],
@@ -24,7 +25,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["crawl::log", "crawl::tally"],
     &["crawl::coordinator"],
     &["crawl"],
-    &["progress"],
+    &["coverage", "progress"],
     &["verbs::opening"],
     &["verbs"],
     &["cli"],

@@ -9,7 +9,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["arguments::selection", "arguments::variant"],
     &["arguments::pages"],
     // Parts of one verb.
-    &["verbs::dump::target", "verbs::seen::canonical", "verbs::seen::lines"],
+    &["verbs::dump::target", "verbs::seen::lines"],
     &["verbs::import::report", "verbs::seen::sets", "verbs::stat::statistics", "verbs::top::hosts"],
     &["verbs::import::caches", "verbs::import::json_lines", "verbs::seen::stat", "verbs::stat::watch"],
     &["verbs::import::source", "verbs::seen::asked"],

@@ -36,7 +36,7 @@ pub const URLINDEX: &[&[&str]] = &[
 
 /// `frontier`.
 pub const FRONTIER: &[&[&str]] = &[
-    &["error", "failpoint", "format", "grow", "outcome"],
+    &["error", "failpoint", "format", "grow", "link", "outcome"],
     &["blocks", "credit", "files", "options", "record", "trust", "view"],
     &["journal", "links", "pages", "place", "texts"],
     &["claims", "hosts"],

@@ -6,6 +6,7 @@
 //! people contain no terminal escape sequence, whatever URL or file name is in them.
 
 mod amount;
+pub mod canonical;
 pub mod credentials;
 mod fields;
 mod flags;

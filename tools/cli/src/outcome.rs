@@ -24,6 +24,8 @@ pub enum Outcome {
     Refused,
     /// Damage was found, or pages were refused by the store, with a message; the rest was done.
     Damaged,
+    /// Not all that was to be done could be, with a message; another run goes on with the rest.
+    Incomplete,
     /// A signal of this number stopped it at a safe place; a message was printed.
     Interrupted(u8),
 }
@@ -114,6 +116,7 @@ impl Outcome {
             Self::NotFound => 1,
             Self::Refused => 2,
             Self::Damaged => 3,
+            Self::Incomplete => 5,
             Self::Interrupted(signal) => 128 + signal.min(64),
         }
     }
@@ -125,7 +128,7 @@ impl Outcome {
         Ok(outcome)
     }
 
-    /// The worse of two: interrupted, damaged, refused, not found, done.
+    /// The worse of two: interrupted, incomplete, damaged, refused, not found, done.
     pub fn and(self, other: Self) -> Self {
         if self.code() >= other.code() { self } else { other }
     }
@@ -214,6 +217,7 @@ mod tests {
             Outcome::NotFound,
             Outcome::Refused,
             Outcome::Damaged,
+            Outcome::Incomplete,
             Outcome::Interrupted(2),
             Outcome::Interrupted(15),
         ];

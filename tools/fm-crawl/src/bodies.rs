@@ -91,17 +91,17 @@ impl Bodies {
         Ok(is_it.then_some(Holder { key: value.body, fetched_at_ms: head.version.time_ms }))
     }
 
-    /// Whether another page has the same body.
+    /// Another page that has the same body.
     ///
     /// # Errors
     /// Those of the set and the stores.
-    pub fn is_held_by_another(&self, page: &Page, pages: &PageStore) -> Result<bool, Failure> {
+    pub fn other_holder(&self, page: &Page, pages: &PageStore) -> Result<Option<Holder>, Failure> {
         if page.body.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         let holder = self.holder(&ContentSeen::digest(&page.body), page.body.len() as u64, pages)?;
         let key = pages.key(&page.url)?;
-        Ok(holder.is_some_and(|holder| holder.key != key))
+        Ok(holder.filter(|holder| holder.key != key))
     }
 
     /// Records that a page has a body.

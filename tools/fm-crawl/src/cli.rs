@@ -32,6 +32,8 @@ enum Verb {
     Run(Box<verbs::run::Args>),
     Status(verbs::status::Args),
     Why(verbs::why::Args),
+    List(verbs::list::Args),
+    Retry(verbs::retry::Args),
 }
 
 impl Cli {
@@ -41,6 +43,8 @@ impl Cli {
             Verb::Run(args) => verbs::run::run(args, &self.flags),
             Verb::Status(args) => verbs::status::run(args, &self.flags),
             Verb::Why(args) => verbs::why::run(args, &self.flags),
+            Verb::List(args) => verbs::list::run(args, &self.flags),
+            Verb::Retry(args) => verbs::retry::run(args, &self.flags),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use frontier::FailureKind;
+use frontier::{FailureKind, Remedy};
 
 /// Declares the reasons, each with its name and the frontier's coarser kind.
 macro_rules! reasons {
@@ -76,6 +76,8 @@ reasons! {
     SitemapBroken "sitemap-broken" Protocol,
     /// More sitemaps than are known as such: the others are pages like any.
     SitemapLimit "sitemap-limit" Limit,
+    /// Links, not known otherwise, of a page whose body another page of its host has.
+    DuplicateLinks "duplicate-links" Limit,
     /// Links that are too long.
     UrlLimit "url-limit" Limit,
     /// `Retry-After` over the longest wait, which is used instead.
@@ -89,15 +91,13 @@ reasons! {
     /// robots.txt forbids it.
     Robots "robots" Robots,
     /// robots.txt is unreachable: stay away.
-    RobotsUnreachable "robots-unreachable" Robots,
+    RobotsUnreachable "robots-unreachable" RobotsUnreachable,
     /// A status of 400 to 499.
     ClientStatus "client-status" ClientStatus,
     /// A status of 500 to 599.
     ServerStatus "server-status" ServerStatus,
     /// The host asks to come back later (429, 503).
     Busy "busy" Busy,
-    /// The host failed too often in a row.
-    HostFailures "host-failure-limit" Limit,
     /// Another crawl has claimed it at the seen set that they share.
     Elsewhere "elsewhere" Elsewhere,
     /// The page cannot be stored.
@@ -105,30 +105,36 @@ reasons! {
 }
 
 impl Reason {
-    /// Whether it counts as a failure of the host rather than of the page.
-    pub fn blames_host(self) -> bool {
-        use FailureKind::{Busy, Connect, Dns, Protocol, ServerStatus, Timeout, Tls};
-        matches!(self.kind(), Busy | Connect | Dns | Protocol | ServerStatus | Timeout | Tls)
-            || self == Reason::RobotsUnreachable
+    /// What is to be done about it.
+    pub fn remedy(self) -> Remedy {
+        match (self, self.kind()) {
+            (Reason::ConnectTimeout | Reason::RobotsUnreachable, _) => Remedy::HostRests,
+            (_, FailureKind::Dns | FailureKind::Connect | FailureKind::Tls) => Remedy::HostRests,
+            (Reason::Incomplete | Reason::TotalTimeout | Reason::TooSlow | Reason::Coding, _) => Remedy::RetryPage,
+            (_, FailureKind::Timeout | FailureKind::Protocol | FailureKind::ServerStatus | FailureKind::Busy) => {
+                Remedy::Retry
+            }
+            _ => Remedy::GiveUp,
+        }
     }
+}
 
-    /// Whether another attempt is useless.
-    pub fn is_permanent(self) -> bool {
-        matches!(
-            self.kind(),
-            FailureKind::Refused
-                | FailureKind::Limit
-                | FailureKind::ClientStatus
-                | FailureKind::Other
-                | FailureKind::Elsewhere
-        ) || self == Reason::Robots
-    }
+/// Whether a page that was given up so is one that the crawl should have fetched: neither its site
+/// nor a limit or rule of the crawl's has decided otherwise.
+pub fn is_lost(kind: FailureKind) -> bool {
+    use FailureKind::{Busy, Connect, Dns, HostDown, Protocol, RobotsUnreachable, ServerStatus, Timeout, Tls};
+    matches!(kind, Busy | Connect | Dns | HostDown | Protocol | RobotsUnreachable | ServerStatus | Timeout | Tls)
 }
 
 /// The name of a kind of failure. The only `other` failures of a crawl are pages that cannot be
 /// stored.
 pub fn kind_name(kind: FailureKind) -> &'static str {
     if kind == Reason::Unstorable.kind() { Reason::Unstorable.name() } else { kind.name() }
+}
+
+/// The name of a kind of failure as one word.
+pub fn word(kind: FailureKind) -> String {
+    kind_name(kind).replace(' ', "-")
 }
 
 /// Why a page failed, by the frontier's kind and the note beside the page. Pages forbidden by
@@ -194,12 +200,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_and_refusals_are_not_tried_again_and_accidents_are() {
+    fn limits_and_refusals_are_final_accidents_are_tried_again_and_hosts_without_an_answer_rest() {
         for reason in [Reason::RatioLimit, Reason::PrivateAddress, Reason::Robots, Reason::ClientStatus] {
-            assert!(reason.is_permanent(), "{}", reason.name());
+            assert_eq!((reason.remedy(), is_lost(reason.kind())), (Remedy::GiveUp, false), "{}", reason.name());
         }
-        for reason in [Reason::Dns, Reason::TotalTimeout, Reason::Busy, Reason::RobotsUnreachable, Reason::Incomplete] {
-            assert!(!reason.is_permanent(), "{}", reason.name());
+        for reason in [Reason::FirstByteTimeout, Reason::Busy, Reason::Protocol, Reason::ServerStatus] {
+            assert_eq!((reason.remedy(), is_lost(reason.kind())), (Remedy::Retry, true), "{}", reason.name());
+        }
+        for reason in [Reason::TotalTimeout, Reason::TooSlow, Reason::Incomplete] {
+            assert_eq!((reason.remedy(), is_lost(reason.kind())), (Remedy::RetryPage, true), "{}", reason.name());
+        }
+        for reason in [Reason::Dns, Reason::Connect, Reason::Tls, Reason::ConnectTimeout, Reason::RobotsUnreachable] {
+            assert_eq!(reason.remedy(), Remedy::HostRests, "{}", reason.name());
         }
     }
 

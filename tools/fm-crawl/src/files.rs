@@ -21,6 +21,8 @@ pub const FRONTIER: &str = "frontier";
 pub const SEEN: &str = "seen";
 /// The sitemaps that robots.txt files and indexes name.
 pub const SITEMAPS: &str = "sitemaps";
+/// How many of the frontier's pages that set has for sure.
+pub const SEEN_NOTE: &str = "seen-pages";
 /// The set of bodies.
 pub const BODIES: &str = "bodies";
 /// The store of the URLs that hold a body.

@@ -11,6 +11,7 @@
 
 mod bodies;
 mod cli;
+mod coverage;
 mod crawl;
 mod failure;
 mod fetch;

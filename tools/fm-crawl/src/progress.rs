@@ -136,7 +136,10 @@ impl Progress {
 fn queues(frontier: &Frontier) -> Value {
     let mut hosts: Vec<_> = frontier.hosts().collect();
     hosts.sort_by(|a, b| (b.ready, b.pages).cmp(&(a.ready, a.pages)).then_with(|| a.host.cmp(&b.host)));
-    let row = |host: &HostState| fields!(host; host, pages, ready, in_flight, next_at_ms, delay_ms);
+    let row = |host: &HostState| {
+        let failing = host.failing.map(|failing| fields!(failing; since_ms, rests, until_ms));
+        fields!(host; host, pages, ready, in_flight, next_at_ms, delay_ms, failing = failing)
+    };
     hosts.iter().take(HOSTS).map(row).collect()
 }
 

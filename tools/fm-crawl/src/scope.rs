@@ -1,9 +1,10 @@
-//! Which URLs belong to a crawl, by comparing text with the canonical seeds.
+//! Which URLs belong to a crawl, by comparing text with the start pages.
 //!
 //! A leading `www.` and the choice of http or https make no difference: sites redirect from one to
 //! the other.
 
 use std::collections::HashSet;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -23,40 +24,66 @@ pub enum Reach {
     Any,
 }
 
-/// The scope of a crawl.
-#[derive(Clone, Debug)]
+/// The scope of a crawl. It grows when a start page redirects out of it.
+#[derive(Debug)]
 pub struct Scope {
     reach: Reach,
+    inner: RwLock<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Start pages, and where they have redirected to.
+    starts: HashSet<String>,
     hosts: HashSet<String>,
     prefixes: Vec<String>,
 }
 
+impl Inner {
+    fn enter(&mut self, start: &str) {
+        self.starts.insert(start.to_owned());
+        self.hosts.insert(host(start).to_owned());
+        let place = place(start);
+        let path = &place[..place.find(['?', '#']).unwrap_or(place.len())];
+        self.prefixes.push(path[..path.rfind('/').map_or(path.len(), |at| at + 1)].to_owned());
+    }
+}
+
 impl Scope {
-    /// The scope of these seeds, which are canonical.
-    pub fn new<'a>(reach: Reach, seeds: impl IntoIterator<Item = &'a str>) -> Scope {
-        let mut scope = Scope { reach, hosts: HashSet::new(), prefixes: Vec::new() };
-        for seed in seeds {
-            scope.hosts.insert(host(seed).to_owned());
-            let place = place(seed);
-            let path = &place[..place.find(['?', '#']).unwrap_or(place.len())];
-            scope.prefixes.push(path[..path.rfind('/').map_or(path.len(), |at| at + 1)].to_owned());
-        }
-        scope
+    /// The scope of these start pages.
+    pub fn new<'a>(reach: Reach, starts: impl IntoIterator<Item = &'a str>) -> Scope {
+        let mut inner = Inner::default();
+        starts.into_iter().for_each(|start| inner.enter(start));
+        Scope { reach, inner: RwLock::new(inner) }
     }
 
-    /// Whether a canonical URL belongs to the crawl.
+    /// Takes in what belongs to one more start page.
+    pub fn widen(&self, start: &str) {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner).enter(start);
+    }
+
+    fn inner(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a URL is a start page, or one to which a start page has redirected.
+    pub fn is_start(&self, url: &str) -> bool {
+        self.inner().starts.contains(url)
+    }
+
+    /// Whether a URL belongs to the crawl.
     pub fn contains(&self, url: &str) -> bool {
         match self.reach {
             Reach::Any => true,
-            Reach::Host => self.hosts.contains(host(url)),
+            Reach::Host => self.inner().hosts.contains(host(url)),
             Reach::Domain => {
-                let host = host(url);
+                let (inner, host) = (self.inner(), host(url));
                 let below = host.match_indices('.').map(|(at, _)| &host[at + 1..]);
-                self.hosts.contains(host) || below.into_iter().any(|domain| self.hosts.contains(domain))
+                inner.hosts.contains(host) || below.into_iter().any(|domain| inner.hosts.contains(domain))
             }
             Reach::Prefix => {
                 let place = place(url);
-                self.prefixes.iter().any(|prefix| place.starts_with(prefix.as_str()))
+                self.inner().prefixes.iter().any(|prefix| place.starts_with(prefix.as_str()))
             }
         }
     }

@@ -1,18 +1,22 @@
 //! The seen set of a crawl: every discovered URL, for other programs and for `why`.
 //!
 //! The frontier's journal is the truth. A URL enters the set only after the commit that discovered
-//! it, and opening enters again what may have been lost since the last sync: the set is never
-//! ahead. Whether a link is new is decided by the frontier, which knows every page exactly.
+//! it: the set is never ahead. What a crash leaves of the URLs since the last sync is not the
+//! first of them, so a note says how many the set has for sure, and opening enters again all that
+//! follow. Whether a link is new is decided by the frontier, which knows every page exactly.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use filemap::canonical::Canonicalizer;
+use filemap_io::{Dir as _, OsDir};
 use fm_cli::Failure;
 use frontier::{Frontier, PageId};
 use urlindex::{DiskOptions, NewSet, SeenSet, StoredSet};
 
 use crate::failure::of_frontier;
+use crate::files;
+use crate::sequence::SequenceNote;
 
 /// Memory of the set.
 const MEMORY_BYTES: u64 = 16 << 20;
@@ -47,26 +51,32 @@ fn remove_rest(path: &Path) -> Result<(), Failure> {
 pub struct Seen {
     set: StoredSet,
     entered: u32,
+    note: SequenceNote,
 }
 
 impl Seen {
-    /// Opens or creates the set, and brings it up to date with the frontier.
+    /// Opens or creates the set in the folder of a crawl, and brings it up to date with the
+    /// frontier.
     ///
     /// # Errors
     /// Those of the set and the frontier.
-    pub fn open(path: &Path, canonicalizer: &dyn Canonicalizer, frontier: &Frontier) -> Result<Seen, Failure> {
+    pub fn open(dir: &OsDir, canonicalizer: &dyn Canonicalizer, frontier: &Frontier) -> Result<Seen, Failure> {
+        let path = &dir.path().join(files::SEEN);
         let disk = || DiskOptions::new().memory_bytes(MEMORY_BYTES);
         let set = match StoredSet::open_with(path, disk()) {
             Err(urlindex::Error::Storage(error)) if error.is_absent() && !path.exists() => {
                 remove_rest(path)?;
+                filemap_io::files::remove(dir, files::SEEN_NOTE)
+                    .map_err(|error| Failure::of_storage(&error, format!("{}: {error}", dir.path().display())))?;
                 StoredSet::create(path, NewSet::Disk(disk()), canonicalizer)?
             }
             opened => opened.map_err(|error| failure(path, error))?,
         };
-        // URLs are entered in order, each once: the set has at least the first `len`. Two with one
-        // fingerprint count once, and one more URL is then entered again.
-        let entered = u32::try_from(set.len()).unwrap_or(u32::MAX).min(frontier.pages());
-        let mut seen = Seen { set, entered };
+        let note = SequenceNote::named(dir, files::SEEN_NOTE)?;
+        // A set that was restored from an older copy has fewer.
+        let noted = if set.len() >= note.get() { note.get() } else { 0 };
+        let entered = u32::try_from(noted).unwrap_or(u32::MAX).min(frontier.pages());
+        let mut seen = Seen { set, entered, note };
         seen.catch_up(frontier)?;
         Ok(seen)
     }
@@ -95,15 +105,17 @@ impl Seen {
     ///
     /// # Errors
     /// Those of the set.
-    pub fn sync(&self) -> Result<(), Failure> {
-        Ok(self.set.sync()?)
+    pub fn sync(&mut self) -> Result<(), Failure> {
+        self.set.sync()?;
+        self.note.note(u64::from(self.entered))
     }
 
     /// Closes the set.
     ///
     /// # Errors
     /// Those of the set.
-    pub fn close(self) -> Result<(), Failure> {
+    pub fn close(mut self) -> Result<(), Failure> {
+        self.sync()?;
         Ok(self.set.close()?)
     }
 }

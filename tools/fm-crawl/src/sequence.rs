@@ -53,13 +53,26 @@ impl SequenceNote {
     /// # Errors
     /// The system's, and damage.
     pub fn open(dir: &dyn Dir) -> Result<SequenceNote, Failure> {
-        let path = dir.path().join(NAME);
-        let file = match dir.open(NAME, Access::Write) {
-            Err(error) if error.kind() == ErrorKind::NotFound => begin(dir)?,
+        SequenceNote::named(dir, NAME)
+    }
+
+    /// A note of another number that only rises.
+    ///
+    /// # Errors
+    /// The system's, and damage.
+    pub fn named(dir: &dyn Dir, name: &str) -> Result<SequenceNote, Failure> {
+        let path = dir.path().join(name);
+        let file = match dir.open(name, Access::Write) {
+            Err(error) if error.kind() == ErrorKind::NotFound => begin(dir, name)?,
             opened => opened.map_err(|error| Failure::io("open", &path, &error))?,
         };
         let (noted, at) = newest(&*file, &path)?;
         Ok(SequenceNote { file, path, noted, next: 1 - at })
+    }
+
+    /// The number that is noted.
+    pub fn get(&self) -> u64 {
+        self.noted
     }
 
     /// Notes the store's durable sequence; durable on return.
@@ -136,21 +149,24 @@ fn newest(file: &dyn File, path: &Path) -> Result<(u64, usize), Failure> {
         }
     }
     newest.ok_or_else(|| {
-        let remedy = "Remove it if the store is not older than the crawl: the next run notes its sequence again";
+        let remedy = match path.ends_with(crate::files::SEEN_NOTE) {
+            true => "Remove it: the next run enters all URLs in the seen set again",
+            false => "Remove it if the store is not older than the crawl: the next run notes its sequence again",
+        };
         Failure::Damage("nothing in it is whole".to_owned()).at(path, remedy)
     })
 }
 
-fn begin(dir: &dyn Dir) -> Result<Arc<dyn File>, Failure> {
-    let (path, new) = (dir.path().join(NAME), crate::files::unfinished(NAME));
+fn begin(dir: &dyn Dir, name: &str) -> Result<Arc<dyn File>, Failure> {
+    let (path, new) = (dir.path().join(name), crate::files::unfinished(name));
     let made = files::remove(dir, &new).and_then(|()| {
-        files::replace(dir, NAME, &new, |file| {
+        files::replace(dir, name, &new, |file| {
             let mut places = PLACES.into_iter();
             places.try_for_each(|offset| file.write_at(&place(0), offset)).map_err(StorageError::io("write", &new))
         })
     });
     made.map_err(|error| Failure::of_storage(&error, format!("{}: {error}", path.display())))?;
-    dir.open(NAME, Access::Write).map_err(|error| Failure::io("open", &path, &error))
+    dir.open(name, Access::Write).map_err(|error| Failure::io("open", &path, &error))
 }
 
 #[cfg(test)]

@@ -16,15 +16,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::files;
 use crate::limits::Limits;
-use crate::scope::Reach;
+use crate::scope::{Reach, Scope};
 
 /// The settings of a crawl.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The time of the first run, in ms since 1970.
     pub begun_ms: i64,
-    /// Canonical start pages.
+    /// Start pages.
     pub seeds: Vec<String>,
+    /// Where start pages have redirected to, out of the scope that there was: they widen it.
+    #[serde(default)]
+    pub reached: Vec<String>,
     /// How far it goes.
     pub scope: Reach,
     /// The user agent.
@@ -43,8 +46,14 @@ pub struct Settings {
     pub attempts: u8,
     /// The wait before the second, doubled for each further one.
     pub retry: Duration,
-    /// Failures in a row after which a host is given up for this run.
-    pub host_failures: u32,
+    /// Failures of pages in a row after which their host is to blame.
+    pub host_failures: u16,
+    /// How long a host may fail before its queued pages are given up.
+    #[serde(default = "host_down")]
+    pub host_down: Duration,
+    /// How long a run goes on while no page is fetched.
+    #[serde(default = "patience")]
+    pub patience: Duration,
     /// The age at which pages are fetched again; `None` for never.
     pub recrawl: Option<Duration>,
     /// Whether robots.txt is obeyed.
@@ -62,12 +71,21 @@ pub struct Settings {
     pub limits: Limits,
 }
 
+fn host_down() -> Duration {
+    Duration::from_secs(7 * 24 * 3600)
+}
+
+fn patience() -> Duration {
+    Duration::from_secs(900)
+}
+
 impl Settings {
     /// The defaults, of a crawl that begins at this time.
     pub fn new(begun_ms: i64) -> Settings {
         Settings {
             begun_ms,
             seeds: Vec::new(),
+            reached: Vec::new(),
             scope: Reach::Host,
             user_agent: String::new(),
             rate: 1.0,
@@ -75,9 +93,11 @@ impl Settings {
             connections: 64,
             host_pages: Some(100_000),
             depth: 100,
-            attempts: 3,
+            attempts: 12,
             retry: Duration::from_secs(60),
-            host_failures: 30,
+            host_failures: 10,
+            host_down: host_down(),
+            patience: patience(),
             recrawl: None,
             obeys_robots: true,
             sitemaps: true,
@@ -86,6 +106,11 @@ impl Settings {
             seen: None,
             limits: Limits::default(),
         }
+    }
+
+    /// The scope of the crawl.
+    pub fn scope(&self) -> Scope {
+        Scope::new(self.scope, self.seeds.iter().chain(&self.reached).map(String::as_str))
     }
 
     /// Time between the starts of two fetches from a host.

@@ -63,7 +63,7 @@ fn heads_that_browsers_take_are_taken_and_others_are_named() {
     let web = Web::new([("heads.test", site)]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let arguments = ["--seed=http://heads.test/", "--max-host-failures=100"];
-    let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(5).json();
     let pages = bench.pages();
     for (number, head) in TAKEN.iter().enumerate() {
         let page = pages.get(&format!("http://heads.test/taken/{number}"));
@@ -117,7 +117,7 @@ fn pages_of_every_encoding_and_type_give_their_links() {
     let counts = web.counts();
     let mut found: Vec<&str> = counts.keys().filter_map(|url| url.strip_prefix("http://wide.test/up/")).collect();
     found.sort_unstable();
-    assert_eq!(found, ["as-xml", "be?%C3%A9", "blank", "label?%C3%A9", "le?%C3%A9", "sjis?%83%5C", "untyped", "xhtml"]);
+    assert_eq!(found, ["as-xml", "be?%C3%A9", "blank", "label?%C3%A9", "le?%C3%A9", "sjis?%83\\", "untyped", "xhtml"]);
 }
 
 #[test]

@@ -3,13 +3,14 @@
 
 use std::process::{Child, Stdio};
 
+use urlindex::{SeenSet as _, StoredSet};
+
 use crate::web::crawl::Bench;
 use crate::web::{Web, sites};
 
-/// Pages of the site.
-const PAGES: usize = 1500;
-/// Kills.
+/// Kills, unless `FILEMAP_KILLS` says otherwise; and pages of the site for each.
 const KILLS: usize = 20;
+const PAGES_A_KILL: usize = 75;
 /// Connections, and so half of the pages that may be in flight: fetched, and not durably told of.
 const CONNECTIONS: usize = 4;
 
@@ -21,13 +22,15 @@ fn start(bench: &Bench, resolve: &str) -> Child {
 }
 
 #[test]
-fn a_crawl_killed_twenty_times_has_every_page_and_fetched_little_twice() {
-    let web = Web::new([("tree.test", sites::tree(PAGES))]);
+fn a_crawl_killed_again_and_again_has_every_page_and_fetched_little_twice() {
+    let kills = std::env::var("FILEMAP_KILLS").map_or(KILLS, |kills| kills.parse().expect("a number"));
+    let pages_in_all = PAGES_A_KILL * kills;
+    let web = Web::new([("tree.test", sites::tree(pages_in_all))]);
     let (bench, resolve) = (Bench::new(), web.resolve());
-    for kill in 1..=KILLS {
+    for kill in 1..=kills {
         let mut child = start(&bench, &resolve);
         // More pages were asked for each time, so that every kill comes in the middle of work.
-        while web.pages_asked() < kill * PAGES / (KILLS + 2) {
+        while web.pages_asked() < kill * pages_in_all / (kills + 2) {
             assert!(child.try_wait().unwrap().is_none(), "it has not done all yet");
             std::thread::yield_now();
         }
@@ -38,14 +41,17 @@ fn a_crawl_killed_twenty_times_has_every_page_and_fetched_little_twice() {
     assert_eq!(end["end"], "complete", "{end}");
 
     let pages = bench.pages();
-    assert_eq!(pages.len(), PAGES);
-    for number in 0..PAGES {
+    assert_eq!(pages.len(), pages_in_all);
+    let seen = StoredSet::open_read_only(bench.path("pages.fm.crawl/seen")).expect("a set");
+    assert_eq!(seen.len(), pages_in_all as u64);
+    for number in 0..pages_in_all {
         let url = if number == 0 { "http://tree.test/".to_owned() } else { format!("http://tree.test/p/{number}") };
-        assert_eq!(pages[&url].body, sites::tree_page(number, PAGES).as_bytes(), "{url}");
+        assert_eq!(pages[&url].body, sites::tree_page(number, pages_in_all).as_bytes(), "{url}");
         assert_eq!(bench.versions(&url), 1, "{url}");
+        assert!(!seen.contains(url.as_bytes()).expect("read").is_new(), "{url}");
     }
     let again: usize =
         web.counts().iter().filter(|(url, _)| !url.ends_with("/robots.txt")).map(|(_, times)| times - 1).sum();
-    assert!(again <= KILLS * 2 * CONNECTIONS, "{again} pages were fetched again");
+    assert!(again <= kills * 2 * CONNECTIONS, "{again} pages were fetched again");
     assert!(bench.run("why", &["http://tree.test/p/7"]).ended(0).out.contains("seen         yes"));
 }

@@ -5,8 +5,9 @@ mod heads;
 mod hostile;
 mod killed;
 mod mishaps;
+mod outages;
 mod sitemaps;
-
 mod sites;
+mod spellings;
 mod tls;
 mod web;

@@ -150,8 +150,13 @@ fn a_crawl_says_who_it_is_and_stays_out_of_private_networks() {
     assert!(bench.run("run", &["--seed=ftp://a.test/"]).ended(2).words.contains("only http and https"));
     assert!(bench.run("status", &[]).ended(0).out.contains("3 pages known, 0 fetched"));
     // A seed that was given up is tried again.
-    let end = bench.run("run", &["--allow-private", "--rate=0", "--json", "--attempts=1", &resolve]).ended(0).json();
-    assert_eq!(end["fetched"], 1, "{end}");
+    let end = bench.run("run", &["--allow-private", "--rate=0", "--json", "--patience=1s", &resolve]).ended(5).json();
+    assert_eq!((&end["fetched"], &end["end"]), (&json!(1), &json!("waiting")), "{end}");
+    assert_eq!(
+        end["not_fetched"],
+        json!({ "waiting": 1, "given_up": { "client-status": 1 }, "missing": 1, "silent_hosts": 1 }),
+        "{end}"
+    );
     assert!(Bench::new().run("status", &[]).ended(2).words.contains("there is no crawl"));
 }
 

@@ -70,7 +70,7 @@ fn pages_come_by_http_2_and_only_from_trusted_servers() {
     );
 
     let untrusting = Bench::new();
-    let arguments = ["--seed=https://secure.test/", "--allow-private", "--attempts=1", "--json", &resolve];
+    let arguments = ["--seed=https://secure.test/", "--allow-private", "--patience=1s", "--json", &resolve];
     let end = untrusting.run("run", &arguments).ended(1).json();
     assert_eq!((&end["fetched"], &end["reasons"]["tls"]), (&0.into(), &1.into()), "{end}");
 }

@@ -2,6 +2,7 @@
 
 use super::{Flight, Frontier};
 use crate::error::{Error, Result};
+use crate::link::key_of;
 use crate::outcome::{Claim, PageId};
 use crate::record::Record;
 
@@ -54,7 +55,7 @@ impl Frontier {
     /// `Corrupt`, `Io`.
     pub fn claims(&self) -> Result<Vec<Claim>> {
         let claim = |(id, pages): (u128, &[u32])| {
-            let page = |page: &u32| Ok((PageId::new(*page), self.state.texts.read(*page)?.1));
+            let page = |page: &u32| Ok((PageId::new(*page), key_of(&self.state.texts.read(*page)?.1).to_owned()));
             Ok(Claim { id, pages: pages.iter().map(page).collect::<Result<_>>()? })
         };
         self.state.claims.iter().map(claim).collect()

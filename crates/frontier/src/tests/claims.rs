@@ -47,7 +47,7 @@ fn a_delay_runs_from_the_beginning_of_a_fetch_that_was_asked_for_first() {
 #[test]
 fn a_page_that_is_left_to_another_crawl_costs_no_delay() {
     let mut frontier = of_one_host();
-    let elsewhere = Failure { kind: FailureKind::Elsewhere, retry_after_ms: None, is_permanent: true };
+    let elsewhere = Failure { kind: FailureKind::Elsewhere, retry_after_ms: None, remedy: Remedy::GiveUp };
     for _ in 0..10 {
         let left = handed(&mut frontier, 5);
         frontier.failed(left.page, &elsewhere, 5).expect("in flight");

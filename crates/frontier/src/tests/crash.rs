@@ -8,6 +8,7 @@ use filemap_io::sim::{Failure as DiskFailure, Fault, Level, Loss};
 
 use super::*;
 use crate::failpoint::{Failpoint, plant};
+use crate::pages::Status;
 
 type Judged<T> = std::result::Result<T, String>;
 
@@ -21,6 +22,8 @@ struct Known {
     claimed: BTreeMap<String, u128>,
     /// All pages of each claim.
     claims: BTreeMap<u128, Vec<String>>,
+    /// Which hosts fail, and how.
+    down: Vec<(String, Failing)>,
     /// A hash of the credit and the importance of all pages.
     credit: u64,
 }
@@ -34,6 +37,11 @@ fn credit_of(frontier: &Frontier) -> u64 {
     hasher.finish()
 }
 
+fn down(frontier: &Frontier) -> Vec<(String, Failing)> {
+    let hosts = frontier.state.hosts.iter();
+    hosts.filter_map(|host| host.down.map(|down| (host.name.to_string(), down))).collect()
+}
+
 /// What was told, and how much of it is committed: the states after each call since the last
 /// commit.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +51,8 @@ struct Told {
 
 fn small() -> FrontierOptions {
     // All pages may be in flight at once.
-    options().connections(1_000).journal_bytes_min(4096)
+    let options = options().connections(1_000).journal_bytes_min(4096);
+    options.host_failures_max(2).host_rest_ms(1_000, 8_000).host_down_ms(400_000)
 }
 
 impl Known {
@@ -56,6 +65,9 @@ impl Known {
         }
         if !urls.is_empty() && credit_of(frontier) != self.credit {
             return Err(format!("{} pages hold other credit than they did", urls.len()));
+        }
+        if down(frontier) != self.down {
+            return Err(format!("these hosts fail: {:?}, and did: {:?}", down(frontier), self.down));
         }
         let open: BTreeSet<u128> = self.claimed.values().copied().collect();
         let claims = frontier.claims().map_err(|error| error.to_string())?;
@@ -92,15 +104,17 @@ impl Told {
         self.since = vec![self.last()];
     }
 
-    /// What is wrong with what a crash left: it must be as after one of the calls since the last
-    /// commit.
+    /// What is wrong with what a crash left: it must be as the last commit left it, or as the one
+    /// that is being made: after the last call, or the one that it is part of.
     fn judge(&self, disk: &SimDisk) -> Judged<()> {
         let mut frontier = Frontier::open_in(disk.dir(), small()).map_err(|error| format!("does not open: {error}"))?;
         if frontier.credit_units() != ALL_CREDIT {
             return Err("credit does not add up".into());
         }
         let pages = frontier.pages() as usize;
-        let same = self.since.iter().filter(|known| known.urls.len() == pages);
+        let last = self.since.len().saturating_sub(2);
+        let possible = self.since.iter().enumerate().filter(|(at, _)| *at == 0 || *at >= last);
+        let same = possible.map(|(_, known)| known).filter(|known| known.urls.len() == pages);
         let judged: Vec<Judged<()>> = same.map(|known| known.judge(&frontier)).collect();
         if !judged.iter().any(|one| one.is_ok()) {
             return Err(format!("{pages} pages; {judged:?}; committed {}", self.since[0].urls.len()));
@@ -129,6 +143,14 @@ impl Told {
     }
 }
 
+/// The pages that were given up.
+fn gone(frontier: &Frontier, known: &Known) -> BTreeSet<String> {
+    let pages = &frontier.state.pages;
+    let is_gone =
+        |url: &&String| pages.find(pages.fingerprint(url)).is_some_and(|page| pages.status(page) == Status::Gone);
+    known.urls.iter().filter(is_gone).cloned().collect()
+}
+
 /// One call on a frontier; what is known after it.
 fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_ms: i64) -> Result<()> {
     let url = |rng: &mut fastrand::Rng| format!("http://h{}.example/{}", rng.u8(..5), rng.u32(..400));
@@ -144,22 +166,31 @@ fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_
         frontier.seed(&[&seed], now_ms)?;
         return Ok(());
     }
+    if rng.u8(..20) == 0 {
+        let found = |url: &String| frontier.state.pages.find(frontier.state.pages.fingerprint(url));
+        let pages: Vec<PageId> = known.gone.iter().filter_map(found).map(PageId::new).collect();
+        frontier.retry(&pages)?;
+        known.gone.clear();
+        return Ok(());
+    }
     let Next::Fetch(assignment) = frontier.next(now_ms)? else { return Ok(()) };
     if rng.u8(..4) == 0 {
         return claim(frontier, rng, known, assignment, now_ms);
     }
     let outcome = rng.u8(..10);
-    if outcome != 1 {
+    if outcome > 1 {
         known.claimed.remove(&assignment.url);
     }
     match outcome {
         0 => {
-            let is_permanent = rng.bool();
-            if is_permanent || assignment.failed_attempts == 4 {
-                known.gone.insert(assignment.url.clone());
-            }
-            let failure = Failure { is_permanent, ..failure(FailureKind::Timeout) };
-            frontier.failed(assignment.page, &failure, now_ms)
+            let remedy = [Remedy::Retry, Remedy::HostRests, Remedy::GiveUp][rng.usize(..3)];
+            let failure = Failure { remedy, ..failure(FailureKind::Timeout) };
+            let told = frontier.failed(assignment.page, &failure, now_ms);
+            known.gone = gone(frontier, known);
+            // What is still to be fetched is still claimed.
+            let (pages, claims) = (&frontier.state.pages, &frontier.state.claims);
+            known.claimed.retain(|url, _| pages.find(pages.fingerprint(url)).is_some_and(|page| claims.has(page)));
+            told
         }
         1 => frontier.release(assignment.page),
         _ => {
@@ -181,7 +212,7 @@ fn claim(
     first: Assignment,
     now_ms: i64,
 ) -> Result<()> {
-    if known.claimed.contains_key(&first.url) {
+    if frontier.state.claims.has(first.page.number()) {
         assert!(matches!(frontier.claim(rng.u128(..), &[first.page]), Err(Error::NotInFlight { .. })));
         return frontier.release(first.page);
     }
@@ -191,7 +222,7 @@ fn claim(
             others.push(other);
         }
     }
-    let free = others.iter().filter(|other| !known.claimed.contains_key(&other.url));
+    let free = others.iter().filter(|other| !frontier.state.claims.has(other.page.number()));
     let mut pages: Vec<&Assignment> = std::iter::once(&first).chain(free).collect();
     let id = rng.u128(..);
     frontier.claim(id, &pages.iter().map(|assignment| assignment.page).collect::<Vec<_>>())?;
@@ -226,8 +257,13 @@ fn live(seed: u64) -> Judged<u64> {
     })));
     for step in 0..300i64 {
         let mut known = told.lock().expect("one thread").last();
+        let was_closed = frontier.journal.is_closed();
         act(&mut frontier, &mut rng, &mut known, step * 10_000).expect("told");
-        known.credit = credit_of(&frontier);
+        if was_closed && !frontier.journal.is_closed() {
+            // The first page that is handed out after a clean end is a commit of what was before.
+            told.lock().expect("one thread").committed();
+        }
+        (known.credit, known.down) = (credit_of(&frontier), down(&frontier));
         told.lock().expect("one thread").since.push(known);
         if rng.u8(..6) == 0 {
             frontier.commit().expect("committed");
@@ -270,6 +306,8 @@ fn planted_mistakes_are_found() {
         Failpoint::JournalRemovedFirst,
         Failpoint::LinksNotTold,
         Failpoint::ClaimsDropped,
+        Failpoint::RestsDropped,
+        Failpoint::PartCounts,
     ];
     for mistake in mistakes {
         plant(Some(mistake));
@@ -340,7 +378,7 @@ fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<bool> {
         let mut known = told.last();
         // A read that fails harms nothing.
         if act(&mut frontier, &mut rng, &mut known, step * 10_000).is_ok() {
-            known.credit = credit_of(&frontier);
+            (known.credit, known.down) = (credit_of(&frontier), down(&frontier));
             told.since.push(known);
         }
         if step % 5 == 4 {

@@ -230,3 +230,26 @@ fn goes_on(mut frontier: Frontier) {
     assert_eq!(frontier.credit_units(), ALL_CREDIT);
     let _ = frontier.close();
 }
+
+/// Journals of the version before have no parts, and no hosts that fail.
+#[test]
+fn a_journal_of_the_version_before_is_read() {
+    use filemap_io::layout::Wire as _;
+    let (disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    frontier.close().expect("closed");
+    let name = "frontier.1.journal";
+    let mut bytes = disk.bytes(name).expect("there");
+    for at in [8, 10] {
+        assert_eq!(u16::read(&bytes[at..at + 2]), 2);
+        1u16.write(&mut bytes[at..at + 2]);
+    }
+    filemap_io::header::seal(&mut bytes[..512]);
+    disk.set_bytes(name, &bytes);
+    assert_eq!(Frontier::open_in(disk.dir(), options()).expect("opened").pages(), 1);
+    3u16.write(&mut bytes[8..10]);
+    filemap_io::header::seal(&mut bytes[..512]);
+    disk.set_bytes(name, &bytes);
+    let newer = Frontier::open_in(disk.dir(), options()).expect_err("newer");
+    assert!(matches!(newer, Error::Storage(StorageError::NewerFormat { found: 3, supported: 2, .. })), "{newer}");
+}

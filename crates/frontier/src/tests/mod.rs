@@ -4,6 +4,7 @@
 mod claims;
 mod crash;
 mod damage;
+mod failing;
 mod order;
 mod time;
 
@@ -37,7 +38,7 @@ fn done(frontier: &mut Frontier, page: PageId, now_ms: i64, links: &[&str]) -> D
 }
 
 fn failure(kind: FailureKind) -> Failure {
-    Failure { kind, retry_after_ms: None, is_permanent: false }
+    Failure { kind, retry_after_ms: None, remedy: Remedy::Retry }
 }
 
 fn state_of(frontier: &Frontier, url: &str) -> PageState {
@@ -131,7 +132,10 @@ fn a_replay_leads_to_the_same_credit_and_importance_as_what_was_told() {
         let Next::Fetch(assignment) = frontier.next(step * 100).expect("answered") else { continue };
         if rng.u8(..10) == 0 {
             let is_permanent = rng.u8(..4) == 0;
-            let failure = Failure { is_permanent, ..failure(FailureKind::Timeout) };
+            let failure = Failure {
+                remedy: if is_permanent { Remedy::GiveUp } else { Remedy::Retry },
+                ..failure(FailureKind::Timeout)
+            };
             frontier.failed(assignment.page, &failure, step * 100).expect("told");
             continue;
         }

@@ -154,7 +154,7 @@ fn credit_that_flows_to_a_page_given_up_goes_to_the_virtual_page() {
     let (_disk, mut frontier) = made(options().recrawl(Some(Recrawl::new().first_ms(0).min_ms(0).max_ms(0))));
     frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
     let a = fetch(&mut frontier, 0);
-    let gone = Failure { is_permanent: true, ..failure(FailureKind::ClientStatus) };
+    let gone = Failure { remedy: Remedy::GiveUp, ..failure(FailureKind::ClientStatus) };
     frontier.failed(a.page, &gone, 0).expect("told");
     assert_eq!(state_of(&frontier, "http://a.example/").status, PageStatus::Gone);
     for now_ms in 0..50 {
@@ -165,4 +165,94 @@ fn credit_that_flows_to_a_page_given_up_goes_to_the_virtual_page() {
         assert_eq!((a.credit, a.last_failure), (0.0, Some(FailureKind::ClientStatus)));
     }
     assert_eq!(frontier.credit_units(), ALL_CREDIT);
+}
+
+/// A page is known by its canonical URL and asked for as the first link wrote it: also after a
+/// replay, and after a snapshot.
+#[test]
+fn a_link_is_fetched_as_it_was_written_and_known_by_its_canonical_form() {
+    let options = || options().journal_bytes_min(4096);
+    let (disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let first = fetch(&mut frontier, 0);
+    assert_eq!((first.url.as_str(), first.key.as_str()), ("http://a.example/", "http://a.example/"));
+    let texts = [
+        link("http://a.example/?z&y=1", "http://a.example/?y=1&z"),
+        link("http://a.example/?y=1&z", "http://a.example/?y=1&z"),
+        link("http://www.b.example/x//", "http://b.example/x"),
+        link("http://c.example/\0", "http://c.example/"),
+    ];
+    let texts: Vec<&str> = texts.iter().map(|text| &text[..]).collect();
+    assert_eq!(done(&mut frontier, first.page, 0, &texts).new_links, 3);
+    for round in 0..2 {
+        let asked: Vec<String> = (1..4).map(|page| frontier.url(PageId::new(page)).expect("read")).collect();
+        assert_eq!(asked, ["http://a.example/?z&y=1", "http://www.b.example/x//", "http://c.example/"]);
+        let keys: Vec<String> = frontier.urls_from(PageId::new(1)).map(|one| one.expect("read").1).take(3).collect();
+        assert_eq!(keys, ["http://a.example/?y=1&z", "http://b.example/x", "http://c.example/"]);
+        assert_eq!(state_of(&frontier, "http://b.example/x").url, "http://www.b.example/x//");
+        // Politeness is for the host that is asked.
+        assert_eq!(state_of(&frontier, "http://b.example/x").host, "www.b.example");
+        assert!(frontier.page("http://www.b.example/x//").expect("read").is_none());
+        if round == 0 {
+            frontier.seed(&(0..300).map(|n| format!("http://d.example/{n}")).collect::<Vec<_>>(), 0).expect("seeded");
+            frontier.commit().expect("committed");
+        }
+        drop(frontier);
+        frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    }
+    assert!(disk.names().iter().any(|name| name == "frontier.2.journal"), "{:?}", disk.names());
+}
+
+#[test]
+fn pages_are_listed_and_counted_by_what_became_of_them() {
+    let (_disk, mut frontier) = made(options());
+    let urls: Vec<String> = (0..40).map(|n| format!("http://h{}.example/{n}", n % 2)).collect();
+    frontier.seed(&urls, 0).expect("seeded");
+    for number in 0..30 {
+        let assignment = fetch(&mut frontier, 0);
+        let told = match number % 3 {
+            0 => Failure { remedy: Remedy::GiveUp, ..failure(FailureKind::ClientStatus) },
+            1 => failure(FailureKind::Timeout),
+            _ => {
+                done(&mut frontier, assignment.page, 0, &[]);
+                continue;
+            }
+        };
+        frontier.failed(assignment.page, &told, 0).expect("told");
+    }
+    let mut counts = frontier.counts();
+    counts.sort_by_key(|(_, _, count)| *count);
+    assert_eq!(counts.iter().map(|(_, _, count)| count).sum::<u32>(), 40);
+    assert!(counts.contains(&(PageStatus::Gone, Some(FailureKind::ClientStatus), 10)), "{counts:?}");
+    assert!(counts.contains(&(PageStatus::Retrying, Some(FailureKind::Timeout), 10)), "{counts:?}");
+    assert!(counts.contains(&(PageStatus::Queued, None, 10)) && counts.contains(&(PageStatus::Fetched, None, 10)));
+    let wanted = |page: &PageBrief<'_>| page.status == PageStatus::Retrying && page.host == "h1.example";
+    let listed: Vec<PageState> = frontier.list(wanted).map(|state| state.expect("read")).collect();
+    assert!(!listed.is_empty() && listed.len() < 10);
+    for state in listed {
+        assert_eq!((state.due_ms, state.failed_attempts, state.host.as_str()), (Some(60_000), 1, "h1.example"));
+        assert_eq!(state_of(&frontier, &state.key), state);
+    }
+}
+
+/// It was seen to grow by every fetch until the journal was long.
+#[test]
+fn the_file_of_links_does_not_grow_with_refetches() {
+    let recrawl = Recrawl::new().first_ms(0).min_ms(0).max_ms(0);
+    let (disk, mut frontier) = made(options().recrawl(Some(recrawl)));
+    let urls: Vec<String> = (0..200).map(|n| format!("http://a.example/{n}")).collect();
+    frontier.seed(&urls, 0).expect("seeded");
+    let links: Vec<&str> = urls.iter().map(|url| &url[..]).collect();
+    let (mut longest, mut rewritten) = (0, std::collections::BTreeSet::new());
+    for step in 0..20_000i64 {
+        let assignment = fetch(&mut frontier, step * 2_000);
+        done(&mut frontier, assignment.page, step * 2_000, &links);
+        if step % 50 == 0 {
+            frontier.commit().expect("committed");
+            let name = disk.names().into_iter().find(|name| name.ends_with(".links")).expect("there");
+            longest = longest.max(disk.bytes(&name).expect("there").len());
+            rewritten.insert(name);
+        }
+    }
+    assert!(longest < 3 << 19 && rewritten.len() > 2, "{longest} {rewritten:?}");
 }

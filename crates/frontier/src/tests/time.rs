@@ -91,7 +91,7 @@ fn a_page_that_fails_is_tried_again_later_and_later_and_given_up() {
 fn a_seed_that_was_given_up_is_tried_again_when_it_is_seeded_again() {
     let (disk, mut frontier) = made(options());
     frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
-    let gone = Failure { is_permanent: true, ..failure(FailureKind::Refused) };
+    let gone = Failure { remedy: Remedy::GiveUp, ..failure(FailureKind::Refused) };
     for now_ms in [0, 10_000] {
         let page = fetch(&mut frontier, now_ms).page;
         frontier.failed(page, &gone, now_ms).expect("told");
@@ -178,7 +178,7 @@ fn a_page_that_was_there_and_is_missing_is_looked_for_again() {
     frontier.seed(&["http://a.example/"], 0).expect("seeded");
     let page = fetch(&mut frontier, 0).page;
     done(&mut frontier, page, 0, &[]);
-    let missing = Failure { is_permanent: true, ..failure(FailureKind::ClientStatus) };
+    let missing = Failure { remedy: Remedy::GiveUp, ..failure(FailureKind::ClientStatus) };
     assert!(fetch(&mut frontier, 100_000).is_refresh);
     frontier.failed(page, &missing, 100_000).expect("told");
     let state = state_of(&frontier, "http://a.example/");

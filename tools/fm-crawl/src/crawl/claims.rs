@@ -158,7 +158,7 @@ impl Question {
     /// # Errors
     /// What the set will never answer otherwise.
     pub fn ask(self) -> Result<Answer, fm_cli::Failure> {
-        let urls: Vec<&str> = self.assignments.iter().map(|assignment| assignment.url.as_str()).collect();
+        let urls: Vec<&str> = self.assignments.iter().map(|assignment| assignment.key.as_str()).collect();
         let mut pause = PAUSE;
         let ours = loop {
             let why = match said(&self.set, self.id, &urls)? {

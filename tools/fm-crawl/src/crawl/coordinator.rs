@@ -8,14 +8,13 @@
 //! Invariant: at most [`Coordinator::window`] pages are in flight or uncommitted; at most that
 //! many are fetched again after a crash.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fm_cli::interrupt;
 use fm_cli::times::now_ms;
-use frontier::{Assignment, Frontier, Next, PageId};
+use fm_cli::{interrupt, words};
+use frontier::{Assignment, Frontier, Next, PageId, Remedy};
 use serde_json::json;
 use tokio::runtime::Handle;
 
@@ -25,8 +24,10 @@ use super::parts::Crawl;
 use super::tally::Tally;
 use super::visit::{self, Told, Visit};
 use crate::failure::{Failure, Reason, of_frontier};
+use crate::links::Link;
 use crate::seen::Seen;
 use crate::sequence::SequenceNote;
+use crate::settings::{Folder, Settings};
 
 /// Results are committed after this time at the latest.
 const COMMIT_AFTER: Duration = Duration::from_millis(200);
@@ -42,6 +43,9 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 pub enum End {
     /// Nothing is left to fetch.
     Complete,
+    /// Nothing is left that may be asked for within `--patience`: hosts do not answer, or pages
+    /// wait for another attempt.
+    Waiting,
     /// `--max-pages` is reached.
     MaxPages,
     /// A signal.
@@ -53,6 +57,7 @@ impl End {
     pub fn name(self) -> &'static str {
         match self {
             End::Complete => "complete",
+            End::Waiting => "waiting",
             End::MaxPages => "max-pages",
             End::Interrupted => "interrupted",
         }
@@ -71,11 +76,14 @@ pub struct State {
     pub claims: Claims,
     /// One line a visit, for people.
     pub log: Log,
+    /// The settings, of which a start page that redirects changes one; and where they are.
+    pub settings: Settings,
+    pub folder: Folder,
 }
 
 /// What the coordinator is told.
 enum Event {
-    Visited(Visit),
+    Visited(Box<Visit>),
     Answered(Answer),
 }
 
@@ -91,8 +99,8 @@ pub struct Coordinator<'a> {
     uncommitted: usize,
     since: Instant,
     sets_synced: Instant,
-    /// Consecutive failures of each host whose last visit failed.
-    failing: HashMap<String, u32>,
+    /// When a page was last fetched or given up.
+    moved_ms: i64,
     tally: Tally,
 }
 
@@ -133,7 +141,7 @@ impl<'a> Coordinator<'a> {
             uncommitted: 0,
             since: now,
             sets_synced: now,
-            failing: HashMap::new(),
+            moved_ms: now_ms(),
             tally: Tally::default(),
         }
     }
@@ -182,6 +190,9 @@ impl<'a> Coordinator<'a> {
                     (Some((end, _)), _) => return self.end(end),
                     (None, Supply::Empty) => return self.end(End::Complete),
                     (None, Supply::Until(_)) if !watch.forever && !self.has_work() => return self.end(End::Complete),
+                    (None, Supply::Until(until_ms)) if !watch.forever && self.is_too_late(*until_ms) => {
+                        return self.end(End::Waiting);
+                    }
                     _ => {}
                 }
             }
@@ -196,6 +207,12 @@ impl<'a> Coordinator<'a> {
     fn has_work(&self) -> bool {
         let stats = self.state.frontier.stats();
         stats.queued > 0 || stats.due > 0 || stats.in_flight > 0
+    }
+
+    /// Whether a time is too far ahead to wait for it, since nothing has moved for long.
+    fn is_too_late(&self, until_ms: i64) -> bool {
+        let moved_ms = self.moved_ms.min(now_ms());
+        until_ms.saturating_sub(moved_ms) > self.crawl.settings.patience.as_millis() as i64
     }
 
     fn end(&mut self, end: End) -> Result<(End, Tally), fm_cli::Failure> {
@@ -289,12 +306,6 @@ impl<'a> Coordinator<'a> {
         if owner == Owner::Elsewhere {
             return self.leave(&assignment);
         }
-        let failures = self.failing.get(host(&assignment.url)).copied().unwrap_or(0);
-        if failures >= self.crawl.settings.host_failures {
-            self.tally.add(Reason::HostFailures, 1);
-            let failure = Failure::new(Reason::HostFailures, format!("{failures} in a row"));
-            return self.tell_failure(assignment.page, &failure);
-        }
         self.in_flight += 1;
         // What is not going to be fetched here is not claimed, for others may.
         if owner == Owner::Unknown && self.crawl.scope.contains(&assignment.url) {
@@ -308,7 +319,9 @@ impl<'a> Coordinator<'a> {
             let broken =
                 |error| fm_cli::Failure::Io(format!("the visit to {url} broke off: {error}; please report it"));
             // If the run has ended nobody listens: the next one fetches the page again.
-            let _ = tell.send(visit.await.unwrap_or_else(|error| Err(broken(error))).map(Event::Visited));
+            let _ = tell.send(
+                visit.await.unwrap_or_else(|error| Err(broken(error))).map(|visit| Event::Visited(Box::new(visit))),
+            );
         });
         Ok(())
     }
@@ -324,10 +337,13 @@ impl<'a> Coordinator<'a> {
         let told = frontier::Failure {
             kind: failure.reason.kind(),
             retry_after_ms: failure.retry_after_ms,
-            is_permanent: failure.reason.is_permanent(),
+            remedy: failure.reason.remedy(),
         };
         self.count_uncommitted();
-        self.state.claims.settle(page);
+        if told.remedy == Remedy::GiveUp {
+            self.moved_ms = now_ms();
+            self.state.claims.settle(page);
+        }
         self.state.frontier.failed(page, &told, now_ms()).map_err(of_frontier)
     }
 
@@ -350,8 +366,7 @@ impl<'a> Coordinator<'a> {
         self.in_flight -= 1;
         let host = host(&visit.url);
         if let Some(delay) = visit.crawl_delay {
-            let own = Duration::from_millis(self.crawl.settings.delay_ms());
-            self.state.frontier.host_delay(host, Some(delay.max(own).as_millis() as u64)).map_err(of_frontier)?;
+            self.state.frontier.host_delay(host, Some(delay.as_millis() as u64)).map_err(of_frontier)?;
         }
         if let Some(hold) = visit.hold {
             let until_ms = now_ms().saturating_add_unsigned(hold.as_millis() as u64);
@@ -360,13 +375,21 @@ impl<'a> Coordinator<'a> {
         self.tally.visit(visit);
         if !visit.sitemaps.is_empty() {
             // Start pages: they are fetched whatever becomes of this page.
-            self.tally.discovered += self.state.frontier.seed(&visit.sitemaps, now_ms()).map_err(of_frontier)?;
+            let sitemaps: Vec<_> = visit.sitemaps.iter().map(Link::text).collect();
+            self.tally.discovered += self.state.frontier.seed(&sitemaps, now_ms()).map_err(of_frontier)?;
         }
         let mut new_links = 0;
         match &visit.told {
             Told::Fetched(fetched) => {
-                self.failing.remove(host);
-                let links: Vec<&str> = fetched.links.iter().map(String::as_str).collect();
+                if let Some(start) = &visit.widens {
+                    self.widen(&visit.url, start)?;
+                }
+                let texts: Vec<_> = fetched.links.iter().map(Link::text).collect();
+                let links: Vec<&str> = texts.iter().map(|text| &**text).collect();
+                if fetched.is_duplicate {
+                    let is_new = |link: &&Link| !self.state.frontier.knows(&link.key);
+                    self.tally.add(Reason::DuplicateLinks, fetched.links.iter().filter(is_new).count() as u64);
+                }
                 let told = frontier::Fetched {
                     fetched_at_ms: fetched.at_ms,
                     links: &links,
@@ -374,6 +397,7 @@ impl<'a> Coordinator<'a> {
                     is_duplicate: fetched.is_duplicate,
                 };
                 self.count_uncommitted();
+                self.moved_ms = now_ms();
                 self.state.claims.settle(visit.page);
                 let done = self.state.frontier.done(visit.page, &told).map_err(of_frontier)?;
                 new_links = done.new_links;
@@ -382,15 +406,23 @@ impl<'a> Coordinator<'a> {
                 self.tally.add(Reason::HostPagesLimit, u64::from(done.over_host_budget));
                 self.tally.add(Reason::UrlLimit, u64::from(done.over_length));
             }
-            Told::Failed(failure) => {
-                match failure.reason.blames_host() {
-                    true => *self.failing.entry(host.to_owned()).or_default() += 1,
-                    false => drop(self.failing.remove(host)),
-                }
-                self.tell_failure(visit.page, failure)?;
-            }
+            Told::Failed(failure) => self.tell_failure(visit.page, failure)?,
+            Told::Later => self.state.frontier.release(visit.page).map_err(of_frontier)?,
         }
         self.state.log.visit(visit, new_links)
+    }
+
+    /// Takes in what belongs to the page to which a start page redirects. That is durable before
+    /// the frontier knows a page of it.
+    fn widen(&mut self, from: &str, start: &str) -> Result<(), fm_cli::Failure> {
+        if self.crawl.scope.contains(start) {
+            return Ok(());
+        }
+        self.state.settings.reached.push(start.to_owned());
+        self.state.folder.keep(&self.state.settings)?;
+        self.crawl.scope.widen(start);
+        words::complain(format_args!("{from} redirects to {start}: the crawl follows it there"));
+        self.state.log.event("scope", json!({ "url": from, "redirects_to": start }))
     }
 
     /// Makes results durable: pages, then the store's sequence, then the frontier, then the seen

@@ -14,7 +14,7 @@ use crate::fetch::Kind;
 use crate::limits::SITEMAP_LINKS;
 use crate::links::sitemap::Root;
 use crate::links::source::{Size, Source, is_gzip};
-use crate::links::{self, Bounds, Broken, Found, directives, plain, sitemap};
+use crate::links::{self, Bounds, Broken, Found, Link, directives, plain, sitemap};
 use crate::settings::Settings;
 
 /// The root element of an XML document begins within these first bytes.
@@ -28,12 +28,14 @@ const UNKNOWN: [&[u8]; 4] = [b"", b"unknown/unknown", b"application/unknown", b"
 /// The links of a page that are followed, and what is counted.
 #[derive(Debug, Default)]
 pub struct Discovered {
-    /// Canonical URLs.
-    pub links: Vec<String>,
+    /// The links.
+    pub links: Vec<Link>,
     /// Limits that were met, with how often.
     pub met: Vec<(Reason, u64)>,
     /// Links out of scope.
     pub out_of_scope: u64,
+    /// A URL out of scope to which a start page redirects.
+    pub widens: Option<String>,
     /// Links of which a sitemap says when they changed, or how often they do.
     pub hints: u64,
 }
@@ -61,7 +63,8 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page) -> Result<Discovered, fm_c
         // Of an index that nobody named, those in scope.
         let below = level.map_or(OF_ROBOTS, |level| level + 1);
         let may_lead_out = level.is_some_and(|level| level < LEVELS);
-        let named = links.iter().map(String::as_str).filter(|link| may_lead_out || crawl.scope.contains(link));
+        let named =
+            links.iter().map(|link| link.url.as_str()).filter(|link| may_lead_out || crawl.scope.contains(link));
         let refused = crawl.sitemaps.name(named, below.min(LEVELS))?;
         discovered.met.extend((refused > 0).then_some((Reason::SitemapLimit, refused)));
     }
@@ -69,7 +72,8 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page) -> Result<Discovered, fm_c
     Ok(discovered)
 }
 
-/// The target of a redirect. That of a sitemap is one.
+/// The target of a redirect. That of a sitemap is one; that of a start page is followed wherever
+/// it leads.
 ///
 /// # Errors
 /// Those of the file of sitemaps.
@@ -79,10 +83,21 @@ pub fn of_redirect(crawl: &Crawl, url: &str, location: &[u8]) -> Result<Discover
     let links = resolved(crawl, &found, url, &mut discovered);
     let level = crawl.sitemaps.level(url);
     if let Some(level) = level {
-        crawl.sitemaps.name(links.iter().map(String::as_str), level)?;
+        crawl.sitemaps.name(links.iter().map(|link| link.url.as_str()), level)?;
     }
-    follow(crawl, links, level.is_some(), &mut discovered);
+    if level.is_none() && crawl.scope.is_start(url) {
+        discovered.widens = links.iter().find(|link| !crawl.scope.contains(&link.url)).map(|link| link.url.clone());
+        discovered.links = links;
+    } else {
+        follow(crawl, links, level.is_some(), &mut discovered);
+    }
     Ok(discovered)
+}
+
+/// Where a redirect leads to.
+pub fn target(crawl: &Crawl, url: &str, location: &[u8]) -> Option<Link> {
+    let found = Found { links: vec![links::text(location)], ..Found::default() };
+    links::resolve(&found, url, &**crawl.pages.canonicalizer(), bounds(crawl)).links.pop()
 }
 
 /// The sitemaps that a robots.txt names.
@@ -93,24 +108,24 @@ pub fn of_robots(crawl: &Crawl, url: &str, sitemaps: &[String]) -> Result<Discov
     let found = Found { links: sitemaps.to_vec(), ..Found::default() };
     let mut discovered = Discovered::default();
     discovered.links = resolved(crawl, &found, url, &mut discovered);
-    let refused = crawl.sitemaps.name(discovered.links.iter().map(String::as_str), OF_ROBOTS)?;
+    let refused = crawl.sitemaps.name(discovered.links.iter().map(|link| link.url.as_str()), OF_ROBOTS)?;
     discovered.met.extend((refused > 0).then_some((Reason::SitemapLimit, refused)));
     Ok(discovered)
 }
 
-fn resolved(crawl: &Crawl, found: &Found, url: &str, discovered: &mut Discovered) -> Vec<String> {
+fn resolved(crawl: &Crawl, found: &Found, url: &str, discovered: &mut Discovered) -> Vec<Link> {
     let links = links::resolve(found, url, &**crawl.pages.canonicalizer(), bounds(crawl));
     discovered.met.extend((links.too_long > 0).then_some((Reason::UrlLimit, links.too_long)));
-    links.urls
+    links.links
 }
 
 /// Keeps links in scope, and sitemaps that were named if they may be such.
-fn follow(crawl: &Crawl, links: Vec<String>, may_be_sitemaps: bool, discovered: &mut Discovered) {
+fn follow(crawl: &Crawl, links: Vec<Link>, may_be_sitemaps: bool, discovered: &mut Discovered) {
     let all = links.len();
     discovered.links = links;
     discovered
         .links
-        .retain(|link| crawl.scope.contains(link) || may_be_sitemaps && crawl.sitemaps.level(link).is_some());
+        .retain(|link| crawl.scope.contains(&link.url) || may_be_sitemaps && crawl.sitemaps.level(&link.url).is_some());
     discovered.out_of_scope = (all - discovered.links.len()) as u64;
 }
 

@@ -37,7 +37,7 @@ impl Log {
     /// # Errors
     /// The system's.
     pub fn visit(&mut self, visit: &Visit, new_links: u32) -> Result<(), Failure> {
-        if self.0.is_none() {
+        if self.0.is_none() || matches!(visit.told, Told::Later) {
             return Ok(());
         }
         let mut line = json!({
@@ -69,6 +69,7 @@ impl Log {
                 set("reason", failure.reason.name().into());
                 set("detail", failure.detail.as_str().into());
             }
+            Told::Later => {}
         }
         if let Some(holder) = &visit.duplicate_of {
             set("duplicate_of", holder.as_str().into());

@@ -65,6 +65,7 @@ impl Tally {
                 let (url, detail, time_ms) = (visit.url.clone(), failure.detail.clone(), now_ms());
                 self.latest.push_back(Latest { url, reason: failure.reason, detail, time_ms });
             }
+            Told::Later => {}
         }
         visit.met.iter().for_each(|&(reason, times)| self.add(reason, times));
     }

@@ -7,6 +7,7 @@
 //! A redirect is a page with one link. The number of redirects in a row is in memory only: after a
 //! restart it starts at 0, and the depth limit still ends the chain.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -17,17 +18,22 @@ use urlindex::ContentSeen;
 
 use super::discovery::{self, Discovered};
 use super::parts::Crawl;
+use crate::bodies::Holder;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Validators};
+use crate::links::Link;
 use crate::robots::cache;
 use crate::{record, retry_after};
+
+/// Attempts at a page whose body breaks off, before what there is of it is stored.
+const ATTEMPTS_AT_A_BODY: u8 = 3;
 
 /// The result of a visit.
 #[derive(Debug)]
 pub struct Visit {
     /// The page.
     pub page: PageId,
-    /// Its URL.
+    /// The URL that was asked for last.
     pub url: String,
     /// Links from a seed.
     pub depth: u16,
@@ -45,11 +51,13 @@ pub struct Visit {
     pub met: Vec<(Reason, u64)>,
     /// Links out of scope.
     pub out_of_scope: u64,
+    /// A URL out of scope to which this start page redirects.
+    pub widens: Option<String>,
     /// Links of which a sitemap says when they changed, or how often they do. A place for hints of
     /// recrawls: the frontier takes none yet.
     pub hints: u64,
     /// Sitemaps that the host's robots.txt names, which nobody was told of before.
-    pub sitemaps: Vec<String>,
+    pub sitemaps: Vec<Link>,
     /// The crawl-delay of robots.txt.
     pub crawl_delay: Option<Duration>,
     /// How long to leave the host alone.
@@ -68,6 +76,9 @@ pub enum Told {
     Fetched(Fetched),
     /// It was not fetched.
     Failed(Failure),
+    /// Its robots.txt was asked for, or has told a delay: the page is to be fetched when its host
+    /// has had its rest. A visit does not wait with a connection in its hand.
+    Later,
 }
 
 /// A fetched page.
@@ -75,16 +86,18 @@ pub enum Told {
 pub struct Fetched {
     /// The time of the fetch.
     pub at_ms: i64,
-    /// Its canonical links in scope.
-    pub links: Vec<String>,
+    /// Its links in scope.
+    pub links: Vec<Link>,
     /// Whether it has changed, if that is known.
     pub changed: Option<bool>,
-    /// Whether its links are not followed, since another page with the same body has them.
+    /// Whether its links are not followed, since another page of its host has the same body.
     pub is_duplicate: bool,
 }
 
 /// Why a visit ends early.
 enum Broken {
+    /// The page is to be fetched later.
+    Later,
     /// The page fails.
     Page(Failure),
     /// The crawl fails: its store or its sets.
@@ -125,6 +138,7 @@ impl Visit {
             duplicate_of: None,
             met: Vec::new(),
             out_of_scope: 0,
+            widens: None,
             hints: 0,
             sitemaps: Vec::new(),
             crawl_delay: None,
@@ -141,10 +155,11 @@ impl Visit {
     }
 
     /// Counts what was discovered, and returns its links.
-    fn take(&mut self, discovered: Discovered) -> Vec<String> {
+    fn take(&mut self, discovered: Discovered) -> Vec<Link> {
         self.met.extend(discovered.met);
         self.out_of_scope += discovered.out_of_scope;
         self.hints += discovered.hints;
+        self.widens = discovered.widens.or(self.widens.take());
         discovered.links
     }
 }
@@ -164,6 +179,7 @@ pub async fn visit(crawl: &Crawl, assignment: Assignment) -> Result<Visit, fm_cl
             }
             visit.told = Told::Failed(failure);
         }
+        Err(Broken::Later) => visit.told = Told::Later,
         Err(Broken::Crawl(failure)) => return Err(failure),
     }
     visit.took = begun.elapsed();
@@ -184,7 +200,7 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     if assignment.depth > 0 && !crawl.scope.contains(url) && crawl.sitemaps.level(url).is_none() {
         return Err(Failure::from(Reason::Scope).into());
     }
-    ask_robots(crawl, url, visit).await?;
+    ask_robots(crawl, assignment, visit).await?;
     let known = crawl.pages.head(url)?;
     visit.is_recorded =
         !assignment.is_refresh && known.as_ref().is_some_and(|head| head.page.fetched_at_ms >= crawl.settings.begun_ms);
@@ -192,7 +208,8 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
         Some(head) if !visit.is_recorded => record::validators(head),
         _ => Validators::default(),
     };
-    let mut answer = crawl.fetcher.get(url, &validators, discovery::kind(crawl, url)).await?;
+    let mut answer = ask(crawl, assignment, &validators, visit).await?;
+    let url = visit.url.clone();
     let _places = std::mem::take(&mut answer.places);
     (visit.status, visit.wire_bytes, visit.body_bytes) =
         (Some(answer.status), answer.wire_bytes, answer.body.len() as u64);
@@ -202,32 +219,63 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     let cut = answer.cut.as_ref().map(|cut| cut.reason);
     let as_received = answer.as_received.then_some(Reason::KeptAsReceived);
     visit.met.extend(cut.into_iter().chain(as_received).map(|reason| (reason, 1)));
-    take(crawl, url, answer, known.as_ref(), visit)
+    let is_start = assignment.is_seed || crawl.scope.is_start(&url);
+    take(crawl, &url, answer, known.as_ref(), is_start, visit)
+}
+
+/// Asks for a page. Where it is at another spelling of its URL, by a redirect, it is asked for
+/// there at once: both are one page to the frontier, which would not ask for it again.
+async fn ask(
+    crawl: &Crawl,
+    assignment: &Assignment,
+    validators: &Validators,
+    visit: &mut Visit,
+) -> Result<Answer, Broken> {
+    let mut asked = HashSet::from([visit.url.clone()]);
+    loop {
+        let answer = crawl.fetcher.get(&visit.url, validators, discovery::kind(crawl, &visit.url)).await?;
+        let location = answer.headers.get("Location").filter(|_| (300..400).contains(&answer.status));
+        let target = location.and_then(|location| discovery::target(crawl, &visit.url, location));
+        let Some(target) = target.filter(|target| target.key == assignment.key) else { return Ok(answer) };
+        if asked.len() > usize::from(crawl.settings.limits.redirects) || !asked.insert(target.url.clone()) {
+            visit.met(Reason::RedirectLimit, 1);
+            return Ok(answer);
+        }
+        let (origin, path) = cache::split(&target.url);
+        if crawl.settings.obeys_robots {
+            let (site, _) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
+            if !site.robots.as_ref().map_err(Failure::clone)?.allows(path) {
+                return Err(Failure::from(Reason::Robots).into());
+            }
+        }
+        // One more request than the frontier knows of.
+        let turn = visit.crawl_delay.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
+        visit.hold = Some(visit.hold.unwrap_or_default() + turn).filter(|hold| !hold.is_zero());
+        visit.url = target.url;
+    }
 }
 
 /// Whether a body that is not whole is worth another attempt, before what there is of it is kept.
 fn is_tried_again(crawl: &Crawl, assignment: &Assignment, answer: &Answer) -> bool {
     let is_accident = answer.cut.as_ref().is_some_and(|cut| cut.reason != Reason::BodyLimit);
-    let is_last = assignment.failed_attempts.saturating_add(1) >= crawl.settings.attempts;
+    let most = crawl.settings.attempts.min(ATTEMPTS_AT_A_BODY);
+    let is_last = assignment.failed_attempts.saturating_add(1) >= most;
     is_accident && !is_last && (200..300).contains(&answer.status)
 }
 
-/// Checks robots.txt, and waits if that took a request. Of a host in scope, its sitemaps come with
-/// the visit the first time, whatever becomes of the page.
-async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<(), Broken> {
+/// Checks robots.txt. If that took a request, or told of a delay that the frontier does not know,
+/// the page is to be fetched later. Of a host in scope, its sitemaps come with the visit the first
+/// time, whatever becomes of the page.
+async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<(), Broken> {
+    let url = assignment.url.as_str();
     if !crawl.settings.obeys_robots {
         return Ok(());
     }
-    let (origin, path) = cache::split(url);
+    let (origin, path) = cache::split(&assignment.url);
     let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
-    let robots = match &site.robots {
-        Ok(robots) => robots,
-        Err(failure) => {
-            let retry_after_ms = Some(crawl.settings.retry.as_millis() as u64);
-            return Err(Failure { retry_after_ms, ..failure.clone() }.into());
-        }
-    };
-    let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay));
+    let robots = site.robots.as_ref().map_err(Failure::clone)?;
+    let own = Duration::from_millis(crawl.settings.delay_ms());
+    let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay).max(own));
     visit.crawl_delay = delay;
     let are_wanted = crawl.settings.sitemaps && !robots.sitemaps.is_empty() && crawl.scope.contains(url);
     if are_wanted && !site.sitemaps_told.swap(true, Ordering::Relaxed) {
@@ -238,12 +286,12 @@ async fn ask_robots(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<(), B
     if !robots.allows(path) {
         return Err(Failure::from(Reason::Robots).into());
     }
-    if was_fetched {
-        // The frontier does not count the request for robots.txt: wait a delay before this page,
-        // and after it.
-        let turn = Duration::from_millis(crawl.settings.delay_ms()).max(delay.unwrap_or_default());
-        tokio::time::sleep(turn).await;
-        visit.hold = Some(turn).filter(|turn| !turn.is_zero());
+    // Either the request for robots.txt has just begun, or nobody knows when the last one did.
+    let is_news = delay.is_some_and(|delay| assignment.host_delay_ms != Some(delay.as_millis() as u64));
+    let turn = delay.unwrap_or(own);
+    if (was_fetched || is_news) && !turn.is_zero() {
+        visit.hold = Some(turn);
+        return Err(Broken::Later);
     }
     Ok(())
 }
@@ -254,13 +302,14 @@ fn take(
     url: &str,
     answer: Answer,
     known: Option<&PageHead>,
+    is_start: bool,
     visit: &mut Visit,
 ) -> Result<Fetched, Broken> {
     let status = answer.status;
     let at_ms = now_ms();
     match (status, known) {
         (408 | 425 | 429 | 503, _) => return Err(busy(crawl, &answer, visit).into()),
-        (304, Some(known)) if !visit.is_recorded => return not_modified(crawl, url, answer, known, visit),
+        (304, Some(known)) if !visit.is_recorded => return not_modified(crawl, url, answer, known, is_start, visit),
         (304, _) => return Err(Failure::new(Reason::Protocol, "304 to a request without conditions").into()),
         (200..=399, _) => {}
         (400..=499, _) => {
@@ -275,19 +324,32 @@ fn take(
     let location = answer.headers.get("Location").map(<[u8]>::to_vec).filter(|_| status >= 300);
     let mut page = record::page(url, answer, at_ms);
     let stored = store(crawl, &mut page, visit)?;
+    let is_duplicate = stored.is_duplicate && !is_start;
     let changed = known.filter(|_| !visit.is_recorded).and(stored.changed);
     let links = match location {
         Some(location) => redirect(crawl, url, &location, visit)?,
-        None if status < 300 && !stored.is_duplicate => visit.take(discovery::of_page(crawl, url, &page)?),
+        None if status < 300 => visit.take(discovery::of_page(crawl, url, &page)?),
         None => Vec::new(),
     };
-    Ok(Fetched { at_ms, links, changed, is_duplicate: stored.is_duplicate })
+    Ok(Fetched { at_ms, links, changed, is_duplicate })
 }
 
 /// How a page was stored.
 struct Stored {
     changed: Option<bool>,
     is_duplicate: bool,
+}
+
+/// Whether the links of a page with the body of another are not followed: those of a page of its
+/// own host, where a body that is served under ever longer paths would lead on for ever. On
+/// another host the same links lead to other pages.
+fn is_repeated(crawl: &Crawl, key: &[u8], holder: &Holder) -> bool {
+    !crawl.settings.follow_duplicates && site(key) == site(&holder.key)
+}
+
+/// The host of a canonical URL, also of one in SURT form.
+fn site(key: &[u8]) -> &[u8] {
+    urlindex::host(key).unwrap_or_else(|| key.split(|byte| *byte == b')').next().unwrap_or_default())
 }
 
 /// Stores a page, or a reference to another page with the same body.
@@ -306,7 +368,7 @@ fn store(crawl: &Crawl, page: &mut Page, visit: &mut Visit) -> Result<Stored, Br
         if !(visit.is_recorded && is_same) {
             crawl.pages.put_page(&record::duplicate(page, &holder.key, holder.fetched_at_ms))?;
         }
-        return Ok(Stored { changed: Some(!is_same), is_duplicate: !crawl.settings.follow_duplicates });
+        return Ok(Stored { changed: Some(!is_same), is_duplicate: is_repeated(crawl, &key, &holder) });
     }
     let stored = crawl.pages.engine().head(&key).map_err(fm_cli::Failure::from)?;
     let has_it = |head: filemap_core::Head| head.digest == digest && head.body_bytes == page.body.len() as u64;
@@ -327,17 +389,17 @@ fn not_modified(
     url: &str,
     answer: Answer,
     known: &PageHead,
+    is_start: bool,
     visit: &mut Visit,
 ) -> Result<Fetched, Broken> {
     let at_ms = now_ms();
     let page = record::page(url, answer, at_ms);
     crawl.pages.put_page(&record::not_modified(page, url, known))?;
     let before = crawl.pages.get(url)?;
-    let is_duplicate = match &before {
-        Some(before) if !crawl.settings.follow_duplicates => crawl.bodies.is_held_by_another(before, &crawl.pages)?,
-        _ => false,
-    };
-    let links = match before.filter(|_| !is_duplicate) {
+    let holder = before.as_ref().map(|before| crawl.bodies.other_holder(before, &crawl.pages)).transpose()?.flatten();
+    let key = crawl.pages.key(url)?;
+    let is_duplicate = !is_start && holder.is_some_and(|holder| is_repeated(crawl, &key, &holder));
+    let links = match before {
         Some(before) => visit.take(discovery::of_page(crawl, url, &before)?),
         None => Vec::new(),
     };
@@ -358,13 +420,13 @@ fn busy(crawl: &Crawl, answer: &Answer, visit: &mut Visit) -> Failure {
 }
 
 /// The target of a redirect, unless there were too many.
-fn redirect(crawl: &Crawl, url: &str, location: &[u8], visit: &mut Visit) -> Result<Vec<String>, Broken> {
+fn redirect(crawl: &Crawl, url: &str, location: &[u8], visit: &mut Visit) -> Result<Vec<Link>, Broken> {
     let hops = crawl.hops.taken(url) + 1;
     if hops > crawl.settings.limits.redirects {
         visit.met(Reason::RedirectLimit, 1);
         return Ok(Vec::new());
     }
     let targets = visit.take(discovery::of_redirect(crawl, url, location)?);
-    targets.iter().for_each(|target| crawl.hops.note(target, hops));
+    targets.iter().for_each(|target| crawl.hops.note(&target.url, hops));
     Ok(targets)
 }

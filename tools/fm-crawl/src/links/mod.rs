@@ -3,7 +3,8 @@
 //! Finding ([`html`], [`sitemap`], [`plain`]) knows little of URLs, and resolving nothing of
 //! documents. Number and length of links are bounded.
 //!
-//! Invariant: every resolved link is the canonical form of an http or https URL.
+//! Invariant: every resolved link is an http or https URL, absolute and without a fragment, as it
+//! was written otherwise; its key is the canonical form by the rules of the store.
 
 pub mod directives;
 pub mod html;
@@ -11,9 +12,10 @@ pub mod plain;
 pub mod sitemap;
 pub mod source;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-use filemap::canonical::Canonicalizer;
+use filemap::canonical::{Canonicalizer, Whatwg};
 use urlindex::canonical::Encoding;
 
 /// Which links of a document are taken.
@@ -96,11 +98,34 @@ impl Change {
     }
 }
 
+/// A link, resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The URL to ask for.
+    pub url: String,
+    /// Its canonical form, by which the page is known.
+    pub key: String,
+}
+
+impl Link {
+    /// A link to a URL that the URL standard has made; `None` if it has no canonical form in
+    /// UTF-8.
+    pub fn new(url: Vec<u8>, canonicalizer: &dyn Canonicalizer) -> Option<Link> {
+        let key = String::from_utf8(canonicalizer.canonicalize(&url).ok()?).ok()?;
+        Some(Link { url: String::from_utf8(url).ok()?, key })
+    }
+
+    /// Its text for the frontier.
+    pub fn text(&self) -> Cow<'_, str> {
+        frontier::link(&self.url, &self.key)
+    }
+}
+
 /// The links of a document, resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Links {
-    /// Canonical URLs without duplicates, in order.
-    pub urls: Vec<String>,
+    /// The links, one for each canonical form, in order.
+    pub links: Vec<Link>,
     /// Links that are not http or https URLs.
     pub unusable: u64,
     /// Links over the length limit.
@@ -147,12 +172,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     std::str::from_utf8(bytes).map_or_else(|_| bytes.iter().map(escaped).collect(), str::to_owned)
 }
 
-/// Resolves the links of the page `url`.
+/// Resolves the links of the page `url`. Of those with one canonical form the first counts.
 pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, bounds: Bounds) -> Links {
     let mut links = Links::default();
-    let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(found.links.len());
+    let mut seen: HashSet<String> = HashSet::with_capacity(found.links.len());
     let encoding = found.encoding.unwrap_or(urlindex::canonical::UTF_8);
-    let resolve = |base: &[u8], link: &str| canonicalizer.resolve_in_page(base, link, encoding);
+    let resolve = |base: &[u8], link: &str| Whatwg.resolve_in_page(base, link, encoding);
     let base = found.base.as_deref().and_then(|base| resolve(url.as_bytes(), base).ok());
     let base = base.filter(|base| is_web(base)).unwrap_or_else(|| url.as_bytes().to_vec());
     for link in &found.links {
@@ -160,20 +185,19 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
             links.too_long += 1;
             continue;
         }
-        let key = match joined(&base, link) {
-            Some(absolute) => canonicalizer.canonicalize(absolute.as_bytes()),
+        let url = match joined(&base, link) {
+            Some(absolute) => Whatwg.canonicalize(absolute.as_bytes()),
             None => resolve(&base, link),
         };
-        match key {
-            Ok(key) if !is_web(&key) => links.unusable += 1,
-            Ok(key) if key.len() > bounds.url_bytes => links.too_long += 1,
-            Ok(key) => {
-                if !seen.contains(&key) {
-                    links.urls.extend(String::from_utf8(key.clone()).ok());
-                    seen.insert(key);
+        match url.ok().filter(|url| is_web(url)).and_then(|url| Link::new(url, canonicalizer)) {
+            Some(link) if link.url.len() > bounds.url_bytes => links.too_long += 1,
+            Some(link) => {
+                if !seen.contains(&link.key) {
+                    seen.insert(link.key.clone());
+                    links.links.push(link);
                 }
             }
-            Err(_) => links.unusable += 1,
+            None => links.unusable += 1,
         }
     }
     links
@@ -201,9 +225,11 @@ pub fn is_web(key: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use filemap::canonical::Whatwg;
-
     use super::*;
+
+    fn urls(links: &Links) -> Vec<&str> {
+        links.links.iter().map(|link| link.url.as_str()).collect()
+    }
 
     const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 60, follow_nofollow: false };
 
@@ -221,20 +247,32 @@ mod tests {
         let links = resolved(&["x", "./x#top", "/y", "//b.example", "?z", "#top", " HTTP://A.example:80/y "], None);
         let wanted =
             ["http://a.example/dir/x", "http://a.example/y", "http://b.example/", "http://a.example/dir/page?z"];
-        assert_eq!(links.urls, wanted);
+        assert_eq!(urls(&links), wanted);
+    }
+
+    #[test]
+    fn a_link_is_asked_for_as_it_was_written_and_known_by_its_canonical_form() {
+        let mut gathered = Gathered::new(BOUNDS);
+        for link in ["/x//", "?z&y=1", "/proxy/http://b.example/x", "?y=1&z", "/x//#top"] {
+            gathered.add(link.as_bytes());
+        }
+        let links = resolve(&gathered.found, "http://a.example/", &urlindex::CrawlRules::crawl(), BOUNDS);
+        let wanted = ["http://a.example/x//", "http://a.example/?z&y=1", "http://a.example/proxy/http://b.example/x"];
+        assert_eq!(urls(&links), wanted);
+        assert_eq!(links.links[1].key, "http://a.example/?y=1&z");
     }
 
     #[test]
     fn what_no_crawler_can_fetch_is_counted_and_left() {
         let long = "l".repeat(61);
         let links = resolved(&["mailto:a@b", "javascript:void(0)", "http://[", "ftp://a/", &long, "ok"], None);
-        assert_eq!((links.urls.len(), links.unusable, links.too_long), (1, 4, 1));
+        assert_eq!((links.links.len(), links.unusable, links.too_long), (1, 4, 1));
     }
 
     #[test]
     fn a_base_holds_for_all_links_and_an_unusable_one_for_none() {
-        assert_eq!(resolved(&["x"], Some("/other/")).urls, ["http://a.example/other/x"]);
-        assert_eq!(resolved(&["x"], Some("data:,")).urls, ["http://a.example/dir/x"]);
+        assert_eq!(urls(&resolved(&["x"], Some("/other/"))), ["http://a.example/other/x"]);
+        assert_eq!(urls(&resolved(&["x"], Some("data:,"))), ["http://a.example/dir/x"]);
     }
 
     #[test]
@@ -294,7 +332,7 @@ mod tests {
             let (text, encoding) = filemap::page::encoding::decode(body, Some(kind.as_bytes()));
             let found = Found { encoding: Some(encoding), ..html::find(text.as_bytes(), "bot", BOUNDS) };
             let links = resolve(&found, "http://a.example/dir/page", &Whatwg, BOUNDS);
-            assert_eq!(links.urls, expected.map(|rest| format!("http://a.example/{rest}")), "{label}");
+            assert_eq!(urls(&links), expected.map(|rest| format!("http://a.example/{rest}")), "{label}");
         }
     }
 }

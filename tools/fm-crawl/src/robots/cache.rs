@@ -23,6 +23,9 @@ use crate::record;
 
 /// The age at which a robots.txt is fetched again.
 const AGE_MAX_MS: i64 = 24 * 3_600_000;
+/// How long a failure holds for visits that wait for the same answer; the frontier knows when the
+/// host is asked again.
+const UNREACHABLE_FOR: Duration = Duration::from_millis(500);
 /// Redirects followed from a robots.txt: the minimum of the RFC.
 const REDIRECTS_MAX: usize = 5;
 /// Memory for rules; beyond it unused sites are dropped.
@@ -46,7 +49,6 @@ type Slot = Arc<tokio::sync::Mutex<Option<Arc<Site>>>>;
 #[derive(Debug)]
 pub struct Cache {
     agent: String,
-    retry: Duration,
     sites: Mutex<(HashMap<String, Slot>, usize)>,
 }
 
@@ -70,9 +72,9 @@ enum Step {
 }
 
 impl Cache {
-    /// A cache for this product token. A site to stay away from is asked again after `retry`.
-    pub fn new(agent: &str, retry: Duration) -> Cache {
-        Cache { agent: agent.to_owned(), retry, sites: Mutex::default() }
+    /// A cache for this product token.
+    pub fn new(agent: &str) -> Cache {
+        Cache { agent: agent.to_owned(), sites: Mutex::default() }
     }
 
     /// The rules of a site from memory, from the store, or from the site; and whether the site was
@@ -92,7 +94,7 @@ impl Cache {
             return Ok((Arc::clone(site), false));
         }
         let (robots, was_fetched) = self.load(origin, store, fetcher).await?;
-        let age = if robots.is_ok() { Duration::from_millis(AGE_MAX_MS as u64) } else { self.retry };
+        let age = if robots.is_ok() { Duration::from_millis(AGE_MAX_MS as u64) } else { UNREACHABLE_FOR };
         let site = Arc::new(Site { robots, sitemaps_told: AtomicBool::new(false), until: Instant::now() + age });
         *held = Some(Arc::clone(&site));
         drop(held);

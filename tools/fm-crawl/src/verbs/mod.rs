@@ -1,6 +1,8 @@
 //! The verbs, one file each: their arguments, what they do, what they print.
 
+pub mod list;
 mod opening;
+pub mod retry;
 pub mod run;
 pub mod status;
 pub mod why;

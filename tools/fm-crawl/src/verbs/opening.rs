@@ -4,14 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap::canonical::Canonicalizer;
 use filemap::{Event, Options, PageStore};
 use filemap_http::AnyArchives;
 use filemap_io::OsDir;
+use fm_cli::canonical::{self, Canonical};
 use fm_cli::{Failure, words};
 use frontier::{Frontier, FrontierOptions, Recrawl};
-use urlindex::canonical::{Rule, RuleSet};
-use urlindex::{CrawlRules, Whatwg};
+use urlindex::CrawlRules;
 
 use crate::failure::of_frontier;
 use crate::settings::{Folder, Settings};
@@ -51,8 +50,14 @@ pub enum Begun {
     Now,
 }
 
-/// The store to crawl into, made if it is absent and its crawl has not begun.
-pub fn store_to_fill(path: &Path, folder: &Folder, begun: Begun) -> Result<PageStore, Failure> {
+/// The store to crawl into, made with these rules if it is absent and its crawl has not begun.
+pub fn store_to_fill(
+    path: &Path,
+    folder: &Folder,
+    begun: Begun,
+    rules: Option<&Canonical>,
+) -> Result<PageStore, Failure> {
+    let wanted = rules.map(Canonical::canonicalizer);
     let store = match PageStore::open(path, options()) {
         Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) if begun == Begun::Before => {
             return Err(Failure::Io(format!(
@@ -62,21 +67,17 @@ pub fn store_to_fill(path: &Path, folder: &Folder, begun: Begun) -> Result<PageS
             )));
         }
         Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) => {
-            PageStore::create_with(path, Arc::new(CrawlRules::crawl()), options())?
+            let rules = wanted.clone().unwrap_or_else(|| Arc::new(CrawlRules::crawl()));
+            PageStore::create_with(path, rules, options())?
         }
         opened => opened?,
     };
-    let canonicalizer = store.canonicalizer();
-    if keeps_urls_fetchable(&**canonicalizer) {
-        return Ok(store.with_archives(Arc::new(AnyArchives::new())));
+    let ours = store.canonicalizer();
+    if let Some(wanted) = wanted.filter(|wanted| (wanted.name(), wanted.version()) != (ours.name(), ours.version())) {
+        let (path, ours, wanted) = (path.display(), canonical::words(&**ours), canonical::words(&*wanted));
+        return Err(Failure::Usage(format!("{path}: the store has the rules `{ours}`, not `{wanted}`")));
     }
-    let words = format!(
-        "{}: the keys of this store ({} version {}) are not fetchable URLs; crawl into a new store",
-        path.display(),
-        canonicalizer.name(),
-        canonicalizer.version()
-    );
-    Err(Failure::Usage(words))
+    Ok(store.with_archives(Arc::new(AnyArchives::new())))
 }
 
 /// The folder of a crawl, through the I/O seam.
@@ -87,15 +88,6 @@ pub fn dir(folder: &Folder) -> Result<OsDir, Failure> {
 /// The store's sequence that the crawl in a folder has noted, if any.
 pub fn noted_sequence(folder: &Folder) -> Result<Option<u64>, Failure> {
     if folder.path().exists() { sequence::noted(&dir(folder)?) } else { Ok(None) }
-}
-
-/// Whether canonical URLs can be fetched: not reversed, and not arbitrary bytes.
-fn keeps_urls_fetchable(canonicalizer: &dyn Canonicalizer) -> bool {
-    let crawl = CrawlRules::crawl();
-    let names = [Whatwg.name(), crawl.name()];
-    let is_rules = canonicalizer.name() == "rules"
-        && RuleSet::from_bits(canonicalizer.version()).is_some_and(|rules| !rules.has(Rule::Surt));
-    names.contains(&canonicalizer.name()) || is_rules
 }
 
 /// The store to read beside a running crawl, and whether it is as new as that crawl.
@@ -155,5 +147,7 @@ fn frontier_options(settings: &Settings) -> FrontierOptions {
         .pages_per_host_max(settings.host_pages.unwrap_or(u32::MAX))
         .attempts_max(settings.attempts)
         .backoff_ms(ms(settings.retry), 24 * 3_600_000)
+        .host_failures_max(settings.host_failures)
+        .host_down_ms(ms(settings.host_down))
         .recrawl(recrawl)
 }

@@ -11,7 +11,7 @@ use filemap::canonical::{Canonicalizer, Whatwg};
 use filemap::page::RecordKind;
 use filemap_http::{Client, ClientOptions, SeenClient};
 use fm_cli::times::{self, now_ms};
-use fm_cli::{Failure, Flags, Outcome, interrupt, sizes, words};
+use fm_cli::{Failure, Flags, Outcome, canonical, interrupt, sizes, words};
 use frontier::{Frontier, PageStatus};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -20,13 +20,14 @@ use serde_json::json;
 use super::opening::{self, Begun};
 use super::print;
 use crate::bodies::Bodies;
+use crate::coverage::Coverage;
 use crate::crawl::{Claims, Coordinator, Crawl, End, Log, Sitemaps, State, Tally, Watch};
 use crate::failure::of_frontier;
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::{self, Fetcher};
-use crate::links::is_web;
+use crate::links::{Link, is_web};
 use crate::progress::{Phase, Progress};
-use crate::scope::{Reach, Scope};
+use crate::scope::Reach;
 use crate::seen::Seen;
 use crate::sequence::{self, SequenceNote};
 use crate::settings::{Folder, Settings};
@@ -41,9 +42,10 @@ const COMPLAINTS: usize = 5;
 #[derive(clap::Args)]
 #[command(after_help = "\
 The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --forever, --log, \
---allow-private, --resolve and --ca): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
+--tolerate, --allow-private, --resolve and --ca): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
 
-Exits with 1 if no page was ever fetched, and with 3 if the store refused fetched pages.
+Exits with 1 if no page was ever fetched, with 3 if the store refused fetched pages, and with 5 if pages were not fetched for a reason \
+that is neither their site's answer (4xx, robots.txt) nor a limit: they were given up, or their hosts do not answer (--tolerate).
 
 Example:
   fm-crawl run pages.fm --seed https://example.com/ --contact mailto:me@example.com --max-pages 1000")]
@@ -53,6 +55,10 @@ pub struct Args {
     /// Start pages; may be given again
     #[arg(long, value_name = "URL", num_args = 1..)]
     seed: Vec<String>,
+    /// What makes two URLs one page in a new store: whatwg, crawl, surt or exact, rules switched
+    /// as in crawl,+www,-tracking [default: crawl]
+    #[arg(long, value_name = "RULES", value_parser = canonical::Canonical::parse)]
+    rules: Option<canonical::Canonical>,
     /// Which links to follow from the seeds [default: host]
     #[arg(long, value_enum)]
     scope: Option<Reach>,
@@ -105,15 +111,25 @@ pub struct Args {
     /// fetches it. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
     #[arg(long, value_name = "http://HOST/v1/seen/NAME", value_parser = seen_set)]
     seen: Option<SharedSet>,
-    /// Attempts at a page, 1 to 15 [default: 3]
+    /// Attempts at a page that fails, 1 to 15 [default: 12]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
     attempts: Option<u8>,
     /// The wait before the second attempt, doubled for each further one [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     retry: Option<Duration>,
-    /// Failures in a row after which a host is skipped in this run [default: 30]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_host_failures: Option<u32>,
+    /// Failures of pages in a row after which their host is to blame, and rests [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    max_host_failures: Option<u16>,
+    /// How long a host may fail before its queued pages are given up [default: 7d]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    host_down: Option<Duration>,
+    /// How long a run goes on without a page: hosts rest that do not answer, failed pages wait
+    /// [default: 15m]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    patience: Option<Duration>,
+    /// Part of the pages that may be left unfetched without an exit code of 5
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0%")]
+    tolerate: f64,
     /// Largest body; of a longer one the beginning is kept [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse_positive)]
     max_body: Option<u64>,
@@ -166,33 +182,45 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         }
     }
     let noted = opening::noted_sequence(&folder)?;
-    let pages = opening::store_to_fill(&args.store, &folder, begun)?;
+    let pages = opening::store_to_fill(&args.store, &folder, begun, args.rules.as_ref())?;
     sequence::check(noted, &pages, folder.path())?;
-    for seed in &args.seed {
-        let key = pages.key(seed).map_err(|error| Failure::Usage(error.to_string()))?;
-        let url = String::from_utf8_lossy(&key).into_owned();
-        if !settings.seeds.contains(&url) {
-            settings.seeds.push(url);
-        }
-    }
+    settings.seeds.extend(args.seed.iter().filter_map(|seed| is_new_seed(seed, &settings)).collect::<Vec<_>>());
+    let seeds = seeds(&settings, &**pages.canonicalizer())?;
     let shared = shared_set(&settings, &**pages.canonicalizer())?;
     folder.keep(&settings)?;
-    let scope = Scope::new(settings.scope, settings.seeds.iter().map(String::as_str));
+    let scope = settings.scope();
     let mut frontier = opening::frontier(&folder, &settings)?;
-    let seeds: Vec<&str> = settings.seeds.iter().map(String::as_str).collect();
-    frontier.seed(&seeds, now_ms()).map_err(of_frontier)?;
+    let texts: Vec<_> = seeds.iter().map(Link::text).collect();
+    frontier.seed(&texts, now_ms()).map_err(of_frontier)?;
+    // Whoever starts a run has a reason to ask hosts again that did not answer.
+    frontier.wake(None).map_err(of_frontier)?;
     frontier.commit().map_err(of_frontier)?;
-    let seen = Seen::open(&folder.join(files::SEEN), &**pages.canonicalizer(), &frontier)?;
+    let seen = Seen::open(&opening::dir(&folder)?, &**pages.canonicalizer(), &frontier)?;
     let claims = Claims::open(shared, &mut frontier)?;
     let bodies = Bodies::open(folder.path())?;
     let resolver = Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private };
     let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, resolver, tls).map_err(Failure::Usage)?;
     let note = SequenceNote::open(&opening::dir(&folder)?)?;
     let sitemaps = Sitemaps::open(&folder.join(files::SITEMAPS))?;
-    let crawl = Crawl::new(settings, scope, pages, fetcher, bodies, sitemaps);
+    let crawl = Crawl::new(settings.clone(), scope, pages, fetcher, bodies, sitemaps);
     let mut log = Log::open(args.log.as_deref())?;
     log.event("begin", json!({ "store": args.store.display().to_string(), "pid": std::process::id() }))?;
-    work(args, flags, &folder, crawl, State { frontier, seen, note, claims, log })
+    work(args, flags, &folder, crawl, State { frontier, seen, note, claims, log, settings, folder: folder.clone() })
+}
+
+/// A start page as the URL standard has it, if it is none of the crawl's yet.
+fn is_new_seed(seed: &str, settings: &Settings) -> Option<String> {
+    let url = String::from_utf8(Whatwg.canonicalize(seed.as_bytes()).ok()?).ok()?;
+    (!settings.seeds.contains(&url)).then_some(url)
+}
+
+/// The start pages, with their canonical forms.
+fn seeds(settings: &Settings, canonicalizer: &dyn Canonicalizer) -> Result<Vec<Link>, Failure> {
+    let link = |seed: &String| {
+        let link = Link::new(seed.as_bytes().to_vec(), canonicalizer);
+        link.ok_or_else(|| Failure::Usage(format!("{seed}: it has no canonical form by the rules of the store")))
+    };
+    settings.seeds.iter().map(link).collect()
 }
 
 /// Replaces settings by arguments.
@@ -208,6 +236,8 @@ fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     set(&mut settings.attempts, args.attempts);
     set(&mut settings.retry, args.retry);
     set(&mut settings.host_failures, args.max_host_failures);
+    set(&mut settings.host_down, args.host_down);
+    set(&mut settings.patience, args.patience);
     set(&mut settings.host_pages, args.max_host_pages.map(|pages| (pages > 0).then_some(pages)));
     settings.recrawl = args.recrawl.or(settings.recrawl);
     if let Some(SharedSet(set)) = &args.seen {
@@ -274,6 +304,13 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| {
         format!("`{text}` is not a number of requests a second; write for example 0.5, 1, or 0 for no limit")
     })
+}
+
+/// A part of 1, from a number of percent.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    let number = number.filter(|number| (0.0..=100.0).contains(number)).map(|number| number / 100.0);
+    number.ok_or_else(|| format!("`{text}` is not a number of percent, such as 1%"))
 }
 
 /// The value of a header field: one line.
@@ -348,10 +385,12 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
     let (end, tally) = ended?;
     let State { frontier, seen, mut log, .. } = state;
     progress.publish(&tally, &frontier, Phase::Ended);
-    let said = print(&summary(flags, end, &tally, &frontier, progress.elapsed()));
+    let coverage = Coverage::of(&frontier);
+    let said = print(&summary(flags, end, &tally, &frontier, &coverage, progress.elapsed()));
     complain_of_seeds(&crawl, &frontier)?;
     complain_of_unstorable(&tally, &args.store);
-    let is_empty = end == End::Complete && frontier.stats().fetches == 0;
+    coverage.complain(end, &args.store, args.tolerate);
+    let is_empty = matches!(end, End::Complete | End::Waiting) && frontier.stats().fetches == 0;
     log.event("end", json!({ "why": end.name(), "run": tally.json() }))?;
     log.flush()?;
     frontier.close().map_err(of_frontier)?;
@@ -367,6 +406,7 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
         End::Interrupted => interrupt::outcome(),
         _ if tally.unstorable() > 0 => Outcome::Damaged,
         _ if is_empty => Outcome::NotFound,
+        _ if coverage.missing_part(end) > args.tolerate => Outcome::Incomplete,
         _ => Outcome::Done,
     })
 }
@@ -375,7 +415,9 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
 fn complain_of_seeds(crawl: &Crawl, frontier: &Frontier) -> Result<(), Failure> {
     let mut gone = Vec::new();
     for seed in &crawl.settings.seeds {
-        if let Some(state) = frontier.page(seed).map_err(of_frontier)?.filter(|state| state.status == PageStatus::Gone)
+        let Some(link) = Link::new(seed.as_bytes().to_vec(), &**crawl.pages.canonicalizer()) else { continue };
+        if let Some(state) =
+            frontier.page(&link.key).map_err(of_frontier)?.filter(|state| state.status == PageStatus::Gone)
         {
             gone.push((seed, state.last_failure));
         }
@@ -400,7 +442,7 @@ fn complain_of_unstorable(tally: &Tally, store: &Path) {
     }
 }
 
-fn summary(flags: &Flags, end: End, tally: &Tally, frontier: &Frontier, took: Duration) -> String {
+fn summary(flags: &Flags, end: End, tally: &Tally, frontier: &Frontier, coverage: &Coverage, took: Duration) -> String {
     let stats = frontier.stats();
     let seconds = took.as_secs_f64().max(1e-3);
     if flags.json {
@@ -408,11 +450,13 @@ fn summary(flags: &Flags, end: End, tally: &Tally, frontier: &Frontier, took: Du
         line["end"] = json!(end.name());
         line["seconds"] = json!(seconds);
         line["queued"] = json!(stats.queued + stats.due);
+        line["not_fetched"] = coverage.json(end);
         return format!("{line}\n");
     }
     let queued = stats.queued + stats.due;
     let ended = match end {
         End::Complete => "nothing is left to fetch".to_owned(),
+        End::Waiting => format!("no page may be had within --patience, run again to go on; queued: {queued}"),
         End::MaxPages => format!("as many pages as asked for; queued: {queued}"),
         End::Interrupted => format!("interrupted, run again to go on; queued: {queued}"),
     };

@@ -5,9 +5,9 @@
 //! frontier cannot.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use filemap::PageStore;
+use filemap::canonical::{Canonicalizer as _, Whatwg};
 use filemap::page::RecordKind;
 use fm_cli::{Failure, Flags, Outcome, fields, plain};
 use frontier::{FailureKind, PageState, PageStatus};
@@ -17,7 +17,6 @@ use urlindex::{SeenSet, StoredSet};
 use super::{opening, print};
 use crate::links::is_web;
 use crate::robots::{self, cache};
-use crate::scope::Scope;
 use crate::settings::Settings;
 use crate::{failure, files, record, seen};
 
@@ -39,6 +38,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let key = canonicalizer.canonicalize(args.url.as_bytes());
     let key = key.map_err(|error| Failure::Usage(format!("{}: {error}", args.url)))?;
     let url = String::from_utf8_lossy(&key).into_owned();
+    let asked = Whatwg.canonicalize(args.url.as_bytes()).unwrap_or_else(|_| key.clone());
     let seen = match StoredSet::open_read_only(folder.join(files::SEEN)) {
         Ok(set) => json!(!set.contains(&key)?.is_new()),
         Err(urlindex::Error::Storage(error)) if error.is_absent() => Value::Null,
@@ -49,18 +49,20 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         Err(Failure::Locked(_)) => (None, true),
         Err(failure) => return Err(failure),
     };
-    let scope = Scope::new(settings.scope, settings.seeds.iter().map(String::as_str));
+    let scope = settings.scope();
     let stored = stored(&store, &url)?;
     let last_error = last_error(&store, &url, page.as_ref().and_then(|page| page.last_failure))?;
+    let asked = page.as_ref().map_or_else(|| String::from_utf8_lossy(&asked).into_owned(), |page| page.url.clone());
     let state = page.map_or(Value::Null, state);
     // While a crawl runs its frontier cannot be read, and its seen set is a few seconds old.
     let is_known = state != Value::Null || seen == json!(true) || (is_running && stored != Value::Null);
-    let can_be_asked_for = is_web(&key) && key.len() <= settings.limits.url_bytes;
+    let can_be_asked_for = is_web(asked.as_bytes()) && asked.len() <= settings.limits.url_bytes;
     let value = json!({
         "url": args.url,
         "canonical": url,
-        "in_scope": can_be_asked_for && scope.contains(&url),
-        "robots": robots(&store, &settings, &url),
+        "fetched_as": asked,
+        "in_scope": can_be_asked_for && scope.contains(&asked),
+        "robots": robots(&store, &settings, &asked),
         "seen": seen,
         "is_running": is_running,
         "frontier": state,
@@ -78,7 +80,7 @@ fn robots(store: &PageStore, settings: &Settings, url: &str) -> &'static str {
     if !settings.obeys_robots {
         return "not obeyed";
     }
-    let cache = cache::Cache::new(robots::token(&settings.user_agent), Duration::ZERO);
+    let cache = cache::Cache::new(robots::token(&settings.user_agent));
     let (origin, path) = cache::split(url);
     match cache.recall(origin, store) {
         Some(robots) if robots.allows(path) => "allowed",
@@ -134,6 +136,7 @@ fn in_words(value: &Value) -> String {
     let is_running = value["is_running"] == json!(true);
     let mut rows = vec![
         ("canonical", text(&value["canonical"])),
+        ("asked for", text(&value["fetched_as"])),
         ("in scope", text(&value["in_scope"])),
         ("robots.txt", text(&value["robots"])),
     ];

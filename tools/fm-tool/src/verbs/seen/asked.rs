@@ -8,9 +8,9 @@ use fm_cli::Failure;
 use urlindex::canonical::named;
 use urlindex::{AnySet, Canonicalizer, DiskUrlSet, RequestId, SeenSet, StoredSet, Verdict};
 
-use super::canonical::{self, Canonical};
 use super::sets::{self, MemoryArg};
 use crate::stores::remote;
+use fm_cli::canonical::{self, Canonical};
 
 /// A batch up to this size may be checked one by one in a set on disk.
 const FEW: usize = 64;

@@ -10,9 +10,9 @@ use urlindex::disk::FingerprintBits;
 use urlindex::hash::{HashFamily, SlotHash};
 use urlindex::{AnySet, BloomOptions, DiskOptions, Error, Md5Bitmap, NewSet, SeenSet, StoredSet};
 
-use super::canonical::Canonical;
 use super::{sets, stat};
 use crate::flags::Shared;
+use fm_cli::canonical::Canonical;
 
 /// Make an empty set
 #[derive(clap::Args)]

@@ -6,11 +6,11 @@ use fm_cli::{Failure, Outcome, Output, fields, words};
 use serde_json::{Value, json};
 use urlindex::canonical::{Encoding, Explanation};
 
-use super::canonical::{self, Canonical};
 use super::sets;
 use crate::arguments::urls::{Address, UrlArgs};
 use crate::flags::Shared;
 use crate::json;
+use fm_cli::canonical::{self, Canonical};
 
 /// Show how a URL becomes canonical, rule by rule
 #[derive(clap::Args)]

@@ -6,9 +6,9 @@ use fm_cli::{Failure, Outcome, Output, interrupt, words};
 use serde_json::json;
 use urlindex::{SeenSet, StoredSet};
 
-use super::canonical;
 use super::sets::{self, CanonicalArg, MemoryArg};
 use crate::flags::Shared;
+use fm_cli::canonical;
 
 /// Add the URLs of other sets
 #[derive(clap::Args)]

@@ -3,7 +3,6 @@
 
 mod ask;
 mod asked;
-mod canonical;
 mod create;
 mod explain;
 mod export;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use fm_cli::{Failure, sizes};
 use urlindex::{Canonicalizer, DiskOptions, Error, SetKind, StorageError, StoredSet};
 
-use super::canonical::{self, Canonical};
+use fm_cli::canonical::{self, Canonical};
 
 /// The canonicaliser of a set that does not record its own.
 #[derive(clap::Args)]

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use fm_cli::{Failure, Outcome, Output, fields, plain, sizes};
+use fm_cli::{Failure, Outcome, Output, canonical, fields, plain, sizes};
 use serde_json::{Map, Value, json};
 use urlindex::{AnySet, SeenSet, StoredSet};
 
 use crate::flags::Shared;
-use crate::verbs::seen::{canonical, sets};
+use crate::verbs::seen::sets;
 
 /// Print the kind, size and error rate of a set
 #[derive(clap::Args)]

@@ -1,0 +1,53 @@
+//! The clock: times that are given, and what a wrong one has left.
+//!
+//! Time runs forwards: an earlier one than before is taken for the same, if it is earlier by less
+//! than [`STEP_MS`]. One that is earlier by more, or a time before the beginning of a fetch that
+//! was noted in an earlier life, means that the clock was ahead: everything waits as long as it
+//! may wait from now on, at most.
+
+use super::Frontier;
+use crate::error::Result;
+use crate::record::Record;
+
+/// The clock was ahead if it goes back by this.
+const STEP_MS: i64 = 60_000;
+
+impl Frontier {
+    /// Takes note of the time.
+    pub(super) fn advance(&mut self, now_ms: i64) -> Result<()> {
+        let was_ahead = now_ms.max(0) < self.state.queue.clock_ms().saturating_sub(STEP_MS);
+        if was_ahead || !self.has_time {
+            self.has_time = true;
+            self.set_back(now_ms.max(0));
+        }
+        self.state.queues(|queue, view| queue.advance(now_ms, view));
+        if self.must_rest {
+            self.must_rest = false;
+            self.tell(&Record::Rested { at_ms: self.state.queue.clock_ms() })?;
+        }
+        Ok(())
+    }
+
+    /// Ends waits that no right clock can have begun. O(pages that wait + hosts).
+    fn set_back(&mut self, now_ms: i64) {
+        let longest = |wait_ms: u64| now_ms.saturating_add_unsigned(wait_ms);
+        let rests_ms = longest(self.options.rest_max_ms);
+        for host in self.state.hosts.iter_mut() {
+            host.began_ms = host.began_ms.map(|began| began.min(now_ms));
+            if host.hold_until_ms < i64::MAX {
+                host.hold_until_ms = host.hold_until_ms.min(rests_ms);
+            }
+            if let Some(down) = &mut host.down {
+                down.since_ms = down.since_ms.min(now_ms);
+                down.until_ms = down.until_ms.min(rests_ms);
+            }
+        }
+        for flight in self.in_flight.values_mut() {
+            flight.began_ms = flight.began_ms.min(now_ms);
+            flight.before_ms = flight.before_ms.map(|before| before.min(now_ms));
+        }
+        let waits_ms = self.options.backoff_max_ms.max(self.options.rest_max_ms.saturating_mul(2));
+        let recrawl_ms = self.options.recrawl.map_or(0, |recrawl| recrawl.max_ms);
+        self.state.set_back(now_ms, longest(waits_ms.max(recrawl_ms)));
+    }
+}
