@@ -106,6 +106,16 @@ pub(crate) fn read_header(file: &dyn File, name: &str, kind: Kind) -> Result<([u
     Ok((id, number))
 }
 
+/// The version of the file with a header that was checked.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn version(file: &dyn File, name: &str) -> Result<u16, StorageError> {
+    let mut bytes = [0; HEADER_BYTES];
+    files::read_exact(file, name, &mut bytes, 0)?;
+    Ok(FileHeader::READ_VERSION.get(&bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use filemap_io::layout::markdown;

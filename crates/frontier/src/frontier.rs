@@ -167,47 +167,84 @@ impl Frontier {
     /// `Poisoned`, `Corrupt`, `Io`.
     pub fn next(&mut self, now_ms: i64) -> Result<Next> {
         self.poison.check()?;
-        if self.journal.is_closed() {
-            // From here on the journal no longer ends with a clean close.
-            self.journal.append(&Record::Opened);
-            let committed = self.journal.commit();
-            self.poison.note(committed)?;
-        }
-        self.advance(now_ms)?;
+        self.begin_handing_out(now_ms)?;
         let all = (self.handed[0] + self.handed[1] + 1) as f64;
         let wants_refresh = (self.handed[1] as f64) < self.options.refresh_share * all;
         for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {
             let taken = self.state.queues(|queue, view| queue.take(kind, view)).flatten();
             let Some((page, before_ms)) = taken else { continue };
-            match self.state.texts.read(page) {
-                Ok((depth, text)) => {
-                    self.note_begin(page);
-                    let began_ms = self.state.queue.clock_ms();
-                    self.in_flight.insert(page, Flight { depth, began_ms, before_ms });
-                    self.handed[kind] += 1;
-                    let marks = self.state.pages.marks(page);
-                    return Ok(Next::Fetch(Assignment {
-                        page: PageId::new(page),
-                        url: url_of(&text).to_owned(),
-                        key: key_of(&text).to_owned(),
-                        depth,
-                        host_delay_ms: self.state.hosts.get(self.state.pages.host(page)).delay_ms,
-                        failed_attempts: marks.attempts(),
-                        is_refresh: kind == 1,
-                        is_seed: marks.is_seed(),
-                    }));
-                }
-                Err(error) => {
-                    self.put_back(page);
-                    return Err(error);
-                }
-            }
+            self.handed[kind] += 1;
+            return self.assigned(page, before_ms, kind == 1);
         }
         Ok(match self.state.queue.wakes_ms(&self.state.hosts) {
             Some(until_ms) => Next::Wait { until_ms },
             None if self.in_flight.is_empty() => Next::Empty,
             None => Next::InFlight,
         })
+    }
+
+    /// Hands a page out before its turn: when its host's delay, rest or hold is over and a
+    /// connection to it is free. One that was given up is queued again, one that was fetched is fetched again.
+    /// As from [`Frontier::next`], the answer is `Wait` or `InFlight` where that is not now.
+    ///
+    /// O(log of the hosts and of the host's pages), one read of a URL from disk.
+    ///
+    /// # Errors
+    /// `NoSuchPage`; `Poisoned`, `Corrupt`, `Io`.
+    pub fn next_of(&mut self, page: PageId, now_ms: i64) -> Result<Next> {
+        self.poison.check()?;
+        let number = page.number();
+        if number >= self.state.pages.len() {
+            return Err(Error::NoSuchPage { page: number });
+        }
+        self.begin_handing_out(now_ms)?;
+        let status = self.state.pages.status(number);
+        if matches!(status, Status::InFlight | Status::Refreshing) {
+            return Ok(Next::InFlight);
+        }
+        if status == Status::Gone {
+            self.tell(&Record::Retried { pages: vec![number] })?;
+        }
+        match self.state.queues(|queue, view| queue.take_page(number, view)) {
+            Some(Ok(before_ms)) => self.assigned(number, before_ms, status.is_fetched()),
+            Some(Err(until_ms)) if until_ms > 0 => Ok(Next::Wait { until_ms }),
+            _ => Ok(Next::InFlight),
+        }
+    }
+
+    fn begin_handing_out(&mut self, now_ms: i64) -> Result<()> {
+        if self.journal.is_closed() {
+            // From here on the journal no longer ends with a clean close.
+            self.journal.append(&Record::Opened);
+            let committed = self.journal.commit();
+            self.poison.note(committed)?;
+        }
+        self.advance(now_ms)
+    }
+
+    /// The assignment of a page that was taken.
+    fn assigned(&mut self, page: u32, before_ms: Option<i64>, is_refresh: bool) -> Result<Next> {
+        let (depth, text) = match self.state.texts.read(page) {
+            Ok(read) => read,
+            Err(error) => {
+                self.put_back(page);
+                return Err(error);
+            }
+        };
+        self.note_begin(page);
+        let began_ms = self.state.queue.clock_ms();
+        self.in_flight.insert(page, Flight { depth, began_ms, before_ms });
+        let marks = self.state.pages.marks(page);
+        Ok(Next::Fetch(Assignment {
+            page: PageId::new(page),
+            url: url_of(&text).to_owned(),
+            key: key_of(&text).to_owned(),
+            depth,
+            host_delay_ms: self.state.hosts.get(self.state.pages.host(page)).delay_ms,
+            failed_attempts: marks.attempts(),
+            is_refresh,
+            is_seed: marks.is_seed(),
+        }))
     }
 
     /// Records a fetch and enters the page's links.
@@ -278,8 +315,8 @@ impl Frontier {
         self.tell(&Record::Delay { host, delay_ms })?;
         // The beginning of its last fetch may not be noted, since it had no delay.
         let number = self.state.hosts.enter(host);
-        match (self.state.hosts.get(number).began_ms, delay_ms) {
-            (Some(at_ms), Some(1..)) => self.tell(&Record::HostBegan { host, at_ms }),
+        match (self.state.hosts.get(number).began_ms, delay_ms.unwrap_or(self.options.delay_ms)) {
+            (Some(at_ms), 1..) => self.tell(&Record::HostBegan { host, at_ms }),
             _ => Ok(()),
         }
     }
@@ -304,7 +341,8 @@ impl Frontier {
         let committed = self.journal.commit();
         self.poison.note(committed)?;
         let is_long = self.journal.bytes() > self.options.journal_bytes_min.max(self.snapshot_bytes);
-        if is_long || self.has_old_links(LINKS_BYTES_MIN) {
+        // Records of this version do not belong behind the header of an older one.
+        if is_long || self.journal.is_old() || self.has_old_links(LINKS_BYTES_MIN) {
             let replaced = self.replace_journal();
             self.poison.note(replaced)?;
         }

@@ -90,6 +90,12 @@ impl Host {
         queued
     }
 
+    /// Empties its queue of first fetches, of which no page is left.
+    pub(crate) fn forget_queued(&mut self) {
+        self.queues[0] = BinaryHeap::new();
+        (self.ready[0], self.offered[0]) = (0, None);
+    }
+
     /// It has answered.
     pub(crate) fn answered(&mut self) {
         (self.failures, self.down) = (0, None);
@@ -115,6 +121,11 @@ impl Host {
         let (_, page) = of_entry(self.queues[kind].pop()?);
         self.ready[kind] -= 1;
         Some(page)
+    }
+
+    /// Counts out a page that was queued, and is handed out before its turn. Its entry is outdated.
+    pub(crate) fn withdraw(&mut self, kind: usize) {
+        self.ready[kind] -= 1;
     }
 
     /// Queues a page.

@@ -16,7 +16,7 @@ use filemap_io::{Dir, File};
 use crate::error::{Error, Result};
 use crate::failpoint::{Failpoint, planted};
 use crate::files;
-use crate::format::{BatchHeader, HEADER_BYTES, JOURNAL};
+use crate::format::{BatchHeader, HEADER_BYTES, JOURNAL, version};
 use crate::record::Record;
 
 /// Of a batch that ends a commit, and of one that more belongs to.
@@ -55,6 +55,8 @@ pub(crate) struct Journal {
     is_closed: bool,
     /// Whether parts of the next commit are written.
     has_parts: bool,
+    /// Whether an earlier version began it.
+    is_old: bool,
     /// Records not written yet, behind room for the batch's header.
     buffer: Vec<u8>,
 }
@@ -78,6 +80,7 @@ impl Journal {
             durable: start,
             is_closed: false,
             has_parts: false,
+            is_old: false,
             buffer: empty_buffer(),
         }
     }
@@ -96,6 +99,7 @@ impl Journal {
         let name = files::journal(number);
         let file = files::open(dir, &name, JOURNAL, id, number)?;
         let mut journal = Journal::with(file, name, id, number);
+        journal.is_old = version(&*journal.file, &journal.name)? < JOURNAL.version;
         let len = journal.file.len().map_err(Error::io("length", &journal.name))?;
         let (mut ends, mut records) = (true, 0);
         while let Some(batch) = journal.batch(journal.end, len)? {
@@ -220,6 +224,11 @@ impl Journal {
         self.commit()?;
         self.write(BATCH_MAGIC)?;
         self.sync()
+    }
+
+    /// Whether an earlier version began it.
+    pub(crate) fn is_old(&self) -> bool {
+        self.is_old
     }
 
     /// Whether it was closed before this opening and has no durable record since.

@@ -209,23 +209,25 @@ impl Links {
         crc32(&[&self.id, &self.place.number.to_le_bytes(), &offset.to_le_bytes(), len, lists])
     }
 
-    /// Writes the latest list of each page to the next file, durable but for its name. O(links), 1
-    /// byte of memory a page.
+    /// Writes the latest list of each page to the next file, durable but for its name. O(links), 8
+    /// bytes of memory a page.
     pub(crate) fn rewritten(&self, dir: &dyn Dir, pages: u32) -> Result<Links> {
-        let mut newer = vec![0u8; pages as usize];
-        self.each(pages, |page, _, _| newer[page as usize] = newer[page as usize].saturating_add(1))?;
+        let (mut latest, mut list) = (vec![0u64; pages as usize], 0);
+        self.each(pages, |page, _, _| {
+            list += 1;
+            latest[page as usize] = list;
+        })?;
         let mut next = Links::create(dir, self.id, self.place.number + 1)?;
         let mut failed = Ok(());
+        list = 0;
         self.each(pages, |page, lost, links| {
-            let newer = &mut newer[page as usize];
-            // A page with hundreds of lists may keep more than one until the next time.
-            if *newer == 1 || *newer == u8::MAX {
+            list += 1;
+            if latest[page as usize] == list {
                 next.append(page, lost, links);
                 if failed.is_ok() {
                     failed = next.flush();
                 }
             }
-            *newer = if *newer == u8::MAX { u8::MAX } else { newer.saturating_sub(1) };
         })?;
         failed?;
         next.sync()?;

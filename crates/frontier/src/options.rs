@@ -62,7 +62,7 @@ pub(crate) const VIRTUAL_VISITS_MAX: u8 = 64;
 filemap_io::options! {
     /// How a [`crate::Frontier`] is created or opened. By default: tax 10%, rent for endorsed
     /// pages, window 32, eight virtual visits a fetch; a fifth of the fetches for refreshes; one
-    /// connection and one request a second to a host; no budgets; twelve attempts with waits from a
+    /// connection and one request a second to a host; no budgets; thirteen attempts with waits from a
     /// minute, doubled up to a day; rests of a failing host from two seconds, doubled up to a day,
     /// and its pages given up after a week; no recrawl.
     ///
@@ -109,7 +109,7 @@ filemap_io::options! {
 
         /// Failed attempts in a row, 1 to 15, after which a page is given up (one that was fetched
         /// before waits until its next recrawl instead).
-        pub(crate) attempts_max: u8 = 12,
+        pub(crate) attempts_max: u8 = 13,
 
         /// Failures in a row for which pages of a host are to blame; the next one is the host's
         /// ([`crate::Remedy`]). At least 1.

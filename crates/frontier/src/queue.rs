@@ -67,6 +67,16 @@ impl Queue {
         }
     }
 
+    /// Ends the waits of some pages.
+    pub(crate) fn cut(&mut self, is_over: impl Fn(u32) -> bool) {
+        let now_s = (self.clock_ms / 1000) as u64;
+        let cut = |Reverse(timer): Reverse<u64>| match is_over(timer as u32) {
+            true => Reverse((timer >> 32).min(now_s) << 32 | u64::from(timer as u32)),
+            false => Reverse(timer),
+        };
+        self.timers = std::mem::take(&mut self.timers).into_iter().map(cut).collect();
+    }
+
     /// Forgets the waits of pages that do not wait any more.
     pub(crate) fn forget(&mut self, waits: impl Fn(u32) -> bool) {
         self.timers.retain(|Reverse(timer)| waits(*timer as u32));
@@ -177,6 +187,31 @@ impl Queue {
             return Some((page, before_ms));
         }
         None
+    }
+
+    /// Takes a page before its turn, if its host allows that now; it is in flight then. Returns when
+    /// the fetch before it began, or the time at which it may be taken: 0 if that depends on what
+    /// is in flight.
+    pub(crate) fn take_page(&mut self, page: u32, view: &mut View<'_>) -> Result<Option<i64>, i64> {
+        let number = view.pages.host(page);
+        let host = view.hosts.get_mut(number);
+        if host.in_flight >= u32::from(view.manners.connections) {
+            return Err(0);
+        }
+        let next_at_ms = host.next_at_ms(view.manners.delay_ms);
+        if next_at_ms > self.clock_ms {
+            return Err(next_at_ms);
+        }
+        let status = view.pages.status(page);
+        if let Some(kind) = status.queue() {
+            host.withdraw(kind);
+        }
+        host.in_flight += 1;
+        let before_ms = host.began_ms.replace(self.clock_ms);
+        let flies = if status.is_fetched() { Status::Refreshing } else { Status::InFlight };
+        view.pages.set_status(page, flies);
+        self.offer(number, view);
+        Ok(before_ms)
     }
 
     /// Ends a fetch from a host.

@@ -19,6 +19,7 @@
 //! | 11 | lost | list of pages that are given up since their host is down |
 //! | 12 | retried | list of pages that were given up, or wait for an attempt, and are queued again |
 //! | 13 | host began | host, time at which its last fetch began |
+//! | 14 | up | host that has answered, so that it does not fail |
 //!
 //! *Due* is in seconds, 0 for never; *age* the step of the recrawl interval; a *time* in
 //! milliseconds, below 2^63. A record holds decisions, not what led to them, so a replay does not
@@ -44,6 +45,7 @@ pub(crate) enum Record<'a> {
     Lost { pages: Vec<u32> },
     Retried { pages: Vec<u32> },
     HostBegan { host: &'a str, at_ms: i64 },
+    Up { host: &'a str },
 }
 
 fn put_text(to: &mut Vec<u8>, text: &str) {
@@ -59,6 +61,11 @@ pub(crate) fn put_pages(to: &mut Vec<u8>, pages: &[u32]) {
         varint::put(to, u64::from(page - last));
         last = *page;
     }
+}
+
+fn put_list(to: &mut Vec<u8>, tag: u8, pages: &[u32]) {
+    to.push(tag);
+    put_pages(to, pages);
 }
 
 fn put_texts(to: &mut Vec<u8>, texts: &[&str]) {
@@ -119,18 +126,16 @@ impl<'a> Record<'a> {
                 let fields = [down.since_ms as u64, u64::from(down.rests), down.until_ms as u64];
                 fields.iter().for_each(|field| varint::put(to, *field));
             }
-            Record::Lost { pages } => {
-                to.push(11);
-                put_pages(to, pages);
-            }
-            Record::Retried { pages } => {
-                to.push(12);
-                put_pages(to, pages);
-            }
+            Record::Lost { pages } => put_list(to, 11, pages),
+            Record::Retried { pages } => put_list(to, 12, pages),
             Record::HostBegan { host, at_ms } => {
                 to.push(13);
                 put_text(to, host);
                 varint::put(to, *at_ms as u64);
+            }
+            Record::Up { host } => {
+                to.push(14);
+                put_text(to, host);
             }
         }
     }
@@ -173,6 +178,7 @@ impl<'a> Record<'a> {
             11 => Record::Lost { pages: from.pages()? },
             12 => Record::Retried { pages: from.pages()? },
             13 => Record::HostBegan { host: from.text()?, at_ms: from.time()? },
+            14 => Record::Up { host: from.text()? },
             _ => return None,
         };
         *bytes = from.rest;
@@ -275,6 +281,7 @@ mod tests {
             Record::Lost { pages: vec![0, 7] },
             Record::Retried { pages: vec![7] },
             Record::HostBegan { host: "a.example", at_ms: 7 },
+            Record::Up { host: "a.example" },
         ]
     }
 
@@ -316,12 +323,12 @@ mod tests {
         assert_eq!(Record::decode(&mut &[1, 2, 5, 0, 0][..]), None);
         assert_eq!(Record::decode(&mut &[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]), None);
         assert_eq!(Record::decode(&mut &[3, 1, 16, 0, 0, 0][..]), None);
-        assert_eq!(Record::decode(&mut &[14][..]), None);
+        assert_eq!(Record::decode(&mut &[15][..]), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..15) {
+        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..16) {
             let bytes = [&[tag][..], &bytes].concat();
             let mut rest = &bytes[..];
             while let Some(record) = Record::decode(&mut rest) {

@@ -137,33 +137,52 @@ impl State {
                 self.check_pages(pages)?;
                 self.claims.open(*id, pages, done)
             }
-            Record::Down { host, down } => {
-                let number = self.hosts.enter(host);
-                self.hosts.get_mut(number).down = Some(*down);
-                Ok(())
-            }
-            Record::HostBegan { host, at_ms } => {
-                let number = self.hosts.enter(host);
-                self.hosts.get_mut(number).began_ms = Some(*at_ms);
-                Ok(())
-            }
-            Record::Lost { pages } => {
-                self.check_pages(pages)?;
-                pages.iter().for_each(|page| self.lose(*page));
-                self.settle();
-                Ok(())
-            }
-            Record::Retried { pages } => {
-                self.check_pages(pages)?;
-                pages.iter().for_each(|page| self.retry(*page));
-                Ok(())
-            }
+            Record::Down { .. } | Record::Up { .. } | Record::HostBegan { .. } => self.host_told(record),
+            Record::Lost { .. } | Record::Retried { .. } => self.pages_told(record),
             Record::Rested { at_ms } => {
                 self.hosts.iter_mut().for_each(|host| host.began_ms = host.began_ms.max(Some(*at_ms)));
                 self.requeue();
                 Ok(())
             }
         }
+    }
+
+    /// Applies what was told of a host.
+    fn host_told(&mut self, record: &Record<'_>) -> Applied {
+        match record {
+            Record::Down { host, down } => {
+                let number = self.hosts.enter(host);
+                self.hosts.get_mut(number).down = Some(*down);
+            }
+            Record::Up { host } => {
+                let number = self.hosts.enter(host);
+                self.hosts.get_mut(number).answered();
+                self.queues(|queue, view| queue.offer(number, view));
+            }
+            Record::HostBegan { host, at_ms } => {
+                let number = self.hosts.enter(host);
+                self.hosts.get_mut(number).began_ms = Some(*at_ms);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Applies what was told of many pages at once.
+    fn pages_told(&mut self, record: &Record<'_>) -> Applied {
+        match record {
+            Record::Lost { pages } => {
+                self.check_pages(pages)?;
+                pages.iter().for_each(|page| self.lose(*page));
+                self.settle();
+            }
+            Record::Retried { pages } => {
+                self.check_pages(pages)?;
+                pages.iter().for_each(|page| self.retry(*page));
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn check_pages(&self, pages: &[u32]) -> Applied {
@@ -333,16 +352,22 @@ impl State {
         }
     }
 
-    /// Queues a page again that was given up, or waits for another attempt.
+    /// Queues a page again that was given up, or waits for another attempt. It counts as tried, for
+    /// it may be claimed; one that another crawl has claimed does not.
     fn retry(&mut self, page: u32) {
-        match self.pages.status(page) {
-            Status::Gone => self.revive(page),
-            Status::Waiting => {
-                self.pages.set_status(page, Status::Ready);
-                self.queues(|queue, view| queue.put(page, view));
-            }
-            _ => {}
+        let marks = self.pages.marks(page);
+        if !matches!(marks.status(), Status::Gone | Status::Waiting) {
+            return;
         }
+        let attempts = u8::from(marks.failure() != Some(FailureKind::Elsewhere));
+        self.pages.set(page, marks.with_status(Status::Ready).with_failure(attempts, None));
+        self.queues(|queue, view| queue.put(page, view));
+    }
+
+    /// Ends the waits for another attempt of the pages of some hosts.
+    pub(crate) fn wake(&mut self, is_woken: impl Fn(u32) -> bool) {
+        let pages = &self.pages;
+        self.queue.cut(|page| pages.status(page) == Status::Waiting && is_woken(pages.host(page)));
     }
 
     /// Makes a page wait until a second, if it is not queued.

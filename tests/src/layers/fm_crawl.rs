@@ -18,7 +18,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["robots"],
     &["robots::cache"],
     // The crawl.
-    &["crawl::claims", "crawl::hops", "crawl::sitemaps"],
+    &["crawl::claims", "crawl::control", "crawl::hops", "crawl::sitemaps", "crawl::view"],
     &["crawl::parts"],
     &["crawl::discovery"],
     &["crawl::visit"],

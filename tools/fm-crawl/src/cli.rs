@@ -34,6 +34,10 @@ enum Verb {
     Why(verbs::why::Args),
     List(verbs::list::Args),
     Retry(verbs::retry::Args),
+    Add(verbs::add::Args),
+    Fetch(verbs::fetch::Args),
+    Pause(verbs::pause::Pause),
+    Resume(verbs::pause::Resume),
 }
 
 impl Cli {
@@ -45,6 +49,10 @@ impl Cli {
             Verb::Why(args) => verbs::why::run(args, &self.flags),
             Verb::List(args) => verbs::list::run(args, &self.flags),
             Verb::Retry(args) => verbs::retry::run(args, &self.flags),
+            Verb::Add(args) => verbs::add::run(args, &self.flags),
+            Verb::Fetch(args) => verbs::fetch::run(args, &self.flags),
+            Verb::Pause(args) => verbs::pause::pause(args, &self.flags),
+            Verb::Resume(args) => verbs::pause::resume(args, &self.flags),
         }
     }
 }

@@ -15,6 +15,8 @@ pub const SETTINGS: &str = "crawl.json";
 pub const STATUS: &str = "status.json";
 /// The store's sequence at the last commit.
 pub const SEQUENCE: &str = "store-sequence";
+/// The control socket of a running crawl.
+pub const CONTROL: &str = "control.sock";
 /// The frontier's folder.
 pub const FRONTIER: &str = "frontier";
 /// The set of discovered URLs.

@@ -93,7 +93,7 @@ impl Settings {
             connections: 64,
             host_pages: Some(100_000),
             depth: 100,
-            attempts: 12,
+            attempts: 13,
             retry: Duration::from_secs(60),
             host_failures: 10,
             host_down: host_down(),

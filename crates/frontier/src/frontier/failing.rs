@@ -2,9 +2,12 @@
 //!
 //! A failure is the page's or the host's ([`Remedy`]). A page has a few attempts. A host that is
 //! at fault rests, twice as long each time, and its pages stay queued; one of them is tried when a
-//! rest ends, another the next time, since it may be a page that is broken after all. When a host
-//! has failed for longer than the options allow, what is queued of it is given up by a name of its
-//! own.
+//! rest ends, another the next time, since it may be a page that is broken after all. When the rests
+//! of a host without an answer have taken longer than the options allow, what is queued of it is
+//! given up by a name of its own. A host of which many pages fail in a row rests too, but shortly:
+//! its pages' attempts count, so that broken ones end.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Flight, Frontier};
 use crate::error::{Error, Result};
@@ -15,14 +18,14 @@ use crate::pages::Status;
 use crate::record::Record;
 use crate::recrawl::{due_s, interval_ms};
 
-/// The longest rest of a host that answers, if only by failures: it may be its pages after all, and
-/// good ones wait behind them.
+/// The longest rest of a host that may not be at fault: it may be its pages after all, and good ones
+/// wait behind them.
 const SUSPECT_REST_MAX_MS: u64 = 30_000;
 
 impl Frontier {
     /// Records a failed fetch.
     ///
-    /// O(1); when the pages of a host are given up, O(pages of the host).
+    /// O(1); when the pages of a host are given up, O(pages of the host) and O(pages that wait).
     ///
     /// # Errors
     /// `NotInFlight`, `Poisoned`, `Io`.
@@ -33,18 +36,17 @@ impl Frontier {
         if failure.kind == FailureKind::Elsewhere {
             self.not_begun(number, flight);
         }
-        let host = self.state.hosts.get(self.state.pages.host(number));
+        let is_suspect = self.state.hosts.get(self.state.pages.host(number)).failures >= self.options.host_failures_max;
         match failure.remedy {
-            Remedy::HostRests => self.rest(number, flight, failure, self.options.rest_max_ms, now_ms)?,
-            Remedy::Retry if host.failures >= self.options.host_failures_max => {
-                self.rest(number, flight, failure, SUSPECT_REST_MAX_MS, now_ms)?;
-            }
-            Remedy::RetryPage => {
-                self.attempted(number, failure, now_ms)?;
-                let host = self.state.pages.host(number);
-                self.state.hosts.get_mut(host).answered();
-            }
-            Remedy::Retry | Remedy::GiveUp => self.attempted(number, failure, now_ms)?,
+            Remedy::HostRests => self.host_failed(number, flight, failure, now_ms)?,
+            Remedy::Retry | Remedy::RetryPage | Remedy::GiveUp => self.attempted(number, failure, now_ms)?,
+        }
+        if failure.remedy == Remedy::Retry && is_suspect {
+            let max_ms = SUSPECT_REST_MAX_MS.min(self.options.rest_max_ms);
+            self.rest(number, flight, failure, max_ms, now_ms)?;
+        }
+        if failure.remedy == Remedy::RetryPage {
+            self.up(number)?;
         }
         self.landed(number, now_ms);
         Ok(())
@@ -73,51 +75,69 @@ impl Frontier {
         self.tell(&Record::Failed { page, code: failure.kind.code(), attempts, due_s, is_gone })
     }
 
-    /// Gives a host a rest; its page waits for two, so that another is tried after the first.
-    fn rest(&mut self, page: u32, flight: Flight, failure: &Failure, max_ms: u64, now_ms: i64) -> Result<()> {
-        let host = self.state.hosts.get(self.state.pages.host(page));
-        let name = std::sync::Arc::clone(&host.name);
-        let before = host.down;
-        let is_known = before.is_some_and(|down| flight.began_ms < down.until_ms);
-        let down = match before {
-            // It began before the rest: one outage, one rest.
-            Some(down) if is_known => down,
-            _ => {
-                let rests = before.map_or(0, |down| down.rests);
-                let doubled = 1u64.checked_shl(u32::from(rests)).unwrap_or(u64::MAX);
-                let rest_ms = self.options.rest_ms.saturating_mul(doubled).min(max_ms);
-                let wait_ms = rest_ms.max(asked_ms(failure, &self.options));
-                Failing {
-                    since_ms: before.map_or(now_ms.max(0), |down| down.since_ms),
-                    rests: rests.saturating_add(1),
-                    until_ms: now_ms.max(0).saturating_add_unsigned(wait_ms),
-                }
-            }
-        };
-        let is_lost = now_ms.saturating_sub(down.since_ms) >= self.options.host_down_ms as i64;
-        let attempts = self.state.pages.marks(page).attempts();
-        let wait_ms = 2 * (down.until_ms.saturating_sub(now_ms).max(0) as u64);
+    /// The host of a page is at fault: it rests. The page waits for two rests, so that another is
+    /// tried after the first; or all that is queued of the host is given up.
+    fn host_failed(&mut self, page: u32, flight: Flight, failure: &Failure, now_ms: i64) -> Result<()> {
+        let down = self.rest(page, flight, failure, self.options.rest_max_ms, now_ms)?;
         let is_new = self.state.pages.status(page).is_new();
-        let due_s = due_s(now_ms, wait_ms);
+        let silent_ms = u64::try_from(now_ms.saturating_sub(down.since_ms)).unwrap_or(0);
+        let is_lost = silent_ms > 0 && silent_ms >= self.options.host_down_ms;
+        let attempts = self.state.pages.marks(page).attempts();
+        let due_s = match is_lost && is_new {
+            true => 0,
+            false => due_s(now_ms, 2 * (down.until_ms.saturating_sub(now_ms).max(0) as u64)),
+        };
         self.tell(&Record::Failed { page, code: failure.kind.code(), attempts, due_s, is_gone: false })?;
-        if !is_known {
-            self.tell(&Record::Down { host: &name, down })?;
-        }
         if is_lost {
-            let mut pages = self.state.hosts.get(self.state.pages.host(page)).queued(&self.state.pages);
-            if is_new {
-                pages.push(page);
-                pages.sort_unstable();
+            let number = self.state.pages.host(page);
+            let mut pages = self.state.hosts.get(number).queued(&self.state.pages);
+            pages.extend(is_new.then_some(page));
+            pages.sort_unstable();
+            if !pages.is_empty() {
+                self.tell(&Record::Lost { pages })?;
+                self.state.hosts.get_mut(number).forget_queued();
             }
-            self.tell(&Record::Lost { pages })?;
-            self.state.forget_timers();
-            self.requeue();
         }
         Ok(())
     }
 
+    /// Gives the host of a page a rest, unless the fetch began before one that is not over: fetches
+    /// that fail together are one outage. The time between the end of a rest and the next failure,
+    /// in which nobody asked, does not count as silence.
+    fn rest(&mut self, page: u32, flight: Flight, failure: &Failure, max_ms: u64, now_ms: i64) -> Result<Failing> {
+        let host = self.state.hosts.get(self.state.pages.host(page));
+        let (name, before) = (std::sync::Arc::clone(&host.name), host.down);
+        let now_ms = now_ms.max(0);
+        if let Some(down) = before.filter(|down| flight.began_ms < down.until_ms && now_ms < down.until_ms) {
+            return Ok(down);
+        }
+        let rests = before.map_or(0, |down| down.rests);
+        let doubled = 1u64.checked_shl(u32::from(rests)).unwrap_or(u64::MAX);
+        let rest_ms = self.options.rest_ms.saturating_mul(doubled);
+        let wait_ms = rest_ms.min(max_ms).max(asked_ms(failure, &self.options));
+        let idle_ms = before.map_or(0, |down| now_ms.saturating_sub(down.until_ms).max(0));
+        let down = Failing {
+            since_ms: before.map_or(now_ms, |down| down.since_ms.saturating_add(idle_ms).min(now_ms)),
+            rests: if rest_ms < max_ms { rests.saturating_add(1) } else { rests.max(1) },
+            until_ms: now_ms.saturating_add_unsigned(wait_ms),
+        };
+        self.tell(&Record::Down { host: &name, down })?;
+        Ok(down)
+    }
+
+    /// The host of a page has answered.
+    fn up(&mut self, page: u32) -> Result<()> {
+        let host = self.state.hosts.get(self.state.pages.host(page));
+        if host.down.is_none() && host.failures == 0 {
+            return Ok(());
+        }
+        let name = std::sync::Arc::clone(&host.name);
+        self.tell(&Record::Up { host: &name })
+    }
+
     /// Queues pages again that were given up, and those that wait for another attempt; others stay
-    /// as they are. Returns how many were queued.
+    /// as they are. What is known of their hosts' failures is forgotten. Returns how many were
+    /// queued.
     ///
     /// O(pages that wait) and O(the pages given).
     ///
@@ -135,39 +155,46 @@ impl Frontier {
         numbers.dedup();
         let count = numbers.len() as u32;
         if count > 0 {
+            let one_of_each: BTreeMap<u32, u32> =
+                numbers.iter().map(|page| (self.state.pages.host(*page), *page)).collect();
+            one_of_each.into_values().try_for_each(|page| self.up(page))?;
             self.tell(&Record::Retried { pages: numbers })?;
             self.state.forget_timers();
         }
         Ok(count)
     }
 
-    /// Ends the rests of a host, or of all: each is asked again as soon as its delay allows. How
-    /// long it has failed is not forgotten. Returns how many were resting. Not kept on disk: after
-    /// a restart they rest again.
+    /// Ends the rests of a host, or of all, at a time: each is asked again as soon as its delay
+    /// allows, and so are its pages that wait for another attempt. How often it has failed is not
+    /// forgotten. Returns how many were resting. Not kept on disk: after a restart they rest again.
+    ///
+    /// O(pages that wait + hosts).
     ///
     /// # Errors
-    /// `Poisoned`.
-    pub fn wake(&mut self, host: Option<&str>) -> Result<u32> {
+    /// `Poisoned`, `Io`.
+    pub fn wake(&mut self, host: Option<&str>, now_ms: i64) -> Result<u32> {
         self.poison.check()?;
+        self.advance(now_ms)?;
+        let clock_ms = self.state.queue.clock_ms();
         let only = host.map(|name| self.state.hosts.find(name));
         let numbers = match only {
             Some(None) => 0..0,
             Some(Some(number)) => number..number + 1,
             None => 0..self.state.hosts.len(),
         };
-        let mut woken = 0;
+        let mut woken = BTreeSet::new();
         for number in numbers {
             let host = self.state.hosts.get_mut(number);
-            let Some(down) = host.down.as_mut().filter(|down| down.until_ms > 0) else { continue };
-            down.until_ms = 0;
-            woken += 1;
-            self.state.queues(|queue, view| queue.offer(number, view));
+            if let Some(down) = host.down.as_mut().filter(|down| down.until_ms > clock_ms) {
+                down.until_ms = clock_ms;
+                woken.insert(number);
+            }
         }
-        Ok(woken)
-    }
-
-    fn requeue(&mut self) {
-        self.state.queues(crate::queue::Queue::rebuild);
+        self.state.wake(|host| woken.contains(&host));
+        for number in &woken {
+            self.state.queues(|queue, view| queue.offer(*number, view));
+        }
+        Ok(woken.len() as u32)
     }
 }
 

@@ -246,7 +246,15 @@ fn a_journal_of_the_version_before_is_read() {
     }
     filemap_io::header::seal(&mut bytes[..512]);
     disk.set_bytes(name, &bytes);
-    assert_eq!(Frontier::open_in(disk.dir(), options()).expect("opened").pages(), 1);
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!(frontier.pages(), 1);
+    // It is not continued.
+    frontier.commit().expect("committed");
+    drop(frontier);
+    assert!(disk.bytes(name).is_none());
+    let name = "frontier.2.journal";
+    let mut bytes = disk.bytes(name).expect("there");
+    assert_eq!(u16::read(&bytes[8..10]), 2);
     3u16.write(&mut bytes[8..10]);
     filemap_io::header::seal(&mut bytes[..512]);
     disk.set_bytes(name, &bytes);

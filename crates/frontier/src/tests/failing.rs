@@ -91,8 +91,9 @@ fn pages_that_fail_in_a_row_are_the_hosts_fault_until_one_is_answered() {
         })
         .collect();
     assert_eq!(counted, [1, 1, 1]);
+    // It rests, shortly; the attempt counts, for it may be the page.
     let fourth = fails(&mut frontier, 0, Remedy::Retry);
-    assert_eq!(state_of(&frontier, &fourth.url).failed_attempts, 0);
+    assert_eq!(state_of(&frontier, &fourth.url).failed_attempts, 1);
     assert_eq!(wait(&mut frontier, 0), 2_000);
     // A status of 404 is an answer.
     let fifth = fetch(&mut frontier, 2_000);
@@ -127,12 +128,116 @@ fn what_is_queued_of_a_host_that_is_down_too_long_is_given_up_by_name_and_can_be
     drop(frontier);
     let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
     assert_eq!((frontier.stats().gone, frontier.stats().queued), (7, 2));
-    assert_eq!(wait(&mut frontier, now_ms), now_ms + DAY_MS);
-    assert_eq!(frontier.wake(Some("b.example")).expect("told"), 0);
-    assert_eq!(frontier.wake(None).expect("told"), 1);
-    let again = fetch(&mut frontier, now_ms);
-    done(&mut frontier, again.page, now_ms, &[]);
+    // It has all its time again.
+    fails(&mut frontier, now_ms, Remedy::HostRests);
+    assert_eq!((frontier.stats().gone, opens_at(&mut frontier, now_ms)), (7, now_ms + DAY_MS));
+    assert_eq!(frontier.hosts().next().expect("a host").failing.map(|failing| failing.rests), Some(1));
+}
+
+#[test]
+fn hosts_that_are_woken_are_asked_at_once_also_for_pages_that_wait() {
+    let (_disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    let mut now_ms = 0;
+    for _ in 0..12 {
+        fails(&mut frontier, now_ms, Remedy::HostRests);
+        now_ms = opens_at(&mut frontier, now_ms);
+    }
+    fails(&mut frontier, now_ms, Remedy::HostRests);
+    let wakes = now_ms + 10;
+    assert!(wait(&mut frontier, wakes) > wakes + 60_000);
+    assert_eq!(frontier.wake(Some("c.example"), wakes).expect("told"), 0);
+    assert_eq!(frontier.wake(None, wakes).expect("told"), 1);
+    fails(&mut frontier, wakes, Remedy::HostRests);
+    // It has failed as often as before.
+    assert!(opens_at(&mut frontier, wakes) > wakes + 60_000);
+}
+
+/// It was seen that two broken pages took turns for ever, and all others were given up after a week.
+#[test]
+fn pages_that_are_broken_hold_up_none_that_are_not() {
+    let (_disk, mut frontier) = made(FrontierOptions::new());
+    frontier.seed(&many(100), 0).expect("seeded");
+    let (mut now_ms, mut fetched) = (0, 0);
+    loop {
+        match frontier.next(now_ms).expect("answered") {
+            Next::Fetch(assignment) if assignment.page.number() < 40 => {
+                frontier.failed(assignment.page, &failure(FailureKind::ServerStatus), now_ms).expect("told");
+            }
+            Next::Fetch(assignment) => {
+                fetched += 1;
+                done(&mut frontier, assignment.page, now_ms, &[]);
+                if fetched == 60 {
+                    break;
+                }
+            }
+            Next::Wait { until_ms } => now_ms = until_ms,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(now_ms < DAY_MS / 12, "{} minutes", now_ms / 60_000);
+    while let Ok(next @ (Next::Fetch(_) | Next::Wait { .. })) = frontier.next(now_ms) {
+        match next {
+            Next::Fetch(assignment) => {
+                frontier.failed(assignment.page, &failure(FailureKind::ServerStatus), now_ms).expect("told");
+            }
+            Next::Wait { until_ms } => now_ms = until_ms,
+            _ => unreachable!("matched above"),
+        }
+    }
+    // Given up for what they are, after days.
+    let counts = frontier.counts();
+    assert!(counts.contains(&(PageStatus::Gone, Some(FailureKind::ServerStatus), 40)), "{counts:?}");
+    assert!((2 * DAY_MS..6 * DAY_MS).contains(&now_ms), "{} days", now_ms / DAY_MS);
+}
+
+#[test]
+fn a_time_in_which_nobody_asked_is_no_silence() {
+    let (disk, mut frontier) = made(options());
+    frontier.seed(&many(20), 0).expect("seeded");
+    fails(&mut frontier, 0, Remedy::HostRests);
+    frontier.close().expect("closed");
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    let later = 30 * DAY_MS;
+    frontier.wake(None, later).expect("told");
+    fails(&mut frontier, later, Remedy::HostRests);
+    assert_eq!((frontier.stats().gone, opens_at(&mut frontier, later)), (0, later + 4_000));
+}
+
+#[test]
+fn a_host_that_may_fail_for_ever_loses_nothing() {
+    let (_disk, mut frontier) = made(options().host_down_ms(u64::MAX).host_rest_ms(u64::MAX, u64::MAX));
+    frontier.seed(&many(3), 0).expect("seeded");
+    fails(&mut frontier, i64::MAX - 1, Remedy::HostRests);
+    assert_eq!(frontier.stats().gone, 0);
+}
+
+#[test]
+fn half_an_answer_is_an_answer_after_a_replay_too() {
+    let (disk, mut frontier) = made(options());
+    frontier.seed(&many(3), 0).expect("seeded");
+    fails(&mut frontier, 1_000, Remedy::HostRests);
+    fails(&mut frontier, 9_000, Remedy::RetryPage);
     assert_eq!(frontier.hosts().next().expect("a host").failing, None);
+    frontier.commit().expect("committed");
+    drop(frontier);
+    let frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!(frontier.hosts().next().expect("a host").failing, None);
+}
+
+/// A page that was claimed at a shared set would be `seen` there when asked for under another id.
+#[test]
+fn a_page_that_is_retried_counts_as_tried_unless_another_crawl_has_it() {
+    let (_disk, mut frontier) = made(options());
+    frontier.seed(&many(2), 0).expect("seeded");
+    for kind in [FailureKind::ServerStatus, FailureKind::Elsewhere] {
+        let assignment = fetch(&mut frontier, 0);
+        frontier.failed(assignment.page, &Failure { remedy: Remedy::GiveUp, ..failure(kind) }, 0).expect("told");
+    }
+    assert_eq!(frontier.retry(&[PageId::new(0), PageId::new(1)]).expect("told"), 2);
+    let mut attempts: Vec<u8> = (0..2).map(|_| fetch(&mut frontier, 0).failed_attempts).collect();
+    attempts.sort_unstable();
+    assert_eq!(attempts, [0, 1]);
 }
 
 #[test]

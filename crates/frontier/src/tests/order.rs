@@ -256,3 +256,48 @@ fn the_file_of_links_does_not_grow_with_refetches() {
     }
     assert!(longest < 3 << 19 && rewritten.len() > 2, "{longest} {rewritten:?}");
 }
+
+#[test]
+fn a_page_can_be_handed_out_before_its_turn_as_its_host_allows() {
+    let (disk, mut frontier) = made(FrontierOptions::new().delay_ms(1_000));
+    let urls: Vec<String> = (0..20).map(|n| format!("http://a.example/{n}")).collect();
+    frontier.seed(&urls, 0).expect("seeded");
+    frontier.seed(&["http://b.example/"], 0).expect("seeded");
+    let taken = |frontier: &mut Frontier, page: u32, now_ms: i64| {
+        frontier.next_of(PageId::new(page), now_ms).expect("answered")
+    };
+    let Next::Fetch(first) = taken(&mut frontier, 17, 0) else { panic!("it may") };
+    assert_eq!((first.url.as_str(), first.is_refresh), ("http://a.example/17", false));
+    assert_eq!((taken(&mut frontier, 17, 0), taken(&mut frontier, 3, 0)), (Next::InFlight, Next::InFlight));
+    done(&mut frontier, first.page, 10, &[]);
+    assert_eq!(taken(&mut frontier, 3, 10), Next::Wait { until_ms: 1_000 });
+    // One that was fetched, and one that was given up.
+    let Next::Fetch(again) = taken(&mut frontier, 17, 1_000) else { panic!("it may") };
+    assert!(again.is_refresh);
+    frontier.release(again.page).expect("given back");
+    let Next::Fetch(gone) = taken(&mut frontier, 20, 1_000) else { panic!("it may") };
+    let never = Failure { remedy: Remedy::GiveUp, ..failure(FailureKind::ClientStatus) };
+    frontier.failed(gone.page, &never, 1_000).expect("told");
+    let Next::Fetch(gone) = taken(&mut frontier, 20, 2_000) else { panic!("it may") };
+    done(&mut frontier, gone.page, 2_000, &[]);
+    assert!(matches!(frontier.next_of(PageId::new(21), 0), Err(Error::NoSuchPage { page: 21 })));
+    // All others come in their turn, each once; the one that was given back is due again.
+    let (mut now_ms, mut handed) = (2_000, Vec::new());
+    loop {
+        match frontier.next(now_ms).expect("answered") {
+            Next::Fetch(assignment) => {
+                handed.push((assignment.page.number(), assignment.is_refresh));
+                done(&mut frontier, assignment.page, now_ms, &[]);
+            }
+            Next::Wait { until_ms } => now_ms = until_ms,
+            _ => break,
+        }
+    }
+    handed.sort_unstable();
+    let wanted: Vec<(u32, bool)> = (0..20).map(|page| (page, page == 17)).collect();
+    assert_eq!(handed, wanted);
+    frontier.commit().expect("committed");
+    drop(frontier);
+    let frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!((frontier.stats().fetched, frontier.credit_units()), (21, ALL_CREDIT));
+}

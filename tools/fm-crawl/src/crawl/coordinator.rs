@@ -8,26 +8,34 @@
 //! Invariant: at most [`Coordinator::window`] pages are in flight or uncommitted; at most that
 //! many are fetched again after a crash.
 
+mod asked;
+mod told;
+
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use fm_cli::interrupt;
 use fm_cli::times::now_ms;
-use fm_cli::{interrupt, words};
-use frontier::{Assignment, Frontier, Next, PageId, Remedy};
-use serde_json::json;
+use frontier::{Assignment, Frontier, Next, PageId};
+use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use super::claims::{Answer, Claims, Owner};
+use super::control::{Asked, Control};
 use super::log::Log;
 use super::parts::Crawl;
 use super::tally::Tally;
-use super::visit::{self, Told, Visit};
+use super::visit::{self, Visit};
 use crate::failure::{Failure, Reason, of_frontier};
 use crate::links::Link;
 use crate::seen::Seen;
 use crate::sequence::SequenceNote;
 use crate::settings::{Folder, Settings};
+
+use self::asked::Urgent;
+pub use self::asked::retry;
 
 /// Results are committed after this time at the latest.
 const COMMIT_AFTER: Duration = Duration::from_millis(200);
@@ -85,6 +93,7 @@ pub struct State {
 enum Event {
     Visited(Box<Visit>),
     Answered(Answer),
+    Asked(Asked),
 }
 
 /// Assigns URLs to fetchers, collects results, commits.
@@ -101,6 +110,12 @@ pub struct Coordinator<'a> {
     sets_synced: Instant,
     /// When a page was last fetched or given up.
     moved_ms: i64,
+    /// Whether no pages are fetched but urgent ones.
+    is_only: bool,
+    /// Pages to be fetched before their turn.
+    urgent: VecDeque<Urgent>,
+    /// Whoever waits for pages that are in flight.
+    awaited: HashMap<PageId, Vec<Sender<Value>>>,
     tally: Tally,
 }
 
@@ -108,7 +123,7 @@ pub struct Coordinator<'a> {
 pub struct Watch<'a> {
     /// Most fetches in the whole life of the crawl.
     pub max_pages: u64,
-    /// Keep waiting when only pages are left that are due later.
+    /// Keep waiting when nothing is left: for pages that are due later, and for what is added.
     pub forever: bool,
     /// Called with the numbers, a few times a second.
     pub look: &'a mut dyn FnMut(&Tally, &Frontier, usize),
@@ -142,8 +157,30 @@ impl<'a> Coordinator<'a> {
             since: now,
             sets_synced: now,
             moved_ms: now_ms(),
+            is_only: false,
+            urgent: VecDeque::new(),
+            awaited: HashMap::new(),
             tally: Tally::default(),
         }
+    }
+
+    /// Listens for requests of other processes until what is returned is dropped.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn listen(&self) -> Result<Control, fm_cli::Failure> {
+        let tell = self.tell.clone();
+        // If the run has ended nobody listens, and the caller is told so.
+        Control::listen(self.state.folder.path(), move |asked| drop(tell.send(Ok(Event::Asked(asked)))))
+    }
+
+    /// Fetches only these pages, before their turn.
+    ///
+    /// # Errors
+    /// The frontier's.
+    pub fn fetch_only(&mut self, links: &[Link]) -> Result<(), fm_cli::Failure> {
+        self.is_only = true;
+        self.urge(links, None)
     }
 
     /// Most pages that are in flight or uncommitted.
@@ -169,7 +206,11 @@ impl<'a> Coordinator<'a> {
             if room == 0 && stopping.is_none() {
                 stopping = Some((End::MaxPages, Instant::now()));
             }
-            let supply = if stopping.is_some() { Supply::Empty } else { self.hand_out(room)? };
+            let supply = match stopping {
+                Some(_) => Supply::Empty,
+                None if self.tally.is_paused => Supply::InFlight,
+                None => self.hand_out(room)?,
+            };
             if stopping.is_some() {
                 let unasked = self.state.claims.give_up();
                 self.put_back(unasked)?;
@@ -188,7 +229,7 @@ impl<'a> Coordinator<'a> {
             if self.in_flight == 0 || is_stopped {
                 match (stopping, &supply) {
                     (Some((end, _)), _) => return self.end(end),
-                    (None, Supply::Empty) => return self.end(End::Complete),
+                    (None, Supply::Empty) if !watch.forever => return self.end(End::Complete),
                     (None, Supply::Until(_)) if !watch.forever && !self.has_work() => return self.end(End::Complete),
                     (None, Supply::Until(until_ms)) if !watch.forever && self.is_too_late(*until_ms) => {
                         return self.end(End::Waiting);
@@ -206,7 +247,7 @@ impl<'a> Coordinator<'a> {
     /// Whether anything is left to fetch besides recrawls that are not due.
     fn has_work(&self) -> bool {
         let stats = self.state.frontier.stats();
-        stats.queued > 0 || stats.due > 0 || stats.in_flight > 0
+        !self.urgent.is_empty() || stats.queued > 0 || stats.due > 0 || stats.in_flight > 0
     }
 
     /// Whether a time is too far ahead to wait for it, since nothing has moved for long.
@@ -240,9 +281,17 @@ impl<'a> Coordinator<'a> {
     /// Begins visits while there are pages, connections and room; at most `room` are in flight
     /// then.
     fn hand_out(&mut self, room: u64) -> Result<Supply, fm_cli::Failure> {
-        let supply = self.supply(room)?;
+        let wakes_ms = self.hand_out_urgent()?;
+        let supply = match self.is_only {
+            true => Supply::Empty,
+            false => self.supply(room)?,
+        };
         self.ask()?;
-        Ok(supply)
+        Ok(match (supply, self.urgent.is_empty()) {
+            (supply @ (Supply::Plenty | Supply::InFlight), _) | (supply, true) => supply,
+            (Supply::Until(until_ms), false) => Supply::Until(wakes_ms.map_or(until_ms, |wakes| wakes.min(until_ms))),
+            (Supply::Empty, false) => wakes_ms.map_or(Supply::InFlight, Supply::Until),
+        })
     }
 
     fn supply(&mut self, room: u64) -> Result<Supply, fm_cli::Failure> {
@@ -330,21 +379,11 @@ impl<'a> Coordinator<'a> {
     fn leave(&mut self, assignment: &Assignment) -> Result<(), fm_cli::Failure> {
         self.tally.add(Reason::Elsewhere, 1);
         self.state.log.event("elsewhere", json!({ "url": assignment.url }))?;
+        self.tell_awaited(
+            assignment.page,
+            || json!({ "event": "failed", "url": assignment.url, "reason": "elsewhere" }),
+        );
         self.tell_failure(assignment.page, &Failure::from(Reason::Elsewhere))
-    }
-
-    fn tell_failure(&mut self, page: frontier::PageId, failure: &Failure) -> Result<(), fm_cli::Failure> {
-        let told = frontier::Failure {
-            kind: failure.reason.kind(),
-            retry_after_ms: failure.retry_after_ms,
-            remedy: failure.reason.remedy(),
-        };
-        self.count_uncommitted();
-        if told.remedy == Remedy::GiveUp {
-            self.moved_ms = now_ms();
-            self.state.claims.settle(page);
-        }
-        self.state.frontier.failed(page, &told, now_ms()).map_err(of_frontier)
     }
 
     fn count_uncommitted(&mut self) {
@@ -358,71 +397,8 @@ impl<'a> Coordinator<'a> {
         match event {
             Event::Visited(visit) => self.visited(&visit),
             Event::Answered(answer) => self.answered(answer),
+            Event::Asked(asked) => self.asked(asked),
         }
-    }
-
-    /// Passes a visit's result to the frontier.
-    fn visited(&mut self, visit: &Visit) -> Result<(), fm_cli::Failure> {
-        self.in_flight -= 1;
-        let host = host(&visit.url);
-        if let Some(delay) = visit.crawl_delay {
-            self.state.frontier.host_delay(host, Some(delay.as_millis() as u64)).map_err(of_frontier)?;
-        }
-        if let Some(hold) = visit.hold {
-            let until_ms = now_ms().saturating_add_unsigned(hold.as_millis() as u64);
-            self.state.frontier.host_hold(host, until_ms).map_err(of_frontier)?;
-        }
-        self.tally.visit(visit);
-        if !visit.sitemaps.is_empty() {
-            // Start pages: they are fetched whatever becomes of this page.
-            let sitemaps: Vec<_> = visit.sitemaps.iter().map(Link::text).collect();
-            self.tally.discovered += self.state.frontier.seed(&sitemaps, now_ms()).map_err(of_frontier)?;
-        }
-        let mut new_links = 0;
-        match &visit.told {
-            Told::Fetched(fetched) => {
-                if let Some(start) = &visit.widens {
-                    self.widen(&visit.url, start)?;
-                }
-                let texts: Vec<_> = fetched.links.iter().map(Link::text).collect();
-                let links: Vec<&str> = texts.iter().map(|text| &**text).collect();
-                if fetched.is_duplicate {
-                    let is_new = |link: &&Link| !self.state.frontier.knows(&link.key);
-                    self.tally.add(Reason::DuplicateLinks, fetched.links.iter().filter(is_new).count() as u64);
-                }
-                let told = frontier::Fetched {
-                    fetched_at_ms: fetched.at_ms,
-                    links: &links,
-                    changed: fetched.changed,
-                    is_duplicate: fetched.is_duplicate,
-                };
-                self.count_uncommitted();
-                self.moved_ms = now_ms();
-                self.state.claims.settle(visit.page);
-                let done = self.state.frontier.done(visit.page, &told).map_err(of_frontier)?;
-                new_links = done.new_links;
-                self.tally.discovered += u64::from(done.new_links);
-                self.tally.add(Reason::DepthLimit, u64::from(done.over_depth));
-                self.tally.add(Reason::HostPagesLimit, u64::from(done.over_host_budget));
-                self.tally.add(Reason::UrlLimit, u64::from(done.over_length));
-            }
-            Told::Failed(failure) => self.tell_failure(visit.page, failure)?,
-            Told::Later => self.state.frontier.release(visit.page).map_err(of_frontier)?,
-        }
-        self.state.log.visit(visit, new_links)
-    }
-
-    /// Takes in what belongs to the page to which a start page redirects. That is durable before
-    /// the frontier knows a page of it.
-    fn widen(&mut self, from: &str, start: &str) -> Result<(), fm_cli::Failure> {
-        if self.crawl.scope.contains(start) {
-            return Ok(());
-        }
-        self.state.settings.reached.push(start.to_owned());
-        self.state.folder.keep(&self.state.settings)?;
-        self.crawl.scope.widen(start);
-        words::complain(format_args!("{from} redirects to {start}: the crawl follows it there"));
-        self.state.log.event("scope", json!({ "url": from, "redirects_to": start }))
     }
 
     /// Makes results durable: pages, then the store's sequence, then the frontier, then the seen

@@ -37,9 +37,14 @@ impl Log {
     /// # Errors
     /// The system's.
     pub fn visit(&mut self, visit: &Visit, new_links: u32) -> Result<(), Failure> {
-        if self.0.is_none() || matches!(visit.told, Told::Later) {
-            return Ok(());
+        match (&self.0, &visit.told) {
+            (None, _) | (_, Told::Later) => Ok(()),
+            _ => self.write(&Log::line(visit, new_links)),
         }
+    }
+
+    /// The line of a visit.
+    pub fn line(visit: &Visit, new_links: u32) -> Value {
         let mut line = json!({
             "time_ms": now_ms(),
             "event": if matches!(visit.told, Told::Fetched(_)) { "fetched" } else { "failed" },
@@ -77,7 +82,7 @@ impl Log {
         if !visit.met.is_empty() {
             set("limits", visit.met.iter().map(|(reason, _)| reason.name()).collect());
         }
-        self.write(&line)
+        line
     }
 
     /// Logs another event.

@@ -5,6 +5,7 @@
 //! thread; visits run on the runtime's threads and send their results back.
 
 mod claims;
+pub mod control;
 mod coordinator;
 mod discovery;
 mod hops;
@@ -12,10 +13,11 @@ mod log;
 mod parts;
 mod sitemaps;
 mod tally;
+pub mod view;
 mod visit;
 
 pub use self::claims::Claims;
-pub use self::coordinator::{Coordinator, End, State, Watch};
+pub use self::coordinator::{Coordinator, End, State, Watch, retry};
 pub use self::log::Log;
 pub use self::parts::Crawl;
 pub use self::sitemaps::Sitemaps;

@@ -28,6 +28,8 @@ pub struct Tally {
     pub discovered: u64,
     /// Failures and limits, with how often each was met.
     pub reasons: BTreeMap<Reason, u64>,
+    /// Whether the crawl was asked to pause.
+    pub is_paused: bool,
     /// The latest failures, oldest first.
     latest: VecDeque<Latest>,
 }
@@ -91,7 +93,7 @@ impl Tally {
             json!({ "url": url, "reason": reason.name(), "detail": detail, "time_ms": time_ms })
         });
         fields!(self;
-            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, reasons = reasons,
+            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, is_paused, reasons = reasons,
             latest_failures = latest.collect::<Vec<_>>(),
         )
     }

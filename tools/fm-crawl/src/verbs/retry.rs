@@ -3,18 +3,20 @@
 use std::path::PathBuf;
 
 use fm_cli::{Failure, Flags, Outcome, words};
-use frontier::{FailureKind, PageBrief, PageId, PageStatus};
+use frontier::FailureKind;
 use serde_json::json;
 
 use super::{list, opening, print};
-use crate::failure::{is_lost, of_frontier};
+use crate::crawl::control::{self, Request};
+use crate::crawl::retry;
+use crate::failure::{of_frontier, word};
 
 /// Queue pages again that were given up
 #[derive(clap::Args)]
 #[command(after_help = "\
 Without --reason: pages that were given up because their host or the network failed, not those that their site
 answers with 4xx, that robots.txt forbids or that a limit has refused. Pages that wait for another attempt are
-tried now. The next `fm-crawl run` fetches them. Exits with 1 if there is none.
+tried now. A crawl that runs goes on with them, else the next run. Exits with 1 if there is none.
 
 Example:
   fm-crawl retry pages.fm --host example.com")]
@@ -32,19 +34,16 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let (folder, settings) = opening::settings(&args.store)?;
-    let mut frontier = opening::frontier_to_ask(&folder, &settings)?;
-    let is_wanted = |page: &PageBrief<'_>| {
-        let is_reason =
-            page.last_failure.is_some_and(|kind| args.reason.map_or_else(|| is_lost(kind), |one| one == kind));
-        let is_host = args.host.as_deref().is_none_or(|host| host == page.host);
-        matches!(page.status, PageStatus::Gone | PageStatus::Retrying) && is_reason && is_host
-    };
-    let pages: Result<Vec<PageId>, _> = frontier.list(is_wanted).map(|page| page.map(|page| page.page)).collect();
-    let retried = frontier.retry(&pages.map_err(of_frontier)?).map_err(of_frontier)?;
-    frontier.close().map_err(of_frontier)?;
+    let request = Request::Retry { host: args.host.clone(), reason: args.reason.map(word) };
+    let mut retried = 0;
+    if !control::ask(folder.path(), &request, |answer| retried = answer["retried"].as_u64().unwrap_or(0))? {
+        let mut frontier = opening::frontier_to_ask(&folder, &settings)?;
+        retried = u64::from(retry(&mut frontier, args.host.as_deref(), args.reason)?);
+        frontier.close().map_err(of_frontier)?;
+    }
     let lines = match flags.json {
         true => format!("{}\n", json!({ "retried": retried })),
-        false => format!("{} queued again\n", words::count(u64::from(retried), "page")),
+        false => format!("{} queued again\n", words::count(retried, "page")),
     };
     print(&lines)?;
     Ok(if retried > 0 { Outcome::Done } else { Outcome::NotFound })

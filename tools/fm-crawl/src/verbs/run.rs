@@ -41,7 +41,7 @@ const COMPLAINTS: usize = 5;
 /// Start or continue a crawl
 #[derive(clap::Args)]
 #[command(after_help = "\
-The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --forever, --log, \
+The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --fetch, --forever, --log, \
 --tolerate, --allow-private, --resolve and --ca): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
 
 Exits with 1 if no page was ever fetched, with 3 if the store refused fetched pages, and with 5 if pages were not fetched for a reason \
@@ -55,6 +55,9 @@ pub struct Args {
     /// Start pages; may be given again
     #[arg(long, value_name = "URL", num_args = 1..)]
     seed: Vec<String>,
+    /// Fetch these pages, whatever the queue, and nothing else; may be given again
+    #[arg(long, value_name = "URL", num_args = 1..)]
+    fetch: Vec<String>,
     /// What makes two URLs one page in a new store: whatwg, crawl, surt or exact, rules switched
     /// as in crawl,+www,-tracking [default: crawl]
     #[arg(long, value_name = "RULES", value_parser = canonical::Canonical::parse)]
@@ -89,7 +92,7 @@ pub struct Args {
     /// Fetch each page again at about this age, adapted to how often it changes
     #[arg(long, value_name = "AGE", value_parser = times::duration)]
     recrawl: Option<Duration>,
-    /// Keep running when only pages are left that are due later
+    /// Keep running when nothing is left: for pages that are due later, and for `fm-crawl add`
     #[arg(long)]
     forever: bool,
     /// Follow the links of pages whose body is stored under another URL
@@ -111,7 +114,7 @@ pub struct Args {
     /// fetches it. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
     #[arg(long, value_name = "http://HOST/v1/seen/NAME", value_parser = seen_set)]
     seen: Option<SharedSet>,
-    /// Attempts at a page that fails, 1 to 15 [default: 12]
+    /// Attempts at a page that fails, 1 to 15 [default: 13]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
     attempts: Option<u8>,
     /// The wait before the second attempt, doubled for each further one [default: 60s]
@@ -193,7 +196,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let texts: Vec<_> = seeds.iter().map(Link::text).collect();
     frontier.seed(&texts, now_ms()).map_err(of_frontier)?;
     // Whoever starts a run has a reason to ask hosts again that did not answer.
-    frontier.wake(None).map_err(of_frontier)?;
+    frontier.wake(None, now_ms()).map_err(of_frontier)?;
     frontier.commit().map_err(of_frontier)?;
     let seen = Seen::open(&opening::dir(&folder)?, &**pages.canonicalizer(), &frontier)?;
     let claims = Claims::open(shared, &mut frontier)?;
@@ -221,6 +224,17 @@ fn seeds(settings: &Settings, canonicalizer: &dyn Canonicalizer) -> Result<Vec<L
         link.ok_or_else(|| Failure::Usage(format!("{seed}: it has no canonical form by the rules of the store")))
     };
     settings.seeds.iter().map(link).collect()
+}
+
+/// Pages by their links.
+fn links(urls: &[String], crawl: &Crawl) -> Result<Vec<Link>, Failure> {
+    let link = |url: &String| {
+        let refused = |why: &str| Failure::Usage(format!("{url}: {why}"));
+        let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| refused(&error.to_string()))?;
+        let link = Link::new(standard, &**crawl.pages.canonicalizer()).filter(|link| is_web(link.url.as_bytes()));
+        link.ok_or_else(|| refused("only http and https are crawled"))
+    };
+    urls.iter().map(link).collect()
 }
 
 /// Replaces settings by arguments.
@@ -377,7 +391,13 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
         let mut look = |tally: &Tally, frontier: &Frontier, in_flight: usize| progress.look(tally, frontier, in_flight);
         let mut watch = Watch { max_pages: args.max_pages.unwrap_or(u64::MAX), forever: args.forever, look: &mut look };
         let handle = runtime.handle().clone();
-        Coordinator::new(Arc::clone(&crawl), &mut state, handle).run(&mut watch)
+        let mut coordinator = Coordinator::new(Arc::clone(&crawl), &mut state, handle);
+        // Nothing else depends on it: a crawl that cannot be asked crawls all the same.
+        let _control = coordinator.listen().map_err(words::complain).ok();
+        match args.fetch.is_empty() {
+            true => coordinator.run(&mut watch),
+            false => coordinator.fetch_only(&links(&args.fetch, &crawl)?).and_then(|()| coordinator.run(&mut watch)),
+        }
     };
     progress.clear();
     // Visits still in flight are dropped: the frontier assigns them again.

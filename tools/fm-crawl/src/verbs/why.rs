@@ -1,20 +1,21 @@
 //! `why`: what became of a URL, and why.
 //!
 //! Asks the canonicaliser, the scope, the stored robots.txt, the seen set, the frontier and the
-//! store, never the network. The store and the seen set can be read beside a running crawl, the
-//! frontier cannot.
+//! store, never the network. A running crawl is asked for what its frontier knows.
 
 use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap::canonical::{Canonicalizer as _, Whatwg};
 use filemap::page::RecordKind;
-use fm_cli::{Failure, Flags, Outcome, fields, plain};
-use frontier::{FailureKind, PageState, PageStatus};
+use fm_cli::{Failure, Flags, Outcome, plain};
+use frontier::FailureKind;
 use serde_json::{Value, json};
 use urlindex::{SeenSet, StoredSet};
 
 use super::{opening, print};
+use crate::crawl::control::{self, Request};
+use crate::crawl::view;
 use crate::links::is_web;
 use crate::robots::{self, cache};
 use crate::settings::Settings;
@@ -44,17 +45,22 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         Err(urlindex::Error::Storage(error)) if error.is_absent() => Value::Null,
         Err(error) => return Err(seen::failure(&folder.join(files::SEEN), error)),
     };
-    let (page, is_running) = match opening::frontier_to_ask(&folder, &settings) {
-        Ok(frontier) => (frontier.page(&url).map_err(failure::of_frontier)?, false),
-        Err(Failure::Locked(_)) => (None, true),
+    let (state, is_running, is_told) = match opening::frontier_to_ask(&folder, &settings) {
+        Ok(frontier) => (view::page(frontier.page(&url).map_err(failure::of_frontier)?.as_ref()), false, true),
+        Err(Failure::Locked(_)) => {
+            let mut told = Value::Null;
+            let request = Request::Page { key: url.clone() };
+            let is_told = control::ask(folder.path(), &request, |answer| told = answer.clone())?;
+            (told, true, is_told)
+        }
         Err(failure) => return Err(failure),
     };
     let scope = settings.scope();
     let stored = stored(&store, &url)?;
-    let last_error = last_error(&store, &url, page.as_ref().and_then(|page| page.last_failure))?;
-    let asked = page.as_ref().map_or_else(|| String::from_utf8_lossy(&asked).into_owned(), |page| page.url.clone());
-    let state = page.map_or(Value::Null, state);
-    // While a crawl runs its frontier cannot be read, and its seen set is a few seconds old.
+    let last_error = last_error(&store, &url, state["last_failure"].as_str())?;
+    let asked = String::from_utf8_lossy(&asked).into_owned();
+    let asked = state["url"].as_str().map_or(asked, str::to_owned);
+    // While a crawl runs its seen set is a few seconds old.
     let is_known = state != Value::Null || seen == json!(true) || (is_running && stored != Value::Null);
     let can_be_asked_for = is_web(asked.as_bytes()) && asked.len() <= settings.limits.url_bytes;
     let value = json!({
@@ -69,7 +75,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         "stored": stored,
         "last_error": last_error,
     });
-    let lines = if flags.json { format!("{value}\n") } else { in_words(&value) };
+    let lines = if flags.json { format!("{value}\n") } else { in_words(&value, is_told) };
     print(&lines)?;
     is_as_far?;
     Ok(if is_known { Outcome::Done } else { Outcome::NotFound })
@@ -89,22 +95,6 @@ fn robots(store: &PageStore, settings: &Settings, url: &str) -> &'static str {
     }
 }
 
-fn state(state: PageState) -> Value {
-    let status = match state.status {
-        PageStatus::Queued => "queued",
-        PageStatus::Retrying => "waits for another attempt",
-        PageStatus::InFlight => "in flight",
-        PageStatus::Fetched => "fetched",
-        PageStatus::Due => "due again",
-        PageStatus::Gone => "given up",
-        _ => "unknown",
-    };
-    fields!(state;
-        status = status, is_seed, is_vouched_for, depth, credit, importance, failed_attempts,
-        last_failure = state.last_failure.map(failure::kind_name), due = state.due_ms.map(filemap::date::format),
-    )
-}
-
 fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
     // A lost version does not hide the others.
     let versions = store.versions_of(url)?.len() as u64;
@@ -122,17 +112,17 @@ fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
 
 /// The last failure: of the note beside the page, or of the frontier where that is newer, without
 /// a time.
-fn last_error(store: &PageStore, url: &str, kind: Option<FailureKind>) -> Result<Value, Failure> {
+fn last_error(store: &PageStore, url: &str, kind: Option<&str>) -> Result<Value, Failure> {
     let note = store.get_beside(url, RecordKind::Metadata)?;
     let noted = note.as_ref().and_then(record::failure_in);
     // robots.txt has its own line.
-    let kind = kind.filter(|kind| *kind == FailureKind::Other);
+    let kind = kind.filter(|kind| *kind == failure::kind_name(FailureKind::Other)).map(|_| FailureKind::Other);
     let Some(error) = failure::why(kind, noted.clone()) else { return Ok(Value::Null) };
     let at = note.filter(|_| noted.as_ref() == Some(&error)).map(|note| filemap::date::format(note.fetched_at_ms));
     Ok(json!({ "error": error, "time": at }))
 }
 
-fn in_words(value: &Value) -> String {
+fn in_words(value: &Value, is_told: bool) -> String {
     let is_running = value["is_running"] == json!(true);
     let mut rows = vec![
         ("canonical", text(&value["canonical"])),
@@ -147,7 +137,7 @@ fn in_words(value: &Value) -> String {
     ));
     let state = &value["frontier"];
     match state.is_null() {
-        true if is_running => rows.push(("frontier", "a crawl is running: ask again after its end".to_owned())),
+        true if !is_told => rows.push(("frontier", "a crawl is running and cannot be asked: try again".to_owned())),
         true => rows.push(("frontier", "never discovered".to_owned())),
         false => rows.extend(state_in_words(state)),
     }

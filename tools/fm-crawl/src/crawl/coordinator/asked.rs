@@ -1,0 +1,160 @@
+//! Requests of other processes: what the coordinator does when it is asked.
+
+use filemap::canonical::{Canonicalizer as _, Whatwg};
+use fm_cli::times::now_ms;
+use frontier::{FailureKind, Frontier, Next, PageBrief, PageId, PageStatus};
+use serde_json::{Value, json};
+
+use super::Coordinator;
+use crate::crawl::control::{Asked, Request, refusal};
+use crate::crawl::view;
+use crate::failure::{is_lost, of_frontier, word};
+use crate::links::{Link, is_web};
+
+/// A page that is to be fetched before its turn, and who waits for what becomes of it.
+pub(super) struct Urgent {
+    page: PageId,
+    answers: Option<std::sync::mpsc::Sender<Value>>,
+}
+
+impl Coordinator<'_> {
+    /// Does what is asked, and answers. That nobody waits for the answer any more is no error.
+    pub(super) fn asked(&mut self, asked: Asked) -> Result<(), fm_cli::Failure> {
+        let answer = match &asked.request {
+            Request::Pause => self.pause(true)?,
+            Request::Resume => self.pause(false)?,
+            Request::Add { urls } => match self.links(urls) {
+                Ok(links) => json!({ "added": self.add(&links)? }),
+                Err(words) => refusal(&words),
+            },
+            Request::Fetch { urls } => match self.links(urls) {
+                Ok(links) => {
+                    self.urge(&links, Some(&asked.answers))?;
+                    return Ok(());
+                }
+                Err(words) => refusal(&words),
+            },
+            Request::Page { key } => view::page(self.state.frontier.page(key).map_err(of_frontier)?.as_ref()),
+            Request::Retry { host, reason } => {
+                let reason =
+                    reason.as_deref().and_then(|name| FailureKind::ALL.into_iter().find(|kind| word(*kind) == name));
+                json!({ "retried": retry(&mut self.state.frontier, host.as_deref(), reason)? })
+            }
+        };
+        let _ = asked.answers.send(answer);
+        Ok(())
+    }
+
+    fn pause(&mut self, is_paused: bool) -> Result<Value, fm_cli::Failure> {
+        if self.tally.is_paused != is_paused {
+            self.tally.is_paused = is_paused;
+            // A pause is no silence of hosts.
+            self.moved_ms = now_ms();
+            self.state.log.event(if is_paused { "paused" } else { "resumed" }, Value::Null)?;
+        }
+        Ok(json!({ "is_paused": is_paused }))
+    }
+
+    /// URLs as links, or what is wrong with one.
+    fn links(&self, urls: &[String]) -> Result<Vec<Link>, String> {
+        let canonicalizer = self.crawl.pages.canonicalizer();
+        let link = |url: &String| {
+            let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| format!("{url}: {error}"))?;
+            if !is_web(&standard) {
+                return Err(format!("{url}: only http and https are crawled"));
+            }
+            Link::new(standard, &**canonicalizer).ok_or_else(|| format!("{url}: it has no canonical form"))
+        };
+        urls.iter().map(link).collect()
+    }
+
+    /// Takes start pages in: they widen the scope, and are remembered.
+    fn add(&mut self, links: &[Link]) -> Result<u64, fm_cli::Failure> {
+        let new = links.iter().map(|link| &link.url).filter(|url| !self.state.settings.seeds.contains(url));
+        let new: Vec<String> = new.cloned().collect();
+        self.state.settings.seeds.extend(new.iter().cloned());
+        self.state.folder.keep(&self.state.settings)?;
+        new.iter().for_each(|url| self.crawl.scope.widen(url));
+        let texts: Vec<_> = links.iter().map(Link::text).collect();
+        let added = self.state.frontier.seed(&texts, now_ms()).map_err(of_frontier)?;
+        self.commit()?;
+        self.moved_ms = now_ms();
+        Ok(added)
+    }
+
+    /// Has pages fetched before their turn. One that is not known is entered like a start page; it
+    /// widens no scope.
+    pub(super) fn urge(
+        &mut self,
+        links: &[Link],
+        answers: Option<&std::sync::mpsc::Sender<Value>>,
+    ) -> Result<(), fm_cli::Failure> {
+        for link in links {
+            if !self.state.frontier.knows(&link.key) {
+                self.state.frontier.seed(&[link.text()], now_ms()).map_err(of_frontier)?;
+            }
+            let page = self.state.frontier.page(&link.key).map_err(of_frontier)?;
+            if let Some(page) = page {
+                self.urgent.push_back(Urgent { page: page.page, answers: answers.cloned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins visits to urgent pages whose hosts allow it. Returns when the next one may be begun,
+    /// if that is known.
+    pub(super) fn hand_out_urgent(&mut self) -> Result<Option<i64>, fm_cli::Failure> {
+        let mut wakes_ms: Option<i64> = None;
+        for _ in 0..self.urgent.len() {
+            if self.in_flight >= self.crawl.settings.connections || self.in_flight + self.uncommitted >= self.window() {
+                break;
+            }
+            let Some(urgent) = self.urgent.pop_front() else { break };
+            match self.state.frontier.next_of(urgent.page, now_ms()).map_err(of_frontier)? {
+                Next::Fetch(assignment) => {
+                    self.awaited.entry(urgent.page).or_default().extend(urgent.answers);
+                    self.begin(assignment)?;
+                }
+                Next::Wait { until_ms } => {
+                    wakes_ms = Some(wakes_ms.map_or(until_ms, |wakes| wakes.min(until_ms)));
+                    self.urgent.push_back(urgent);
+                }
+                Next::InFlight | Next::Empty => self.urgent.push_back(urgent),
+            }
+        }
+        Ok(wakes_ms)
+    }
+
+    /// Tells whoever waits for a page what became of it.
+    pub(super) fn tell_awaited(&mut self, page: PageId, what: impl FnOnce() -> Value) {
+        let Some(answers) = self.awaited.remove(&page).filter(|answers| !answers.is_empty()) else { return };
+        let what = what();
+        answers.iter().for_each(|answer| drop(answer.send(what.clone())));
+    }
+
+    /// A page that is awaited could not be fetched yet: it stays urgent.
+    pub(super) fn await_again(&mut self, page: PageId) {
+        let Some(answers) = self.awaited.remove(&page) else { return };
+        if answers.is_empty() {
+            self.urgent.push_back(Urgent { page, answers: None });
+        }
+        self.urgent.extend(answers.into_iter().map(|answers| Urgent { page, answers: Some(answers) }));
+    }
+}
+
+/// Queues pages again that have failed so; without a reason those that were given up, or wait, for
+/// no fault of their site. Returns how many.
+///
+/// # Errors
+/// The frontier's.
+pub fn retry(frontier: &mut Frontier, host: Option<&str>, reason: Option<FailureKind>) -> Result<u32, fm_cli::Failure> {
+    let is_wanted = |page: &PageBrief<'_>| {
+        let is_reason = page.last_failure.is_some_and(|kind| reason.map_or_else(|| is_lost(kind), |one| one == kind));
+        let is_host = host.is_none_or(|host| host == page.host);
+        matches!(page.status, PageStatus::Gone | PageStatus::Retrying) && is_reason && is_host
+    };
+    let pages: Result<Vec<PageId>, _> = frontier.list(is_wanted).map(|page| page.map(|page| page.page)).collect();
+    let retried = frontier.retry(&pages.map_err(of_frontier)?).map_err(of_frontier)?;
+    frontier.wake(host, now_ms()).map_err(of_frontier)?;
+    Ok(retried)
+}

@@ -1,0 +1,96 @@
+//! What a visit has found, passed on to the frontier, the counts and the log.
+
+use fm_cli::times::now_ms;
+use fm_cli::words;
+use frontier::Remedy;
+use serde_json::json;
+
+use super::{Coordinator, host};
+use crate::crawl::log::Log;
+use crate::crawl::visit::{Told, Visit};
+use crate::failure::{Failure, Reason, of_frontier};
+use crate::links::Link;
+
+impl Coordinator<'_> {
+    pub(super) fn tell_failure(&mut self, page: frontier::PageId, failure: &Failure) -> Result<(), fm_cli::Failure> {
+        let told = frontier::Failure {
+            kind: failure.reason.kind(),
+            retry_after_ms: failure.retry_after_ms,
+            remedy: failure.reason.remedy(),
+        };
+        self.count_uncommitted();
+        if told.remedy == Remedy::GiveUp {
+            self.moved_ms = now_ms();
+            self.state.claims.settle(page);
+        }
+        self.state.frontier.failed(page, &told, now_ms()).map_err(of_frontier)
+    }
+
+    /// Passes a visit's result to the frontier.
+    pub(super) fn visited(&mut self, visit: &Visit) -> Result<(), fm_cli::Failure> {
+        self.in_flight -= 1;
+        let host = host(&visit.url);
+        if let Some(delay) = visit.crawl_delay {
+            self.state.frontier.host_delay(host, Some(delay.as_millis() as u64)).map_err(of_frontier)?;
+        }
+        if let Some(hold) = visit.hold {
+            let until_ms = now_ms().saturating_add_unsigned(hold.as_millis() as u64);
+            self.state.frontier.host_hold(host, until_ms).map_err(of_frontier)?;
+        }
+        self.tally.visit(visit);
+        if !visit.sitemaps.is_empty() {
+            // Start pages: they are fetched whatever becomes of this page.
+            let sitemaps: Vec<_> = visit.sitemaps.iter().map(Link::text).collect();
+            self.tally.discovered += self.state.frontier.seed(&sitemaps, now_ms()).map_err(of_frontier)?;
+        }
+        let mut new_links = 0;
+        match &visit.told {
+            Told::Fetched(fetched) => {
+                if let Some(start) = &visit.widens {
+                    self.widen(&visit.url, start)?;
+                }
+                let texts: Vec<_> = fetched.links.iter().map(Link::text).collect();
+                let links: Vec<&str> = texts.iter().map(|text| &**text).collect();
+                if fetched.is_duplicate {
+                    let is_new = |link: &&Link| !self.state.frontier.knows(&link.key);
+                    self.tally.add(Reason::DuplicateLinks, fetched.links.iter().filter(is_new).count() as u64);
+                }
+                let told = frontier::Fetched {
+                    fetched_at_ms: fetched.at_ms,
+                    links: &links,
+                    changed: fetched.changed,
+                    is_duplicate: fetched.is_duplicate,
+                };
+                self.count_uncommitted();
+                self.moved_ms = now_ms();
+                self.state.claims.settle(visit.page);
+                let done = self.state.frontier.done(visit.page, &told).map_err(of_frontier)?;
+                new_links = done.new_links;
+                self.tally.discovered += u64::from(done.new_links);
+                self.tally.add(Reason::DepthLimit, u64::from(done.over_depth));
+                self.tally.add(Reason::HostPagesLimit, u64::from(done.over_host_budget));
+                self.tally.add(Reason::UrlLimit, u64::from(done.over_length));
+            }
+            Told::Failed(failure) => self.tell_failure(visit.page, failure)?,
+            Told::Later => {
+                self.state.frontier.release(visit.page).map_err(of_frontier)?;
+                self.await_again(visit.page);
+            }
+        }
+        self.tell_awaited(visit.page, || Log::line(visit, new_links));
+        self.state.log.visit(visit, new_links)
+    }
+
+    /// Takes in what belongs to the page to which a start page redirects. That is durable before
+    /// the frontier knows a page of it.
+    fn widen(&mut self, from: &str, start: &str) -> Result<(), fm_cli::Failure> {
+        if self.crawl.scope.contains(start) {
+            return Ok(());
+        }
+        self.state.settings.reached.push(start.to_owned());
+        self.state.folder.keep(&self.state.settings)?;
+        self.crawl.scope.widen(start);
+        words::complain(format_args!("{from} redirects to {start}: the crawl follows it there"));
+        self.state.log.event("scope", json!({ "url": from, "redirects_to": start }))
+    }
+}

@@ -1,0 +1,63 @@
+//! `add`: more start pages, for a crawl that runs or stands still.
+
+use std::path::PathBuf;
+
+use filemap::canonical::{Canonicalizer as _, Whatwg};
+use fm_cli::times::now_ms;
+use fm_cli::{Failure, Flags, Outcome, words};
+use serde_json::json;
+
+use super::{opening, print};
+use crate::crawl::control::{self, Request};
+use crate::failure::of_frontier;
+use crate::links::{Link, is_web};
+
+/// Give a crawl more start pages
+#[derive(clap::Args)]
+#[command(after_help = "\
+They are remembered, and widen the scope as `run --seed` does. A crawl that runs takes them at once.
+
+Example:
+  fm-crawl add pages.fm https://example.org/ https://example.net/")]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// Start pages
+    #[arg(required = true, num_args = 1..)]
+    urls: Vec<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
+    let (folder, mut settings) = opening::settings(&args.store)?;
+    let mut added = 0;
+    let request = Request::Add { urls: args.urls.clone() };
+    if !control::ask(folder.path(), &request, |answer| added = answer["added"].as_u64().unwrap_or(0))? {
+        let (store, is_as_far) = opening::store_to_read(&args.store, &folder)?;
+        is_as_far?;
+        let mut links = Vec::new();
+        for url in &args.urls {
+            let refused = |why: &str| Failure::Usage(format!("{url}: {why}"));
+            let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| refused(&error.to_string()))?;
+            if !is_web(&standard) {
+                return Err(refused("only http and https are crawled"));
+            }
+            let link = Link::new(standard, &**store.canonicalizer());
+            links.push(link.ok_or_else(|| refused("it has no canonical form by the rules of the store"))?);
+        }
+        let mut frontier = opening::frontier_to_ask(&folder, &settings)?;
+        let new: Vec<String> =
+            links.iter().map(|link| link.url.clone()).filter(|url| !settings.seeds.contains(url)).collect();
+        settings.seeds.extend(new);
+        folder.keep(&settings)?;
+        let texts: Vec<_> = links.iter().map(Link::text).collect();
+        added = frontier.seed(&texts, now_ms()).map_err(of_frontier)?;
+        frontier.close().map_err(of_frontier)?;
+    }
+    let lines = match flags.json {
+        true => format!("{}\n", json!({ "added": added })),
+        false => format!("{} added\n", words::count(added, "start page")),
+    };
+    print(&lines)?;
+    Ok(Outcome::Done)
+}

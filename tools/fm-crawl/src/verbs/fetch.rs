@@ -1,0 +1,54 @@
+//! `fetch`: pages now, whatever the queue of a running crawl.
+
+use std::path::PathBuf;
+
+use fm_cli::{Failure, Flags, Outcome, plain};
+use serde_json::Value;
+
+use super::{not_running, opening, print};
+use crate::crawl::control::{self, Request};
+
+/// Have a running crawl fetch pages now
+#[derive(clap::Args)]
+#[command(after_help = "\
+They come before all others, as soon as their hosts' delays and robots.txt allow; pages that are known are fetched again. Prints a line \
+a page when it is there. Exits with 1 if one was not fetched. Where no crawl runs: `fm-crawl run STORE --fetch URL`.
+
+Example:
+  fm-crawl fetch pages.fm https://example.com/news")]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// The pages
+    #[arg(required = true, num_args = 1..)]
+    urls: Vec<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
+    let (folder, _) = opening::settings(&args.store)?;
+    let (mut outcome, mut printed) = (Outcome::Done, Ok(()));
+    let request = Request::Fetch { urls: args.urls.clone() };
+    let is_running = control::ask(folder.path(), &request, |answer| {
+        if answer["event"] != "fetched" {
+            outcome = Outcome::NotFound;
+        }
+        let line = if flags.json { format!("{answer}\n") } else { in_words(answer) };
+        if printed.is_ok() {
+            printed = print(&line);
+        }
+    })?;
+    printed?;
+    if is_running { Ok(outcome) } else { Ok(not_running(&args.store)) }
+}
+
+fn in_words(answer: &Value) -> String {
+    let url = plain(answer["url"].as_str().unwrap_or_default().as_bytes());
+    match answer["event"].as_str() {
+        Some("fetched") => format!("{url}: status {}, {} bytes\n", answer["status"], answer["body_bytes"]),
+        _ => {
+            let words = |name: &str| plain(answer[name].as_str().unwrap_or_default().as_bytes());
+            format!("{url}: {} {}\n", words("reason"), words("detail"))
+        }
+    }
+}
