@@ -9,9 +9,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -71,22 +72,19 @@ impl Server {
                     continue;
                 }
             };
-            let (backend, service, tls) = (Arc::clone(&backend), TowerToHyperService::new(router.clone()), tls.clone());
-            let watched = graceful.watcher();
-            tokio::spawn(async move {
-                let _place = place;
-                let _ = stream.set_nodelay(true);
-                let idle = backend.options.idle;
-                match tls {
-                    None => connection(stream, service, watched, idle).await,
+            let (service, tls) = (TowerToHyperService::new(router.clone()), tls.clone());
+            let (watched, idle) = (graceful.watcher(), backend.options.idle);
+            let _ = stream.set_nodelay(true);
+            match tls {
+                None => drop(tokio::spawn(connection(stream, service, watched, idle).map(|_| drop(place)))),
+                Some(tls) => drop(tokio::spawn(async move {
+                    let _place = place;
                     // Whoever fails here has sent no request.
-                    Some(tls) => {
-                        if let Ok(Ok(stream)) = timeout(idle, tls.accept(stream)).await {
-                            connection(stream, service, watched, idle).await;
-                        }
+                    if let Ok(Ok(stream)) = timeout(idle, tls.accept(stream)).await {
+                        let _ = Box::pin(connection(stream, service, watched, idle)).await;
                     }
-                }
-            });
+                })),
+            }
         }
         drop(listener);
         keeping.abort();
@@ -117,19 +115,22 @@ async fn keep_hour(backend: Arc<Backend>) {
     }
 }
 
-async fn connection<S>(
+/// A connection being served. It fails if a client breaks off, is too slow, or speaks no HTTP:
+/// answered by hyper as far as it can be.
+///
+/// No `async fn`: its future would have each of these several times, 3 KB of a connection that is
+/// idle.
+fn connection<S>(
     stream: S,
     service: TowerToHyperService<axum::Router>,
-    watcher: hyper_util::server::graceful::Watcher,
+    watcher: Watcher,
     idle: Duration,
-) where
+) -> impl Future<Output = hyper::Result<()>>
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
     // Reading waits for the next request as long as it likes: the builder bounds that.
-    let connection = builder.serve_connection(TokioIo::new(Patient::new(stream, idle)), service);
-    // It fails if a client breaks off, is too slow, or speaks no HTTP: answered by hyper as far as
-    // it can be.
-    let _ = watcher.watch(connection).await;
+    watcher.watch(builder.serve_connection(TokioIo::new(Patient::new(stream, idle)), service))
 }
