@@ -32,6 +32,9 @@ const MAX_HEAD: usize = 128 << 10;
 const MAX_HEADERS: usize = 256;
 /// How long requests under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(30);
+/// In how many points of the last hour the value log is sampled once, and bytes of a sample.
+const SAMPLED: u32 = 60;
+const SAMPLE_BYTES: u64 = 16 << 20;
 /// How long is waited when no connection can be accepted, for want of files.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -102,12 +105,19 @@ impl Server {
     }
 }
 
-/// Notes a point of the last hour every ten seconds.
+/// Notes a point of the last hour every ten seconds, and at times how bodies are compressed.
 async fn keep_hour(backend: Arc<Backend>) {
     let mut ticks = interval(hour::EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    for tick in 0_u32.. {
         ticks.tick().await;
+        if tick.is_multiple_of(SAMPLED) {
+            let sample = backend.whole.call(|store| Ok(store.engine().sample_compression(SAMPLE_BYTES)?)).await;
+            match sample {
+                Ok(sample) => backend.note_sample(sample),
+                Err(error) => backend.log(&format!("how bodies are compressed could not be sampled: {error}")),
+            }
+        }
         // A store that fails has no point; whoever asks it is told why.
         if let Ok(stats) = backend.whole.call(|store| Ok(store.engine().stats())).await {
             backend.hour.note(&stats);
