@@ -81,6 +81,7 @@ pub mod dictionaries {
     pub use crate::handle::reading::RecompressionEstimate;
     pub use crate::logs::values::dictionaries::DictionaryFacts;
     pub use crate::options::Dictionaries;
+    pub use crate::store::{BodiesStored, CompressionSample};
 }
 
 /// Erasing, the rules that keep erased pages out, and the search for what is left.

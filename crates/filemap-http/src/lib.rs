@@ -5,7 +5,8 @@
 //! this crate has no runtime of its own: [`server::Server::serve`] runs on the caller's. The
 //! client blocks, and needs no runtime.
 //!
-//! Features: `server` and `client`, both on by default.
+//! Features, all on by default: `server`; `client`; `async`, which adds `AsyncClient`, for callers
+//! on tokio.
 
 // Each side uses a part of what both are made of.
 #![cfg_attr(not(all(feature = "client", feature = "server")), allow(dead_code, unused_imports))]
@@ -15,6 +16,8 @@ mod client;
 #[cfg(feature = "client")]
 mod follow;
 mod following;
+#[cfg(feature = "async")]
+mod pooled;
 pub(crate) mod query;
 #[cfg(feature = "server")]
 pub mod server;
@@ -27,3 +30,5 @@ pub use client::{
 #[cfg(feature = "client")]
 pub use follow::follow;
 pub use following::{Following, FollowingFigures};
+#[cfg(feature = "async")]
+pub use pooled::{AsyncClient, AsyncLines, AsyncSeenClient};

@@ -3,6 +3,8 @@
 mod access;
 mod archive;
 mod as_store;
+mod async_client;
+mod calls;
 mod captures;
 mod changes;
 mod hostile;

@@ -120,3 +120,45 @@ fn a_dictionary_of_a_site_that_rules_keep_back_is_told_without_its_name() {
         assert!(!body.contains(host) && body.contains(named) && body.contains(words), "{target}: {body}");
     }
 }
+
+#[test]
+fn bodies_are_told_by_their_compression_from_a_sample() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = PageStore::create(dir.path().join("pages.fm"), Options::new()).expect("a store");
+    let text = "<p>the same words again and again ".repeat(100);
+    let mut noise = 1_u64;
+    for at in 0..20 {
+        store.put_page(&html(&format!("http://a.example/{at}"), TIME, &format!("{at}{text}"))).expect("stored");
+    }
+    for at in 0..5 {
+        let mut page = html(&format!("http://a.example/noise{at}"), TIME, "");
+        page.body = std::iter::repeat_with(|| {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (noise >> 56) as u8
+        })
+        .take(3_000)
+        .collect();
+        store.put_page(&page).expect("stored");
+    }
+    let server = served::of(store, ServerOptions::new());
+    let begun = std::time::Instant::now();
+    let sample = loop {
+        let told = server.get("/v1/stat?figures=1", &[]).json()["compression"].take();
+        if !told.is_null() {
+            break told;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "no sample was taken");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    let kind = |name: &str| {
+        let figure = |field: &str| sample[name][field].as_u64().unwrap_or_else(|| panic!("{name}: {sample}"));
+        (figure("bodies"), figure("bytes"), figure("stored_bytes"))
+    };
+    assert_eq!((kind("raw"), kind("with_dictionary")), ((5, 15_000, 15_000), (0, 0, 0)), "{sample}");
+    let (bodies, bytes, stored) = kind("without_dictionary");
+    assert!(bodies == 20 && bytes > 20 * text.len() as u64 && stored < bytes / 5, "{sample}");
+    assert_eq!(sample["missed"], 0, "{sample}");
+    let shown = view(&server, "/");
+    assert!(shown.contains("zstd with a dictionary") && shown.contains("Of a sample"), "{shown}");
+    assert!(links(&shown).contains(&"/v1/stat?figures=1".to_owned()));
+}

@@ -1,28 +1,38 @@
-//! A page store for callers on tokio: blocking calls on a bounded number of threads.
+//! A store for callers on tokio: blocking calls on a bounded number of threads.
 //!
-//! Invariants: at most as many calls are under way as [`AsyncPageStore::new`] allows, further ones
+//! Invariants: at most as many calls are under way as [`AsyncStore::new`] allows, further ones
 //! wait; a call that has begun runs to its end, even if its future is dropped.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use filemap_core::Put;
+use filemap_core::{Put, Version};
 use tokio::sync::Semaphore;
 
-use crate::access::{Lookup, PageRead, PageWrite, PutRule};
+use crate::access::{Cursor, Listed, Lookup, PageRead, PageWrite, PutRule, RemovedVersions, Scope};
 use crate::error::{Error, Result};
 use crate::page::Page;
 use crate::page::variant::Variant;
 use crate::page::version::PageHead;
 use crate::store::PageStore;
 
-/// A [`PageStore`] whose calls do not block the caller's thread. Cheap to clone; clones share the
-/// bound.
+/// A [`PageStore`] for callers on tokio.
+pub type AsyncPageStore = AsyncStore<PageStore>;
+
+/// Entries of a list, and where to go on.
+type Part = (Vec<Result<Listed>>, Option<Cursor>);
+
+/// A store, local or behind a server, whose calls do not block the caller's thread. Cheap to
+/// clone; clones share the bound.
 ///
 /// **Back-pressure.** Calls over the bound wait for their turn, in order. **Cancelling.** A future
 /// that is dropped while it waits has done nothing; one that is dropped later loses only the
-/// answer: what was put is in the store. The shutdown of a runtime may drop calls that no thread
-/// has begun; [`AsyncPageStore::close`] before it waits for all.
+/// answer: what was put is in the store. Whoever does not know which it was puts the page again,
+/// with [`PutRule::IfNew`], which adds nothing to a version that is there. The shutdown of a
+/// runtime may drop calls that no thread has begun; [`AsyncStore::close`] before it waits for all.
+///
+/// What has no method of its own, and what goes through many pages, is done in one
+/// [`AsyncStore::call`].
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,33 +53,41 @@ use crate::store::PageStore;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
-pub struct AsyncPageStore {
-    store: PageStore,
+#[derive(Debug)]
+pub struct AsyncStore<S> {
+    store: Arc<S>,
     turns: Arc<Semaphore>,
     max_calls: u32,
 }
 
-impl AsyncPageStore {
+impl<S> Clone for AsyncStore<S> {
+    fn clone(&self) -> AsyncStore<S> {
+        AsyncStore { store: Arc::clone(&self.store), turns: Arc::clone(&self.turns), max_calls: self.max_calls }
+    }
+}
+
+impl<S: Send + Sync + 'static> AsyncStore<S> {
     /// Calls on `store`, at most `max_calls` (1 or more) at a time, each on a blocking thread of
     /// the caller's runtime.
-    pub fn new(store: PageStore, max_calls: u32) -> AsyncPageStore {
+    pub fn new(store: S, max_calls: u32) -> AsyncStore<S> {
         let max_calls = max_calls.max(1);
-        AsyncPageStore { store, turns: Arc::new(Semaphore::new(max_calls as usize)), max_calls }
+        AsyncStore { store: Arc::new(store), turns: Arc::new(Semaphore::new(max_calls as usize)), max_calls }
+    }
+
+    /// The store itself, whose calls block.
+    pub fn blocking(&self) -> &S {
+        &self.store
     }
 
     /// Any call on the store.
     ///
     /// # Errors
     ///
-    /// Those of `call`; [`filemap_core::Error::Closed`] after [`AsyncPageStore::close`] or a
-    /// shutdown of the runtime.
-    pub async fn call<T: Send + 'static>(
-        &self,
-        call: impl FnOnce(&PageStore) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
+    /// Those of `call`; [`filemap_core::Error::Closed`] after [`AsyncStore::close`] or a shutdown
+    /// of the runtime.
+    pub async fn call<T: Send + 'static>(&self, call: impl FnOnce(&S) -> Result<T> + Send + 'static) -> Result<T> {
         let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| closed())?;
-        let store = self.store.clone();
+        let store = Arc::clone(&self.store);
         let task = tokio::task::spawn_blocking(move || {
             let result = call(&store);
             drop(turn);
@@ -83,12 +101,14 @@ impl AsyncPageStore {
             },
         }
     }
+}
 
+impl<S: PageRead + 'static> AsyncStore<S> {
     /// A call that takes a lookup.
     async fn look_up<T: Send + 'static>(
         &self,
         lookup: &Lookup<'_>,
-        call: impl FnOnce(&PageStore, &Lookup<'_>) -> Result<T> + Send + 'static,
+        call: impl FnOnce(&S, &Lookup<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (url, variant, time_ms) = (lookup.url.to_vec(), lookup.variant.cloned(), lookup.time_ms);
         self.call(move |store| call(store, &Lookup { url: &url, variant: variant.as_ref(), time_ms })).await
@@ -98,55 +118,169 @@ impl AsyncPageStore {
     ///
     /// # Errors
     ///
-    /// As [`PageRead::get`] and [`AsyncPageStore::call`].
+    /// As [`PageRead::get`] and [`AsyncStore::call`].
     pub async fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
-        self.look_up(lookup, PageRead::get).await
+        self.look_up(lookup, S::get).await
+    }
+
+    /// As [`PageRead::get_version`].
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::get_version`] and [`AsyncStore::call`].
+    pub async fn get_version(&self, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
+        self.look_up(lookup, move |store, lookup| store.get_version(lookup, version)).await
+    }
+
+    /// As [`PageRead::get_many`]: several pages in one call.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::get_many`] and [`AsyncStore::call`].
+    pub async fn get_many<U>(&self, urls: impl IntoIterator<Item = U>) -> Result<Vec<Option<Page>>>
+    where
+        U: Into<Vec<u8>>,
+    {
+        let urls: Vec<Vec<u8>> = urls.into_iter().map(Into::into).collect();
+        self.call(move |store| store.get_many(&urls.iter().map(Vec::as_slice).collect::<Vec<_>>())).await
     }
 
     /// As [`PageRead::head`].
     ///
     /// # Errors
     ///
-    /// As [`PageRead::head`] and [`AsyncPageStore::call`].
+    /// As [`PageRead::head`] and [`AsyncStore::call`].
     pub async fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
-        self.look_up(lookup, PageRead::head).await
+        self.look_up(lookup, S::head).await
     }
 
     /// As [`PageRead::contains`].
     ///
     /// # Errors
     ///
-    /// As [`PageRead::contains`] and [`AsyncPageStore::call`].
+    /// As [`PageRead::contains`] and [`AsyncStore::call`].
     pub async fn contains(&self, lookup: &Lookup<'_>) -> Result<bool> {
-        self.look_up(lookup, PageRead::contains).await
+        self.look_up(lookup, S::contains).await
     }
 
+    /// The newest `most` versions of [`PageRead::history`]; earlier ones by a lookup with the time
+    /// of the last, which is then the first.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::history`] and [`AsyncStore::call`].
+    pub async fn history(&self, lookup: &Lookup<'_>, most: usize) -> Result<Vec<Result<PageHead>>> {
+        self.look_up(lookup, move |store, lookup| Ok(store.history(lookup)?.take(most).collect())).await
+    }
+
+    /// The next `most` entries of [`PageRead::list`], damage among them, and where to go on:
+    /// `None` at the end.
+    ///
+    /// ```
+    /// # async fn all(store: filemap::AsyncPageStore) -> filemap::Result<()> {
+    /// use filemap::access::Scope;
+    ///
+    /// let (scope, mut after) = (Scope::new().host("example.com"), None);
+    /// loop {
+    ///     let (part, next) = store.list(&scope, after.as_ref(), 1_000).await?;
+    ///     for listed in part {
+    ///         println!("{}", String::from_utf8_lossy(&listed?.url));
+    ///     }
+    ///     let Some(next) = next else { break };
+    ///     after = Some(next);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::list`] and [`AsyncStore::call`]; [`Error::Unsupported`] if there is more and
+    /// the store gives no cursors.
+    pub async fn list(&self, scope: &Scope, after: Option<&Cursor>, most: usize) -> Result<Part> {
+        let (scope, after) = (scope.clone(), after.cloned());
+        self.call(move |store| {
+            let mut list = store.list(&scope, after.as_ref())?;
+            let (mut part, mut left) = (Vec::new(), most.max(1));
+            for listed in list.by_ref() {
+                left -= usize::from(listed.is_ok());
+                part.push(listed);
+                if left == 0 {
+                    break;
+                }
+            }
+            let next = part.last().filter(|_| left == 0).and_then(|last| last.as_ref().ok()?.cursor.clone());
+            if next.is_none() && list.next().is_some() {
+                return Err(Error::Unsupported { what: "cursors" });
+            }
+            drop(list);
+            Ok((part, next))
+        })
+        .await
+    }
+
+    /// As [`PageRead::count`].
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::count`] and [`AsyncStore::call`].
+    pub async fn count(&self, scope: &Scope) -> Result<u64> {
+        let scope = scope.clone();
+        self.call(move |store| store.count(&scope)).await
+    }
+}
+
+impl<S: PageWrite + 'static> AsyncStore<S> {
     /// As [`PageWrite::put`].
     ///
     /// # Errors
     ///
-    /// As [`PageWrite::put`] and [`AsyncPageStore::call`].
+    /// As [`PageWrite::put`] and [`AsyncStore::call`].
     pub async fn put(&self, page: Page, rule: PutRule) -> Result<Option<Put>> {
         self.call(move |store| store.put(&page, rule)).await
+    }
+
+    /// As [`PageWrite::put_many`]: several pages in one call.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageWrite::put_many`] and [`AsyncStore::call`].
+    pub async fn put_many(&self, pages: Vec<Page>, rule: PutRule) -> Result<Vec<Option<Put>>> {
+        self.call(move |store| store.put_many(&pages, rule)).await
     }
 
     /// As [`PageWrite::remove`].
     ///
     /// # Errors
     ///
-    /// As [`PageWrite::remove`] and [`AsyncPageStore::call`].
+    /// As [`PageWrite::remove`] and [`AsyncStore::call`].
     pub async fn remove(&self, url: impl AsRef<[u8]>, variant: Option<&Variant>) -> Result<bool> {
         let (url, variant) = (url.as_ref().to_vec(), variant.cloned());
-        self.call(move |store| PageWrite::remove(store, &url, variant.as_ref())).await
+        self.call(move |store| store.remove(&url, variant.as_ref())).await
+    }
+
+    /// As [`PageWrite::remove_at`].
+    ///
+    /// # Errors
+    ///
+    /// As [`PageWrite::remove_at`] and [`AsyncStore::call`].
+    pub async fn remove_at(
+        &self,
+        url: impl AsRef<[u8]>,
+        variant: Option<&Variant>,
+        time_ms: i64,
+    ) -> Result<Option<RemovedVersions>> {
+        let (url, variant) = (url.as_ref().to_vec(), variant.cloned());
+        self.call(move |store| store.remove_at(&url, variant.as_ref(), time_ms)).await
     }
 
     /// As [`PageWrite::sync`].
     ///
     /// # Errors
     ///
-    /// As [`PageWrite::sync`] and [`AsyncPageStore::call`].
+    /// As [`PageWrite::sync`] and [`AsyncStore::call`].
     pub async fn sync(&self) -> Result<()> {
-        self.call(PageStore::sync).await
+        self.call(S::sync).await
     }
 
     /// Waits for all calls that have begun, and closes the store; later calls of other clones
@@ -159,7 +293,7 @@ impl AsyncPageStore {
         let all = self.turns.acquire_many(self.max_calls).await.map_err(|_| closed())?;
         self.turns.close();
         all.forget();
-        let store = self.store.clone();
+        let store = Arc::clone(&self.store);
         match tokio::task::spawn_blocking(move || store.close()).await {
             Ok(result) => result,
             Err(_) => Err(closed()),

@@ -24,8 +24,8 @@
 //! take a callback `progress`, which cancels them by returning `ControlFlow::Break`.
 //!
 //! Features, both on by default: `warc` (modules `warc`, `dump`, `acl`, `coding`) and `import`.
-//! Without them a store puts, gets, lists and erases. `async` adds `AsyncPageStore`, for callers
-//! on tokio; `arrow` adds module `table`, `parquet` its files.
+//! Without them a store puts, gets, lists and erases. `async` adds `AsyncStore`, for callers on
+//! tokio; `arrow` adds module `table`, `parquet` its files.
 
 // Without `import`, some helpers have no user.
 #![cfg_attr(not(feature = "import"), allow(dead_code, unused_imports))]
@@ -64,7 +64,7 @@ pub mod canonical {
 
 pub use access::interface::{Lookup, PageRead, PageWrite};
 #[cfg(feature = "async")]
-pub use async_store::AsyncPageStore;
+pub use async_store::{AsyncPageStore, AsyncStore};
 pub use error::{Error, Result};
 pub use filemap_core::{Durability, Event, Options, Put, Stats, Version};
 #[cfg(feature = "warc")]

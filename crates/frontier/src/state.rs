@@ -5,6 +5,8 @@
 //! clock, so a replay yields the same pages, credit and history, bit by bit. Only a live state has
 //! queues.
 
+mod failing;
+
 use crate::claims::Claims;
 use crate::credit::{Ledger, TOTAL, class};
 use crate::error::Error;
@@ -145,44 +147,6 @@ impl State {
                 Ok(())
             }
         }
-    }
-
-    /// Applies what was told of a host.
-    fn host_told(&mut self, record: &Record<'_>) -> Applied {
-        match record {
-            Record::Down { host, down } => {
-                let number = self.hosts.enter(host);
-                self.hosts.get_mut(number).down = Some(*down);
-            }
-            Record::Up { host } => {
-                let number = self.hosts.enter(host);
-                self.hosts.get_mut(number).answered();
-                self.queues(|queue, view| queue.offer(number, view));
-            }
-            Record::HostBegan { host, at_ms } => {
-                let number = self.hosts.enter(host);
-                self.hosts.get_mut(number).began_ms = Some(*at_ms);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Applies what was told of many pages at once.
-    fn pages_told(&mut self, record: &Record<'_>) -> Applied {
-        match record {
-            Record::Lost { pages } => {
-                self.check_pages(pages)?;
-                pages.iter().for_each(|page| self.lose(*page));
-                self.settle();
-            }
-            Record::Retried { pages } => {
-                self.check_pages(pages)?;
-                pages.iter().for_each(|page| self.retry(*page));
-            }
-            _ => {}
-        }
-        Ok(())
     }
 
     fn check_pages(&self, pages: &[u32]) -> Applied {
@@ -338,36 +302,6 @@ impl State {
             self.ledger.forfeit(page);
             self.settle();
         }
-    }
-
-    /// Gives up a page that waits for its first fetch, since its host is down.
-    fn lose(&mut self, page: u32) {
-        let marks = self.pages.marks(page);
-        if marks.status().is_new() {
-            let down = Some(FailureKind::HostDown);
-            self.pages.set(page, marks.with_status(Status::Gone).with_failure(marks.attempts(), down));
-            self.queued_credit -= self.ledger.credit(page);
-            self.ledger.forfeit(page);
-            self.claims.settle(page);
-        }
-    }
-
-    /// Queues a page again that was given up, or waits for another attempt. It counts as tried, for
-    /// it may be claimed; one that another crawl has claimed does not.
-    fn retry(&mut self, page: u32) {
-        let marks = self.pages.marks(page);
-        if !matches!(marks.status(), Status::Gone | Status::Waiting) {
-            return;
-        }
-        let attempts = u8::from(marks.failure() != Some(FailureKind::Elsewhere));
-        self.pages.set(page, marks.with_status(Status::Ready).with_failure(attempts, None));
-        self.queues(|queue, view| queue.put(page, view));
-    }
-
-    /// Ends the waits for another attempt of the pages of some hosts.
-    pub(crate) fn wake(&mut self, is_woken: impl Fn(u32) -> bool) {
-        let pages = &self.pages;
-        self.queue.cut(|page| pages.status(page) == Status::Waiting && is_woken(pages.host(page)));
     }
 
     /// Makes a page wait until a second, if it is not queued.

@@ -7,9 +7,9 @@ pub const LAYERS: &[&[&str]] = &[
     &["following", "query", "wire"],
     &["client::options"],
     &["client::call", "client::paged"],
-    &["client::changes", "client::import", "client::seen"],
+    &["client::changes", "client::import", "client::many", "client::seen"],
     &["client"],
-    &["follow"],
+    &["follow", "pooled"],
     // The terms of the server.
     &[
         "server::tokens",

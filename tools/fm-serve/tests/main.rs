@@ -4,4 +4,5 @@ mod following;
 mod killed;
 mod page_of_docs;
 mod program;
+mod slow_readers;
 mod started;

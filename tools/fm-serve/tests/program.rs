@@ -32,6 +32,11 @@ impl Program {
         Client::open(&self.location, &ClientOptions::new()).expect("a server")
     }
 
+    /// The id of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal, such as `TERM`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();

@@ -21,6 +21,9 @@ const ANSWER: Duration = Duration::from_secs(300);
 const CONSENT: Duration = Duration::from_secs(5);
 /// How long an answer may be silent: one that waits gives signs of life.
 const SILENCE: Duration = Duration::from_secs(120);
+/// Connections kept open for the next requests: so many threads may use one client without that
+/// each request opens its own.
+const IDLE: usize = 128;
 /// The longest answer that is read into memory: a part of a list, a problem.
 const MAX_JSON: u64 = 256 << 20;
 
@@ -95,6 +98,8 @@ impl Connection {
             .timeout_per_call(limit)
             .timeout_per_read(Some(ANSWER))
             .max_redirects(0)
+            .max_idle_connections(IDLE)
+            .max_idle_connections_per_host(IDLE)
             .user_agent(concat!("filemap/", env!("CARGO_PKG_VERSION")));
         check_location(location)?;
         let location = location.trim_end_matches('/').to_owned();

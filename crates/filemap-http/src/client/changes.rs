@@ -79,6 +79,22 @@ impl Lines {
         }
     }
 
+    /// The next line, and those that have come with it, `most` in all; empty at the end.
+    #[cfg(feature = "async")]
+    pub(crate) fn part(&mut self, most: usize) -> Vec<Result<Line>> {
+        let mut part = Vec::from_iter(self.next());
+        while !part.is_empty() && part.len() < most && self.has_next() {
+            part.extend(self.next());
+        }
+        part
+    }
+
+    /// Whether the next line can be read without waiting for it.
+    #[cfg(feature = "async")]
+    fn has_next(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.buffer().trim_ascii_start().contains(&b'\n'))
+    }
+
     fn read(&mut self) -> Result<Option<Line>> {
         let connection = &self.connection;
         let Some(answer) = &mut self.answer else { return Ok(None) };

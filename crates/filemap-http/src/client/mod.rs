@@ -2,12 +2,14 @@
 //! [`PageWrite`].
 //!
 //! Layers: `call` (requests and failed answers), `paged` (lists that come in parts), `import`
-//! (files of archives), `seen` (seen sets), `archives` (pages left in files of other servers).
+//! (files of archives), `seen` (seen sets), `archives` (pages left in files of other servers),
+//! `many` (many pages in one request).
 
 mod archives;
 mod call;
 mod changes;
 mod import;
+mod many;
 mod options;
 mod paged;
 mod seen;
@@ -234,6 +236,15 @@ impl PageRead for Client {
 
     fn get_reader<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Option<Streamed<'s>>> {
         Ok(self.page(&of_lookup(lookup))?.map(|(page, body)| (page, body as Box<dyn Read + 's>)))
+    }
+
+    /// A request for up to 1,000 of them.
+    fn get_many(&self, urls: &[&[u8]]) -> Result<Vec<Option<Page>>> {
+        let mut pages = Vec::with_capacity(urls.len());
+        for urls in urls.chunks(PART) {
+            pages.extend(many::get(&self.connection, urls, |url| self.get(&Lookup::new(url)))?);
+        }
+        Ok(pages)
     }
 
     fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use filemap::{AsyncPageStore, PageStore};
+use filemap_core::dictionaries::CompressionSample;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::counters::Counters;
@@ -48,6 +49,7 @@ pub(super) struct Backend {
     pub(super) options: ServerOptions,
     pub(super) counters: Counters,
     pub(super) hour: Hour,
+    sample: Mutex<Option<(Instant, CompressionSample)>>,
     /// When the server was made.
     pub(super) begun: Instant,
     putting: [Arc<AsyncMutex<()>>; LOCKS],
@@ -76,6 +78,7 @@ impl Backend {
             options,
             counters,
             hour: Hour::default(),
+            sample: Mutex::new(None),
             begun: Instant::now(),
             ready: Mutex::new(None),
             room: Arc::new(Semaphore::new((ROOM / ROOM_PART) as usize + 1)),
@@ -219,6 +222,15 @@ impl Backend {
     /// Notes that the store is well.
     pub(super) fn note_ready(&self) {
         *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// How bodies are compressed, from a sample, and when that was taken; `None` before the first.
+    pub(super) fn sample(&self) -> Option<(Instant, CompressionSample)> {
+        *self.sample.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn note_sample(&self, sample: CompressionSample) {
+        *self.sample.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), sample));
     }
 
     /// Gives the operator's log a line.

@@ -1,6 +1,7 @@
 //! Figures of a store and its server: as JSON, as OpenMetrics, and whether both are well.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
@@ -9,6 +10,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::IntoResponse;
 use filemap::access::Survives;
 use filemap::{Error, PageRead, PageStore};
+use filemap_core::dictionaries::{BodiesStored, CompressionSample};
 use filemap_core::recovery::Absent;
 use filemap_core::{StatValue, Stats};
 use prometheus_client::collector::Collector;
@@ -60,8 +62,24 @@ pub(super) async fn stat(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     }
     if let Some(stats) = stats {
         answer["figures"] = Value::Object(of_stats(&stats));
+        answer["compression"] = backend.sample().map_or(Value::Null, |(at, sample)| compression(at, &sample));
     }
     Ok(Json(answer).into_response())
+}
+
+/// How bodies are compressed, from a sample.
+fn compression(at: Instant, sample: &CompressionSample) -> Value {
+    let of =
+        |kind: &BodiesStored| json!({ "bodies": kind.bodies, "bytes": kind.bytes, "stored_bytes": kind.stored_bytes });
+    json!({
+        "sampled_seconds_ago": at.elapsed().as_secs(),
+        "read_bytes": sample.read_bytes,
+        "log_bytes": sample.log_bytes,
+        "missed": sample.missed,
+        "with_dictionary": of(&sample.with_dictionary),
+        "without_dictionary": of(&sample.without_dictionary),
+        "raw": of(&sample.raw),
+    })
 }
 
 /// How a replica gets on.

@@ -9,9 +9,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -31,6 +32,9 @@ const MAX_HEAD: usize = 128 << 10;
 const MAX_HEADERS: usize = 256;
 /// How long requests under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(30);
+/// In how many points of the last hour the value log is sampled once, and bytes of a sample.
+const SAMPLED: u32 = 60;
+const SAMPLE_BYTES: u64 = 16 << 20;
 /// How long is waited when no connection can be accepted, for want of files.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -71,22 +75,19 @@ impl Server {
                     continue;
                 }
             };
-            let (backend, service, tls) = (Arc::clone(&backend), TowerToHyperService::new(router.clone()), tls.clone());
-            let watched = graceful.watcher();
-            tokio::spawn(async move {
-                let _place = place;
-                let _ = stream.set_nodelay(true);
-                let idle = backend.options.idle;
-                match tls {
-                    None => connection(stream, service, watched, idle).await,
+            let (service, tls) = (TowerToHyperService::new(router.clone()), tls.clone());
+            let (watched, idle) = (graceful.watcher(), backend.options.idle);
+            let _ = stream.set_nodelay(true);
+            match tls {
+                None => drop(tokio::spawn(connection(stream, service, watched, idle).map(|_| drop(place)))),
+                Some(tls) => drop(tokio::spawn(async move {
+                    let _place = place;
                     // Whoever fails here has sent no request.
-                    Some(tls) => {
-                        if let Ok(Ok(stream)) = timeout(idle, tls.accept(stream)).await {
-                            connection(stream, service, watched, idle).await;
-                        }
+                    if let Ok(Ok(stream)) = timeout(idle, tls.accept(stream)).await {
+                        let _ = Box::pin(connection(stream, service, watched, idle)).await;
                     }
-                }
-            });
+                })),
+            }
         }
         drop(listener);
         keeping.abort();
@@ -104,12 +105,19 @@ impl Server {
     }
 }
 
-/// Notes a point of the last hour every ten seconds.
+/// Notes a point of the last hour every ten seconds, and at times how bodies are compressed.
 async fn keep_hour(backend: Arc<Backend>) {
     let mut ticks = interval(hour::EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    for tick in 0_u32.. {
         ticks.tick().await;
+        if tick.is_multiple_of(SAMPLED) {
+            let sample = backend.whole.call(|store| Ok(store.engine().sample_compression(SAMPLE_BYTES)?)).await;
+            match sample {
+                Ok(sample) => backend.note_sample(sample),
+                Err(error) => backend.log(&format!("how bodies are compressed could not be sampled: {error}")),
+            }
+        }
         // A store that fails has no point; whoever asks it is told why.
         if let Ok(stats) = backend.whole.call(|store| Ok(store.engine().stats())).await {
             backend.hour.note(&stats);
@@ -117,19 +125,22 @@ async fn keep_hour(backend: Arc<Backend>) {
     }
 }
 
-async fn connection<S>(
+/// A connection being served. It fails if a client breaks off, is too slow, or speaks no HTTP:
+/// answered by hyper as far as it can be.
+///
+/// No `async fn`: its future would have each of these several times, 3 KB of a connection that is
+/// idle.
+fn connection<S>(
     stream: S,
     service: TowerToHyperService<axum::Router>,
-    watcher: hyper_util::server::graceful::Watcher,
+    watcher: Watcher,
     idle: Duration,
-) where
+) -> impl Future<Output = hyper::Result<()>>
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
     // Reading waits for the next request as long as it likes: the builder bounds that.
-    let connection = builder.serve_connection(TokioIo::new(Patient::new(stream, idle)), service);
-    // It fails if a client breaks off, is too slow, or speaks no HTTP: answered by hyper as far as
-    // it can be.
-    let _ = watcher.watch(connection).await;
+    watcher.watch(builder.serve_connection(TokioIo::new(Patient::new(stream, idle)), service))
 }

@@ -19,7 +19,11 @@ The entry is written before its page and removed after it. So there is no page t
 an entry that a crash has left without a page is a miss, and the next write mends it.
 
 Any number of threads may use a cache, and any number of caches of one process a store. A second
-process gets `filemap.LockedError`, or reads beside the writer with `read_only=True`.
+process gets `filemap.LockedError`, or reads beside the writer with `read_only=True`. In the place
+of a path stands the address of an `fm-serve`, `http://host:8640`, for caches of any number of
+processes and machines; its token must be one that may remove pages, unless `read_only`. If two
+processes write and delete one key at once, a page may stay that no entry finds, until the key is
+written again.
 """
 
 import inspect
@@ -42,7 +46,7 @@ from requests_cache.session import CacheMixin
 import filemap
 
 from ._requests import responses as _responses
-from ._requests.handles import Handle
+from ._requests.handles import Handle, is_address
 
 if TYPE_CHECKING:
     from requests import Response
@@ -75,6 +79,11 @@ def _key(name: str) -> str:
 
 def _place(path: "Path", use_cache_dir: bool, use_temp: bool) -> str:
     text = os.fspath(path)
+    if is_address(text):
+        if use_cache_dir or use_temp:
+            said = f"{text} is in no folder: leave `use_cache_dir` and `use_temp` out"
+            raise filemap.InvalidValueError(said)
+        return text
     if use_cache_dir:
         return os.path.join(user_cache_dir(), text)
     return os.path.join(tempfile.gettempdir(), text) if use_temp else os.path.expanduser(text)
@@ -123,7 +132,7 @@ class FileMapDict(BaseStorage[str, Any]):
 
     @property
     def db_path(self) -> str:
-        """Where the store is."""
+        """Where the store is: a path, or an address."""
         return self._handle.path
 
     @property
@@ -381,9 +390,9 @@ class FileMapCache(BaseCache):
 
     | argument | meaning |
     |---|---|
-    | `db_path` | the store; made if absent |
+    | `db_path` | the store, made if absent; or the address of an `fm-serve` |
     | `read_only` | reads beside the process that writes, and stores nothing |
-    | `options` | options of `filemap.open`; `keep_versions` is 1 if not given |
+    | `options` | options of `filemap.open`; of a path, `keep_versions` is 1 if not given |
     | `use_cache_dir`, `use_temp` | a relative path is one in that folder |
 
     Arguments of a `CachedSession` are taken and left alone, as they may be given here, too.

@@ -6,6 +6,8 @@ need; nothing of them is kept here. They ask a server of pytest-httpbin, on the 
 not run is named in `NOT_RUN`.
 
     python requests_cache_suites.py        # prints pytest's output; its exit code
+
+With a server all caches are in the store of an `fm-serve`.
 """
 
 import os
@@ -22,6 +24,8 @@ NOT_RUN: Final = {
     "test_picklable_dict": "values of any class, by pickle: ours pickles nothing",
     "ProcessPoolExecutor": "several processes that write one cache: a store has one writer",
 }
+# Behind a server they may. A process that is no fork does not know where the server is.
+FORKS: Final = sys.version_info < (3, 14)
 
 NEEDED: Final = (
     "pytest-httpbin>=2.1",
@@ -46,6 +50,21 @@ class TestFileMapDict(BaseStorageTest):
 
 class TestFileMapCache(BaseCacheTest):
     backend_class = FileMapCache
+"""
+
+_THERE: Final = """
+import pytest
+import filemap.requests_cache as ours
+from fm_serve import served
+
+
+@pytest.fixture(autouse=True, scope="session")
+def there(tmp_path_factory):
+    own = ours._place
+    with served(tmp_path_factory.mktemp("served") / "pages.fm", "--write") as location:
+        ours._place = lambda *path: location
+        yield
+    ours._place = own
 """
 
 
@@ -88,17 +107,19 @@ def _needed() -> str:
     return str(folder)
 
 
-def run(*, verbose: bool = False) -> "subprocess.CompletedProcess[str]":
-    """Runs the tests of the installed requests-cache in a process of their own."""
+def run(*, there: bool = False, verbose: bool = False) -> "subprocess.CompletedProcess[str]":
+    """Runs the tests of the installed requests-cache in a process of their own; `there`: over
+    HTTP."""
     source = _sdist(version("requests-cache"))
     with tempfile.TemporaryDirectory() as work:
         Path(work, "tests").symlink_to(source / "tests")
         Path(work, "ours").mkdir()
         Path(work, "ours", "test_ours.py").write_text(_OURS)
         Path(work, "ours", "pytest.ini").write_text("[pytest]\n")
-        conftest = "from tests.conftest import *  # noqa: F403\n"
+        conftest = "from tests.conftest import *  # noqa: F403\n" + (_THERE if there else "")
         Path(work, "ours", "conftest.py").write_text(conftest)
-        excluded = " and ".join(f"not {name}" for name in NOT_RUN)
+        left_out = [n for n in NOT_RUN if n != "ProcessPoolExecutor" or not (there and FORKS)]
+        excluded = " and ".join(f"not {name}" for name in left_out)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         command += ["-k", excluded, "-ra", *(["-v"] if verbose else [])]
         # The installed packages stand before those that only the tests need.
@@ -107,7 +128,7 @@ def run(*, verbose: bool = False) -> "subprocess.CompletedProcess[str]":
             "runpy.run_module('pytest', run_name='__main__', alter_sys=True)"
         )
         command[1:3] = ["-c", script, _needed()]
-        paths = [work]
+        paths = [work, str(Path(__file__).parents[1])]
         paths += [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
         environment = {
             **os.environ,

@@ -7,6 +7,7 @@ mod closing;
 mod compacting;
 mod compacting_index;
 mod compacting_keys;
+mod compression;
 mod handover;
 mod lost_dictionaries;
 #[cfg(filemap_shuttle)]

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::extract::State;
 use axum::response::Response;
 use filemap::PageStore;
+use filemap_core::dictionaries::CompressionSample;
 use filemap_core::{StatValue, Stats};
 use maud::{Markup, html};
 
@@ -52,6 +53,9 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
             (fact("keys in order", size(stats.key_run_bytes)))
             (fact("dictionaries", number(stats.dictionaries)))
         }
+        h2 { "Bodies by compression" }
+        (compression(backend.sample().map(|(at, sample)| (at.elapsed().as_secs(), sample))))
+        (as_json("/v1/stat?figures=1"))
         h2 { "State" }
         dl id="state" { (state(&stats, free, &points, now_ms)) }
         h2 { "Since this server began" }
@@ -67,6 +71,47 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
         (figures(&stats))
     };
     live_view("Overview", &content)
+}
+
+/// How bodies are compressed, from a sample that was taken so many seconds ago.
+fn compression(sample: Option<(u64, CompressionSample)>) -> Markup {
+    let Some((ago, sample)) = sample else { return html! { p { "No sample yet." } } };
+    let kinds = [
+        ("zstd with a dictionary", sample.with_dictionary),
+        ("zstd", sample.without_dictionary),
+        ("as they are", sample.raw),
+    ];
+    let all: u64 = kinds.iter().map(|(_, kind)| kind.stored_bytes).sum();
+    html! {
+        p class="quiet" {
+            "Of a sample, " (ago / 60) " minutes ago: " (size(sample.read_bytes)) " of the " (size(sample.log_bytes))
+            " of the value log. Large bodies count by their chunks; so do records that are dead."
+            @if sample.missed > 0 { " Left out: " (number(sample.missed)) " places that could not be read." }
+        }
+        div class="scroll" tabindex="0" role="region" aria-label="Bodies by compression" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "Stored" } th scope="col" class="n" { "Bodies" } th scope="col" class="n" { "Bytes" }
+                        th scope="col" class="n" { "Stored bytes" } th scope="col" class="n" { "Share of these" }
+                        th scope="col" class="n" { "Ratio" }
+                    }
+                }
+                tbody {
+                    @for (name, kind) in kinds {
+                        tr {
+                            th scope="row" { (name) }
+                            td class="n" { (number(kind.bodies)) }
+                            td class="n" { (size(kind.bytes)) }
+                            td class="n" { (size(kind.stored_bytes)) }
+                            td class="n" { (share(kind.stored_bytes, all)) }
+                            td class="n" { (share(kind.stored_bytes, kind.bytes)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// How the store is: space, the work in the background, damage.

@@ -1,4 +1,4 @@
-"""One open store a path in a process, shared by all caches and storages on it.
+"""One open store a path, or an address, in a process, shared by all caches and storages on it.
 
 A store has one writer, and programs make several sessions on one cache: so each path is opened
 once, at the first use, and closed when the last that uses it closes or goes. A handle that was
@@ -17,6 +17,11 @@ import filemap
 _STRIPES: Final = 64
 
 
+def is_address(path: str) -> bool:
+    """Whether a store is behind a server: `http://host:8640`, or with `https`."""
+    return path.lower().startswith(("http://", "https://"))
+
+
 class _Shared:
     """An open store, and how many handles use it."""
 
@@ -26,9 +31,11 @@ class _Shared:
         self.users = 0
         self.locks = tuple(threading.Lock() for _ in range(_STRIPES))
         given: Any = self.options
-        if not read_only:
+        is_there = is_address(path)
+        if not (read_only or is_there):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        self.store = filemap.open(path, "r" if read_only else "a", **given)
+        mode: Any = "r" if read_only else "w" if is_there else "a"
+        self.store = filemap.open(path, mode, **given)
 
 
 _all: dict[tuple[str, bool], _Shared] = {}
@@ -65,9 +72,11 @@ class Handle:
     """
 
     def __init__(self, path: str, *, read_only: bool, options: Mapping[str, Any]) -> None:
-        self.path = os.path.realpath(path)
+        is_there = is_address(path)
+        self.path = path.rstrip("/") if is_there else os.path.realpath(path)
         self.read_only = read_only
-        given = {"keep_versions": 1, **options}
+        # How many versions a served store keeps is its server's.
+        given = {**({} if is_there else {"keep_versions": 1}), **options}
         self._options = {name: value for name, value in given.items() if value is not None}
         self._used: list[_Shared] = []
         self._finalizer = weakref.finalize(self, _release, (self.path, read_only), self._used)
@@ -75,7 +84,7 @@ class Handle:
     @property
     def store(self) -> filemap.PageStore:
         """The store. Raises what `filemap.open` raises: `LockedError` if another process has it
-        open for writing."""
+        open for writing, `RemoteError` if its server is not reached."""
         return self._shared().store
 
     def lock(self, key: str) -> AbstractContextManager[Any]:
@@ -111,8 +120,11 @@ class Handle:
         if shared is None:
             shared = _all[name] = _Shared(self.path, self.read_only, self._options)
         elif shared.options != self._options:
+            # A token is for no message.
+            names = [sorted(options) for options in (shared.options, self._options)]
+            own, other = names if is_address(self.path) else (shared.options, self._options)
             raise filemap.InvalidValueError(
-                f"{self.path} is open in this process with other options: {shared.options},"
-                f" not {self._options}; give both the same"
+                f"{self.path} is open in this process with other options: {own}, not {other};"
+                " give both the same"
             )
         return shared
