@@ -13,7 +13,12 @@ pub type Image = BTreeMap<String, Vec<u8>>;
 /// Little memory, short journals, pages that are fetched again, hosts that rest.
 pub fn options() -> FrontierOptions {
     let recrawl = Recrawl::new().first_ms(60_000).min_ms(1_000).max_ms(600_000);
-    FrontierOptions::new().host_failures_max(u16::MAX).delay_ms(500).connections(4).journal_bytes_min(4096).recrawl(Some(recrawl))
+    FrontierOptions::new()
+        .host_failures_max(u16::MAX)
+        .delay_ms(500)
+        .connections(4)
+        .journal_bytes_min(4096)
+        .recrawl(Some(recrawl))
 }
 
 /// Number `i` of the URLs.

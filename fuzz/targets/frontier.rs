@@ -87,7 +87,11 @@ fn used(disk: &SimDisk) -> Result<()> {
     for i in 0..80u32 {
         match frontier.next(now_ms)? {
             Next::Fetch(assignment) if i % 5 == 4 => {
-                let failure = Failure { kind: FailureKind::Busy, retry_after_ms: Some(1), remedy: if i % 2 == 0 { Remedy::GiveUp } else { Remedy::Retry } };
+                let failure = Failure {
+                    kind: FailureKind::Busy,
+                    retry_after_ms: Some(1),
+                    remedy: if i % 2 == 0 { Remedy::GiveUp } else { Remedy::Retry },
+                };
                 frontier.failed(assignment.page, &failure, now_ms)?;
             }
             Next::Fetch(assignment) => {
@@ -170,6 +174,11 @@ impl Model {
     }
 }
 
+fn timed_out(is_permanent: bool) -> Failure {
+    let remedy = if is_permanent { Remedy::GiveUp } else { Remedy::Retry };
+    Failure { kind: FailureKind::Timeout, retry_after_ms: None, remedy }
+}
+
 /// A life by operations: what was committed is there at every opening, and the rest as after one
 /// of the calls since.
 fn live(operations: &[u8]) {
@@ -214,7 +223,7 @@ fn live(operations: &[u8]) {
                 if !assignment.is_refresh && (is_permanent || assignment.failed_attempts == 4) {
                     model.gone.insert(assignment.url);
                 }
-                let failure = Failure { kind: FailureKind::Timeout, retry_after_ms: None, remedy: if is_permanent { Remedy::GiveUp } else { Remedy::Retry } };
+                let failure = timed_out(is_permanent);
                 frontier.failed(assignment.page, &failure, now_ms).expect("told");
             }
             8 if !flying.is_empty() => frontier.release(flying.swap_remove(0).page).expect("given back"),

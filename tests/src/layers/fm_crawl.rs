@@ -26,7 +26,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["crawl::coordinator"],
     &["crawl"],
     &["coverage", "progress"],
-    &["verbs::opening"],
+    &["verbs::opening", "verbs::starts"],
     &["verbs"],
     &["cli"],
 ];

@@ -9,4 +9,4 @@ Values:
   AGE, DURATION  a number with a unit: ms, s, m (minutes), h, d, w, y
 
 Exit codes: 0 done, 1 not found, 2 usage or I/O, 3 damage found or pages refused, 4 locked,
-130 interrupted (143 by SIGTERM).";
+5 not all was done, 130 interrupted (143 by SIGTERM).";

@@ -16,8 +16,10 @@ const NAMED: usize = 5;
 pub struct Coverage {
     /// Known pages.
     pages: u64,
-    /// Pages that wait for their first fetch.
+    /// Pages that wait for their first fetch, or for one that is due.
     waiting: u64,
+    /// Pages that could not be fetched again.
+    stale: u64,
     /// Pages that were given up, by reason, most frequent first.
     given_up: Vec<(FailureKind, u64)>,
     /// Hosts that do not answer, with their queued pages left out: the longest first.
@@ -27,10 +29,11 @@ pub struct Coverage {
 impl Coverage {
     /// Counts. O(pages).
     pub fn of(frontier: &Frontier) -> Coverage {
-        let (mut waiting, mut given_up) = (0, Vec::new());
+        let (mut waiting, mut stale, mut given_up) = (0, 0, Vec::new());
         for (status, last_failure, count) in frontier.counts() {
             match (status, last_failure) {
-                (PageStatus::Queued | PageStatus::Retrying, _) => waiting += u64::from(count),
+                (PageStatus::Queued | PageStatus::Retrying, _) | (PageStatus::Due, None) => waiting += u64::from(count),
+                (PageStatus::Due | PageStatus::Fetched, Some(kind)) if is_lost(kind) => stale += u64::from(count),
                 (PageStatus::Gone, Some(kind)) => given_up.push((kind, u64::from(count))),
                 _ => {}
             }
@@ -40,14 +43,15 @@ impl Coverage {
             frontier.hosts().filter_map(|host| Some((host.failing?.since_ms, host.host))).collect();
         silent.sort();
         let silent = silent.into_iter().map(|(_, host)| host).collect();
-        Coverage { pages: u64::from(frontier.pages()), waiting, given_up, silent }
+        Coverage { pages: u64::from(frontier.pages()), waiting, stale, given_up, silent }
     }
 
     /// Pages that should be there and are not, when a run ends so: given up for a reason that is
-    /// neither their site's answer nor a limit or rule of the crawl's, or left waiting.
+    /// neither their site's answer nor a limit or rule of the crawl's, not fetched again for such
+    /// a reason, or left waiting.
     pub fn missing(&self, end: End) -> u64 {
         let lost = self.given_up.iter().filter(|(kind, _)| is_lost(*kind)).map(|(_, count)| count).sum::<u64>();
-        lost + if end == End::Waiting { self.waiting } else { 0 }
+        lost + self.stale + if end == End::Waiting { self.waiting } else { 0 }
     }
 
     /// The same as a part of all known pages.
@@ -59,7 +63,7 @@ impl Coverage {
     pub fn json(&self, end: End) -> Value {
         let given_up: serde_json::Map<String, Value> =
             self.given_up.iter().map(|(kind, count)| (word(*kind), (*count).into())).collect();
-        json!({ "waiting": self.waiting, "given_up": given_up, "missing": self.missing(end), "silent_hosts": self.silent.len() })
+        json!({ "waiting": self.waiting, "stale": self.stale, "given_up": given_up, "missing": self.missing(end), "silent_hosts": self.silent.len() })
     }
 
     /// Says what is missing, if anything is.
@@ -74,6 +78,9 @@ impl Coverage {
             .filter(|(kind, _)| is_lost(*kind))
             .map(|(kind, count)| format!("{count} given up ({})", word(*kind)))
             .collect();
+        if self.stale > 0 {
+            parts.push(format!("{} not fetched again", self.stale));
+        }
         if end == End::Waiting && self.waiting > 0 {
             parts.push(format!("{} queued, as nothing more could be asked", self.waiting));
         }

@@ -58,6 +58,8 @@ reasons! {
     Coding "coding" Protocol,
     /// The body goes on after its content coding ends; it is kept as received.
     KeptAsReceived "kept-as-received" Protocol,
+    /// Bytes follow the end of a gzip or zstd coding; they are left out.
+    TrailingBytes "trailing-bytes" Protocol,
     /// The head of the answer is too long.
     HeaderLimit "header-limit" Limit,
     /// The body is too long; its beginning is kept.

@@ -1,6 +1,7 @@
 //! The tests of the built crawler against webs on this machine, in one program.
 
 mod control;
+mod corners;
 mod fleet;
 mod heads;
 mod hostile;

@@ -88,7 +88,7 @@ fn what_was_not_fetched_is_said_listed_and_brought_back() {
     let end = ran.json();
     assert_eq!(end["end"], "waiting", "{end}");
     let wanted = json!({
-        "waiting": 1, "given_up": { "client-status": 1, "robots": 1, "server-status": 1 }, "missing": 2, "silent_hosts": 1
+        "waiting": 1, "stale": 0, "given_up": { "client-status": 1, "robots": 1, "server-status": 1 }, "missing": 2, "silent_hosts": 1
     });
     assert_eq!(end["not_fetched"], wanted, "{end}");
     let words = ["2 pages not fetched: 1 given up (server-status), 1 queued", "no answer from down.test"];

@@ -154,7 +154,7 @@ fn a_crawl_says_who_it_is_and_stays_out_of_private_networks() {
     assert_eq!((&end["fetched"], &end["end"]), (&json!(1), &json!("waiting")), "{end}");
     assert_eq!(
         end["not_fetched"],
-        json!({ "waiting": 1, "given_up": { "client-status": 1 }, "missing": 1, "silent_hosts": 1 }),
+        json!({ "waiting": 1, "stale": 0, "given_up": { "client-status": 1 }, "missing": 1, "silent_hosts": 1 }),
         "{end}"
     );
     assert!(Bench::new().run("status", &[]).ended(2).words.contains("there is no crawl"));

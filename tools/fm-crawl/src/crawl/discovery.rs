@@ -12,6 +12,7 @@ use super::sitemaps::{LEVELS, OF_ROBOTS};
 use crate::failure::Reason;
 use crate::fetch::Kind;
 use crate::limits::SITEMAP_LINKS;
+use crate::links::html::Syntax;
 use crate::links::sitemap::Root;
 use crate::links::source::{Size, Source, is_gzip};
 use crate::links::{self, Bounds, Broken, Found, Link, directives, plain, sitemap};
@@ -34,7 +35,7 @@ pub struct Discovered {
     pub met: Vec<(Reason, u64)>,
     /// Links out of scope.
     pub out_of_scope: u64,
-    /// A URL out of scope to which a start page redirects.
+    /// A URL to which a start page redirects: a start page too.
     pub widens: Option<String>,
     /// Links of which a sitemap says when they changed, or how often they do.
     pub hints: u64,
@@ -77,7 +78,7 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page) -> Result<Discovered, fm_c
 ///
 /// # Errors
 /// Those of the file of sitemaps.
-pub fn of_redirect(crawl: &Crawl, url: &str, location: &[u8]) -> Result<Discovered, fm_cli::Failure> {
+pub fn of_redirect(crawl: &Crawl, url: &str, location: &[u8], is_start: bool) -> Result<Discovered, fm_cli::Failure> {
     let found = Found { links: vec![links::text(location)], ..Found::default() };
     let mut discovered = Discovered::default();
     let links = resolved(crawl, &found, url, &mut discovered);
@@ -85,8 +86,11 @@ pub fn of_redirect(crawl: &Crawl, url: &str, location: &[u8]) -> Result<Discover
     if let Some(level) = level {
         crawl.sitemaps.name(links.iter().map(|link| link.url.as_str()), level)?;
     }
-    if level.is_none() && crawl.scope.is_start(url) {
-        discovered.widens = links.iter().find(|link| !crawl.scope.contains(&link.url)).map(|link| link.url.clone());
+    if links.is_empty() {
+        discovered.met.push((Reason::BadUrl, 1));
+    }
+    if level.is_none() && is_start {
+        discovered.widens = links.first().map(|link| link.url.clone());
         discovered.links = links;
     } else {
         follow(crawl, links, level.is_some(), &mut discovered);
@@ -184,7 +188,8 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
         return (Found { is_nofollow: true, broken, ..Found::default() }, root);
     }
     let (text, encoding) = filemap::page::encoding::decode(&page.body, content_type);
-    let found = links::html::find(text.as_bytes(), agent, ours);
+    let syntax = if is_xml { Syntax::Xhtml } else { Syntax::Html };
+    let found = links::html::find(text.as_bytes(), agent, syntax, ours);
     (Found { encoding: Some(encoding), broken, ..found }, root)
 }
 

@@ -35,7 +35,7 @@ impl Crawl {
         bodies: Bodies,
         sitemaps: Sitemaps,
     ) -> Crawl {
-        let robots = Cache::new(crate::robots::token(&settings.user_agent));
+        let robots = Cache::new(crate::robots::token(&settings.user_agent), settings.limits.retry_after);
         Crawl { settings, scope, pages, fetcher, robots, bodies, sitemaps, hops: Hops::default() }
     }
 }

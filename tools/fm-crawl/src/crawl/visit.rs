@@ -51,7 +51,7 @@ pub struct Visit {
     pub met: Vec<(Reason, u64)>,
     /// Links out of scope.
     pub out_of_scope: u64,
-    /// A URL out of scope to which this start page redirects.
+    /// A URL to which this start page redirects.
     pub widens: Option<String>,
     /// Links of which a sitemap says when they changed, or how often they do. A place for hints of
     /// recrawls: the frontier takes none yet.
@@ -218,9 +218,14 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     }
     let cut = answer.cut.as_ref().map(|cut| cut.reason);
     let as_received = answer.as_received.then_some(Reason::KeptAsReceived);
-    visit.met.extend(cut.into_iter().chain(as_received).map(|reason| (reason, 1)));
-    let is_start = assignment.is_seed || crawl.scope.is_start(&url);
-    take(crawl, &url, answer, known.as_ref(), is_start, visit)
+    let trailing = answer.has_trailing.then_some(Reason::TrailingBytes);
+    visit.met.extend(cut.into_iter().chain(as_received).chain(trailing).map(|reason| (reason, 1)));
+    let known = Known {
+        page: known.as_ref(),
+        is_start: crawl.scope.is_start(&assignment.url) || crawl.scope.is_start(&url),
+        is_seed: assignment.is_seed,
+    };
+    take(crawl, &url, answer, known, visit)
 }
 
 /// Asks for a page. Where it is at another spelling of its URL, by a redirect, it is asked for
@@ -247,6 +252,9 @@ async fn ask(
             if !site.robots.as_ref().map_err(Failure::clone)?.allows(path) {
                 return Err(Failure::from(Reason::Robots).into());
             }
+        }
+        if let Some(level) = crawl.sitemaps.level(&visit.url) {
+            crawl.sitemaps.name(std::iter::once(target.url.as_str()), level)?;
         }
         // One more request than the frontier knows of.
         let turn = visit.crawl_delay.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
@@ -296,20 +304,25 @@ async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -
     Ok(())
 }
 
-/// Judges an answer by its status, stores the page, and finds its links.
-fn take(
-    crawl: &Crawl,
-    url: &str,
-    answer: Answer,
-    known: Option<&PageHead>,
+/// What is known of a page before its answer.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    page: Option<&'a PageHead>,
+    /// Whether it is a start page, or one to which a start page has redirected.
     is_start: bool,
-    visit: &mut Visit,
-) -> Result<Fetched, Broken> {
+    /// Whether the frontier knows it as a seed: a sitemap is one, too.
+    is_seed: bool,
+}
+
+/// Judges an answer by its status, stores the page, and finds its links.
+fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut Visit) -> Result<Fetched, Broken> {
     let status = answer.status;
     let at_ms = now_ms();
-    match (status, known) {
+    match (status, known.page) {
         (408 | 425 | 429 | 503, _) => return Err(busy(crawl, &answer, visit).into()),
-        (304, Some(known)) if !visit.is_recorded => return not_modified(crawl, url, answer, known, is_start, visit),
+        (304, Some(before)) if !visit.is_recorded => {
+            return not_modified(crawl, url, answer, before, known.is_start || known.is_seed, visit);
+        }
         (304, _) => return Err(Failure::new(Reason::Protocol, "304 to a request without conditions").into()),
         (200..=399, _) => {}
         (400..=499, _) => {
@@ -323,12 +336,13 @@ fn take(
     }
     let location = answer.headers.get("Location").map(<[u8]>::to_vec).filter(|_| status >= 300);
     let mut page = record::page(url, answer, at_ms);
-    let stored = store(crawl, &mut page, visit)?;
-    let is_duplicate = stored.is_duplicate && !is_start;
-    let changed = known.filter(|_| !visit.is_recorded).and(stored.changed);
+    let stored = store(crawl, &mut page, known.page, visit)?;
+    let is_duplicate = stored.is_duplicate && !known.is_start && !known.is_seed;
+    let changed = known.page.filter(|_| !visit.is_recorded).and(stored.changed);
     let links = match location {
-        Some(location) => redirect(crawl, url, &location, visit)?,
-        None if status < 300 => visit.take(discovery::of_page(crawl, url, &page)?),
+        Some(location) => redirect(crawl, url, &location, known.is_start, visit)?,
+        // 300 has a page of choices.
+        None if status <= 300 => visit.take(discovery::of_page(crawl, url, &page)?),
         None => Vec::new(),
     };
     Ok(Fetched { at_ms, links, changed, is_duplicate })
@@ -353,7 +367,7 @@ fn site(key: &[u8]) -> &[u8] {
 }
 
 /// Stores a page, or a reference to another page with the same body.
-fn store(crawl: &Crawl, page: &mut Page, visit: &mut Visit) -> Result<Stored, Broken> {
+fn store(crawl: &Crawl, page: &mut Page, known: Option<&PageHead>, visit: &mut Visit) -> Result<Stored, Broken> {
     let digest = ContentSeen::digest(&page.body);
     let key = crawl.pages.key(&page.url)?;
     let is_tested = page.status == Some(200) && !page.body.is_empty();
@@ -372,7 +386,8 @@ fn store(crawl: &Crawl, page: &mut Page, visit: &mut Visit) -> Result<Stored, Br
     }
     let stored = crawl.pages.engine().head(&key).map_err(fm_cli::Failure::from)?;
     let has_it = |head: filemap_core::Head| head.digest == digest && head.body_bytes == page.body.len() as u64;
-    let is_there = visit.is_recorded && stored.is_some_and(has_it);
+    let is_same_status = known.is_some_and(|known| known.page.status == page.status);
+    let is_there = visit.is_recorded && is_same_status && stored.is_some_and(has_it);
     let changed = match is_there {
         true => None,
         false => Some(matches!(crawl.pages.put_page_if_changed(page)?, Put::Stored(_))),
@@ -420,13 +435,13 @@ fn busy(crawl: &Crawl, answer: &Answer, visit: &mut Visit) -> Failure {
 }
 
 /// The target of a redirect, unless there were too many.
-fn redirect(crawl: &Crawl, url: &str, location: &[u8], visit: &mut Visit) -> Result<Vec<Link>, Broken> {
+fn redirect(crawl: &Crawl, url: &str, location: &[u8], is_start: bool, visit: &mut Visit) -> Result<Vec<Link>, Broken> {
     let hops = crawl.hops.taken(url) + 1;
     if hops > crawl.settings.limits.redirects {
         visit.met(Reason::RedirectLimit, 1);
         return Ok(Vec::new());
     }
-    let targets = visit.take(discovery::of_redirect(crawl, url, location)?);
+    let targets = visit.take(discovery::of_redirect(crawl, url, location, is_start)?);
     targets.iter().for_each(|target| crawl.hops.note(&target.url, hops));
     Ok(targets)
 }

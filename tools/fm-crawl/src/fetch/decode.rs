@@ -35,6 +35,8 @@ pub struct Decoded {
     pub was_coded: bool,
     /// Whether the body is kept as received because its coding ended before it.
     pub as_received: bool,
+    /// Whether there are bytes behind the end of its coding, which are left out.
+    pub has_trailing: bool,
     /// Why it is incomplete.
     pub stop: Option<Stop>,
 }
@@ -52,6 +54,7 @@ pub struct Decoder {
     received: Option<(Vec<u8>, bool)>,
     is_guessed: bool,
     as_received: bool,
+    has_trailing: bool,
     stop: Option<Stop>,
     max_bytes: u64,
     ratio: u32,
@@ -69,6 +72,7 @@ impl Decoder {
             received: None,
             is_guessed: false,
             as_received: false,
+            has_trailing: false,
             stop: None,
             max_bytes,
             ratio,
@@ -98,6 +102,10 @@ impl Decoder {
     fn begin(&mut self, first: &[u8]) {
         let is_zlib =
             first.len() >= 2 && first[0] & 0xf == 8 && u16::from_be_bytes([first[0], first[1]]).is_multiple_of(31);
+        // No bytes have no coding, whatever is announced.
+        if first.is_empty() {
+            return;
+        }
         let is_text = first.trim_ascii_start().starts_with(b"<");
         let is_zstd = first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || first.get(1..4) == Some(&[0x2a, 0x4d, 0x18]);
         let fits = |coding: &&Coding| match coding {
@@ -115,7 +123,7 @@ impl Decoder {
     }
 
     fn write(&mut self, piece: &[u8]) -> bool {
-        if self.stop.is_some() {
+        if self.stop.is_some() || self.has_trailing {
             return false;
         }
         let max_bytes = self.max_bytes;
@@ -135,12 +143,14 @@ impl Decoder {
                     (self.body, self.coding, self.as_received) = (received, None, true);
                     self.stop = (!is_all).then_some(Stop::Full);
                 }
+                // What follows a whole gzip file is none of it, as for browsers.
+                None if matches!(error, CodingError::GoesOn) && !self.is_guessed => self.has_trailing = true,
                 None => self.stop = Some(Stop::Damaged),
             },
         }
         let decoded = self.body.len();
         self.received.take_if(|(received, _)| (received.len() + decoded) as u64 > max_bytes);
-        self.stop.is_none()
+        self.stop.is_none() && !self.has_trailing
     }
 
     /// The body, when all pieces were taken (`is_whole`) or no more are to come.
@@ -149,10 +159,18 @@ impl Decoder {
             self.begin(&held);
             self.write(&held);
         }
-        let ends_early = || self.coding.as_ref().is_some_and(|coding| is_whole && coding.finish().is_err());
+        let end = self.coding.as_ref().filter(|_| is_whole).map(coding::Decoder::finish);
+        self.has_trailing |= !self.is_guessed && matches!(end, Some(Err(CodingError::GoesOn)));
+        let ends_early = || matches!(end, Some(Err(_))) && !self.has_trailing;
         let early = if self.is_guessed { Stop::Damaged } else { Stop::Early };
         let stop = self.stop.or_else(|| ends_early().then_some(early));
-        Decoded { body: self.body, was_coded: self.coding.is_some(), as_received: self.as_received, stop }
+        Decoded {
+            body: self.body,
+            was_coded: self.coding.is_some(),
+            as_received: self.as_received,
+            has_trailing: self.has_trailing,
+            stop,
+        }
     }
 }
 
@@ -227,7 +245,7 @@ mod tests {
             let decoded = run(coding, &[TEXT], 1 << 20);
             assert_eq!(
                 decoded,
-                Decoded { body: TEXT.to_vec(), was_coded: false, as_received: false, stop: None },
+                Decoded { body: TEXT.to_vec(), was_coded: false, as_received: false, has_trailing: false, stop: None },
                 "{coding}"
             );
         }

@@ -67,6 +67,8 @@ pub struct Answer {
     pub cut: Option<Failure>,
     /// Whether the body is kept as received, since its coding ended early.
     pub as_received: bool,
+    /// Whether bytes behind the end of its coding are left out.
+    pub has_trailing: bool,
     /// The address that answered.
     pub ip: Option<IpAddr>,
     /// Bytes of the body as received.
@@ -185,7 +187,8 @@ impl Fetcher {
 
     async fn body(&self, answer: Response<Incoming>, kind: Kind, until: Instant) -> Result<Answer, Failure> {
         let (head, mut incoming) = answer.into_parts();
-        let coding = head.headers.get(header::CONTENT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
+        let codings = codings(&head.headers);
+        let coding = if let [one] = &codings[..] { one.as_slice() } else { b"" };
         let max_bytes = match kind {
             Kind::Page => self.limits.body_bytes,
             Kind::Sitemap => self.limits.sitemap_bytes(),
@@ -237,7 +240,8 @@ impl Fetcher {
             headers,
             body: decoded.body,
             cut,
-            as_received: decoded.as_received,
+            as_received: decoded.as_received || codings.len() > 1,
+            has_trailing: decoded.has_trailing,
             ip: head.extensions.get::<Remote>().map(|remote| remote.0.ip()),
             wire_bytes,
             places,
@@ -326,6 +330,13 @@ fn version(version: Version) -> HttpVersion {
 
 /// The header fields to store: those that no longer match the decoded body are renamed, as the
 /// WARC import does.
+/// The content codings of a body, of all fields. Several are not undone.
+fn codings(fields: &HeaderMap) -> Vec<Vec<u8>> {
+    let values = fields.get_all(header::CONTENT_ENCODING).iter();
+    let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    names.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity")).map(<[u8]>::to_vec).collect()
+}
+
 fn kept_headers(fields: &HeaderMap, decoded: &Decoded, is_cut: bool) -> Headers {
     let is_chunked = fields.contains_key(header::TRANSFER_ENCODING);
     let new_length = decoded.body.len().to_string();
@@ -359,7 +370,13 @@ mod tests {
         fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         fields.append(header::SET_COOKIE, HeaderValue::from_static("a=1"));
         fields.append(header::SET_COOKIE, HeaderValue::from_static("b=2"));
-        let body = |was_coded, bytes| Decoded { body: vec![0; bytes], was_coded, as_received: false, stop: None };
+        let body = |was_coded, bytes| Decoded {
+            body: vec![0; bytes],
+            was_coded,
+            as_received: false,
+            has_trailing: false,
+            stop: None,
+        };
         let as_it_came = kept_headers(&fields, &body(false, 5), false);
         assert_eq!(as_it_came.get("content-encoding"), Some(&b"gzip"[..]));
         assert_eq!(as_it_came.all("set-cookie").count(), 2);

@@ -34,9 +34,65 @@ const NO_PAGE: [&str; 16] = [
     "wlwmanifest",
 ];
 
+/// How a document is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    Html,
+    /// `<script/>` is a whole element.
+    Xhtml,
+}
+
+/// Start tags that end SVG and MathML that nobody has closed.
+const BREAKS_OUT: [&[u8]; 44] = [
+    b"b",
+    b"big",
+    b"blockquote",
+    b"body",
+    b"br",
+    b"center",
+    b"code",
+    b"dd",
+    b"div",
+    b"dl",
+    b"dt",
+    b"em",
+    b"embed",
+    b"h1",
+    b"h2",
+    b"h3",
+    b"h4",
+    b"h5",
+    b"h6",
+    b"head",
+    b"hr",
+    b"i",
+    b"img",
+    b"li",
+    b"menu",
+    b"meta",
+    b"nobr",
+    b"ol",
+    b"p",
+    b"pre",
+    b"ruby",
+    b"s",
+    b"small",
+    b"span",
+    b"strong",
+    b"strike",
+    b"sub",
+    b"sup",
+    b"table",
+    b"tt",
+    b"u",
+    b"ul",
+    b"var",
+    b"listing",
+];
+
 /// Finds the links of a document, for a crawler with the product token `agent`.
-pub fn find(body: &[u8], agent: &str, bounds: Bounds) -> Found {
-    let mut reading = Reading::new(agent, bounds);
+pub fn find(body: &[u8], agent: &str, syntax: Syntax, bounds: Bounds) -> Found {
+    let mut reading = Reading::new(agent, syntax, bounds);
     // Reading from memory cannot fail.
     let _ = Tokenizer::new_with_emitter(body, &mut reading).finish();
     let mut found = reading.gathered.found;
@@ -81,8 +137,12 @@ struct Held {
 /// The emitter of the tokenizer: takes tags and attributes, ignores the rest.
 struct Reading<'a> {
     agent: &'a str,
+    syntax: Syntax,
     gathered: Gathered,
     is_start: bool,
+    is_self_closing: bool,
+    /// Open elements of SVG and MathML: in these a title or a script is an element like any.
+    foreign: u32,
     /// The names of the current tag and of the last start tag, whose end tag ends a script or a
     /// title.
     name: Vec<u8>,
@@ -95,11 +155,14 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn new(agent: &str, bounds: Bounds) -> Reading<'_> {
+    fn new(agent: &str, syntax: Syntax, bounds: Bounds) -> Reading<'_> {
         Reading {
             agent,
+            syntax,
             gathered: Gathered::new(bounds),
             is_start: false,
+            is_self_closing: false,
+            foreign: 0,
             name: Vec::new(),
             last_start: Vec::new(),
             tag: None,
@@ -110,10 +173,21 @@ impl Reading<'_> {
     }
 
     fn begin(&mut self, is_start: bool) {
-        self.is_start = is_start;
+        (self.is_start, self.is_self_closing) = (is_start, false);
         self.name.clear();
         self.tag = None;
         self.attribute_name.clear();
+    }
+
+    /// Follows where SVG and MathML begin and end.
+    fn enter_or_leave_foreign(&mut self) {
+        let is_root = matches!(self.name.as_slice(), b"svg" | b"math");
+        match (is_root, self.is_start) {
+            (true, true) if !self.is_self_closing => self.foreign += 1,
+            (true, false) => self.foreign = self.foreign.saturating_sub(1),
+            (false, true) if BREAKS_OUT.contains(&self.name.as_slice()) => self.foreign = 0,
+            _ => {}
+        }
     }
 
     fn tag(&mut self) -> Tag {
@@ -220,12 +294,16 @@ impl Emitter for &mut Reading<'_> {
     }
 
     fn emit_current_tag(&mut self) -> Option<State> {
+        self.enter_or_leave_foreign();
         if !self.is_start {
             return None;
         }
         self.take_attribute();
         if self.tag() != Tag::Other {
             self.close();
+        }
+        if self.foreign > 0 || self.syntax == Syntax::Xhtml && self.is_self_closing {
+            return None;
         }
         let Reading { last_start, name, .. } = &mut **self;
         last_start.clone_from(name);
@@ -263,7 +341,10 @@ impl Emitter for &mut Reading<'_> {
     fn emit_string(&mut self, _: &[u8]) {}
     fn emit_current_comment(&mut self) {}
     fn emit_current_doctype(&mut self) {}
-    fn set_self_closing(&mut self) {}
+    fn set_self_closing(&mut self) {
+        self.is_self_closing = true;
+    }
+
     fn set_force_quirks(&mut self) {}
     fn push_comment(&mut self, _: &[u8]) {}
     fn push_doctype_name(&mut self, _: &[u8]) {}
@@ -318,7 +399,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 2000, follow_nofollow: false };
 
     fn links(html: &str) -> Vec<String> {
-        find(html.as_bytes(), "our-bot", BOUNDS).links
+        find(html.as_bytes(), "our-bot", Syntax::Html, BOUNDS).links
     }
 
     #[test]
@@ -345,26 +426,51 @@ mod tests {
     #[test]
     fn the_wish_not_to_be_followed_is_kept() {
         let html = "<a rel='external NoFollow' href=1><a rel=external href=2>";
-        let found = find(html.as_bytes(), "our-bot", BOUNDS);
+        let found = find(html.as_bytes(), "our-bot", Syntax::Html, BOUNDS);
         assert_eq!((found.links, found.nofollow), (vec!["2".to_owned()], 1));
         let page = format!("{html}<meta name=ROBOTS content='noindex,NOFOLLOW'>");
-        let found = find(page.as_bytes(), "our-bot", BOUNDS);
+        let found = find(page.as_bytes(), "our-bot", Syntax::Html, BOUNDS);
         assert_eq!((found.links.len(), found.nofollow, found.is_nofollow), (0, 2, true));
-        assert_eq!(find(page.as_bytes(), "our-bot", Bounds { follow_nofollow: true, ..BOUNDS }).links, ["1", "2"]);
+        assert_eq!(
+            find(page.as_bytes(), "our-bot", Syntax::Html, Bounds { follow_nofollow: true, ..BOUNDS }).links,
+            ["1", "2"]
+        );
     }
 
     #[test]
     fn directives_for_another_agent_do_not_bind_and_ours_do() {
         for (name, links) in [("googlebot", 1), ("Our-Bot", 0), ("robots", 0), ("our", 1)] {
             let html = format!("<meta name={name} content=nofollow><a href=1>");
-            assert_eq!(find(html.as_bytes(), "our-bot", BOUNDS).links.len(), links, "{name}");
+            assert_eq!(find(html.as_bytes(), "our-bot", Syntax::Html, BOUNDS).links.len(), links, "{name}");
         }
     }
 
     #[test]
     fn the_first_base_and_the_first_attribute_of_a_name_count() {
-        let found = find(b"<base target=_top><base href=' /a/ '><base href=/b/><a href=1 href=2>", "our-bot", BOUNDS);
+        let found = find(
+            b"<base target=_top><base href=' /a/ '><base href=/b/><a href=1 href=2>",
+            "our-bot",
+            Syntax::Html,
+            BOUNDS,
+        );
         assert_eq!((found.base.as_deref(), found.links), (Some("/a/"), vec!["1".to_owned()]));
+    }
+
+    #[test]
+    fn empty_elements_hide_nothing_where_they_are_whole() {
+        let links = |html: &str, syntax| find(html.as_bytes(), "bot", syntax, BOUNDS).links;
+        let script = "<title>t</title><script src='x.js'/><a href=1>";
+        assert_eq!(links(script, Syntax::Xhtml), ["1"]);
+        assert!(links(script, Syntax::Html).is_empty(), "a script in HTML ends with its end tag");
+        for foreign in [
+            "<svg><title/><path/></svg><a href=1>",
+            "<svg><style/><script/></svg><a href=1>",
+            "<svg><title>x</title></svg><title><a href=0></title><a href=1>",
+            "<svg><p><title><a href=0></title><a href=1>",
+            "<svg/><title><a href=0></title><a href=1>",
+        ] {
+            assert_eq!(links(foreign, Syntax::Html), ["1"], "{foreign}");
+        }
     }
 
     #[test]
@@ -394,7 +500,7 @@ mod tests {
                     b"<a href='\"=>/&#; \xff\0basemt!-"[(seed >> 33) as usize % 27]
                 })
                 .collect();
-            assert!(find(&html, "our-bot", BOUNDS).links.len() <= 100);
+            assert!(find(&html, "our-bot", Syntax::Html, BOUNDS).links.len() <= 100);
         }
     }
 }

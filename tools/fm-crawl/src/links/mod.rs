@@ -42,6 +42,8 @@ pub struct Found {
     pub nofollow: u64,
     /// Whether the whole document is nofollow.
     pub is_nofollow: bool,
+    /// Whether a link is empty but for a fragment: it leads to the base, if there is one.
+    pub has_empty: bool,
     /// Whether there were more links than the limit.
     pub is_cut: bool,
     /// Why a sitemap or a feed was not read to its end.
@@ -150,6 +152,7 @@ impl Gathered {
         let link = link.trim_ascii();
         let link = &link[..link.iter().position(|&byte| byte == b'#').unwrap_or(link.len())];
         if link.is_empty() {
+            self.found.has_empty = true;
             return None;
         }
         let text = text(link);
@@ -199,6 +202,10 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
             }
             None => links.unusable += 1,
         }
+    }
+    if found.has_empty && found.base.is_some() && base != url.as_bytes() {
+        let to_base = Link::new(base, canonicalizer);
+        links.links.extend(to_base.filter(|link| !seen.contains(&link.key)));
     }
     links
 }
@@ -260,6 +267,15 @@ mod tests {
         let wanted = ["http://a.example/x//", "http://a.example/?z&y=1", "http://a.example/proxy/http://b.example/x"];
         assert_eq!(urls(&links), wanted);
         assert_eq!(links.links[1].key, "http://a.example/?y=1&z");
+    }
+
+    #[test]
+    fn an_empty_link_leads_to_the_base_of_a_page_that_has_one() {
+        assert_eq!(
+            urls(&resolved(&["", "x"], Some("/other/"))),
+            ["http://a.example/other/x", "http://a.example/other/"]
+        );
+        assert_eq!(urls(&resolved(&["#top"], None)), [""; 0]);
     }
 
     #[test]
@@ -330,7 +346,8 @@ mod tests {
         for (body, label, expected) in rows {
             let kind = format!("text/html; charset={label}");
             let (text, encoding) = filemap::page::encoding::decode(body, Some(kind.as_bytes()));
-            let found = Found { encoding: Some(encoding), ..html::find(text.as_bytes(), "bot", BOUNDS) };
+            let found =
+                Found { encoding: Some(encoding), ..html::find(text.as_bytes(), "bot", html::Syntax::Html, BOUNDS) };
             let links = resolve(&found, "http://a.example/dir/page", &Whatwg, BOUNDS);
             assert_eq!(urls(&links), expected.map(|rest| format!("http://a.example/{rest}")), "{label}");
         }

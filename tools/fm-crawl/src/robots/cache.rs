@@ -13,13 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use filemap::PageStore;
+use filemap::canonical::{Canonicalizer as _, Whatwg};
 use fm_cli::times::now_ms;
 use frontier::FailureKind;
 
 use super::Robots;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Fetcher, Kind, Validators};
-use crate::record;
+use crate::{record, retry_after};
 
 /// The age at which a robots.txt is fetched again.
 const AGE_MAX_MS: i64 = 24 * 3_600_000;
@@ -49,6 +50,8 @@ type Slot = Arc<tokio::sync::Mutex<Option<Arc<Site>>>>;
 #[derive(Debug)]
 pub struct Cache {
     agent: String,
+    /// The longest `Retry-After` that is obeyed.
+    retry_after: Duration,
     sites: Mutex<(HashMap<String, Slot>, usize)>,
 }
 
@@ -72,9 +75,9 @@ enum Step {
 }
 
 impl Cache {
-    /// A cache for this product token.
-    pub fn new(agent: &str) -> Cache {
-        Cache { agent: agent.to_owned(), sites: Mutex::default() }
+    /// A cache for this product token, and the longest `Retry-After` that is obeyed.
+    pub fn new(agent: &str, retry_after: Duration) -> Cache {
+        Cache { agent: agent.to_owned(), retry_after, sites: Mutex::default() }
     }
 
     /// The rules of a site from memory, from the store, or from the site; and whether the site was
@@ -149,8 +152,12 @@ impl Cache {
     /// The stored robots.txt, if it is fresh and readable.
     fn stored(&self, url: &str, store: &PageStore) -> Option<Step> {
         let page = store.get(url).ok()??;
+        // A redirect from another spelling, which is one page to the store, is no answer to this.
+        if page.url != url.as_bytes() && page.status.is_some_and(|status| (300..400).contains(&status)) {
+            return None;
+        }
         let is_fresh = (0..AGE_MAX_MS).contains(&(now_ms() - page.fetched_at_ms));
-        if is_fresh { self.meaning(url, &page, store) } else { None }
+        if is_fresh { self.meaning(url, &page) } else { None }
     }
 
     /// The site's answer, or why there is none. It is obeyed even if a rule of an erasure refuses
@@ -170,22 +177,25 @@ impl Cache {
             return Ok(Err(unreachable(cut)));
         }
         if answer.status == 429 || answer.status >= 500 {
-            return Ok(Err(Failure::new(Reason::RobotsUnreachable, format!("{url} answers {}", answer.status))));
+            let wanted = answer.headers.get("Retry-After").and_then(|value| retry_after::parse(value, now_ms()));
+            let retry_after_ms = wanted.map(|wanted| wanted.min(self.retry_after).as_millis() as u64);
+            let words = format!("{url} answers {}", answer.status);
+            return Ok(Err(Failure { retry_after_ms, ..Failure::new(Reason::RobotsUnreachable, words) }));
         }
         let page = record::page(url, answer, now_ms());
-        let step = self.meaning(url, &page, store).unwrap_or(Step::Known(Robots::default()));
+        let step = self.meaning(url, &page).unwrap_or(Step::Known(Robots::default()));
         match store.put_page_if_changed(&page) {
             Err(error) if !error.concerns_one_page() => Err(error.into()),
             _ => Ok(Ok(step)),
         }
     }
 
-    fn meaning(&self, url: &str, page: &filemap::Page, store: &PageStore) -> Option<Step> {
+    fn meaning(&self, url: &str, page: &filemap::Page) -> Option<Step> {
         match page.status? {
             200..=299 => Some(Step::Known(Robots::parse(&page.body, &self.agent))),
             300..=399 => {
                 let location = page.headers.get("Location")?;
-                let next = store.canonicalizer().resolve(url.as_bytes(), location).ok();
+                let next = Whatwg.resolve(url.as_bytes(), location).ok();
                 let next = next.filter(|next| crate::links::is_web(next)).and_then(|next| String::from_utf8(next).ok());
                 Some(next.map_or(Step::Known(Robots::default()), Step::Next))
             }

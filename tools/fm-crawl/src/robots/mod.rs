@@ -45,7 +45,11 @@ impl Robots {
     /// Parses a robots.txt for the product token `agent`.
     pub fn parse(text: &[u8], agent: &str) -> Robots {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-        let text = String::from_utf8_lossy(whole_lines(text));
+        // Not by the RFC, but its rules are meant.
+        let text = match text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
+            true => filemap::page::encoding::decode(&text[..text.len().min(MAX_BYTES)], None).0,
+            false => String::from_utf8_lossy(whole_lines(text)),
+        };
         let (mut groups, mut sitemaps, mut more_sitemaps) = (Groups::default(), Vec::new(), 0);
         let (mut to_us, mut to_all, mut in_agents) = (false, false, false);
         for line in text.split(['\n', '\r']) {

@@ -2,15 +2,14 @@
 
 use std::path::PathBuf;
 
-use filemap::canonical::{Canonicalizer as _, Whatwg};
 use fm_cli::times::now_ms;
 use fm_cli::{Failure, Flags, Outcome, words};
 use serde_json::json;
 
-use super::{opening, print};
+use super::{opening, print, starts};
 use crate::crawl::control::{self, Request};
 use crate::failure::of_frontier;
-use crate::links::{Link, is_web};
+use crate::links::Link;
 
 /// Give a crawl more start pages
 #[derive(clap::Args)]
@@ -35,16 +34,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     if !control::ask(folder.path(), &request, |answer| added = answer["added"].as_u64().unwrap_or(0))? {
         let (store, is_as_far) = opening::store_to_read(&args.store, &folder)?;
         is_as_far?;
-        let mut links = Vec::new();
-        for url in &args.urls {
-            let refused = |why: &str| Failure::Usage(format!("{url}: {why}"));
-            let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| refused(&error.to_string()))?;
-            if !is_web(&standard) {
-                return Err(refused("only http and https are crawled"));
-            }
-            let link = Link::new(standard, &**store.canonicalizer());
-            links.push(link.ok_or_else(|| refused("it has no canonical form by the rules of the store"))?);
-        }
+        let links = starts::links(&args.urls, &**store.canonicalizer())?;
         let mut frontier = opening::frontier_to_ask(&folder, &settings)?;
         let new: Vec<String> =
             links.iter().map(|link| link.url.clone()).filter(|url| !settings.seeds.contains(url)).collect();

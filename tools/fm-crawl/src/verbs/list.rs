@@ -53,8 +53,9 @@ impl State {
     /// The state of a page.
     pub fn of(page: &PageBrief<'_>) -> State {
         match (page.status, page.last_failure) {
-            (PageStatus::Queued, None) => State::Queued,
+            (PageStatus::Queued | PageStatus::Due, None) => State::Queued,
             (PageStatus::Queued | PageStatus::Retrying, _) => State::Failed,
+            (PageStatus::Due | PageStatus::Fetched, Some(_)) => State::Failed,
             (PageStatus::InFlight, _) => State::InFlight,
             (PageStatus::Gone, Some(kind)) if is_exclusion(kind) => State::Excluded,
             (PageStatus::Gone, _) => State::GivenUp,
@@ -123,7 +124,8 @@ fn line(page: &PageState, flags: &Flags) -> String {
         return format!("{line}\n");
     }
     let why = match (why, silent) {
-        (why, Some(silent)) => format!("{}, no answer from its host since {silent}", why.unwrap_or_default()),
+        (Some(why), Some(silent)) => format!("{why}, no answer from its host since {silent}"),
+        (None, Some(silent)) => format!("no answer from its host since {silent}"),
         (why, None) => why.unwrap_or_else(|| "-".to_owned()),
     };
     format!("{}\t{state}\t{why}\t{}\n", plain(page.url.as_bytes()), next.unwrap_or_else(|| "-".to_owned()))

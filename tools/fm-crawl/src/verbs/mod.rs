@@ -7,6 +7,7 @@ mod opening;
 pub mod pause;
 pub mod retry;
 pub mod run;
+mod starts;
 pub mod status;
 pub mod why;
 

@@ -18,7 +18,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
 use super::opening::{self, Begun};
-use super::print;
+use super::{print, starts};
 use crate::bodies::Bodies;
 use crate::coverage::Coverage;
 use crate::crawl::{Claims, Coordinator, Crawl, End, Log, Sitemaps, State, Tally, Watch};
@@ -187,14 +187,17 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let noted = opening::noted_sequence(&folder)?;
     let pages = opening::store_to_fill(&args.store, &folder, begun, args.rules.as_ref())?;
     sequence::check(noted, &pages, folder.path())?;
-    settings.seeds.extend(args.seed.iter().filter_map(|seed| is_new_seed(seed, &settings)).collect::<Vec<_>>());
-    let seeds = seeds(&settings, &**pages.canonicalizer())?;
+    settings.seeds.extend(args.seed.iter().filter_map(|seed| starts::is_new_seed(seed, &settings)).collect::<Vec<_>>());
+    let seeds = starts::seeds(&settings, &**pages.canonicalizer())?;
     let shared = shared_set(&settings, &**pages.canonicalizer())?;
     folder.keep(&settings)?;
     let scope = settings.scope();
     let mut frontier = opening::frontier(&folder, &settings)?;
     let texts: Vec<_> = seeds.iter().map(Link::text).collect();
     frontier.seed(&texts, now_ms()).map_err(of_frontier)?;
+    if args.scope.is_some() || args.allow_private || !args.seed.is_empty() {
+        starts::take_back(&mut frontier, &scope)?;
+    }
     // Whoever starts a run has a reason to ask hosts again that did not answer.
     frontier.wake(None, now_ms()).map_err(of_frontier)?;
     frontier.commit().map_err(of_frontier)?;
@@ -209,32 +212,6 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let mut log = Log::open(args.log.as_deref())?;
     log.event("begin", json!({ "store": args.store.display().to_string(), "pid": std::process::id() }))?;
     work(args, flags, &folder, crawl, State { frontier, seen, note, claims, log, settings, folder: folder.clone() })
-}
-
-/// A start page as the URL standard has it, if it is none of the crawl's yet.
-fn is_new_seed(seed: &str, settings: &Settings) -> Option<String> {
-    let url = String::from_utf8(Whatwg.canonicalize(seed.as_bytes()).ok()?).ok()?;
-    (!settings.seeds.contains(&url)).then_some(url)
-}
-
-/// The start pages, with their canonical forms.
-fn seeds(settings: &Settings, canonicalizer: &dyn Canonicalizer) -> Result<Vec<Link>, Failure> {
-    let link = |seed: &String| {
-        let link = Link::new(seed.as_bytes().to_vec(), canonicalizer);
-        link.ok_or_else(|| Failure::Usage(format!("{seed}: it has no canonical form by the rules of the store")))
-    };
-    settings.seeds.iter().map(link).collect()
-}
-
-/// Pages by their links.
-fn links(urls: &[String], crawl: &Crawl) -> Result<Vec<Link>, Failure> {
-    let link = |url: &String| {
-        let refused = |why: &str| Failure::Usage(format!("{url}: {why}"));
-        let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| refused(&error.to_string()))?;
-        let link = Link::new(standard, &**crawl.pages.canonicalizer()).filter(|link| is_web(link.url.as_bytes()));
-        link.ok_or_else(|| refused("only http and https are crawled"))
-    };
-    urls.iter().map(link).collect()
 }
 
 /// Replaces settings by arguments.
@@ -396,7 +373,9 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
         let _control = coordinator.listen().map_err(words::complain).ok();
         match args.fetch.is_empty() {
             true => coordinator.run(&mut watch),
-            false => coordinator.fetch_only(&links(&args.fetch, &crawl)?).and_then(|()| coordinator.run(&mut watch)),
+            false => coordinator
+                .fetch_only(&starts::links(&args.fetch, &**crawl.pages.canonicalizer())?)
+                .and_then(|()| coordinator.run(&mut watch)),
         }
     };
     progress.clear();

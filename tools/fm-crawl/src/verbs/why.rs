@@ -86,7 +86,7 @@ fn robots(store: &PageStore, settings: &Settings, url: &str) -> &'static str {
     if !settings.obeys_robots {
         return "not obeyed";
     }
-    let cache = cache::Cache::new(robots::token(&settings.user_agent));
+    let cache = cache::Cache::new(robots::token(&settings.user_agent), settings.limits.retry_after);
     let (origin, path) = cache::split(url);
     match cache.recall(origin, store) {
         Some(robots) if robots.allows(path) => "allowed",

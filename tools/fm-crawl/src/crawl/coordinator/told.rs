@@ -81,15 +81,19 @@ impl Coordinator<'_> {
         self.state.log.visit(visit, new_links)
     }
 
-    /// Takes in what belongs to the page to which a start page redirects. That is durable before
-    /// the frontier knows a page of it.
+    /// Takes a page to which a start page redirects for a start page, with what belongs to it.
+    /// That is durable before the frontier knows a page of it.
     fn widen(&mut self, from: &str, start: &str) -> Result<(), fm_cli::Failure> {
-        if self.crawl.scope.contains(start) {
+        if self.crawl.scope.is_start(start) {
             return Ok(());
         }
+        let was_there = self.crawl.scope.contains(start);
         self.state.settings.reached.push(start.to_owned());
         self.state.folder.keep(&self.state.settings)?;
         self.crawl.scope.widen(start);
+        if was_there {
+            return Ok(());
+        }
         words::complain(format_args!("{from} redirects to {start}: the crawl follows it there"));
         self.state.log.event("scope", json!({ "url": from, "redirects_to": start }))
     }

@@ -1,0 +1,53 @@
+//! Start pages, pages that are named by their URLs, and pages that come into the scope.
+
+use filemap::canonical::{Canonicalizer, Whatwg};
+use fm_cli::{Failure, words};
+use frontier::{FailureKind, Frontier, PageBrief, PageStatus};
+
+use crate::failure::of_frontier;
+use crate::links::{Link, is_web};
+use crate::scope::Scope;
+use crate::settings::Settings;
+
+/// A start page as the URL standard has it, if it is none of the crawl's yet.
+pub fn is_new_seed(seed: &str, settings: &Settings) -> Option<String> {
+    let url = String::from_utf8(Whatwg.canonicalize(seed.as_bytes()).ok()?).ok()?;
+    (!settings.seeds.contains(&url)).then_some(url)
+}
+
+/// The start pages, with their canonical forms.
+pub fn seeds(settings: &Settings, canonicalizer: &dyn Canonicalizer) -> Result<Vec<Link>, Failure> {
+    let link = |seed: &String| {
+        let link = Link::new(seed.as_bytes().to_vec(), canonicalizer);
+        link.ok_or_else(|| Failure::Usage(format!("{seed}: it has no canonical form by the rules of the store")))
+    };
+    settings.seeds.iter().map(link).collect()
+}
+
+/// Queues pages again that were refused and are in scope: the scope may be wider than it was, or
+/// the address allowed.
+pub fn take_back(frontier: &mut Frontier, scope: &Scope) -> Result<(), Failure> {
+    let is_refused =
+        |page: &PageBrief<'_>| page.status == PageStatus::Gone && page.last_failure == Some(FailureKind::Refused);
+    let mut pages = Vec::new();
+    for page in frontier.list(is_refused) {
+        let page = page.map_err(of_frontier)?;
+        pages.extend(scope.contains(&page.url).then_some(page.page));
+    }
+    let count = frontier.retry(&pages).map_err(of_frontier)?;
+    if count > 0 {
+        words::complain(format_args!("{} that were refused are tried again", words::count(u64::from(count), "page")));
+    }
+    Ok(())
+}
+
+/// Pages by their links.
+pub fn links(urls: &[String], canonicalizer: &dyn Canonicalizer) -> Result<Vec<Link>, Failure> {
+    let link = |url: &String| {
+        let refused = |why: &str| Failure::Usage(format!("{url}: {why}"));
+        let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| refused(&error.to_string()))?;
+        let link = Link::new(standard, canonicalizer).filter(|link| is_web(link.url.as_bytes()));
+        link.ok_or_else(|| refused("only http and https are crawled"))
+    };
+    urls.iter().map(link).collect()
+}

@@ -1,0 +1,194 @@
+//! What an outsider has found to be left out in silence: start pages behind several redirects,
+//! robots.txt behind one, odd codings, elements that close themselves, refreshes of silent hosts.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+
+use crate::web::crawl::Bench;
+use crate::web::{Reply, Request, Site, Web, sites};
+
+const FAST: [&str; 3] = ["--rate=0", "--allow-private", "--json"];
+
+fn with<'a>(web: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    FAST.iter().copied().chain([web]).chain(more.iter().copied()).collect()
+}
+
+fn site(answer: impl Fn(&str, usize) -> Reply + Send + Sync + 'static) -> Site {
+    Arc::new(move |request: &Request| answer(&request.path, request.before))
+}
+
+fn typed(kind: &str, body: impl Into<Vec<u8>>) -> Reply {
+    Reply::Page(200, vec![("Content-Type", kind.to_owned())], body.into())
+}
+
+#[test]
+fn a_start_page_leads_out_of_the_scope_by_any_chain_of_redirects() {
+    let web = Web::new([
+        (
+            "chain.test",
+            site(|path, _| match path {
+                "/" => Reply::to("/home"),
+                "/home" => Reply::to("http://new.test/"),
+                "/?b=1&a=2" => Reply::to("/?a=2&b=1"),
+                "/?a=2&b=1" => Reply::to("http://more.test/"),
+                _ => Reply::missing(),
+            }),
+        ),
+        ("new.test", sites::tree(4)),
+        ("more.test", sites::tree(3)),
+    ]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let seeds = ["--seed=http://chain.test/", "--seed=http://chain.test/?b=1&a=2", "--no-robots"];
+    bench.run("run", &with(&resolve, &seeds)).ended(0);
+    let of = |host: &str| bench.pages().keys().filter(|url| url.contains(host)).count();
+    assert_eq!((of("new.test"), of("more.test")), (4, 3));
+}
+
+#[test]
+fn a_robots_txt_behind_a_redirect_is_obeyed_under_any_rules() {
+    let robots = |path: &str, _: usize| match path {
+        "/robots.txt" => Reply::to("/robots-real.txt?PHPSESSID=0123456789abcdef0123456789abcdef"),
+        _ if path.starts_with("/robots-real.txt") => Reply::text("User-agent: *\nDisallow: /private"),
+        "/" => Reply::html("<a href=/private/x>1</a><a href=/open>2</a>"),
+        _ => Reply::html("<p>a page"),
+    };
+    let same = |path: &str, _: usize| match path {
+        // To another spelling of the same page.
+        "/robots.txt" => Reply::to("/robots.txt?utm_source=x"),
+        "/robots.txt?utm_source=x" => Reply::text("User-agent: *\nDisallow: /private"),
+        "/" => Reply::html("<a href=/private/x>1</a><a href=/open>2</a>"),
+        _ => Reply::html("<p>a page"),
+    };
+    for rules in ["crawl", "surt", "whatwg", "exact", "crawl,+www"] {
+        let web = Web::new([("one.test", site(robots)), ("two.test", site(same))]);
+        let (bench, resolve) = (Bench::new(), web.resolve());
+        let rules = format!("--rules={rules}");
+        let seeds = ["--seed=http://one.test/", "--seed=http://two.test/", &rules];
+        let end = bench.run("run", &with(&resolve, &seeds)).ended(0).json();
+        assert_eq!(end["reasons"]["robots"], 2, "{rules}: {end}");
+        assert!(!web.counts().keys().any(|url| url.contains("/private/")), "{rules}: {:?}", web.counts());
+        // From the store, too.
+        let why = bench.run("why", &["http://two.test/private/y", "--json"]).json();
+        assert_eq!(why["robots"], "forbidden", "{rules}: {why}");
+    }
+}
+
+#[test]
+fn a_robots_txt_that_asks_for_patience_is_given_it() {
+    let busy = site(|path, before| match (path, before) {
+        ("/robots.txt", 0) => Reply::Page(503, vec![("Retry-After", "6".to_owned())], Vec::new()),
+        ("/robots.txt", _) => Reply::missing(),
+        _ => Reply::html("<p>here"),
+    });
+    let web = Web::new([("busy.test", busy)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    bench.run("run", &with(&resolve, &["--seed=http://busy.test/"])).ended(0);
+    let asked = web.asked();
+    // Its first rest is of two seconds.
+    assert!((asked[1].at - asked[0].at).as_millis() >= 5_500, "{:?}", asked[1].at - asked[0].at);
+}
+
+#[test]
+fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
+    let gzip = |text: &str| {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        out.write_all(text.as_bytes()).expect("in memory");
+        out.finish().expect("in memory")
+    };
+    let coded = |coding: &str, body: Vec<u8>| {
+        Reply::Page(200, vec![("Content-Type", "text/html".to_owned()), ("Content-Encoding", coding.to_owned())], body)
+    };
+    let odd = site(move |path, _| match path {
+        "/" => Reply::html(
+            "<a href=/xhtml>1</a><a href=/svg>2</a><a href=/trailing>3</a><a href=/empty>4</a><a href=/choices>5</a>\
+             <a href=/sub/based>6</a><a href=/twice>7</a><a href=/nowhere>8</a>",
+        ),
+        "/xhtml" => typed("application/xhtml+xml", "<head><title>t</title><script src='x'/></head><a href='/x/1'/>"),
+        "/svg" => Reply::html("<svg><title/><path/></svg><a href=/x/2>"),
+        "/trailing" => coded("gzip", [gzip("<a href=/x/3>"), b"\r\n\0".to_vec()].concat()),
+        "/empty" => {
+            Reply::Page(301, vec![("Location", "/x/4".to_owned()), ("Content-Encoding", "br".to_owned())], Vec::new())
+        }
+        "/choices" => Reply::Page(300, vec![("Content-Type", "text/html".to_owned())], b"<a href=/x/5>".to_vec()),
+        "/sub/based" => Reply::html("<base href='/x/6/'><a href='#top'>here</a>"),
+        "/twice" => coded("gzip, gzip", gzip("<a href=/x/7>")),
+        "/nowhere" => Reply::to("http://[bad"),
+        _ => Reply::html(format!("<p>{path}")),
+    });
+    let web = Web::new([("odd.test", odd)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let end = bench.run("run", &with(&resolve, &["--seed=http://odd.test/", "--no-robots"])).ended(0).json();
+    for found in ["/x/1", "/x/2", "/x/3", "/x/4", "/x/5", "/x/6/"] {
+        assert!(web.counts().contains_key(&format!("http://odd.test{found}")), "{found}: {end}");
+    }
+    let wanted = json!({ "bad-url": 1, "kept-as-received": 1, "trailing-bytes": 1 });
+    assert_eq!(end["reasons"], wanted, "what is not undone is counted");
+}
+
+#[test]
+fn a_run_of_due_pages_whose_host_is_silent_says_so() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let down = Arc::clone(&is_down);
+    let site: Site = Arc::new(move |request: &Request| match down.load(Ordering::Relaxed) {
+        true => Reply::Bare(Box::new(|_| ())),
+        false => Reply::html(format!("<p>{}", request.path)),
+    });
+    let web = Web::new([("again.test", site)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let first = ["--seed=http://again.test/", "--recrawl=1s", "--max-pages=1"];
+    bench.run("run", &with(&resolve, &first)).ended(0);
+    is_down.store(true, Ordering::Relaxed);
+    std::thread::sleep(std::time::Duration::from_millis(2_500));
+    let dead = ["--no-robots", "--patience=1s", "--attempts=15"];
+    let ran = bench.run("run", &with(&resolve, &dead)).ended(5);
+    assert!(ran.words.contains("1 page not fetched"), "{}", ran.words);
+    assert!(bench.run("list", &["--state=failed"]).ended(0).out.contains("http://again.test/\tfailed"));
+}
+
+#[test]
+fn a_scope_that_was_narrow_for_a_run_excludes_nothing_for_good() {
+    let web = Web::new([
+        ("wide.test", site(|_, _| Reply::html("<a href=http://other.test/1>1</a><a href=http://other.test/2>2</a>"))),
+        ("other.test", site(|path, _| Reply::html(format!("<p>{path}")))),
+    ]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let wide = ["--seed=http://wide.test/", "--scope=any", "--max-pages=1", "--no-robots"];
+    bench.run("run", &with(&resolve, &wide)).ended(0);
+    bench.run("run", &["--rate=0", "--json", &resolve, "--scope=host", "--contact=me@a.example"]).ended(0);
+    assert_eq!(bench.pages().len(), 1);
+    let ran = bench.run("run", &with(&resolve, &["--scope=any"])).ended(0);
+    assert!(ran.words.contains("2 pages that were refused are tried again"), "{}", ran.words);
+    assert_eq!(bench.pages().len(), 3);
+}
+
+#[test]
+fn a_page_that_is_there_after_all_is_stored_with_its_status() {
+    let spa = site(|path, before| match (path, before) {
+        ("/spa", 0) => Reply::Page(404, vec![("Content-Type", "text/html".to_owned())], b"<p>the shell".to_vec()),
+        ("/spa", _) => Reply::html("<p>the shell"),
+        _ => Reply::html("<a href=/spa>1</a>"),
+    });
+    let web = Web::new([("spa.test", spa)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    bench.run("run", &with(&resolve, &["--seed=http://spa.test/", "--no-robots"])).ended(0);
+    bench.run("retry", &["--reason=client-status"]).ended(0);
+    bench.run("run", &with(&resolve, &[])).ended(0);
+    assert_eq!(bench.pages()["http://spa.test/spa"].status, Some(200));
+}
+
+#[test]
+fn a_sitemap_at_another_spelling_of_its_url_is_one() {
+    let mapped = site(|path, _| match path {
+        "/robots.txt" => Reply::text("Sitemap: http://mapped.test/urls.txt?b=1&a=2"),
+        "/urls.txt?b=1&a=2" => Reply::to("/urls.txt?a=2&b=1"),
+        "/urls.txt?a=2&b=1" => Reply::text("http://mapped.test/hidden\n"),
+        _ => Reply::html(format!("<p>{path}")),
+    });
+    let web = Web::new([("mapped.test", mapped)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    bench.run("run", &with(&resolve, &["--seed=http://mapped.test/"])).ended(0);
+    assert!(bench.pages().contains_key("http://mapped.test/hidden"));
+}
