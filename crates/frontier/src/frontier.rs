@@ -16,6 +16,7 @@
 mod claiming;
 mod clock;
 mod failing;
+mod hinting;
 mod opening;
 
 use std::collections::{HashMap, HashSet};

@@ -50,5 +50,5 @@ pub use filemap_io::StorageError;
 pub use frontier::Frontier;
 pub use link::link;
 pub use options::{FrontierOptions, Recrawl, Rent};
-pub use outcome::{Assignment, Claim, Done, Failing, Failure, FailureKind, Fetched, Next, PageId, Remedy};
+pub use outcome::{Assignment, Claim, Done, Failing, Failure, FailureKind, Fetched, Hint, Next, PageId, Remedy};
 pub use view::{HostState, PageBrief, PageState, PageStatus, Stats};

@@ -262,3 +262,14 @@ pub struct Failing {
     /// The end of its rest.
     pub until_ms: i64,
 }
+
+/// What others say of a page's changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hint<'a> {
+    /// The page's canonical URL.
+    pub key: &'a str,
+    /// When it changed last. A time to come is no hint.
+    pub changed_ms: Option<i64>,
+    /// How often it changes.
+    pub every_ms: Option<u64>,
+}

@@ -20,6 +20,7 @@
 //! | 12 | retried | list of pages that were given up, or wait for an attempt, and are queued again |
 //! | 13 | host began | host, time at which its last fetch began |
 //! | 14 | up | host that has answered, so that it does not fail |
+//! | 15 | hinted | count; of each page the difference to the one before, age, due or 0 |
 //!
 //! *Due* is in seconds, 0 for never; *age* the step of the recrawl interval; a *time* in
 //! milliseconds, below 2^63. A record holds decisions, not what led to them, so a replay does not
@@ -32,20 +33,68 @@ use crate::outcome::{Failing, FailureKind};
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
-    Seeds { known: Vec<u32>, new: Vec<&'a str> },
-    Done { page: u32, due_s: u32, age: u8, lost: u32, known: Vec<u32>, depth: u16, new: Vec<&'a str> },
-    Failed { page: u32, code: u8, attempts: u8, due_s: u32, is_gone: bool },
-    Delay { host: &'a str, delay_ms: Option<u64> },
-    Hold { host: &'a str, until_ms: i64 },
-    Began { page: u32, at_ms: i64 },
+    Seeds {
+        known: Vec<u32>,
+        new: Vec<&'a str>,
+    },
+    Done {
+        page: u32,
+        due_s: u32,
+        age: u8,
+        lost: u32,
+        known: Vec<u32>,
+        depth: u16,
+        new: Vec<&'a str>,
+    },
+    Failed {
+        page: u32,
+        code: u8,
+        attempts: u8,
+        due_s: u32,
+        is_gone: bool,
+    },
+    Delay {
+        host: &'a str,
+        delay_ms: Option<u64>,
+    },
+    Hold {
+        host: &'a str,
+        until_ms: i64,
+    },
+    Began {
+        page: u32,
+        at_ms: i64,
+    },
     Opened,
-    Rested { at_ms: i64 },
-    Claimed { id: u128, pages: Vec<u32>, done: Vec<u32> },
-    Down { host: &'a str, down: Failing },
-    Lost { pages: Vec<u32> },
-    Retried { pages: Vec<u32> },
-    HostBegan { host: &'a str, at_ms: i64 },
-    Up { host: &'a str },
+    Rested {
+        at_ms: i64,
+    },
+    Claimed {
+        id: u128,
+        pages: Vec<u32>,
+        done: Vec<u32>,
+    },
+    Down {
+        host: &'a str,
+        down: Failing,
+    },
+    Lost {
+        pages: Vec<u32>,
+    },
+    Retried {
+        pages: Vec<u32>,
+    },
+    HostBegan {
+        host: &'a str,
+        at_ms: i64,
+    },
+    Up {
+        host: &'a str,
+    },
+    /// Page, age and due of each; pages rise.
+    Hinted {
+        changes: Vec<(u32, u8, u32)>,
+    },
 }
 
 fn put_text(to: &mut Vec<u8>, text: &str) {
@@ -59,6 +108,16 @@ pub(crate) fn put_pages(to: &mut Vec<u8>, pages: &[u32]) {
     let mut last = 0;
     for page in pages {
         varint::put(to, u64::from(page - last));
+        last = *page;
+    }
+}
+
+fn put_changes(to: &mut Vec<u8>, changes: &[(u32, u8, u32)]) {
+    to.push(15);
+    varint::put(to, changes.len() as u64);
+    let mut last = 0;
+    for (page, age, due_s) in changes {
+        [page - last, u32::from(*age), *due_s].iter().for_each(|field| varint::put(to, u64::from(*field)));
         last = *page;
     }
 }
@@ -137,6 +196,7 @@ impl<'a> Record<'a> {
                 to.push(14);
                 put_text(to, host);
             }
+            Record::Hinted { changes } => put_changes(to, changes),
         }
     }
 
@@ -179,6 +239,7 @@ impl<'a> Record<'a> {
             12 => Record::Retried { pages: from.pages()? },
             13 => Record::HostBegan { host: from.text()?, at_ms: from.time()? },
             14 => Record::Up { host: from.text()? },
+            15 => Record::Hinted { changes: from.changes()? },
             _ => return None,
         };
         *bytes = from.rest;
@@ -224,6 +285,17 @@ impl<'a> Bytes<'a> {
     /// The length of a list whose elements take at least a byte each: no more than the bytes left.
     fn length(&mut self) -> Option<usize> {
         usize::try_from(self.number()?).ok().filter(|len| *len <= self.rest.len())
+    }
+
+    fn changes(&mut self) -> Option<Vec<(u32, u8, u32)>> {
+        let (count, mut page, mut changes) = (self.length()?, 0u32, Vec::new());
+        for at in 0..count {
+            let step = self.small().filter(|step| at == 0 || *step > 0)?;
+            page = page.checked_add(step)?;
+            let age = self.small().filter(|age| *age < 16)? as u8;
+            changes.push((page, age, self.small()?));
+        }
+        Some(changes)
     }
 
     fn text(&mut self) -> Option<&'a str> {
@@ -282,6 +354,7 @@ mod tests {
             Record::Retried { pages: vec![7] },
             Record::HostBegan { host: "a.example", at_ms: 7 },
             Record::Up { host: "a.example" },
+            Record::Hinted { changes: vec![(0, 3, 0), (9, 15, u32::MAX)] },
         ]
     }
 
@@ -323,12 +396,12 @@ mod tests {
         assert_eq!(Record::decode(&mut &[1, 2, 5, 0, 0][..]), None);
         assert_eq!(Record::decode(&mut &[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]), None);
         assert_eq!(Record::decode(&mut &[3, 1, 16, 0, 0, 0][..]), None);
-        assert_eq!(Record::decode(&mut &[15][..]), None);
+        assert_eq!(Record::decode(&mut &[16][..]), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..16) {
+        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..17) {
             let bytes = [&[tag][..], &bytes].concat();
             let mut rest = &bytes[..];
             while let Some(record) = Record::decode(&mut rest) {

@@ -140,7 +140,7 @@ impl State {
                 self.claims.open(*id, pages, done)
             }
             Record::Down { .. } | Record::Up { .. } | Record::HostBegan { .. } => self.host_told(record),
-            Record::Lost { .. } | Record::Retried { .. } => self.pages_told(record),
+            Record::Lost { .. } | Record::Retried { .. } | Record::Hinted { .. } => self.pages_told(record),
             Record::Rested { at_ms } => {
                 self.hosts.iter_mut().for_each(|host| host.began_ms = host.began_ms.max(Some(*at_ms)));
                 self.requeue();
@@ -305,7 +305,7 @@ impl State {
     }
 
     /// Makes a page wait until a second, if it is not queued.
-    fn wait(&mut self, page: u32, due_s: u32) {
+    pub(crate) fn wait(&mut self, page: u32, due_s: u32) {
         if self.manners.is_none() {
             self.due_s[page as usize] = due_s;
         } else if due_s > 0 {

@@ -192,3 +192,36 @@ fn a_sitemap_at_another_spelling_of_its_url_is_one() {
     bench.run("run", &with(&resolve, &["--seed=http://mapped.test/"])).ended(0);
     assert!(bench.pages().contains_key("http://mapped.test/hidden"));
 }
+
+/// The sitemap is a start page, and is itself fetched again.
+#[test]
+fn what_a_sitemap_says_of_changes_moves_recrawls() {
+    let site: Site = Arc::new(|request: &Request| match (request.path.as_str(), request.before) {
+        ("/sitemap.xml", before) => {
+            let changed = if before == 0 { "2001-01-01" } else { "2099-01-01" };
+            let now = filemap::date::format(fm_now());
+            let row = |page: &str, when: &str, how: &str| {
+                format!("<url><loc>/{page}</loc><lastmod>{when}</lastmod><changefreq>{how}</changefreq></url>")
+            };
+            let rows =
+                [row("old", "2001-01-01", "yearly"), row("new", &now, "yearly"), row("later", changed, "yearly")];
+            typed("application/xml", format!("<urlset>{}<!-- {before} --></urlset>", rows.concat()))
+        }
+        (path, before) => Reply::html(format!("<p>{path} {before}")),
+    });
+    let web = Web::new([("mapped.test", site)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let arguments =
+        ["--seed=http://mapped.test/sitemap.xml", "--no-robots", "--recrawl=2s", "--forever", "--max-pages=6"];
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
+    // Of three pages with an interval of 32 s only the one that says that it has changed is due.
+    let counts = web.counts();
+    let times = |page: &str| counts.get(&format!("http://mapped.test/{page}")).copied();
+    assert_eq!((times("old"), times("new"), times("later")), (Some(1), Some(2), Some(1)), "{end} {counts:?}");
+    assert!(end["moved"].as_u64().is_some_and(|moved| moved >= 4), "{end}");
+}
+
+fn fm_now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    since.as_millis() as i64
+}

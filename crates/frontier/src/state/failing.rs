@@ -1,4 +1,5 @@
-//! What records of failing hosts, and of pages that are given up or brought back, do to the state.
+//! What records of failing hosts, and of pages that are given up, brought back or hinted at, do to
+//! the state.
 
 use super::State;
 use crate::journal::Applied;
@@ -39,6 +40,15 @@ impl State {
             Record::Retried { pages } => {
                 self.check_pages(pages)?;
                 pages.iter().for_each(|page| self.retry(*page));
+            }
+            Record::Hinted { changes } => {
+                for (page, age, due_s) in changes {
+                    self.check_pages(&[*page])?;
+                    self.pages.set(*page, self.pages.marks(*page).with_age(*age));
+                    if *due_s > 0 {
+                        self.wait(*page, *due_s);
+                    }
+                }
             }
             _ => {}
         }

@@ -378,3 +378,48 @@ fn no_host_is_asked_too_early_after_any_end() {
     }
     assert!(asked > 3_000 && lives > 200, "{asked} {lives}");
 }
+
+#[test]
+fn hints_of_changes_move_recrawls() {
+    let recrawl = || Recrawl::new().first_ms(1_000_000).min_ms(10_000).max_ms(100_000_000);
+    let options = || options().recrawl(Some(recrawl()));
+    let (disk, mut frontier) = made(options());
+    let urls: Vec<String> = (0..6).map(|n| format!("http://a.example/{n}")).collect();
+    frontier.seed(&urls[..5], 0).expect("seeded");
+    // One that is new, and will change hourly.
+    let hourly = Hint { key: &urls[4], changed_ms: None, every_ms: Some(3_600_000) };
+    assert_eq!(frontier.hint(&[hourly], 0).expect("told"), 1);
+    for _ in 0..5 {
+        let page = fetch(&mut frontier, 50_000).page;
+        done(&mut frontier, page, 50_000, &[]);
+    }
+    let due = |frontier: &Frontier, page: usize| state_of(frontier, &urls[page]).due_ms;
+    assert_eq!((due(&frontier, 0), due(&frontier, 4)), (Some(1_050_000), Some(4_050_000)));
+    let changed = |page: usize, at_ms: i64| Hint { key: &urls[page], changed_ms: Some(at_ms), every_ms: None };
+    let hints = [
+        changed(0, 60_000),
+        // Before it was fetched; to come; unknown.
+        changed(1, 40_000),
+        changed(2, 900_000),
+        changed(5, 60_000),
+        Hint { key: &urls[3], changed_ms: None, every_ms: Some(8_000_000) },
+    ];
+    assert_eq!(frontier.hint(&hints, 100_000).expect("told"), 2);
+    let dues = |frontier: &Frontier| (0..4).map(|page| due(frontier, page).expect("it waits")).collect::<Vec<i64>>();
+    assert_eq!(dues(&frontier), [100_000, 1_050_000, 1_050_000, 8_050_000]);
+    frontier.commit().expect("committed");
+    drop(frontier);
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    assert_eq!(dues(&frontier), [100_000, 1_050_000, 1_050_000, 8_050_000]);
+    // Each is due once.
+    let first = fetch(&mut frontier, 100_000);
+    assert_eq!((first.url.as_str(), first.is_refresh), (&*urls[0], true));
+    done(&mut frontier, first.page, 100_000, &[]);
+    assert_eq!(wait(&mut frontier, 100_000), 1_050_000);
+    // What was learnt counts for more than what is said.
+    let said = Hint { key: &urls[3], changed_ms: None, every_ms: Some(10_000) };
+    assert_eq!(frontier.hint(&[said], 200_000).expect("told"), 0);
+    let (_disk, mut never) = made(super::options());
+    never.seed(&urls, 0).expect("seeded");
+    assert_eq!(never.hint(&hints, 0).expect("told"), 0);
+}

@@ -28,6 +28,8 @@ pub struct Tally {
     pub discovered: u64,
     /// Failures and limits, with how often each was met.
     pub reasons: BTreeMap<Reason, u64>,
+    /// Recrawls that were moved by what sitemaps say.
+    pub moved: u64,
     /// Whether the crawl was asked to pause.
     pub is_paused: bool,
     /// The latest failures, oldest first.
@@ -93,7 +95,7 @@ impl Tally {
             json!({ "url": url, "reason": reason.name(), "detail": detail, "time_ms": time_ms })
         });
         fields!(self;
-            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, is_paused, reasons = reasons,
+            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, moved, is_paused, reasons = reasons,
             latest_failures = latest.collect::<Vec<_>>(),
         )
     }

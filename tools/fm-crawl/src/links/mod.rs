@@ -84,6 +84,22 @@ pub enum Change {
     Never,
 }
 
+impl Hint {
+    /// The time between two changes, in ms.
+    pub fn every_ms(&self) -> Option<u64> {
+        const HOUR: u64 = 3_600_000;
+        Some(match self.change? {
+            // By the protocol: at each access.
+            Change::Always => 1,
+            Change::Hourly => HOUR,
+            Change::Daily => 24 * HOUR,
+            Change::Weekly => 7 * 24 * HOUR,
+            Change::Monthly => 30 * 24 * HOUR,
+            Change::Yearly | Change::Never => 365 * 24 * HOUR,
+        })
+    }
+}
+
 impl Change {
     /// The frequency of this name.
     pub fn parse(name: &str) -> Option<Change> {
@@ -107,6 +123,8 @@ pub struct Link {
     pub url: String,
     /// Its canonical form, by which the page is known.
     pub key: String,
+    /// What a sitemap says of its changes.
+    pub hint: Option<Hint>,
 }
 
 impl Link {
@@ -114,7 +132,7 @@ impl Link {
     /// UTF-8.
     pub fn new(url: Vec<u8>, canonicalizer: &dyn Canonicalizer) -> Option<Link> {
         let key = String::from_utf8(canonicalizer.canonicalize(&url).ok()?).ok()?;
-        Some(Link { url: String::from_utf8(url).ok()?, key })
+        Some(Link { url: String::from_utf8(url).ok()?, key, hint: None })
     }
 
     /// Its text for the frontier.
@@ -183,7 +201,7 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
     let resolve = |base: &[u8], link: &str| Whatwg.resolve_in_page(base, link, encoding);
     let base = found.base.as_deref().and_then(|base| resolve(url.as_bytes(), base).ok());
     let base = base.filter(|base| is_web(base)).unwrap_or_else(|| url.as_bytes().to_vec());
-    for link in &found.links {
+    for (at, link) in found.links.iter().enumerate() {
         if link.len() > bounds.url_bytes {
             links.too_long += 1;
             continue;
@@ -197,7 +215,7 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
             Some(link) => {
                 if !seen.contains(&link.key) {
                     seen.insert(link.key.clone());
-                    links.links.push(link);
+                    links.links.push(Link { hint: found.hints.get(&at).copied(), ..link });
                 }
             }
             None => links.unusable += 1,

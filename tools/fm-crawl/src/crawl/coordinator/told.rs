@@ -65,6 +65,7 @@ impl Coordinator<'_> {
                 self.moved_ms = now_ms();
                 self.state.claims.settle(visit.page);
                 let done = self.state.frontier.done(visit.page, &told).map_err(of_frontier)?;
+                self.hint(&fetched.links)?;
                 new_links = done.new_links;
                 self.tally.discovered += u64::from(done.new_links);
                 self.tally.add(Reason::DepthLimit, u64::from(done.over_depth));
@@ -79,6 +80,18 @@ impl Coordinator<'_> {
         }
         self.tell_awaited(visit.page, || Log::line(visit, new_links));
         self.state.log.visit(visit, new_links)
+    }
+
+    /// Passes on what a sitemap says of its pages' changes.
+    fn hint(&mut self, links: &[Link]) -> Result<(), fm_cli::Failure> {
+        let hinted = links.iter().filter_map(|link| Some((&link.key, link.hint?)));
+        let hints: Vec<frontier::Hint<'_>> = hinted
+            .map(|(key, hint)| frontier::Hint { key, changed_ms: hint.changed_ms, every_ms: hint.every_ms() })
+            .collect();
+        if !hints.is_empty() {
+            self.tally.moved += u64::from(self.state.frontier.hint(&hints, now_ms()).map_err(of_frontier)?);
+        }
+        Ok(())
     }
 
     /// Takes a page to which a start page redirects for a start page, with what belongs to it.
