@@ -5,6 +5,7 @@ mod heads;
 mod hostile;
 mod killed;
 mod mishaps;
+mod operators;
 mod outages;
 mod sitemaps;
 mod sites;

@@ -4,12 +4,13 @@
 //! that continuing takes none.
 
 mod args;
+mod seeds;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap::canonical::{Canonicalizer, Whatwg};
+use filemap::canonical::Canonicalizer;
 use filemap::page::RecordKind;
 use filemap_http::{ClientOptions, SeenClient};
 use fm_cli::times::now_ms;
@@ -28,7 +29,7 @@ use crate::crawl::{Claims, Coordinator, Crawl, End, Log, Sitemaps, State, Tally,
 use crate::failure::of_frontier;
 use crate::fetch::address::Resolver;
 use crate::fetch::{self, Fetcher};
-use crate::links::{Link, is_web};
+use crate::links::Link;
 use crate::progress::{Phase, Progress};
 use crate::seen::Seen;
 use crate::sequence::{self, SequenceNote};
@@ -42,29 +43,25 @@ const COMPLAINTS: usize = 5;
 
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
-    interrupt::listen();
     let folder = Folder::of(&args.store);
     let known = folder.settings()?;
-    if known.is_none() && args.seed.is_empty() {
-        return Err(Failure::Usage("a crawl needs a start page: --seed URL".to_owned()));
-    }
     let begun = if known.is_some() { Begun::Before } else { Begun::Now };
     let mut settings = known.unwrap_or_else(|| Settings::new(now_ms()));
     // Bad arguments are refused before anything is made.
     args::apply(args, &mut settings)?;
     let tls = fetch::tls(roots(args)?).map_err(Failure::Usage)?;
-    for seed in &args.seed {
-        let url = Whatwg.canonicalize(seed.as_bytes()).map_err(|error| Failure::Usage(format!("{seed}: {error}")))?;
-        if !is_web(&url) {
-            return Err(Failure::Usage(format!("{seed}: only http and https are crawled")));
-        }
+    let given = seeds::read(&args.seed, &args.seeds, settings.limits.url_bytes)?;
+    if begun == Begun::Now && given.is_empty() {
+        return Err(Failure::Usage("a crawl needs a start page: --seed URL".to_owned()));
     }
+    interrupt::listen();
     let noted = opening::noted_sequence(&folder)?;
     let pages = opening::store_to_fill(&args.store, &folder, begun, args.rules.as_ref())?;
     sequence::check(noted, &pages, folder.path())?;
-    settings.seeds.extend(args.seed.iter().filter_map(|seed| is_new_seed(seed, &settings)).collect::<Vec<_>>());
-    let seeds = seeds(&settings, &**pages.canonicalizer())?;
+    let said = seeds::enter(given, &mut settings);
+    let seeds = links(&settings, &**pages.canonicalizer())?;
     let shared = shared_set(&settings, &**pages.canonicalizer())?;
+    folder.keep_listed(&mut settings)?;
     folder.keep(&settings)?;
     let scope = settings.scope();
     let mut frontier = opening::frontier(&folder, &settings)?;
@@ -83,22 +80,22 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let crawl = Crawl::new(settings.clone(), scope, pages, fetcher, bodies, sitemaps);
     let mut log = Log::open(args.log.as_deref())?;
     log.event("begin", json!({ "store": args.store.display().to_string(), "pid": std::process::id() }))?;
+    for said in said {
+        log.event("seeds", json!(said))?;
+        if flags.says() {
+            words::say(said);
+        }
+    }
     work(args, flags, &folder, crawl, State { frontier, seen, note, claims, log, settings, folder: folder.clone() })
 }
 
-/// A start page as the URL standard has it, if it is none of the crawl's yet.
-fn is_new_seed(seed: &str, settings: &Settings) -> Option<String> {
-    let url = String::from_utf8(Whatwg.canonicalize(seed.as_bytes()).ok()?).ok()?;
-    (!settings.seeds.contains(&url)).then_some(url)
-}
-
 /// The start pages, with their canonical forms.
-fn seeds(settings: &Settings, canonicalizer: &dyn Canonicalizer) -> Result<Vec<Link>, Failure> {
+fn links(settings: &Settings, canonicalizer: &dyn Canonicalizer) -> Result<Vec<Link>, Failure> {
     let link = |seed: &String| {
         let link = Link::new(seed.as_bytes().to_vec(), canonicalizer);
         link.ok_or_else(|| Failure::Usage(format!("{seed}: it has no canonical form by the rules of the store")))
     };
-    settings.seeds.iter().map(link).collect()
+    settings.starts().map(link).collect()
 }
 
 /// The seen set that the crawl shares with others: its URLs are those of the store, or taken as
@@ -189,7 +186,7 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
 /// Reports seeds that were given up, and why.
 fn complain_of_seeds(crawl: &Crawl, frontier: &Frontier) -> Result<(), Failure> {
     let mut gone = Vec::new();
-    for seed in &crawl.settings.seeds {
+    for seed in crawl.settings.starts() {
         let Some(link) = Link::new(seed.as_bytes().to_vec(), &**crawl.pages.canonicalizer()) else { continue };
         if let Some(state) =
             frontier.page(&link.key).map_err(of_frontier)?.filter(|state| state.status == PageStatus::Gone)

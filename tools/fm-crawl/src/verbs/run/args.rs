@@ -27,6 +27,9 @@ pub struct Args {
     /// Start pages; may be given again
     #[arg(long, value_name = "URL", num_args = 1..)]
     pub(super) seed: Vec<String>,
+    /// Start pages from a file, one a line, `#` before a comment; - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub(super) seeds: Vec<PathBuf>,
     /// What makes two URLs one page in a new store: whatwg, crawl, surt or exact, rules switched
     /// as in crawl,+www,-tracking [default: crawl]
     #[arg(long, value_name = "RULES", value_parser = canonical::Canonical::parse)]
