@@ -3,7 +3,7 @@
 
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["failure", "files", "limits", "retry_after", "scope"],
+    &["failure", "files", "filter", "limits", "retry_after", "scope"],
     &["bodies", "sequence", "settings"],
     &["seen"],
     // Bytes in, links out.
@@ -23,6 +23,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["crawl::discovery"],
     &["crawl::visit"],
     &["crawl::log", "crawl::tally"],
+    &["crawl::patterns"],
     &["crawl::coordinator"],
     &["crawl"],
     &["coverage", "progress"],

@@ -88,6 +88,8 @@ reasons! {
     BadUrl "bad-url" Refused,
     /// Not in the crawl's scope.
     Scope "scope" Refused,
+    /// A pattern of the crawl excludes it, or none includes it.
+    Excluded "excluded" Refused,
     /// robots.txt forbids it.
     Robots "robots" Robots,
     /// robots.txt is unreachable: stay away.

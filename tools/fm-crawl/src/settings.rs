@@ -37,6 +37,12 @@ pub struct Settings {
     pub reached: Vec<String>,
     /// How far it goes.
     pub scope: Reach,
+    /// Patterns of URLs: with any, only what one of them matches is fetched.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// Patterns of URLs that are not fetched.
+    #[serde(default)]
+    pub exclude: Vec<String>,
     /// The user agent.
     pub user_agent: String,
     /// Requests a second to a host; 0 for no limit.
@@ -96,6 +102,8 @@ impl Settings {
             listed: Arc::default(),
             reached: Vec::new(),
             scope: Reach::Host,
+            include: Vec::new(),
+            exclude: Vec::new(),
             user_agent: String::new(),
             rate: 1.0,
             host_connections: 1,

@@ -1,13 +1,16 @@
 //! What operators give a crawl: lists of start pages, patterns, types.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::web::crawl::Bench;
-use crate::web::{Web, sites};
+use crate::web::{Reply, Request, Site, Web, sites};
 
 const FAST: [&str; 3] = ["--rate=0", "--allow-private", "--json"];
 
@@ -56,4 +59,95 @@ fn bad_start_pages_are_all_named_before_anything_is_made() {
     fs::write(&list, "# nothing\n").expect("written");
     assert!(bench.run("run", &["--allow-private", &lists]).ended(2).words.contains("a crawl needs a start page"));
     assert!(bench.run("run", &["--allow-private", "--seeds=/absent"]).ended(2).words.contains("/absent"));
+}
+
+/// The paths that were asked for, robots.txt left out.
+fn asked(web: &Web) -> BTreeSet<String> {
+    let paths = web.asked().into_iter().filter_map(|asked| Some(asked.url.split_once(".test")?.1.to_owned()));
+    paths.filter(|path| path != "/robots.txt").collect()
+}
+
+fn set(paths: &[&str]) -> BTreeSet<String> {
+    paths.iter().map(|path| (*path).to_owned()).collect()
+}
+
+/// A site of two parts, whose start page redirects into the third.
+fn parts() -> Site {
+    Arc::new(|request: &Request| match request.path.as_str() {
+        "/" => Reply::to("/home"),
+        "/robots.txt" => Reply::text("Sitemap: http://parts.test/map.xml"),
+        "/map.xml" => Reply::text("<urlset><url><loc>http://parts.test/news/map</loc></url></urlset>"),
+        "/home" => {
+            Reply::html("<a href=/news/1>1</a><a href=/news/old>2</a><a href=/shop/1>3</a><a href=/shop/2>4</a>")
+        }
+        path if path.starts_with("/news/") => {
+            Reply::html(format!("<p>{path}<a href=/shop/3>5</a><a href=/news/old>6</a>"))
+        }
+        path => Reply::html(format!("<p>{path}")),
+    })
+}
+
+#[test]
+fn patterns_choose_what_is_fetched_and_are_taken_back() {
+    let web = Web::new([("parts.test", parts())]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let patterns = ["--seed=http://parts.test/", "--include=/news/", "--exclude=prefix:http://parts.test/news/old"];
+    let end = bench.run("run", &with(&resolve, &patterns)).ended(0).json();
+    // The start page, where it leads, and the sitemap need not be included.
+    assert_eq!(asked(&web), set(&["/", "/home", "/map.xml", "/news/1", "/news/map"]));
+    // Three of /home, two of each page below /news.
+    assert_eq!(end["reasons"], json!({ "excluded": 3 + 2 + 2 }), "{end}");
+
+    // The second run knows them still, and forgets one kind.
+    fs::write(bench.path("seeds"), "http://parts.test/again\n").expect("written");
+    let more = format!("--seeds={}", bench.path("seeds").display());
+    bench.run("run", &with(&resolve, &[&more])).ended(0);
+    let json = fs::read_to_string(bench.path("pages.fm.crawl/crawl.json")).expect("there");
+    assert!(json.contains("\"/news/\""), "{json}");
+    bench.run("run", &with(&resolve, &["--no-include", "--exclude=/again"])).ended(0);
+    let json = fs::read_to_string(bench.path("pages.fm.crawl/crawl.json")).expect("there");
+    assert!(!json.contains("\"/news/\"") && json.contains("news/old") && json.contains("/again"), "{json}");
+    let ran = bench.run("run", &["--allow-private", "--include=("]).ended(2);
+    assert!(ran.words.contains("--include"), "{}", ran.words);
+}
+
+#[test]
+fn a_start_page_that_is_excluded_is_not_fetched_and_said() {
+    let web = Web::new([("parts.test", parts())]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let ran = bench.run("run", &with(&resolve, &["--seed=http://parts.test/", "--exclude=^http://parts"])).ended(1);
+    assert!(ran.words.contains("was given up: excluded: a pattern of --exclude"), "{}", ran.words);
+    assert_eq!((web.asked().len(), &ran.json()["reasons"]), (0, &json!({ "excluded": 1 })));
+    assert!(bench.run("list", &["--state=excluded"]).ended(0).out.starts_with("http://parts.test/\texcluded\trefused"));
+}
+
+#[test]
+fn a_file_of_patterns_is_read_again_while_the_crawl_runs() {
+    let endless: Site = Arc::new(|request: &Request| match request.path.trim_start_matches("/p").parse::<u64>() {
+        Ok(page) => Reply::html(format!("<a href=/p{}>x</a><a href=/q{page}>y</a>", page + 1)),
+        Err(_) if request.path == "/robots.txt" => Reply::missing(),
+        Err(_) => Reply::html(format!("<p>{}", request.path)),
+    });
+    let web = Web::slow([("endless.test", endless)], Duration::from_millis(2));
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let (list, log) = (bench.path("patterns"), bench.path("log"));
+    fs::write(&list, "# nothing yet\n").expect("written");
+    let exclude = format!("--exclude=@{}", list.display());
+    let log_to = format!("--log={}", log.display());
+    let child =
+        bench.start("run", &with(&resolve, &["--seed=http://endless.test/p1", &exclude, &log_to, "--max-depth=60000"]));
+    while web.pages_asked() < 20 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let begun = Instant::now();
+    // Both links, and what is queued.
+    fs::write(&list, "/p\\d\n/q\n").expect("written");
+    let ran = Bench::finish(child).ended(0);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    let end = ran.json();
+    assert!(end["end"] == "complete" && end["reasons"]["excluded"].as_u64() > Some(1), "{end}");
+    assert!(ran.words.contains("patterns has changed: 2 patterns"), "{}", ran.words);
+    let log = fs::read_to_string(log).expect("there");
+    let said = log.lines().filter(|line| line.contains("\"patterns\":2")).count();
+    assert!(said == 1 && log.contains("\"reason\":\"excluded\""), "{log}");
 }

@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use super::claims::{Answer, Claims, Owner};
 use super::log::Log;
 use super::parts::Crawl;
+use super::patterns::Patterns;
 use super::tally::Tally;
 use super::visit::{self, Told, Visit};
 use crate::failure::{Failure, Reason, of_frontier};
@@ -99,6 +100,7 @@ pub struct Coordinator<'a> {
     uncommitted: usize,
     since: Instant,
     sets_synced: Instant,
+    patterns: Patterns,
     /// When a page was last fetched or given up.
     moved_ms: i64,
     tally: Tally,
@@ -141,6 +143,7 @@ impl<'a> Coordinator<'a> {
             uncommitted: 0,
             since: now,
             sets_synced: now,
+            patterns: Patterns::default(),
             moved_ms: now_ms(),
             tally: Tally::default(),
         }
@@ -162,6 +165,7 @@ impl<'a> Coordinator<'a> {
             while let Ok(event) = self.told.try_recv() {
                 self.take(event?)?;
             }
+            self.patterns.look(&self.crawl.filter, &mut self.state.log)?;
             if interrupt::asked() && stopping.is_none_or(|(end, _)| end != End::Interrupted) {
                 stopping = Some((End::Interrupted, Instant::now()));
             }
@@ -308,7 +312,10 @@ impl<'a> Coordinator<'a> {
         }
         self.in_flight += 1;
         // What is not going to be fetched here is not claimed, for others may.
-        if owner == Owner::Unknown && self.crawl.scope.contains(&assignment.url) {
+        let is_wanted = |crawl: &Crawl| {
+            crawl.scope.contains(&assignment.url) && crawl.refusal(&assignment.url, assignment.is_seed).is_none()
+        };
+        if owner == Owner::Unknown && is_wanted(&self.crawl) {
             self.state.claims.wait(assignment);
             return Ok(());
         }
@@ -415,7 +422,7 @@ impl<'a> Coordinator<'a> {
     /// Takes in what belongs to the page to which a start page redirects. That is durable before
     /// the frontier knows a page of it.
     fn widen(&mut self, from: &str, start: &str) -> Result<(), fm_cli::Failure> {
-        if self.crawl.scope.contains(start) {
+        if self.crawl.scope.is_start(start) {
             return Ok(());
         }
         self.state.settings.reached.push(start.to_owned());

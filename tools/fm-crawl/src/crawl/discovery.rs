@@ -4,6 +4,8 @@
 //! who named it, or by its own name. Nothing else is guessed from a body, but HTML where no
 //! content type is given, as in browsers.
 
+use std::collections::BTreeMap;
+
 use filemap::Page;
 use memchr::memmem;
 
@@ -86,8 +88,9 @@ pub fn of_redirect(crawl: &Crawl, url: &str, location: &[u8]) -> Result<Discover
         crawl.sitemaps.name(links.iter().map(|link| link.url.as_str()), level)?;
     }
     if level.is_none() && crawl.scope.is_start(url) {
-        discovered.widens = links.iter().find(|link| !crawl.scope.contains(&link.url)).map(|link| link.url.clone());
-        discovered.links = links;
+        discovered.links = wanted(crawl, links, true, &mut discovered);
+        let is_new = |link: &&Link| !crawl.scope.contains(&link.url) || crawl.refusal(&link.url, false).is_some();
+        discovered.widens = discovered.links.iter().find(is_new).map(|link| link.url.clone());
     } else {
         follow(crawl, links, level.is_some(), &mut discovered);
     }
@@ -127,6 +130,22 @@ fn follow(crawl: &Crawl, links: Vec<Link>, may_be_sitemaps: bool, discovered: &m
         .links
         .retain(|link| crawl.scope.contains(&link.url) || may_be_sitemaps && crawl.sitemaps.level(&link.url).is_some());
     discovered.out_of_scope = (all - discovered.links.len()) as u64;
+    let in_scope = std::mem::take(&mut discovered.links);
+    discovered.links = wanted(crawl, in_scope, false, discovered);
+}
+
+/// Links that no pattern of the crawl refuses; the others are counted.
+fn wanted(crawl: &Crawl, mut links: Vec<Link>, is_start: bool, discovered: &mut Discovered) -> Vec<Link> {
+    let mut refused = BTreeMap::new();
+    links.retain(|link| match crawl.refusal(&link.url, is_start) {
+        Some(failure) => {
+            *refused.entry(failure.reason).or_insert(0) += 1;
+            false
+        }
+        None => true,
+    });
+    discovered.met.extend(refused);
+    links
 }
 
 fn reason(broken: Broken) -> Reason {

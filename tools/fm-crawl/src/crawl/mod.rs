@@ -10,6 +10,7 @@ mod discovery;
 mod hops;
 mod log;
 mod parts;
+mod patterns;
 mod sitemaps;
 mod tally;
 mod visit;

@@ -5,7 +5,9 @@ use filemap::PageStore;
 use super::hops::Hops;
 use super::sitemaps::Sitemaps;
 use crate::bodies::Bodies;
+use crate::failure::{Failure, Reason};
 use crate::fetch::Fetcher;
+use crate::filter::{Filter, Refusal};
 use crate::robots::cache::Cache;
 use crate::scope::Scope;
 use crate::settings::Settings;
@@ -14,6 +16,7 @@ use crate::settings::Settings;
 pub struct Crawl {
     pub settings: Settings,
     pub scope: Scope,
+    pub filter: Filter,
     pub pages: PageStore,
     pub fetcher: Fetcher,
     pub robots: Cache,
@@ -29,13 +32,24 @@ impl Crawl {
     /// A crawl of these parts.
     pub fn new(
         settings: Settings,
-        scope: Scope,
+        (scope, filter): (Scope, Filter),
         pages: PageStore,
         fetcher: Fetcher,
         bodies: Bodies,
         sitemaps: Sitemaps,
     ) -> Crawl {
         let robots = Cache::new(crate::robots::token(&settings.user_agent));
-        Crawl { settings, scope, pages, fetcher, robots, bodies, sitemaps, hops: Hops::default() }
+        Crawl { settings, scope, filter, pages, fetcher, robots, bodies, sitemaps, hops: Hops::default() }
+    }
+
+    /// Why a page is not fetched by a pattern of the crawl, if it is not. A start page and a
+    /// sitemap need not be included.
+    pub fn refusal(&self, url: &str, is_seed: bool) -> Option<Failure> {
+        let need_not = || is_seed || self.scope.is_start(url) || self.sitemaps.level(url).is_some();
+        match self.filter.refusal(url)? {
+            Refusal::Excluded => Some(Failure::new(Reason::Excluded, "a pattern of --exclude")),
+            Refusal::NotIncluded if need_not() => None,
+            Refusal::NotIncluded => Some(Failure::new(Reason::Excluded, "no pattern of --include")),
+        }
     }
 }

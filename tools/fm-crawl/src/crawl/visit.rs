@@ -200,6 +200,7 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     if assignment.depth > 0 && !crawl.scope.contains(url) && crawl.sitemaps.level(url).is_none() {
         return Err(Failure::from(Reason::Scope).into());
     }
+    crawl.refusal(url, assignment.is_seed).map_or(Ok(()), Err)?;
     ask_robots(crawl, assignment, visit).await?;
     let known = crawl.pages.head(url)?;
     visit.is_recorded =
@@ -241,6 +242,7 @@ async fn ask(
             visit.met(Reason::RedirectLimit, 1);
             return Ok(answer);
         }
+        crawl.refusal(&target.url, assignment.is_seed).map_or(Ok(()), Err)?;
         let (origin, path) = cache::split(&target.url);
         if crawl.settings.obeys_robots {
             let (site, _) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;

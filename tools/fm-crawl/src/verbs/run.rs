@@ -29,6 +29,7 @@ use crate::crawl::{Claims, Coordinator, Crawl, End, Log, Sitemaps, State, Tally,
 use crate::failure::of_frontier;
 use crate::fetch::address::Resolver;
 use crate::fetch::{self, Fetcher};
+use crate::filter::Filter;
 use crate::links::Link;
 use crate::progress::{Phase, Progress};
 use crate::seen::Seen;
@@ -50,6 +51,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     // Bad arguments are refused before anything is made.
     args::apply(args, &mut settings)?;
     let tls = fetch::tls(roots(args)?).map_err(Failure::Usage)?;
+    let filter = filter(&settings)?;
     let given = seeds::read(&args.seed, &args.seeds, settings.limits.url_bytes)?;
     if begun == Begun::Now && given.is_empty() {
         return Err(Failure::Usage("a crawl needs a start page: --seed URL".to_owned()));
@@ -77,7 +79,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, resolver, tls).map_err(Failure::Usage)?;
     let note = SequenceNote::open(&opening::dir(&folder)?)?;
     let sitemaps = Sitemaps::open(&folder.join(files::SITEMAPS))?;
-    let crawl = Crawl::new(settings.clone(), scope, pages, fetcher, bodies, sitemaps);
+    let crawl = Crawl::new(settings.clone(), (scope, filter), pages, fetcher, bodies, sitemaps);
     let mut log = Log::open(args.log.as_deref())?;
     log.event("begin", json!({ "store": args.store.display().to_string(), "pid": std::process::id() }))?;
     for said in said {
@@ -87,6 +89,15 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         }
     }
     work(args, flags, &folder, crawl, State { frontier, seen, note, claims, log, settings, folder: folder.clone() })
+}
+
+/// The patterns of the crawl.
+fn filter(settings: &Settings) -> Result<Filter, Failure> {
+    Filter::open(&settings.include, &settings.exclude).map_err(|wrong| {
+        let (last, others) = wrong.split_last().map_or((String::new(), &[][..]), |(last, all)| (last.clone(), all));
+        others.iter().for_each(words::complain);
+        Failure::Usage(format!("{last}; --no-include and --no-exclude forget patterns of earlier runs"))
+    })
 }
 
 /// The start pages, with their canonical forms.

@@ -7,6 +7,7 @@ use filemap_http::Client;
 use fm_cli::{Failure, canonical, sizes, times};
 
 use crate::fetch::address::Override;
+use crate::filter;
 use crate::scope::Reach;
 use crate::settings::Settings;
 
@@ -37,6 +38,19 @@ pub struct Args {
     /// Which links to follow from the seeds [default: host]
     #[arg(long, value_enum)]
     pub(super) scope: Option<Reach>,
+    /// Fetch only URLs that a pattern matches: a regular expression, prefix:http://HOST/..., or
+    /// @FILE with one a line, which is read again when it changes. Start pages are fetched anyway
+    #[arg(long, value_name = "PATTERN", value_parser = filter::checked)]
+    pub(super) include: Vec<String>,
+    /// Do not fetch URLs that a pattern matches, as for --include, whatever includes them
+    #[arg(long, value_name = "PATTERN", value_parser = filter::checked)]
+    pub(super) exclude: Vec<String>,
+    /// Forget the patterns of --include in earlier runs
+    #[arg(long)]
+    pub(super) no_include: bool,
+    /// Forget the patterns of --exclude in earlier runs
+    #[arg(long)]
+    pub(super) no_exclude: bool,
     /// Stop at this number of fetched pages in all runs
     #[arg(long, value_name = "N")]
     pub(super) max_pages: Option<u64>,
@@ -157,6 +171,8 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     if let Some(SharedSet(set)) = &args.seen {
         settings.seen.clone_from(set);
     }
+    patterns(&mut settings.include, &args.include, args.no_include);
+    patterns(&mut settings.exclude, &args.exclude, args.no_exclude);
     settings.follow_duplicates |= args.follow_duplicates;
     settings.follow_nofollow |= args.follow_nofollow;
     settings.sitemaps &= !args.no_sitemaps;
@@ -170,6 +186,18 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     set(&mut limits.connect, args.connect_timeout);
     set(&mut limits.retry_after, args.max_retry_after);
     name(args, settings)
+}
+
+/// Adds patterns to those of earlier runs, or to none.
+fn patterns(known: &mut Vec<String>, given: &[String], forgets: bool) {
+    if forgets {
+        known.clear();
+    }
+    for pattern in given {
+        if !known.contains(pattern) {
+            known.push(pattern.clone());
+        }
+    }
 }
 
 /// Where a seen set is, or that there is none.
