@@ -90,6 +90,10 @@ reasons! {
     Scope "scope" Refused,
     /// A pattern of the crawl excludes it, or none includes it.
     Excluded "excluded" Refused,
+    /// Its path ends in a rejected extension.
+    Extension "extension" Refused,
+    /// The answer has a content type that is not accepted.
+    Type "type" Refused,
     /// robots.txt forbids it.
     Robots "robots" Robots,
     /// robots.txt is unreachable: stay away.

@@ -25,6 +25,8 @@ pub enum Refusal {
     Excluded,
     /// No pattern includes it.
     NotIncluded,
+    /// Its path ends in a rejected extension.
+    Extension,
 }
 
 /// What is fetched, and what is not.
@@ -32,6 +34,7 @@ pub enum Refusal {
 pub struct Filter {
     include: Side,
     exclude: Side,
+    extensions: Vec<String>,
 }
 
 /// What one look at the files of patterns has found.
@@ -44,13 +47,14 @@ pub struct Change {
 }
 
 impl Filter {
-    /// A filter of these patterns, each as [`checked`] gives it.
+    /// A filter of these patterns, each as [`checked`] gives it, and of extensions to reject, in
+    /// lower case.
     ///
     /// # Errors
     /// All that is wrong with files of patterns.
-    pub fn open(include: &[String], exclude: &[String]) -> Result<Filter, Vec<String>> {
+    pub fn open(include: &[String], exclude: &[String], extensions: &[String]) -> Result<Filter, Vec<String>> {
         match (Side::open(include), Side::open(exclude)) {
-            (Ok(include), Ok(exclude)) => Ok(Filter { include, exclude }),
+            (Ok(include), Ok(exclude)) => Ok(Filter { include, exclude, extensions: extensions.to_vec() }),
             (include, exclude) => Err([include.err(), exclude.err()].into_iter().flatten().flatten().collect()),
         }
     }
@@ -60,13 +64,25 @@ impl Filter {
         if self.exclude.has(url) {
             return Some(Refusal::Excluded);
         }
-        (!self.include.given.is_empty() && !self.include.has(url)).then_some(Refusal::NotIncluded)
+        if !self.include.given.is_empty() && !self.include.has(url) {
+            return Some(Refusal::NotIncluded);
+        }
+        self.extensions.iter().any(|extension| ends_in(url, extension)).then_some(Refusal::Extension)
     }
 
     /// Reads files again that have changed. What is wrong is told once.
     pub fn look(&self) -> Vec<Change> {
         [&self.include, &self.exclude].into_iter().flat_map(Side::look).collect()
     }
+}
+
+/// Whether the last part of a URL's path has an extension.
+fn ends_in(url: &str, extension: &str) -> bool {
+    let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
+    let path = path.split_once("://").map_or(path, |(_, rest)| rest);
+    let name = path.rsplit_once('/').map_or("", |(_, name)| name).as_bytes();
+    let ending = name.len().checked_sub(extension.len()).map(|at| name.split_at(at));
+    ending.is_some_and(|(start, end)| start.ends_with(b".") && end.eq_ignore_ascii_case(extension.as_bytes()))
 }
 
 /// A pattern as given, with the whole path of a file.
@@ -255,7 +271,7 @@ mod tests {
 
     fn filter(include: &[&str], exclude: &[&str]) -> Filter {
         let checked = |given: &[&str]| given.iter().map(|one| checked(one).unwrap()).collect::<Vec<_>>();
-        Filter::open(&checked(include), &checked(exclude)).unwrap()
+        Filter::open(&checked(include), &checked(exclude), &[]).unwrap()
     }
 
     #[test]
@@ -266,7 +282,19 @@ mod tests {
         let excluded = ["http://a/docs/x.pdf", "http://b/x.pdf", "http://a/docs/older"].map(|url| filter.refusal(url));
         assert_eq!(excluded, [Some(Refusal::Excluded); 3]);
         assert_eq!(filter.refusal("http://a/x"), Some(Refusal::NotIncluded));
-        assert_eq!(super::Filter::open(&[], &[]).unwrap().refusal("http://a/"), None);
+        assert_eq!(super::Filter::open(&[], &[], &[]).unwrap().refusal("http://a/"), None);
+    }
+
+    #[test]
+    fn an_extension_is_the_end_of_a_path() {
+        for url in ["http://a/x.pdf", "http://a/x.PDF?y", "http://a/b/.pdf#z", "http://a/x.tar.gz"] {
+            assert!(["pdf", "tar.gz"].iter().any(|extension| ends_in(url, extension)), "{url}");
+        }
+        for url in
+            ["http://a.pdf", "http://a.pdf/", "http://a/x.pdf/", "http://a/?x.pdf", "http://a/pdf", "http://a/xpdf"]
+        {
+            assert!(!ends_in(url, "pdf"), "{url}");
+        }
     }
 
     #[test]
@@ -286,7 +314,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("patterns");
         let given = format!("@{}", path.display());
-        let wrong = Filter::open(std::slice::from_ref(&given), &[]).unwrap_err();
+        let wrong = Filter::open(std::slice::from_ref(&given), &[], &[]).unwrap_err();
         assert!(wrong[0].contains("patterns"), "{wrong:?}");
         fs::write(&path, "# none yet\n").unwrap();
         let filter = filter(&[], &[&given]);

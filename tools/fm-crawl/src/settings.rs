@@ -43,6 +43,9 @@ pub struct Settings {
     /// Patterns of URLs that are not fetched.
     #[serde(default)]
     pub exclude: Vec<String>,
+    /// Endings of paths that are not fetched, without the dot, in lower case.
+    #[serde(default)]
+    pub reject_extensions: Vec<String>,
     /// The user agent.
     pub user_agent: String,
     /// Requests a second to a host; 0 for no limit.
@@ -104,6 +107,7 @@ impl Settings {
             scope: Reach::Host,
             include: Vec::new(),
             exclude: Vec::new(),
+            reject_extensions: Vec::new(),
             user_agent: String::new(),
             rate: 1.0,
             host_connections: 1,

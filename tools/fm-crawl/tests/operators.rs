@@ -151,3 +151,49 @@ fn a_file_of_patterns_is_read_again_while_the_crawl_runs() {
     let said = log.lines().filter(|line| line.contains("\"patterns\":2")).count();
     assert!(said == 1 && log.contains("\"reason\":\"excluded\""), "{log}");
 }
+
+#[test]
+fn types_and_extensions_that_are_not_wanted_are_dropped_early() {
+    let typed = |kind: &str, body: &str| Reply::Page(200, vec![("Content-Type", kind.to_owned())], body.into());
+    let site: Site = Arc::new(move |request: &Request| match request.path.as_str() {
+        "/seed.zip" => Reply::html(
+            "<a href=/image>1</a><a href=/none>2</a><a href=/a.ZIP?x>3</a><a href=/moved>4</a><a href=/missing>5</a>\
+             <a href=/data>6</a>",
+        ),
+        "/robots.txt" => Reply::text("Sitemap: http://typed.test/map.xml.gz"),
+        "/map.xml.gz" => typed("application/xml", "<urlset><url><loc>http://typed.test/found</loc></url></urlset>"),
+        "/found" => Reply::html("<p>found"),
+        // It has no end.
+        "/image" => Reply::Bare(Box::new(|stream| {
+            let head = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n\r\n";
+            let mut is_open = stream.write_all(head).is_ok();
+            while is_open {
+                is_open = stream.write_all(&[b'x'; 4096]).is_ok();
+            }
+        })),
+        "/none" => Reply::Page(200, Vec::new(), b"<p>it says no type".to_vec()),
+        "/moved" => Reply::Page(302, vec![("Location", "/found".into()), ("Content-Type", "image/png".into())], vec![]),
+        "/data" => typed("Application/JSON;x=y", "{}"),
+        _ => Reply::missing(),
+    });
+    let web = Web::new([("typed.test", site)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let wanted = ["--seed=http://typed.test/seed.zip", "--accept-type=text/html,application/json"];
+    let more = ["--reject-extension=.zip,gz", "--max-body=1MiB"];
+    let arguments = with(&resolve, &[&wanted[..], &more].concat());
+    let end = bench.run("run", &arguments).ended(0).json();
+    assert_eq!(end["reasons"], json!({ "extension": 1, "type": 1, "client-status": 1 }), "{end}");
+    assert_eq!((&end["fetched"], &end["not_fetched"]["missing"]), (&json!(6), &json!(0)), "{end}");
+    assert_eq!(web.counts()["http://typed.test/image"], 1, "nobody tries again");
+    let pages = bench.pages();
+    let is_there = ["seed.zip", "none", "moved", "data", "found"].map(|page| format!("http://typed.test/{page}"));
+    assert!(is_there.iter().all(|url| pages.contains_key(url)), "{:?}", pages.keys());
+    assert!(bench.run("list", &["--state=excluded"]).ended(0).out.starts_with("http://typed.test/image\texcluded"));
+    assert!(bench.run("why", &["http://typed.test/image"]).ended(0).out.contains("type: image/png"));
+
+    // All of it is taken back.
+    bench.run("retry", &["--reason=refused"]).ended(0);
+    let end = bench.run("run", &with(&resolve, &["--accept-type=any", "--reject-extension=none"])).ended(0).json();
+    assert_eq!(end["reasons"], json!({ "body-limit": 1 }), "{end}");
+    assert!(bench.run("run", &["--accept-type=html"]).ended(2).words.contains("text/html"));
+}

@@ -43,12 +43,13 @@ impl Crawl {
     }
 
     /// Why a page is not fetched by a pattern of the crawl, if it is not. A start page and a
-    /// sitemap need not be included.
+    /// sitemap need not be included, and may have any extension.
     pub fn refusal(&self, url: &str, is_seed: bool) -> Option<Failure> {
         let need_not = || is_seed || self.scope.is_start(url) || self.sitemaps.level(url).is_some();
         match self.filter.refusal(url)? {
             Refusal::Excluded => Some(Failure::new(Reason::Excluded, "a pattern of --exclude")),
-            Refusal::NotIncluded if need_not() => None,
+            Refusal::NotIncluded | Refusal::Extension if need_not() => None,
+            Refusal::Extension => Some(Failure::from(Reason::Extension)),
             Refusal::NotIncluded => Some(Failure::new(Reason::Excluded, "no pattern of --include")),
         }
     }

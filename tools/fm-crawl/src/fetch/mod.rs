@@ -37,6 +37,8 @@ use self::decode::{Decoded, Decoder, Stop};
 use crate::failure::{Failure, Reason};
 use crate::limits::{HEADER_FIELDS, Limits, RATE_WINDOW, SMALL_BODY_BYTES};
 
+/// Characters of a content type that are shown.
+const TYPE_SHOWN: usize = 100;
 /// How long, and how many to one host, idle connections are kept.
 const IDLE: Duration = Duration::from_secs(20);
 const IDLE_PER_HOST: usize = 64;
@@ -80,6 +82,8 @@ pub struct Answer {
 pub enum Kind {
     /// A page.
     Page,
+    /// A robots.txt, of any content type.
+    Robots,
     /// A sitemap, which may be longer.
     Sitemap,
 }
@@ -163,7 +167,18 @@ impl Fetcher {
             Broken::Unanswered => Failure::new(Reason::Protocol, "the connection was closed without an answer"),
             Broken::Failed(failure) => failure,
         })?;
+        self.check_type(&answer, kind)?;
         self.body(answer, kind, begun + self.limits.total).await
+    }
+
+    /// Refuses a page by its content type, before its body is read.
+    fn check_type(&self, answer: &Response<Incoming>, kind: Kind) -> Result<(), Failure> {
+        let content_type = answer.headers().get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        let content_type = String::from_utf8_lossy(content_type);
+        if kind != Kind::Page || !answer.status().is_success() || self.limits.accepts(&content_type) {
+            return Ok(());
+        }
+        Err(Failure::new(Reason::Type, content_type.chars().take(TYPE_SHOWN).collect::<String>()))
     }
 
     async fn head(&self, uri: &Uri, validators: &Validators, until: Instant) -> Result<Response<Incoming>, Broken> {
@@ -187,7 +202,7 @@ impl Fetcher {
         let (head, mut incoming) = answer.into_parts();
         let coding = head.headers.get(header::CONTENT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
         let max_bytes = match kind {
-            Kind::Page => self.limits.body_bytes,
+            Kind::Page | Kind::Robots => self.limits.body_bytes,
             Kind::Sitemap => self.limits.sitemap_bytes(),
         };
         let mut decoder = Decoder::new(coding, max_bytes, self.limits.ratio);

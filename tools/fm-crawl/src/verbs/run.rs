@@ -93,7 +93,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
 
 /// The patterns of the crawl.
 fn filter(settings: &Settings) -> Result<Filter, Failure> {
-    Filter::open(&settings.include, &settings.exclude).map_err(|wrong| {
+    Filter::open(&settings.include, &settings.exclude, &settings.reject_extensions).map_err(|wrong| {
         let (last, others) = wrong.split_last().map_or((String::new(), &[][..]), |(last, all)| (last.clone(), all));
         others.iter().for_each(words::complain);
         Failure::Usage(format!("{last}; --no-include and --no-exclude forget patterns of earlier runs"))

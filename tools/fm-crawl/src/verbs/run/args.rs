@@ -51,6 +51,13 @@ pub struct Args {
     /// Forget the patterns of --exclude in earlier runs
     #[arg(long)]
     pub(super) no_exclude: bool,
+    /// Read pages of these content types only, such as text/html,image/*; others are dropped
+    /// before their body. `any` for all
+    #[arg(long, value_name = "TYPE", value_parser = content_type, value_delimiter = ',')]
+    pub(super) accept_type: Vec<String>,
+    /// Do not fetch what has a path with one of these endings, such as zip,tar.gz; `none` for all
+    #[arg(long, value_name = "EXT", value_parser = extension, value_delimiter = ',')]
+    pub(super) reject_extension: Vec<String>,
     /// Stop at this number of fetched pages in all runs
     #[arg(long, value_name = "N")]
     pub(super) max_pages: Option<u64>,
@@ -173,6 +180,8 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     }
     patterns(&mut settings.include, &args.include, args.no_include);
     patterns(&mut settings.exclude, &args.exclude, args.no_exclude);
+    list(&mut settings.reject_extensions, &args.reject_extension, NONE);
+    list(&mut settings.limits.types, &args.accept_type, ANY);
     settings.follow_duplicates |= args.follow_duplicates;
     settings.follow_nofollow |= args.follow_nofollow;
     settings.sitemaps &= !args.no_sitemaps;
@@ -186,6 +195,35 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     set(&mut limits.connect, args.connect_timeout);
     set(&mut limits.retry_after, args.max_retry_after);
     name(args, settings)
+}
+
+/// Replaces a list by a given one; a word stands for an empty one.
+fn list(known: &mut Vec<String>, given: &[String], empty: &str) {
+    if !given.is_empty() {
+        *known = given.iter().filter(|one| *one != empty).cloned().collect();
+    }
+}
+
+/// Words for all content types, and for no extension.
+const ANY: &str = "any";
+const NONE: &str = "none";
+
+fn content_type(text: &str) -> Result<String, String> {
+    let text = text.trim().to_ascii_lowercase();
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*');
+    let is_one = text.split_once('/').is_some_and(|(kind, name)| is_name(kind) && (name == "*" || is_name(name)));
+    match is_one || text == ANY {
+        true => Ok(text),
+        false => Err("give a content type such as text/html or image/*, or any".to_owned()),
+    }
+}
+
+fn extension(text: &str) -> Result<String, String> {
+    let text = text.trim().trim_start_matches('.').to_ascii_lowercase();
+    match text.is_empty() || text.contains(['/', '?', '#']) {
+        true => Err("give an extension such as pdf, or none".to_owned()),
+        false => Ok(text),
+    }
 }
 
 /// Adds patterns to those of earlier runs, or to none.
