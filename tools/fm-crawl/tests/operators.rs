@@ -197,3 +197,21 @@ fn types_and_extensions_that_are_not_wanted_are_dropped_early() {
     assert_eq!(end["reasons"], json!({ "body-limit": 1 }), "{end}");
     assert!(bench.run("run", &["--accept-type=html"]).ended(2).words.contains("text/html"));
 }
+
+#[test]
+fn a_recrawl_is_taken_back() {
+    let web = Web::new([("again.test", sites::tree(3))]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    bench.run("run", &with(&resolve, &["--seed=http://again.test/", "--recrawl=1s"])).ended(0);
+    let begun = Instant::now();
+    // It is remembered.
+    while bench.run("run", &with(&resolve, &[])).ended(0).json()["fetched"] == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    for arguments in [&["--recrawl=off"][..], &[]] {
+        assert_eq!(bench.run("run", &with(&resolve, arguments)).ended(0).json()["fetched"], 0);
+    }
+    assert!(bench.run("run", &["--recrawl=never"]).ended(2).words.contains("--recrawl"));
+}

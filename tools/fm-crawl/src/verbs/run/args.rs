@@ -82,9 +82,9 @@ pub struct Args {
     /// The whole user agent; robots.txt is matched by its first word
     #[arg(long, value_name = "UA", value_parser = one_line)]
     pub(super) user_agent: Option<String>,
-    /// Fetch each page again at about this age, adapted to how often it changes
-    #[arg(long, value_name = "AGE", value_parser = times::duration)]
-    pub(super) recrawl: Option<Duration>,
+    /// Fetch each page again at about this age, adapted to how often it changes; `off` for never
+    #[arg(long, value_name = "AGE", value_parser = again)]
+    pub(super) recrawl: Option<Again>,
     /// Keep running when only pages are left that are due later
     #[arg(long)]
     pub(super) forever: bool,
@@ -174,7 +174,7 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     set(&mut settings.host_down, args.host_down);
     set(&mut settings.patience, args.patience);
     set(&mut settings.host_pages, args.max_host_pages.map(|pages| (pages > 0).then_some(pages)));
-    settings.recrawl = args.recrawl.or(settings.recrawl);
+    set(&mut settings.recrawl, args.recrawl.map(|Again(age)| age));
     if let Some(SharedSet(set)) = &args.seen {
         settings.seen.clone_from(set);
     }
@@ -236,6 +236,14 @@ fn patterns(known: &mut Vec<String>, given: &[String], forgets: bool) {
             known.push(pattern.clone());
         }
     }
+}
+
+/// The age at which pages are fetched again, or never.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Again(Option<Duration>);
+
+fn again(text: &str) -> Result<Again, String> {
+    if text == "off" { Ok(Again(None)) } else { times::duration(text).map(|age| Again(Some(age))) }
 }
 
 /// Where a seen set is, or that there is none.
