@@ -11,7 +11,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["links::directives", "links::source"],
     &["links::html", "links::plain", "links::sitemap"],
     // One request.
-    &["fetch::address", "fetch::decode"],
+    &["fetch::address", "fetch::decode", "fetch::proxy", "fetch::trust"],
     &["fetch::connect"],
     &["fetch"],
     &["record"],

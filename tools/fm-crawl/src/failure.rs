@@ -42,6 +42,8 @@ reasons! {
     Connect "connect" Connect,
     /// No TLS.
     Tls "tls" Tls,
+    /// The proxy cannot be reached, or does not lead on.
+    Proxy "proxy" Connect,
     /// No connection in time.
     ConnectTimeout "connect-timeout" Timeout,
     /// No answer in time.

@@ -48,6 +48,9 @@ pub struct Settings {
     pub reject_extensions: Vec<String>,
     /// The user agent.
     pub user_agent: String,
+    /// The name that robots.txt is matched by, if it is not the first word of the user agent.
+    #[serde(default)]
+    pub robots_token: Option<String>,
     /// Requests a second to a host; 0 for no limit.
     pub rate: f64,
     /// Connections to a host.
@@ -109,6 +112,7 @@ impl Settings {
             exclude: Vec::new(),
             reject_extensions: Vec::new(),
             user_agent: String::new(),
+            robots_token: None,
             rate: 1.0,
             host_connections: 1,
             connections: 64,

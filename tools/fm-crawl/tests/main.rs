@@ -11,4 +11,5 @@ mod sitemaps;
 mod sites;
 mod spellings;
 mod tls;
+mod ways;
 mod web;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use filemap::Page;
 use memchr::memmem;
 
-use super::parts::Crawl;
+use super::parts::{Crawl, token};
 use super::sitemaps::{LEVELS, OF_ROBOTS};
 use crate::failure::Reason;
 use crate::fetch::Kind;
@@ -197,7 +197,7 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
     if !may_be_html || is_gzip(&page.body) {
         return (Found { broken, ..Found::default() }, root);
     }
-    let agent = crate::robots::token(&crawl.settings.user_agent);
+    let agent = token(&crawl.settings);
     let forbids = page.headers.all("X-Robots-Tag").any(|tag| directives::tag_forbids_following(tag, agent));
     if forbids && !crawl.settings.follow_nofollow {
         return (Found { is_nofollow: true, broken, ..Found::default() }, root);

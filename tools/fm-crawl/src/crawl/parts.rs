@@ -28,6 +28,11 @@ pub struct Crawl {
     pub(super) hops: Hops,
 }
 
+/// The name that rules for robots are matched by.
+pub(super) fn token(settings: &Settings) -> &str {
+    settings.robots_token.as_deref().unwrap_or_else(|| crate::robots::token(&settings.user_agent))
+}
+
 impl Crawl {
     /// A crawl of these parts.
     pub fn new(
@@ -38,7 +43,7 @@ impl Crawl {
         bodies: Bodies,
         sitemaps: Sitemaps,
     ) -> Crawl {
-        let robots = Cache::new(crate::robots::token(&settings.user_agent));
+        let robots = Cache::new(token(&settings));
         Crawl { settings, scope, filter, pages, fetcher, robots, bodies, sitemaps, hops: Hops::default() }
     }
 

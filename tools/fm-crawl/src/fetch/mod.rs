@@ -12,6 +12,8 @@
 pub mod address;
 mod connect;
 mod decode;
+pub mod proxy;
+pub mod trust;
 
 use std::error::Error as _;
 use std::net::IpAddr;
@@ -23,17 +25,17 @@ use filemap::page::{Headers, HttpVersion};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::{Request, Response, Uri, Version};
+use hyper::{Request, Response, StatusCode, Uri, Version};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use self::address::Resolver;
 use self::connect::{Connector, Remote};
+pub use self::connect::{Way, local_address};
 use self::decode::{Decoded, Decoder, Stop};
+use self::proxy::Proxy;
 use crate::failure::{Failure, Reason};
 use crate::limits::{HEADER_FIELDS, Limits, RATE_WINDOW, SMALL_BODY_BYTES};
 
@@ -94,26 +96,10 @@ pub struct Fetcher {
     client: Client<Connector, Empty<Bytes>>,
     limits: Arc<Limits>,
     user_agent: HeaderValue,
+    way: Arc<Way>,
     large: Arc<Semaphore>,
     /// The place of a sitemap that is longer than pages may be.
     longest: Arc<Semaphore>,
-}
-
-/// The TLS configuration: the roots that browsers trust, and the given ones.
-///
-/// # Errors
-/// A sentence, for a bad certificate.
-pub fn tls(extra_roots: Vec<CertificateDer<'static>>) -> Result<rustls::ClientConfig, String> {
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    for root in extra_roots {
-        roots.add(root).map_err(|error| format!("a root certificate cannot be used: {error}"))?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| format!("TLS cannot be set up: {error}"))?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
 }
 
 impl Fetcher {
@@ -124,10 +110,11 @@ impl Fetcher {
     pub fn new(
         limits: Limits,
         user_agent: &str,
-        resolver: Resolver,
+        (resolver, way): (Resolver, Way),
         tls: rustls::ClientConfig,
     ) -> Result<Fetcher, String> {
-        let connector = Connector::new(resolver, Arc::new(tls), limits.connect);
+        let way = Arc::new(way);
+        let connector = Connector::new(resolver, Arc::clone(&way), Arc::new(tls), limits.connect);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
@@ -143,7 +130,7 @@ impl Fetcher {
             .build(connector);
         let user_agent = HeaderValue::from_str(user_agent).map_err(|error| format!("the user agent: {error}"))?;
         let large = Arc::new(Semaphore::new(limits.large_bodies()));
-        Ok(Fetcher { client, limits: Arc::new(limits), user_agent, large, longest: Arc::new(Semaphore::new(1)) })
+        Ok(Fetcher { client, limits: Arc::new(limits), user_agent, way, large, longest: Arc::new(Semaphore::new(1)) })
     }
 
     /// Fetches a URL.
@@ -167,6 +154,10 @@ impl Fetcher {
             Broken::Unanswered => Failure::new(Reason::Protocol, "the connection was closed without an answer"),
             Broken::Failed(failure) => failure,
         })?;
+        let asks_for_credentials = answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+        if let Some(proxy) = self.way.proxy.as_ref().filter(|_| asks_for_credentials) {
+            return Err(proxy.failure("it wants a user and a password"));
+        }
         self.check_type(&answer, kind)?;
         self.body(answer, kind, begun + self.limits.total).await
     }
@@ -188,6 +179,9 @@ impl Fetcher {
         headers.insert(header::USER_AGENT, self.user_agent.clone());
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml,*/*;q=0.5"));
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, br, zstd"));
+        let plain = self.way.proxy.as_ref().filter(|_| uri.scheme_str() == Some("http"));
+        let authorization = plain.and_then(Proxy::authorization);
+        headers.extend(authorization.map(|value| (header::PROXY_AUTHORIZATION, value)));
         let optional = |value: &Option<Vec<u8>>| HeaderValue::from_bytes(value.as_deref()?).ok();
         headers.extend(optional(&validators.etag).map(|value| (header::IF_NONE_MATCH, value)));
         headers.extend(optional(&validators.last_modified).map(|value| (header::IF_MODIFIED_SINCE, value)));

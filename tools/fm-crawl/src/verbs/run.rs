@@ -18,7 +18,7 @@ use fm_cli::{Failure, Flags, Outcome, interrupt, sizes, words};
 use frontier::{Frontier, PageStatus};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub use self::args::Args;
 use super::opening::{self, Begun};
@@ -28,7 +28,8 @@ use crate::coverage::Coverage;
 use crate::crawl::{Claims, Coordinator, Crawl, End, Log, Sitemaps, State, Tally, Watch};
 use crate::failure::of_frontier;
 use crate::fetch::address::Resolver;
-use crate::fetch::{self, Fetcher};
+use crate::fetch::trust::{Trust, tls};
+use crate::fetch::{Fetcher, Way};
 use crate::filter::Filter;
 use crate::links::Link;
 use crate::progress::{Phase, Progress};
@@ -50,7 +51,8 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let mut settings = known.unwrap_or_else(|| Settings::new(now_ms()));
     // Bad arguments are refused before anything is made.
     args::apply(args, &mut settings)?;
-    let tls = fetch::tls(roots(args)?).map_err(Failure::Usage)?;
+    let trust = if args.insecure { Trust::Anybody } else { Trust::Roots(roots(args)?) };
+    let tls = tls(trust).map_err(Failure::Usage)?;
     let filter = filter(&settings)?;
     let given = seeds::read(&args.seed, &args.seeds, settings.limits.url_bytes)?;
     if begun == Begun::Now && given.is_empty() {
@@ -76,12 +78,14 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let claims = Claims::open(shared, &mut frontier)?;
     let bodies = Bodies::open(folder.path())?;
     let resolver = Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private };
-    let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, resolver, tls).map_err(Failure::Usage)?;
+    let way = Way { proxy: args.proxy.clone(), bind: args.bind };
+    let fetcher =
+        Fetcher::new(settings.limits.clone(), &settings.user_agent, (resolver, way), tls).map_err(Failure::Usage)?;
     let note = SequenceNote::open(&opening::dir(&folder)?)?;
     let sitemaps = Sitemaps::open(&folder.join(files::SITEMAPS))?;
     let crawl = Crawl::new(settings.clone(), (scope, filter), pages, fetcher, bodies, sitemaps);
     let mut log = Log::open(args.log.as_deref())?;
-    log.event("begin", json!({ "store": args.store.display().to_string(), "pid": std::process::id() }))?;
+    log.event("begin", begin(args))?;
     for said in said {
         log.event("seeds", json!(said))?;
         if flags.says() {
@@ -89,6 +93,17 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         }
     }
     work(args, flags, &folder, crawl, State { frontier, seen, note, claims, log, settings, folder: folder.clone() })
+}
+
+/// What the log says of the beginning of a run. Credentials are in none of it.
+fn begin(args: &Args) -> Value {
+    if args.insecure {
+        words::complain("certificates are not checked, as --insecure says");
+    }
+    json!({
+        "store": args.store.display().to_string(), "pid": std::process::id(), "is_insecure": args.insecure,
+        "proxy": args.proxy.as_ref().map(ToString::to_string), "bind": args.bind,
+    })
 }
 
 /// The patterns of the crawl.

@@ -1,5 +1,6 @@
 //! The arguments of `run`, their values, and what they change of the settings.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,15 +8,16 @@ use filemap_http::Client;
 use fm_cli::{Failure, canonical, sizes, times};
 
 use crate::fetch::address::Override;
-use crate::filter;
+use crate::fetch::proxy::Proxy;
 use crate::scope::Reach;
 use crate::settings::Settings;
+use crate::{fetch, filter};
 
 /// Start or continue a crawl
 #[derive(clap::Args)]
 #[command(after_help = "\
 The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --forever, --log, \
---tolerate, --allow-private, --resolve and --ca): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
+--tolerate, --allow-private, --resolve, --ca, --insecure, --proxy and --bind): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
 
 Exits with 1 if no page was ever fetched, with 3 if the store refused fetched pages, and with 5 if pages were not fetched for a reason \
 that is neither their site's answer (4xx, robots.txt) nor a limit: they were given up, or their hosts do not answer (--tolerate).
@@ -79,6 +81,10 @@ pub struct Args {
     /// Contact of the crawl's operator, a URL or mailto:ADDRESS, sent with every request
     #[arg(long, value_name = "CONTACT", value_parser = contact)]
     pub(super) contact: Option<String>,
+    /// The name that robots.txt is matched by, if not the first word of the user agent; `agent`
+    /// for that word again
+    #[arg(long, value_name = "NAME", value_parser = robots_token)]
+    pub(super) robots_token: Option<RobotsToken>,
     /// The whole user agent; robots.txt is matched by its first word
     #[arg(long, value_name = "UA", value_parser = one_line)]
     pub(super) user_agent: Option<String>,
@@ -153,6 +159,15 @@ pub struct Args {
     /// Trust the certificates in this PEM file too
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
+    /// Do not check certificates: for sites of your own
+    #[arg(long, conflicts_with = "ca")]
+    pub(super) insecure: bool,
+    /// Send all requests to this proxy, which resolves names; SCHEME is http or socks5
+    #[arg(long, value_name = "SCHEME://[USER:PASSWORD@]HOST:PORT", value_parser = Proxy::parse)]
+    pub(super) proxy: Option<Proxy>,
+    /// Connect from this address of the machine
+    #[arg(long, value_name = "ADDRESS", value_parser = fetch::local_address)]
+    pub(super) bind: Option<IpAddr>,
     /// Append a JSON line for each visit to this file
     #[arg(long, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
@@ -281,6 +296,18 @@ fn one_line(text: &str) -> Result<String, String> {
     }
 }
 
+/// The name that robots.txt is matched by, or that it is the user agent's.
+#[derive(Clone, Debug)]
+pub(super) struct RobotsToken(Option<String>);
+
+fn robots_token(text: &str) -> Result<RobotsToken, String> {
+    match text {
+        "agent" => Ok(RobotsToken(None)),
+        _ if !text.is_empty() && crate::robots::token(text) == text => Ok(RobotsToken(Some(text.to_owned()))),
+        _ => Err("it has letters, digits, - and _".to_owned()),
+    }
+}
+
 /// A contact: an address or a page.
 fn contact(text: &str) -> Result<String, String> {
     match has_contact(text) {
@@ -302,6 +329,9 @@ fn name(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
         (None, Some(contact)) => settings.user_agent = format!("{product} (+{contact})"),
         (None, None) if settings.user_agent.is_empty() => product.clone_into(&mut settings.user_agent),
         (None, None) => {}
+    }
+    if let Some(RobotsToken(token)) = &args.robots_token {
+        settings.robots_token.clone_from(token);
     }
     if !has_contact(&settings.user_agent) && !args.allow_private {
         let words = "give a contact for this crawl: --contact mailto:you@example.com, or a URL";
