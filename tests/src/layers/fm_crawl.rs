@@ -8,7 +8,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["seen"],
     // Bytes in, links out.
     &["links"],
-    &["links::directives", "links::source"],
+    &["links::css", "links::directives", "links::requisites", "links::source"],
     &["links::html", "links::plain", "links::sitemap"],
     // One request.
     &["fetch::address", "fetch::decode", "fetch::proxy", "fetch::trust"],

@@ -67,7 +67,12 @@ impl Filter {
         if !self.include.given.is_empty() && !self.include.has(url) {
             return Some(Refusal::NotIncluded);
         }
-        self.extensions.iter().any(|extension| ends_in(url, extension)).then_some(Refusal::Extension)
+        self.rejects_extension(url).then_some(Refusal::Extension)
+    }
+
+    /// Whether a URL has a rejected extension.
+    pub fn rejects_extension(&self, url: &str) -> bool {
+        self.extensions.iter().any(|extension| ends_in(url, extension))
     }
 
     /// Reads files again that have changed. What is wrong is told once.

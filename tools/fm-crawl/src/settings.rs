@@ -81,6 +81,9 @@ pub struct Settings {
     pub sitemaps: bool,
     /// Whether links of pages are followed whose body is stored under another URL.
     pub follow_duplicates: bool,
+    /// Whether what pages need to be shown is fetched too.
+    #[serde(default)]
+    pub requisites: bool,
     /// Whether nofollow links are followed.
     pub follow_nofollow: bool,
     /// The seen set that other crawls share, if any.
@@ -89,6 +92,9 @@ pub struct Settings {
     /// The limits of a fetch.
     pub limits: Limits,
 }
+
+/// Links from a page to its requisites and to theirs, redirects included.
+const REQUISITE_DEPTH: u16 = 20;
 
 fn host_down() -> Duration {
     Duration::from_secs(7 * 24 * 3600)
@@ -127,6 +133,7 @@ impl Settings {
             obeys_robots: true,
             sitemaps: true,
             follow_duplicates: false,
+            requisites: false,
             follow_nofollow: false,
             seen: None,
             limits: Limits::default(),
@@ -141,6 +148,11 @@ impl Settings {
     /// The scope of the crawl.
     pub fn scope(&self) -> Scope {
         Scope::new(self.scope, self.starts().chain(&self.reached).map(String::as_str))
+    }
+
+    /// The most links from a seed that the frontier takes: requisites count none.
+    pub fn frontier_depth(&self) -> u16 {
+        self.depth.saturating_add(if self.requisites { REQUISITE_DEPTH } else { 0 })
     }
 
     /// Time between the starts of two fetches from a host.

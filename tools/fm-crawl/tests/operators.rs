@@ -215,3 +215,62 @@ fn a_recrawl_is_taken_back() {
     }
     assert!(bench.run("run", &["--recrawl=never"]).ended(2).words.contains("--recrawl"));
 }
+
+/// A site whose pages need things of another host, which leads on.
+fn shown() -> [(&'static str, Site); 2] {
+    let kind = |kind: &str, body: &str| Reply::Page(200, vec![("Content-Type", kind.to_owned())], body.into());
+    let site: Site = Arc::new(move |request: &Request| match request.path.as_str() {
+        "/" => Reply::html(
+            "<link rel=stylesheet href=http://cdn.test/a.css><img srcset='/small.png 1x, http://cdn.test/big.png 2x'>\
+             <script src=http://cdn.test/moved.js></script><a href=/page>1</a><img src=/shop.gif>\
+             <a href=http://cdn.test/>2</a><img src=http://cdn.test/frame>",
+        ),
+        "/page" => Reply::html("<img src=/small.png><a href=/deep>3</a><img src=http://cdn.test/hidden/x.png>"),
+        "/robots.txt" => Reply::missing(),
+        _ => kind("image/png", "png"),
+    });
+    let cdn: Site = Arc::new(move |request: &Request| match request.path.as_str() {
+        "/a.css" => kind("text/css", "@import 'b.css'; p { background: url(img/p.png) }"),
+        "/b.css" => kind("text/css", "@font-face { src: url(f.woff2) } @import 'c.css';"),
+        "/c.css" => kind("text/css", "@import 'too-far.css';"),
+        "/moved.js" => Reply::to("http://cdn.test/real.js"),
+        "/frame" => Reply::html("<a href=/no>1</a><img src=/no.png>"),
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /hidden"),
+        _ => kind("application/octet-stream", "x"),
+    });
+    [("shown.test", site), ("cdn.test", cdn)]
+}
+
+#[test]
+fn requisites_are_fetched_wherever_they_are_and_lead_no_further() {
+    let web = Web::new(shown());
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    // Depth 1: they count none. They need not be included, and have any type.
+    let arguments = ["--seed=http://shown.test/", "--max-depth=1", "--requisites", "--include=/page"];
+    let more = ["--accept-type=text/html", "--reject-extension=gif"];
+    let end = bench.run("run", &with(&resolve, &[&arguments[..], &more].concat())).ended(0).json();
+    let pages: BTreeSet<String> = bench.pages().into_keys().map(|url| url.replace(".test", "")).collect();
+    let shown = ["/", "/page", "/small.png"].map(|path| format!("http://shown{path}"));
+    let cdn = ["a.css", "b.css", "c.css", "img/p.png", "f.woff2", "big.png", "moved.js", "real.js", "frame"];
+    let wanted = shown.into_iter().chain(cdn.map(|path| format!("http://cdn/{path}"))).collect::<BTreeSet<_>>();
+    assert_eq!(pages, wanted, "{end}");
+    let reasons = json!({ "extension": 1, "robots": 1, "excluded": 1 });
+    assert_eq!(end["reasons"], reasons, "{end}");
+    assert!(bench.run("why", &["http://cdn.test/f.woff2"]).ended(0).out.contains("fetched"));
+
+    // Without: nothing of it, and it is taken back.
+    let plain = Bench::new();
+    plain.run("run", &with(&resolve, &["--seed=http://shown.test/", "--requisites", "--max-pages=1"])).ended(0);
+    let end = plain.run("run", &with(&resolve, &["--no-requisites"])).ended(0).json();
+    assert!(end["reasons"]["scope"].as_u64() > Some(2) && plain.pages().len() < 6, "{end}");
+}
+
+#[test]
+fn the_depth_holds_for_links_beside_requisites() {
+    let web = Web::new(shown());
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let end = bench.run("run", &with(&resolve, &["--seed=http://shown.test/", "--max-depth=1", "--requisites"]));
+    let end = end.ended(0).json();
+    assert_eq!(end["reasons"], json!({ "robots": 1, "depth-limit": 1 }), "{end}");
+    assert!(!web.counts().contains_key("http://shown.test/deep"));
+}

@@ -25,7 +25,7 @@ use super::patterns::Patterns;
 use super::tally::Tally;
 use super::visit::{self, Told, Visit};
 use crate::failure::{Failure, Reason, of_frontier};
-use crate::links::Link;
+use crate::links::{Link, requisites};
 use crate::seen::Seen;
 use crate::sequence::SequenceNote;
 use crate::settings::{Folder, Settings};
@@ -391,7 +391,7 @@ impl<'a> Coordinator<'a> {
                 if let Some(start) = &visit.widens {
                     self.widen(&visit.url, start)?;
                 }
-                let texts: Vec<_> = fetched.links.iter().map(Link::text).collect();
+                let texts: Vec<_> = self.within_depth(visit, fetched).into_iter().map(Link::text).collect();
                 let links: Vec<&str> = texts.iter().map(|text| &**text).collect();
                 if fetched.is_duplicate {
                     let is_new = |link: &&Link| !self.state.frontier.knows(&link.key);
@@ -417,6 +417,18 @@ impl<'a> Coordinator<'a> {
             Told::Later => self.state.frontier.release(visit.page).map_err(of_frontier)?,
         }
         self.state.log.visit(visit, new_links)
+    }
+
+    /// The links of a page, without those beyond the depth. With requisites, which count none, the
+    /// frontier takes more than that.
+    fn within_depth<'v>(&mut self, visit: &Visit, fetched: &'v visit::Fetched) -> Vec<&'v Link> {
+        let mut links: Vec<&Link> = fetched.links.iter().collect();
+        if self.crawl.settings.requisites && visit.depth >= self.crawl.settings.depth {
+            let frontier = &self.state.frontier;
+            links.retain(|link| requisites::is_marked(link) || frontier.knows(&link.key));
+            self.tally.add(Reason::DepthLimit, (fetched.links.len() - links.len()) as u64);
+        }
+        links
     }
 
     /// Takes in what belongs to the page to which a start page redirects. That is durable before

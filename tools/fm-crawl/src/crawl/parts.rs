@@ -8,6 +8,7 @@ use crate::bodies::Bodies;
 use crate::failure::{Failure, Reason};
 use crate::fetch::Fetcher;
 use crate::filter::{Filter, Refusal};
+use crate::links::requisites;
 use crate::robots::cache::Cache;
 use crate::scope::Scope;
 use crate::settings::Settings;
@@ -26,6 +27,10 @@ pub struct Crawl {
     pub sitemaps: Sitemaps,
     /// Redirects in a row that led to a URL.
     pub(super) hops: Hops,
+}
+
+fn excluded() -> Failure {
+    Failure::new(Reason::Excluded, "a pattern of --exclude")
 }
 
 /// The name that rules for robots are matched by.
@@ -47,12 +52,21 @@ impl Crawl {
         Crawl { settings, scope, filter, pages, fetcher, robots, bodies, sitemaps, hops: Hops::default() }
     }
 
+    /// The same of a requisite, which need not be included.
+    pub fn refusal_of_requisite(&self, url: &str) -> Option<Failure> {
+        match self.filter.refusal(url) {
+            Some(Refusal::Excluded) => Some(excluded()),
+            _ => self.filter.rejects_extension(url).then(|| Failure::from(Reason::Extension)),
+        }
+    }
+
     /// Why a page is not fetched by a pattern of the crawl, if it is not. A start page and a
     /// sitemap need not be included, and may have any extension.
     pub fn refusal(&self, url: &str, is_seed: bool) -> Option<Failure> {
+        let url = requisites::bare(url);
         let need_not = || is_seed || self.scope.is_start(url) || self.sitemaps.level(url).is_some();
         match self.filter.refusal(url)? {
-            Refusal::Excluded => Some(Failure::new(Reason::Excluded, "a pattern of --exclude")),
+            Refusal::Excluded => Some(excluded()),
             Refusal::NotIncluded | Refusal::Extension if need_not() => None,
             Refusal::Extension => Some(Failure::from(Reason::Extension)),
             Refusal::NotIncluded => Some(Failure::new(Reason::Excluded, "no pattern of --include")),

@@ -21,7 +21,7 @@ use super::parts::Crawl;
 use crate::bodies::Holder;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Validators};
-use crate::links::Link;
+use crate::links::{Link, requisites};
 use crate::robots::cache;
 use crate::{record, retry_after};
 
@@ -51,6 +51,8 @@ pub struct Visit {
     pub met: Vec<(Reason, u64)>,
     /// Links out of scope.
     pub out_of_scope: u64,
+    /// How far a requisite is from its page; `None` of a page.
+    pub requisite: Option<u8>,
     /// A URL out of scope to which this start page redirects.
     pub widens: Option<String>,
     /// Links of which a sitemap says when they changed, or how often they do. A place for hints of
@@ -129,7 +131,7 @@ impl Visit {
     fn begin(assignment: &Assignment) -> Visit {
         Visit {
             page: assignment.page,
-            url: assignment.url.clone(),
+            url: requisites::bare(&assignment.url).to_owned(),
             depth: assignment.depth,
             told: Told::Fetched(Fetched::default()),
             status: None,
@@ -138,6 +140,7 @@ impl Visit {
             duplicate_of: None,
             met: Vec::new(),
             out_of_scope: 0,
+            requisite: requisites::level(&assignment.url),
             widens: None,
             hints: 0,
             sitemaps: Vec::new(),
@@ -168,9 +171,10 @@ impl Visit {
 ///
 /// # Errors
 /// Those that end the crawl: of the store or a set.
-pub async fn visit(crawl: &Crawl, assignment: Assignment) -> Result<Visit, fm_cli::Failure> {
+pub async fn visit(crawl: &Crawl, mut assignment: Assignment) -> Result<Visit, fm_cli::Failure> {
     let begun = Instant::now();
     let mut visit = Visit::begin(&assignment);
+    assignment.url.clone_from(&visit.url);
     match attempt(crawl, &assignment, &mut visit).await {
         Ok(fetched) => visit.told = Told::Fetched(fetched),
         Err(Broken::Page(failure)) => {
@@ -197,10 +201,12 @@ fn keep_note(crawl: &Crawl, note: &Page) -> Result<(), fm_cli::Failure> {
 
 async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<Fetched, Broken> {
     let url = assignment.url.as_str();
-    if assignment.depth > 0 && !crawl.scope.contains(url) && crawl.sitemaps.level(url).is_none() {
+    let is_requisite = visit.requisite.is_some() && crawl.settings.requisites;
+    let is_ours = is_requisite || crawl.scope.contains(url) || crawl.sitemaps.level(url).is_some();
+    if assignment.depth > 0 && !is_ours {
         return Err(Failure::from(Reason::Scope).into());
     }
-    crawl.refusal(url, assignment.is_seed).map_or(Ok(()), Err)?;
+    is_refused(crawl, assignment, visit, url)?;
     ask_robots(crawl, assignment, visit).await?;
     let known = crawl.pages.head(url)?;
     visit.is_recorded =
@@ -224,6 +230,15 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     take(crawl, &url, answer, known.as_ref(), is_start, visit)
 }
 
+/// Fails if a pattern of the crawl refuses a page.
+fn is_refused(crawl: &Crawl, assignment: &Assignment, visit: &Visit, url: &str) -> Result<(), Failure> {
+    let refusal = match visit.requisite {
+        Some(_) => crawl.refusal_of_requisite(url),
+        None => crawl.refusal(url, assignment.is_seed),
+    };
+    refusal.map_or(Ok(()), Err)
+}
+
 /// Asks for a page. Where it is at another spelling of its URL, by a redirect, it is asked for
 /// there at once: both are one page to the frontier, which would not ask for it again.
 async fn ask(
@@ -234,7 +249,8 @@ async fn ask(
 ) -> Result<Answer, Broken> {
     let mut asked = HashSet::from([visit.url.clone()]);
     loop {
-        let answer = crawl.fetcher.get(&visit.url, validators, discovery::kind(crawl, &visit.url)).await?;
+        let answer =
+            crawl.fetcher.get(&visit.url, validators, discovery::kind(crawl, &visit.url, visit.requisite)).await?;
         let location = answer.headers.get("Location").filter(|_| (300..400).contains(&answer.status));
         let target = location.and_then(|location| discovery::target(crawl, &visit.url, location));
         let Some(target) = target.filter(|target| target.key == assignment.key) else { return Ok(answer) };
@@ -242,7 +258,7 @@ async fn ask(
             visit.met(Reason::RedirectLimit, 1);
             return Ok(answer);
         }
-        crawl.refusal(&target.url, assignment.is_seed).map_or(Ok(()), Err)?;
+        is_refused(crawl, assignment, visit, &target.url)?;
         let (origin, path) = cache::split(&target.url);
         if crawl.settings.obeys_robots {
             let (site, _) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
@@ -330,7 +346,7 @@ fn take(
     let changed = known.filter(|_| !visit.is_recorded).and(stored.changed);
     let links = match location {
         Some(location) => redirect(crawl, url, &location, visit)?,
-        None if status < 300 => visit.take(discovery::of_page(crawl, url, &page)?),
+        None if status < 300 => visit.take(discovery::of_page(crawl, url, &page, visit.requisite)?),
         None => Vec::new(),
     };
     Ok(Fetched { at_ms, links, changed, is_duplicate })
@@ -402,7 +418,7 @@ fn not_modified(
     let key = crawl.pages.key(url)?;
     let is_duplicate = !is_start && holder.is_some_and(|holder| is_repeated(crawl, &key, &holder));
     let links = match before {
-        Some(before) => visit.take(discovery::of_page(crawl, url, &before)?),
+        Some(before) => visit.take(discovery::of_page(crawl, url, &before, visit.requisite)?),
         None => Vec::new(),
     };
     Ok(Fetched { at_ms, links, changed: Some(false), is_duplicate })
@@ -428,7 +444,7 @@ fn redirect(crawl: &Crawl, url: &str, location: &[u8], visit: &mut Visit) -> Res
         visit.met(Reason::RedirectLimit, 1);
         return Ok(Vec::new());
     }
-    let targets = visit.take(discovery::of_redirect(crawl, url, location)?);
-    targets.iter().for_each(|target| crawl.hops.note(&target.url, hops));
+    let targets = visit.take(discovery::of_redirect(crawl, url, location, visit.requisite)?);
+    targets.iter().for_each(|target| crawl.hops.note(requisites::bare(&target.url), hops));
     Ok(targets)
 }

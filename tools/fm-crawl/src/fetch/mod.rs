@@ -86,6 +86,8 @@ pub enum Kind {
     Page,
     /// A robots.txt, of any content type.
     Robots,
+    /// What a page needs to be shown, of any content type.
+    Requisite,
     /// A sitemap, which may be longer.
     Sitemap,
 }
@@ -196,7 +198,7 @@ impl Fetcher {
         let (head, mut incoming) = answer.into_parts();
         let coding = head.headers.get(header::CONTENT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
         let max_bytes = match kind {
-            Kind::Page | Kind::Robots => self.limits.body_bytes,
+            Kind::Page | Kind::Robots | Kind::Requisite => self.limits.body_bytes,
             Kind::Sitemap => self.limits.sitemap_bytes(),
         };
         let mut decoder = Decoder::new(coding, max_bytes, self.limits.ratio);

@@ -143,7 +143,7 @@ fn frontier_options(settings: &Settings) -> FrontierOptions {
     FrontierOptions::new()
         .delay_ms(settings.delay_ms())
         .connections(settings.host_connections)
-        .depth_max(settings.depth)
+        .depth_max(settings.frontier_depth())
         .pages_per_host_max(settings.host_pages.unwrap_or(u32::MAX))
         .attempts_max(settings.attempts)
         .backoff_ms(ms(settings.retry), 24 * 3_600_000)

@@ -97,6 +97,12 @@ pub struct Args {
     /// Follow the links of pages whose body is stored under another URL
     #[arg(long)]
     pub(super) follow_duplicates: bool,
+    /// Fetch what pages need to be shown too, wherever it is: images, styles, scripts, fonts
+    #[arg(long, overrides_with = "no_requisites")]
+    pub(super) requisites: bool,
+    /// Do not fetch that any more
+    #[arg(long)]
+    pub(super) no_requisites: bool,
     /// Follow links marked nofollow
     #[arg(long)]
     pub(super) follow_nofollow: bool,
@@ -199,6 +205,7 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     list(&mut settings.limits.types, &args.accept_type, ANY);
     settings.follow_duplicates |= args.follow_duplicates;
     settings.follow_nofollow |= args.follow_nofollow;
+    settings.requisites = (settings.requisites || args.requisites) && !args.no_requisites;
     settings.sitemaps &= !args.no_sitemaps;
     settings.obeys_robots &= !args.no_robots;
     let limits = &mut settings.limits;
