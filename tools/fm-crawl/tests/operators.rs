@@ -274,3 +274,74 @@ fn the_depth_holds_for_links_beside_requisites() {
     assert_eq!(end["reasons"], json!({ "robots": 1, "depth-limit": 1 }), "{end}");
     assert!(!web.counts().contains_key("http://shown.test/deep"));
 }
+
+/// The lines of a log.
+fn lines(path: &std::path::Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(path).expect("there");
+    assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+/// The pages that lines say were fetched.
+fn fetched(lines: &[serde_json::Value]) -> Vec<String> {
+    let all = lines.iter().filter(|line| line["event"] == "fetched");
+    all.map(|line| line["url"].as_str().expect("text").to_owned()).collect()
+}
+
+#[test]
+fn a_log_that_grows_is_begun_anew_and_no_line_is_lost() {
+    let web = Web::new([("tree.test", sites::tree(60))]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let log = bench.path("log");
+    let log_to = format!("--log={}", log.display());
+    let arguments = ["--seed=http://tree.test/", &log_to, "--log-size=4KiB"];
+    bench.run("run", &with(&resolve, &[&arguments[..], &["--max-pages=30"]].concat())).ended(0);
+    bench.run("run", &with(&resolve, &arguments)).ended(0);
+    let old: Vec<_> = (1..).map(|n| bench.path(&format!("log.{n}"))).take_while(|path| path.exists()).collect();
+    assert!(old.len() >= 2, "{}", old.len());
+    assert!(old.iter().chain([&log]).all(|path| fs::metadata(path).expect("there").len() <= 4096));
+    let lines: Vec<_> = old.iter().chain([&log]).flat_map(|path| lines(path)).collect();
+    let events = |name: &str| lines.iter().filter(|line| line["event"] == name).count();
+    assert_eq!((events("begin"), events("end"), events("fetched")), (2, 2, 60));
+    assert!(lines[0]["event"] == "begin" && lines[lines.len() - 1]["event"] == "end", "they are in order");
+    assert_eq!(fetched(&lines).into_iter().collect::<BTreeSet<_>>().len(), 60);
+    let pipe = bench.run("run", &with(&resolve, &["--log=/dev/null", "--log-size=4KiB"])).ended(2);
+    assert!(pipe.words.contains("--log-size is for files"), "{}", pipe.words);
+    assert!(bench.run("run", &["--log-size=4KiB"]).ended(2).words.contains("--log"));
+}
+
+#[test]
+fn a_log_that_was_renamed_is_opened_again_after_a_hang_up() {
+    let endless: Site = Arc::new(|request: &Request| match request.path.as_str() {
+        "/robots.txt" => Reply::missing(),
+        path => Reply::html(format!("<a href={path}x>x</a>")),
+    });
+    let web = Web::slow([("endless.test", endless)], Duration::from_millis(5));
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let (log, old) = (bench.path("log"), bench.path("log.old"));
+    let log_to = format!("--log={}", log.display());
+    let mut child = bench.start("run", &with(&resolve, &["--seed=http://endless.test/", &log_to]));
+    let id = child.id().to_string();
+    let signal = |name: &str| {
+        let sent = std::process::Command::new("kill").args([name, &id]).status();
+        assert!(sent.expect("it runs").success());
+    };
+    let until = |path: &std::path::Path| {
+        let begun = Instant::now();
+        while !fs::read_to_string(path).is_ok_and(|text| text.contains("\"fetched\"")) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}", path.display());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until(&log);
+    fs::rename(&log, &old).expect("there");
+    signal("-HUP");
+    until(&log);
+    assert!(child.try_wait().expect("ours").is_none(), "it goes on");
+    signal("-TERM");
+    Bench::finish(child).ended(143);
+    let both = [lines(&old), lines(&log)];
+    assert!(both.iter().all(|lines| !fetched(lines).is_empty()));
+    let all = fetched(&both.concat());
+    assert_eq!((all.iter().collect::<BTreeSet<_>>().len(), bench.pages().len()), (all.len(), all.len()));
+}

@@ -165,6 +165,7 @@ impl<'a> Coordinator<'a> {
             while let Ok(event) = self.told.try_recv() {
                 self.take(event?)?;
             }
+            self.state.log.look()?;
             self.patterns.look(&self.crawl.filter, &mut self.state.log)?;
             if interrupt::asked() && stopping.is_none_or(|(end, _)| end != End::Interrupted) {
                 stopping = Some((End::Interrupted, Instant::now()));

@@ -84,7 +84,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let note = SequenceNote::open(&opening::dir(&folder)?)?;
     let sitemaps = Sitemaps::open(&folder.join(files::SITEMAPS))?;
     let crawl = Crawl::new(settings.clone(), (scope, filter), pages, fetcher, bodies, sitemaps);
-    let mut log = Log::open(args.log.as_deref())?;
+    let mut log = Log::open(args.log.as_deref(), args.log_size)?;
     log.event("begin", begin(args))?;
     for said in said {
         log.event("seeds", json!(said))?;

@@ -16,7 +16,7 @@ use crate::{fetch, filter};
 /// Start or continue a crawl
 #[derive(clap::Args)]
 #[command(after_help = "\
-The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --forever, --log, \
+The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --forever, --log, --log-size, \
 --tolerate, --allow-private, --resolve, --ca, --insecure, --proxy and --bind): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
 
 Exits with 1 if no page was ever fetched, with 3 if the store refused fetched pages, and with 5 if pages were not fetched for a reason \
@@ -177,6 +177,10 @@ pub struct Args {
     /// Append a JSON line for each visit to this file
     #[arg(long, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
+    /// Begin a new log when it would be longer: the old one is renamed to FILE.1, the next to
+    /// FILE.2
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse_positive, requires = "log")]
+    pub(super) log_size: Option<u64>,
 }
 
 /// Replaces settings by arguments.
