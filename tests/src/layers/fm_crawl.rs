@@ -11,7 +11,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["links::css", "links::directives", "links::requisites", "links::source"],
     &["links::html", "links::plain", "links::sitemap"],
     // One request.
-    &["fetch::address", "fetch::decode", "fetch::proxy", "fetch::trust"],
+    &["fetch::address", "fetch::cookies", "fetch::decode", "fetch::proxy", "fetch::trust"],
     &["fetch::connect"],
     &["fetch"],
     &["record"],

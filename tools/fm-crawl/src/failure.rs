@@ -80,6 +80,8 @@ reasons! {
     SitemapLimit "sitemap-limit" Limit,
     /// Links, not known otherwise, of a page whose body another page of its host has.
     DuplicateLinks "duplicate-links" Limit,
+    /// Cookies over the limits, which are not kept.
+    CookieLimit "cookie-limit" Limit,
     /// Links that are too long.
     UrlLimit "url-limit" Limit,
     /// `Retry-After` over the longest wait, which is used instead.

@@ -84,6 +84,9 @@ pub struct Settings {
     /// Whether what pages need to be shown is fetched too.
     #[serde(default)]
     pub requisites: bool,
+    /// Whether cookies are kept during a run.
+    #[serde(default)]
+    pub cookies: bool,
     /// Whether nofollow links are followed.
     pub follow_nofollow: bool,
     /// The seen set that other crawls share, if any.
@@ -134,6 +137,7 @@ impl Settings {
             sitemaps: true,
             follow_duplicates: false,
             requisites: false,
+            cookies: false,
             follow_nofollow: false,
             seen: None,
             limits: Limits::default(),

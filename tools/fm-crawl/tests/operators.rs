@@ -345,3 +345,33 @@ fn a_log_that_was_renamed_is_opened_again_after_a_hang_up() {
     let all = fetched(&both.concat());
     assert_eq!((all.iter().collect::<BTreeSet<_>>().len(), bench.pages().len()), (all.len(), all.len()));
 }
+
+#[test]
+fn cookies_are_kept_for_the_run_if_so_asked() {
+    let gated: Site = Arc::new(|request: &Request| match request.path.as_str() {
+        "/" => {
+            let set = ("Set-Cookie", "pass=s3cret; Domain=test; Path=/".to_owned());
+            let kind = ("Content-Type", "text/html".to_owned());
+            Reply::Page(200, vec![set, kind], b"<a href=/in>1</a><a href=http://other.test/>2</a>".to_vec())
+        }
+        "/in" if request.fields.get("cookie").is_some_and(|cookie| cookie == "pass=s3cret") => Reply::html("<p>in"),
+        "/in" => Reply::Page(403, Vec::new(), Vec::new()),
+        _ => Reply::missing(),
+    });
+    let web = Web::new([("gated.test", gated), ("other.test", sites::tree(1))]);
+    let resolve = web.resolve();
+    let arguments = ["--seed=http://gated.test/", "--scope=any", "--attempts=1"];
+    let bench = Bench::new();
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
+    assert_eq!(end["reasons"], json!({ "client-status": 1 }), "{end}");
+    let bench = Bench::new();
+    let end = bench.run("run", &with(&resolve, &[&arguments[..], &["--cookies"]].concat())).ended(0).json();
+    assert_eq!((&end["reasons"], &end["fetched"]), (&json!({}), &json!(3)), "{end}");
+    let others = web.asked().into_iter().filter(|asked| asked.url.starts_with("http://other.test/"));
+    assert!(others.filter(|asked| asked.fields.contains_key("cookie")).count() == 0, "a cookie stays with its host");
+    let kept = fs::read_to_string(bench.path("pages.fm.crawl/crawl.json")).expect("there");
+    assert!(kept.contains("\"cookies\": true") && !kept.contains("s3cret"), "{kept}");
+    bench.run("run", &with(&resolve, &["--no-cookies"])).ended(0);
+    let kept = fs::read_to_string(bench.path("pages.fm.crawl/crawl.json")).expect("there");
+    assert!(kept.contains("\"cookies\": false"), "{kept}");
+}

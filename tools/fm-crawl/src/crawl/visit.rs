@@ -225,6 +225,7 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     }
     let cut = answer.cut.as_ref().map(|cut| cut.reason);
     let as_received = answer.as_received.then_some(Reason::KeptAsReceived);
+    visit.met(Reason::CookieLimit, answer.cookies_dropped);
     visit.met.extend(cut.into_iter().chain(as_received).map(|reason| (reason, 1)));
     let is_start = assignment.is_seed || crawl.scope.is_start(&url);
     take(crawl, &url, answer, known.as_ref(), is_start, visit)

@@ -11,6 +11,7 @@
 
 pub mod address;
 mod connect;
+mod cookies;
 mod decode;
 pub mod proxy;
 pub mod trust;
@@ -30,10 +31,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
+use url::Url;
 
 use self::address::Resolver;
 use self::connect::{Connector, Remote};
 pub use self::connect::{Way, local_address};
+use self::cookies::Cookies;
 use self::decode::{Decoded, Decoder, Stop};
 use self::proxy::Proxy;
 use crate::failure::{Failure, Reason};
@@ -75,6 +78,8 @@ pub struct Answer {
     pub ip: Option<IpAddr>,
     /// Bytes of the body as received.
     pub wire_bytes: u64,
+    /// Cookies that a limit does not keep.
+    pub cookies_dropped: u64,
     /// The places of a large body, kept as long as the body.
     pub places: Vec<OwnedSemaphorePermit>,
 }
@@ -99,6 +104,8 @@ pub struct Fetcher {
     limits: Arc<Limits>,
     user_agent: HeaderValue,
     way: Arc<Way>,
+    /// The cookies of the run, if there are to be any.
+    cookies: Option<Arc<Cookies>>,
     large: Arc<Semaphore>,
     /// The place of a sitemap that is longer than pages may be.
     longest: Arc<Semaphore>,
@@ -132,7 +139,21 @@ impl Fetcher {
             .build(connector);
         let user_agent = HeaderValue::from_str(user_agent).map_err(|error| format!("the user agent: {error}"))?;
         let large = Arc::new(Semaphore::new(limits.large_bodies()));
-        Ok(Fetcher { client, limits: Arc::new(limits), user_agent, way, large, longest: Arc::new(Semaphore::new(1)) })
+        Ok(Fetcher {
+            client,
+            limits: Arc::new(limits),
+            user_agent,
+            way,
+            cookies: None,
+            large,
+            longest: Arc::new(Semaphore::new(1)),
+        })
+    }
+
+    /// Keeps cookies from now on.
+    #[must_use]
+    pub fn with_cookies(self) -> Fetcher {
+        Fetcher { cookies: Some(Arc::default()), ..self }
     }
 
     /// Fetches a URL.
@@ -160,8 +181,11 @@ impl Fetcher {
         if let Some(proxy) = self.way.proxy.as_ref().filter(|_| asks_for_credentials) {
             return Err(proxy.failure("it wants a user and a password"));
         }
+        let cookies = self.cookies.as_ref().zip(Url::parse(url).ok());
+        let cookies_dropped = cookies.map_or(0, |(cookies, url)| cookies.take(&url, answer.headers()));
         self.check_type(&answer, kind)?;
-        self.body(answer, kind, begun + self.limits.total).await
+        let answer = self.body(answer, kind, begun + self.limits.total).await?;
+        Ok(Answer { cookies_dropped, ..answer })
     }
 
     /// Refuses a page by its content type, before its body is read.
@@ -184,6 +208,9 @@ impl Fetcher {
         let plain = self.way.proxy.as_ref().filter(|_| uri.scheme_str() == Some("http"));
         let authorization = plain.and_then(Proxy::authorization);
         headers.extend(authorization.map(|value| (header::PROXY_AUTHORIZATION, value)));
+        let cookies = self.cookies.as_ref().zip(Url::parse(&uri.to_string()).ok());
+        let cookies = cookies.and_then(|(cookies, url)| cookies.to_send(&url));
+        headers.extend(cookies.map(|value| (header::COOKIE, value)));
         let optional = |value: &Option<Vec<u8>>| HeaderValue::from_bytes(value.as_deref()?).ok();
         headers.extend(optional(&validators.etag).map(|value| (header::IF_NONE_MATCH, value)));
         headers.extend(optional(&validators.last_modified).map(|value| (header::IF_MODIFIED_SINCE, value)));
@@ -251,6 +278,7 @@ impl Fetcher {
             as_received: decoded.as_received,
             ip: head.extensions.get::<Remote>().map(|remote| remote.0.ip()),
             wire_bytes,
+            cookies_dropped: 0,
             places,
         })
     }

@@ -81,6 +81,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let way = Way { proxy: args.proxy.clone(), bind: args.bind };
     let fetcher =
         Fetcher::new(settings.limits.clone(), &settings.user_agent, (resolver, way), tls).map_err(Failure::Usage)?;
+    let fetcher = if settings.cookies { fetcher.with_cookies() } else { fetcher };
     let note = SequenceNote::open(&opening::dir(&folder)?)?;
     let sitemaps = Sitemaps::open(&folder.join(files::SITEMAPS))?;
     let crawl = Crawl::new(settings.clone(), (scope, filter), pages, fetcher, bodies, sitemaps);

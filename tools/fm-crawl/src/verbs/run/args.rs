@@ -103,6 +103,12 @@ pub struct Args {
     /// Do not fetch that any more
     #[arg(long)]
     pub(super) no_requisites: bool,
+    /// Keep the cookies of each host during the run, and send them to it
+    #[arg(long, overrides_with = "no_cookies")]
+    pub(super) cookies: bool,
+    /// Keep no cookies any more
+    #[arg(long)]
+    pub(super) no_cookies: bool,
     /// Follow links marked nofollow
     #[arg(long)]
     pub(super) follow_nofollow: bool,
@@ -209,6 +215,7 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     list(&mut settings.limits.types, &args.accept_type, ANY);
     settings.follow_duplicates |= args.follow_duplicates;
     settings.follow_nofollow |= args.follow_nofollow;
+    settings.cookies = (settings.cookies || args.cookies) && !args.no_cookies;
     settings.requisites = (settings.requisites || args.requisites) && !args.no_requisites;
     settings.sitemaps &= !args.no_sitemaps;
     settings.obeys_robots &= !args.no_robots;
