@@ -23,7 +23,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["crawl::discovery"],
     &["crawl::visit"],
     &["crawl::log", "crawl::tally"],
-    &["crawl::patterns"],
+    &["crawl::patterns", "crawl::space"],
     &["crawl::coordinator"],
     &["crawl"],
     &["coverage", "progress"],

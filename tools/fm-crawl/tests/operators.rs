@@ -375,3 +375,33 @@ fn cookies_are_kept_for_the_run_if_so_asked() {
     let kept = fs::read_to_string(bench.path("pages.fm.crawl/crawl.json")).expect("there");
     assert!(kept.contains("\"cookies\": false"), "{kept}");
 }
+
+#[test]
+fn a_crawl_pauses_while_the_disk_is_full() {
+    let web = Web::new([("tree.test", sites::tree(6))]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let log = bench.path("log");
+    let log_to = format!("--log={}", log.display());
+    // Nobody has so much.
+    let arguments = with(&resolve, &["--seed=http://tree.test/", "--min-free=8000000TiB", "--patience=1ms", &log_to]);
+    let mut child = bench.start("run", &arguments);
+    let begun = Instant::now();
+    while !fs::read_to_string(&log).is_ok_and(|text| text.contains("\"paused\"")) {
+        assert!(begun.elapsed() < Duration::from_secs(60) && child.try_wait().expect("ours").is_none());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let status = bench.path("pages.fm.crawl/status.json");
+    while !fs::read_to_string(&status)
+        .is_ok_and(|text| text.contains("\"low_space\":") && !text.contains("_space\":null"))
+    {
+        assert!(begun.elapsed() < Duration::from_secs(60) && child.try_wait().expect("it waits").is_none());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let sent = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(sent.expect("it runs").success());
+    let ran = Bench::finish(child).ended(143);
+    assert!(ran.words.contains("less than --min-free"), "{}", ran.words);
+    assert!(web.asked().is_empty());
+    let end = bench.run("run", &with(&resolve, &["--min-free=1"])).ended(0).json();
+    assert_eq!((&end["fetched"], &end["low_space"]), (&json!(6), &json!(null)), "{end}");
+}

@@ -22,6 +22,7 @@ use super::claims::{Answer, Claims, Owner};
 use super::log::Log;
 use super::parts::Crawl;
 use super::patterns::Patterns;
+use super::space::Space;
 use super::tally::Tally;
 use super::visit::{self, Told, Visit};
 use crate::failure::{Failure, Reason, of_frontier};
@@ -112,6 +113,8 @@ pub struct Watch<'a> {
     pub max_pages: u64,
     /// Keep waiting when only pages are left that are due later.
     pub forever: bool,
+    /// The pause at the disk's floor.
+    pub space: Space,
     /// Called with the numbers, a few times a second.
     pub look: &'a mut dyn FnMut(&Tally, &Frontier, usize),
 }
@@ -124,6 +127,8 @@ enum Supply {
     Until(i64),
     /// It depends on what is in flight or uncommitted.
     InFlight,
+    /// Nothing while the disk is full.
+    Paused,
     /// Nothing.
     Empty,
 }
@@ -174,7 +179,12 @@ impl<'a> Coordinator<'a> {
             if room == 0 && stopping.is_none() {
                 stopping = Some((End::MaxPages, Instant::now()));
             }
-            let supply = if stopping.is_some() { Supply::Empty } else { self.hand_out(room)? };
+            let is_full = stopping.is_none() && self.is_full(&mut watch.space)?;
+            let supply = match stopping {
+                Some(_) => Supply::Empty,
+                None if is_full => Supply::Paused,
+                None => self.hand_out(room)?,
+            };
             if stopping.is_some() {
                 let unasked = self.state.claims.give_up();
                 self.put_back(unasked)?;
@@ -206,6 +216,16 @@ impl<'a> Coordinator<'a> {
             }
             self.wait(&supply)?;
         }
+    }
+
+    /// Whether the crawl pauses, since the disk is full. That is no lack of progress.
+    fn is_full(&mut self, space: &mut Space) -> Result<bool, fm_cli::Failure> {
+        let engine = self.crawl.pages.engine();
+        self.tally.low_space = space.look(|| engine.free_bytes().ok(), &mut self.state.log)?;
+        if self.tally.low_space.is_some() {
+            self.moved_ms = now_ms();
+        }
+        Ok(self.tally.low_space.is_some())
     }
 
     /// Whether anything is left to fetch besides recrawls that are not due.

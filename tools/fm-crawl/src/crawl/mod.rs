@@ -12,6 +12,7 @@ mod log;
 mod parts;
 mod patterns;
 mod sitemaps;
+mod space;
 mod tally;
 mod visit;
 
@@ -20,4 +21,5 @@ pub use self::coordinator::{Coordinator, End, State, Watch};
 pub use self::log::Log;
 pub use self::parts::Crawl;
 pub use self::sitemaps::Sitemaps;
+pub use self::space::Space;
 pub use self::tally::Tally;

@@ -26,6 +26,8 @@ pub struct Tally {
     pub body_bytes: u64,
     /// Discovered pages.
     pub discovered: u64,
+    /// Bytes that are free on the disk, if the crawl pauses since they are too few.
+    pub low_space: Option<u64>,
     /// Failures and limits, with how often each was met.
     pub reasons: BTreeMap<Reason, u64>,
     /// The latest failures, oldest first.
@@ -91,7 +93,7 @@ impl Tally {
             json!({ "url": url, "reason": reason.name(), "detail": detail, "time_ms": time_ms })
         });
         fields!(self;
-            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, reasons = reasons,
+            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, low_space, reasons = reasons,
             latest_failures = latest.collect::<Vec<_>>(),
         )
     }

@@ -114,6 +114,10 @@ impl From<Failure> for Broken {
 
 impl From<filemap::Error> for Broken {
     fn from(error: filemap::Error) -> Broken {
+        // The crawl pauses, and asks for the page again then.
+        if matches!(error, filemap::Error::Engine(filemap_core::Error::NoSpace { .. })) {
+            return Broken::Later;
+        }
         match error.concerns_one_page() {
             true => Broken::Page(Failure::new(Reason::Unstorable, error.to_string())),
             false => Broken::Crawl(error.into()),

@@ -25,7 +25,7 @@ use super::opening::{self, Begun};
 use super::print;
 use crate::bodies::Bodies;
 use crate::coverage::Coverage;
-use crate::crawl::{Claims, Coordinator, Crawl, End, Log, Sitemaps, State, Tally, Watch};
+use crate::crawl::{Claims, Coordinator, Crawl, End, Log, Sitemaps, Space, State, Tally, Watch};
 use crate::failure::of_frontier;
 use crate::fetch::address::Resolver;
 use crate::fetch::trust::{Trust, tls};
@@ -174,7 +174,12 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
     progress.publish(&Tally::default(), &state.frontier, Phase::Running);
     let ended = {
         let mut look = |tally: &Tally, frontier: &Frontier, in_flight: usize| progress.look(tally, frontier, in_flight);
-        let mut watch = Watch { max_pages: args.max_pages.unwrap_or(u64::MAX), forever: args.forever, look: &mut look };
+        let mut watch = Watch {
+            max_pages: args.max_pages.unwrap_or(u64::MAX),
+            forever: args.forever,
+            space: Space::new(args.min_free.max(opening::FREE_BYTES)),
+            look: &mut look,
+        };
         let handle = runtime.handle().clone();
         Coordinator::new(Arc::clone(&crawl), &mut state, handle).run(&mut watch)
     };

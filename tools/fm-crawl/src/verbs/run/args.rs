@@ -17,7 +17,7 @@ use crate::{fetch, filter};
 #[derive(clap::Args)]
 #[command(after_help = "\
 The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --forever, --log, --log-size, \
---tolerate, --allow-private, --resolve, --ca, --insecure, --proxy and --bind): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
+--tolerate, --allow-private, --resolve, --ca, --insecure, --proxy, --bind and --min-free): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
 
 Exits with 1 if no page was ever fetched, with 3 if the store refused fetched pages, and with 5 if pages were not fetched for a reason \
 that is neither their site's answer (4xx, robots.txt) nor a limit: they were given up, or their hosts do not answer (--tolerate).
@@ -180,6 +180,9 @@ pub struct Args {
     /// Connect from this address of the machine
     #[arg(long, value_name = "ADDRESS", value_parser = fetch::local_address)]
     pub(super) bind: Option<IpAddr>,
+    /// Pause while less is free on the disk of the store, at least 256MiB
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse, default_value = "512MiB")]
+    pub(super) min_free: u64,
     /// Append a JSON line for each visit to this file
     #[arg(long, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
