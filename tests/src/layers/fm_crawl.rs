@@ -3,15 +3,15 @@
 
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["failure", "files", "limits", "retry_after", "scope"],
+    &["failure", "files", "filter", "limits", "retry_after", "scope"],
     &["bodies", "sequence", "settings"],
     &["seen"],
     // Bytes in, links out.
     &["links"],
-    &["links::directives", "links::source"],
+    &["links::css", "links::directives", "links::requisites", "links::source"],
     &["links::html", "links::plain", "links::sitemap"],
     // One request.
-    &["fetch::address", "fetch::decode"],
+    &["fetch::address", "fetch::cookies", "fetch::decode", "fetch::proxy", "fetch::trust"],
     &["fetch::connect"],
     &["fetch"],
     &["record"],
@@ -23,6 +23,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["crawl::discovery"],
     &["crawl::visit"],
     &["crawl::log", "crawl::tally"],
+    &["crawl::patterns", "crawl::space"],
     &["crawl::coordinator"],
     &["crawl"],
     &["coverage", "progress"],

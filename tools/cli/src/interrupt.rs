@@ -4,13 +4,15 @@
 //! closes what it has open, says how to continue, and ends with [`outcome`], whose exit code is
 //! 128 plus the signal's number. Stores and frontiers survive the second signal at any moment.
 //! Verbs that do not listen end with the first.
+//!
+//! SIGHUP ends the program too, unless it has a log to open again: see [`listen_to_hang_ups`].
 
 use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::outcome::Outcome;
 use crate::words;
@@ -38,6 +40,23 @@ pub fn listen() {
         }
         signals
     });
+}
+
+/// Set by SIGHUP.
+static HUNG_UP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// From now on SIGHUP only sets a flag.
+///
+/// # Errors
+/// The system refuses a handler.
+pub fn listen_to_hang_ups() -> std::io::Result<()> {
+    let flag = HUNG_UP.get_or_init(Arc::default);
+    signal_hook::flag::register(SIGHUP, Arc::clone(flag)).map(|_| ())
+}
+
+/// Whether there was a SIGHUP since this was asked last.
+pub fn hung_up() -> bool {
+    HUNG_UP.get().is_some_and(|flag| flag.swap(false, Ordering::Relaxed))
 }
 
 /// Whether the work is to stop.

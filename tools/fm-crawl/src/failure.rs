@@ -42,6 +42,8 @@ reasons! {
     Connect "connect" Connect,
     /// No TLS.
     Tls "tls" Tls,
+    /// The proxy cannot be reached, or does not lead on.
+    Proxy "proxy" Connect,
     /// No connection in time.
     ConnectTimeout "connect-timeout" Timeout,
     /// No answer in time.
@@ -80,6 +82,8 @@ reasons! {
     SitemapLimit "sitemap-limit" Limit,
     /// Links, not known otherwise, of a page whose body another page of its host has.
     DuplicateLinks "duplicate-links" Limit,
+    /// Cookies over the limits, which are not kept.
+    CookieLimit "cookie-limit" Limit,
     /// Links that are too long.
     UrlLimit "url-limit" Limit,
     /// `Retry-After` over the longest wait, which is used instead.
@@ -90,6 +94,12 @@ reasons! {
     BadUrl "bad-url" Refused,
     /// Not in the crawl's scope.
     Scope "scope" Refused,
+    /// A pattern of the crawl excludes it, or none includes it.
+    Excluded "excluded" Refused,
+    /// Its path ends in a rejected extension.
+    Extension "extension" Refused,
+    /// The answer has a content type that is not accepted.
+    Type "type" Refused,
     /// robots.txt forbids it.
     Robots "robots" Robots,
     /// robots.txt is unreachable: stay away.

@@ -11,6 +11,8 @@ use fm_cli::Failure;
 
 /// The settings.
 pub const SETTINGS: &str = "crawl.json";
+/// The start pages of lists, a line each.
+pub const SEEDS: &str = "seeds";
 /// The numbers of the run, for `status`.
 pub const STATUS: &str = "status.json";
 /// The store's sequence at the last commit.

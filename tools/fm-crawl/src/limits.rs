@@ -29,6 +29,9 @@ pub struct Limits {
     pub retry_after: Duration,
     /// Longest crawl-delay that is obeyed.
     pub crawl_delay: Duration,
+    /// Content types of pages, such as `text/html` and `image/*`; none for all.
+    #[serde(default)]
+    pub types: Vec<String>,
     /// Links of one page.
     pub links: usize,
     /// Bytes of a URL.
@@ -64,6 +67,7 @@ impl Default for Limits {
             rate_bytes: 100,
             retry_after: Duration::from_secs(600),
             crawl_delay: Duration::from_secs(60),
+            types: Vec::new(),
             links: 10_000,
             url_bytes: 2_000,
         }
@@ -71,6 +75,16 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Whether a page of this content type is read. One that says none is.
+    pub fn accepts(&self, content_type: &str) -> bool {
+        let essence = content_type.split(';').next().unwrap_or_default().trim();
+        let is_it = |wanted: &String| match wanted.strip_suffix('*') {
+            Some(start) => essence.get(..start.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(start)),
+            None => essence.eq_ignore_ascii_case(wanted),
+        };
+        self.types.is_empty() || essence.is_empty() || self.types.iter().any(is_it)
+    }
+
     /// Bytes of a sitemap.
     pub fn sitemap_bytes(&self) -> u64 {
         self.body_bytes.max(SITEMAP_BYTES)
@@ -79,5 +93,22 @@ impl Limits {
     /// Number of places for bodies over [`SMALL_BODY_BYTES`].
     pub fn large_bodies(&self) -> usize {
         usize::try_from(LARGE_BODIES_BYTES / self.body_bytes.max(1)).unwrap_or(usize::MAX).clamp(1, 96)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_accepted_by_name_or_by_kind() {
+        let limits = Limits { types: vec!["text/html".to_owned(), "image/*".to_owned()], ..Limits::default() };
+        for accepted in ["text/html", "Text/HTML; charset=x", " text/html ;x", "image/png", "IMAGE/x", "", " ; x"] {
+            assert!(limits.accepts(accepted), "{accepted}");
+        }
+        for refused in ["text/plain", "text/htmlx", "imagex/png", "image", "application/xhtml+xml", "é"] {
+            assert!(!limits.accepts(refused), "{refused}");
+        }
+        assert!(Limits::default().accepts("application/pdf"));
     }
 }

@@ -16,6 +16,7 @@ mod crawl;
 mod failure;
 mod fetch;
 mod files;
+mod filter;
 mod limits;
 mod links;
 mod progress;

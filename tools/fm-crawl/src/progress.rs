@@ -92,8 +92,9 @@ impl Progress {
         self.last = (now, tally.fetched, tally.body_bytes);
         let stats = frontier.stats();
         let reasons = tally.reasons_in_words();
+        let paused = tally.low_space.map(|free| format!("paused, {} free; ", sizes::print(free))).unwrap_or_default();
         format!(
-            "{} fetched, {pages:.0} pages/s, {}/s; {} queued, {in_flight} in flight, {}{}{reasons}",
+            "{paused}{} fetched, {pages:.0} pages/s, {}/s; {} queued, {in_flight} in flight, {}{}{reasons}",
             tally.fetched,
             sizes::print(bytes as u64),
             stats.queued + stats.due,

@@ -36,7 +36,8 @@ struct Inner {
     /// Start pages, and where they have redirected to.
     starts: HashSet<String>,
     hosts: HashSet<String>,
-    prefixes: Vec<String>,
+    /// Without scheme, up to the last slash of a path.
+    prefixes: HashSet<String>,
 }
 
 impl Inner {
@@ -45,7 +46,7 @@ impl Inner {
         self.hosts.insert(host(start).to_owned());
         let place = place(start);
         let path = &place[..place.find(['?', '#']).unwrap_or(place.len())];
-        self.prefixes.push(path[..path.rfind('/').map_or(path.len(), |at| at + 1)].to_owned());
+        self.prefixes.insert(path[..path.rfind('/').map_or(path.len(), |at| at + 1)].to_owned());
     }
 }
 
@@ -82,8 +83,9 @@ impl Scope {
                 inner.hosts.contains(host) || below.into_iter().any(|domain| inner.hosts.contains(domain))
             }
             Reach::Prefix => {
-                let place = place(url);
-                self.inner().prefixes.iter().any(|prefix| place.starts_with(prefix.as_str()))
+                let (inner, place) = (self.inner(), place(url));
+                // As many looks as there are slashes, however many start pages there are.
+                place.match_indices('/').any(|(at, _)| inner.prefixes.contains(&place[..=at]))
             }
         }
     }

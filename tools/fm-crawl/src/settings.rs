@@ -9,6 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fm_cli::Failure;
@@ -25,13 +26,31 @@ pub struct Settings {
     pub begun_ms: i64,
     /// Start pages.
     pub seeds: Vec<String>,
+    /// How many start pages of lists are kept in a file of their own.
+    #[serde(default)]
+    listed_seeds: usize,
+    /// Those.
+    #[serde(skip)]
+    pub listed: Arc<Vec<String>>,
     /// Where start pages have redirected to, out of the scope that there was: they widen it.
     #[serde(default)]
     pub reached: Vec<String>,
     /// How far it goes.
     pub scope: Reach,
+    /// Patterns of URLs: with any, only what one of them matches is fetched.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// Patterns of URLs that are not fetched.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// Endings of paths that are not fetched, without the dot, in lower case.
+    #[serde(default)]
+    pub reject_extensions: Vec<String>,
     /// The user agent.
     pub user_agent: String,
+    /// The name that robots.txt is matched by, if it is not the first word of the user agent.
+    #[serde(default)]
+    pub robots_token: Option<String>,
     /// Requests a second to a host; 0 for no limit.
     pub rate: f64,
     /// Connections to a host.
@@ -62,6 +81,12 @@ pub struct Settings {
     pub sitemaps: bool,
     /// Whether links of pages are followed whose body is stored under another URL.
     pub follow_duplicates: bool,
+    /// Whether what pages need to be shown is fetched too.
+    #[serde(default)]
+    pub requisites: bool,
+    /// Whether cookies are kept during a run.
+    #[serde(default)]
+    pub cookies: bool,
     /// Whether nofollow links are followed.
     pub follow_nofollow: bool,
     /// The seen set that other crawls share, if any.
@@ -70,6 +95,9 @@ pub struct Settings {
     /// The limits of a fetch.
     pub limits: Limits,
 }
+
+/// Links from a page to its requisites and to theirs, redirects included.
+const REQUISITE_DEPTH: u16 = 20;
 
 fn host_down() -> Duration {
     Duration::from_secs(7 * 24 * 3600)
@@ -85,9 +113,15 @@ impl Settings {
         Settings {
             begun_ms,
             seeds: Vec::new(),
+            listed_seeds: 0,
+            listed: Arc::default(),
             reached: Vec::new(),
             scope: Reach::Host,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            reject_extensions: Vec::new(),
             user_agent: String::new(),
+            robots_token: None,
             rate: 1.0,
             host_connections: 1,
             connections: 64,
@@ -102,15 +136,27 @@ impl Settings {
             obeys_robots: true,
             sitemaps: true,
             follow_duplicates: false,
+            requisites: false,
+            cookies: false,
             follow_nofollow: false,
             seen: None,
             limits: Limits::default(),
         }
     }
 
+    /// All start pages.
+    pub fn starts(&self) -> impl Iterator<Item = &String> {
+        self.seeds.iter().chain(self.listed.iter())
+    }
+
     /// The scope of the crawl.
     pub fn scope(&self) -> Scope {
-        Scope::new(self.scope, self.seeds.iter().chain(&self.reached).map(String::as_str))
+        Scope::new(self.scope, self.starts().chain(&self.reached).map(String::as_str))
+    }
+
+    /// The most links from a seed that the frontier takes: requisites count none.
+    pub fn frontier_depth(&self) -> u16 {
+        self.depth.saturating_add(if self.requisites { REQUISITE_DEPTH } else { 0 })
     }
 
     /// Time between the starts of two fetches from a host.
@@ -152,7 +198,52 @@ impl Folder {
             text => text.map_err(|error| Failure::io("read", &path, &error))?,
         };
         let settings = serde_json::from_slice(&text);
-        settings.map(Some).map_err(|error| Failure::Damage(format!("{}: {error}", path.display())))
+        let mut settings: Settings =
+            settings.map_err(|error| Failure::Damage(format!("{}: {error}", path.display())))?;
+        settings.listed = Arc::new(self.listed(settings.listed_seeds)?);
+        Ok(Some(settings))
+    }
+
+    /// The start pages of lists, of which there are so many.
+    fn listed(&self, count: usize) -> Result<Vec<String>, Failure> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let path = self.join(files::SEEDS);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => {
+                return Err(Failure::Damage(format!("{}: {error}", path.display())));
+            }
+            text => text.map_err(|error| Failure::io("read", &path, &error))?,
+        };
+        // More are there if a crash came before the settings that count them.
+        let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        let seeds: Vec<String> = whole.take(count).map(str::to_owned).collect();
+        match seeds.len() == count {
+            true => Ok(seeds),
+            false => Err(Failure::Damage(format!("{}: it has {} of {count} lines", path.display(), seeds.len()))),
+        }
+    }
+
+    /// Writes the start pages of lists, durably and atomically. They count when the settings are
+    /// kept.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep_listed(&self, settings: &mut Settings) -> Result<(), Failure> {
+        if settings.listed.len() > settings.listed_seeds {
+            self.make()?;
+            let text: String = settings.listed.iter().flat_map(|seed| [seed.as_str(), "\n"]).collect();
+            files::replace(&self.0, files::SEEDS, text.as_bytes())?;
+            settings.listed_seeds = settings.listed.len();
+        }
+        Ok(())
+    }
+
+    /// Makes the folder, private like the store's.
+    fn make(&self) -> Result<(), Failure> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+        made.map_err(|error| Failure::io("create", &self.0, &error))
     }
 
     /// Writes the settings, durably and atomically; makes the folder.
@@ -160,9 +251,7 @@ impl Folder {
     /// # Errors
     /// The system's.
     pub fn keep(&self, settings: &Settings) -> Result<(), Failure> {
-        // Private, like the store's folder.
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
-        made.map_err(|error| Failure::io("create", &self.0, &error))?;
+        self.make()?;
         let text =
             serde_json::to_vec_pretty(settings).map_err(|error| Failure::Io(format!("the settings: {error}")))?;
         files::replace(&self.0, files::SETTINGS, &text)
@@ -185,6 +274,31 @@ mod tests {
         folder.keep(&settings).unwrap();
         assert_eq!(folder.settings().unwrap(), Some(settings));
         fs::write(folder.join(files::SETTINGS), "{").unwrap();
+        assert!(matches!(folder.settings(), Err(Failure::Damage(_))));
+    }
+
+    #[test]
+    fn start_pages_of_lists_are_kept_beside_and_never_lost_in_silence() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::of(&place.path().join("pages.fm"));
+        let mut settings = Settings::new(7);
+        settings.listed = Arc::new((0..9).map(|n| format!("http://a/{n}")).collect());
+        folder.keep_listed(&mut settings).unwrap();
+        folder.keep(&settings).unwrap();
+        assert_eq!(folder.settings().unwrap().as_ref(), Some(&settings));
+        assert!(!fs::read_to_string(folder.join(files::SETTINGS)).unwrap().contains("http://a/"));
+        // A crash between the two files.
+        let mut more = settings.clone();
+        Arc::make_mut(&mut more.listed).push("http://b/".to_owned());
+        folder.keep_listed(&mut more).unwrap();
+        assert_eq!(folder.settings().unwrap(), Some(settings));
+        let path = folder.join(files::SEEDS);
+        for text in ["http://a/0\n", "http://a/0\nhttp://a/1"] {
+            fs::write(&path, text).unwrap();
+            let Err(Failure::Damage(words)) = folder.settings() else { panic!("{text}") };
+            assert!(words.contains("it has 1 of 9 lines"), "{words}");
+        }
+        fs::remove_file(&path).unwrap();
         assert!(matches!(folder.settings(), Err(Failure::Damage(_))));
     }
 

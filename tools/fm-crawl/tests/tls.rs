@@ -17,7 +17,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::TlsAcceptor;
 
 /// A server for `secure.test` with this certificate; it lasts as long as the process.
-fn serve(certificate: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
+pub fn serve(certificate: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
     let key = PrivatePkcs8KeyDer::from(certificate.signing_key.serialize_der()).into();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();

@@ -26,6 +26,8 @@ use super::claims::{Answer, Claims, Owner};
 use super::control::{Asked, Control};
 use super::log::Log;
 use super::parts::Crawl;
+use super::patterns::Patterns;
+use super::space::Space;
 use super::tally::Tally;
 use super::visit::{self, Visit};
 use crate::failure::{Failure, Reason, of_frontier};
@@ -108,6 +110,7 @@ pub struct Coordinator<'a> {
     uncommitted: usize,
     since: Instant,
     sets_synced: Instant,
+    patterns: Patterns,
     /// When a page was last fetched or given up.
     moved_ms: i64,
     /// Whether no pages are fetched but urgent ones.
@@ -125,6 +128,8 @@ pub struct Watch<'a> {
     pub max_pages: u64,
     /// Keep waiting when nothing is left: for pages that are due later, and for what is added.
     pub forever: bool,
+    /// The pause at the disk's floor.
+    pub space: Space,
     /// Called with the numbers, a few times a second.
     pub look: &'a mut dyn FnMut(&Tally, &Frontier, usize),
 }
@@ -137,6 +142,8 @@ enum Supply {
     Until(i64),
     /// It depends on what is in flight or uncommitted.
     InFlight,
+    /// Nothing while the disk is full.
+    Paused,
     /// Nothing.
     Empty,
 }
@@ -156,6 +163,7 @@ impl<'a> Coordinator<'a> {
             uncommitted: 0,
             since: now,
             sets_synced: now,
+            patterns: Patterns::default(),
             moved_ms: now_ms(),
             is_only: false,
             urgent: VecDeque::new(),
@@ -199,6 +207,8 @@ impl<'a> Coordinator<'a> {
             while let Ok(event) = self.told.try_recv() {
                 self.take(event?)?;
             }
+            self.state.log.look()?;
+            self.patterns.look(&self.crawl.filter, &mut self.state.log)?;
             if interrupt::asked() && stopping.is_none_or(|(end, _)| end != End::Interrupted) {
                 stopping = Some((End::Interrupted, Instant::now()));
             }
@@ -206,9 +216,10 @@ impl<'a> Coordinator<'a> {
             if room == 0 && stopping.is_none() {
                 stopping = Some((End::MaxPages, Instant::now()));
             }
+            let is_full = stopping.is_none() && self.is_full(&mut watch.space)?;
             let supply = match stopping {
                 Some(_) => Supply::Empty,
-                None if self.tally.is_paused => Supply::InFlight,
+                None if is_full || self.tally.is_paused => Supply::Paused,
                 None => self.hand_out(room)?,
             };
             if stopping.is_some() {
@@ -242,6 +253,16 @@ impl<'a> Coordinator<'a> {
             }
             self.wait(&supply)?;
         }
+    }
+
+    /// Whether the crawl pauses, since the disk is full. That is no lack of progress.
+    fn is_full(&mut self, space: &mut Space) -> Result<bool, fm_cli::Failure> {
+        let engine = self.crawl.pages.engine();
+        self.tally.low_space = space.look(|| engine.free_bytes().ok(), &mut self.state.log)?;
+        if self.tally.low_space.is_some() {
+            self.moved_ms = now_ms();
+        }
+        Ok(self.tally.low_space.is_some())
     }
 
     /// Whether anything is left to fetch besides recrawls that are not due.
@@ -288,7 +309,7 @@ impl<'a> Coordinator<'a> {
         };
         self.ask()?;
         Ok(match (supply, self.urgent.is_empty()) {
-            (supply @ (Supply::Plenty | Supply::InFlight), _) | (supply, true) => supply,
+            (supply @ (Supply::Plenty | Supply::InFlight | Supply::Paused), _) | (supply, true) => supply,
             (Supply::Until(until_ms), false) => Supply::Until(wakes_ms.map_or(until_ms, |wakes| wakes.min(until_ms))),
             (Supply::Empty, false) => wakes_ms.map_or(Supply::InFlight, Supply::Until),
         })
@@ -357,7 +378,10 @@ impl<'a> Coordinator<'a> {
         }
         self.in_flight += 1;
         // What is not going to be fetched here is not claimed, for others may.
-        if owner == Owner::Unknown && self.crawl.scope.contains(&assignment.url) {
+        let is_wanted = |crawl: &Crawl| {
+            crawl.scope.contains(&assignment.url) && crawl.refusal(&assignment.url, assignment.is_seed).is_none()
+        };
+        if owner == Owner::Unknown && is_wanted(&self.crawl) {
             self.state.claims.wait(assignment);
             return Ok(());
         }

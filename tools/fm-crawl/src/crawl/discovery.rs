@@ -4,18 +4,20 @@
 //! who named it, or by its own name. Nothing else is guessed from a body, but HTML where no
 //! content type is given, as in browsers.
 
+use std::collections::{BTreeMap, HashSet};
+
 use filemap::Page;
 use memchr::memmem;
 
-use super::parts::Crawl;
+use super::parts::{Crawl, token};
 use super::sitemaps::{LEVELS, OF_ROBOTS};
-use crate::failure::Reason;
+use crate::failure::{Failure, Reason};
 use crate::fetch::Kind;
 use crate::limits::SITEMAP_LINKS;
 use crate::links::html::Syntax;
 use crate::links::sitemap::Root;
 use crate::links::source::{Size, Source, is_gzip};
-use crate::links::{self, Bounds, Broken, Found, Link, directives, plain, sitemap};
+use crate::links::{self, Bounds, Broken, Found, Gathered, Link, css, directives, plain, requisites, sitemap};
 use crate::settings::Settings;
 
 /// The root element of an XML document begins within these first bytes.
@@ -42,7 +44,10 @@ pub struct Discovered {
 }
 
 /// What is fetched at a URL.
-pub fn kind(crawl: &Crawl, url: &str) -> Kind {
+pub fn kind(crawl: &Crawl, url: &str, requisite: Option<u8>) -> Kind {
+    if requisite.is_some() {
+        return Kind::Requisite;
+    }
     let is_sitemap = crawl.settings.sitemaps && (crawl.sitemaps.level(url).is_some() || has_name_of_sitemap(url));
     if is_sitemap { Kind::Sitemap } else { Kind::Page }
 }
@@ -51,9 +56,9 @@ pub fn kind(crawl: &Crawl, url: &str) -> Kind {
 ///
 /// # Errors
 /// Those of the file of sitemaps.
-pub fn of_page(crawl: &Crawl, url: &str, page: &Page) -> Result<Discovered, fm_cli::Failure> {
+pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> Result<Discovered, fm_cli::Failure> {
     let level = crawl.sitemaps.level(url);
-    let (found, root) = find(crawl, url, page, level.is_some());
+    let (mut found, root) = find(crawl, url, page, level.is_some());
     let mut discovered = Discovered { hints: found.hints.len() as u64, ..Discovered::default() };
     if found.is_cut {
         discovered.met.push((Reason::LinkLimit, 1));
@@ -69,8 +74,31 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page) -> Result<Discovered, fm_c
         let refused = crawl.sitemaps.name(named, below.min(LEVELS))?;
         discovered.met.extend((refused > 0).then_some((Reason::SitemapLimit, refused)));
     }
-    follow(crawl, links, root == Some(Root::Index), &mut discovered);
+    // A requisite leads on as a page if it is one of the crawl's.
+    let leads_on = requisite.is_none() || crawl.scope.contains(url);
+    follow(crawl, if leads_on { links } else { Vec::new() }, root == Some(Root::Index), &mut discovered);
+    let is_style = essence(page.headers.get("Content-Type")) == b"text/css";
+    let next = match requisite {
+        Some(level) if is_style => Some(level + 1).filter(|level| *level <= requisites::LEVELS),
+        Some(_) => leads_on.then_some(1),
+        None => Some(1),
+    };
+    if let Some(level) = next {
+        let links = std::mem::take(&mut found.requisites);
+        beside(crawl, Found { links, ..found }, url, level, &mut discovered);
+    }
     Ok(discovered)
+}
+
+/// Adds the requisites of a page, wherever they are.
+fn beside(crawl: &Crawl, found: Found, url: &str, level: u8, discovered: &mut Discovered) {
+    let links = resolved(crawl, &found, url, discovered);
+    let mut links = wanted(links, |url| crawl.refusal_of_requisite(url), discovered);
+    // What is a link too is one.
+    let known: HashSet<&String> = discovered.links.iter().map(|link| &link.key).collect();
+    links.retain(|link| !known.contains(&link.key));
+    links.iter_mut().for_each(|link| requisites::mark(link, level));
+    discovered.links.extend(links);
 }
 
 /// The target of a redirect. That of a sitemap is one; that of a start page is followed wherever
@@ -78,10 +106,20 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page) -> Result<Discovered, fm_c
 ///
 /// # Errors
 /// Those of the file of sitemaps.
-pub fn of_redirect(crawl: &Crawl, url: &str, location: &[u8], is_start: bool) -> Result<Discovered, fm_cli::Failure> {
+pub fn of_redirect(
+    crawl: &Crawl,
+    url: &str,
+    location: &[u8],
+    is_start: bool,
+    requisite: Option<u8>,
+) -> Result<Discovered, fm_cli::Failure> {
     let found = Found { links: vec![links::text(location)], ..Found::default() };
     let mut discovered = Discovered::default();
     let links = resolved(crawl, &found, url, &mut discovered);
+    if let Some(level) = requisite {
+        beside(crawl, found, url, level, &mut discovered);
+        return Ok(discovered);
+    }
     let level = crawl.sitemaps.level(url);
     if let Some(level) = level {
         crawl.sitemaps.name(links.iter().map(|link| link.url.as_str()), level)?;
@@ -90,8 +128,8 @@ pub fn of_redirect(crawl: &Crawl, url: &str, location: &[u8], is_start: bool) ->
         discovered.met.push((Reason::BadUrl, 1));
     }
     if level.is_none() && is_start {
-        discovered.widens = links.first().map(|link| link.url.clone());
-        discovered.links = links;
+        discovered.links = wanted(links, |url| crawl.refusal(url, true), &mut discovered);
+        discovered.widens = discovered.links.first().map(|link| link.url.clone());
     } else {
         follow(crawl, links, level.is_some(), &mut discovered);
     }
@@ -131,6 +169,22 @@ fn follow(crawl: &Crawl, links: Vec<Link>, may_be_sitemaps: bool, discovered: &m
         .links
         .retain(|link| crawl.scope.contains(&link.url) || may_be_sitemaps && crawl.sitemaps.level(&link.url).is_some());
     discovered.out_of_scope = (all - discovered.links.len()) as u64;
+    let in_scope = std::mem::take(&mut discovered.links);
+    discovered.links = wanted(in_scope, |url| crawl.refusal(url, false), discovered);
+}
+
+/// Links that no pattern of the crawl refuses; the others are counted.
+fn wanted(mut links: Vec<Link>, refusal: impl Fn(&str) -> Option<Failure>, discovered: &mut Discovered) -> Vec<Link> {
+    let mut refused = BTreeMap::new();
+    links.retain(|link| match refusal(&link.url) {
+        Some(failure) => {
+            *refused.entry(failure.reason).or_insert(0) += 1;
+            false
+        }
+        None => true,
+    });
+    discovered.met.extend(refused);
+    links
 }
 
 fn reason(broken: Broken) -> Reason {
@@ -143,8 +197,13 @@ fn reason(broken: Broken) -> Reason {
 
 /// The limits on a document's links.
 fn bounds(crawl: &Crawl) -> Bounds {
-    let Settings { limits, follow_nofollow, .. } = &crawl.settings;
-    Bounds { links: limits.links, url_bytes: limits.url_bytes, follow_nofollow: *follow_nofollow }
+    let Settings { limits, follow_nofollow, requisites, .. } = &crawl.settings;
+    Bounds {
+        links: limits.links,
+        url_bytes: limits.url_bytes,
+        follow_nofollow: *follow_nofollow,
+        requisites: *requisites,
+    }
 }
 
 /// The links of a document as written, and its root if it is XML.
@@ -176,21 +235,31 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
             return (plain::find(source(whole), many), None);
         }
     }
+    if kind == b"text/css" && ours.requisites {
+        let mut gathered = Gathered::new(ours);
+        css::find(&page.body, |url| {
+            gathered.add(url);
+        });
+        let Found { links: requisites, is_cut, .. } = gathered.found;
+        return (Found { requisites, is_cut, ..Found::default() }, root);
+    }
     // What was named as a sitemap, and is none.
     let broken = was_named.then_some(Broken::Damaged);
     let may_be_html = is_html || UNKNOWN.contains(&kind.as_slice()) && looks_like_markup(&page.body);
     if !may_be_html || is_gzip(&page.body) {
         return (Found { broken, ..Found::default() }, root);
     }
-    let agent = crate::robots::token(&crawl.settings.user_agent);
+    let agent = token(&crawl.settings);
     let forbids = page.headers.all("X-Robots-Tag").any(|tag| directives::tag_forbids_following(tag, agent));
-    if forbids && !crawl.settings.follow_nofollow {
-        return (Found { is_nofollow: true, broken, ..Found::default() }, root);
+    let is_nofollow = forbids && !crawl.settings.follow_nofollow;
+    if is_nofollow && !ours.requisites {
+        return (Found { is_nofollow, broken, ..Found::default() }, root);
     }
     let (text, encoding) = filemap::page::encoding::decode(&page.body, content_type);
     let syntax = if is_xml { Syntax::Xhtml } else { Syntax::Html };
     let found = links::html::find(text.as_bytes(), agent, syntax, ours);
-    (Found { encoding: Some(encoding), broken, ..found }, root)
+    let links = if is_nofollow { Vec::new() } else { found.links };
+    (Found { encoding: Some(encoding), broken, links, ..found }, root)
 }
 
 /// A content type without parameters, in lower case.

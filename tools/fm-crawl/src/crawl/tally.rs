@@ -26,6 +26,8 @@ pub struct Tally {
     pub body_bytes: u64,
     /// Discovered pages.
     pub discovered: u64,
+    /// Bytes that are free on the disk, if the crawl pauses since they are too few.
+    pub low_space: Option<u64>,
     /// Failures and limits, with how often each was met.
     pub reasons: BTreeMap<Reason, u64>,
     /// Recrawls that were moved by what sitemaps say.
@@ -95,7 +97,7 @@ impl Tally {
             json!({ "url": url, "reason": reason.name(), "detail": detail, "time_ms": time_ms })
         });
         fields!(self;
-            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, moved, is_paused, reasons = reasons,
+            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, moved, is_paused, low_space, reasons = reasons,
             latest_failures = latest.collect::<Vec<_>>(),
         )
     }

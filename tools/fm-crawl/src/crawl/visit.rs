@@ -21,7 +21,7 @@ use super::parts::Crawl;
 use crate::bodies::Holder;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Validators};
-use crate::links::Link;
+use crate::links::{Link, requisites};
 use crate::robots::cache;
 use crate::{record, retry_after};
 
@@ -51,6 +51,8 @@ pub struct Visit {
     pub met: Vec<(Reason, u64)>,
     /// Links out of scope.
     pub out_of_scope: u64,
+    /// How far a requisite is from its page; `None` of a page.
+    pub requisite: Option<u8>,
     /// A URL to which this start page redirects.
     pub widens: Option<String>,
     /// Links of which a sitemap says when they changed, or how often they do. A place for hints of
@@ -112,6 +114,10 @@ impl From<Failure> for Broken {
 
 impl From<filemap::Error> for Broken {
     fn from(error: filemap::Error) -> Broken {
+        // The crawl pauses, and asks for the page again then.
+        if matches!(error, filemap::Error::Engine(filemap_core::Error::NoSpace { .. })) {
+            return Broken::Later;
+        }
         match error.concerns_one_page() {
             true => Broken::Page(Failure::new(Reason::Unstorable, error.to_string())),
             false => Broken::Crawl(error.into()),
@@ -129,7 +135,7 @@ impl Visit {
     fn begin(assignment: &Assignment) -> Visit {
         Visit {
             page: assignment.page,
-            url: assignment.url.clone(),
+            url: requisites::bare(&assignment.url).to_owned(),
             depth: assignment.depth,
             told: Told::Fetched(Fetched::default()),
             status: None,
@@ -138,6 +144,7 @@ impl Visit {
             duplicate_of: None,
             met: Vec::new(),
             out_of_scope: 0,
+            requisite: requisites::level(&assignment.url),
             widens: None,
             hints: 0,
             sitemaps: Vec::new(),
@@ -168,9 +175,10 @@ impl Visit {
 ///
 /// # Errors
 /// Those that end the crawl: of the store or a set.
-pub async fn visit(crawl: &Crawl, assignment: Assignment) -> Result<Visit, fm_cli::Failure> {
+pub async fn visit(crawl: &Crawl, mut assignment: Assignment) -> Result<Visit, fm_cli::Failure> {
     let begun = Instant::now();
     let mut visit = Visit::begin(&assignment);
+    assignment.url.clone_from(&visit.url);
     match attempt(crawl, &assignment, &mut visit).await {
         Ok(fetched) => visit.told = Told::Fetched(fetched),
         Err(Broken::Page(failure)) => {
@@ -197,9 +205,12 @@ fn keep_note(crawl: &Crawl, note: &Page) -> Result<(), fm_cli::Failure> {
 
 async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<Fetched, Broken> {
     let url = assignment.url.as_str();
-    if assignment.depth > 0 && !crawl.scope.contains(url) && crawl.sitemaps.level(url).is_none() {
+    let is_requisite = visit.requisite.is_some() && crawl.settings.requisites;
+    let is_ours = is_requisite || crawl.scope.contains(url) || crawl.sitemaps.level(url).is_some();
+    if assignment.depth > 0 && !is_ours {
         return Err(Failure::from(Reason::Scope).into());
     }
+    is_refused(crawl, assignment, visit, url)?;
     ask_robots(crawl, assignment, visit).await?;
     let known = crawl.pages.head(url)?;
     visit.is_recorded =
@@ -218,6 +229,7 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     }
     let cut = answer.cut.as_ref().map(|cut| cut.reason);
     let as_received = answer.as_received.then_some(Reason::KeptAsReceived);
+    visit.met(Reason::CookieLimit, answer.cookies_dropped);
     let trailing = answer.has_trailing.then_some(Reason::TrailingBytes);
     visit.met.extend(cut.into_iter().chain(as_received).chain(trailing).map(|reason| (reason, 1)));
     let known = Known {
@@ -226,6 +238,15 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
         is_seed: assignment.is_seed,
     };
     take(crawl, &url, answer, known, visit)
+}
+
+/// Fails if a pattern of the crawl refuses a page.
+fn is_refused(crawl: &Crawl, assignment: &Assignment, visit: &Visit, url: &str) -> Result<(), Failure> {
+    let refusal = match visit.requisite {
+        Some(_) => crawl.refusal_of_requisite(url),
+        None => crawl.refusal(url, assignment.is_seed),
+    };
+    refusal.map_or(Ok(()), Err)
 }
 
 /// Asks for a page. Where it is at another spelling of its URL, by a redirect, it is asked for
@@ -238,7 +259,8 @@ async fn ask(
 ) -> Result<Answer, Broken> {
     let mut asked = HashSet::from([visit.url.clone()]);
     loop {
-        let answer = crawl.fetcher.get(&visit.url, validators, discovery::kind(crawl, &visit.url)).await?;
+        let answer =
+            crawl.fetcher.get(&visit.url, validators, discovery::kind(crawl, &visit.url, visit.requisite)).await?;
         let location = answer.headers.get("Location").filter(|_| (300..400).contains(&answer.status));
         let target = location.and_then(|location| discovery::target(crawl, &visit.url, location));
         let Some(target) = target.filter(|target| target.key == assignment.key) else { return Ok(answer) };
@@ -246,6 +268,7 @@ async fn ask(
             visit.met(Reason::RedirectLimit, 1);
             return Ok(answer);
         }
+        is_refused(crawl, assignment, visit, &target.url)?;
         let (origin, path) = cache::split(&target.url);
         if crawl.settings.obeys_robots {
             let (site, _) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
@@ -342,7 +365,7 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
     let links = match location {
         Some(location) => redirect(crawl, url, &location, known.is_start, visit)?,
         // 300 has a page of choices.
-        None if status <= 300 => visit.take(discovery::of_page(crawl, url, &page)?),
+        None if status <= 300 => visit.take(discovery::of_page(crawl, url, &page, visit.requisite)?),
         None => Vec::new(),
     };
     Ok(Fetched { at_ms, links, changed, is_duplicate })
@@ -415,7 +438,7 @@ fn not_modified(
     let key = crawl.pages.key(url)?;
     let is_duplicate = !is_start && holder.is_some_and(|holder| is_repeated(crawl, &key, &holder));
     let links = match before {
-        Some(before) => visit.take(discovery::of_page(crawl, url, &before)?),
+        Some(before) => visit.take(discovery::of_page(crawl, url, &before, visit.requisite)?),
         None => Vec::new(),
     };
     Ok(Fetched { at_ms, links, changed: Some(false), is_duplicate })
@@ -441,7 +464,7 @@ fn redirect(crawl: &Crawl, url: &str, location: &[u8], is_start: bool, visit: &m
         visit.met(Reason::RedirectLimit, 1);
         return Ok(Vec::new());
     }
-    let targets = visit.take(discovery::of_redirect(crawl, url, location, is_start)?);
-    targets.iter().for_each(|target| crawl.hops.note(&target.url, hops));
+    let targets = visit.take(discovery::of_redirect(crawl, url, location, is_start, visit.requisite)?);
+    targets.iter().for_each(|target| crawl.hops.note(requisites::bare(&target.url), hops));
     Ok(targets)
 }

@@ -49,6 +49,24 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
+/// Checks a host that somebody else resolves: an address must be public, and a name not the local
+/// host's.
+///
+/// # Errors
+/// `PrivateAddress`.
+pub fn check_literal(host: &str) -> Result<(), Failure> {
+    let bare = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+    let is_local = match bare.parse::<IpAddr>() {
+        Ok(address) => !is_public(address),
+        Err(_) => bare == "localhost" || bare.ends_with(".localhost"),
+    };
+    if is_local {
+        let words = format!("{host} is not public; see --allow-private");
+        return Err(Failure::new(Reason::PrivateAddress, words));
+    }
+    Ok(())
+}
+
 /// A name with a fixed address, like curl's `--resolve`, but optionally with another port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
@@ -122,6 +140,16 @@ impl Resolver {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_what_a_proxy_resolves_literal_addresses_are_checked() {
+        for host in ["127.0.0.1", "[::1]", "10.0.0.9", "localhost", "LocalHost.", "a.localhost", "[::ffff:127.0.0.1]"] {
+            assert_eq!(check_literal(host).unwrap_err().reason, Reason::PrivateAddress, "{host}");
+        }
+        for host in ["1.1.1.1", "[2606:4700::1111]", "a.example", "notlocalhost", "127.0.0.1.example"] {
+            assert!(check_literal(host).is_ok(), "{host}");
+        }
+    }
 
     #[test]
     fn only_addresses_of_the_public_network_are_public() {

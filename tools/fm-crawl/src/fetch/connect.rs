@@ -1,11 +1,11 @@
 //! Connections to checked addresses, with TLS for https.
 //!
 //! Invariant: a connection goes to an address that [`Resolver`] allowed; nothing is resolved again
-//! in between.
+//! in between. With a proxy it goes to the proxy, which resolves names itself.
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,28 +16,39 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 
-use super::address::Resolver;
+use super::address::{Resolver, check_literal};
+use super::proxy::Proxy;
 use crate::failure::{Failure, Reason};
 
 /// The address that answered, as an extension of the response.
 #[derive(Clone, Copy, Debug)]
 pub struct Remote(pub SocketAddr);
 
+/// How connections leave this machine.
+#[derive(Clone, Debug, Default)]
+pub struct Way {
+    /// The proxy that they go to.
+    pub proxy: Option<Proxy>,
+    /// The address that they come from; the system's choice without one.
+    pub bind: Option<IpAddr>,
+}
+
 /// Makes connections.
 #[derive(Clone)]
 pub struct Connector {
     resolver: Arc<Resolver>,
+    way: Arc<Way>,
     tls: TlsConnector,
     timeout: Duration,
 }
 
 impl Connector {
-    /// A connector with this resolver, TLS configuration and timeout.
-    pub fn new(resolver: Resolver, tls: Arc<rustls::ClientConfig>, timeout: Duration) -> Connector {
-        Connector { resolver: Arc::new(resolver), tls: TlsConnector::from(tls), timeout }
+    /// A connector with this resolver, way, TLS configuration and timeout.
+    pub fn new(resolver: Resolver, way: Arc<Way>, tls: Arc<rustls::ClientConfig>, timeout: Duration) -> Connector {
+        Connector { resolver: Arc::new(resolver), way, tls: TlsConnector::from(tls), timeout }
     }
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<Stream>, Failure> {
@@ -52,19 +63,38 @@ impl Connector {
         let is_tls = uri.scheme_str() == Some("https");
         let host = uri.host().ok_or_else(|| Failure::new(Reason::BadUrl, "it has no host"))?;
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let addresses = self.resolver.addresses(host, port).await?;
-        let (tcp, address) = self.tcp(&addresses).await?;
+        let is_proxied = !is_tls && self.way.proxy.as_ref().is_some_and(Proxy::takes_whole_urls);
+        let (tcp, address) = match &self.way.proxy {
+            Some(proxy) => (self.by_proxy(proxy, host, port, is_proxied).await?, None),
+            None => {
+                let addresses = self.resolver.addresses(host, port).await?;
+                self.tcp(&addresses).await.map(|(tcp, address)| (tcp, Some(address)))?
+            }
+        };
         // Send small requests at once, without waiting for the last acknowledgement.
         let _ = tcp.set_nodelay(true);
         if !is_tls {
-            return Ok(Stream { io: Box::new(tcp), is_h2: false, address });
+            return Ok(Stream { io: Box::new(tcp), is_h2: false, is_proxied, address });
         }
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
         let name = name.map_err(|error| Failure::new(Reason::BadUrl, format!("{host}: {error}")))?;
         let tls = self.tls.connect(name, tcp).await;
         let tls = tls.map_err(|error| Failure::new(Reason::Tls, format!("{host}: {error}")))?;
         let is_h2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok(Stream { io: Box::new(tls), is_h2, address })
+        Ok(Stream { io: Box::new(tls), is_h2, is_proxied, address })
+    }
+
+    /// A connection to a proxy, led on to a host unless the request names it.
+    async fn by_proxy(&self, proxy: &Proxy, host: &str, port: u16, is_named: bool) -> Result<TcpStream, Failure> {
+        if !self.resolver.allow_private {
+            check_literal(host)?;
+        }
+        // Whoever names a proxy may have it anywhere.
+        let resolver = Resolver { overrides: self.resolver.overrides.clone(), allow_private: true };
+        let of_proxy = |failure: Failure| proxy.failure(&failure.detail);
+        let addresses = resolver.addresses(&proxy.host, proxy.port).await.map_err(of_proxy)?;
+        let (tcp, _) = self.tcp(&addresses).await.map_err(of_proxy)?;
+        if is_named { Ok(tcp) } else { proxy.lead(tcp, host, port).await }
     }
 
     /// Tries the addresses in turn; all but the last share half of the time.
@@ -73,7 +103,7 @@ impl Connector {
         let mut last = Failure::from(Reason::Connect);
         for (at, &address) in addresses.iter().enumerate() {
             let patience = if at + 1 == addresses.len() { self.timeout } else { share };
-            match tokio::time::timeout(patience, TcpStream::connect(address)).await {
+            match tokio::time::timeout(patience, from(self.way.bind, address)).await {
                 Ok(Ok(stream)) => return Ok((stream, address)),
                 Ok(Err(error)) => last = Failure::new(Reason::Connect, format!("{address}: {error}")),
                 Err(_) => last = Failure::new(Reason::ConnectTimeout, address.to_string()),
@@ -81,6 +111,32 @@ impl Connector {
         }
         Err(last)
     }
+}
+
+/// A connection to an address, from this one.
+async fn from(bind: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
+    let Some(bind) = bind else { return TcpStream::connect(to).await };
+    if bind.is_ipv4() != to.is_ipv4() {
+        return Err(io::Error::other(format!("it cannot be reached from {bind}, of another kind")));
+    }
+    socket(bind)?.connect(to).await
+}
+
+/// An address of this machine.
+///
+/// # Errors
+/// A sentence for the user.
+pub fn local_address(text: &str) -> Result<IpAddr, String> {
+    let address: IpAddr = text.parse().map_err(|_| format!("`{text}` is no IP address"))?;
+    let bound = std::net::UdpSocket::bind(SocketAddr::new(address, 0));
+    bound.map(|_| address).map_err(|error| format!("nothing can be sent from {address}: {error}"))
+}
+
+/// A socket with a local address.
+fn socket(bind: IpAddr) -> io::Result<TcpSocket> {
+    let socket = if bind.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind(SocketAddr::new(bind, 0))?;
+    Ok(socket)
 }
 
 impl tower_service::Service<Uri> for Connector {
@@ -106,12 +162,19 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub struct Stream {
     io: Box<dyn Io>,
     is_h2: bool,
-    address: SocketAddr,
+    /// Whether it ends at a proxy, which wants whole URLs.
+    is_proxied: bool,
+    /// The address that answers, unless a proxy is between.
+    address: Option<SocketAddr>,
 }
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        let connected = Connected::new().extra(Remote(self.address));
+        let connected = Connected::new().proxy(self.is_proxied);
+        let connected = match self.address {
+            Some(address) => connected.extra(Remote(address)),
+            None => connected,
+        };
         if self.is_h2 { connected.negotiated_h2() } else { connected }
     }
 }

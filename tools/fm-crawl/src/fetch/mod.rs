@@ -11,7 +11,10 @@
 
 pub mod address;
 mod connect;
+mod cookies;
 mod decode;
+pub mod proxy;
+pub mod trust;
 
 use std::error::Error as _;
 use std::net::IpAddr;
@@ -23,20 +26,24 @@ use filemap::page::{Headers, HttpVersion};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::{Request, Response, Uri, Version};
+use hyper::{Request, Response, StatusCode, Uri, Version};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
+use url::Url;
 
 use self::address::Resolver;
 use self::connect::{Connector, Remote};
+pub use self::connect::{Way, local_address};
+use self::cookies::Cookies;
 use self::decode::{Decoded, Decoder, Stop};
+use self::proxy::Proxy;
 use crate::failure::{Failure, Reason};
 use crate::limits::{HEADER_FIELDS, Limits, RATE_WINDOW, SMALL_BODY_BYTES};
 
+/// Characters of a content type that are shown.
+const TYPE_SHOWN: usize = 100;
 /// How long, and how many to one host, idle connections are kept.
 const IDLE: Duration = Duration::from_secs(20);
 const IDLE_PER_HOST: usize = 64;
@@ -73,6 +80,8 @@ pub struct Answer {
     pub ip: Option<IpAddr>,
     /// Bytes of the body as received.
     pub wire_bytes: u64,
+    /// Cookies that a limit does not keep.
+    pub cookies_dropped: u64,
     /// The places of a large body, kept as long as the body.
     pub places: Vec<OwnedSemaphorePermit>,
 }
@@ -82,6 +91,10 @@ pub struct Answer {
 pub enum Kind {
     /// A page.
     Page,
+    /// A robots.txt, of any content type.
+    Robots,
+    /// What a page needs to be shown, of any content type.
+    Requisite,
     /// A sitemap, which may be longer.
     Sitemap,
 }
@@ -92,26 +105,12 @@ pub struct Fetcher {
     client: Client<Connector, Empty<Bytes>>,
     limits: Arc<Limits>,
     user_agent: HeaderValue,
+    way: Arc<Way>,
+    /// The cookies of the run, if there are to be any.
+    cookies: Option<Arc<Cookies>>,
     large: Arc<Semaphore>,
     /// The place of a sitemap that is longer than pages may be.
     longest: Arc<Semaphore>,
-}
-
-/// The TLS configuration: the roots that browsers trust, and the given ones.
-///
-/// # Errors
-/// A sentence, for a bad certificate.
-pub fn tls(extra_roots: Vec<CertificateDer<'static>>) -> Result<rustls::ClientConfig, String> {
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    for root in extra_roots {
-        roots.add(root).map_err(|error| format!("a root certificate cannot be used: {error}"))?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| format!("TLS cannot be set up: {error}"))?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
 }
 
 impl Fetcher {
@@ -122,10 +121,11 @@ impl Fetcher {
     pub fn new(
         limits: Limits,
         user_agent: &str,
-        resolver: Resolver,
+        (resolver, way): (Resolver, Way),
         tls: rustls::ClientConfig,
     ) -> Result<Fetcher, String> {
-        let connector = Connector::new(resolver, Arc::new(tls), limits.connect);
+        let way = Arc::new(way);
+        let connector = Connector::new(resolver, Arc::clone(&way), Arc::new(tls), limits.connect);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
@@ -141,7 +141,21 @@ impl Fetcher {
             .build(connector);
         let user_agent = HeaderValue::from_str(user_agent).map_err(|error| format!("the user agent: {error}"))?;
         let large = Arc::new(Semaphore::new(limits.large_bodies()));
-        Ok(Fetcher { client, limits: Arc::new(limits), user_agent, large, longest: Arc::new(Semaphore::new(1)) })
+        Ok(Fetcher {
+            client,
+            limits: Arc::new(limits),
+            user_agent,
+            way,
+            cookies: None,
+            large,
+            longest: Arc::new(Semaphore::new(1)),
+        })
+    }
+
+    /// Keeps cookies from now on.
+    #[must_use]
+    pub fn with_cookies(self) -> Fetcher {
+        Fetcher { cookies: Some(Arc::default()), ..self }
     }
 
     /// Fetches a URL.
@@ -165,7 +179,25 @@ impl Fetcher {
             Broken::Unanswered => Failure::new(Reason::Protocol, "the connection was closed without an answer"),
             Broken::Failed(failure) => failure,
         })?;
-        self.body(answer, kind, begun + self.limits.total).await
+        let asks_for_credentials = answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+        if let Some(proxy) = self.way.proxy.as_ref().filter(|_| asks_for_credentials) {
+            return Err(proxy.failure("it wants a user and a password"));
+        }
+        let cookies = self.cookies.as_ref().zip(Url::parse(url).ok());
+        let cookies_dropped = cookies.map_or(0, |(cookies, url)| cookies.take(&url, answer.headers()));
+        self.check_type(&answer, kind)?;
+        let answer = self.body(answer, kind, begun + self.limits.total).await?;
+        Ok(Answer { cookies_dropped, ..answer })
+    }
+
+    /// Refuses a page by its content type, before its body is read.
+    fn check_type(&self, answer: &Response<Incoming>, kind: Kind) -> Result<(), Failure> {
+        let content_type = answer.headers().get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        let content_type = String::from_utf8_lossy(content_type);
+        if kind != Kind::Page || !answer.status().is_success() || self.limits.accepts(&content_type) {
+            return Ok(());
+        }
+        Err(Failure::new(Reason::Type, content_type.chars().take(TYPE_SHOWN).collect::<String>()))
     }
 
     async fn head(&self, uri: &Uri, validators: &Validators, until: Instant) -> Result<Response<Incoming>, Broken> {
@@ -175,6 +207,12 @@ impl Fetcher {
         headers.insert(header::USER_AGENT, self.user_agent.clone());
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml,*/*;q=0.5"));
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, br, zstd"));
+        let plain = self.way.proxy.as_ref().filter(|_| uri.scheme_str() == Some("http"));
+        let authorization = plain.and_then(Proxy::authorization);
+        headers.extend(authorization.map(|value| (header::PROXY_AUTHORIZATION, value)));
+        let cookies = self.cookies.as_ref().zip(Url::parse(&uri.to_string()).ok());
+        let cookies = cookies.and_then(|(cookies, url)| cookies.to_send(&url));
+        headers.extend(cookies.map(|value| (header::COOKIE, value)));
         let optional = |value: &Option<Vec<u8>>| HeaderValue::from_bytes(value.as_deref()?).ok();
         headers.extend(optional(&validators.etag).map(|value| (header::IF_NONE_MATCH, value)));
         headers.extend(optional(&validators.last_modified).map(|value| (header::IF_MODIFIED_SINCE, value)));
@@ -190,7 +228,7 @@ impl Fetcher {
         let codings = codings(&head.headers);
         let coding = if let [one] = &codings[..] { one.as_slice() } else { b"" };
         let max_bytes = match kind {
-            Kind::Page => self.limits.body_bytes,
+            Kind::Page | Kind::Robots | Kind::Requisite => self.limits.body_bytes,
             Kind::Sitemap => self.limits.sitemap_bytes(),
         };
         let mut decoder = Decoder::new(coding, max_bytes, self.limits.ratio);
@@ -244,6 +282,7 @@ impl Fetcher {
             has_trailing: decoded.has_trailing,
             ip: head.extensions.get::<Remote>().map(|remote| remote.0.ip()),
             wire_bytes,
+            cookies_dropped: 0,
             places,
         })
     }

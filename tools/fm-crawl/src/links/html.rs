@@ -5,14 +5,15 @@
 //!
 //! Links to pages are `a`, `area`, `iframe`, `frame`, `meta` refresh, and `link` elements except
 //! those for styles, icons, preloading and descriptions. `base`, `rel=nofollow` and the robots
-//! directives of `meta` elements are respected.
+//! directives of `meta` elements are respected. Requisites are the images, scripts and styles of a
+//! page, also those in attributes; no directive concerns them.
 
 use std::convert::Infallible;
 
 use html5gum::{Emitter, Error, State, Tokenizer, naive_next_state};
 
 use super::directives::{self, words};
-use super::{Bounds, Found, Gathered, text};
+use super::{Bounds, Found, Gathered, css, requisites, text};
 
 /// Values of `rel` of a `link` that is not a page.
 const NO_PAGE: [&str; 16] = [
@@ -89,13 +90,19 @@ const BREAKS_OUT: [&[u8]; 44] = [
     b"var",
     b"listing",
 ];
+/// Values of `rel` of a `link` that is a requisite.
+const REQUISITE: [&str; 7] =
+    ["stylesheet", "icon", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon", "preload", "modulepreload"];
 
 /// Finds the links of a document, for a crawler with the product token `agent`.
 pub fn find(body: &[u8], agent: &str, syntax: Syntax, bounds: Bounds) -> Found {
     let mut reading = Reading::new(agent, syntax, bounds);
     // Reading from memory cannot fail.
     let _ = Tokenizer::new_with_emitter(body, &mut reading).finish();
+    reading.end_style();
     let mut found = reading.gathered.found;
+    let beside = reading.beside.found;
+    (found.requisites, found.is_cut) = (beside.links, found.is_cut || beside.is_cut);
     if found.is_nofollow && !bounds.follow_nofollow {
         found.nofollow += found.links.len() as u64;
         found.links.clear();
@@ -139,6 +146,10 @@ struct Reading<'a> {
     agent: &'a str,
     syntax: Syntax,
     gathered: Gathered,
+    /// The requisites.
+    beside: Gathered,
+    /// The text of the style sheet that is being read.
+    style: Option<Vec<u8>>,
     is_start: bool,
     is_self_closing: bool,
     /// Open elements of SVG and MathML: in these a title or a script is an element like any.
@@ -160,6 +171,8 @@ impl Reading<'_> {
             agent,
             syntax,
             gathered: Gathered::new(bounds),
+            beside: Gathered::new(bounds),
+            style: None,
             is_start: false,
             is_self_closing: false,
             foreign: 0,
@@ -207,8 +220,49 @@ impl Reading<'_> {
         tag
     }
 
+    /// Whether the attributes of the current tag matter.
+    fn matters(&mut self) -> bool {
+        self.tag() != Tag::Other || self.is_start && self.beside.bounds.requisites
+    }
+
+    /// Takes the last attribute for a requisite, if it is one.
+    fn take_requisite(&mut self) {
+        if !self.is_start || !self.beside.bounds.requisites {
+            return;
+        }
+        let (beside, value) = (&mut self.beside, self.attribute_value.as_slice());
+        match (self.name.as_slice(), self.attribute_name.as_slice()) {
+            (b"img" | b"script" | b"input" | b"embed", b"src")
+            | (b"video", b"poster")
+            | (b"image", b"href" | b"xlink:href")
+            | (b"body" | b"table" | b"td" | b"th", b"background") => {
+                beside.add(value);
+            }
+            (b"img" | b"source", b"srcset") | (b"link", b"imagesrcset") => {
+                requisites::candidates(value).for_each(|url| {
+                    beside.add(url);
+                });
+            }
+            (_, b"style") => css::find(value, |url| {
+                beside.add(url);
+            }),
+            _ => {}
+        }
+    }
+
+    /// Reads the style sheet that ends.
+    fn end_style(&mut self) {
+        let beside = &mut self.beside;
+        if let Some(style) = self.style.take() {
+            css::find(&style, |url| {
+                beside.add(url);
+            });
+        }
+    }
+
     /// Takes the last attribute; the first of a name counts.
     fn take_attribute(&mut self) {
+        self.take_requisite();
         let held = match attribute(self.tag(), &self.attribute_name) {
             Some(Attribute::Target) => &mut self.held.target,
             Some(Attribute::Rel) => &mut self.held.rel,
@@ -227,6 +281,9 @@ impl Reading<'_> {
         match self.tag() {
             Tag::Anchor | Tag::Frame => self.link(&held),
             Tag::Link if !names_no_page(held.rel.as_deref()) => self.link(&held),
+            Tag::Link if self.beside.bounds.requisites && names_requisite(held.rel.as_deref()) => {
+                held.target.and_then(|target| self.beside.add(&target));
+            }
             Tag::Base => {
                 if let Some(target) = held.target.filter(|_| self.gathered.found.base.is_none()) {
                     self.gathered.found.base = Some(text(target.trim_ascii()));
@@ -282,21 +339,25 @@ impl Emitter for &mut Reading<'_> {
     }
 
     fn push_attribute_name(&mut self, name: &[u8]) {
-        if self.tag() != Tag::Other {
+        if self.matters() {
             self.attribute_name.extend_from_slice(name);
         }
     }
 
     fn push_attribute_value(&mut self, value: &[u8]) {
-        if self.tag() != Tag::Other {
+        if self.matters() {
             self.attribute_value.extend_from_slice(value);
         }
     }
 
     fn emit_current_tag(&mut self) -> Option<State> {
         self.enter_or_leave_foreign();
+        self.end_style();
         if !self.is_start {
             return None;
+        }
+        if self.name == b"style" && self.beside.bounds.requisites {
+            self.style = Some(Vec::new());
         }
         self.take_attribute();
         if self.tag() != Tag::Other {
@@ -338,7 +399,11 @@ impl Emitter for &mut Reading<'_> {
 
     fn emit_eof(&mut self) {}
     fn emit_error(&mut self, _: Error) {}
-    fn emit_string(&mut self, _: &[u8]) {}
+    fn emit_string(&mut self, text: &[u8]) {
+        if let Some(style) = &mut self.style {
+            style.extend_from_slice(text);
+        }
+    }
     fn emit_current_comment(&mut self) {}
     fn emit_current_doctype(&mut self) {}
     fn set_self_closing(&mut self) {
@@ -373,6 +438,10 @@ fn names_no_page(rel: Option<&[u8]>) -> bool {
     rel.is_some_and(|rel| NO_PAGE.iter().any(|word| has_word(rel, word.as_bytes())))
 }
 
+fn names_requisite(rel: Option<&[u8]>) -> bool {
+    rel.is_some_and(|rel| REQUISITE.iter().any(|word| has_word(rel, word.as_bytes())))
+}
+
 /// The URL of a refresh such as `5; url='...'`; without a URL it reloads the page.
 fn refresh_target(content: &[u8]) -> Option<&[u8]> {
     let content = content.trim_ascii_start();
@@ -396,7 +465,7 @@ fn refresh_target(content: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 2000, follow_nofollow: false };
+    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 2000, follow_nofollow: false, requisites: false };
 
     fn links(html: &str) -> Vec<String> {
         find(html.as_bytes(), "our-bot", Syntax::Html, BOUNDS).links
@@ -414,6 +483,21 @@ mod tests {
         let html = "<link rel=stylesheet href=s><link rel='shortcut icon' href=i><link rel=preload href=p><img src=x>\
                     <script src=y></script><link rel=canonical href=c>";
         assert_eq!(links(html), ["c"]);
+    }
+
+    #[test]
+    fn requisites_are_found_beside_the_links_whatever_is_not_to_be_followed() {
+        let html = "<meta name=robots content=nofollow><link rel=stylesheet href=1><link rel='Shortcut Icon' href=2>\
+                    <link rel=preload href=3><img src=4 srcset='5 1x, 6 2x'><picture><source srcset=7></picture>\
+                    <script src=8></script><video poster=9 src=no></video><p style='background:url(10)'>\
+                    <style>@import '11';p{x:url(12)}</style><body background=13><a href=no><img src=data:,x>\
+                    <script>'<img src=no>'</script><!-- <img src=no> --><link rel=manifest href=no><svg><image href=14>\
+                    <style>y{x:url(15)}";
+        let found = find(html.as_bytes(), "our-bot", Syntax::Html, Bounds { requisites: true, ..BOUNDS });
+        let wanted: Vec<String> = (1..=15).map(|n| n.to_string()).collect();
+        let taken: Vec<_> = found.requisites.iter().filter(|link| !link.starts_with("data:")).cloned().collect();
+        assert_eq!((taken, found.links.len()), (wanted, 0));
+        assert!(find(html.as_bytes(), "our-bot", Syntax::Html, BOUNDS).requisites.is_empty());
     }
 
     #[test]

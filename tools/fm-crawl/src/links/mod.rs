@@ -6,9 +6,11 @@
 //! Invariant: every resolved link is an http or https URL, absolute and without a fragment, as it
 //! was written otherwise; its key is the canonical form by the rules of the store.
 
+pub mod css;
 pub mod directives;
 pub mod html;
 pub mod plain;
+pub mod requisites;
 pub mod sitemap;
 pub mod source;
 
@@ -27,6 +29,8 @@ pub struct Bounds {
     pub url_bytes: usize,
     /// Whether nofollow links are followed.
     pub follow_nofollow: bool,
+    /// Whether requisites are taken.
+    pub requisites: bool,
 }
 
 /// The links of a document as written.
@@ -34,6 +38,8 @@ pub struct Bounds {
 pub struct Found {
     /// The links to follow, without duplicates, in order.
     pub links: Vec<String>,
+    /// What the document needs to be shown, as links.
+    pub requisites: Vec<String>,
     /// The base of the links, if the document has one.
     pub base: Option<String>,
     /// The encoding of an HTML document, for the queries of its links; UTF-8 if `None`.
@@ -256,7 +262,7 @@ mod tests {
         links.links.iter().map(|link| link.url.as_str()).collect()
     }
 
-    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 60, follow_nofollow: false };
+    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 60, follow_nofollow: false, requisites: false };
 
     fn resolved(links: &[&str], base: Option<&str>) -> Links {
         let mut gathered = Gathered::new(BOUNDS);

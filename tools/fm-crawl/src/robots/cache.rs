@@ -168,7 +168,7 @@ impl Cache {
         store: &PageStore,
         fetcher: &Fetcher,
     ) -> Result<Result<Step, Failure>, fm_cli::Failure> {
-        let mut answer = match fetcher.get(url, &Validators::default(), Kind::Page).await {
+        let mut answer = match fetcher.get(url, &Validators::default(), Kind::Robots).await {
             Ok(answer) => answer,
             Err(failure) => return Ok(Err(unreachable(failure))),
         };

@@ -21,6 +21,8 @@ const RECENT_BYTES: usize = 32 << 20;
 /// The pause, and the number of attempts, while `status` or `why` has the frontier open.
 const ASKED_FOR: Duration = Duration::from_millis(100);
 const ASKED_WITHIN: u32 = 50;
+/// What the store leaves free on its disk.
+pub const FREE_BYTES: u64 = 256 << 20;
 /// Memory of the store's dictionaries.
 const DICTIONARY_BYTES: usize = 48 << 20;
 
@@ -34,7 +36,8 @@ pub fn settings(store: &Path) -> Result<(Folder, Settings), Failure> {
 }
 
 fn options() -> Options {
-    Options::new().memtable_bytes(RECENT_BYTES).dictionary_memory_bytes(DICTIONARY_BYTES).on_event(|event| {
+    let memory = Options::new().memtable_bytes(RECENT_BYTES).dictionary_memory_bytes(DICTIONARY_BYTES);
+    memory.free_space_floor(FREE_BYTES).on_event(|event| {
         if matches!(event, Event::Poisoned { .. }) {
             words::complain(event);
         }
@@ -143,7 +146,7 @@ fn frontier_options(settings: &Settings) -> FrontierOptions {
     FrontierOptions::new()
         .delay_ms(settings.delay_ms())
         .connections(settings.host_connections)
-        .depth_max(settings.depth)
+        .depth_max(settings.frontier_depth())
         .pages_per_host_max(settings.host_pages.unwrap_or(u32::MAX))
         .attempts_max(settings.attempts)
         .backoff_ms(ms(settings.retry), 24 * 3_600_000)

@@ -9,19 +9,13 @@ use crate::links::{Link, is_web};
 use crate::scope::Scope;
 use crate::settings::Settings;
 
-/// A start page as the URL standard has it, if it is none of the crawl's yet.
-pub fn is_new_seed(seed: &str, settings: &Settings) -> Option<String> {
-    let url = String::from_utf8(Whatwg.canonicalize(seed.as_bytes()).ok()?).ok()?;
-    (!settings.seeds.contains(&url)).then_some(url)
-}
-
 /// The start pages, with their canonical forms.
 pub fn seeds(settings: &Settings, canonicalizer: &dyn Canonicalizer) -> Result<Vec<Link>, Failure> {
     let link = |seed: &String| {
         let link = Link::new(seed.as_bytes().to_vec(), canonicalizer);
         link.ok_or_else(|| Failure::Usage(format!("{seed}: it has no canonical form by the rules of the store")))
     };
-    settings.seeds.iter().map(link).collect()
+    settings.starts().map(link).collect()
 }
 
 /// Queues pages again that were refused and are in scope: the scope may be wider than it was, or

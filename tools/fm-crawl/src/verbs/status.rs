@@ -36,7 +36,8 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         Err(failure) => return Err(failure),
     };
     let value = fields!(settings;
-        store = args.store.display().to_string(), is_running = runs_as.is_some(), seeds, scope, user_agent,
+        store = args.store.display().to_string(), is_running = runs_as.is_some(), seeds,
+        listed_seeds = settings.listed.len(), scope, user_agent,
         frontier = numbers, last_run = published["run"], hosts = hosts, most_important = pages,
     );
     let lines = if flags.json { format!("{value}\n") } else { in_words(&value) };
@@ -66,7 +67,8 @@ fn pages(frontier: &Frontier, top: usize) -> Result<Vec<Value>, Failure> {
 fn in_words(value: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), |text| plain(text.as_bytes()));
     let state = if value["is_running"] == json!(true) { "a crawl is running" } else { "no crawl is running" };
-    let seeds = words::count(value["seeds"].as_array().map_or(0, Vec::len) as u64, "seed");
+    let listed = value["listed_seeds"].as_u64().unwrap_or(0);
+    let seeds = words::count(listed + value["seeds"].as_array().map_or(0, Vec::len) as u64, "seed");
     let mut lines = vec![
         format!("{}: {state}", text(&value["store"])),
         format!("scope {} of {seeds}, as {}", text(&value["scope"]), text(&value["user_agent"])),

@@ -15,9 +15,9 @@ use urlindex::{SeenSet, StoredSet};
 
 use super::{opening, print};
 use crate::crawl::control::{self, Request};
-use crate::crawl::view;
+use crate::crawl::{token, view};
 use crate::links::is_web;
-use crate::robots::{self, cache};
+use crate::robots::cache;
 use crate::settings::Settings;
 use crate::{failure, files, record, seen};
 
@@ -86,7 +86,7 @@ fn robots(store: &PageStore, settings: &Settings, url: &str) -> &'static str {
     if !settings.obeys_robots {
         return "not obeyed";
     }
-    let cache = cache::Cache::new(robots::token(&settings.user_agent), settings.limits.retry_after);
+    let cache = cache::Cache::new(token(settings), settings.limits.retry_after);
     let (origin, path) = cache::split(url);
     match cache.recall(origin, store) {
         Some(robots) if robots.allows(path) => "allowed",

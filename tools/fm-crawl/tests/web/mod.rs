@@ -7,6 +7,7 @@
 
 pub mod crawl;
 pub mod hostile;
+pub mod proxy;
 pub mod sites;
 
 use std::collections::HashMap;
@@ -113,6 +114,11 @@ impl Web {
     /// The argument that leads all names here.
     pub fn resolve(&self) -> String {
         format!("--resolve=*:80:{}", self.address)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// All that was asked so far.

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::{Coordinator, host};
 use crate::crawl::log::Log;
-use crate::crawl::visit::{Told, Visit};
+use crate::crawl::visit::{Fetched, Told, Visit};
 use crate::failure::{Failure, Reason, of_frontier};
-use crate::links::Link;
+use crate::links::{Link, requisites};
 
 impl Coordinator<'_> {
     pub(super) fn tell_failure(&mut self, page: frontier::PageId, failure: &Failure) -> Result<(), fm_cli::Failure> {
@@ -49,7 +49,7 @@ impl Coordinator<'_> {
                 if let Some(start) = &visit.widens {
                     self.widen(&visit.url, start)?;
                 }
-                let texts: Vec<_> = fetched.links.iter().map(Link::text).collect();
+                let texts: Vec<_> = self.within_depth(visit, fetched).into_iter().map(Link::text).collect();
                 let links: Vec<&str> = texts.iter().map(|text| &**text).collect();
                 if fetched.is_duplicate {
                     let is_new = |link: &&Link| !self.state.frontier.knows(&link.key);
@@ -92,6 +92,18 @@ impl Coordinator<'_> {
             self.tally.moved += u64::from(self.state.frontier.hint(&hints, now_ms()).map_err(of_frontier)?);
         }
         Ok(())
+    }
+
+    /// The links of a page, without those beyond the depth. With requisites, which count none, the
+    /// frontier takes more than that.
+    fn within_depth<'v>(&mut self, visit: &Visit, fetched: &'v Fetched) -> Vec<&'v Link> {
+        let mut links: Vec<&Link> = fetched.links.iter().collect();
+        if self.crawl.settings.requisites && visit.depth >= self.crawl.settings.depth {
+            let frontier = &self.state.frontier;
+            links.retain(|link| requisites::is_marked(link) || frontier.knows(&link.key));
+            self.tally.add(Reason::DepthLimit, (fetched.links.len() - links.len()) as u64);
+        }
+        links
     }
 
     /// Takes a page to which a start page redirects for a start page, with what belongs to it.

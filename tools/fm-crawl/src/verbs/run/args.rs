@@ -1,0 +1,369 @@
+//! The arguments of `run`, their values, and what they change of the settings.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use filemap_http::Client;
+use fm_cli::{Failure, canonical, sizes, times};
+
+use crate::fetch::address::Override;
+use crate::fetch::proxy::Proxy;
+use crate::scope::Reach;
+use crate::settings::Settings;
+use crate::{fetch, filter};
+
+/// Start or continue a crawl
+#[derive(clap::Args)]
+#[command(after_help = "\
+The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --fetch, --forever, --log, --log-size, \
+--tolerate, --allow-private, --resolve, --ca, --insecure, --proxy, --bind and --min-free): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
+
+Exits with 1 if no page was ever fetched, with 3 if the store refused fetched pages, and with 5 if pages were not fetched for a reason \
+that is neither their site's answer (4xx, robots.txt) nor a limit: they were given up, or their hosts do not answer (--tolerate).
+
+Example:
+  fm-crawl run pages.fm --seed https://example.com/ --contact mailto:me@example.com --max-pages 1000")]
+pub struct Args {
+    /// The store's folder, made if absent
+    pub(super) store: PathBuf,
+    /// Start pages; may be given again
+    #[arg(long, value_name = "URL", num_args = 1..)]
+    pub(super) seed: Vec<String>,
+    /// Start pages from a file, one a line, `#` before a comment; - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub(super) seeds: Vec<PathBuf>,
+    /// Fetch these pages, whatever the queue, and nothing else; may be given again
+    #[arg(long, value_name = "URL", num_args = 1..)]
+    pub(super) fetch: Vec<String>,
+    /// What makes two URLs one page in a new store: whatwg, crawl, surt or exact, rules switched
+    /// as in crawl,+www,-tracking [default: crawl]
+    #[arg(long, value_name = "RULES", value_parser = canonical::Canonical::parse)]
+    pub(super) rules: Option<canonical::Canonical>,
+    /// Which links to follow from the seeds [default: host]
+    #[arg(long, value_enum)]
+    pub(super) scope: Option<Reach>,
+    /// Fetch only URLs that a pattern matches: a regular expression, prefix:http://HOST/..., or
+    /// @FILE with one a line, which is read again when it changes. Start pages are fetched anyway
+    #[arg(long, value_name = "PATTERN", value_parser = filter::checked)]
+    pub(super) include: Vec<String>,
+    /// Do not fetch URLs that a pattern matches, as for --include, whatever includes them
+    #[arg(long, value_name = "PATTERN", value_parser = filter::checked)]
+    pub(super) exclude: Vec<String>,
+    /// Forget the patterns of --include in earlier runs
+    #[arg(long)]
+    pub(super) no_include: bool,
+    /// Forget the patterns of --exclude in earlier runs
+    #[arg(long)]
+    pub(super) no_exclude: bool,
+    /// Read pages of these content types only, such as text/html,image/*; others are dropped
+    /// before their body. `any` for all
+    #[arg(long, value_name = "TYPE", value_parser = content_type, value_delimiter = ',')]
+    pub(super) accept_type: Vec<String>,
+    /// Do not fetch what has a path with one of these endings, such as zip,tar.gz; `none` for all
+    #[arg(long, value_name = "EXT", value_parser = extension, value_delimiter = ',')]
+    pub(super) reject_extension: Vec<String>,
+    /// Stop at this number of fetched pages in all runs
+    #[arg(long, value_name = "N")]
+    pub(super) max_pages: Option<u64>,
+    /// Most links from a seed to a page [default: 100]
+    #[arg(long, value_name = "N")]
+    pub(super) max_depth: Option<u16>,
+    /// Most pages of one host; 0 for no limit [default: 100000]
+    #[arg(long, value_name = "N")]
+    pub(super) max_host_pages: Option<u32>,
+    /// Requests a second to a host; 0 for no limit [default: 1]
+    #[arg(long, value_name = "R", value_parser = rate, allow_hyphen_values = true)]
+    pub(super) rate: Option<f64>,
+    /// Connections to one host [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(super) host_connections: Option<u16>,
+    /// Connections in all [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) connections: Option<u32>,
+    /// Contact of the crawl's operator, a URL or mailto:ADDRESS, sent with every request
+    #[arg(long, value_name = "CONTACT", value_parser = contact)]
+    pub(super) contact: Option<String>,
+    /// The name that robots.txt is matched by, if not the first word of the user agent; `agent`
+    /// for that word again
+    #[arg(long, value_name = "NAME", value_parser = robots_token)]
+    pub(super) robots_token: Option<RobotsToken>,
+    /// The whole user agent; robots.txt is matched by its first word
+    #[arg(long, value_name = "UA", value_parser = one_line)]
+    pub(super) user_agent: Option<String>,
+    /// Fetch each page again at about this age, adapted to how often it changes; `off` for never
+    #[arg(long, value_name = "AGE", value_parser = again)]
+    pub(super) recrawl: Option<Again>,
+    /// Keep running when nothing is left: for pages that are due later, and for `fm-crawl add`
+    #[arg(long)]
+    pub(super) forever: bool,
+    /// Follow the links of pages whose body is stored under another URL
+    #[arg(long)]
+    pub(super) follow_duplicates: bool,
+    /// Fetch what pages need to be shown too, wherever it is: images, styles, scripts, fonts
+    #[arg(long, overrides_with = "no_requisites")]
+    pub(super) requisites: bool,
+    /// Do not fetch that any more
+    #[arg(long)]
+    pub(super) no_requisites: bool,
+    /// Keep the cookies of each host during the run, and send them to it
+    #[arg(long, overrides_with = "no_cookies")]
+    pub(super) cookies: bool,
+    /// Keep no cookies any more
+    #[arg(long)]
+    pub(super) no_cookies: bool,
+    /// Follow links marked nofollow
+    #[arg(long)]
+    pub(super) follow_nofollow: bool,
+    /// Do not read sitemaps
+    #[arg(long)]
+    pub(super) no_sitemaps: bool,
+    /// Ignore robots.txt: for your own sites only
+    #[arg(long)]
+    pub(super) no_robots: bool,
+    /// Connect to private, loopback and other non-public addresses
+    #[arg(long)]
+    pub(super) allow_private: bool,
+    /// Share the work with other crawls by a seen set of fm-serve: the first to ask for a page
+    /// fetches it. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
+    #[arg(long, value_name = "http://HOST/v1/seen/NAME", value_parser = seen_set)]
+    pub(super) seen: Option<SharedSet>,
+    /// Attempts at a page that fails, 1 to 15 [default: 12]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
+    pub(super) attempts: Option<u8>,
+    /// The wait before the second attempt, doubled for each further one [default: 60s]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    pub(super) retry: Option<Duration>,
+    /// Failures of pages in a row after which their host is to blame, and rests [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) max_host_failures: Option<u16>,
+    /// How long a host may fail before its queued pages are given up [default: 7d]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    pub(super) host_down: Option<Duration>,
+    /// How long a run goes on without a page: hosts rest that do not answer, failed pages wait
+    /// [default: 15m]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    pub(super) patience: Option<Duration>,
+    /// Part of the pages that may be left unfetched without an exit code of 5
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0%")]
+    pub(super) tolerate: f64,
+    /// Largest body; of a longer one the beginning is kept [default: 16MiB]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse_positive)]
+    pub(super) max_body: Option<u64>,
+    /// Most redirects in a row [default: 10]
+    #[arg(long, value_name = "N")]
+    pub(super) max_redirects: Option<u8>,
+    /// Largest expansion of a compressed body [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_ratio: Option<u32>,
+    /// Time limit for a whole page [default: 120s]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    pub(super) timeout: Option<Duration>,
+    /// Time limit for the beginning of an answer [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    pub(super) first_byte_timeout: Option<Duration>,
+    /// Time limit for a connection [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    pub(super) connect_timeout: Option<Duration>,
+    /// The longest Retry-After that is obeyed [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = times::duration)]
+    pub(super) max_retry_after: Option<Duration>,
+    /// Resolve a name to an address, like curl's --resolve; HOST and PORT may be *
+    #[arg(long, value_name = "HOST:PORT:ADDRESS[:PORT]", value_parser = Override::parse)]
+    pub(super) resolve: Vec<Override>,
+    /// Trust the certificates in this PEM file too
+    #[arg(long, value_name = "FILE")]
+    pub(super) ca: Option<PathBuf>,
+    /// Do not check certificates: for sites of your own
+    #[arg(long, conflicts_with = "ca")]
+    pub(super) insecure: bool,
+    /// Send all requests to this proxy, which resolves names; SCHEME is http or socks5
+    #[arg(long, value_name = "SCHEME://[USER:PASSWORD@]HOST:PORT", value_parser = Proxy::parse)]
+    pub(super) proxy: Option<Proxy>,
+    /// Connect from this address of the machine
+    #[arg(long, value_name = "ADDRESS", value_parser = fetch::local_address)]
+    pub(super) bind: Option<IpAddr>,
+    /// Pause while less is free on the disk of the store, at least 256MiB
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse, default_value = "512MiB")]
+    pub(super) min_free: u64,
+    /// Append a JSON line for each visit to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) log: Option<PathBuf>,
+    /// Begin a new log when it would be longer: the old one is renamed to FILE.1, the next to
+    /// FILE.2
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse_positive, requires = "log")]
+    pub(super) log_size: Option<u64>,
+}
+
+/// Replaces settings by arguments.
+pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
+    fn set<T: Copy>(place: &mut T, given: Option<T>) {
+        *place = given.unwrap_or(*place);
+    }
+    set(&mut settings.scope, args.scope);
+    set(&mut settings.depth, args.max_depth);
+    set(&mut settings.rate, args.rate);
+    set(&mut settings.host_connections, args.host_connections);
+    set(&mut settings.connections, args.connections.map(|connections| connections as usize));
+    set(&mut settings.attempts, args.attempts);
+    set(&mut settings.retry, args.retry);
+    set(&mut settings.host_failures, args.max_host_failures);
+    set(&mut settings.host_down, args.host_down);
+    set(&mut settings.patience, args.patience);
+    set(&mut settings.host_pages, args.max_host_pages.map(|pages| (pages > 0).then_some(pages)));
+    set(&mut settings.recrawl, args.recrawl.map(|Again(age)| age));
+    if let Some(SharedSet(set)) = &args.seen {
+        settings.seen.clone_from(set);
+    }
+    patterns(&mut settings.include, &args.include, args.no_include);
+    patterns(&mut settings.exclude, &args.exclude, args.no_exclude);
+    list(&mut settings.reject_extensions, &args.reject_extension, NONE);
+    list(&mut settings.limits.types, &args.accept_type, ANY);
+    settings.follow_duplicates |= args.follow_duplicates;
+    settings.follow_nofollow |= args.follow_nofollow;
+    settings.cookies = (settings.cookies || args.cookies) && !args.no_cookies;
+    settings.requisites = (settings.requisites || args.requisites) && !args.no_requisites;
+    settings.sitemaps &= !args.no_sitemaps;
+    settings.obeys_robots &= !args.no_robots;
+    let limits = &mut settings.limits;
+    set(&mut limits.body_bytes, args.max_body);
+    set(&mut limits.redirects, args.max_redirects);
+    set(&mut limits.ratio, args.max_ratio);
+    set(&mut limits.total, args.timeout);
+    set(&mut limits.first_byte, args.first_byte_timeout);
+    set(&mut limits.connect, args.connect_timeout);
+    set(&mut limits.retry_after, args.max_retry_after);
+    name(args, settings)
+}
+
+/// Replaces a list by a given one; a word stands for an empty one.
+fn list(known: &mut Vec<String>, given: &[String], empty: &str) {
+    if !given.is_empty() {
+        *known = given.iter().filter(|one| *one != empty).cloned().collect();
+    }
+}
+
+/// Words for all content types, and for no extension.
+const ANY: &str = "any";
+const NONE: &str = "none";
+
+fn content_type(text: &str) -> Result<String, String> {
+    let text = text.trim().to_ascii_lowercase();
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*');
+    let is_one = text.split_once('/').is_some_and(|(kind, name)| is_name(kind) && (name == "*" || is_name(name)));
+    match is_one || text == ANY {
+        true => Ok(text),
+        false => Err("give a content type such as text/html or image/*, or any".to_owned()),
+    }
+}
+
+fn extension(text: &str) -> Result<String, String> {
+    let text = text.trim().trim_start_matches('.').to_ascii_lowercase();
+    match text.is_empty() || text.contains(['/', '?', '#']) {
+        true => Err("give an extension such as pdf, or none".to_owned()),
+        false => Ok(text),
+    }
+}
+
+/// Adds patterns to those of earlier runs, or to none.
+fn patterns(known: &mut Vec<String>, given: &[String], forgets: bool) {
+    if forgets {
+        known.clear();
+    }
+    for pattern in given {
+        if !known.contains(pattern) {
+            known.push(pattern.clone());
+        }
+    }
+}
+
+/// The age at which pages are fetched again, or never.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Again(Option<Duration>);
+
+fn again(text: &str) -> Result<Again, String> {
+    if text == "off" { Ok(Again(None)) } else { times::duration(text).map(|age| Again(Some(age))) }
+}
+
+/// Where a seen set is, or that there is none.
+#[derive(Clone, Debug)]
+pub(super) struct SharedSet(Option<String>);
+
+fn seen_set(text: &str) -> Result<SharedSet, String> {
+    match text {
+        "none" => Ok(SharedSet(None)),
+        _ if Client::is_location(text) && text.contains("/v1/seen/") => Ok(SharedSet(Some(text.to_owned()))),
+        _ => Err("give the address of a seen set, such as http://127.0.0.1:8640/v1/seen/pages, or none".to_owned()),
+    }
+}
+
+/// Requests a second: 0 or more.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=1e6).contains(rate));
+    rate.ok_or_else(|| {
+        format!("`{text}` is not a number of requests a second; write for example 0.5, 1, or 0 for no limit")
+    })
+}
+
+/// A part of 1, from a number of percent.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    let number = number.filter(|number| (0.0..=100.0).contains(number)).map(|number| number / 100.0);
+    number.ok_or_else(|| format!("`{text}` is not a number of percent, such as 1%"))
+}
+
+/// The value of a header field: one line.
+fn one_line(text: &str) -> Result<String, String> {
+    match text.chars().any(char::is_control) {
+        true => Err("it becomes one line of a request: no control characters".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// The name that robots.txt is matched by, or that it is the user agent's.
+#[derive(Clone, Debug)]
+pub(super) struct RobotsToken(Option<String>);
+
+fn robots_token(text: &str) -> Result<RobotsToken, String> {
+    match text {
+        "agent" => Ok(RobotsToken(None)),
+        _ if !text.is_empty() && crate::robots::token(text) == text => Ok(RobotsToken(Some(text.to_owned()))),
+        _ => Err("it has letters, digits, - and _".to_owned()),
+    }
+}
+
+/// A contact: an address or a page.
+fn contact(text: &str) -> Result<String, String> {
+    match has_contact(text) {
+        true => one_line(text),
+        false => Err("give an address or a page, such as mailto:you@example.com".to_owned()),
+    }
+}
+
+fn has_contact(text: &str) -> bool {
+    ["@", "http://", "https://"].iter().any(|mark| text.contains(mark))
+}
+
+/// The user agent. It must have a contact, except with `--allow-private`.
+fn name(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
+    let product = concat!("fm-crawl/", env!("CARGO_PKG_VERSION"));
+    match (&args.user_agent, &args.contact) {
+        (Some(name), Some(contact)) => settings.user_agent = format!("{name} (+{contact})"),
+        (Some(name), None) => settings.user_agent.clone_from(name),
+        (None, Some(contact)) => settings.user_agent = format!("{product} (+{contact})"),
+        (None, None) if settings.user_agent.is_empty() => product.clone_into(&mut settings.user_agent),
+        (None, None) => {}
+    }
+    if let Some(RobotsToken(token)) = &args.robots_token {
+        settings.robots_token.clone_from(token);
+    }
+    if !has_contact(&settings.user_agent) && !args.allow_private {
+        let words = "give a contact for this crawl: --contact mailto:you@example.com, or a URL";
+        return Err(Failure::Usage(words.to_owned()));
+    }
+    if crate::robots::token(&settings.user_agent).is_empty() {
+        let words = "a user agent begins with a name of letters, digits, - and _, which robots.txt refers to";
+        return Err(Failure::Usage(words.to_owned()));
+    }
+    Ok(())
+}
