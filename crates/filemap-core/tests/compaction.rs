@@ -225,6 +225,8 @@ fn readers_lists_and_other_processes_notice_nothing() {
     put(&store, 0..KEYS, 0);
     // Half of the pages never change; of the others the round only rises.
     let done = AtomicBool::new(false);
+    let number = |key: &[u8]| String::from_utf8_lossy(key).rsplit('/').next().and_then(|number| number.parse().ok());
+    let changes = |key: &[u8]| number(key).is_some_and(|number: u64| number < KEYS / 2);
     let round_of = |i: u64, found: &[u8]| (0..40).find(|r| body(i, *r) == found).expect("no mixture");
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -236,7 +238,7 @@ fn readers_lists_and_other_processes_notice_nothing() {
         });
         let outside = Store::open_read_only(&path, options()).unwrap();
         for reader in [store.clone(), outside] {
-            let done = &done;
+            let (done, changes) = (&done, &changes);
             scope.spawn(move || {
                 let mut rng = fastrand::Rng::with_seed(3);
                 let mut seen = vec![0; KEYS as usize];
@@ -249,12 +251,15 @@ fn readers_lists_and_other_processes_notice_nothing() {
                         assert!(round >= seen[i as usize], "page {i} went back");
                         seen[i as usize] = round;
                     }
-                    // Of what is replaced meanwhile neither version need be met, but none twice.
+                    // Of what is replaced meanwhile neither version need be met. Nothing is met
+                    // twice but, once more, what was put again after it was met and then dropped.
                     let mut met: Vec<Vec<u8>> = reader.pages().map(|p| p.unwrap().0).collect();
-                    let all = met.len();
                     met.sort();
+                    for keys in met.chunk_by(|a, b| a == b) {
+                        let most = if changes(&keys[0]) { 2 } else { 1 };
+                        assert!(keys.len() <= most, "page {:?} is met {} times", keys[0], keys.len());
+                    }
                     met.dedup();
-                    assert_eq!(met.len(), all, "no page is met twice");
                     let missed = (KEYS / 2..KEYS).filter(|i| met.binary_search(&key(*i)).is_err()).count();
                     assert_eq!(missed, 0, "what stays is met");
                     assert_eq!(reader.keys().filter_map(Result::ok).count(), KEYS as usize);

@@ -18,7 +18,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["robots"],
     &["robots::cache"],
     // The crawl.
-    &["crawl::claims", "crawl::control", "crawl::hops", "crawl::sitemaps", "crawl::view"],
+    &["crawl::claims", "crawl::control", "crawl::hops", "crawl::pace", "crawl::sitemaps", "crawl::view"],
     &["crawl::parts"],
     &["crawl::discovery"],
     &["crawl::visit"],
@@ -26,7 +26,8 @@ pub const LAYERS: &[&[&str]] = &[
     &["crawl::patterns", "crawl::space"],
     &["crawl::coordinator"],
     &["crawl"],
-    &["coverage", "progress"],
+    &["coverage", "metrics"],
+    &["progress"],
     &["verbs::opening", "verbs::starts"],
     &["verbs"],
     &["cli"],

@@ -15,6 +15,8 @@ pub const SETTINGS: &str = "crawl.json";
 pub const SEEDS: &str = "seeds";
 /// The numbers of the run, for `status`.
 pub const STATUS: &str = "status.json";
+/// The same for collectors, as OpenMetrics text.
+pub const METRICS: &str = "metrics.prom";
 /// The store's sequence at the last commit.
 pub const SEQUENCE: &str = "store-sequence";
 /// The control socket of a running crawl.

@@ -19,6 +19,7 @@ mod files;
 mod filter;
 mod limits;
 mod links;
+mod metrics;
 mod progress;
 mod record;
 mod retry_after;

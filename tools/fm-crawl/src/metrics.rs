@@ -69,7 +69,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut frontier = Frontier::create(folder.path().join("frontier"), FrontierOptions::new()).unwrap();
         frontier.seed(&["http://a.example/"], 0).unwrap();
-        let mut tally = Tally { fetched: 7, ..Tally::default() };
+        let mut tally = Tally::default();
+        tally.fetched = 7;
         tally.add(Reason::Dns, 2);
         let text = text(&tally, &frontier, true);
         let lines = ["fm_crawl_fetched_total 7", "fm_crawl_queued_pages 1", "fm_crawl_reasons_total{reason=\"dns\"} 2"];

@@ -11,8 +11,8 @@ use frontier::{Frontier, HostState};
 use serde_json::{Value, json};
 
 use crate::crawl::Tally;
-use crate::files;
 use crate::settings::Folder;
+use crate::{files, metrics};
 
 /// Intervals of the line on a terminal, of lines elsewhere, of the file.
 const DRAW: Duration = Duration::from_millis(250);
@@ -120,6 +120,8 @@ impl Progress {
             "hosts": self.hosts.as_ref().map(|(_, hosts)| hosts),
         });
         let _ = files::publish(self.folder.path(), files::STATUS, value.to_string().as_bytes());
+        let text = metrics::text(tally, frontier, phase == Phase::Running);
+        let _ = files::publish(self.folder.path(), files::METRICS, text.as_bytes());
     }
 
     /// Removes the line.

@@ -25,6 +25,7 @@ use tokio::runtime::Handle;
 use super::claims::{Answer, Claims, Owner};
 use super::control::{Asked, Control};
 use super::log::Log;
+use super::pace::Pace;
 use super::parts::Crawl;
 use super::patterns::Patterns;
 use super::space::Space;
@@ -113,6 +114,8 @@ pub struct Coordinator<'a> {
     patterns: Patterns,
     /// When a page was last fetched or given up.
     moved_ms: i64,
+    /// Hosts that are asked less often than they allow.
+    pace: Pace,
     /// Whether no pages are fetched but urgent ones.
     is_only: bool,
     /// Pages to be fetched before their turn.
@@ -165,6 +168,7 @@ impl<'a> Coordinator<'a> {
             sets_synced: now,
             patterns: Patterns::default(),
             moved_ms: now_ms(),
+            pace: Pace::default(),
             is_only: false,
             urgent: VecDeque::new(),
             awaited: HashMap::new(),

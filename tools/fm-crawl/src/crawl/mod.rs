@@ -10,6 +10,7 @@ mod coordinator;
 mod discovery;
 mod hops;
 mod log;
+mod pace;
 mod parts;
 mod patterns;
 mod sitemaps;

@@ -32,6 +32,8 @@ pub struct Tally {
     pub reasons: BTreeMap<Reason, u64>,
     /// Recrawls that were moved by what sitemaps say.
     pub moved: u64,
+    /// Hosts that are asked less often, since they are busy.
+    pub slowed_hosts: u64,
     /// Whether the crawl was asked to pause.
     pub is_paused: bool,
     /// The latest failures, oldest first.
@@ -97,7 +99,7 @@ impl Tally {
             json!({ "url": url, "reason": reason.name(), "detail": detail, "time_ms": time_ms })
         });
         fields!(self;
-            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, moved, is_paused, low_space, reasons = reasons,
+            fetched, redirects, unchanged, duplicates, wire_bytes, body_bytes, discovered, moved, slowed_hosts, is_paused, low_space, reasons = reasons,
             latest_failures = latest.collect::<Vec<_>>(),
         )
     }

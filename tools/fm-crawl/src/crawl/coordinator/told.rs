@@ -1,5 +1,7 @@
 //! What a visit has found, passed on to the frontier, the counts and the log.
 
+use std::time::Duration;
+
 use fm_cli::times::now_ms;
 use fm_cli::words;
 use frontier::Remedy;
@@ -7,6 +9,7 @@ use serde_json::json;
 
 use super::{Coordinator, host};
 use crate::crawl::log::Log;
+use crate::crawl::pace;
 use crate::crawl::visit::{Fetched, Told, Visit};
 use crate::failure::{Failure, Reason, of_frontier};
 use crate::links::{Link, requisites};
@@ -33,7 +36,7 @@ impl Coordinator<'_> {
         if let Some(delay) = visit.crawl_delay {
             self.state.frontier.host_delay(host, Some(delay.as_millis() as u64)).map_err(of_frontier)?;
         }
-        if let Some(hold) = visit.hold {
+        if let Some(hold) = visit.hold.max(self.slow_down(host, visit)) {
             let until_ms = now_ms().saturating_add_unsigned(hold.as_millis() as u64);
             self.state.frontier.host_hold(host, until_ms).map_err(of_frontier)?;
         }
@@ -80,6 +83,20 @@ impl Coordinator<'_> {
         }
         self.tell_awaited(visit.page, || Log::line(visit, new_links));
         self.state.log.visit(visit, new_links)
+    }
+
+    /// How much longer a host is to be left alone than its delay.
+    fn slow_down(&mut self, host: &str, visit: &Visit) -> Option<Duration> {
+        let answer = match (&visit.told, visit.status) {
+            (Told::Failed(failure), _) if failure.reason == Reason::Busy => pace::Answer::Busy,
+            (_, Some(_)) => pace::Answer::Other,
+            // It says nothing.
+            _ => return None,
+        };
+        let own = Duration::from_millis(self.crawl.settings.delay_ms());
+        let wait = self.pace.after(host, answer, visit.took, visit.crawl_delay.unwrap_or(own));
+        self.tally.slowed_hosts = self.pace.slowed() as u64;
+        wait
     }
 
     /// Passes on what a sitemap says of its pages' changes.
