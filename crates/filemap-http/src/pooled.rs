@@ -12,6 +12,7 @@ use std::time::Duration;
 use filemap::import::ImportOptions;
 use filemap::{AsyncStore, Page, Result, Version};
 use futures_core::Stream;
+use tokio::task::JoinHandle;
 use urlindex::{RequestId, SeenStats, Verdict};
 
 use crate::client::{Added, ArchiveForm, Client, ClientOptions, Imported, Line, Lines, Made, SeenClient};
@@ -162,7 +163,8 @@ type Part = Result<(Box<Lines>, Vec<Result<Line>>)>;
 /// The lines to come.
 enum Rest {
     Waits(Box<Lines>),
-    IsRead(Pin<Box<dyn Future<Output = Part> + Send>>),
+    /// On a task of its own: a queued call that nobody polls would keep others from their turn.
+    IsRead(JoinHandle<Part>),
     Over,
 }
 
@@ -198,13 +200,18 @@ impl AsyncLines {
                         };
                         store.call(part).await
                     };
-                    self.rest = Rest::IsRead(Box::pin(part));
+                    self.rest = Rest::IsRead(tokio::spawn(part));
                 }
                 Rest::IsRead(mut part) => {
-                    let Poll::Ready(part) = part.as_mut().poll(context) else {
+                    let Poll::Ready(part) = Pin::new(&mut part).poll(context) else {
                         self.rest = Rest::IsRead(part);
                         return Poll::Pending;
                     };
+                    let part = part.unwrap_or_else(|error| match error.try_into_panic() {
+                        Ok(panic) => std::panic::resume_unwind(panic),
+                        // The runtime is shut down.
+                        Err(_) => Err(filemap_core::Error::Closed.into()),
+                    });
                     match part {
                         Ok((lines, part)) => {
                             if !part.is_empty() {
@@ -216,6 +223,15 @@ impl AsyncLines {
                     }
                 }
             }
+        }
+    }
+}
+
+impl Drop for AsyncLines {
+    fn drop(&mut self) {
+        if let Rest::IsRead(part) = &self.rest {
+            // If it still waits for its turn.
+            part.abort();
         }
     }
 }

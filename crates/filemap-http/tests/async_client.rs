@@ -194,6 +194,40 @@ fn a_line_is_not_lost_with_a_dropped_future() {
     });
 }
 
+/// One call at a time: a line that nobody waits for any more, and that still waits for its turn,
+/// must not keep others from theirs.
+#[test]
+fn a_line_that_nobody_waits_for_holds_nobody_up() {
+    let server = served(&[]);
+    run(async {
+        let client = AsyncClient::open(&location(&server), &ClientOptions::new(), 1).await.expect("opened");
+        let mut lines = client.changes(Some("now"), Duration::ZERO).await.expect("told");
+        lines.next().await.expect("a line").expect("readable");
+        // It has the only turn until it is told to go.
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (go, waits) = std::sync::mpsc::channel();
+        let holder = client.clone();
+        let held = tokio::spawn(async move {
+            let held = holder.call(move |_| {
+                begun.send(()).expect("awaited");
+                waits.recv().expect("told to go");
+                Ok(())
+            });
+            held.await
+        });
+        has_begun.await.expect("it begins");
+        assert!(tokio::time::timeout(Duration::from_millis(50), lines.next()).await.is_err(), "it waits for its turn");
+        let putter = client.clone();
+        let put = tokio::spawn(async move { putter.put(page(1), PutRule::Always).await });
+        go.send(()).expect("it waits");
+        held.await.expect("it ends").expect("it is held");
+        let put = tokio::time::timeout(Duration::from_secs(60), put).await.expect("it has its turn");
+        put.expect("it ends").expect("stored");
+        drop(lines);
+        tokio::time::timeout(Duration::from_secs(60), client.close()).await.expect("it ends").expect("closed");
+    });
+}
+
 #[test]
 fn a_seen_set_answers_both_alike() {
     let dir = tempfile::tempdir().expect("a folder");

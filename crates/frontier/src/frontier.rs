@@ -188,7 +188,7 @@ impl Frontier {
     /// connection to it is free. One that was given up is queued again, one that was fetched is fetched again.
     /// As from [`Frontier::next`], the answer is `Wait` or `InFlight` where that is not now.
     ///
-    /// O(log of the hosts and of the host's pages), one read of a URL from disk.
+    /// O(pages that wait), one read of a URL from disk.
     ///
     /// # Errors
     /// `NoSuchPage`; `Poisoned`, `Corrupt`, `Io`.
@@ -207,7 +207,10 @@ impl Frontier {
             self.tell(&Record::Retried { pages: vec![number] })?;
         }
         match self.state.queues(|queue, view| queue.take_page(number, view)) {
-            Some(Ok(before_ms)) => self.assigned(number, before_ms, status.is_fetched()),
+            Some(Ok(before_ms)) => {
+                self.state.queue.forget(|page| page != number);
+                self.assigned(number, before_ms, status.is_fetched())
+            }
             Some(Err(until_ms)) if until_ms > 0 => Ok(Next::Wait { until_ms }),
             _ => Ok(Next::InFlight),
         }
@@ -322,14 +325,16 @@ impl Frontier {
         }
     }
 
-    /// Holds a host back until a time (`Retry-After`). It is kept on disk.
+    /// Holds a host back until a time (`Retry-After`); of two holds the longer counts. It is kept on
+    /// disk.
     ///
     /// # Errors
     /// `UrlLength`, `Poisoned`, `Io`.
     pub fn host_hold(&mut self, host: impl AsRef<str>, until_ms: i64) -> Result<()> {
         self.poison.check()?;
         let host = check_host(host.as_ref())?;
-        self.tell(&Record::Hold { host, until_ms: until_ms.max(0) })
+        let held_ms = self.state.hosts.find(host).map_or(0, |number| self.state.hosts.get(number).hold_until_ms);
+        self.tell(&Record::Hold { host, until_ms: until_ms.max(held_ms) })
     }
 
     /// Makes all events so far durable, or after a crash before it returns none of them. One sync for any number of pages; and a snapshot, of 32 bytes a page, when the

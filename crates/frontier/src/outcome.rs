@@ -247,8 +247,8 @@ pub enum Remedy {
     /// The host is at fault: it rests, longer each time, and its pages stay queued, this one
     /// without a count of attempts.
     HostRests,
-    /// An attempt is useless: the page is given up at once or, if it was fetched before and pages
-    /// are recrawled, waits for its next recrawl.
+    /// An attempt is useless: the page is given up at once or, if it was fetched before, waits for
+    /// its next recrawl, if there is one.
     GiveUp,
 }
 

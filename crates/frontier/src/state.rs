@@ -109,7 +109,7 @@ impl State {
             }
             Record::Failed { page, code, attempts, due_s, is_gone } => {
                 self.check_pages(&[*page])?;
-                self.failed(*page, FailureKind::of_code(*code), *attempts, *is_gone);
+                self.failed(*page, FailureKind::of_code(*code), *attempts, *due_s, *is_gone);
                 // Where the host is at fault nothing has become of the page.
                 if *attempts > 0 || *is_gone {
                     self.claims.settle(*page);
@@ -279,7 +279,7 @@ impl State {
         self.links.as_mut().map_or(Ok(()), Links::flush)
     }
 
-    fn failed(&mut self, page: u32, failure: Option<FailureKind>, attempts: u8, is_gone: bool) {
+    fn failed(&mut self, page: u32, failure: Option<FailureKind>, attempts: u8, due_s: u32, is_gone: bool) {
         self.told.failures += 1;
         let host = self.hosts.get_mut(self.pages.host(page));
         match failure {
@@ -294,6 +294,9 @@ impl State {
             (false, true) => Status::Waiting,
             (false, false) => Status::Fetched,
         };
+        // One that was fetched, and is not tried again, is as before.
+        let is_as_before = status == Status::Fetched && due_s == 0;
+        let (attempts, failure) = if is_as_before { (0, None) } else { (attempts, failure) };
         self.pages.set(page, marks.with_status(status).with_failure(attempts, failure));
         if is_gone {
             if was_new {
@@ -378,6 +381,10 @@ impl State {
             match self.pages.status(page) {
                 Status::Waiting => self.queue.wait(page, due_s),
                 Status::Fetched if recrawls => self.queue.wait(page, due_s),
+                // It is tried again.
+                Status::Fetched if due_s > 0 && self.pages.marks(page).failure().is_some() => {
+                    self.queue.wait(page, due_s);
+                }
                 _ => {}
             }
         }

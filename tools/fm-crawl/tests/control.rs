@@ -93,3 +93,30 @@ fn pages_are_fetched_before_their_turn_and_nothing_else() {
     bench.run("run", &with(&resolve, &[])).ended(0);
     assert!(bench.pages().contains_key("http://more.test/p/3") && bench.pages().len() > 100);
 }
+
+#[test]
+fn what_cannot_be_asked_for_is_refused_and_the_crawl_goes_on() {
+    let web = Web::new([("tree.test", sites::tree(3))]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let long = format!("http://tree.test/{}", "x".repeat(70_000));
+    // Of a crawl that is to begin, and of one that stands still, nothing is left behind.
+    assert!(bench.run("run", &with(&resolve, &["--seed", &long])).ended(2).words.contains("bytes"));
+    let mut child = bench.start("run", &with(&resolve, &["--seed=http://tree.test/", "--forever"]));
+    until("pages", || web.pages_asked() >= 3);
+    for verb in ["fetch", "add"] {
+        assert!(bench.run(verb, &[&long]).ended(2).words.contains("bytes: 2000 are taken"), "{verb}");
+    }
+    bench.run("pause", &[]).ended(0);
+    assert!(bench.run("fetch", &["http://tree.test/p/1"]).ended(2).words.contains("resume"));
+    bench.run("resume", &[]).ended(0);
+    bench.run("fetch", &["http://tree.test/p/1", "http://tree.test/p/1"]).ended(0);
+    assert_eq!(web.counts()["http://tree.test/p/1"], 2, "once for both");
+    assert!(child.try_wait().expect("ours").is_none());
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+    assert!(bench.run("add", &[&long]).ended(2).words.contains("bytes: 2000 are taken"));
+    let end = bench.run("run", &with(&resolve, &["--fetch=http://tree.test/p/missing"])).ended(5).json();
+    assert_eq!(end["end"], "fetched", "{end}");
+    bench.run("run", &with(&resolve, &["--fetch=ftp://tree.test/"])).ended(2);
+    bench.run("run", &with(&resolve, &[])).ended(0);
+}

@@ -33,7 +33,7 @@ fn most_memory(process: u32) -> u64 {
 fn slow_readers_of_a_large_body_hold_nobody_up() {
     let (readers, bytes) = (number("FILEMAP_SLOW_READERS", READERS), number("FILEMAP_SLOW_BYTES", BYTES));
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Program::start(&dir.path().join("pages.fm"), &["--write"]);
+    let server = Program::start(&dir.path().join("pages.fm"), &["--write", "--idle", "5m"]);
     let client = server.client();
     let small = Page::new("http://small.example/", 1_700_000_000_000, 200, "small".repeat(3_000));
     client.put(&small, PutRule::Always).expect("stored");

@@ -82,7 +82,8 @@ impl Store {
         let part = most_bytes / chosen.max(1) as u64;
         sample.log_bytes = self.segments().iter().map(|segment| segment.bytes).sum();
         for nth in 0..chosen {
-            let segment = all[nth * all.len() / chosen];
+            // The first and the last, and others evenly between.
+            let segment = all[nth * (all.len() - 1) / (chosen - 1).max(1)];
             let file = match reading.values().segments.file(segment) {
                 // Absent, or removed by compaction just now.
                 Err(error) if error.is_corrupt() => {
@@ -93,13 +94,15 @@ impl Store {
             };
             let is_last = !segment.is_output && segment.ordinal == end.ordinal;
             let cut = FIRST_RECORD.saturating_add(part);
-            let range = FIRST_RECORD..if is_last { end.offset.min(cut) } else { cut };
+            let range = FIRST_RECORD..if is_last { end.offset } else { u64::MAX };
             let mut scan = reading.values().scan_part(segment, &*file, range, None)?.once();
-            while let Some(item) = scan.next()? {
+            // To the end of the last record that begins within the part: some are as long as it.
+            while scan.offset() < cut
+                && let Some(item) = scan.next()?
+            {
                 match item {
                     Item::Record { bytes, .. } => sample.note(bytes),
-                    // The record that the sample's end cuts.
-                    Item::Gap { offset, bytes, .. } => sample.missed += u64::from(offset + bytes < cut),
+                    Item::Gap { .. } => sample.missed += 1,
                     Item::Filler { .. } => {}
                 }
             }

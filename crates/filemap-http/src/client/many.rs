@@ -1,5 +1,6 @@
 //! Many pages in one request, `POST /v1/pages/get`. A page that its answer does not have, for
-//! whatever reason, is asked for by itself: so errors are those of a single get.
+//! whatever reason, is asked for by itself when the answer was read to its end: so errors are
+//! those of a single get, and no answer waits for another.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -10,8 +11,9 @@ use serde_json::Value;
 use super::call::{Answered, Connection};
 use crate::wire::{self, Problem};
 
-/// The longest line: a body of 64 MiB in base 64, and the description.
-const MAX_LINE: u64 = (128 << 20) + wire::MAX_DESCRIPTION;
+/// The longest line: a body of 64 MiB as JSON, of which a control character takes six bytes, and
+/// the description.
+const MAX_LINE: u64 = ((6 * 64) << 20) + wire::MAX_DESCRIPTION;
 
 /// The newest pages of `urls`, in their order; `alone` gets one that the answer does not have, or
 /// finds out why.
@@ -33,9 +35,11 @@ pub(super) fn get(
         },
     };
     let (mut pages, mut line) = (Vec::with_capacity(urls.len()), Vec::new());
-    for url in urls {
+    let mut left = Vec::new();
+    for (at, url) in urls.iter().enumerate() {
         let Some(answer) = answer.as_mut().filter(|_| is_line(url)) else {
-            pages.push(alone(url)?);
+            left.push(at);
+            pages.push(None);
             continue;
         };
         line.clear();
@@ -48,11 +52,19 @@ pub(super) fn get(
             Ok(page) => Some(page),
             Err(error) => {
                 let told: Value = serde_json::from_slice(&line).map_err(|_| connection.strange(&error.to_string()))?;
-                if told["is_absent"] == true { None } else { alone(url)? }
+                left.extend((told["is_absent"] != true).then_some(at));
+                None
             }
         });
     }
     // Read to its end, the connection serves the next request.
-    let more = answer.map_or(Ok(0), |mut answer| answer.read(&mut [0])).map_err(|error| connection.broken(&error))?;
-    if more == 0 { Ok(pages) } else { Err(connection.strange("more pages than were asked for")) }
+    let more =
+        answer.take().map_or(Ok(0), |mut answer| answer.read(&mut [0])).map_err(|error| connection.broken(&error))?;
+    if more > 0 {
+        return Err(connection.strange("more pages than were asked for"));
+    }
+    for at in left {
+        pages[at] = alone(urls[at])?;
+    }
+    Ok(pages)
 }

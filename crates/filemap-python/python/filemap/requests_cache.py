@@ -81,9 +81,11 @@ def _place(path: "Path", use_cache_dir: bool, use_temp: bool) -> str:
     text = os.fspath(path)
     if is_address(text):
         if use_cache_dir or use_temp:
-            said = f"{text} is in no folder: leave `use_cache_dir` and `use_temp` out"
+            said = "an address is in no folder: leave `use_cache_dir` and `use_temp` out"
             raise filemap.InvalidValueError(said)
         return text
+    if not isinstance(path, str) and text.lower().startswith(("http:/", "https:/")):
+        raise filemap.InvalidValueError("give an address as a str: a path has one slash less")
     if use_cache_dir:
         return os.path.join(user_cache_dir(), text)
     return os.path.join(tempfile.gettempdir(), text) if use_temp else os.path.expanduser(text)
@@ -203,8 +205,11 @@ class FileMapDict(BaseStorage[str, Any]):
             self._put_entry(store, key, json.dumps({"url": url}, separators=(",", ":")))
         try:
             store.put(url, body, variant=variant, time=time, **given)
-        except BaseException:
-            if old != url:
+        except BaseException as error:
+            # Of a server it is not known whether it has the page, nor whose entry this is by now:
+            # one without a page is a miss.
+            is_known = not is_address(self.db_path) or isinstance(error, filemap.RefusedError)
+            if old != url and is_known:
                 store.remove(self._start + _name(key), variant=_ENTRY)
             raise
 

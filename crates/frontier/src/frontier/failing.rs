@@ -60,8 +60,7 @@ impl Frontier {
         let attempts = (marks.attempts() + 1).min(15);
         let is_last = attempts >= self.options.attempts_max;
         // A page that was there once may come back.
-        let waits_for_recrawl = is_refresh && self.options.recrawl.is_some();
-        let is_gone = (is_permanent && !waits_for_recrawl) || (is_last && !is_refresh);
+        let is_gone = (is_permanent || is_last) && !is_refresh;
         let backoff_ms = self.options.backoff_ms.saturating_mul(1 << (attempts - 1)).min(self.options.backoff_max_ms);
         let asked_ms = asked_ms(failure, &self.options);
         let (attempts, wait_ms) = match self.options.recrawl {
@@ -71,7 +70,9 @@ impl Frontier {
             }
             _ => (attempts, backoff_ms.max(asked_ms)),
         };
-        let due_s = if is_gone { 0 } else { due_s(now_ms, wait_ms) };
+        // Without recrawls a page that was fetched, and could not be again, is as before.
+        let is_over = is_refresh && self.options.recrawl.is_none() && (is_last || is_permanent);
+        let due_s = if is_gone || is_over { 0 } else { due_s(now_ms, wait_ms) };
         self.tell(&Record::Failed { page, code: failure.kind.code(), attempts, due_s, is_gone })
     }
 

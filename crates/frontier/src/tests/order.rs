@@ -301,3 +301,59 @@ fn a_page_can_be_handed_out_before_its_turn_as_its_host_allows() {
     let frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
     assert_eq!((frontier.stats().fetched, frontier.credit_units()), (21, ALL_CREDIT));
 }
+
+/// It was seen that each left a wait behind, which ended in one more fetch, again and again.
+#[test]
+fn pages_that_are_handed_out_before_their_turn_wait_once() {
+    let recrawl = Recrawl::new().first_ms(100_000).min_ms(100_000).max_ms(100_000);
+    for recrawls in [true, false] {
+        let options = || options().recrawl(recrawls.then_some(recrawl)).attempts_max(3);
+        let (disk, mut frontier) = made(options());
+        frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
+        let taken = |frontier: &mut Frontier, page: u32, now_ms: i64| match frontier.next_of(PageId::new(page), now_ms)
+        {
+            Ok(Next::Fetch(assignment)) => assignment,
+            other => panic!("{other:?}"),
+        };
+        let first = taken(&mut frontier, 0, 0);
+        frontier.failed(first.page, &failure(FailureKind::Busy), 0).expect("told");
+        for now_ms in [1_000, 2_000, 3_000] {
+            let again = taken(&mut frontier, 0, now_ms);
+            done(&mut frontier, again.page, now_ms, &[]);
+        }
+        let other = taken(&mut frontier, 1, 3_000);
+        done(&mut frontier, other.page, 3_000, &[]);
+        // A refresh that fails for good, or too often, leaves the page as it was.
+        let missing = Failure { remedy: Remedy::GiveUp, ..failure(FailureKind::ClientStatus) };
+        let gone = taken(&mut frontier, 1, 4_000);
+        frontier.failed(gone.page, &missing, 4_000).expect("told");
+        assert_eq!((frontier.stats().gone, state_of(&frontier, "http://b.example/").status), (0, PageStatus::Fetched));
+        let busy = taken(&mut frontier, 1, 5_000);
+        frontier.failed(busy.page, &failure(FailureKind::Busy), 5_000).expect("told");
+        frontier.commit().expect("committed");
+        drop(frontier);
+        let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+        let (mut now_ms, mut asked) = (6_000, Vec::new());
+        while now_ms < 95_000 {
+            match frontier.next(now_ms).expect("answered") {
+                Next::Fetch(assignment) => {
+                    asked.push(assignment.url);
+                    done(&mut frontier, assignment.page, now_ms, &[]);
+                }
+                Next::Wait { until_ms } => now_ms = until_ms,
+                _ => break,
+            }
+        }
+        assert_eq!(asked, ["http://b.example/"], "only what has failed is tried again; recrawls: {recrawls}");
+        assert_eq!(state_of(&frontier, "http://b.example/").last_failure, None);
+    }
+}
+
+#[test]
+fn of_two_holds_the_longer_counts() {
+    let (_disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/"], 0).expect("seeded");
+    frontier.host_hold("a.example", 600_000).expect("told");
+    frontier.host_hold("a.example", 1_000).expect("told");
+    assert_eq!(frontier.next(0).expect("answered"), Next::Wait { until_ms: 600_000 });
+}

@@ -64,7 +64,12 @@ impl Control {
         }
         let listener = UnixListener::bind(&path).map_err(failed)?;
         std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else {
+                    // No more files may be opened, say.
+                    std::thread::sleep(Duration::from_millis(100));
+                    continue;
+                };
                 let ask = ask.clone();
                 // A caller that goes away harms nobody.
                 std::thread::spawn(move || drop(serve(stream, ask)));
@@ -99,6 +104,12 @@ pub fn refusal(words: &str) -> Value {
     json!({ "refused": words })
 }
 
+/// Whether an error says that nobody listens: a path that is too long for a socket has none.
+fn is_none(kind: std::io::ErrorKind) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, InvalidInput, NotFound};
+    matches!(kind, NotFound | ConnectionRefused | InvalidInput)
+}
+
 /// Asks the crawl that runs in a folder, and passes each answer to `each`. `Ok(false)` if none
 /// runs there.
 ///
@@ -109,9 +120,7 @@ pub fn ask(folder: &Path, request: &Request, mut each: impl FnMut(&Value)) -> Re
     let failed = |error| Failure::io("ask", &path, &error);
     let mut stream = match UnixStream::connect(&path) {
         Ok(stream) => stream,
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) => {
-            return Ok(false);
-        }
+        Err(error) if is_none(error.kind()) => return Ok(false),
         Err(error) => return Err(failed(error)),
     };
     writeln!(stream, "{}", json!(request)).map_err(failed)?;

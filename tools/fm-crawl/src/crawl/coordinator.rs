@@ -54,6 +54,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 pub enum End {
     /// Nothing is left to fetch.
     Complete,
+    /// The pages of `--fetch` are done.
+    Fetched,
     /// Nothing is left that may be asked for within `--patience`: hosts do not answer, or pages
     /// wait for another attempt.
     Waiting,
@@ -68,6 +70,7 @@ impl End {
     pub fn name(self) -> &'static str {
         match self {
             End::Complete => "complete",
+            End::Fetched => "fetched",
             End::Waiting => "waiting",
             End::MaxPages => "max-pages",
             End::Interrupted => "interrupted",
@@ -244,6 +247,7 @@ impl<'a> Coordinator<'a> {
             if self.in_flight == 0 || is_stopped {
                 match (stopping, &supply) {
                     (Some((end, _)), _) => return self.end(end),
+                    (None, Supply::Empty) if self.is_only => return self.end(End::Fetched),
                     (None, Supply::Empty) if !watch.forever => return self.end(End::Complete),
                     (None, Supply::Until(_)) if !watch.forever && !self.has_work() => return self.end(End::Complete),
                     (None, Supply::Until(until_ms)) if !watch.forever && self.is_too_late(*until_ms) => {
@@ -306,7 +310,7 @@ impl<'a> Coordinator<'a> {
     /// Begins visits while there are pages, connections and room; at most `room` are in flight
     /// then.
     fn hand_out(&mut self, room: u64) -> Result<Supply, fm_cli::Failure> {
-        let wakes_ms = self.hand_out_urgent()?;
+        let wakes_ms = self.hand_out_urgent(room)?;
         let supply = match self.is_only {
             true => Supply::Empty,
             false => self.supply(room)?,
@@ -364,6 +368,7 @@ impl<'a> Coordinator<'a> {
                 self.begin(assignment)?;
             } else {
                 self.state.frontier.release(page).map_err(of_frontier)?;
+                self.await_again(page);
             }
         }
         Ok(())

@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use filemap::canonical::{Canonicalizer, Whatwg};
+use frontier::Frontier;
 use urlindex::canonical::Encoding;
 
 /// Which links of a document are taken.
@@ -141,6 +142,11 @@ impl Link {
         Some(Link { url: String::from_utf8(url).ok()?, key, hint: None })
     }
 
+    /// Whether its URL is longer than this, or both are longer than the frontier takes.
+    pub fn is_too_long(&self, url_bytes: usize) -> bool {
+        self.url.len() > url_bytes || self.text().len() > Frontier::URL_BYTES_MAX
+    }
+
     /// Its text for the frontier.
     pub fn text(&self) -> Cow<'_, str> {
         frontier::link(&self.url, &self.key)
@@ -217,7 +223,7 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
             None => resolve(&base, link),
         };
         match url.ok().filter(|url| is_web(url)).and_then(|url| Link::new(url, canonicalizer)) {
-            Some(link) if link.url.len() > bounds.url_bytes => links.too_long += 1,
+            Some(link) if link.is_too_long(bounds.url_bytes) => links.too_long += 1,
             Some(link) => {
                 if !seen.contains(&link.key) {
                     seen.insert(link.key.clone());

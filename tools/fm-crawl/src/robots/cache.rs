@@ -96,8 +96,8 @@ impl Cache {
         if let Some(site) = held.as_ref().filter(|site| Instant::now() < site.until) {
             return Ok((Arc::clone(site), false));
         }
-        let (robots, was_fetched) = self.load(origin, store, fetcher).await?;
-        let age = if robots.is_ok() { Duration::from_millis(AGE_MAX_MS as u64) } else { UNREACHABLE_FOR };
+        let (robots, was_fetched, fresh) = self.load(origin, store, fetcher).await?;
+        let age = if robots.is_ok() { fresh } else { UNREACHABLE_FOR };
         let site = Arc::new(Site { robots, sitemaps_told: AtomicBool::new(false), until: Instant::now() + age });
         *held = Some(Arc::clone(&site));
         drop(held);
@@ -130,34 +130,39 @@ impl Cache {
         origin: &str,
         store: &PageStore,
         fetcher: &Fetcher,
-    ) -> Result<(Result<Robots, Failure>, bool), fm_cli::Failure> {
+    ) -> Result<(Result<Robots, Failure>, bool, Duration), fm_cli::Failure> {
         let (mut url, mut was_fetched) = (url_of(origin), false);
+        let mut fresh = Duration::from_millis(AGE_MAX_MS as u64);
         for _ in 0..=REDIRECTS_MAX {
             let step = match self.stored(&url, store) {
-                Some(step) => Ok(step),
+                Some((step, rest)) => {
+                    fresh = fresh.min(rest);
+                    Ok(step)
+                }
                 None => {
                     was_fetched = true;
                     self.fetched(&url, store, fetcher).await?
                 }
             };
             match step {
-                Ok(Step::Known(robots)) => return Ok((Ok(robots), was_fetched)),
+                Ok(Step::Known(robots)) => return Ok((Ok(robots), was_fetched, fresh)),
                 Ok(Step::Next(next)) => url = next,
-                Err(failure) => return Ok((Err(failure), was_fetched)),
+                Err(failure) => return Ok((Err(failure), was_fetched, fresh)),
             }
         }
-        Ok((Ok(Robots::default()), was_fetched))
+        Ok((Ok(Robots::default()), was_fetched, fresh))
     }
 
-    /// The stored robots.txt, if it is fresh and readable.
-    fn stored(&self, url: &str, store: &PageStore) -> Option<Step> {
+    /// The stored robots.txt, if it is fresh and readable, and for how long it still is.
+    fn stored(&self, url: &str, store: &PageStore) -> Option<(Step, Duration)> {
         let page = store.get(url).ok()??;
         // A redirect from another spelling, which is one page to the store, is no answer to this.
         if page.url != url.as_bytes() && page.status.is_some_and(|status| (300..400).contains(&status)) {
             return None;
         }
-        let is_fresh = (0..AGE_MAX_MS).contains(&(now_ms() - page.fetched_at_ms));
-        if is_fresh { self.meaning(url, &page) } else { None }
+        let age_ms = now_ms() - page.fetched_at_ms;
+        let rest = Duration::from_millis(AGE_MAX_MS.saturating_sub(age_ms).max(0) as u64);
+        if (0..AGE_MAX_MS).contains(&age_ms) { Some((self.meaning(url, &page)?, rest)) } else { None }
     }
 
     /// The site's answer, or why there is none. It is obeyed even if a rule of an erasure refuses
@@ -208,7 +213,7 @@ impl Cache {
     pub fn recall(&self, origin: &str, store: &PageStore) -> Option<Robots> {
         let mut url = url_of(origin);
         for _ in 0..=REDIRECTS_MAX {
-            match self.stored(&url, store)? {
+            match self.stored(&url, store)?.0 {
                 Step::Known(robots) => return Some(robots),
                 Step::Next(next) => url = next,
             }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fm_cli::{Failure, Flags, Outcome, plain};
+use fm_cli::{Failure, Flags, Outcome, plain, words};
 use serde_json::Value;
 
 use super::{not_running, opening, print};
@@ -27,9 +27,10 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let (folder, _) = opening::settings(&args.store)?;
-    let (mut outcome, mut printed) = (Outcome::Done, Ok(()));
+    let (mut outcome, mut printed, mut count) = (Outcome::Done, Ok(()), 0);
     let request = Request::Fetch { urls: args.urls.clone() };
     let is_running = control::ask(folder.path(), &request, |answer| {
+        count += 1;
         if answer["event"] != "fetched" {
             outcome = Outcome::NotFound;
         }
@@ -39,6 +40,10 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         }
     })?;
     printed?;
+    if is_running && count < args.urls.len() {
+        words::complain(format_args!("the crawl has ended before it had {} of them", args.urls.len() - count));
+        outcome = Outcome::NotFound;
+    }
     if is_running { Ok(outcome) } else { Ok(not_running(&args.store)) }
 }
 

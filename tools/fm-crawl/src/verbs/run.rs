@@ -64,6 +64,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     sequence::check(noted, &pages, folder.path())?;
     let said = seeds::enter(given, &mut settings);
     let seeds = starts::seeds(&settings, &**pages.canonicalizer())?;
+    let fetch = starts::links(&args.fetch, &**pages.canonicalizer(), settings.limits.url_bytes)?;
     let shared = shared_set(&settings, &**pages.canonicalizer())?;
     folder.keep_listed(&mut settings)?;
     folder.keep(&settings)?;
@@ -96,7 +97,13 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
             words::say(said);
         }
     }
-    work(args, flags, &folder, crawl, State { frontier, seen, note, claims, log, settings, folder: folder.clone() })
+    work(
+        (args, flags),
+        &folder,
+        crawl,
+        &fetch,
+        State { frontier, seen, note, claims, log, settings, folder: folder.clone() },
+    )
 }
 
 /// What the log says of the beginning of a run. Credentials are in none of it.
@@ -159,7 +166,13 @@ fn roots(args: &Args) -> Result<Vec<CertificateDer<'static>>, Failure> {
 }
 
 /// Crawls, and closes everything.
-fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: State) -> Result<Outcome, Failure> {
+fn work(
+    (args, flags): (&Args, &Flags),
+    folder: &Folder,
+    crawl: Crawl,
+    fetch: &[Link],
+    mut state: State,
+) -> Result<Outcome, Failure> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Io(format!("threads cannot be started: {error}")))?;
@@ -178,22 +191,20 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
         let mut coordinator = Coordinator::new(Arc::clone(&crawl), &mut state, handle);
         // Nothing else depends on it: a crawl that cannot be asked crawls all the same.
         let _control = coordinator.listen().map_err(words::complain).ok();
-        match args.fetch.is_empty() {
+        match fetch.is_empty() {
             true => coordinator.run(&mut watch),
-            false => coordinator
-                .fetch_only(&starts::links(&args.fetch, &**crawl.pages.canonicalizer())?)
-                .and_then(|()| coordinator.run(&mut watch)),
+            false => coordinator.fetch_only(fetch).and_then(|()| coordinator.run(&mut watch)),
         }
     };
     progress.clear();
     // Visits still in flight are dropped: the frontier assigns them again.
     runtime.shutdown_timeout(Duration::from_secs(5));
     let (end, tally) = ended?;
-    let State { frontier, seen, mut log, .. } = state;
+    let State { frontier, seen, mut log, settings, .. } = state;
     progress.publish(&tally, &frontier, Phase::Ended);
     let coverage = Coverage::of(&frontier);
     let said = print(&summary(flags, end, &tally, &frontier, &coverage, progress.elapsed()));
-    complain_of_seeds(&crawl, &frontier)?;
+    complain_of_seeds(&crawl, &settings, &frontier)?;
     complain_of_unstorable(&tally, &args.store);
     coverage.complain(end, &args.store, args.tolerate);
     let is_empty = matches!(end, End::Complete | End::Waiting) && frontier.stats().fetches == 0;
@@ -211,6 +222,7 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
     Ok(match end {
         End::Interrupted => interrupt::outcome(),
         _ if tally.unstorable() > 0 => Outcome::Damaged,
+        End::Fetched if tally.fetched < fetch.len() as u64 => Outcome::Incomplete,
         _ if is_empty => Outcome::NotFound,
         _ if coverage.missing_part(end) > args.tolerate => Outcome::Incomplete,
         _ => Outcome::Done,
@@ -218,9 +230,9 @@ fn work(args: &Args, flags: &Flags, folder: &Folder, crawl: Crawl, mut state: St
 }
 
 /// Reports seeds that were given up, and why.
-fn complain_of_seeds(crawl: &Crawl, frontier: &Frontier) -> Result<(), Failure> {
+fn complain_of_seeds(crawl: &Crawl, settings: &Settings, frontier: &Frontier) -> Result<(), Failure> {
     let mut gone = Vec::new();
-    for seed in crawl.settings.starts() {
+    for seed in settings.starts() {
         let Some(link) = Link::new(seed.as_bytes().to_vec(), &**crawl.pages.canonicalizer()) else { continue };
         if let Some(state) =
             frontier.page(&link.key).map_err(of_frontier)?.filter(|state| state.status == PageStatus::Gone)
@@ -262,6 +274,7 @@ fn summary(flags: &Flags, end: End, tally: &Tally, frontier: &Frontier, coverage
     let queued = stats.queued + stats.due;
     let ended = match end {
         End::Complete => "nothing is left to fetch".to_owned(),
+        End::Fetched => format!("the pages asked for are done; queued: {queued}"),
         End::Waiting => format!("no page may be had within --patience, run again to go on; queued: {queued}"),
         End::MaxPages => format!("as many pages as asked for; queued: {queued}"),
         End::Interrupted => format!("interrupted, run again to go on; queued: {queued}"),

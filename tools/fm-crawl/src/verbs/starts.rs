@@ -1,5 +1,7 @@
 //! Start pages, pages that are named by their URLs, and pages that come into the scope.
 
+use std::collections::HashSet;
+
 use filemap::canonical::{Canonicalizer, Whatwg};
 use fm_cli::{Failure, words};
 use frontier::{FailureKind, Frontier, PageBrief, PageStatus};
@@ -35,13 +37,19 @@ pub fn take_back(frontier: &mut Frontier, scope: &Scope) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Pages by their links.
-pub fn links(urls: &[String], canonicalizer: &dyn Canonicalizer) -> Result<Vec<Link>, Failure> {
+/// Pages by their links, each once.
+pub fn links(urls: &[String], canonicalizer: &dyn Canonicalizer, url_bytes: usize) -> Result<Vec<Link>, Failure> {
     let link = |url: &String| {
         let refused = |why: &str| Failure::Usage(format!("{url}: {why}"));
         let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| refused(&error.to_string()))?;
         let link = Link::new(standard, canonicalizer).filter(|link| is_web(link.url.as_bytes()));
-        link.ok_or_else(|| refused("only http and https are crawled"))
+        let link = link.ok_or_else(|| refused("only http and https are crawled"))?;
+        match link.is_too_long(url_bytes) {
+            true => Err(Failure::Usage(format!("a URL of {} bytes: {url_bytes} are taken", link.url.len()))),
+            false => Ok(link),
+        }
     };
-    urls.iter().map(link).collect()
+    let links: Vec<Link> = urls.iter().map(link).collect::<Result<_, _>>()?;
+    let mut known = HashSet::new();
+    Ok(links.into_iter().filter(|link| known.insert(link.key.clone())).collect())
 }

@@ -5,6 +5,7 @@ once, at the first use, and closed when the last that uses it closes or goes. A 
 closed, or that a `fork` has made useless, opens the store again at its next use.
 """
 
+import logging
 import os
 import threading
 import weakref
@@ -16,10 +17,19 @@ import filemap
 
 _STRIPES: Final = 64
 
+_logger: Final = logging.getLogger("filemap.requests_cache")
+
 
 def is_address(path: str) -> bool:
     """Whether a store is behind a server: `http://host:8640`, or with `https`."""
     return path.lower().startswith(("http://", "https://"))
+
+
+def _spelled(address: str) -> str:
+    """An address with scheme and host in lower case, so that two spellings share one store."""
+    scheme, _, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme.lower()}://{host.lower()}{slash}{path}".rstrip("/")
 
 
 class _Shared:
@@ -53,6 +63,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _release(name: tuple[str, bool], used: list[_Shared]) -> None:
+    served: list[_Shared] = []
     with _lock:
         while used:
             shared = used.pop()
@@ -62,7 +73,21 @@ def _release(name: tuple[str, bool], used: list[_Shared]) -> None:
             if shared.users == 0:
                 if _all.get(name) is shared:
                     del _all[name]
-                shared.store.close()
+                if is_address(name[0]):
+                    served.append(shared)
+                else:
+                    shared.store.close()
+    # A server may take its time: nobody else waits for it.
+    for shared in served:
+        shared.store.close()
+
+
+def _finalize(name: tuple[str, bool], used: list[_Shared]) -> None:
+    try:
+        _release(name, used)
+    except filemap.RemoteError as error:
+        # Nobody is there to catch it; what was put is with the server.
+        _logger.warning("Unable to close the store at %s: %s", name[0], error)
 
 
 class Handle:
@@ -73,13 +98,13 @@ class Handle:
 
     def __init__(self, path: str, *, read_only: bool, options: Mapping[str, Any]) -> None:
         is_there = is_address(path)
-        self.path = path.rstrip("/") if is_there else os.path.realpath(path)
+        self.path = _spelled(path) if is_there else os.path.realpath(path)
         self.read_only = read_only
         # How many versions a served store keeps is its server's.
         given = {**({} if is_there else {"keep_versions": 1}), **options}
         self._options = {name: value for name, value in given.items() if value is not None}
         self._used: list[_Shared] = []
-        self._finalizer = weakref.finalize(self, _release, (self.path, read_only), self._used)
+        self._finalizer = weakref.finalize(self, _finalize, (self.path, read_only), self._used)
 
     @property
     def store(self) -> filemap.PageStore:
@@ -102,24 +127,44 @@ class Handle:
                 return shared
         except IndexError:
             pass
-        with _lock:
-            if self._used and self._used[-1].pid == os.getpid():
-                return self._used[-1]
-            shared = self._found()
-            shared.users += 1
-            while shared.store.closed:  # By such a finalizer, just now.
-                shared = self._found()
-                shared.users += 1
-            # What was opened before a fork stays in the list: it is the parent's.
-            self._used.append(shared)
-            return shared
+        # A store behind a server is opened while nobody waits for the lock: by two at once, perhaps.
+        opened: _Shared | None = None
+        while True:
+            with _lock:
+                shared = self._taken(opened)
+            if shared is not None:
+                break
+            opened = _Shared(self.path, self.read_only, self._options)
+        if opened is not None and opened is not shared:
+            opened.store.close()
+        return shared
 
-    def _found(self) -> _Shared:
+    def _taken(self, opened: _Shared | None) -> _Shared | None:
+        """The store, with this use of it; `None` if it is to be opened before."""
+        if self._used and self._used[-1].pid == os.getpid():
+            return self._used[-1]
+        shared = self._found(opened)
+        while shared is not None:
+            shared.users += 1
+            if not shared.store.closed:
+                # What was opened before a fork stays in the list: it is the parent's.
+                self._used.append(shared)
+                return shared
+            # By such a finalizer, just now.
+            shared = self._found(None)
+        return None
+
+    def _found(self, opened: _Shared | None) -> _Shared | None:
         name = (self.path, self.read_only)
         shared = _all.get(name)
         if shared is None:
-            shared = _all[name] = _Shared(self.path, self.read_only, self._options)
-        elif shared.options != self._options:
+            if opened is None:
+                if is_address(self.path):
+                    return None
+                opened = _Shared(self.path, self.read_only, self._options)
+            _all[name] = opened
+            return opened
+        if shared.options != self._options:
             # A token is for no message.
             names = [sorted(options) for options in (shared.options, self._options)]
             own, other = names if is_address(self.path) else (shared.options, self._options)

@@ -1,5 +1,7 @@
 //! Requests of other processes: what the coordinator does when it is asked.
 
+use std::collections::{BTreeSet, HashSet};
+
 use filemap::canonical::{Canonicalizer as _, Whatwg};
 use fm_cli::times::now_ms;
 use frontier::{FailureKind, Frontier, Next, PageBrief, PageId, PageStatus};
@@ -27,6 +29,9 @@ impl Coordinator<'_> {
                 Ok(links) => json!({ "added": self.add(&links)? }),
                 Err(words) => refusal(&words),
             },
+            Request::Fetch { .. } if self.tally.is_paused => {
+                refusal("the crawl is paused: fm-crawl resume lets it go on")
+            }
             Request::Fetch { urls } => match self.links(urls) {
                 Ok(links) => {
                     self.urge(&links, Some(&asked.answers))?;
@@ -63,15 +68,25 @@ impl Coordinator<'_> {
             if !is_web(&standard) {
                 return Err(format!("{url}: only http and https are crawled"));
             }
-            Link::new(standard, &**canonicalizer).ok_or_else(|| format!("{url}: it has no canonical form"))
+            let link = Link::new(standard, &**canonicalizer);
+            let link = link.ok_or_else(|| format!("{url}: it has no canonical form"))?;
+            match link.is_too_long(self.crawl.settings.limits.url_bytes) {
+                true => Err(format!(
+                    "a URL of {} bytes: {} are taken",
+                    link.url.len(),
+                    self.crawl.settings.limits.url_bytes
+                )),
+                false => Ok(link),
+            }
         };
         urls.iter().map(link).collect()
     }
 
     /// Takes start pages in: they widen the scope, and are remembered.
     fn add(&mut self, links: &[Link]) -> Result<u64, fm_cli::Failure> {
-        let new = links.iter().map(|link| &link.url).filter(|url| !self.state.settings.seeds.contains(url));
-        let new: Vec<String> = new.cloned().collect();
+        let mut known: HashSet<&str> = self.state.settings.starts().map(String::as_str).collect();
+        let new: Vec<String> =
+            links.iter().filter(|link| known.insert(&link.url)).map(|link| link.url.clone()).collect();
         self.state.settings.seeds.extend(new.iter().cloned());
         self.state.folder.keep(&self.state.settings)?;
         new.iter().for_each(|url| self.crawl.scope.widen(url));
@@ -103,16 +118,25 @@ impl Coordinator<'_> {
 
     /// Begins visits to urgent pages whose hosts allow it. Returns when the next one may be begun,
     /// if that is known.
-    pub(super) fn hand_out_urgent(&mut self) -> Result<Option<i64>, fm_cli::Failure> {
+    pub(super) fn hand_out_urgent(&mut self, room: u64) -> Result<Option<i64>, fm_cli::Failure> {
         let mut wakes_ms: Option<i64> = None;
         for _ in 0..self.urgent.len() {
-            if self.in_flight >= self.crawl.settings.connections || self.in_flight + self.uncommitted >= self.window() {
+            let room = usize::try_from(room).unwrap_or(usize::MAX).min(self.crawl.settings.connections);
+            if self.in_flight >= room || self.in_flight + self.uncommitted >= self.window() {
                 break;
             }
             let Some(urgent) = self.urgent.pop_front() else { break };
             match self.state.frontier.next_of(urgent.page, now_ms()).map_err(of_frontier)? {
                 Next::Fetch(assignment) => {
-                    self.awaited.entry(urgent.page).or_default().extend(urgent.answers);
+                    let awaited = self.awaited.entry(urgent.page).or_default();
+                    awaited.extend(urgent.answers);
+                    // Whoever else waits for it.
+                    for _ in 0..self.urgent.len() {
+                        match self.urgent.pop_front() {
+                            Some(other) if other.page == urgent.page => awaited.extend(other.answers),
+                            other => self.urgent.extend(other),
+                        }
+                    }
                     self.begin(assignment)?;
                 }
                 Next::Wait { until_ms } => {
@@ -153,8 +177,20 @@ pub fn retry(frontier: &mut Frontier, host: Option<&str>, reason: Option<Failure
         let is_host = host.is_none_or(|host| host == page.host);
         matches!(page.status, PageStatus::Gone | PageStatus::Retrying) && is_reason && is_host
     };
-    let pages: Result<Vec<PageId>, _> = frontier.list(is_wanted).map(|page| page.map(|page| page.page)).collect();
-    let retried = frontier.retry(&pages.map_err(of_frontier)?).map_err(of_frontier)?;
-    frontier.wake(host, now_ms()).map_err(of_frontier)?;
+    let mut hosts = BTreeSet::new();
+    let mut pages = Vec::new();
+    for page in frontier.list(is_wanted) {
+        let page = page.map_err(of_frontier)?;
+        pages.push(page.page);
+        hosts.insert(page.host);
+    }
+    let retried = frontier.retry(&pages).map_err(of_frontier)?;
+    match (reason, host) {
+        // Whoever asks for all asks for all hosts that rest.
+        (None, host) => drop(frontier.wake(host, now_ms()).map_err(of_frontier)?),
+        (Some(_), _) => {
+            hosts.iter().try_for_each(|host| frontier.wake(Some(host), now_ms()).map(drop)).map_err(of_frontier)?
+        }
+    }
     Ok(retried)
 }
