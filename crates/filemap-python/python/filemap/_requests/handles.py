@@ -131,13 +131,13 @@ class Handle:
         opened: _Shared | None = None
         while True:
             with _lock:
-                shared = self._taken(opened)
-            if shared is not None:
+                taken = self._taken(opened)
+            if taken is not None:
                 break
             opened = _Shared(self.path, self.read_only, self._options)
-        if opened is not None and opened is not shared:
+        if opened is not None and opened is not taken:
             opened.store.close()
-        return shared
+        return taken
 
     def _taken(self, opened: _Shared | None) -> _Shared | None:
         """The store, with this use of it; `None` if it is to be opened before."""
