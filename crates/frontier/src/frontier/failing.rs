@@ -191,6 +191,9 @@ impl Frontier {
                 woken.insert(number);
             }
         }
+        if woken.is_empty() {
+            return Ok(0);
+        }
         self.state.wake(|host| woken.contains(&host));
         for number in &woken {
             self.state.queues(|queue, view| queue.offer(*number, view));
