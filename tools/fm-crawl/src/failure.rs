@@ -149,6 +149,15 @@ pub fn word(kind: FailureKind) -> String {
     kind_name(kind).replace(' ', "-")
 }
 
+/// A kind of failure by its name.
+pub fn kind_named(text: &str) -> Result<FailureKind, String> {
+    let all = FailureKind::ALL.into_iter();
+    all.clone().find(|kind| word(*kind) == text).ok_or_else(|| {
+        let names: Vec<String> = all.map(word).collect();
+        format!("give one of {}", names.join(", "))
+    })
+}
+
 /// Why a page failed, by the frontier's kind and the note beside the page. Pages forbidden by
 /// robots.txt, or refused by the store with their notes, have no note; an existing one is then of
 /// an earlier failure.
@@ -210,6 +219,14 @@ pub fn of_frontier(error: frontier::Error) -> fm_cli::Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_are_found_by_their_names_and_others_refused() {
+        for kind in FailureKind::ALL {
+            assert_eq!(kind_named(&word(kind)), Ok(kind));
+        }
+        assert!(kind_named("nonsense").is_err_and(|words| words.contains(&word(FailureKind::ALL[0]))));
+    }
 
     #[test]
     fn limits_and_refusals_are_final_accidents_are_tried_again_and_hosts_without_an_answer_rest() {

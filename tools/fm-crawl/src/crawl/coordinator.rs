@@ -148,7 +148,7 @@ enum Supply {
     Until(i64),
     /// It depends on what is in flight or uncommitted.
     InFlight,
-    /// Nothing while the disk is full.
+    /// Nothing while the crawl is paused, or the disk full.
     Paused,
     /// Nothing.
     Empty,

@@ -55,8 +55,8 @@ pub struct Visit {
     pub requisite: Option<u8>,
     /// A URL to which this start page redirects.
     pub widens: Option<String>,
-    /// Links of which a sitemap says when they changed, or how often they do. A place for hints of
-    /// recrawls: the frontier takes none yet.
+    /// Links of which a sitemap says when they changed, or how often they do: what
+    /// the frontier is told of.
     pub hints: u64,
     /// Sitemaps that the host's robots.txt names, which nobody was told of before.
     pub sitemaps: Vec<Link>,

@@ -8,7 +8,7 @@ use frontier::{FailureKind, PageBrief, PageState, PageStatus};
 use serde_json::json;
 
 use super::opening;
-use crate::failure::{of_frontier, word};
+use crate::failure::{kind_named, of_frontier, word};
 
 /// List pages by what became of them
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
     /// Pages whose last failure has this name only
-    #[arg(long, value_name = "NAME", value_parser = reason)]
+    #[arg(long, value_name = "NAME", value_parser = kind_named)]
     reason: Option<FailureKind>,
 }
 
@@ -77,15 +77,6 @@ impl State {
 
 fn is_exclusion(kind: FailureKind) -> bool {
     matches!(kind, FailureKind::Robots | FailureKind::Refused | FailureKind::Limit | FailureKind::Elsewhere)
-}
-
-/// A kind of failure by its name.
-pub fn reason(text: &str) -> Result<FailureKind, String> {
-    let all = FailureKind::ALL.into_iter();
-    all.clone().find(|kind| word(*kind) == text).ok_or_else(|| {
-        let names: Vec<String> = all.map(word).collect();
-        format!("give one of {}", names.join(", "))
-    })
 }
 
 /// Runs the verb.

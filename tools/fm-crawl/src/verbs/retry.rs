@@ -6,10 +6,10 @@ use fm_cli::{Failure, Flags, Outcome, words};
 use frontier::FailureKind;
 use serde_json::json;
 
-use super::{list, opening, print};
+use super::{opening, print};
 use crate::crawl::control::{self, Request};
 use crate::crawl::retry;
-use crate::failure::{of_frontier, word};
+use crate::failure::{kind_named, of_frontier, word};
 
 /// Queue pages again that were given up
 #[derive(clap::Args)]
@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
     /// Pages whose last failure has this name only
-    #[arg(long, value_name = "NAME", value_parser = list::reason)]
+    #[arg(long, value_name = "NAME", value_parser = kind_named)]
     reason: Option<FailureKind>,
 }
 

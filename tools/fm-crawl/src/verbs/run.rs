@@ -207,6 +207,11 @@ fn work(
     complain_of_seeds(&crawl, &settings, &frontier)?;
     complain_of_unstorable(&tally, &args.store);
     coverage.complain(end, &args.store, args.tolerate);
+    let unfetched = (fetch.len() as u64).saturating_sub(tally.fetched);
+    if end == End::Fetched && unfetched > 0 {
+        let asked = words::count(fetch.len() as u64, "page");
+        words::complain(format_args!("of {asked} asked for, not fetched: {unfetched}"));
+    }
     let is_empty = matches!(end, End::Complete | End::Waiting) && frontier.stats().fetches == 0;
     log.event("end", json!({ "why": end.name(), "run": tally.json() }))?;
     log.flush()?;
@@ -222,7 +227,7 @@ fn work(
     Ok(match end {
         End::Interrupted => interrupt::outcome(),
         _ if tally.unstorable() > 0 => Outcome::Damaged,
-        End::Fetched if tally.fetched < fetch.len() as u64 => Outcome::Incomplete,
+        End::Fetched if unfetched > 0 => Outcome::Incomplete,
         _ if is_empty => Outcome::NotFound,
         _ if coverage.missing_part(end) > args.tolerate => Outcome::Incomplete,
         _ => Outcome::Done,

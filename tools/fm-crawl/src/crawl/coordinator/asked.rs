@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Coordinator;
 use crate::crawl::control::{Asked, Request, refusal};
 use crate::crawl::view;
-use crate::failure::{is_lost, of_frontier, word};
+use crate::failure::{is_lost, kind_named, of_frontier};
 use crate::links::{Link, is_web};
 
 /// A page that is to be fetched before its turn, and who waits for what becomes of it.
@@ -40,11 +40,10 @@ impl Coordinator<'_> {
                 Err(words) => refusal(&words),
             },
             Request::Page { key } => view::page(self.state.frontier.page(key).map_err(of_frontier)?.as_ref()),
-            Request::Retry { host, reason } => {
-                let reason =
-                    reason.as_deref().and_then(|name| FailureKind::ALL.into_iter().find(|kind| word(*kind) == name));
-                json!({ "retried": retry(&mut self.state.frontier, host.as_deref(), reason)? })
-            }
+            Request::Retry { host, reason } => match reason.as_deref().map(kind_named).transpose() {
+                Ok(reason) => json!({ "retried": retry(&mut self.state.frontier, host.as_deref(), reason)? }),
+                Err(words) => refusal(&format!("reason: {words}")),
+            },
         };
         let _ = asked.answers.send(answer);
         Ok(())
