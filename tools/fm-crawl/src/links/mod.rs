@@ -142,6 +142,20 @@ impl Link {
         Some(Link { url: String::from_utf8(url).ok()?, key, hint: None })
     }
 
+    /// The link to a URL that somebody names, or what is wrong with it.
+    pub fn named(url: &str, canonicalizer: &dyn Canonicalizer, url_bytes: usize) -> Result<Link, String> {
+        let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| format!("{url}: {error}"))?;
+        if !is_web(&standard) {
+            return Err(format!("{url}: only http and https are crawled"));
+        }
+        let link = Link::new(standard, canonicalizer);
+        let link = link.ok_or_else(|| format!("{url}: it has no canonical form by the rules of the store"))?;
+        match link.is_too_long(url_bytes) {
+            true => Err(format!("a URL of {} bytes: {url_bytes} are taken", link.url.len())),
+            false => Ok(link),
+        }
+    }
+
     /// Whether its URL is longer than this, or both are longer than the frontier takes.
     pub fn is_too_long(&self, url_bytes: usize) -> bool {
         self.url.len() > url_bytes || self.text().len() > Frontier::URL_BYTES_MAX

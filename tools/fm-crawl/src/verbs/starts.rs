@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use filemap::canonical::{Canonicalizer, Whatwg};
+use filemap::canonical::Canonicalizer;
 use fm_cli::{Failure, words};
 use frontier::{FailureKind, Frontier, PageBrief, PageStatus};
 
 use crate::failure::of_frontier;
-use crate::links::{Link, is_web};
+use crate::links::Link;
 use crate::scope::Scope;
 use crate::settings::Settings;
 
@@ -39,16 +39,7 @@ pub fn take_back(frontier: &mut Frontier, scope: &Scope) -> Result<(), Failure> 
 
 /// Pages by their links, each once.
 pub fn links(urls: &[String], canonicalizer: &dyn Canonicalizer, url_bytes: usize) -> Result<Vec<Link>, Failure> {
-    let link = |url: &String| {
-        let refused = |why: &str| Failure::Usage(format!("{url}: {why}"));
-        let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| refused(&error.to_string()))?;
-        let link = Link::new(standard, canonicalizer).filter(|link| is_web(link.url.as_bytes()));
-        let link = link.ok_or_else(|| refused("only http and https are crawled"))?;
-        match link.is_too_long(url_bytes) {
-            true => Err(Failure::Usage(format!("a URL of {} bytes: {url_bytes} are taken", link.url.len()))),
-            false => Ok(link),
-        }
-    };
+    let link = |url: &String| Link::named(url, canonicalizer, url_bytes).map_err(Failure::Usage);
     let links: Vec<Link> = urls.iter().map(link).collect::<Result<_, _>>()?;
     let mut known = HashSet::new();
     Ok(links.into_iter().filter(|link| known.insert(link.key.clone())).collect())

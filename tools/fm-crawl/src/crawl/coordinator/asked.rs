@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use filemap::canonical::{Canonicalizer as _, Whatwg};
 use fm_cli::times::now_ms;
 use frontier::{FailureKind, Frontier, Next, PageBrief, PageId, PageStatus};
 use serde_json::{Value, json};
@@ -11,7 +10,7 @@ use super::Coordinator;
 use crate::crawl::control::{Asked, Request, refusal};
 use crate::crawl::view;
 use crate::failure::{is_lost, kind_named, of_frontier};
-use crate::links::{Link, is_web};
+use crate::links::Link;
 
 /// A page that is to be fetched before its turn, and who waits for what becomes of it.
 pub(super) struct Urgent {
@@ -62,23 +61,8 @@ impl Coordinator<'_> {
     /// URLs as links, or what is wrong with one.
     fn links(&self, urls: &[String]) -> Result<Vec<Link>, String> {
         let canonicalizer = self.crawl.pages.canonicalizer();
-        let link = |url: &String| {
-            let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| format!("{url}: {error}"))?;
-            if !is_web(&standard) {
-                return Err(format!("{url}: only http and https are crawled"));
-            }
-            let link = Link::new(standard, &**canonicalizer);
-            let link = link.ok_or_else(|| format!("{url}: it has no canonical form"))?;
-            match link.is_too_long(self.crawl.settings.limits.url_bytes) {
-                true => Err(format!(
-                    "a URL of {} bytes: {} are taken",
-                    link.url.len(),
-                    self.crawl.settings.limits.url_bytes
-                )),
-                false => Ok(link),
-            }
-        };
-        urls.iter().map(link).collect()
+        let url_bytes = self.crawl.settings.limits.url_bytes;
+        urls.iter().map(|url| Link::named(url, &**canonicalizer, url_bytes)).collect()
     }
 
     /// Takes start pages in: they widen the scope, and are remembered.
