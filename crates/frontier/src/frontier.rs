@@ -13,6 +13,7 @@
 //! creates the next journal, puts the snapshot that names it in the old one's place, and removes
 //! the old journal. A crash in between leaves the old pair or the new one.
 
+mod arriving;
 mod claiming;
 mod clock;
 mod failing;

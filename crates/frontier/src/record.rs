@@ -21,6 +21,7 @@
 //! | 13 | host began | host, time at which its last fetch began |
 //! | 14 | up | host that has answered, so that it does not fail |
 //! | 15 | hinted | count; of each page the difference to the one before, age, due or 0 |
+//! | 16 | arrived | depth, list of new URLs: links that other crawls have found |
 //!
 //! *Due* is in seconds, 0 for never; *age* the step of the recrawl interval; a *time* in
 //! milliseconds, below 2^63. A record holds decisions, not what led to them, so a replay does not
@@ -94,6 +95,10 @@ pub(crate) enum Record<'a> {
     /// Page, age and due of each; pages rise.
     Hinted {
         changes: Vec<(u32, u8, u32)>,
+    },
+    Arrived {
+        depth: u16,
+        new: Vec<&'a str>,
     },
 }
 
@@ -197,6 +202,11 @@ impl<'a> Record<'a> {
                 put_text(to, host);
             }
             Record::Hinted { changes } => put_changes(to, changes),
+            Record::Arrived { depth, new } => {
+                to.push(16);
+                varint::put(to, u64::from(*depth));
+                put_texts(to, new);
+            }
         }
     }
 
@@ -240,6 +250,7 @@ impl<'a> Record<'a> {
             13 => Record::HostBegan { host: from.text()?, at_ms: from.time()? },
             14 => Record::Up { host: from.text()? },
             15 => Record::Hinted { changes: from.changes()? },
+            16 => Record::Arrived { depth: u16::try_from(from.small()?).ok()?, new: from.texts()? },
             _ => return None,
         };
         *bytes = from.rest;
@@ -355,6 +366,7 @@ mod tests {
             Record::HostBegan { host: "a.example", at_ms: 7 },
             Record::Up { host: "a.example" },
             Record::Hinted { changes: vec![(0, 3, 0), (9, 15, u32::MAX)] },
+            Record::Arrived { depth: 300, new: vec!["http://c.example/", "é"] },
         ]
     }
 
@@ -396,12 +408,12 @@ mod tests {
         assert_eq!(Record::decode(&mut &[1, 2, 5, 0, 0][..]), None);
         assert_eq!(Record::decode(&mut &[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]), None);
         assert_eq!(Record::decode(&mut &[3, 1, 16, 0, 0, 0][..]), None);
-        assert_eq!(Record::decode(&mut &[16][..]), None);
+        assert_eq!(Record::decode(&mut &[17][..]), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..17) {
+        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), tag in 0u8..18) {
             let bytes = [&[tag][..], &bytes].concat();
             let mut rest = &bytes[..];
             while let Some(record) = Record::decode(&mut rest) {

@@ -101,6 +101,7 @@ impl State {
     pub(crate) fn apply(&mut self, record: &Record<'_>) -> Applied {
         match record {
             Record::Seeds { known, new } => self.seeds(known, new),
+            Record::Arrived { depth, new } => self.arrived(*depth, new),
             Record::Done { page, due_s, age, lost, known, depth, new } => {
                 self.done(*page, *age, *lost, known, *depth, new)?;
                 self.claims.settle(*page);
@@ -191,6 +192,22 @@ impl State {
         let mut gains = Gains::new(first_new);
         known.iter().for_each(|page| gains.raised(*page));
         self.ledger.share_virtual(seeds.iter().copied(), |page, before, after| {
+            gains.add(&self.pages, page, before, after);
+        });
+        self.take_gains(gains);
+        Ok(())
+    }
+
+    /// Enters links of pages that are not known here, as links of the virtual page, which is all the
+    /// web outside; who sent them vouches for them as an endorsed page does.
+    fn arrived(&mut self, depth: u16, new: &[&str]) -> Applied {
+        let first_new = self.pages.len();
+        for url in new {
+            let page = self.enter(url, depth, false)?;
+            self.pages.trust.set(page, Standing::Near);
+        }
+        let mut gains = Gains::new(first_new);
+        self.ledger.share_virtual(first_new..self.pages.len(), |page, before, after| {
             gains.add(&self.pages, page, before, after);
         });
         self.take_gains(gains);

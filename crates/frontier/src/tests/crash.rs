@@ -167,6 +167,11 @@ fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_
         return Ok(());
     }
     if rng.u8(..20) == 0 {
+        let links: Vec<String> = (0..rng.u8(..5)).map(|_| url(rng)).collect();
+        links.iter().for_each(|link| enter(known, link));
+        return frontier.arrived(&links.iter().map(|link| &link[..]).collect::<Vec<_>>(), 2).map(drop);
+    }
+    if rng.u8(..20) == 0 {
         let found = |url: &String| frontier.state.pages.find(frontier.state.pages.fingerprint(url));
         let pages: Vec<PageId> = known.gone.iter().filter_map(found).map(PageId::new).collect();
         frontier.retry(&pages)?;

@@ -357,3 +357,27 @@ fn of_two_holds_the_longer_counts() {
     frontier.host_hold("a.example", 1_000).expect("told");
     assert_eq!(frontier.next(0).expect("answered"), Next::Wait { until_ms: 600_000 });
 }
+
+#[test]
+fn links_of_other_crawls_are_fetched_in_their_turn_within_the_limits() {
+    let (disk, mut frontier) = made(options().depth_max(4).pages_per_host_max(3));
+    let arrived = ["http://a.example/1", "http://a.example/2", "http://a.example/1", "", "http://b.example/"];
+    let found = frontier.arrived(&arrived, 4).expect("entered");
+    assert_eq!((found.new_links, found.over_length), (3, 1));
+    let found = frontier.arrived(&["http://a.example/3", "http://a.example/4", "http://b.example/"], 2);
+    let found = found.expect("entered");
+    assert_eq!((found.new_links, found.known_links, found.over_host_budget), (1, 1, 1));
+    assert_eq!(frontier.arrived(&["http://c.example/"], 5).expect("entered").over_depth, 1);
+    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    let first = fetch(&mut frontier, 0);
+    assert_eq!((first.depth, first.is_seed), (4, false));
+    assert_eq!(done(&mut frontier, first.page, 0, &["http://a.example/x"]).over_depth, 1);
+    frontier.close().expect("closed");
+    let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+    let mut depths = Vec::new();
+    while let Next::Fetch(assignment) = frontier.next(0).expect("open") {
+        depths.push(assignment.depth);
+    }
+    depths.sort_unstable();
+    assert_eq!(depths, [2, 4, 4]);
+}
