@@ -5,7 +5,8 @@
 //! over random gates that breadth-first meets about as early as the first one, and over gates
 //! drawn from all pages alike.
 //!
-//! `cargo run --release -p frontier --example trap DIR`, where DIR is not there yet.
+//! `cargo run --release -p frontier --example trap DIR [POLICY]`, where DIR is not there yet; with
+//! the name of a policy many gates are measured by that one alone, and nothing else is.
 
 #[path = "../src/credit.rs"]
 #[allow(dead_code, reason = "the frontier uses the rest")]
@@ -18,6 +19,9 @@ mod grow;
 mod opic;
 #[path = "../src/place.rs"]
 mod place;
+#[path = "../src/shares.rs"]
+#[allow(dead_code, reason = "the frontier uses the rest")]
+mod shares;
 #[path = "../src/trust.rs"]
 #[allow(dead_code, reason = "the frontier uses the rest")]
 mod trust;
@@ -30,7 +34,7 @@ use std::sync::Mutex;
 
 use frontier::{Fetched, Frontier, FrontierOptions, Next, Recrawl, Rent};
 use opic::Opic;
-use web::{Crawled, Graph, Trapped};
+use web::{Crawled, Graph, HOST_PAGES, Trapped};
 
 const FETCHES: u64 = 200_000;
 const GATES: usize = 20;
@@ -69,12 +73,13 @@ fn crawl(graph: &Graph, gate: u32, fan_out: u32, seeds: &[u32], policy: &Policy)
     crawled
 }
 
-/// The same through the frontier: a thousand pages to a host, and one host for the trap.
+/// The same through the frontier: a thousand pages to a host; the trap's are on their gate's.
 fn crawl_on_disk(path: &Path, web: &mut Trapped<'_>, seeds: &[u32], refresh_share: f64) -> Crawled {
     let trap = web.root();
+    let gates = web.family(trap).0;
     let url = |page: u32| match page < trap {
-        true => format!("http://h{}.example/{page}", page / 1_000),
-        false => format!("http://trap.example/{page}"),
+        true => format!("http://h{}.example/{page}", page / HOST_PAGES),
+        false => format!("http://h{gates}.example/calendar/{page}"),
     };
     let recrawl = (refresh_share > 0.0).then_some(Recrawl::new().first_ms(0).min_ms(0).max_ms(0));
     let options = FrontierOptions::new().delay_ms(0).refresh_share(refresh_share).recrawl(recrawl);
@@ -104,15 +109,29 @@ fn crawl_on_disk(path: &Path, web: &mut Trapped<'_>, seeds: &[u32], refresh_shar
 
 fn main() {
     let path = std::env::args().nth(1).expect("a directory that is not there yet");
+    let wanted = std::env::args().nth(2);
     let graph = Graph::cnr_2000();
     let rank = graph.page_rank(0.85);
     let order = graph.by_rank(&rank);
     let seeds = graph.spread(100);
+    if wanted.is_none() {
+        chosen_gates(&path, &graph, &rank, &order, &seeds);
+    }
+    let is_wanted = |policy: &&Policy| wanted.as_ref().is_none_or(|wanted| policy.name == wanted);
+    for policy in POLICIES.iter().filter(is_wanted) {
+        many_gates(&graph, &web::any_gates(&graph, 2 * GATES), &seeds, "gates drawn from all pages", policy);
+        many_gates(&graph, &order[..GATES], &seeds, "greatest hubs", policy);
+        many_gates(&graph, &early_gates(&graph, &seeds), &seeds, "gates that breadth-first meets early", policy);
+    }
+}
+
+/// Chosen gates by all policies.
+fn chosen_gates(path: &str, graph: &Graph, rank: &[f64], order: &[u32], seeds: &[u32]) {
     for fan_out in [10, 100] {
         for (name, refresh_share) in [("once", 0.0), ("half refreshes", 0.5)] {
             let path = format!("{path}-{fan_out}-{refresh_share}");
-            let mut web = Trapped::new(&graph, order[1_306], fan_out);
-            let crawled = crawl_on_disk(Path::new(&path), &mut web, &seeds, refresh_share);
+            let mut web = Trapped::new(graph, order[1_306], fan_out);
+            let crawled = crawl_on_disk(Path::new(&path), &mut web, seeds, refresh_share);
             println!("#1306, {fan_out}, on disk, {name}: {:.3}% {crawled:?}", 100.0 * crawled.wasted());
         }
     }
@@ -122,18 +141,16 @@ fn main() {
     for place in [1_306, 0, 10, 100, 300, 1_000, 10_000] {
         for fan_out in [10, 100] {
             let gate = order[place];
-            let blind = web::crawl_breadth_first(&mut Trapped::new(&graph, gate, fan_out), &seeds, FETCHES);
+            let blind = web::crawl_breadth_first(&mut Trapped::new(graph, gate, fan_out), seeds, FETCHES);
             print!("#{place}, {fan_out}, {:.2}%", 100.0 * blind.wasted());
             for policy in &POLICIES {
-                let crawled = crawl(&graph, gate, fan_out, &seeds, policy);
-                let (wasted, covered) = (100.0 * crawled.wasted(), crawled.covered(&rank));
+                let crawled = crawl(graph, gate, fan_out, seeds, policy);
+                let (wasted, covered) = (100.0 * crawled.wasted(), crawled.covered(rank));
                 print!(" | {wasted:.3}% of {}k, {covered:.3}", crawled.distinct / 1000);
             }
             println!();
         }
     }
-    many_gates(&graph, &web::any_gates(&graph, GATES), &seeds, "gates drawn from all pages");
-    many_gates(&graph, &early_gates(&graph, &seeds), &seeds, "gates that breadth-first meets early");
 }
 
 /// Gates at the end of random walks from start pages, of which breadth-first wastes 15 to 30% at a
@@ -156,26 +173,26 @@ fn early_gates(graph: &Graph, seeds: &[u32]) -> Vec<u32> {
     gates.into_iter().collect()
 }
 
-fn many_gates(graph: &Graph, gates: &[u32], seeds: &[u32], what: &str) {
-    for policy in &POLICIES {
-        for fan_out in [10, 100] {
-            let (next, wasted) = (Mutex::new(gates.iter()), Mutex::new(Vec::new()));
-            let work = || {
-                while let Some(gate) = { next.lock().expect("no panic").next() } {
-                    let crawled = crawl(graph, *gate, fan_out, seeds, policy);
-                    wasted.lock().expect("no panic").push(crawled.wasted());
-                }
-            };
-            std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
-            let mut wasted = wasted.into_inner().expect("no panic");
-            wasted.sort_by(f64::total_cmp);
-            let within = wasted.iter().filter(|wasted| **wasted <= 0.001).count();
-            let (median, worst) = (100.0 * wasted[wasted.len() / 2], 100.0 * wasted[wasted.len() - 1]);
-            println!(
-                "{} {what}, {fan_out}, {}: {within} within 0.1%, median {median:.3}%, worst {worst:.3}%",
-                gates.len(),
-                policy.name
-            );
-        }
+fn many_gates(graph: &Graph, gates: &[u32], seeds: &[u32], what: &str, policy: &Policy) {
+    for fan_out in [10, 100] {
+        let (next, crawls) = (Mutex::new(gates.iter()), Mutex::new(Vec::new()));
+        let work = || {
+            while let Some(gate) = { next.lock().expect("no panic").next() } {
+                let crawled = crawl(graph, *gate, fan_out, seeds, policy);
+                crawls.lock().expect("no panic").push((crawled.wasted(), crawled.distinct));
+            }
+        };
+        std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+        let mut crawls = crawls.into_inner().expect("no panic");
+        crawls.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let within = crawls.iter().filter(|(wasted, _)| *wasted <= 0.001).count();
+        let (median, worst) = (100.0 * crawls[crawls.len() / 2].0, 100.0 * crawls[crawls.len() - 1].0);
+        let fewest = crawls.iter().map(|(_, distinct)| *distinct).min().unwrap_or(0);
+        println!(
+            "{} {what}, {fan_out}, {}: {within} within 0.1%, median {median:.3}%, worst {worst:.3}%, \
+                 at least {fewest} distinct pages",
+            gates.len(),
+            policy.name
+        );
     }
 }

@@ -80,7 +80,7 @@ impl Frontier {
             key: key_of(&text).to_owned(),
             status: brief.status,
             is_seed: marks.is_seed(),
-            is_vouched_for: state.pages.trust.get(page) != Standing::None,
+            is_vouched_for: state.pages.standing(page) != Standing::None,
             depth,
             host: brief.host.to_owned(),
             host_failing: state.hosts.get(state.pages.host(page)).down,

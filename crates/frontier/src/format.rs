@@ -8,8 +8,8 @@ use filemap_io::header::{Kind, seal};
 use filemap_io::layout::Zeros;
 use filemap_io::{File, StorageError, files, layout};
 
-/// State at the start of a journal.
-pub(crate) const SNAPSHOT: Kind = kind(*b"FMFSNAP1");
+/// State at the start of a journal. Version 2 has the shapes of URLs.
+pub(crate) const SNAPSHOT: Kind = Kind { version: 2, ..kind(*b"FMFSNAP1") };
 /// Events since the snapshot.
 /// Version 2 has parts of batches, hosts that fail and links with a key of their own.
 pub(crate) const JOURNAL: Kind = Kind { version: 2, ..kind(*b"FMFJRNL1") };
@@ -49,7 +49,7 @@ layout! {
         24 DUE_S: u32 = "due in seconds, or 0";
         28 MARKS: u16 = "status (3 bits), seed (1), failed attempts (4), last failure (4), step of the recrawl's age (4)";
         30 STANDING: u8 = "standing: 1 if a page of good standing leads to it, 2 an endorsed one, 3 endorsed; 4 more if its own word was taken";
-        31 RESERVED: Zeros<1> = "reserved, zero";
+        31 SHAPE: u8 = "shape of the URL: a hash of 8 bits";
     }
 }
 

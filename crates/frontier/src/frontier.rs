@@ -36,7 +36,7 @@ use crate::options::FrontierOptions;
 use crate::outcome::{Assignment, Done, Fetched, Next, PageId};
 use crate::pages::Status;
 use crate::queue::Manners;
-use crate::record::Record;
+use crate::record::{ALL_LOST, Record};
 use crate::recrawl::{self, due_s, interval_ms};
 use crate::snapshot;
 use crate::state::State;
@@ -275,7 +275,10 @@ impl Frontier {
             _ => marks.age(),
         };
         let due_s = self.options.recrawl.map_or(0, |recrawl| due_s(fetched.fetched_at_ms, interval_ms(&recrawl, age)));
-        let lost = done.over_depth + done.over_host_budget + done.over_length;
+        let lost = match fetched.is_barren {
+            true => ALL_LOST,
+            false => done.over_depth + done.over_host_budget + done.over_length,
+        };
         done.first_new = self.state.pages.len();
         (done.known_links, done.new_links) = (known.len() as u32, new.len() as u32);
         self.tell(&Record::Done { page: number, due_s, age, lost, known, depth, new })?;

@@ -14,7 +14,7 @@ use crate::credit::Ledger;
 use crate::grow::{push, push_heap};
 use crate::outcome::Failing;
 use crate::pages::{Pages, Status};
-use crate::place::place;
+use crate::place::{Entry, judge, place};
 
 /// Entries of a queue beyond five for each four pages before it is swept.
 const SLACK: usize = 64;
@@ -108,10 +108,14 @@ impl Host {
     /// Place of the best page of a kind.
     pub(crate) fn top(&mut self, kind: usize, pages: &Pages, ledger: &Ledger) -> Option<u16> {
         while let Some((at, page)) = self.queues[kind].peek().map(|top| of_entry(*top)) {
-            if is_true(kind, at, page, pages, ledger) {
-                return Some(at);
+            match worth(kind, at, page, pages, ledger) {
+                Entry::Current => return Some(at),
+                Entry::Outdated => drop(self.queues[kind].pop()),
+                Entry::Sunk => {
+                    self.queues[kind].pop();
+                    push_heap(&mut self.queues[kind], entry(place_of(page, pages, ledger), page));
+                }
             }
-            self.queues[kind].pop();
         }
         None
     }
@@ -142,7 +146,10 @@ impl Host {
             let mut kept = std::mem::take(&mut self.queues[kind]).into_vec();
             kept.sort_unstable();
             kept.dedup();
-            kept.retain(|entry| is_true(kind, of_entry(*entry).0, of_entry(*entry).1, pages, ledger));
+            kept.retain(|entry| {
+                let (at, page) = of_entry(*entry);
+                worth(kind, at, page, pages, ledger) != Entry::Outdated
+            });
             kept.shrink_to(ready + ready / 4 + SLACK);
             self.queues[kind] = kept.into();
         }
@@ -155,12 +162,15 @@ impl Host {
     }
 }
 
-fn is_true(kind: usize, at: u16, page: u32, pages: &Pages, ledger: &Ledger) -> bool {
-    pages.status(page).queue() == Some(kind) && place_of(page, pages, ledger) == at
+fn worth(kind: usize, at: u16, page: u32, pages: &Pages, ledger: &Ledger) -> Entry {
+    match pages.status(page).queue() == Some(kind) {
+        true => judge(at, place_of(page, pages, ledger)),
+        false => Entry::Outdated,
+    }
 }
 
 fn place_of(page: u32, pages: &Pages, ledger: &Ledger) -> u16 {
-    place(ledger.credit(page), pages.trust.get(page))
+    place(ledger.credit(page), pages.standing(page), || pages.level(page))
 }
 
 /// All hosts, by number and by name.

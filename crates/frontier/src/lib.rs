@@ -37,6 +37,8 @@ mod place;
 mod queue;
 mod record;
 mod recrawl;
+mod shape;
+mod shares;
 mod snapshot;
 mod state;
 #[cfg(test)]

@@ -119,6 +119,9 @@ pub struct Fetched<'a> {
     pub changed: Option<bool>,
     /// Whether its body was seen under another URL: `links` is ignored then.
     pub is_duplicate: bool,
+    /// Whether it says next to nothing of its own: a near-duplicate, an error page with status 200.
+    /// Its links are entered, and get neither credit nor a voucher from it.
+    pub is_barren: bool,
 }
 
 /// What [`crate::Frontier::done`] did with the links.

@@ -1,18 +1,48 @@
-//! The order of queued pages: by credit, pages without a voucher behind all others.
+//! The order of queued pages: by credit; pages without a voucher behind all others, and among
+//! themselves by their families' levels first.
 //!
 //! A trap can hold more credit than most of the web, e.g. when a hub links to it, but no page of
 //! good standing links to anything below its second level ([`crate::trust`]). So pages without a
-//! voucher come last, when no other page is left.
+//! voucher come last, when no other page is left, and then in fair shares ([`crate::shares`]).
 
 use crate::credit::{CLASSES, class};
+use crate::shares::LEVELS;
 use crate::trust::Standing;
 
-/// The place of a page in a queue; the highest comes first.
+/// Of a page with a voucher.
+const VOUCHED: u16 = LEVELS * CLASSES as u16;
+
+/// The place of a page in a queue; the highest comes first. `level` is that of its family, and
+/// asked for only if it has no voucher.
 #[inline]
-pub(crate) fn place(credit: u64, standing: Standing) -> u16 {
+pub(crate) fn place(credit: u64, standing: Standing, level: impl FnOnce() -> u16) -> u16 {
     match standing {
-        Standing::None => class(credit),
-        _ => CLASSES as u16 + class(credit),
+        Standing::None => (LEVELS - 1 - level()) * CLASSES as u16 + class(credit),
+        _ => VOUCHED + class(credit),
+    }
+}
+
+/// What an entry of a queued page is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// The page may be taken by it.
+    Current,
+    /// Its credit or standing has changed: there is another entry.
+    Outdated,
+    /// Its family's level has risen, and nothing else has changed: it belongs further down.
+    Sunk,
+}
+
+/// Judges an entry at one place of a page that belongs at another. Families change their levels
+/// without new entries for their pages: one that has risen is taken a little late.
+#[inline]
+pub(crate) fn judge(at: u16, place: u16) -> Entry {
+    let is_of_family = at < VOUCHED && place < VOUCHED && at % CLASSES as u16 == place % CLASSES as u16;
+    match is_of_family {
+        _ if at == place => Entry::Current,
+        false => Entry::Outdated,
+        true if at < place => Entry::Current,
+        true => Entry::Sunk,
     }
 }
 
@@ -22,12 +52,19 @@ mod tests {
     use crate::credit::TOTAL;
 
     #[test]
-    fn a_word_counts_for_more_than_any_credit_and_credit_decides_among_equals() {
-        assert!(place(0, Standing::Named) > place(TOTAL, Standing::None));
-        assert_eq!(place(1 << 20, Standing::Named), place(1 << 20, Standing::Endorsed));
+    fn a_word_counts_for_more_than_any_level_a_level_for_more_than_any_credit() {
+        let at = |credit, standing, level| place(credit, standing, || level);
+        assert!(at(0, Standing::Named, LEVELS - 1) > at(TOTAL, Standing::None, 0));
+        assert!(at(0, Standing::None, 3) > at(TOTAL, Standing::None, 4));
+        assert_eq!(at(1 << 20, Standing::Named, 0), at(1 << 20, Standing::Endorsed, 9));
         for standing in [Standing::None, Standing::Near] {
-            assert!(place(1 << 21, standing) > place(1 << 20, standing));
+            assert!(at(1 << 21, standing, 0) > at(1 << 20, standing, 0));
         }
-        assert!(usize::from(place(TOTAL, Standing::Endorsed)) < 2 * CLASSES);
+        assert_eq!(usize::from(at(0, Standing::None, LEVELS - 1)), 0);
+        assert_eq!(judge(at(9, Standing::None, 0), at(9, Standing::None, 50)), Entry::Sunk);
+        assert_eq!(judge(at(9, Standing::None, 50), at(9, Standing::None, 0)), Entry::Current);
+        assert_eq!(judge(at(9, Standing::None, 0), at(900, Standing::None, 0)), Entry::Outdated);
+        assert_eq!(judge(at(9, Standing::None, 0), at(9, Standing::Near, 0)), Entry::Outdated);
+        assert_eq!(judge(at(9, Standing::Near, 0), at(9, Standing::Named, 0)), Entry::Current);
     }
 }

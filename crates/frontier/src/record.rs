@@ -7,7 +7,7 @@
 //! | tag | record | fields |
 //! |---|---|---|
 //! | 1 | seeds | list of known pages, list of new URLs |
-//! | 2 | done | page, due, age, links lost, list of known pages, depth of new ones, list of new URLs |
+//! | 2 | done | page, due, age, links lost (2^32 - 1: it hands nothing on), list of known pages, depth of new ones, list of new URLs |
 //! | 3 | failed | page, failure's code, attempts, due, 1 if the page is given up |
 //! | 4 | delay | host, 0 or 1 + milliseconds |
 //! | 5 | hold | host, time |
@@ -30,6 +30,9 @@
 use filemap_io::varint;
 
 use crate::outcome::{Failing, FailureKind};
+
+/// Links lost of a page that hands nothing on.
+pub(crate) const ALL_LOST: u32 = u32::MAX;
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,6 @@
 //!
 //! A page in flight is written as a queued one.
 
-use filemap_io::layout::is_reserved_zero;
 use filemap_io::{Access, Dir};
 
 use crate::blocks::{BlockReader, BlockWriter};
@@ -31,6 +30,7 @@ use crate::links::{Links, Place};
 use crate::options::{Rent, VIRTUAL_VISITS_MAX};
 use crate::pages::{Marks, Pages, Status};
 use crate::record::time_of;
+use crate::shape::site;
 use crate::state::{State, Told};
 use crate::texts::{GROUP, Texts};
 
@@ -113,7 +113,8 @@ fn page_bytes(state: &State, page: u32, due_s: u32) -> [u8; PAGE_BYTES] {
     PageRecord::HOST.put(&mut bytes, state.pages.host(page));
     PageRecord::DUE_S.put(&mut bytes, due_s);
     PageRecord::MARKS.put(&mut bytes, marks.with_status(status).0);
-    PageRecord::STANDING.put(&mut bytes, state.pages.trust.mark(page));
+    PageRecord::STANDING.put(&mut bytes, state.pages.standing_mark(page));
+    PageRecord::SHAPE.put(&mut bytes, state.pages.shape(page));
     bytes
 }
 
@@ -155,6 +156,7 @@ pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
     for _ in 0..pages {
         due_s.push(read_page(&mut blocks, &mut table, &mut hosts, &mut ledger)?);
     }
+    table.count_shares();
     if ledger.sum() != u128::from(TOTAL) {
         return Err(blocks.bad("credit does not add up"));
     }
@@ -231,9 +233,7 @@ fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts,
     let marks = Marks::checked(PageRecord::MARKS.get(&bytes));
     let marks = marks
         .filter(|marks| matches!(marks.status(), Status::Ready | Status::Waiting | Status::Fetched | Status::Gone));
-    let (Some(marks), true) = (marks, is_reserved_zero(PageRecord::ROWS, &bytes)) else {
-        return Err(blocks.bad("impossible marks of a page"));
-    };
+    let marks = marks.ok_or_else(|| blocks.bad("impossible marks of a page"))?;
     if host >= hosts.len() || credit > TOTAL || !(0.0..HISTORY_MAX as f32).contains(&history) {
         return Err(blocks.bad("impossible host, credit or history of a page"));
     }
@@ -242,8 +242,9 @@ fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts,
     }
     hosts.get_mut(host).pages += 1;
     ledger.add(credit, history);
-    let page = pages.add(fingerprint, host, marks);
-    match pages.trust.set_mark(page, PageRecord::STANDING.get(&bytes)) {
+    pages.shares.enter(host, site(&hosts.get(host).name));
+    let page = pages.add(fingerprint, host, PageRecord::SHAPE.get(&bytes), marks);
+    match pages.set_standing_mark(page, PageRecord::STANDING.get(&bytes)) {
         true => Ok(due_s),
         false => Err(blocks.bad("impossible standing of a page")),
     }

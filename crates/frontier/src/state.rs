@@ -18,7 +18,8 @@ use crate::options::Rent;
 use crate::outcome::FailureKind;
 use crate::pages::{Marks, Pages, Status};
 use crate::queue::{Manners, Queue, View};
-use crate::record::Record;
+use crate::record::{ALL_LOST, Record};
+use crate::shape::{shape, site};
 use crate::texts::{Texts, URL_BYTES_MAX};
 use crate::trust::Standing;
 
@@ -170,7 +171,8 @@ impl State {
         if self.manners.is_none() {
             self.due_s.push(0);
         }
-        Ok(self.pages.add(fingerprint, host, Marks::new(is_seed, FIRST_AGE)))
+        self.pages.shares.enter(host, site(&self.hosts.get(host).name));
+        Ok(self.pages.add(fingerprint, host, shape(url_of(url)), Marks::new(is_seed, FIRST_AGE)))
     }
 
     /// Makes pages seeds, which share the virtual page's credit.
@@ -188,7 +190,7 @@ impl State {
         for url in new {
             seeds.push(self.enter(url, 0, true)?);
         }
-        seeds.iter().for_each(|page| self.pages.trust.set(*page, Standing::Endorsed));
+        seeds.iter().for_each(|page| self.pages.raise(*page, Standing::Endorsed));
         let mut gains = Gains::new(first_new);
         known.iter().for_each(|page| gains.raised(*page));
         self.ledger.share_virtual(seeds.iter().copied(), |page, before, after| {
@@ -204,7 +206,7 @@ impl State {
         let first_new = self.pages.len();
         for url in new {
             let page = self.enter(url, depth, false)?;
-            self.pages.trust.set(page, Standing::Near);
+            self.pages.raise(page, Standing::Near);
         }
         let mut gains = Gains::new(first_new);
         self.ledger.share_virtual(first_new..self.pages.len(), |page, before, after| {
@@ -240,9 +242,7 @@ impl State {
             links.push(self.enter(url, depth, false)?);
         }
         let mut gains = Gains::new(first_new);
-        let State { ledger, pages, .. } = self;
-        ledger.visit(page, &links, u64::from(lost), |link, before, after| gains.add(pages, link, before, after));
-        pages.trust.told(page, &links, |link| gains.raised(link));
+        hand_on(&mut self.ledger, &mut self.pages, (page, lost), &links, &mut gains);
         if let Some(kept) = &mut self.links {
             kept.append(page, lost, &links);
             self.visit_again(&mut gains);
@@ -266,9 +266,8 @@ impl State {
             }
             present.clear();
             present.extend(list.links.iter().copied().filter(|link| pages.status(*link) != Status::Gone));
-            let lost = u64::from(list.lost) + (list.links.len() - present.len()) as u64;
-            pages.trust.told(list.page, &present, |link| gains.raised(link));
-            ledger.visit(list.page, &present, lost, |link, before, after| gains.add(pages, link, before, after));
+            let lost = list.lost.saturating_add((list.links.len() - present.len()) as u32);
+            hand_on(ledger, pages, (list.page, lost), &present, gains);
             visits += 1;
             if visits == *virtual_visits {
                 break;
@@ -343,7 +342,7 @@ impl State {
                 let marks = pages.marks(*page);
                 marks.status() != Status::Gone
                     && match rent {
-                        Rent::Endorsed => pages.trust.get(*page) == Standing::Endorsed,
+                        Rent::Endorsed => pages.standing(*page) == Standing::Endorsed,
                         Rent::Crawled => marks.is_seed() || marks.status().is_fetched(),
                         Rent::Known => true,
                     }
@@ -428,6 +427,16 @@ impl State {
             + self.links.as_ref().map_or(0, Links::memory_bytes)
             + self.queue.memory_bytes()
     }
+}
+
+/// Visits a page: it hands its credit on and vouches for its links, of which some are lost. If all
+/// are, its credit goes to the virtual page.
+fn hand_on(ledger: &mut Ledger, pages: &mut Pages, (page, lost): (u32, u32), links: &[u32], gains: &mut Gains) {
+    if lost == ALL_LOST {
+        return ledger.forfeit(page);
+    }
+    pages.told(page, links, |link| gains.raised(link));
+    ledger.visit(page, links, u64::from(lost), |link, before, after| gains.add(pages, link, before, after));
 }
 
 /// Effects of visits on the queues.

@@ -82,10 +82,10 @@ impl Trust {
         self.set_mark(page, self.mark(page) & HAS_SPOKEN | standing as u8);
     }
 
-    /// Lets a visited page vouch for its links, if it may. Calls `vouched` for each that gets its
-    /// first voucher.
+    /// Lets a visited page vouch for its links, if it may. Calls `risen` for each whose standing
+    /// rises, with the standing before and after.
     #[inline]
-    pub(crate) fn told(&mut self, page: u32, links: &[u32], mut vouched: impl FnMut(u32)) {
+    pub(crate) fn told(&mut self, page: u32, links: &[u32], mut risen: impl FnMut(u32, Standing, Standing)) {
         let (mark, referrer) = (self.mark(page), self.get(page));
         let speaks = referrer >= Standing::Near && mark & HAS_SPOKEN == 0;
         if speaks {
@@ -96,9 +96,9 @@ impl Trust {
         for &link in links.iter().filter(|link| **link != page) {
             let before = self.get(link);
             let after = if speaks { before.after(referrer) } else { before.max(Standing::Near) };
-            self.set(link, after);
-            if before == Standing::None {
-                vouched(link);
+            if before != after {
+                self.set(link, after);
+                risen(link, before, after);
             }
         }
     }
@@ -119,16 +119,16 @@ mod tests {
         trust.set(0, Standing::Endorsed);
         // The seed leads to 1, 2 and 3; 1 leads to 2, and 3 is the gate of a trap whose pages 4 to
         // 11 all lead to each other.
-        trust.told(0, &[0, 1, 2, 3], |_| ());
+        trust.told(0, &[0, 1, 2, 3], |_, _, _| ());
         assert_eq!([1, 2, 3].map(|page| trust.get(page)), [Standing::Near; 3]);
-        trust.told(1, &[2], |_| ());
+        trust.told(1, &[2], |_, _, _| ());
         assert_eq!(trust.get(2), Standing::Endorsed);
-        trust.told(2, &[1, 3], |_| ());
+        trust.told(2, &[1, 3], |_, _, _| ());
         assert_eq!([1, 3].map(|page| trust.get(page)), [Standing::Endorsed; 2]);
         let all: Vec<u32> = (4..12).collect();
         for _ in 0..3 {
-            trust.told(3, &[4], |_| ());
-            all.iter().for_each(|page| trust.told(*page, &all, |_| ()));
+            trust.told(3, &[4], |_, _, _| ());
+            all.iter().for_each(|page| trust.told(*page, &all, |_, _, _| ()));
         }
         assert_eq!(trust.get(4), Standing::Near);
         assert!((5..12).all(|page| trust.get(page) == Standing::Named));

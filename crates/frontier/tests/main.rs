@@ -11,6 +11,9 @@ mod grow;
 mod opic;
 #[path = "../src/place.rs"]
 mod place;
+#[path = "../src/shares.rs"]
+#[allow(dead_code, reason = "the frontier uses the rest")]
+mod shares;
 #[path = "../src/trust.rs"]
 #[allow(dead_code, reason = "the frontier uses the rest")]
 mod trust;

@@ -36,8 +36,8 @@ pub const URLINDEX: &[&[&str]] = &[
 
 /// `frontier`.
 pub const FRONTIER: &[&[&str]] = &[
-    &["error", "failpoint", "format", "grow", "link", "outcome"],
-    &["blocks", "credit", "files", "options", "record", "trust", "view"],
+    &["error", "failpoint", "format", "grow", "link", "outcome", "shape"],
+    &["blocks", "credit", "files", "options", "record", "shares", "trust", "view"],
     &["journal", "links", "pages", "place", "texts"],
     &["claims", "hosts"],
     &["queue"],

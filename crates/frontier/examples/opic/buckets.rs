@@ -7,22 +7,24 @@
 //! Invariant: a page that is to be found has an entry in the bucket of its place.
 
 use crate::credit::CLASSES;
+use crate::place::Entry;
+use crate::shares::LEVELS;
 
 /// Places there are in a queue.
-const PLACES: usize = 2 * CLASSES;
+const PLACES: usize = (LEVELS as usize + 1) * CLASSES;
 
 /// Pages by place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Buckets {
     buckets: Vec<Vec<u32>>,
     /// A bit for each bucket that holds anything.
-    filled: [u64; PLACES / 64],
+    filled: Vec<u64>,
     len: usize,
 }
 
 impl Buckets {
     pub fn new() -> Buckets {
-        Buckets { buckets: vec![Vec::new(); PLACES], filled: [0; PLACES / 64], len: 0 }
+        Buckets { buckets: vec![Vec::new(); PLACES], filled: vec![0; PLACES / 64], len: 0 }
     }
 
     #[inline]
@@ -38,15 +40,20 @@ impl Buckets {
         Some(word * 64 + self.filled[word].ilog2() as usize)
     }
 
-    /// The last entry of the highest place that is still true, and its place. It stays there.
-    pub fn peek(&mut self, is_true: impl Fn(u16, u32) -> bool) -> Option<(u16, u32)> {
+    /// The last entry of the highest place that is still true, and its place. It stays there. One
+    /// that belongs further down, at the place that is told with it, goes there.
+    pub fn peek(&mut self, worth: impl Fn(u16, u32) -> (Entry, u16)) -> Option<(u16, u32)> {
         while let Some(place) = self.top() {
             while let Some(&page) = self.buckets[place].last() {
-                if is_true(place as u16, page) {
+                let (entry, lower) = worth(place as u16, page);
+                if entry == Entry::Current {
                     return Some((place as u16, page));
                 }
                 self.buckets[place].pop();
                 self.len -= 1;
+                if entry == Entry::Sunk {
+                    self.push(lower, page);
+                }
             }
             self.filled[place / 64] &= !(1 << (place % 64));
         }
@@ -68,7 +75,8 @@ impl Buckets {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        self.buckets.iter().map(|bucket| 24 + 4 * bucket.capacity() as u64).sum()
+        let buckets = self.buckets.iter().filter(|bucket| bucket.capacity() > 0);
+        buckets.map(|bucket| 24 + 4 * bucket.capacity() as u64).sum()
     }
 }
 
@@ -80,13 +88,16 @@ mod tests {
     fn the_highest_place_that_is_still_true_comes_first() {
         let mut buckets = Buckets::new();
         [(3, 30), (500, 50), (500, 51), (7, 70)].iter().for_each(|(place, page)| buckets.push(*place, *page));
-        assert_eq!(buckets.peek(|_, _| true), Some((500, 51)));
-        assert_eq!(buckets.peek(|_, page| page != 51), Some((500, 50)));
-        assert_eq!(buckets.peek(|place, _| place < 500), Some((7, 70)));
+        let keep = |is_true| if is_true { Entry::Current } else { Entry::Outdated };
+        assert_eq!(buckets.peek(|_, _| (Entry::Current, 0)), Some((500, 51)));
+        assert_eq!(buckets.peek(|_, page| (keep(page != 51), 0)), Some((500, 50)));
+        assert_eq!(buckets.peek(|place, _| (keep(place < 500), 0)), Some((7, 70)));
         assert_eq!(buckets.len(), 2);
-        buckets.sweep(|_, page| page == 30);
-        assert_eq!((buckets.len(), buckets.peek(|_, _| true)), (1, Some((3, 30))));
-        assert_eq!(buckets.peek(|_, _| false), None);
+        let sinks = |place, _| (if place == 7 { Entry::Sunk } else { Entry::Current }, 2);
+        assert_eq!((buckets.peek(sinks), buckets.len()), (Some((3, 30)), 2));
+        buckets.sweep(|_, page| page == 70);
+        assert_eq!((buckets.len(), buckets.peek(|_, _| (Entry::Current, 0))), (1, Some((2, 70))));
+        assert_eq!(buckets.peek(|_, _| (Entry::Outdated, 0)), None);
         assert_eq!(buckets.len(), 0);
     }
 }

@@ -10,7 +10,7 @@
 //! ([`Rent::Endorsed`]) come after all others.
 //!
 //! Whoever includes this includes the ledger's modules beside it: [`crate::credit`],
-//! [`crate::grow`], [`crate::place`], [`crate::trust`].
+//! [`crate::grow`], [`crate::place`], [`crate::shares`], [`crate::trust`].
 
 mod buckets;
 
@@ -18,7 +18,8 @@ use frontier::{Rent, StorageError};
 
 use crate::credit::{Ledger, TOTAL, Totals, class};
 use crate::grow::push;
-use crate::place::place;
+use crate::place::{Entry, judge, place};
+use crate::shares::Shares;
 use crate::trust::{Standing, Trust};
 use buckets::Buckets;
 
@@ -37,8 +38,14 @@ pub struct Opic {
     ledger: Ledger,
     marks: Vec<u8>,
     trust: Trust,
+    /// Host and shape of each page.
+    hosts: Vec<u32>,
+    shapes: Vec<u8>,
+    shares: Shares,
     /// Pages never visited; pages visited before.
     queues: [Buckets; 2],
+    /// Pages whose place has changed in this visit.
+    moved: Vec<u32>,
     rent: Rent,
     refresh_share: f64,
     visits: u64,
@@ -59,7 +66,11 @@ impl Opic {
             ledger: Ledger::new(Totals::new(tax, window)),
             marks: Vec::new(),
             trust: Trust::default(),
+            hosts: Vec::new(),
+            shapes: Vec::new(),
+            shares: Shares::default(),
             queues: [Buckets::new(), Buckets::new()],
+            moved: Vec::new(),
             rent,
             refresh_share,
             visits: 0,
@@ -74,20 +85,25 @@ impl Opic {
     pub fn whole(pages: u32, tax: f64, window: f64) -> Result<Opic> {
         let mut opic = Opic::new(tax, Rent::Crawled, window, 1.0)?;
         for page in 0..pages {
-            opic.add();
+            opic.add((0, 0));
             opic.marks[page as usize] = VISITED;
         }
         opic.share_virtual();
+        let mut moved = std::mem::take(&mut opic.moved);
+        moved.drain(..).for_each(|page| opic.queue(page));
         Ok(opic)
     }
 
-    /// Adds a page, without credit; its number.
-    pub fn add(&mut self) -> u32 {
+    /// Adds a page of a host and a shape, without credit; its number. Each host is a site.
+    pub fn add(&mut self, family: (u32, u8)) -> u32 {
         let page = self.marks.len() as u32;
         self.ledger.add(0, 0.0);
         push(&mut self.marks, 0);
         self.trust.add();
-        self.queues[0].push(place(0, Standing::None), page);
+        push(&mut self.hosts, family.0);
+        push(&mut self.shapes, family.1);
+        self.shares.enter(family.0, &family.0.to_string());
+        self.queues[0].push(self.place_of(page), page);
         page
     }
 
@@ -100,29 +116,48 @@ impl Opic {
         if let Some(page) = pages.iter().find(|page| **page as usize >= self.marks.len()) {
             return Err(StorageError::option("pages", format!("there is no page {page}")));
         }
-        let Opic { ledger, marks, queues, trust, .. } = self;
         for &page in pages {
-            marks[page as usize] |= SEED;
-            trust.set(page, Standing::Endorsed);
-            queues[kind_of(marks, page)].push(place(ledger.credit(page), Standing::Endorsed), page);
+            self.marks[page as usize] |= SEED;
+            self.trust.set(page, Standing::Endorsed);
         }
-        ledger.share_virtual(pages.iter().copied(), |page, before, after| {
-            requeue(queues, marks, trust, page, before, after);
-        });
+        self.ledger.share_virtual(pages.iter().copied(), |_, _, _| ());
+        pages.iter().for_each(|page| self.queue(*page));
         Ok(())
     }
 
     /// The page to visit now, and whether it was visited before. It stays where it is until
     /// [`Opic::visited`] is told.
     pub fn best(&mut self) -> Option<(u32, bool)> {
-        let Opic { ledger, queues, marks, trust, .. } = self;
+        let mut queues = std::mem::take(&mut self.queues);
         let wants_refresh = (self.refreshes as f64) < self.refresh_share * (self.visits + 1) as f64;
+        let mut best = None;
         for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {
-            if let Some((_, page)) = queues[kind].peek(|at, page| is_true(kind, at, page, marks, ledger, trust)) {
-                return Some((page, kind == 1));
+            if let Some((_, page)) = queues[kind].peek(|at, page| self.worth(kind, at, page)) {
+                best = Some((page, kind == 1));
+                break;
             }
         }
-        None
+        self.queues = queues;
+        best
+    }
+
+    fn place_of(&self, page: u32) -> u16 {
+        let level = || self.shares.level(self.hosts[page as usize], self.shapes[page as usize]);
+        place(self.ledger.credit(page), self.trust.get(page), level)
+    }
+
+    fn worth(&self, kind: usize, at: u16, page: u32) -> (Entry, u16) {
+        let place = self.place_of(page);
+        match kind_of(&self.marks, page) == kind {
+            true => (judge(at, place), place),
+            false => (Entry::Outdated, 0),
+        }
+    }
+
+    /// Gives a page an entry at its place.
+    fn queue(&mut self, page: u32) {
+        let place = self.place_of(page);
+        self.queues[kind_of(&self.marks, page)].push(place, page);
     }
 
     /// Visits a page: its credit goes to its links, each of which is named once, and which were
@@ -136,17 +171,30 @@ impl Opic {
         if let Some(page) = links.iter().chain([&page]).find(|page| **page >= pages) {
             return Err(StorageError::option("links", format!("there is no page {page}")));
         }
-        let Opic { ledger, marks, queues, trust, .. } = self;
-        trust.told(page, links, |link| {
-            queues[kind_of(marks, link)].push(place(ledger.credit(link), Standing::Named), link);
-        });
+        let Opic { ledger, marks, trust, shares, hosts, shapes, moved, .. } = self;
         self.visits += 1;
         self.refreshes += u64::from(marks[page as usize] & VISITED);
-        marks[page as usize] |= VISITED;
-        ledger.visit(page, links, 0, |link, before, after| requeue(queues, marks, trust, link, before, after));
+        if marks[page as usize] & VISITED == 0 {
+            marks[page as usize] |= VISITED;
+            let (host, shape) = (hosts[page as usize], shapes[page as usize]);
+            shares.count(host, shape, trust.get(page), 1);
+        }
+        trust.told(page, links, |link, before, after| {
+            if marks[link as usize] & VISITED != 0 {
+                let (host, shape) = (hosts[link as usize], shapes[link as usize]);
+                shares.risen(host, shape, before, after);
+            }
+            if before == Standing::None {
+                moved.push(link);
+            }
+        });
+        ledger.visit(page, links, 0, |link, before, after| note(moved, link, before, after));
         if self.ledger.is_rent_due() {
             self.share_virtual();
         }
+        let mut moved = std::mem::take(&mut self.moved);
+        moved.drain(..).for_each(|page| self.queue(page));
+        self.moved = moved;
         if self.queues.iter().map(Buckets::len).sum::<usize>() > 2 * self.marks.len() + SLACK {
             self.sweep();
         }
@@ -166,21 +214,22 @@ impl Opic {
     }
 
     fn share_virtual(&mut self) {
-        let Opic { ledger, marks, queues, trust, rent, .. } = self;
+        let Opic { ledger, marks, moved, trust, rent, .. } = self;
         let members = (0..marks.len() as u32).filter(|page| match rent {
             Rent::Endorsed => trust.get(*page) == Standing::Endorsed,
             Rent::Crawled => marks[*page as usize] != 0,
             _ => true,
         });
-        ledger.share_virtual(members, |page, before, after| requeue(queues, marks, trust, page, before, after));
+        ledger.share_virtual(members, |page, before, after| note(moved, page, before, after));
     }
 
     /// Drops entries that are not true any more.
     fn sweep(&mut self) {
-        let Opic { ledger, marks, queues, trust, .. } = self;
+        let mut queues = std::mem::take(&mut self.queues);
         for (kind, queue) in queues.iter_mut().enumerate() {
-            queue.sweep(|at, page| is_true(kind, at, page, marks, ledger, trust));
+            queue.sweep(|at, page| self.worth(kind, at, page).0 != Entry::Outdated);
         }
+        self.queues = queues;
     }
 
     /// The estimate of a page's importance; all pages have 1 together.
@@ -217,7 +266,9 @@ impl Opic {
     /// Memory that this holds.
     pub fn memory_bytes(&self) -> u64 {
         let queues: u64 = self.queues.iter().map(Buckets::memory_bytes).sum();
-        self.ledger.memory_bytes() + self.marks.capacity() as u64 + self.trust.memory_bytes() + queues
+        let families = 4 * self.hosts.capacity() + self.shapes.capacity();
+        let own = self.ledger.memory_bytes() + self.trust.memory_bytes() + self.shares.memory_bytes() + queues;
+        own + (self.marks.capacity() + families) as u64
     }
 }
 
@@ -226,16 +277,10 @@ fn kind_of(marks: &[u8], page: u32) -> usize {
     usize::from(marks[page as usize] & VISITED)
 }
 
-/// Whether a page stands in the queue of this kind at this place.
+/// Notes that credit has changed a page's place.
 #[inline(always)]
-fn is_true(kind: usize, at: u16, page: u32, marks: &[u8], ledger: &Ledger, trust: &Trust) -> bool {
-    kind_of(marks, page) == kind && place(ledger.credit(page), trust.get(page)) == at
-}
-
-/// Gives a page another entry when credit has changed its place.
-#[inline(always)]
-fn requeue(queues: &mut [Buckets; 2], marks: &[u8], trust: &Trust, page: u32, before: u64, after: u64) {
+fn note(moved: &mut Vec<u32>, page: u32, before: u64, after: u64) {
     if class(after) != class(before) || before == 0 {
-        queues[kind_of(marks, page)].push(place(after, trust.get(page)), page);
+        moved.push(page);
     }
 }

@@ -47,6 +47,63 @@ fn a_page_for_which_nobody_has_a_word_waits_for_all_others_until_somebody_has_on
 }
 
 #[test]
+fn of_pages_without_a_word_each_host_and_shape_has_its_share_whatever_credit_it_has() {
+    let (disk, mut frontier) = made(options());
+    frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
+    let (a, b) = (fetch(&mut frontier, 0), fetch(&mut frontier, 0));
+    // The one gives all it has to a calendar on the host of the other, which gives little to many,
+    // each of which leads on.
+    done(&mut frontier, a.page, 0, &["http://b.example/calendar/0"]);
+    let others: Vec<String> = (0..40).map(|i| format!("http://b.example/{i}.html")).collect();
+    done(&mut frontier, b.page, 0, &others.iter().map(|url| &url[..]).collect::<Vec<&str>>());
+    let mut in_calendar = Vec::new();
+    for round in 0..160 {
+        if round == 70 {
+            // Shares follow from what is on disk.
+            frontier.close().expect("closed");
+            frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+        }
+        let next = fetch(&mut frontier, 0);
+        let links = match next.url.split("calendar/").nth(1) {
+            Some(day) => {
+                in_calendar.push(round);
+                let day: u32 = day.parse().expect("a number");
+                (0..3).map(|i| format!("http://b.example/calendar/{}", 3 * day + i + 1)).collect()
+            }
+            None if next.url.ends_with(".html") => vec![next.url.replace(".html", ".html?more=1")],
+            None if next.url.ends_with("more=1") => vec![next.url.replace("more=1", "more=1&all=1")],
+            None => vec![],
+        };
+        done(&mut frontier, next.page, 0, &links.iter().map(|url| &url[..]).collect::<Vec<&str>>());
+    }
+    // Its first two levels have a word. Of the others it has its share first, 16 and one proof, since
+    // it has the credit; then the other shape has that, and from there on they take turns.
+    assert_eq!(in_calendar[..4], [0, 1, 2, 3]);
+    assert_eq!(in_calendar[4..21], (84..=100).collect::<Vec<_>>());
+    let turns = in_calendar[21..].iter().filter(|round| (117..149).contains(*round)).count();
+    assert!(in_calendar[21] == 117 && (12..=20).contains(&turns), "{in_calendar:?}");
+}
+
+#[test]
+fn a_barren_page_gives_its_links_neither_credit_nor_a_word() {
+    let (disk, mut frontier) = made(options().virtual_visits(4));
+    frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
+    let (a, b) = (fetch(&mut frontier, 0), fetch(&mut frontier, 0));
+    let links = ["http://c.example/1", "http://c.example/2"];
+    let barren = Fetched { links: &links, is_barren: true, ..Fetched::default() };
+    assert_eq!(frontier.done(a.page, &barren).expect("told").new_links, 2);
+    let one = state_of(&frontier, links[0]);
+    assert_eq!((one.credit, one.is_vouched_for), (0.0, false));
+    done(&mut frontier, b.page, 0, &["http://d.example/"]);
+    frontier.commit().expect("committed");
+    drop(frontier);
+    let mut frontier = Frontier::open_in(disk.dir(), options().virtual_visits(4)).expect("opened");
+    assert_eq!(fetch(&mut frontier, 0).url, "http://d.example/");
+    assert_eq!(fetch(&mut frontier, 0).url, links[0]);
+    assert_eq!((state_of(&frontier, links[1]).is_vouched_for, frontier.credit_units()), (false, ALL_CREDIT));
+}
+
+#[test]
 fn a_host_that_is_free_serves_pages_without_a_word_while_others_wait_for_their_time() {
     let (_disk, mut frontier) = made(options().delay_ms(1_000));
     frontier.seed(&["http://a.example/"], 0).expect("seeded");

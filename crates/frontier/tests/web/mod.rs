@@ -10,6 +10,9 @@ use std::path::Path;
 
 use crate::opic::Opic;
 
+/// Pages of a host.
+pub const HOST_PAGES: u32 = 1_000;
+
 /// A graph by pages, each with its links.
 pub struct Graph {
     starts: Vec<u32>,
@@ -125,6 +128,16 @@ impl<'a> Trapped<'a> {
         Trapped { is_meshed: true, ..Trapped::new(graph, gate, fan_out) }
     }
 
+    /// Host and shape of a page. The graph's pages are in the order of their URLs, which are not
+    /// there: a thousand in a row are taken for a host. The tree has its gate's host, and a shape of
+    /// its own, as a calendar has.
+    pub fn family(&self, page: u32) -> (u32, u8) {
+        match self.is_trap(page) {
+            true => (self.gate / HOST_PAGES, 1),
+            false => (page / HOST_PAGES, 0),
+        }
+    }
+
     /// The first page of the tree; all with a higher number are in it too.
     pub fn root(&self) -> u32 {
         self.graph.pages()
@@ -217,15 +230,15 @@ pub fn crawl(web: &mut Trapped<'_>, opic: &mut Opic, seeds: &[u32], fetches: u64
     // The crawl's number of each page of the web, and back.
     let mut number_of: Vec<u32> = Vec::new();
     let mut page_of: Vec<u32> = Vec::new();
-    let mut enter = |opic: &mut Opic, page_of: &mut Vec<u32>, page: u32| {
+    let mut enter = |web: &Trapped<'_>, opic: &mut Opic, page_of: &mut Vec<u32>, page: u32| {
         number_of.resize(number_of.len().max(page as usize + 1), u32::MAX);
         if number_of[page as usize] == u32::MAX {
-            number_of[page as usize] = opic.add();
+            number_of[page as usize] = opic.add(web.family(page));
             page_of.push(page);
         }
         number_of[page as usize]
     };
-    let seeds: Vec<u32> = seeds.iter().map(|page| enter(opic, &mut page_of, *page)).collect();
+    let seeds: Vec<u32> = seeds.iter().map(|page| enter(web, opic, &mut page_of, *page)).collect();
     opic.seed(&seeds).expect("they were added");
     let (mut crawled, mut links) = (Crawled::default(), Vec::new());
     let (mut kept, mut at) = (Vec::<(u32, Box<[u32]>)>::new(), 0);
@@ -239,7 +252,7 @@ pub fn crawl(web: &mut Trapped<'_>, opic: &mut Opic, seeds: &[u32], fetches: u64
             crawled.pages.push(page);
         }
         web.fetch(page, &mut links);
-        links.iter_mut().for_each(|link| *link = enter(opic, &mut page_of, *link));
+        links.iter_mut().for_each(|link| *link = enter(web, opic, &mut page_of, *link));
         opic.visited(number, &links).expect("they were added");
         if virtual_visits == 0 {
             continue;
