@@ -140,6 +140,12 @@ fn put_texts(to: &mut Vec<u8>, texts: &[&str]) {
     texts.iter().for_each(|text| put_text(to, text));
 }
 
+fn put_arrived(to: &mut Vec<u8>, depth: u16, new: &[&str]) {
+    to.push(16);
+    varint::put(to, u64::from(depth));
+    put_texts(to, new);
+}
+
 impl<'a> Record<'a> {
     /// Appends the record's bytes. Lists of pages are sorted.
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
@@ -205,11 +211,7 @@ impl<'a> Record<'a> {
                 put_text(to, host);
             }
             Record::Hinted { changes } => put_changes(to, changes),
-            Record::Arrived { depth, new } => {
-                to.push(16);
-                varint::put(to, u64::from(*depth));
-                put_texts(to, new);
-            }
+            Record::Arrived { depth, new } => put_arrived(to, *depth, new),
         }
     }
 

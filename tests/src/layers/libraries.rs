@@ -37,8 +37,9 @@ pub const URLINDEX: &[&[&str]] = &[
 /// `frontier`.
 pub const FRONTIER: &[&[&str]] = &[
     &["error", "failpoint", "format", "grow", "link", "outcome", "shape"],
-    &["blocks", "credit", "files", "options", "record", "shares", "trust", "view"],
-    &["journal", "links", "pages", "place", "texts"],
+    &["blocks", "credit", "files", "options", "record", "trust", "view"],
+    &["journal", "links", "shares", "texts"],
+    &["pages", "place"],
     &["claims", "hosts"],
     &["queue"],
     &["state"],
