@@ -25,7 +25,8 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Added, AnyArchives, ArchiveForm, Client, ClientOptions, Imported, Line, Lines, Made, Said, SeenClient,
+    Added, AnyArchives, ArchiveForm, Client, ClientOptions, FleetNews, Imported, Line, Lines, LinksClient, Made,
+    Mailed, Said, SeenClient,
 };
 #[cfg(feature = "client")]
 pub use follow::follow;

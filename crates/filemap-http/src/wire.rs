@@ -4,6 +4,7 @@
 //! Bytes that are not UTF-8 stand in base 64 under the field's name and `_base64`, as in
 //! [`filemap::dump::jsonl`].
 
+pub(crate) mod links;
 pub(crate) mod upload;
 
 use base64::Engine as _;

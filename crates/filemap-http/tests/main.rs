@@ -14,6 +14,7 @@ mod kept_back;
 mod kept_back_bodies;
 mod kept_back_told;
 mod kept_back_views;
+mod links;
 mod many;
 mod openapi;
 mod pages;

@@ -130,6 +130,12 @@ fn put_changes(to: &mut Vec<u8>, changes: &[(u32, u8, u32)]) {
     }
 }
 
+fn put_arrived(to: &mut Vec<u8>, depth: u16, new: &[&str]) {
+    to.push(16);
+    varint::put(to, u64::from(depth));
+    put_texts(to, new);
+}
+
 fn put_list(to: &mut Vec<u8>, tag: u8, pages: &[u32]) {
     to.push(tag);
     put_pages(to, pages);

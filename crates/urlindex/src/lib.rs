@@ -70,7 +70,7 @@ pub use bloom::{BloomFilter, BloomOptions};
 pub use canonical::canonicalizer::{Canonicalizer, UrlError};
 pub use canonical::crawl::CrawlRules;
 pub use canonical::exact::Exact;
-pub use canonical::host::host;
+pub use canonical::host::{host, shard};
 pub use canonical::whatwg::Whatwg;
 pub use content::ContentSeen;
 pub use disk::options::DiskOptions;

@@ -7,7 +7,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["following", "query", "wire"],
     &["client::options"],
     &["client::call", "client::paged"],
-    &["client::changes", "client::import", "client::many", "client::seen"],
+    &["client::changes", "client::import", "client::links", "client::many", "client::seen"],
     &["client"],
     &["follow", "pooled"],
     // The terms of the server.
@@ -19,7 +19,7 @@ pub const LAYERS: &[&[&str]] = &[
         "server::lookup",
         "server::seen::worker",
     ],
-    &["server::seen::sets"],
+    &["server::links::boxes", "server::seen::sets"],
     &["server::options"],
     // What of a store is shown.
     &["server::shown::store"],
@@ -40,7 +40,8 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::many::file"],
     &["server::many::add", "server::many::fetch"],
     &["server::seen::ask"],
-    &["server::seen::manage"],
+    &["server::links::mail", "server::seen::manage"],
+    &["server::links::owners"],
     &["server::space"],
     &["server::crawl"],
     &["server::inspect::layout"],

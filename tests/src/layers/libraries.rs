@@ -48,3 +48,7 @@ pub const FRONTIER: &[&[&str]] = &[
     &["asked"],
     &["tests"],
 ];
+
+/// `mailbox`.
+pub const MAILBOX: &[&[&str]] =
+    &[&["error", "failpoint", "format", "link"], &["log", "state"], &["mailbox", "outbox"], &["fleet"], &["tests"]];

@@ -3,16 +3,17 @@
 //! Invariant: nothing but this machine is let in without a token, unless the operator says so.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Parser;
 use filemap::acl::AccessRules;
 use filemap::{Options, PageStore};
 use filemap_core::Event;
-use filemap_http::server::{SeenSets, Server, ServerOptions};
+use filemap_http::server::{LinkBoxes, SeenSets, Server, ServerOptions};
 use filemap_http::{AnyArchives, Client, ClientOptions, Following};
 use fm_cli::{Failure, Outcome, VALUES_AND_EXIT_CODES, times, words};
+use mailbox::MailboxOptions;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use urlindex::{DiskOptions, RequestOptions};
@@ -44,6 +45,16 @@ pub struct Cli {
     /// ... and until so many newer ones came
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     seen_keep_requests: u64,
+    /// Serve the mailboxes of crawls that share their hosts (`fm-crawl run --shards`) from this
+    /// folder; the first crawl makes them
+    #[arg(long, value_name = "FOLDER", requires = "write")]
+    links: Option<PathBuf>,
+    /// Bytes that may wait in each mailbox: one that has more takes none
+    #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "1GiB")]
+    links_max: u64,
+    /// A crawl that was not heard of for so long has stopped, and its shards may be freed
+    #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "60s")]
+    links_lease: std::time::Duration,
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8640")]
     listen: SocketAddr,
@@ -139,6 +150,10 @@ impl Cli {
             let mut ends = signal(SignalKind::terminate()).map_err(no_signals)?;
             let store = self.open()?;
             let options = options.seen(self.seen_sets()?);
+            let options = match &self.links {
+                Some(folder) => options.links(self.link_boxes(folder)?),
+                None => options,
+            };
             let options = match &self.follow {
                 Some(location) => options.following(self.follow(&store, location)?),
                 None => options,
@@ -267,6 +282,11 @@ impl Cli {
             sets = sets.folder(folder);
         }
         Ok(sets)
+    }
+
+    fn link_boxes(&self, folder: &Path) -> Result<LinkBoxes, Failure> {
+        let options = MailboxOptions::new().max_bytes(self.links_max).lease(self.links_lease);
+        LinkBoxes::open(folder, options).map_err(|error| Failure::Io(format!("--links {}: {error}", folder.display())))
     }
 
     fn open(&self) -> Result<PageStore, Failure> {

@@ -17,7 +17,8 @@ fn every_command_of_the_page_does_what_it_says() {
     }
     let dir = tempfile::tempdir().expect("a folder");
     let sets = dir.path().join("sets");
-    let arguments = ["--write", "--seen-dir", sets.to_str().expect("text")];
+    let links = dir.path().join("links");
+    let arguments = ["--write", "--seen-dir", sets.to_str().expect("text"), "--links", links.to_str().expect("text")];
     let server = Program::start(&dir.path().join("pages.fm"), &arguments);
     let mut commands = 0;
     for block in PAGE.split("```sh\n").skip(1) {

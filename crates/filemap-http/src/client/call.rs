@@ -139,6 +139,12 @@ impl Connection {
         self.unless_absent(request.call())
     }
 
+    pub(super) fn delete_unless_refused(&self, path: &str) -> Result<Answered> {
+        let request = self.agent.delete(self.url(path));
+        let answer = self.with_token(request).call();
+        self.unless_refused(answer)
+    }
+
     /// A body of `bytes`.
     /// A page. With `asks`, of a server that may refuse it: it is sent once that has not.
     pub(super) fn put(&self, path: &str, (kind, asks): (&str, bool), bytes: u64, body: &mut dyn Read) -> Result<Found> {
@@ -252,6 +258,11 @@ impl Connection {
             return EngineError::Refused { rule }.into();
         }
         Error::Remote { location: self.location.clone(), detail, is_damage, is_of_one_page }
+    }
+
+    /// A refusal that is an error.
+    pub(super) fn refused_for(&self, why: String) -> Error {
+        self.other(why)
     }
 
     /// Nothing of a store's server was said.

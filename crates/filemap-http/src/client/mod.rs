@@ -2,13 +2,14 @@
 //! [`PageWrite`].
 //!
 //! Layers: `call` (requests and failed answers), `paged` (lists that come in parts), `import`
-//! (files of archives), `seen` (seen sets), `archives` (pages left in files of other servers),
-//! `many` (many pages in one request).
+//! (files of archives), `seen` (seen sets), `links` (mailboxes), `archives` (pages left in files
+//! of other servers), `many` (many pages in one request).
 
 mod archives;
 mod call;
 mod changes;
 mod import;
+mod links;
 mod many;
 mod options;
 mod paged;
@@ -33,6 +34,7 @@ pub use archives::AnyArchives;
 use call::{Connection, Found};
 pub use changes::{Line, Lines, Said};
 pub use import::{ArchiveForm, Imported};
+pub use links::{FleetNews, LinksClient, Mailed};
 pub use options::ClientOptions;
 pub use seen::{Added, Made, SeenClient};
 

@@ -13,6 +13,7 @@ use filemap::{Error, PageRead, PageStore};
 use filemap_core::dictionaries::{BodiesStored, CompressionSample};
 use filemap_core::recovery::Absent;
 use filemap_core::{StatValue, Stats};
+use mailbox::ShardStats;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
@@ -167,10 +168,16 @@ pub(super) async fn metrics(State(backend): State<Arc<Backend>>, Extension(allow
     let mut of_store = Registry::with_prefix("filemap");
     of_store.register_collector(Box::new(Figures(stats)));
     let sets = backend.options.seen.all();
-    let of_sets = asking(&backend, move || registry_of(&sets)).await?;
+    let boxes = backend.options.links.as_ref().and_then(|links| links.get());
+    let (of_sets, of_links) = asking(&backend, move || {
+        let shards = boxes.map(|boxes| boxes.stats()).unwrap_or_default();
+        (registry_of(&sets), registry_of_links(&shards))
+    })
+    .await?;
     let mut text = String::new();
     let written = encode_registry(&mut text, &of_store)
         .and_then(|()| encode_registry(&mut text, &of_sets))
+        .and_then(|()| encode_registry(&mut text, &of_links))
         .and_then(|()| {
             let following = backend.options.following.as_ref();
             following.map_or(Ok(()), |f| encode_registry(&mut text, &registry_of_replica(&f.figures())))
@@ -204,6 +211,33 @@ fn registry_of(sets: &[Arc<Served>]) -> Registry {
     figure("disk_bytes", "Bytes of files of a seen set", &|served| served.set().disk_bytes());
     figure("kept_requests", "Requests to a seen set that can be sent again", &|served| {
         served.worker().map_or(0, |worker| worker.set().kept_requests())
+    });
+    registry
+}
+
+/// Which shard a figure is of.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Shard {
+    shard: u32,
+}
+
+/// The figures of the mailboxes.
+fn registry_of_links(shards: &[ShardStats]) -> Registry {
+    let mut registry = Registry::with_prefix("filemap_links");
+    let mut figure = |name: &str, help: &str, of: &dyn Fn(&ShardStats) -> u64| {
+        let family = Family::<Shard, Gauge>::default();
+        registry.register(name, help, family.clone());
+        for shard in shards {
+            let found = i64::try_from(of(shard)).unwrap_or(i64::MAX);
+            family.get_or_create(&Shard { shard: shard.shard }).set(found);
+        }
+    };
+    figure("waiting", "Links that wait for the owner of a shard", &|shard| shard.waiting);
+    figure("waiting_bytes", "Bytes on disk of links that wait for the owner of a shard", &|shard| shard.bytes);
+    figure("entered", "Links that came for a shard in its whole life", &|shard| shard.entered);
+    figure("is_owned", "1 if a shard has an owner", &|shard| u64::from(shard.owner.is_some()));
+    figure("is_idle", "1 if the owner of a shard has nothing to do", &|shard| {
+        u64::from(shard.owner.is_some_and(|owner| owner.is_idle))
     });
     registry
 }

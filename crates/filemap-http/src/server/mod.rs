@@ -1,8 +1,8 @@
 //! The server: a store's pages and lists by HTTP.
 //!
 //! From the top down: `serve` serves connections; `routes` has the routes; `guard` lets requests
-//! through; a handler of `pages`, `many`, `seen`, `lists`, `archive`, `inspect`, `space` or
-//! `figures` reads its query (`lookup`), calls the store on a bounded pool (`backend`), which
+//! through; a handler of `pages`, `many`, `seen`, `links`, `lists`, `archive`, `inspect`, `space`
+//! or `figures` reads its query (`lookup`), calls the store on a bounded pool (`backend`), which
 //! shows it what rules of access allow (`shown`), and answers. `refusal` makes answers of errors.
 //!
 //! Invariants: no handler blocks a thread of the runtime for long; memory is bounded whatever a
@@ -17,6 +17,7 @@ mod figures;
 mod guard;
 mod hour;
 mod inspect;
+mod links;
 mod lists;
 mod lookup;
 mod many;
@@ -33,6 +34,7 @@ mod shown;
 mod space;
 mod tokens;
 
+pub use links::boxes::LinkBoxes;
 pub use options::ServerOptions;
 pub use routes::Server;
 pub use seen::sets::SeenSets;

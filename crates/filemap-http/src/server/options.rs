@@ -6,6 +6,7 @@ use std::time::Duration;
 use filemap::acl::AccessRules;
 use serde_json::Value;
 
+use super::links::boxes::LinkBoxes;
 use super::seen::sets::SeenSets;
 use super::tokens::Tokens;
 use crate::following::Following;
@@ -39,6 +40,7 @@ pub struct ServerOptions {
     pub(super) idle: Duration,
     pub(super) log: Log,
     pub(super) seen: Arc<SeenSets>,
+    pub(super) links: Option<Arc<LinkBoxes>>,
     pub(super) following: Option<Arc<Following>>,
     pub(super) access: Option<Arc<AccessRules>>,
     pub(super) crawl: Option<Status>,
@@ -56,6 +58,7 @@ impl Default for ServerOptions {
             idle: Duration::from_secs(30),
             log: Arc::new(|_| {}),
             seen: Arc::new(SeenSets::new(false)),
+            links: None,
             following: None,
             access: None,
             crawl: None,
@@ -112,6 +115,11 @@ impl ServerOptions {
     /// Serves these seen sets too.
     pub fn seen(self, sets: SeenSets) -> ServerOptions {
         ServerOptions { seen: Arc::new(sets), ..self }
+    }
+
+    /// Serves the mailboxes of crawls that share their hosts too, if the server writes.
+    pub fn links(self, boxes: LinkBoxes) -> ServerOptions {
+        ServerOptions { links: Some(Arc::new(boxes)), ..self }
     }
 
     /// The store is a replica that something else in this process keeps equal to another: this

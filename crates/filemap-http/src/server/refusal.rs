@@ -64,6 +64,11 @@ impl Refusal {
         Refusal::new(StatusCode::GONE, format!("{detail}: begin anew, without `since`"))
     }
 
+    /// A failure of stored files.
+    pub(super) fn of_storage(error: &StorageError, detail: String) -> Refusal {
+        Refusal { is_damage: error.is_corrupt(), ..Refusal::new(of_storage(error), detail) }
+    }
+
     /// The answer is not known: something of the store is lost.
     pub(super) fn damage(detail: impl Into<String>) -> Refusal {
         Refusal { is_damage: true, ..Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail) }
@@ -173,6 +178,7 @@ fn of_storage(error: &StorageError) -> StatusCode {
         StorageError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
         StorageError::Io { source, .. } if is_full(source) => StatusCode::INSUFFICIENT_STORAGE,
         StorageError::Poisoned { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        StorageError::InvalidOption { .. } => StatusCode::BAD_REQUEST,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

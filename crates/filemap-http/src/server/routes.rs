@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{any, get, post, put};
 use filemap::PageStore;
 use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -17,7 +17,9 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use super::backend::Backend;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{archive, changes, crawl, figures, guard, inspect, lists, many, measure, openapi, pages, seen, space};
+use super::{
+    archive, changes, crawl, figures, guard, inspect, links, lists, many, measure, openapi, pages, seen, space,
+};
 
 /// A store's pages over HTTP.
 ///
@@ -90,6 +92,10 @@ impl Server {
             .route("/v1/seen/{name}", get(seen::manage::one).put(seen::manage::create))
             .route("/v1/seen/{name}/add", post(seen::ask::add))
             .route("/v1/seen/{name}/check", post(seen::ask::check))
+            .route("/v1/links", get(links::owners::all).put(links::owners::create))
+            .route("/v1/links/standing", post(links::owners::report))
+            .route("/v1/links/{shard}", get(links::mail::read).post(links::mail::post).delete(links::mail::drop_to))
+            .route("/v1/links/{shard}/owner", put(links::owners::take).delete(links::owners::free))
             .route("/v1/sync", post(pages::write::sync))
             .route("/v1/stat", get(figures::stat))
             .route("/v1/hour", get(figures::of_hour))

@@ -27,6 +27,20 @@ pub fn host<K: AsRef<[u8]> + ?Sized>(key: &K) -> Option<&[u8]> {
     Some(&with_port[..end]).filter(|host| !host.is_empty())
 }
 
+/// The shard, below `shards`, of a URL's host among crawls that share their hosts: XXH3-64 of the
+/// host (of an empty text where there is none), modulo the number. It never changes, so crawls of
+/// any version agree.
+///
+/// ```
+/// use urlindex::shard;
+/// assert_eq!(shard(b"http://example.com/a", 4), shard(b"https://example.com:8080/b", 4));
+/// assert_eq!(shard(b"http://example.com/", 1_000), 347);
+/// ```
+pub fn shard<K: AsRef<[u8]> + ?Sized>(url: &K, shards: u32) -> u32 {
+    let hash = xxhash_rust::xxh3::xxh3_64(host(url).unwrap_or_default());
+    (hash % u64::from(shards.max(1))) as u32
+}
+
 /// A typed host in the form of canonical URLs: lower case, international names in punycode,
 /// addresses in their shortest form. `None` if it is no host.
 pub fn canonical_host(text: &str) -> Option<String> {

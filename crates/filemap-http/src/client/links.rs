@@ -1,0 +1,162 @@
+//! [`LinksClient`]: the mailboxes of a fleet of crawls behind a server.
+
+use std::time::Duration;
+
+use filemap::Result;
+use mailbox::{Link, Part, Posted, Standing};
+use ureq::http::StatusCode;
+
+use super::call::{Answered, Connection, Found};
+use super::options::ClientOptions;
+use crate::wire::links::{Entered, FleetStanding, LinkLine, LinksPart, OwnedShard, Report, Taken, crawl_id};
+
+/// How long a request may take, with its answer.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What a request to mailboxes was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mailed<T> {
+    /// It is done, durably.
+    Done(T),
+    /// The shard is owned by a later run, or by another crawl: who asked has lost it.
+    Fenced(String),
+    /// It is never answered otherwise, for this reason: the token does not allow it, the shard has
+    /// another owner, links before these are missing.
+    Refused(String),
+}
+
+/// How a fleet gets on, as a crawl of it is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetNews {
+    /// The fleet.
+    pub standing: Standing,
+    /// Shards that the crawl has lost.
+    pub fenced: Vec<u32>,
+}
+
+/// The mailboxes of crawls that share their hosts, behind a server. Its calls block; it is `Send`
+/// and `Sync`.
+///
+/// ```no_run
+/// use filemap_http::{ClientOptions, LinksClient, Mailed};
+///
+/// let links = LinksClient::open("http://127.0.0.1:8640/v1/links", 4, &ClientOptions::new())?;
+/// let Mailed::Done(epoch) = links.take(2, 7)? else { panic!("shard 2 has another owner") };
+/// let Mailed::Done(part) = links.read(2, None, epoch)? else { panic!("it is ours") };
+/// // Committed here, before it is dropped there.
+/// assert!(matches!(links.drop_to(2, part.cursor, epoch)?, Mailed::Done(())));
+/// # Ok::<(), filemap::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct LinksClient {
+    connection: Connection,
+    lease: Duration,
+}
+
+impl LinksClient {
+    /// The mailboxes at `location`, such as `http://127.0.0.1:8640/v1/links`, for so many shards;
+    /// made if there are none. One request.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`] if the server was not reached, does not take the token, has no
+    /// mailboxes, or some for another number of shards.
+    pub fn open(location: &str, shards: u32, options: &ClientOptions) -> Result<LinksClient> {
+        let connection = Connection::with_limit(location, options, Some(LIMIT))?;
+        let found = match connection.put_json("", &format!("{{\"shards\":{shards}}}"))? {
+            Answered::Found(found) => found,
+            Answered::Refused(_, why) => return Err(connection.refused_for(why)),
+        };
+        let standing: FleetStanding = connection.read_json(found)?;
+        Ok(LinksClient { connection, lease: Duration::from_millis(standing.lease_ms) })
+    }
+
+    /// How long a crawl that was not heard of may still fetch pages of its shards: after that they
+    /// may be freed for others.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// Posts links of the crawl with this id, of which the first has this number among all that it
+    /// has for the shard. Those that are there are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`]: not reached, or the mailbox or its disk is full; the same
+    /// request may do later.
+    pub fn post(&self, shard: u32, crawl: u128, first: u64, links: Vec<Link>) -> Result<Mailed<Posted>> {
+        let mut lines = Vec::new();
+        for link in links {
+            let line = serde_json::to_vec(&LinkLine::from(link));
+            lines.extend(line.map_err(|error| self.connection.strange(&error.to_string()))?);
+            lines.push(b'\n');
+        }
+        let path = format!("/{shard}?crawl={}&first={first}", crawl_id(crawl));
+        let answer = self.connection.post_lines(&path, None, &lines)?;
+        self.done(answer, |connection, found| {
+            let Entered { entered, next } = connection.read_json(found)?;
+            Ok(Posted { entered, next })
+        })
+    }
+
+    /// Links of a shard from a place on, in this epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`].
+    pub fn read(&self, shard: u32, cursor: Option<u64>, epoch: u64) -> Result<Mailed<Part>> {
+        let from = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+        let answer = self.connection.get_unless_refused(&format!("/{shard}?epoch={epoch}{from}"))?;
+        self.done(answer, |connection, found| {
+            let part: LinksPart = connection.read_json(found)?;
+            let cursor = part.cursor.parse().map_err(|_| connection.strange("a cursor that is no number"))?;
+            Ok(Part { links: part.links.into_iter().map(Link::from).collect(), cursor })
+        })
+    }
+
+    /// Has links dropped before a place, which the owner has durably.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`].
+    pub fn drop_to(&self, shard: u32, cursor: u64, epoch: u64) -> Result<Mailed<()>> {
+        let path = format!("/{shard}?cursor={cursor}&epoch={epoch}");
+        let answer = self.connection.delete_unless_refused(&path)?;
+        self.done(answer, |_, _| Ok(()))
+    }
+
+    /// Takes a shard for a crawl, if it is free or its own. Returns the epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`].
+    pub fn take(&self, shard: u32, crawl: u128) -> Result<Mailed<u64>> {
+        let answer = self.connection.put_json(&format!("/{shard}/owner?crawl={}", crawl_id(crawl)), "")?;
+        self.done(answer, |connection, found| Ok(connection.read_json::<Taken>(found)?.epoch))
+    }
+
+    /// Says that a crawl is alive, and whether it has nothing to do in the shards that it owns in
+    /// these epochs.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`].
+    pub fn report(&self, crawl: u128, owned: &[(u32, u64)], is_idle: bool) -> Result<Mailed<FleetNews>> {
+        let owned = owned.iter().map(|(shard, epoch)| OwnedShard { shard: *shard, epoch: *epoch }).collect();
+        let report = Report { crawl: crawl_id(crawl), owned, is_idle };
+        let report = serde_json::to_string(&report).map_err(|error| self.connection.strange(&error.to_string()))?;
+        let answer = self.connection.post_lines("/standing", None, report.as_bytes())?;
+        self.done(answer, |connection, found| {
+            let told: FleetStanding = connection.read_json(found)?;
+            Ok(FleetNews { standing: told.standing(), fenced: told.fenced })
+        })
+    }
+
+    fn done<T>(&self, answer: Answered, read: impl FnOnce(&Connection, Found) -> Result<T>) -> Result<Mailed<T>> {
+        Ok(match answer {
+            Answered::Found(found) => Mailed::Done(read(&self.connection, found)?),
+            Answered::Refused(StatusCode::PRECONDITION_FAILED, why) => Mailed::Fenced(why),
+            Answered::Refused(_, why) => Mailed::Refused(why),
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! What is sent about links between crawls that share their hosts.
+
+use mailbox::{Link, Standing};
+use serde::{Deserialize, Serialize};
+
+/// How many shards there are.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Shards {
+    pub(crate) shards: u32,
+}
+
+/// A link, a line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkLine {
+    pub(crate) url: String,
+    #[serde(default)]
+    pub(crate) depth: u16,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_seed: bool,
+}
+
+impl From<Link> for LinkLine {
+    fn from(link: Link) -> LinkLine {
+        LinkLine { url: link.url, depth: link.depth, is_seed: link.is_seed }
+    }
+}
+
+impl From<LinkLine> for Link {
+    fn from(line: LinkLine) -> Link {
+        Link { url: line.url, depth: line.depth, is_seed: line.is_seed }
+    }
+}
+
+/// What a batch came to.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Entered {
+    pub(crate) entered: u64,
+    pub(crate) next: u64,
+}
+
+/// A part of a mailbox.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LinksPart {
+    pub(crate) links: Vec<LinkLine>,
+    pub(crate) cursor: String,
+}
+
+/// A shard that was taken.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Taken {
+    pub(crate) epoch: u64,
+}
+
+/// A shard and the epoch in which it is owned.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OwnedShard {
+    pub(crate) shard: u32,
+    pub(crate) epoch: u64,
+}
+
+/// What a crawl says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Report {
+    pub(crate) crawl: String,
+    pub(crate) owned: Vec<OwnedShard>,
+    pub(crate) is_idle: bool,
+}
+
+/// How a fleet gets on.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FleetStanding {
+    pub(crate) shards: u32,
+    pub(crate) lease_ms: u64,
+    pub(crate) is_over: bool,
+    pub(crate) waiting: u64,
+    pub(crate) working: u32,
+    pub(crate) silent: Vec<u32>,
+    pub(crate) free: Vec<u32>,
+    /// Shards of a report in which its crawl is fenced.
+    #[serde(default)]
+    pub(crate) fenced: Vec<u32>,
+}
+
+impl FleetStanding {
+    pub(crate) fn standing(&self) -> Standing {
+        Standing {
+            is_over: self.is_over,
+            waiting: self.waiting,
+            working: self.working,
+            silent: self.silent.clone(),
+            free: self.free.clone(),
+        }
+    }
+}
+
+/// A crawl's id as text.
+pub(crate) fn crawl_id(id: u128) -> String {
+    format!("{id:032x}")
+}
+
+pub(crate) fn read_crawl_id(text: &str) -> Option<u128> {
+    let is_one = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_one.then(|| u128::from_str_radix(text, 16).ok())?
+}

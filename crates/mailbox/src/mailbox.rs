@@ -1,0 +1,239 @@
+//! The mailbox of a shard: links that wait for its owner, and who that is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap_io::Dir;
+
+use crate::error::{Error, Result};
+use crate::failpoint::{Failpoint, planted};
+use crate::link::Link;
+use crate::log::Log;
+use crate::state::{Record, State, encode_links};
+
+/// Crawls of which a mailbox has links, at most: 16 bytes each.
+const SENDERS_MAX: usize = 4096;
+
+filemap_io::options! {
+    /// Limits of mailboxes.
+    ///
+    /// ```
+    /// use mailbox::MailboxOptions;
+    /// let lease = std::time::Duration::from_secs(30);
+    /// let options = MailboxOptions::new().max_bytes(64 << 20).lease(lease);
+    /// ```
+    #[derive(Clone, Debug)]
+    pub struct MailboxOptions {
+        /// Bytes that may wait in each mailbox; default 1 GiB. A mailbox that has more takes none.
+        pub(crate) max_bytes: u64 = 1 << 30,
+        /// An owner that was not heard of for so long is silent: its shard may be freed, and it
+        /// must have stopped fetching pages of it; default 60 s.
+        pub(crate) lease: Duration = Duration::from_secs(60),
+    }
+}
+
+/// What a batch of links came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// Links entered; the others were there.
+    pub entered: u64,
+    /// The number of links that the mailbox has had from this crawl: that of the next one.
+    pub next: u64,
+}
+
+/// Links from a place of a mailbox on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// In the order in which they came.
+    pub links: Vec<Link>,
+    /// The place behind them: from there the next part is read, up to there this one is dropped.
+    pub cursor: u64,
+}
+
+/// The mailbox of a shard.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    shard: u32,
+    options: MailboxOptions,
+    log: Log,
+    pub(crate) state: State,
+}
+
+impl Mailbox {
+    fn name(shard: u32) -> String {
+        format!("shard-{shard}")
+    }
+
+    pub(crate) fn exists(dir: &dyn Dir, shard: u32) -> Result<bool> {
+        Log::exists(dir, &Mailbox::name(shard))
+    }
+
+    pub(crate) fn create(dir: Arc<dyn Dir>, shard: u32, options: MailboxOptions) -> Result<Mailbox> {
+        let state = State::default();
+        let log = Log::create(dir, &Mailbox::name(shard), &Record::State(state.clone()).encode())?;
+        Ok(Mailbox { shard, options, log, state })
+    }
+
+    pub(crate) fn open(dir: Arc<dyn Dir>, shard: u32, options: MailboxOptions) -> Result<Mailbox> {
+        let log = Log::open(dir, &Mailbox::name(shard))?;
+        let mut mailbox = Mailbox { shard, options, log, state: State::default() };
+        let (mut at, mut is_first) = (mailbox.log.newest_base(), true);
+        while let Some(group) = mailbox.log.read(at)? {
+            let record = Record::decode(&group.record);
+            let record = record.filter(|record| !is_first || matches!(record, Record::State(_)));
+            let applied = record.and_then(|record| mailbox.state.apply(&record, at));
+            applied.ok_or_else(|| Error::corrupt(mailbox.log.name(), at, "not a record of a mailbox"))?;
+            (at, is_first) = (group.next, false);
+        }
+        let place = mailbox.place();
+        if place < mailbox.log.begin() || place > mailbox.log.end() {
+            return Err(Error::corrupt(mailbox.log.name(), place, "the file that has this place is missing"));
+        }
+        mailbox.log.remove_before(place)?;
+        Ok(mailbox)
+    }
+
+    pub(crate) fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    /// The place from which links wait.
+    fn place(&self) -> u64 {
+        if self.state.waiting() == 0 { self.log.end() } else { self.state.dropped_at }
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.log.end() - self.place()
+    }
+
+    /// Writes a record, durable on return.
+    fn tell(&mut self, record: &Record) -> Result<()> {
+        let at = self.write(&record.encode())?;
+        self.state.apply(record, at).ok_or_else(|| self.impossible(at))
+    }
+
+    fn impossible(&self, at: u64) -> Error {
+        Error::corrupt(self.log.name(), at, "a record that no mailbox writes")
+    }
+
+    /// Writes the bytes of a record, durable on return. Returns its place.
+    fn write(&mut self, record: &[u8]) -> Result<u64> {
+        if self.log.is_full() {
+            let place = self.place();
+            let mut state = State { dropped_at: place, ..self.state.clone() };
+            if planted(Failpoint::SendersForgotten) {
+                state.senders.clear();
+            }
+            self.log.begin_file(&Record::State(state).encode())?;
+            self.state.dropped_at = place;
+            self.log.remove_before(place)?;
+        }
+        let at = self.log.append(record)?;
+        self.log.sync()?;
+        Ok(at)
+    }
+
+    /// Enters those of a crawl's links that are not there; durable on return.
+    pub(crate) fn post(&mut self, sender: u128, first: u64, links: &[Link]) -> Result<Posted> {
+        let shard = self.shard;
+        let next = self.state.senders.get(&sender).copied().unwrap_or(0);
+        if first > next {
+            return Err(Error::Gap { shard, next, first });
+        }
+        let known = usize::try_from(next - first).unwrap_or(usize::MAX).min(links.len());
+        let new = &links[known..];
+        if new.is_empty() {
+            return Ok(Posted { entered: 0, next });
+        }
+        if self.state.senders.len() >= SENDERS_MAX && !self.state.senders.contains_key(&sender) {
+            return Err(Error::TooManySenders { shard, max: SENDERS_MAX });
+        }
+        let (bytes, max) = (self.bytes(), self.options.max_bytes);
+        if bytes >= max {
+            return Err(Error::Full { shard, bytes, max });
+        }
+        let at = self.write(&encode_links(sender, next, new))?;
+        let entered = new.len() as u64;
+        self.state.enter(sender, next, entered, at).ok_or_else(|| self.impossible(at))?;
+        Ok(Posted { entered, next: next + entered })
+    }
+
+    /// Whole batches from a place on, until there are so many links.
+    pub(crate) fn read(&self, cursor: Option<u64>, links_max: usize) -> Result<Part> {
+        let mut part = Part { links: Vec::new(), cursor: self.checked(cursor)? };
+        while part.links.len() < links_max {
+            let Some(group) = self.log.read(part.cursor)? else { break };
+            match Record::decode(&group.record) {
+                Some(Record::Links { links, .. }) => part.links.extend(links),
+                Some(_) => {}
+                None => return Err(Error::corrupt(self.log.name(), part.cursor, "not a record of a mailbox")),
+            }
+            part.cursor = group.next;
+        }
+        Ok(part)
+    }
+
+    /// A place in what waits; the beginning of that if it is before it, or none is given.
+    fn checked(&self, cursor: Option<u64>) -> Result<u64> {
+        let begin = self.place();
+        match cursor.unwrap_or(begin) {
+            cursor if cursor > self.log.end() => Err(Error::Cursor { shard: self.shard, cursor }),
+            cursor => Ok(cursor.max(begin)),
+        }
+    }
+
+    /// Drops the links before a place; durable on return. Returns how many.
+    pub(crate) fn drop_to(&mut self, cursor: u64) -> Result<u64> {
+        let to = self.checked(Some(cursor))?;
+        let (mut at, mut count) = (self.place(), 0);
+        while at < to {
+            let Some(group) = self.log.read(at)? else { break };
+            if let Some(Record::Links { links, .. }) = Record::decode(&group.record) {
+                count += links.len() as u64;
+            }
+            at = group.next;
+        }
+        if at != to {
+            return Err(Error::Cursor { shard: self.shard, cursor });
+        }
+        if count > 0 {
+            self.tell(&Record::Dropped { place: to, count })?;
+            self.log.remove_before(self.place())?;
+        }
+        Ok(count)
+    }
+
+    /// Makes a crawl the owner, in a new epoch; durable on return.
+    pub(crate) fn claim(&mut self, crawl: u128) -> Result<u64> {
+        if let Some(owner) = self.state.owner.filter(|owner| *owner != crawl) {
+            return Err(Error::Owned { shard: self.shard, owner });
+        }
+        self.tell(&Record::Owner { owner: Some(crawl), epoch: self.state.epoch + 1 })?;
+        Ok(self.state.epoch)
+    }
+
+    /// Leaves the shard without an owner, in a new epoch; durable on return.
+    pub(crate) fn free(&mut self) -> Result<()> {
+        match self.state.owner {
+            None => Ok(()),
+            Some(_) => self.tell(&Record::Owner { owner: None, epoch: self.state.epoch + 1 }),
+        }
+    }
+
+    /// Refuses whoever is not in the shard's epoch.
+    pub(crate) fn check(&self, given: u64) -> Result<()> {
+        match self.state.epoch {
+            epoch if epoch == given => Ok(()),
+            epoch => Err(Error::Fenced { shard: self.shard, epoch, given }),
+        }
+    }
+
+    /// Notes whether the owner has nothing to do; durable on return.
+    pub(crate) fn set_idle(&mut self, is_idle: bool) -> Result<()> {
+        match self.state.is_idle == is_idle {
+            true => Ok(()),
+            false => self.tell(&Record::Idle(is_idle)),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The outbox of a crawl: links of other shards, until their mailboxes have answered.
+//!
+//! A record is a tag of one byte and fields, numbers in LEB128: 1 (the crawl's id, number of
+//! shards, of each how many links there were) or 2 (shard, number of the first link, count,
+//! links). A commit appends links of any shards, with one sync. What is acknowledged is not noted:
+//! a file goes when all in it is; after a restart what is in the files is sent again, and the
+//! mailboxes leave out what they have.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use filemap_io::files::{lock, new_id};
+use filemap_io::{Dir, Lock, OsDir, create_dir, varint};
+
+use crate::error::{Error, Result};
+use crate::link::Link;
+use crate::log::Log;
+
+const NAME: &str = "outbox";
+const LOCK: &str = "outbox.lock";
+/// Bytes of links in a group, and in a batch that is sent; but one link's at least.
+const GROUP_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
+
+/// Links of one shard in a group that wait to be acknowledged.
+#[derive(Debug)]
+struct Pending {
+    place: u64,
+    shard: u32,
+    first: u64,
+    count: u64,
+    is_done: bool,
+}
+
+/// Links of one shard that are to be posted together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The number of the first among all links of the shard.
+    pub first: u64,
+    /// The links.
+    pub links: Vec<Link>,
+}
+
+/// The outbox of a crawl. Example: the crate's.
+#[derive(Debug)]
+pub struct Outbox {
+    id: u128,
+    log: Log,
+    /// How many links there were for each shard.
+    next: Vec<u64>,
+    pending: VecDeque<Pending>,
+    /// Links since the last commit, by shard.
+    new: Vec<Vec<Link>>,
+    _lock: Box<dyn Lock>,
+}
+
+impl Outbox {
+    /// The outbox in a folder, for a fleet of so many shards; made if it is absent.
+    ///
+    /// Reads the links that wait.
+    ///
+    /// # Errors
+    /// `OtherShards`; `Corrupt`, `NewerFormat`, `Locked`, `Io`.
+    pub fn open_or_create(folder: impl AsRef<Path>, shards: u32) -> Result<Outbox> {
+        let folder = folder.as_ref();
+        let name = folder.display().to_string();
+        create_dir(folder).map_err(Error::io("create", &name))?;
+        Outbox::open_in(Arc::new(OsDir::open(folder).map_err(Error::io("open", &name))?), shards)
+    }
+
+    pub(crate) fn open_in(dir: Arc<dyn Dir>, shards: u32) -> Result<Outbox> {
+        let (lock, file) = (lock(&*dir, LOCK, LOCK)?, dir.path().join(NAME).display().to_string());
+        let mut new = Vec::new();
+        new.resize_with(shards as usize, Vec::new);
+        if !Log::exists(&*dir, NAME)? {
+            let (id, next) = (u128::from_le_bytes(new_id(&*dir)?), vec![0; shards as usize]);
+            let log = Log::create(dir, NAME, &state(id, &next))?;
+            return Ok(Outbox { id, log, next, pending: VecDeque::new(), new, _lock: lock });
+        }
+        let log = Log::open(dir, NAME)?;
+        let (mut at, mut found, mut pending) = (log.begin(), None, VecDeque::new());
+        while let Some(group) = log.read(at)? {
+            let damaged = || Error::corrupt(log.name(), at, "not a record of an outbox");
+            match group.record.split_first() {
+                Some((1, rest)) => found = Some(read_state(rest).ok_or_else(damaged)?),
+                Some((2, rest)) => {
+                    let (_, next) = found.as_mut().ok_or_else(damaged)?;
+                    let (shard, first, links) = read_links(rest).ok_or_else(damaged)?;
+                    let next = next.get_mut(shard as usize).filter(|next| **next == first).ok_or_else(damaged)?;
+                    let count = links.len() as u64;
+                    *next += count;
+                    pending.push_back(Pending { place: at, shard, first, count, is_done: false });
+                }
+                _ => return Err(damaged()),
+            }
+            at = group.next;
+        }
+        let (id, next) = found.ok_or_else(|| Error::corrupt(log.name(), 0, "its beginning is missing"))?;
+        if next.len() != shards as usize {
+            return Err(Error::OtherShards { file, found: next.len() as u32, wanted: shards });
+        }
+        Ok(Outbox { id, log, next, pending, new, _lock: lock })
+    }
+
+    /// The crawl's id: random, and made with the outbox.
+    pub fn id(&self) -> u128 {
+        self.id
+    }
+
+    /// Puts a link to a shard in, durable after [`Outbox::commit`]; one to no shard, or that no
+    /// mailbox takes ([`Link::is_sound`]), is left out, and `false` is returned.
+    pub fn add(&mut self, shard: u32, link: Link) -> bool {
+        let links = self.new.get_mut(shard as usize).filter(|_| link.is_sound());
+        links.map(|links| links.push(link)).is_some()
+    }
+
+    /// Makes all links durable: one sync, if there are any.
+    ///
+    /// # Errors
+    /// `Io`: if there was no room nothing is lost, and it may be tried again; `Poisoned`.
+    pub fn commit(&mut self) -> Result<()> {
+        if self.new.iter().all(Vec::is_empty) {
+            return Ok(());
+        }
+        if self.log.is_full() {
+            self.log.begin_file(&state(self.id, &self.next))?;
+        }
+        let new: Vec<Vec<Link>> = self.new.iter_mut().map(std::mem::take).collect();
+        for (shard, links) in new.into_iter().enumerate() {
+            let mut rest = &links[..];
+            while !rest.is_empty() {
+                let (part, behind) = rest.split_at(part(rest));
+                if let Err(error) = self.append(shard, part) {
+                    // What is not appended waits for the next commit.
+                    self.new[shard].extend_from_slice(rest);
+                    return Err(error);
+                }
+                rest = behind;
+            }
+        }
+        self.log.sync()
+    }
+
+    fn append(&mut self, shard: usize, links: &[Link]) -> Result<()> {
+        let (first, count) = (self.next[shard], links.len() as u64);
+        let mut record = vec![2];
+        [shard as u64, first, count].iter().for_each(|field| varint::put(&mut record, *field));
+        links.iter().for_each(|link| link.encode(&mut record));
+        let place = self.log.append(&record)?;
+        self.next[shard] += count;
+        self.pending.push_back(Pending { place, shard: shard as u32, first, count, is_done: false });
+        Ok(())
+    }
+
+    /// The first links to a shard that are not acknowledged, so many at most, or those of one
+    /// group; `None` if there are none. Call it after [`Outbox::commit`] alone: what is sent must
+    /// be durable, since numbers that were sent are not given to other links.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn next_batch(&self, shard: u32, links_max: usize) -> Result<Option<Batch>> {
+        let mut batch: Option<Batch> = None;
+        let mut bytes = 0;
+        for pending in self.pending.iter().filter(|pending| pending.shard == shard && !pending.is_done) {
+            let group = self.log.read(pending.place)?;
+            let links = group.as_ref().and_then(|group| read_links(group.record.get(1..)?));
+            let mine = links.filter(|(of, first, _)| *of == shard && *first == pending.first);
+            let Some((_, first, links)) = mine else {
+                return Err(Error::corrupt(self.log.name(), pending.place, "not a record of an outbox"));
+            };
+            bytes += links.iter().map(|link| link.url.len()).sum::<usize>();
+            match &mut batch {
+                Some(batch) => batch.links.extend(links),
+                None => batch = Some(Batch { first, links }),
+            }
+            if bytes >= GROUP_BYTES || batch.as_ref().is_some_and(|batch| batch.links.len() >= links_max) {
+                break;
+            }
+        }
+        Ok(batch)
+    }
+
+    /// A shard's mailbox has the first `next` links. Files of which all is acknowledged go.
+    ///
+    /// # Errors
+    /// `Gap` if the mailbox has more than there ever were: this is an older copy of the outbox;
+    /// `NoSuchShard`; `Io`.
+    pub fn acknowledge(&mut self, shard: u32, next: u64) -> Result<()> {
+        let shards = self.next.len() as u32;
+        let all = self.next.get(shard as usize).copied().ok_or(Error::NoSuchShard { shard, shards })?;
+        if next > all {
+            return Err(Error::Gap { shard, next, first: all });
+        }
+        let mine = self.pending.iter_mut().filter(|pending| pending.shard == shard);
+        mine.for_each(|pending| pending.is_done |= pending.first + pending.count <= next);
+        while self.pending.front().is_some_and(|pending| pending.is_done) {
+            self.pending.pop_front();
+        }
+        let place = self.pending.front().map_or(self.log.end(), |pending| pending.place);
+        self.log.remove_before(place)
+    }
+
+    /// Number of links that no mailbox has acknowledged.
+    pub fn waiting(&self) -> u64 {
+        let waiting = self.pending.iter().filter(|pending| !pending.is_done).map(|pending| pending.count);
+        waiting.sum::<u64>() + self.new.iter().map(|links| links.len() as u64).sum::<u64>()
+    }
+
+    /// Bytes on disk from the first of them on.
+    pub fn bytes(&self) -> u64 {
+        self.log.end() - self.pending.front().map_or(self.log.end(), |pending| pending.place)
+    }
+}
+
+/// How many links make a group.
+fn part(links: &[Link]) -> usize {
+    let mut bytes = 0;
+    let is_room = |link: &&Link| {
+        bytes += link.url.len();
+        bytes <= GROUP_BYTES
+    };
+    links.iter().take_while(is_room).count().max(1)
+}
+
+fn state(id: u128, next: &[u64]) -> Vec<u8> {
+    let mut to = vec![1];
+    to.extend_from_slice(&id.to_le_bytes());
+    varint::put(&mut to, next.len() as u64);
+    next.iter().for_each(|next| varint::put(&mut to, *next));
+    to
+}
+
+fn read_state(bytes: &[u8]) -> Option<(u128, Vec<u64>)> {
+    let (id, mut rest) = bytes.split_first_chunk()?;
+    let count = varint::take(&mut rest)?;
+    let next = (0..count).map(|_| varint::take(&mut rest)).collect::<Option<Vec<u64>>>()?;
+    rest.is_empty().then_some((u128::from_le_bytes(*id), next))
+}
+
+/// Shard, number of the first, and links.
+fn read_links(mut bytes: &[u8]) -> Option<(u32, u64, Vec<Link>)> {
+    let shard = u32::try_from(varint::take(&mut bytes)?).ok()?;
+    let (first, count) = (varint::take(&mut bytes)?, varint::take(&mut bytes)?);
+    let links = (0..count).map(|_| Link::decode(&mut bytes)).collect::<Option<Vec<Link>>>()?;
+    bytes.is_empty().then_some((shard, first, links))
+}

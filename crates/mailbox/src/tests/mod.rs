@@ -1,0 +1,188 @@
+//! Mailboxes and outboxes against what they promise; and after crashes and damage.
+
+mod crash;
+mod damage;
+
+use std::time::Duration;
+
+use filemap_io::sim::SimDisk;
+
+use crate::*;
+
+fn link(number: u64) -> Link {
+    Link { url: format!("http://h{}.example/{number}", number % 7), depth: 1, is_seed: number.is_multiple_of(9) }
+}
+
+fn links(numbers: std::ops::Range<u64>) -> Vec<Link> {
+    numbers.map(link).collect()
+}
+
+fn options() -> MailboxOptions {
+    MailboxOptions::new()
+}
+
+fn made(shards: u32) -> (SimDisk, Mailboxes) {
+    let disk = SimDisk::new(1);
+    let boxes = Mailboxes::create_in(disk.dir(), shards, options()).expect("made");
+    (disk, boxes)
+}
+
+fn opened(disk: &SimDisk) -> Mailboxes {
+    Mailboxes::open_in(disk.dir(), options()).expect("opened").expect("there")
+}
+
+/// All that waits in a mailbox.
+fn waiting(boxes: &Mailboxes, shard: u32) -> Vec<Link> {
+    boxes.read(shard, None, usize::MAX).expect("read").links
+}
+
+#[test]
+fn links_sent_again_are_not_entered_twice_and_a_gap_is_refused() {
+    let (disk, boxes) = made(2);
+    assert_eq!(boxes.post(0, 7, 0, &links(0..3)).expect("taken"), Posted { entered: 3, next: 3 });
+    assert_eq!(boxes.post(0, 7, 0, &links(0..3)).expect("taken"), Posted { entered: 0, next: 3 });
+    assert_eq!(boxes.post(0, 7, 1, &links(1..5)).expect("taken"), Posted { entered: 2, next: 5 });
+    assert!(matches!(boxes.post(0, 7, 6, &links(6..7)), Err(Error::Gap { shard: 0, next: 5, first: 6 })));
+    assert!(matches!(boxes.post(0, 8, 1, &links(1..2)), Err(Error::Gap { next: 0, .. })));
+    assert!(matches!(boxes.post(2, 7, 0, &links(0..1)), Err(Error::NoSuchShard { .. })));
+    drop(boxes);
+    let boxes = opened(&disk);
+    assert_eq!(boxes.post(0, 7, 3, &links(3..6)).expect("taken"), Posted { entered: 1, next: 6 });
+    assert_eq!((waiting(&boxes, 0), waiting(&boxes, 1)), (links(0..6), vec![]));
+}
+
+#[test]
+fn links_are_read_in_parts_and_dropped_up_to_a_cursor() {
+    let (disk, boxes) = made(1);
+    for first in (0..20).step_by(5) {
+        boxes.post(0, 7, first, &links(first..first + 5)).expect("taken");
+    }
+    let first = boxes.read(0, None, 8).expect("read");
+    assert_eq!(first.links, links(0..10));
+    let second = boxes.read(0, Some(first.cursor), 1).expect("read");
+    assert_eq!(second.links, links(10..15));
+    assert_eq!(boxes.drop_to(0, boxes.stats()[0].epoch, first.cursor).expect("dropped"), 10);
+    assert_eq!(boxes.drop_to(0, boxes.stats()[0].epoch, first.cursor).expect("dropped"), 0);
+    drop(boxes);
+    let boxes = opened(&disk);
+    assert_eq!(waiting(&boxes, 0), links(10..20));
+    // A place that is dropped is where the rest begins.
+    assert_eq!(boxes.read(0, Some(0), 1).expect("read").links, links(10..15));
+    assert!(matches!(boxes.drop_to(0, boxes.stats()[0].epoch, second.cursor - 512), Ok(0) | Err(Error::Cursor { .. })));
+    assert!(matches!(boxes.drop_to(0, boxes.stats()[0].epoch, second.cursor + 1), Err(Error::Cursor { .. })));
+    assert!(matches!(boxes.read(0, Some(1 << 40), 1), Err(Error::Cursor { .. })));
+    let all = boxes.read(0, None, 100).expect("read");
+    assert_eq!(boxes.drop_to(0, boxes.stats()[0].epoch, all.cursor).expect("dropped"), 10);
+    assert_eq!((boxes.stats()[0].waiting, boxes.stats()[0].bytes), (0, 0));
+}
+
+#[test]
+fn a_full_mailbox_refuses_and_takes_again_when_its_owner_has_dropped_some() {
+    let disk = SimDisk::new(1);
+    let boxes = Mailboxes::create_in(disk.dir(), 1, options().max_bytes(3_000)).expect("made");
+    let mut next = 0;
+    let full = loop {
+        match boxes.post(0, 7, next, &links(next..next + 10)) {
+            Ok(posted) => next = posted.next,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, Error::Full { shard: 0, max: 3_000, .. }), "{full}");
+    // What is there is known all the same.
+    assert_eq!(boxes.post(0, 7, next - 10, &links(next - 10..next)).expect("known").entered, 0);
+    let part = boxes.read(0, None, 20).expect("read");
+    boxes.drop_to(0, boxes.stats()[0].epoch, part.cursor).expect("dropped");
+    assert_eq!(boxes.post(0, 7, next, &links(next..next + 10)).expect("taken").entered, 10);
+    let mut found = part.links;
+    found.extend(waiting(&boxes, 0));
+    assert_eq!(found, links(0..next + 10));
+}
+
+#[test]
+fn a_shard_has_one_owner_and_an_epoch_that_fences_the_one_before() {
+    let (disk, boxes) = made(2);
+    let first = boxes.claim(0, 7).expect("free");
+    assert!(matches!(boxes.claim(0, 8), Err(Error::Owned { owner: 7, .. })));
+    assert!(matches!(boxes.free(0), Err(Error::Alive { .. })), "it was just heard of");
+    // The same crawl, begun again.
+    let second = boxes.claim(0, 7).expect("its own");
+    assert!(matches!(boxes.check(0, first), Err(Error::Fenced { .. })) && boxes.check(0, second).is_ok());
+    drop(boxes);
+    let boxes = Mailboxes::open_in(disk.dir(), options().lease(Duration::ZERO)).expect("opened").expect("there");
+    boxes.check(0, second).expect("as before");
+    boxes.free(0).expect("silent");
+    let third = boxes.claim(0, 8).expect("free");
+    assert!(third > second);
+    assert_eq!(boxes.report(7, &[(0, second)], true).expect("heard"), [0]);
+    assert_eq!(boxes.report(8, &[(0, third)], true).expect("heard"), []);
+}
+
+#[test]
+fn a_fleet_is_at_its_end_when_all_are_idle_and_nothing_waits() {
+    let (disk, boxes) = made(2);
+    let epochs = [boxes.claim(0, 7).expect("free"), boxes.claim(1, 8).expect("free")];
+    let idle = |boxes: &Mailboxes, shard: u32| {
+        assert_eq!(boxes.report(7 + u128::from(shard), &[(shard, epochs[shard as usize])], true).expect("heard"), []);
+    };
+    assert_eq!(boxes.standing(), Standing { working: 2, ..Standing::default() });
+    idle(&boxes, 0);
+    assert_eq!(boxes.standing().working, 1);
+    boxes.post(0, 8, 0, &links(0..2)).expect("taken");
+    idle(&boxes, 1);
+    assert!(!boxes.standing().is_over, "two links wait");
+    let part = boxes.read(0, None, 10).expect("read");
+    boxes.drop_to(0, boxes.stats()[0].epoch, part.cursor).expect("dropped");
+    assert!(!boxes.standing().is_over, "their owner was idle before it had them");
+    idle(&boxes, 0);
+    assert!(boxes.standing().is_over);
+    drop(boxes);
+    assert!(opened(&disk).standing().is_over, "that is on the device");
+    let boxes = Mailboxes::open_in(disk.dir(), options().lease(Duration::ZERO)).expect("opened").expect("there");
+    boxes.claim(0, 7).expect("its own");
+    assert_eq!(boxes.standing(), Standing { silent: vec![0], ..Standing::default() });
+}
+
+#[test]
+fn the_number_of_shards_never_changes() {
+    let (disk, boxes) = made(3);
+    drop(boxes);
+    assert_eq!(opened(&disk).shards(), 3);
+    let other = Mailboxes::create_in(disk.dir(), 4, options());
+    assert!(matches!(other, Err(Error::OtherShards { found: 3, wanted: 4, .. })));
+    assert!(Mailboxes::create_in(SimDisk::new(1).dir(), 0, options()).is_err());
+    assert!(Mailboxes::open_in(SimDisk::new(1).dir(), options()).expect("nothing").is_none());
+    let disk = SimDisk::new(1);
+    drop(Outbox::open_in(disk.dir(), 3).expect("made"));
+    assert!(matches!(Outbox::open_in(disk.dir(), 2), Err(Error::OtherShards { found: 3, wanted: 2, .. })));
+}
+
+#[test]
+fn an_outbox_keeps_links_until_they_are_acknowledged() {
+    let disk = SimDisk::new(1);
+    let mut outbox = Outbox::open_in(disk.dir(), 2).expect("made");
+    let id = outbox.id();
+    links(0..40).into_iter().for_each(|link| assert!(outbox.add(1, link)));
+    assert!(outbox.add(0, link(7)) && !outbox.add(2, link(7)));
+    assert!(!outbox.add(0, Link { url: String::new(), ..link(0) }));
+    outbox.commit().expect("committed");
+    let batch = outbox.next_batch(1, 1_000).expect("read").expect("there");
+    assert!(batch.first == 0 && batch.links.len() > 1 && batch.links.len() < 40, "bounded by bytes");
+    let next = batch.links.len() as u64;
+    assert_eq!(batch.links, links(0..next));
+    outbox.acknowledge(1, next).expect("fewer than all");
+    assert_eq!(outbox.next_batch(1, 1_000).expect("read").expect("there").first, next);
+    assert_eq!(outbox.waiting(), 41 - next);
+    drop(outbox);
+    // After a restart some may come again, under their numbers.
+    let mut outbox = Outbox::open_in(disk.dir(), 2).expect("opened");
+    assert_eq!(outbox.id(), id);
+    outbox.acknowledge(1, 40).expect("all");
+    assert_eq!(outbox.next_batch(1, 9).expect("read"), None);
+    assert_eq!(outbox.next_batch(0, 9).expect("read").expect("there").links, [link(7)]);
+    assert!(matches!(outbox.acknowledge(0, 2), Err(Error::Gap { next: 2, first: 1, .. })));
+    outbox.acknowledge(0, 1).expect("all");
+    assert_eq!((outbox.waiting(), outbox.bytes()), (0, 0));
+    outbox.add(1, link(40));
+    outbox.commit().expect("committed");
+    assert_eq!(outbox.next_batch(1, 9).expect("read").expect("there").first, 40);
+}
