@@ -63,6 +63,7 @@ impl Coordinator<'_> {
                     links: &links,
                     changed: fetched.changed,
                     is_duplicate: fetched.is_duplicate,
+                    is_barren: false,
                 };
                 self.count_uncommitted();
                 self.moved_ms = now_ms();
