@@ -5,11 +5,11 @@
 //! other crates have a file each below `layers/`.
 
 mod benches;
+mod crawl;
 mod filemap;
 mod filemap_http;
 mod filemap_python;
 mod fm_cli;
-mod fm_crawl;
 mod fm_tool;
 mod harnesses;
 mod libraries;
@@ -27,10 +27,11 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("mailbox", &["filemap-io"]),
     ("filemap", &["filemap-core", "filemap-io", "urlindex"]),
     ("filemap-http", &["filemap", "filemap-core", "mailbox", "urlindex"]),
+    ("crawl", &["filemap", "filemap-core", "filemap-http", "filemap-io", "frontier", "urlindex"]),
     ("filemap-python", &["filemap", "filemap-core", "filemap-http", "urlindex"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-core", "filemap-http", "fm-cli", "urlindex"]),
-    ("fm-crawl", &["filemap", "filemap-core", "filemap-http", "filemap-io", "fm-cli", "frontier", "urlindex"]),
+    ("fm-crawl", &["crawl", "filemap", "filemap-http", "fm-cli", "frontier", "urlindex"]),
     ("fm-serve", &["filemap", "filemap-core", "filemap-http", "fm-cli", "mailbox", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-oracle", &["filemap-core"]),
@@ -67,13 +68,14 @@ pub const TABLES: &[Table] = &[
     Table { source: "crates/mailbox/src", layers: libraries::MAILBOX, spawning: None },
     filemap::FILEMAP,
     Table { source: "crates/filemap-http/src", layers: filemap_http::LAYERS, spawning: None },
+    Table { source: "crates/crawl/src", layers: crawl::LAYERS, spawning: None },
     Table { source: "crates/filemap-python/src", layers: filemap_python::LAYERS, spawning: None },
     Table { source: "benches/src", layers: benches::LIBRARY, spawning: None },
     Table { source: "benches/src/bin/fm-bench", layers: benches::FM_BENCH, spawning: None },
     Table { source: "benches/compare/src", layers: benches::COMPARE, spawning: None },
     Table { source: "tools/cli/src", layers: fm_cli::LAYERS, spawning: None },
     Table { source: "tools/fm-tool/src", layers: fm_tool::LAYERS, spawning: None },
-    Table { source: "tools/fm-crawl/src", layers: fm_crawl::LAYERS, spawning: None },
+    Table { source: "tools/fm-crawl/src", layers: crawl::FM_CRAWL, spawning: None },
     Table { source: "tools/fm-serve/src", layers: filemap_http::FM_SERVE, spawning: None },
     Table { source: "tests/src", layers: harnesses::TESTS, spawning: None },
     Table { source: "tests/oracle/src", layers: harnesses::ORACLE, spawning: None },

@@ -30,6 +30,7 @@ mod os;
 mod seam;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod stamp;
 pub mod varint;
 
 use std::ops::ControlFlow;
@@ -40,6 +41,7 @@ pub use map::LargeWords;
 pub use memory::LargeMemory;
 pub use os::{OsDir, create_dir, is_shortage, open_file_limit, open_to_inspect, remove_dir, rename_dir};
 pub use seam::{Access, Advice, Dir, File, Identity, Lock, Locking, Map, Word};
+pub use stamp::Stamp;
 
 /// Progress callback of a long verb; it cancels the verb with `Break`.
 pub type Progress<'a, T> = dyn FnMut(T) -> ControlFlow<()> + 'a;

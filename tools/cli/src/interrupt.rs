@@ -25,10 +25,10 @@ struct Signals {
 
 static SIGNALS: OnceLock<Signals> = OnceLock::new();
 
-/// From now on a first signal only sets a flag. Where the system refuses a handler, it still ends
-/// the process.
-pub fn listen() {
-    SIGNALS.get_or_init(|| {
+/// From now on a first signal only sets a flag, which is returned. Where the system refuses a
+/// handler, it still ends the process.
+pub fn listen() -> Arc<AtomicBool> {
+    let signals = SIGNALS.get_or_init(|| {
         let signals = Signals { asked: Arc::new(AtomicBool::new(false)), number: Arc::new(AtomicUsize::new(0)) };
         for signal in [SIGINT, SIGTERM] {
             // In this order: a signal that finds the flag set already ends the process.
@@ -40,6 +40,7 @@ pub fn listen() {
         }
         signals
     });
+    Arc::clone(&signals.asked)
 }
 
 /// Set by SIGHUP.

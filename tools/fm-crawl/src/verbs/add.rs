@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use crawl::Link;
+use crawl::run::control::{self, Request};
+use crawl::run::{opening, starts};
 use fm_cli::times::now_ms;
 use fm_cli::{Failure, Flags, Outcome, words};
 use serde_json::json;
 
-use super::{opening, print, starts};
-use crate::crawl::control::{self, Request};
-use crate::failure::of_frontier;
-use crate::links::Link;
+use super::print;
+use crate::failure;
 
 /// Give a crawl more start pages
 #[derive(clap::Args)]
@@ -29,22 +30,25 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
-    let (folder, settings) = opening::settings(&args.store)?;
+    let (folder, settings) = opening::settings(&args.store).map_err(failure::of)?;
     let mut added = 0;
     let request = Request::Add { urls: args.urls.clone() };
-    if !control::ask(folder.path(), &request, |answer| added = answer["added"].as_u64().unwrap_or(0))? {
-        let (store, is_as_far) = opening::store_to_read(&args.store, &folder)?;
-        is_as_far?;
-        let links = starts::links(&args.urls, &**store.canonicalizer(), settings.limits.url_bytes)?;
-        let mut frontier = opening::frontier_to_ask(&folder, &settings)?;
+    if !control::ask(folder.path(), &request, |answer| added = answer["added"].as_u64().unwrap_or(0))
+        .map_err(failure::of)?
+    {
+        let (store, is_as_far) = opening::store_to_read(&args.store, &folder).map_err(failure::of)?;
+        is_as_far.map_err(failure::of)?;
+        let links =
+            starts::links(&args.urls, &**store.canonicalizer(), settings.limits.url_bytes).map_err(failure::of)?;
+        let mut frontier = opening::frontier_to_ask(&folder, &settings).map_err(failure::of)?;
         let texts: Vec<_> = links.iter().map(Link::text).collect();
-        added = frontier.seed(&texts, now_ms()).map_err(of_frontier)?;
+        added = frontier.seed(&texts, now_ms()).map_err(|error| failure::of(error.into()))?;
         // Nobody runs: the frontier is ours. The settings as they are now.
-        let (_, mut settings) = opening::settings(&args.store)?;
+        let (_, mut settings) = opening::settings(&args.store).map_err(failure::of)?;
         let mut known: HashSet<String> = settings.starts().cloned().collect();
         settings.seeds.extend(links.iter().map(|link| link.url.clone()).filter(|url| known.insert(url.clone())));
-        folder.keep(&settings)?;
-        frontier.close().map_err(of_frontier)?;
+        folder.keep(&settings).map_err(failure::of)?;
+        frontier.close().map_err(|error| failure::of(error.into()))?;
     }
     let lines = match flags.json {
         true => format!("{}\n", json!({ "added": added })),

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use crawl::run::control::{self, Request};
+use crawl::run::opening;
 use fm_cli::{Failure, Flags, Outcome, plain, words};
 use serde_json::Value;
 
-use super::{not_running, opening, print};
-use crate::crawl::control::{self, Request};
+use super::{not_running, print};
+use crate::failure;
 
 /// Have a running crawl fetch pages now
 #[derive(clap::Args)]
@@ -26,7 +28,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
-    let (folder, _) = opening::settings(&args.store)?;
+    let (folder, _) = opening::settings(&args.store).map_err(failure::of)?;
     let (mut outcome, mut printed, mut count) = (Outcome::Done, Ok(()), 0);
     let request = Request::Fetch { urls: args.urls.clone() };
     let is_running = control::ask(folder.path(), &request, |answer| {
@@ -38,7 +40,8 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         if printed.is_ok() {
             printed = print(&line);
         }
-    })?;
+    });
+    let is_running = is_running.map_err(failure::of)?;
     printed?;
     if is_running && count < args.urls.len() {
         words::complain(format_args!("the crawl has ended before it had {} of them", args.urls.len() - count));

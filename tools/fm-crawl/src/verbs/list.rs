@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use crawl::failure::{kind_named, word};
+use crawl::run::opening;
 use fm_cli::{Failure, Flags, Outcome, Output, plain};
 use frontier::{FailureKind, PageBrief, PageState, PageStatus};
 use serde_json::json;
 
-use super::opening;
-use crate::failure::{kind_named, of_frontier, word};
+use crate::failure;
 
 /// List pages by what became of them
 #[derive(clap::Args)]
@@ -81,8 +82,8 @@ fn is_exclusion(kind: FailureKind) -> bool {
 
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
-    let (folder, settings) = opening::settings(&args.store)?;
-    let frontier = opening::frontier_to_ask(&folder, &settings)?;
+    let (folder, settings) = opening::settings(&args.store).map_err(failure::of)?;
+    let frontier = opening::frontier_to_ask(&folder, &settings).map_err(failure::of)?;
     let is_wanted = |page: &PageBrief<'_>| {
         let state = State::of(page);
         let is_state = if args.state.is_empty() { state != State::Fetched } else { args.state.contains(&state) };
@@ -91,7 +92,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     };
     let (mut out, mut count) = (Output::stdout(*flags), 0u64);
     for page in frontier.list(is_wanted) {
-        out.bytes(line(&page.map_err(of_frontier)?, flags).as_bytes())?;
+        out.bytes(line(&page.map_err(|error| failure::of(error.into()))?, flags).as_bytes())?;
         count += 1;
     }
     out.finish()?;

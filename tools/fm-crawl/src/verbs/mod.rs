@@ -3,11 +3,9 @@
 pub mod add;
 pub mod fetch;
 pub mod list;
-mod opening;
 pub mod pause;
 pub mod retry;
 pub mod run;
-mod starts;
 pub mod status;
 pub mod why;
 

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use crawl::run::control::{self, Request};
+use crawl::settings::Folder;
 use fm_cli::{Failure, Flags, Outcome};
 
 use super::{not_running, print};
-use crate::crawl::control::{self, Request};
-use crate::settings::Folder;
+use crate::failure;
 
 /// Let a running crawl hand out no more pages
 #[derive(clap::Args)]
@@ -46,7 +47,8 @@ fn ask(store: &std::path::Path, request: &Request, flags: &Flags) -> Result<Outc
             (false, Some(true)) => "paused\n".to_owned(),
             (false, _) => "it goes on\n".to_owned(),
         };
-    })?;
+    });
+    let is_running = is_running.map_err(failure::of)?;
     print(&lines)?;
     if is_running { Ok(Outcome::Done) } else { Ok(not_running(store)) }
 }

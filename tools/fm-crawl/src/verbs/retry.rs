@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
+use crawl::failure::{kind_named, word};
+use crawl::run::control::{self, Request};
+use crawl::run::{opening, retry};
 use fm_cli::{Failure, Flags, Outcome, words};
 use frontier::FailureKind;
 use serde_json::json;
 
-use super::{opening, print};
-use crate::crawl::control::{self, Request};
-use crate::crawl::retry;
-use crate::failure::{kind_named, of_frontier, word};
+use super::print;
+use crate::failure;
 
 /// Queue pages again that were given up
 #[derive(clap::Args)]
@@ -33,13 +34,15 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
-    let (folder, settings) = opening::settings(&args.store)?;
+    let (folder, settings) = opening::settings(&args.store).map_err(failure::of)?;
     let request = Request::Retry { host: args.host.clone(), reason: args.reason.map(word) };
     let mut retried = 0;
-    if !control::ask(folder.path(), &request, |answer| retried = answer["retried"].as_u64().unwrap_or(0))? {
-        let mut frontier = opening::frontier_to_ask(&folder, &settings)?;
-        retried = u64::from(retry(&mut frontier, args.host.as_deref(), args.reason)?);
-        frontier.close().map_err(of_frontier)?;
+    if !control::ask(folder.path(), &request, |answer| retried = answer["retried"].as_u64().unwrap_or(0))
+        .map_err(failure::of)?
+    {
+        let mut frontier = opening::frontier_to_ask(&folder, &settings).map_err(failure::of)?;
+        retried = u64::from(retry(&mut frontier, args.host.as_deref(), args.reason).map_err(failure::of)?);
+        frontier.close().map_err(|error| failure::of(error.into()))?;
     }
     let lines = match flags.json {
         true => format!("{}\n", json!({ "retried": retried })),

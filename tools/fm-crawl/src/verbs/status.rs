@@ -6,13 +6,14 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crawl::files;
+use crawl::run::{opening, status};
 use fm_cli::{Failure, Flags, Outcome, fields, plain, words};
 use frontier::Frontier;
 use serde_json::{Value, json};
 
-use super::{opening, print};
-use crate::failure::of_frontier;
-use crate::{files, progress};
+use super::print;
+use crate::failure;
 
 /// Show the state of a crawl
 #[derive(clap::Args)]
@@ -27,11 +28,11 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
-    let (folder, settings) = opening::settings(&args.store)?;
+    let (folder, settings) = opening::settings(&args.store).map_err(failure::of)?;
     let published = fs::read(folder.join(files::STATUS)).ok();
     let published: Value = published.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or(Value::Null);
-    let (numbers, hosts, pages, runs_as) = match opening::frontier_to_ask(&folder, &settings) {
-        Ok(frontier) => (progress::numbers(&frontier), hosts(&frontier, args.top), pages(&frontier, args.top)?, None),
+    let (numbers, hosts, pages, runs_as) = match opening::frontier_to_ask(&folder, &settings).map_err(failure::of) {
+        Ok(frontier) => (status::numbers(&frontier), hosts(&frontier, args.top), pages(&frontier, args.top)?, None),
         Err(Failure::Locked(words)) => (published["frontier"].clone(), Vec::new(), Vec::new(), Some(words)),
         Err(failure) => return Err(failure),
     };
@@ -43,8 +44,8 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let lines = if flags.json { format!("{value}\n") } else { in_words(&value) };
     print(&lines)?;
     // Last, whether the store is as new as its crawl.
-    let (_, is_as_far) = opening::store_to_read(&args.store, &folder)?;
-    is_as_far?;
+    let (_, is_as_far) = opening::store_to_read(&args.store, &folder).map_err(failure::of)?;
+    is_as_far.map_err(failure::of)?;
     Ok(Outcome::Done)
 }
 
@@ -59,7 +60,7 @@ fn pages(frontier: &Frontier, top: usize) -> Result<Vec<Value>, Failure> {
     let ranked = frontier.by_importance(top).into_iter();
     ranked
         .map(|(page, importance)| {
-            Ok(json!({ "url": frontier.url(page).map_err(of_frontier)?, "importance": importance }))
+            Ok(json!({ "url": frontier.url(page).map_err(|error| failure::of(error.into()))?, "importance": importance }))
         })
         .collect()
 }

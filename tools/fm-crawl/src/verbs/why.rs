@@ -5,6 +5,14 @@
 
 use std::path::PathBuf;
 
+use crawl::failure::{kind_name, why};
+use crawl::files::seen;
+use crawl::robots::cache;
+use crawl::run::control::{self, Request};
+use crawl::run::{opening, view};
+use crawl::settings::Settings;
+use crawl::visit::token;
+use crawl::{files, is_web, record};
 use filemap::PageStore;
 use filemap::canonical::{Canonicalizer as _, Whatwg};
 use filemap::page::RecordKind;
@@ -13,13 +21,8 @@ use frontier::FailureKind;
 use serde_json::{Value, json};
 use urlindex::{SeenSet, StoredSet};
 
-use super::{opening, print};
-use crate::crawl::control::{self, Request};
-use crate::crawl::{token, view};
-use crate::links::is_web;
-use crate::robots::cache;
-use crate::settings::Settings;
-use crate::{failure, files, record, seen};
+use super::print;
+use crate::failure;
 
 /// Show what became of a URL, and why
 #[derive(clap::Args)]
@@ -33,8 +36,8 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
-    let (folder, settings) = opening::settings(&args.store)?;
-    let (store, is_as_far) = opening::store_to_read(&args.store, &folder)?;
+    let (folder, settings) = opening::settings(&args.store).map_err(failure::of)?;
+    let (store, is_as_far) = opening::store_to_read(&args.store, &folder).map_err(failure::of)?;
     let canonicalizer = store.canonicalizer();
     let key = canonicalizer.canonicalize(args.url.as_bytes());
     let key = key.map_err(|error| Failure::Usage(format!("{}: {error}", args.url)))?;
@@ -43,14 +46,17 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let seen = match StoredSet::open_read_only(folder.join(files::SEEN)) {
         Ok(set) => json!(!set.contains(&key)?.is_new()),
         Err(urlindex::Error::Storage(error)) if error.is_absent() => Value::Null,
-        Err(error) => return Err(seen::failure(&folder.join(files::SEEN), error)),
+        Err(error) => return Err(failure::of(seen::failure(&folder.join(files::SEEN), error))),
     };
-    let (state, is_running, is_told) = match opening::frontier_to_ask(&folder, &settings) {
-        Ok(frontier) => (view::page(frontier.page(&url).map_err(failure::of_frontier)?.as_ref()), false, true),
+    let (state, is_running, is_told) = match opening::frontier_to_ask(&folder, &settings).map_err(failure::of) {
+        Ok(frontier) => {
+            (view::page(frontier.page(&url).map_err(|error| failure::of(error.into()))?.as_ref()), false, true)
+        }
         Err(Failure::Locked(_)) => {
             let mut told = Value::Null;
             let request = Request::Page { key: url.clone() };
-            let is_told = control::ask(folder.path(), &request, |answer| told = answer.clone())?;
+            let is_told = control::ask(folder.path(), &request, |answer| told = answer.clone());
+            let is_told = is_told.map_err(failure::of)?;
             (told, true, is_told)
         }
         Err(failure) => return Err(failure),
@@ -77,7 +83,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     });
     let lines = if flags.json { format!("{value}\n") } else { in_words(&value, is_told) };
     print(&lines)?;
-    is_as_far?;
+    is_as_far.map_err(failure::of)?;
     Ok(if is_known { Outcome::Done } else { Outcome::NotFound })
 }
 
@@ -116,8 +122,8 @@ fn last_error(store: &PageStore, url: &str, kind: Option<&str>) -> Result<Value,
     let note = store.get_beside(url, RecordKind::Metadata)?;
     let noted = note.as_ref().and_then(record::failure_in);
     // robots.txt has its own line.
-    let kind = kind.filter(|kind| *kind == failure::kind_name(FailureKind::Other)).map(|_| FailureKind::Other);
-    let Some(error) = failure::why(kind, noted.clone()) else { return Ok(Value::Null) };
+    let kind = kind.filter(|kind| *kind == kind_name(FailureKind::Other)).map(|_| FailureKind::Other);
+    let Some(error) = why(kind, noted.clone()) else { return Ok(Value::Null) };
     let at = note.filter(|_| noted.as_ref() == Some(&error)).map(|note| filemap::date::format(note.fetched_at_ms));
     Ok(json!({ "error": error, "time": at }))
 }

@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use crawl::fetch;
+use crawl::fetch::address::Override;
+use crawl::fetch::proxy::Proxy;
+use crawl::settings::scope::Reach;
+use crawl::settings::{Settings, filter};
 use filemap_http::Client;
 use fm_cli::{Failure, canonical, sizes, times};
-
-use crate::fetch::address::Override;
-use crate::fetch::proxy::Proxy;
-use crate::scope::Reach;
-use crate::settings::Settings;
-use crate::{fetch, filter};
 
 /// Start or continue a crawl
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ pub struct Args {
     pub(super) rules: Option<canonical::Canonical>,
     /// Which links to follow from the seeds [default: host]
     #[arg(long, value_enum)]
-    pub(super) scope: Option<Reach>,
+    pub(super) scope: Option<Scope>,
     /// Fetch only URLs that a pattern matches: a regular expression, prefix:http://HOST/..., or
     /// @FILE with one a line, which is read again when it changes. Start pages are fetched anyway
     #[arg(long, value_name = "PATTERN", value_parser = filter::checked)]
@@ -195,12 +195,36 @@ pub struct Args {
     pub(super) log_size: Option<u64>,
 }
 
+/// How far a crawl goes from its seeds.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Scope {
+    /// The hosts of the seeds
+    Host,
+    /// The hosts of the seeds and their subdomains
+    Domain,
+    /// URLs that begin like a seed, up to its last slash
+    Prefix,
+    /// Every host
+    Any,
+}
+
+impl Scope {
+    fn reach(self) -> Reach {
+        match self {
+            Scope::Host => Reach::Host,
+            Scope::Domain => Reach::Domain,
+            Scope::Prefix => Reach::Prefix,
+            Scope::Any => Reach::Any,
+        }
+    }
+}
+
 /// Replaces settings by arguments.
 pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     fn set<T: Copy>(place: &mut T, given: Option<T>) {
         *place = given.unwrap_or(*place);
     }
-    set(&mut settings.scope, args.scope);
+    set(&mut settings.scope, args.scope.map(Scope::reach));
     set(&mut settings.depth, args.max_depth);
     set(&mut settings.rate, args.rate);
     set(&mut settings.host_connections, args.host_connections);
@@ -327,7 +351,7 @@ pub(super) struct RobotsToken(Option<String>);
 fn robots_token(text: &str) -> Result<RobotsToken, String> {
     match text {
         "agent" => Ok(RobotsToken(None)),
-        _ if !text.is_empty() && crate::robots::token(text) == text => Ok(RobotsToken(Some(text.to_owned()))),
+        _ if !text.is_empty() && crawl::robots::token(text) == text => Ok(RobotsToken(Some(text.to_owned()))),
         _ => Err("it has letters, digits, - and _".to_owned()),
     }
 }
@@ -361,7 +385,7 @@ fn name(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
         let words = "give a contact for this crawl: --contact mailto:you@example.com, or a URL";
         return Err(Failure::Usage(words.to_owned()));
     }
-    if crate::robots::token(&settings.user_agent).is_empty() {
+    if crawl::robots::token(&settings.user_agent).is_empty() {
         let words = "a user agent begins with a name of letters, digits, - and _, which robots.txt refers to";
         return Err(Failure::Usage(words.to_owned()));
     }

@@ -7,11 +7,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crawl::is_web;
+use crawl::settings::Settings;
 use filemap::canonical::{Canonicalizer, Whatwg};
 use fm_cli::{Failure, words};
-
-use crate::links::is_web;
-use crate::settings::Settings;
 
 /// The path that stands for standard input.
 const STANDARD_INPUT: &str = "-";

@@ -1,0 +1,126 @@
+//! The error that ends a crawl: of its store, its sets, its frontier, its files, its settings.
+//!
+//! What keeps one page from being fetched is no such error: that is [`crate::Failure`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use filemap_io::StorageError;
+
+/// The result of what can end a crawl.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What an observer may return.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a crawl cannot begin, or cannot go on. What was committed stays: the next run goes on from
+/// there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option or a URL cannot be what it is. Nothing was changed.
+    #[error("{0}")]
+    Usage(String),
+    /// The system refused an operation on a file of the crawl.
+    #[error("cannot {operation} {}: {source}", .path.display())]
+    Io {
+        /// The operation, such as `open`.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The crawl cannot go on, for a reason that the words say.
+    #[error("{0}")]
+    Broken(String),
+    /// Files are not what was written, or do not belong together. The words say what to do.
+    #[error("{0}")]
+    Damage(String),
+    /// Another process has what the crawl needs.
+    #[error("{0}")]
+    Locked(String),
+    /// The store's rules for URLs are not those that were asked for.
+    #[error("{}: the store has the rules {}, not {}", .store.display(), rules(.has), rules(.wanted))]
+    Rules {
+        /// The store.
+        store: PathBuf,
+        /// Name and version of its rules.
+        has: (String, u32),
+        /// Those asked for.
+        wanted: (String, u32),
+    },
+    /// The files of the crawl's folder.
+    #[error("{}: {source}", .place.display())]
+    Files {
+        /// Where they are.
+        place: PathBuf,
+        /// What is wrong.
+        source: StorageError,
+    },
+    /// The store of pages, or the one of bodies.
+    #[error(transparent)]
+    Store(#[from] filemap::Error),
+    /// A set of URLs or bodies.
+    #[error(transparent)]
+    Set(#[from] urlindex::Error),
+    /// The frontier.
+    #[error(transparent)]
+    Frontier(#[from] frontier::Error),
+    /// The observer ended the crawl.
+    #[error("{0}")]
+    Observer(BoxError),
+}
+
+fn rules((name, version): &(String, u32)) -> String {
+    format!("{name} version {version}")
+}
+
+impl Error {
+    /// The system refused an operation on a file.
+    pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::Io { operation, path: path.to_owned(), source }
+    }
+
+    /// The files of a folder are not as they should be.
+    pub(crate) fn files(place: &Path, source: StorageError) -> Error {
+        Error::Files { place: place.to_owned(), source }
+    }
+
+    /// Whether bytes on disk are not what was written, or files do not belong together.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Error::Damage(_) => true,
+            Error::Files { source, .. } => source.is_corrupt(),
+            Error::Store(error) => error.is_damage(),
+            Error::Set(urlindex::Error::Storage(error)) | Error::Frontier(frontier::Error::Storage(error)) => {
+                error.is_corrupt()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether another process has what the crawl needs: try again later.
+    pub fn is_locked(&self) -> bool {
+        let is_it = |error: &StorageError| matches!(error, StorageError::Locked { .. });
+        match self {
+            Error::Locked(_) => true,
+            Error::Files { source, .. } => is_it(source),
+            Error::Store(filemap::Error::Engine(filemap_core::Error::Storage(error)))
+            | Error::Set(urlindex::Error::Storage(error))
+            | Error::Frontier(frontier::Error::Storage(error)) => is_it(error),
+            _ => false,
+        }
+    }
+
+    /// The same; damage gets its place and the remedy.
+    pub(crate) fn at(self, place: &Path, remedy: &str) -> Error {
+        if self.is_damage() { Error::Damage(format!("{}: {self}. {remedy}", place.display())) } else { self }
+    }
+}
+
+impl From<filemap_core::Error> for Error {
+    fn from(error: filemap_core::Error) -> Error {
+        Error::Store(filemap::Error::Engine(error))
+    }
+}

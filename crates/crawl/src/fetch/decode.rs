@@ -1,0 +1,352 @@
+//! Decodes an answer's body piece by piece. The coding is chosen by `Content-Encoding` and by the
+//! first bytes.
+//!
+//! A deflate or brotli stream has no magic number: a text may pass for one that ends after a byte.
+//! So the received bytes are kept beside the decoded ones. If the stream ends before the body
+//! does, the body is kept as received.
+//!
+//! Invariants: a body never has more bytes than its limit, and never over
+//! [`RATIO_FROM_BYTES`] more than `ratio` times the received bytes; after each piece, received and
+//! decoded bytes together are within the limit.
+
+use filemap::coding::{self, Coding, CodingError};
+
+use crate::settings::limits::RATIO_FROM_BYTES;
+
+/// Why a body stops before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It is longer than the limit; what fits is there.
+    Full,
+    /// It expands too much.
+    Ratio,
+    /// The coding is damaged; or it ends early, and was guessed, so that it may be none.
+    Damaged,
+    /// A gzip or zstd coding ends early; what is there is valid.
+    Early,
+}
+
+/// What came of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// The bytes.
+    pub body: Vec<u8>,
+    /// Whether a coding was undone.
+    pub was_coded: bool,
+    /// Whether the body is kept as received because its coding ended before it.
+    pub as_received: bool,
+    /// Whether there are bytes behind the end of its coding, which are left out.
+    pub has_trailing: bool,
+    /// Why it is incomplete.
+    pub stop: Option<Stop>,
+}
+
+/// A body that comes in pieces.
+pub struct Decoder {
+    /// What the announced coding may be.
+    announced: &'static [Coding],
+    /// The first bytes, until there are enough to check the announced coding.
+    held: Option<Vec<u8>>,
+    /// `None`: the body has no coding.
+    coding: Option<coding::Decoder>,
+    body: Vec<u8>,
+    /// The received bytes of a guessed coding, and whether all of them are kept.
+    received: Option<(Vec<u8>, bool)>,
+    is_guessed: bool,
+    as_received: bool,
+    has_trailing: bool,
+    stop: Option<Stop>,
+    max_bytes: u64,
+    ratio: u32,
+}
+
+impl Decoder {
+    /// For a body with this `Content-Encoding`; an unknown one, or several, are not undone.
+    pub fn new(content_encoding: &[u8], max_bytes: u64, ratio: u32) -> Decoder {
+        let name = String::from_utf8_lossy(content_encoding.trim_ascii()).to_ascii_lowercase();
+        Decoder {
+            announced: Coding::named(&name),
+            held: Some(Vec::new()),
+            coding: None,
+            body: Vec::new(),
+            received: None,
+            is_guessed: false,
+            as_received: false,
+            has_trailing: false,
+            stop: None,
+            max_bytes,
+            ratio,
+        }
+    }
+
+    /// Takes a piece. Returns false if no more are needed.
+    pub fn push(&mut self, piece: &[u8]) -> bool {
+        let Some(mut held) = self.held.take() else { return self.write(piece) };
+        held.extend_from_slice(piece);
+        if held.len() < 4 && !self.announced.is_empty() {
+            self.held = Some(held);
+            return true;
+        }
+        self.begin(&held);
+        self.write(&held)
+    }
+
+    /// Bytes held, received and decoded.
+    pub fn len(&self) -> usize {
+        let received = self.received.as_ref().map_or(0, |(received, _)| received.len());
+        received + self.held.as_ref().map_or(self.body.len(), Vec::len)
+    }
+
+    /// Chooses the decoder by the announced coding and the first bytes: servers announce codings
+    /// of bodies that have none.
+    fn begin(&mut self, first: &[u8]) {
+        let is_zlib =
+            first.len() >= 2 && first[0] & 0xf == 8 && u16::from_be_bytes([first[0], first[1]]).is_multiple_of(31);
+        // No bytes have no coding, whatever is announced.
+        if first.is_empty() {
+            return;
+        }
+        let is_text = first.trim_ascii_start().starts_with(b"<");
+        let is_zstd = first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || first.get(1..4) == Some(&[0x2a, 0x4d, 0x18]);
+        let fits = |coding: &&Coding| match coding {
+            Coding::Gzip => first.starts_with(&[0x1f, 0x8b]),
+            Coding::Zlib => is_zlib,
+            Coding::Deflate | Coding::Brotli => !is_text,
+            Coding::Zstd => is_zstd,
+            _ => false,
+        };
+        let Some(&coding) = self.announced.iter().find(fits) else { return };
+        self.is_guessed = !matches!(coding, Coding::Gzip | Coding::Zstd);
+        let decoder = coding::Decoder::new(coding).max_bytes(self.max_bytes);
+        self.coding = Some(decoder.max_ratio(self.ratio, RATIO_FROM_BYTES));
+        self.received = self.is_guessed.then(|| (Vec::new(), true));
+    }
+
+    fn write(&mut self, piece: &[u8]) -> bool {
+        if self.stop.is_some() || self.has_trailing {
+            return false;
+        }
+        let max_bytes = self.max_bytes;
+        let Some(coding) = &mut self.coding else {
+            self.stop = (!push_within(&mut self.body, piece, max_bytes)).then_some(Stop::Full);
+            return self.stop.is_none();
+        };
+        if let Some((received, is_all)) = &mut self.received {
+            *is_all &= push_within(received, piece, max_bytes);
+        }
+        match coding.push(piece, &mut self.body) {
+            Ok(()) => {}
+            Err(CodingError::TooLong) => self.stop = Some(Stop::Full),
+            Err(CodingError::TooDense) => self.stop = Some(Stop::Ratio),
+            Err(error) => match self.received.take().filter(|_| matches!(error, CodingError::GoesOn)) {
+                Some((received, is_all)) => {
+                    (self.body, self.coding, self.as_received) = (received, None, true);
+                    self.stop = (!is_all).then_some(Stop::Full);
+                }
+                // What follows a whole gzip file is none of it, as for browsers.
+                None if matches!(error, CodingError::GoesOn) && !self.is_guessed => self.has_trailing = true,
+                None => self.stop = Some(Stop::Damaged),
+            },
+        }
+        let decoded = self.body.len();
+        self.received.take_if(|(received, _)| (received.len() + decoded) as u64 > max_bytes);
+        self.stop.is_none() && !self.has_trailing
+    }
+
+    /// The body, when all pieces were taken (`is_whole`) or no more are to come.
+    pub fn finish(mut self, is_whole: bool) -> Decoded {
+        if let Some(held) = self.held.take() {
+            self.begin(&held);
+            self.write(&held);
+        }
+        let end = self.coding.as_ref().filter(|_| is_whole).map(coding::Decoder::finish);
+        self.has_trailing |= !self.is_guessed && matches!(end, Some(Err(CodingError::GoesOn)));
+        let ends_early = || matches!(end, Some(Err(_))) && !self.has_trailing;
+        let early = if self.is_guessed { Stop::Damaged } else { Stop::Early };
+        let stop = self.stop.or_else(|| ends_early().then_some(early));
+        Decoded {
+            body: self.body,
+            was_coded: self.coding.is_some(),
+            as_received: self.as_received,
+            has_trailing: self.has_trailing,
+            stop,
+        }
+    }
+}
+
+/// Adds what fits. Returns true if all did.
+fn push_within(body: &mut Vec<u8>, piece: &[u8], max_bytes: u64) -> bool {
+    let room = max_bytes.saturating_sub(body.len() as u64);
+    let taken = usize::try_from(room).unwrap_or(usize::MAX).min(piece.len());
+    body.extend_from_slice(&piece[..taken]);
+    taken == piece.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"<p>The quick brown fox jumps over the lazy dog. The quick brown fox again, and again.";
+    /// A text about a fox as `brotli -q 11` writes it.
+    const BROTLI: &[u8] = include_bytes!("../../../../crates/filemap/tests/bodies/fox.br");
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    }
+
+    fn zlib(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    }
+
+    /// A deflate stream without zlib's head and checksum.
+    fn raw_deflate(bytes: &[u8]) -> Vec<u8> {
+        let coded = zlib(bytes);
+        coded[2..coded.len() - 4].to_vec()
+    }
+
+    fn run(coding: &str, pieces: &[&[u8]], max_bytes: u64) -> Decoded {
+        let mut decoder = Decoder::new(coding.as_bytes(), max_bytes, 100);
+        let whole = pieces.iter().all(|piece| decoder.push(piece));
+        decoder.finish(whole)
+    }
+
+    #[test]
+    fn every_coding_is_undone_however_it_is_cut_into_pieces() {
+        let zstd = zstd::encode_all(TEXT, 3).unwrap();
+        let raw = raw_deflate(TEXT);
+        let cases: [(&str, &[u8]); 6] = [
+            ("gzip", &gzip(TEXT)),
+            ("X-GZIP", &gzip(TEXT)),
+            ("deflate", &zlib(TEXT)),
+            ("deflate", &raw),
+            ("zstd", &zstd),
+            ("", TEXT),
+        ];
+        for (coding, coded) in cases {
+            for cut in 0..coded.len() {
+                let decoded = run(coding, &[&coded[..cut], &coded[cut..]], 1 << 20);
+                assert_eq!((decoded.body.as_slice(), decoded.stop), (TEXT, None), "{coding} cut at {cut}");
+                assert_eq!(decoded.was_coded, !coding.is_empty());
+            }
+        }
+        let decoded = run("br", &[BROTLI], 1 << 20);
+        assert!(decoded.stop.is_none() && decoded.body.starts_with(b"The quick brown fox"));
+    }
+
+    #[test]
+    fn a_body_that_is_not_what_is_announced_is_kept_as_it_came() {
+        for coding in ["gzip", "deflate", "br", "zstd", "compress", "gzip, br"] {
+            let decoded = run(coding, &[TEXT], 1 << 20);
+            assert_eq!(
+                decoded,
+                Decoded { body: TEXT.to_vec(), was_coded: false, as_received: false, has_trailing: false, stop: None },
+                "{coding}"
+            );
+        }
+        assert_eq!(run("gzip", &[b"x"], 10).body, b"x");
+    }
+
+    #[test]
+    fn a_body_that_goes_on_after_its_coding_ends_is_kept_as_received() {
+        // A brotli stream of nothing is one byte, which a text may begin with.
+        let cases: [(&str, Vec<u8>); 4] = [
+            ("br", [b"\x06", TEXT].concat()),
+            ("br", [BROTLI, b"and more"].concat()),
+            ("deflate", [&zlib(TEXT)[..], b"and more"].concat()),
+            ("deflate", [&raw_deflate(TEXT)[..], b"and more"].concat()),
+        ];
+        for (coding, sent) in cases {
+            for cut in 0..=sent.len() {
+                let decoded = run(coding, &[&sent[..cut], &sent[cut..]], 1 << 20);
+                assert_eq!((&decoded.body, decoded.stop), (&sent, None), "{coding} cut at {cut}");
+                assert!(decoded.as_received && !decoded.was_coded);
+            }
+        }
+        let long = run("br", &[b"\x06abc", b"def", b"ghi"], 5);
+        assert_eq!((long.body.as_slice(), long.stop), (&b"\x06abcd"[..], Some(Stop::Full)));
+    }
+
+    #[test]
+    fn received_and_decoded_bytes_together_stay_within_the_limit() {
+        // Bytes that do not compress.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        let noise: Vec<u8> = (0..1 << 20).map(|_| next()).collect();
+        let coded = zlib(&noise);
+        assert!(coded.len() > 1 << 19, "{} bytes", coded.len());
+        for (limit, trailing, stop) in
+            [(3 << 20, "", None), (3 << 20, "more", None), (5 << 18, "", None), (5 << 18, "more", Some(Stop::Damaged))]
+        {
+            let mut decoder = Decoder::new(b"deflate", limit, 100);
+            for piece in coded.chunks(4096).chain([trailing.as_bytes()]) {
+                decoder.push(piece);
+                assert!(decoder.len() as u64 <= limit, "{} of {limit}", decoder.len());
+            }
+            let decoded = decoder.finish(true);
+            assert_eq!((decoded.stop, decoded.as_received), (stop, stop.is_none() && !trailing.is_empty()), "{limit}");
+            assert!(decoded.as_received || decoded.body == noise);
+        }
+    }
+
+    #[test]
+    fn a_long_body_stops_at_the_limit_and_its_beginning_is_kept() {
+        for (coding, coded) in [("", TEXT.to_vec()), ("gzip", gzip(TEXT))] {
+            let decoded = run(coding, &[&coded], 20);
+            assert_eq!((decoded.body.as_slice(), decoded.stop), (&TEXT[..20], Some(Stop::Full)), "{coding}");
+            assert_eq!(run(coding, &[&coded], TEXT.len() as u64).stop, None);
+        }
+    }
+
+    #[test]
+    fn a_bomb_stops_at_the_ratio_and_takes_no_memory() {
+        let zeros = vec![0; 64 << 20];
+        for (coding, bomb) in
+            [("gzip", gzip(&zeros)), ("deflate", zlib(&zeros)), ("zstd", zstd::encode_all(&zeros[..], 3).unwrap())]
+        {
+            let decoded = run(coding, &[&bomb], 1 << 30);
+            assert_eq!(decoded.stop, Some(Stop::Ratio), "{coding}");
+            assert!(
+                decoded.body.len() as u64 <= RATIO_FROM_BYTES.max(100 * bomb.len() as u64) + (256 << 10),
+                "{coding}"
+            );
+        }
+    }
+
+    #[test]
+    fn damage_is_found_and_never_a_panic() {
+        let coded = gzip(TEXT);
+        for at in 2..coded.len() {
+            let mut damaged = coded.clone();
+            damaged[at] ^= 0x55;
+            for coding in ["gzip", "deflate", "br", "zstd"] {
+                let _ = run(coding, &[&damaged], 1 << 20);
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_coding_that_ends_early_what_is_there_is_kept_unless_it_was_guessed() {
+        let zstd = zstd::encode_all(TEXT, 3).unwrap();
+        let cases: [(&str, &[u8], usize, Stop); 4] = [
+            ("gzip", &gzip(TEXT), TEXT.len(), Stop::Early),
+            ("zstd", &zstd, 0, Stop::Early),
+            ("deflate", &zlib(TEXT), TEXT.len(), Stop::Damaged),
+            ("br", BROTLI, 1, Stop::Damaged),
+        ];
+        for (coding, coded, bytes, stop) in cases {
+            let decoded = run(coding, &[&coded[..coded.len() - 3]], 1 << 20);
+            assert!(decoded.stop == Some(stop) && decoded.body.len() >= bytes, "{coding} {decoded:?}");
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! One fetch: returns the answer to a URL with its body, or the limit that it met.
+//!
+//! A redirect is an answer; nothing is followed here. HTTP/1.1, and HTTP/2 where the server offers
+//! it over TLS, come from hyper, TLS from rustls. An answer is bounded here: its head by hyper's
+//! buffers, its body and expansion by [`decode`], time by the deadlines of [`Fetcher::get`], the
+//! address by [`address`].
+//!
+//! Invariant: memory for bodies is bounded for any number of fetches: a body over
+//! [`SMALL_BODY_BYTES`] waits for one of a few places, and a sitemap that outgrows it for the one
+//! place of long ones. They are kept as long as the answer lives.
+
+pub mod address;
+mod connect;
+mod cookies;
+mod decode;
+pub mod proxy;
+pub mod retry_after;
+pub mod trust;
+
+use std::error::Error as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use filemap::page::{Headers, HttpVersion};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Request, Response, StatusCode, Uri, Version};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use crate::failure::{Failure, Reason};
+use crate::settings::limits::{HEADER_FIELDS, Limits, RATE_WINDOW, SMALL_BODY_BYTES};
+
+use self::address::Resolver;
+use self::connect::{Connector, Remote};
+pub use self::connect::{Way, local_address};
+use self::cookies::Cookies;
+use self::decode::{Decoded, Decoder, Stop};
+use self::proxy::Proxy;
+
+/// Characters of a content type that are shown.
+const TYPE_SHOWN: usize = 100;
+/// How long, and how many to one host, idle connections are kept.
+const IDLE: Duration = Duration::from_secs(20);
+const IDLE_PER_HOST: usize = 64;
+
+/// Validators of an earlier version, for a conditional request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// Its `ETag`.
+    pub etag: Option<Vec<u8>>,
+    /// Its `Last-Modified`.
+    pub last_modified: Option<Vec<u8>>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The reason phrase.
+    pub reason: Vec<u8>,
+    /// The protocol.
+    pub version: HttpVersion,
+    /// The header fields, adapted to the decoded body.
+    pub headers: Headers,
+    /// The decoded body.
+    pub body: Vec<u8>,
+    /// Why the body is cut, if it is.
+    pub cut: Option<Failure>,
+    /// Whether the body is kept as received, since its coding ended early.
+    pub as_received: bool,
+    /// Whether bytes behind the end of its coding are left out.
+    pub has_trailing: bool,
+    /// The address that answered.
+    pub ip: Option<IpAddr>,
+    /// Bytes of the body as received.
+    pub wire_bytes: u64,
+    /// Cookies that a limit does not keep.
+    pub cookies_dropped: u64,
+    /// The places of a large body, kept as long as the body.
+    pub places: Vec<OwnedSemaphorePermit>,
+}
+
+/// What is fetched, for the limit of its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A page.
+    Page,
+    /// A robots.txt, of any content type.
+    Robots,
+    /// What a page needs to be shown, of any content type.
+    Requisite,
+    /// A sitemap, which may be longer.
+    Sitemap,
+}
+
+/// Fetches URLs.
+#[derive(Clone)]
+pub struct Fetcher {
+    client: Client<Connector, Empty<Bytes>>,
+    limits: Arc<Limits>,
+    user_agent: HeaderValue,
+    way: Arc<Way>,
+    /// The cookies of the run, if there are to be any.
+    cookies: Option<Arc<Cookies>>,
+    large: Arc<Semaphore>,
+    /// The place of a sitemap that is longer than pages may be.
+    longest: Arc<Semaphore>,
+}
+
+impl Fetcher {
+    /// A fetcher with this user agent.
+    ///
+    /// # Errors
+    /// A sentence, if the user agent cannot be a header's value.
+    pub fn new(
+        limits: Limits,
+        user_agent: &str,
+        (resolver, way): (Resolver, Way),
+        tls: rustls::ClientConfig,
+    ) -> Result<Fetcher, String> {
+        let way = Arc::new(way);
+        let connector = Connector::new(resolver, Arc::clone(&way), Arc::new(tls), limits.connect);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_PER_HOST)
+            // What browsers take: folded lines, spaces before the colon, and lines that are no
+            // fields, which are skipped.
+            .http1_allow_obsolete_multiline_headers_in_responses(true)
+            .http1_allow_spaces_after_header_name_in_responses(true)
+            .http1_ignore_invalid_headers_in_responses(true)
+            .http1_max_headers(HEADER_FIELDS)
+            .http1_max_buf_size((limits.header_bytes as usize).max(8192))
+            .http2_max_header_list_size(limits.header_bytes)
+            .build(connector);
+        let user_agent = HeaderValue::from_str(user_agent).map_err(|error| format!("the user agent: {error}"))?;
+        let large = Arc::new(Semaphore::new(limits.large_bodies()));
+        Ok(Fetcher {
+            client,
+            limits: Arc::new(limits),
+            user_agent,
+            way,
+            cookies: None,
+            large,
+            longest: Arc::new(Semaphore::new(1)),
+        })
+    }
+
+    /// Keeps cookies from now on.
+    #[must_use]
+    pub fn with_cookies(self) -> Fetcher {
+        Fetcher { cookies: Some(Arc::default()), ..self }
+    }
+
+    /// Fetches a URL.
+    ///
+    /// # Errors
+    /// The limit that was met, or the failure. A body that is too long or too slow, or ends early,
+    /// is no error if a part of it came: see [`Answer::cut`].
+    pub async fn get(&self, url: &str, validators: &Validators, kind: Kind) -> Result<Answer, Failure> {
+        let uri = Uri::try_from(url).map_err(|error| Failure::new(Reason::BadUrl, error.to_string()))?;
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(Failure::new(Reason::BadUrl, "it contains a user name"));
+        }
+        let begun = Instant::now();
+        let first = begun + self.limits.first_byte.min(self.limits.total);
+        let answer = match self.head(&uri, validators, first).await {
+            // The server closed a pooled connection just as it was used again: try a new one.
+            Err(Broken::Unanswered) => self.head(&uri, validators, first).await,
+            answer => answer,
+        };
+        let answer = answer.map_err(|broken| match broken {
+            Broken::Unanswered => Failure::new(Reason::Protocol, "the connection was closed without an answer"),
+            Broken::Failed(failure) => failure,
+        })?;
+        let asks_for_credentials = answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+        if let Some(proxy) = self.way.proxy.as_ref().filter(|_| asks_for_credentials) {
+            return Err(proxy.failure("it wants a user and a password"));
+        }
+        let cookies = self.cookies.as_ref().zip(Url::parse(url).ok());
+        let cookies_dropped = cookies.map_or(0, |(cookies, url)| cookies.take(&url, answer.headers()));
+        self.check_type(&answer, kind)?;
+        let answer = self.body(answer, kind, begun + self.limits.total).await?;
+        Ok(Answer { cookies_dropped, ..answer })
+    }
+
+    /// Refuses a page by its content type, before its body is read.
+    fn check_type(&self, answer: &Response<Incoming>, kind: Kind) -> Result<(), Failure> {
+        let content_type = answer.headers().get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        let content_type = String::from_utf8_lossy(content_type);
+        if kind != Kind::Page || !answer.status().is_success() || self.limits.accepts(&content_type) {
+            return Ok(());
+        }
+        Err(Failure::new(Reason::Type, content_type.chars().take(TYPE_SHOWN).collect::<String>()))
+    }
+
+    async fn head(&self, uri: &Uri, validators: &Validators, until: Instant) -> Result<Response<Incoming>, Broken> {
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = uri.clone();
+        let headers = request.headers_mut();
+        headers.insert(header::USER_AGENT, self.user_agent.clone());
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml,*/*;q=0.5"));
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, br, zstd"));
+        let plain = self.way.proxy.as_ref().filter(|_| uri.scheme_str() == Some("http"));
+        let authorization = plain.and_then(Proxy::authorization);
+        headers.extend(authorization.map(|value| (header::PROXY_AUTHORIZATION, value)));
+        let cookies = self.cookies.as_ref().zip(Url::parse(&uri.to_string()).ok());
+        let cookies = cookies.and_then(|(cookies, url)| cookies.to_send(&url));
+        headers.extend(cookies.map(|value| (header::COOKIE, value)));
+        let optional = |value: &Option<Vec<u8>>| HeaderValue::from_bytes(value.as_deref()?).ok();
+        headers.extend(optional(&validators.etag).map(|value| (header::IF_NONE_MATCH, value)));
+        headers.extend(optional(&validators.last_modified).map(|value| (header::IF_MODIFIED_SINCE, value)));
+        match timeout_at(until, self.client.request(request)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(broken(&error)),
+            Err(_) => Err(Broken::Failed(Reason::FirstByteTimeout.into())),
+        }
+    }
+
+    async fn body(&self, answer: Response<Incoming>, kind: Kind, until: Instant) -> Result<Answer, Failure> {
+        let (head, mut incoming) = answer.into_parts();
+        let codings = codings(&head.headers);
+        let coding = if let [one] = &codings[..] { one.as_slice() } else { b"" };
+        let max_bytes = match kind {
+            Kind::Page | Kind::Robots | Kind::Requisite => self.limits.body_bytes,
+            Kind::Sitemap => self.limits.sitemap_bytes(),
+        };
+        let mut decoder = Decoder::new(coding, max_bytes, self.limits.ratio);
+        let (mut wire_bytes, mut places) = (0, Vec::new());
+        let mut pace = Pace { until, window: (Instant::now() + RATE_WINDOW, 0), rate_bytes: self.limits.rate_bytes };
+        let cut = loop {
+            let piece = match timeout_at(pace.next(), incoming.frame()).await {
+                Ok(None) => break None,
+                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                Ok(Some(Err(error))) => break Some(Failure::new(Reason::Incomplete, words(&error))),
+                Err(_) => Bytes::new(),
+            };
+            wire_bytes += piece.len() as u64;
+            if let Some(reason) = pace.take(piece.len()) {
+                break Some(Failure::from(reason));
+            }
+            if !decoder.push(&piece) {
+                break None;
+            }
+            let mut longer =
+                [SMALL_BODY_BYTES as u64, self.limits.body_bytes].into_iter().zip([&self.large, &self.longest]);
+            if let Some((_, place)) = longer.nth(places.len()).filter(|(from, _)| decoder.len() as u64 > *from) {
+                let waiting = Instant::now();
+                places.extend(Arc::clone(place).acquire_owned().await.ok());
+                pace.forgive(waiting.elapsed());
+            }
+        };
+        let decoded = decoder.finish(cut.is_none());
+        let cut = match (decoded.stop, cut) {
+            (Some(Stop::Ratio), _) => return Err(Reason::RatioLimit.into()),
+            (Some(Stop::Damaged), _) => return Err(Reason::Coding.into()),
+            (Some(Stop::Full), _) => Some(Reason::BodyLimit.into()),
+            (Some(Stop::Early), _) => Some(Failure::new(Reason::Incomplete, "its content coding ends early")),
+            (None, cut) => cut,
+        };
+        let cut = match cut {
+            Some(cut) if decoded.body.is_empty() && cut.reason != Reason::BodyLimit => return Err(cut),
+            cut => cut,
+        };
+        let headers = kept_headers(&head.headers, &decoded, cut.is_some());
+        let reason = head.extensions.get::<hyper::ext::ReasonPhrase>();
+        let reason = reason.map(|reason| reason.as_bytes().to_vec());
+        Ok(Answer {
+            status: head.status.as_u16(),
+            reason: reason.unwrap_or_else(|| head.status.canonical_reason().unwrap_or("").into()),
+            version: version(head.version),
+            headers,
+            body: decoded.body,
+            cut,
+            as_received: decoded.as_received || codings.len() > 1,
+            has_trailing: decoded.has_trailing,
+            ip: head.extensions.get::<Remote>().map(|remote| remote.0.ip()),
+            wire_bytes,
+            cookies_dropped: 0,
+            places,
+        })
+    }
+}
+
+/// How fast a body comes, and until when it may.
+struct Pace {
+    until: Instant,
+    /// The end of the current window, and the bytes that came in it.
+    window: (Instant, u64),
+    rate_bytes: u64,
+}
+
+impl Pace {
+    /// When to look at it again at the latest.
+    fn next(&self) -> Instant {
+        self.until.min(self.window.0)
+    }
+
+    /// Takes bytes that came, or none in time; returns the limit that is met.
+    fn take(&mut self, bytes: usize) -> Option<Reason> {
+        let now = Instant::now();
+        if bytes == 0 && now >= self.until {
+            return Some(Reason::TotalTimeout);
+        }
+        self.window.1 += bytes as u64;
+        if now >= self.window.0 {
+            if self.window.1 < self.rate_bytes * RATE_WINDOW.as_secs() {
+                return Some(Reason::TooSlow);
+            }
+            self.window = (now + RATE_WINDOW, 0);
+        }
+        None
+    }
+
+    /// Does not count time that was not the server's.
+    fn forgive(&mut self, waited: Duration) {
+        (self.until, self.window.0) = (self.until + waited, self.window.0 + waited);
+    }
+}
+
+/// Why there is no head.
+enum Broken {
+    /// The connection was closed before an answer.
+    Unanswered,
+    /// Anything else.
+    Failed(Failure),
+}
+
+fn broken(error: &hyper_util::client::legacy::Error) -> Broken {
+    let mut source = error.source();
+    while let Some(inner) = source {
+        if let Some(failure) = inner.downcast_ref::<Failure>() {
+            return Broken::Failed(failure.clone());
+        }
+        if let Some(http) = inner.downcast_ref::<hyper::Error>() {
+            // hyper names this error in its message only.
+            if http.is_parse() && http.to_string().contains("too large") {
+                return Broken::Failed(Reason::HeaderLimit.into());
+            }
+            if http.is_incomplete_message() || http.is_canceled() || http.is_closed() {
+                return Broken::Unanswered;
+            }
+            return Broken::Failed(Failure::new(Reason::Protocol, words(http)));
+        }
+        source = inner.source();
+    }
+    Broken::Failed(Failure::new(Reason::Protocol, error.to_string()))
+}
+
+/// An error of hyper with its cause.
+fn words(error: &hyper::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+}
+
+fn version(version: Version) -> HttpVersion {
+    match version {
+        Version::HTTP_10 => HttpVersion::Http10,
+        Version::HTTP_2 => HttpVersion::Http2,
+        Version::HTTP_3 => HttpVersion::Http3,
+        _ => HttpVersion::Http11,
+    }
+}
+
+/// The header fields to store: those that no longer match the decoded body are renamed, as the
+/// WARC import does.
+/// The content codings of a body, of all fields. Several are not undone.
+fn codings(fields: &HeaderMap) -> Vec<Vec<u8>> {
+    let values = fields.get_all(header::CONTENT_ENCODING).iter();
+    let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    names.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity")).map(<[u8]>::to_vec).collect()
+}
+
+fn kept_headers(fields: &HeaderMap, decoded: &Decoded, is_cut: bool) -> Headers {
+    let is_chunked = fields.contains_key(header::TRANSFER_ENCODING);
+    let new_length = decoded.body.len().to_string();
+    let changes_length = decoded.was_coded || is_cut || is_chunked;
+    let sets_length = changes_length
+        && fields.get(header::CONTENT_LENGTH).is_none_or(|length| length.as_bytes() != new_length.as_bytes());
+    let mut kept = Headers::new();
+    for (name, value) in fields {
+        let name = match *name {
+            header::TRANSFER_ENCODING => "X-Crawler-Transfer-Encoding",
+            header::CONTENT_ENCODING if decoded.was_coded => "X-Crawler-Content-Encoding",
+            header::CONTENT_LENGTH if sets_length => "X-Crawler-Content-Length",
+            _ => name.as_str(),
+        };
+        kept.push(name, value.as_bytes());
+    }
+    if sets_length {
+        kept.push("Content-Length", new_length);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_brought_into_line_with_the_body_that_is_kept() {
+        let mut fields = HeaderMap::new();
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("5"));
+        fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        fields.append(header::SET_COOKIE, HeaderValue::from_static("a=1"));
+        fields.append(header::SET_COOKIE, HeaderValue::from_static("b=2"));
+        let body = |was_coded, bytes| Decoded {
+            body: vec![0; bytes],
+            was_coded,
+            as_received: false,
+            has_trailing: false,
+            stop: None,
+        };
+        let as_it_came = kept_headers(&fields, &body(false, 5), false);
+        assert_eq!(as_it_came.get("content-encoding"), Some(&b"gzip"[..]));
+        assert_eq!(as_it_came.all("set-cookie").count(), 2);
+        let decoded = kept_headers(&fields, &body(true, 70), false);
+        assert_eq!(decoded.get("x-crawler-content-encoding"), Some(&b"gzip"[..]));
+        assert_eq!(decoded.get("x-crawler-content-length"), Some(&b"5"[..]));
+        assert_eq!(decoded.get("content-length"), Some(&b"70"[..]));
+        assert_eq!(decoded.all("content-length").count(), 1);
+    }
+}

@@ -1,0 +1,157 @@
+//! The content-seen test: which page has this body already?
+//!
+//! [`ContentSeen`] answers from memory that most bodies are new. For a known digest a small engine
+//! store maps it to a URL. Neither is trusted: a holder counts only if the page store has that
+//! body under that URL now. So after any crash a reference leads to the right body, and at worst a
+//! body is stored twice.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use filemap::{Page, PageStore};
+use filemap_core::dictionaries::Dictionaries;
+use filemap_core::{Options, Record, Store};
+use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
+
+use crate::error::Error;
+use crate::files;
+
+/// Memory of the set of digests.
+const SEEN_BYTES: u64 = 16 << 20;
+/// Memory of the memtable of the store behind it, and its log between two checkpoints.
+const RECENT_BYTES: usize = 8 << 20;
+const CHECKPOINT_BYTES: u64 = 64 << 20;
+/// Locks by digest: of equal bodies exactly one is the first.
+const SHARDS: usize = 64;
+
+/// Bodies and the pages that have them.
+pub struct Bodies {
+    seen: ContentSeen,
+    holders: Store,
+    shards: Vec<Mutex<()>>,
+}
+
+/// A page that has a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The page's key.
+    pub key: Vec<u8>,
+    /// The time of its version.
+    pub fetched_at_ms: i64,
+}
+
+impl Bodies {
+    /// Opens or creates the test in this folder.
+    ///
+    /// # Errors
+    /// Those of the set and the store.
+    pub fn open(folder: &Path) -> Result<Bodies, Error> {
+        let remedy =
+            "Remove bodies, bodies.* and holders.fm there: they are rebuilt, and at worst a body is stored twice";
+        Bodies::open_in(folder).map_err(|failure| failure.at(folder, remedy))
+    }
+
+    fn open_in(folder: &Path) -> Result<Bodies, Error> {
+        let options = Options::new()
+            .dictionaries(Dictionaries::Off)
+            .compression_level(0)
+            .memtable_bytes(RECENT_BYTES)
+            .checkpoint_bytes(CHECKPOINT_BYTES);
+        let path = folder.join(files::HOLDERS);
+        let holders = match Store::open(&path, options.clone()) {
+            Err(filemap_core::Error::NotAStore { .. }) => Store::create(&path, options)?,
+            opened => opened?,
+        };
+        let disk = DiskOptions::new().memory_bytes(SEEN_BYTES);
+        let seen = match ContentSeen::open(folder.join(files::BODIES), disk.clone()) {
+            Err(urlindex::Error::Storage(error)) if error.is_absent() => {
+                ContentSeen::create(folder.join(files::BODIES), disk)?
+            }
+            opened => opened?,
+        };
+        Ok(Bodies { seen, holders, shards: (0..SHARDS).map(|_| Mutex::new(())).collect() })
+    }
+
+    /// Locks the decision about bodies of this digest.
+    pub fn lock(&self, digest: &[u8; 16]) -> MutexGuard<'_, ()> {
+        self.shards[usize::from(digest[0]) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The page that has this body now, if any.
+    ///
+    /// # Errors
+    /// Those of the set and the stores.
+    pub fn holder(&self, digest: &[u8; 16], body_bytes: u64, pages: &PageStore) -> Result<Option<Holder>, Error> {
+        if self.seen.contains_digest(digest)? == Verdict::New {
+            return Ok(None);
+        }
+        let Some(value) = self.holders.get(digest)? else { return Ok(None) };
+        let Some(head) = pages.engine().head(&value.body)? else { return Ok(None) };
+        let is_it = head.digest == *digest && head.body_bytes == body_bytes;
+        Ok(is_it.then_some(Holder { key: value.body, fetched_at_ms: head.version.time_ms }))
+    }
+
+    /// Another page that has the same body.
+    ///
+    /// # Errors
+    /// Those of the set and the stores.
+    pub fn other_holder(&self, page: &Page, pages: &PageStore) -> Result<Option<Holder>, Error> {
+        if page.body.is_empty() {
+            return Ok(None);
+        }
+        let holder = self.holder(&ContentSeen::digest(&page.body), page.body.len() as u64, pages)?;
+        let key = pages.key(&page.url)?;
+        Ok(holder.filter(|holder| holder.key != key))
+    }
+
+    /// Records that a page has a body.
+    ///
+    /// # Errors
+    /// Those of the set and the store.
+    pub fn note(&self, digest: &[u8; 16], key: &[u8], at_ms: i64) -> Result<(), Error> {
+        self.holders.put(&Record { key: digest, meta: &[], body: key, time_ms: at_ms })?;
+        self.seen.check_and_insert_digest(digest)?;
+        Ok(())
+    }
+
+    /// Makes records durable. Nothing depends on it: a lost body counts as new.
+    ///
+    /// # Errors
+    /// Those of the set and the store.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.holders.sync()?;
+        Ok(self.seen.sync()?)
+    }
+
+    /// Closes both.
+    ///
+    /// # Errors
+    /// Those of the set and the store.
+    pub fn close(self) -> Result<(), Error> {
+        self.seen.sync()?;
+        Ok(self.holders.close()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_counts_only_while_it_holds_the_body() {
+        let folder = tempfile::tempdir().unwrap();
+        let pages = PageStore::create(folder.path().join("pages.fm"), Options::new()).unwrap();
+        let bodies = Bodies::open(folder.path()).unwrap();
+        let digest = ContentSeen::digest(b"body");
+        assert_eq!(bodies.holder(&digest, 4, &pages).unwrap(), None);
+        pages.put_page(&Page::new("http://a/", 7, 200, "body")).unwrap();
+        bodies.note(&digest, b"http://a/", 7).unwrap();
+        bodies.close().unwrap();
+
+        let bodies = Bodies::open(folder.path()).unwrap();
+        let holder = Holder { key: b"http://a/".to_vec(), fetched_at_ms: 7 };
+        assert_eq!(bodies.holder(&digest, 4, &pages).unwrap(), Some(holder));
+        pages.put_page(&Page::new("http://a/", 8, 200, "another")).unwrap();
+        assert_eq!(bodies.holder(&digest, 4, &pages).unwrap(), None);
+    }
+}

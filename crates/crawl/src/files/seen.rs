@@ -1,0 +1,110 @@
+//! The seen set of a crawl: every discovered URL, for other programs and for `why`.
+//!
+//! The frontier's journal is the truth. A URL enters the set only after the commit that discovered
+//! it: the set is never ahead. What a crash leaves of the URLs since the last sync is not the
+//! first of them, so a note says how many the set has for sure, and opening enters again all that
+//! follow. Whether a link is new is decided by the frontier, which knows every page exactly.
+
+use std::path::Path;
+
+use filemap::canonical::Canonicalizer;
+use filemap_io::{Dir as _, OsDir};
+use frontier::{Frontier, PageId};
+use urlindex::{DiskOptions, NewSet, SeenSet, StoredSet};
+
+use crate::error::Error;
+use crate::files;
+use crate::files::sequence::SequenceNote;
+
+/// Memory of the set.
+const MEMORY_BYTES: u64 = 16 << 20;
+/// URLs entered in a batch.
+const BATCH: usize = 10_000;
+
+/// A failure of the set at `path`.
+pub fn failure(path: &Path, error: urlindex::Error) -> Error {
+    let files = path.display();
+    Error::from(error)
+        .at(path, &format!("Remove {files} and {files}.*: the next run makes the set again from the frontier"))
+}
+
+/// Removes the remaining files of a set whose main file is lost.
+fn remove_rest(dir: &OsDir) -> Result<(), Error> {
+    let all = dir.list().map_err(|error| Error::io("read", dir.path(), error))?;
+    let is_part = |name: &&String| name.strip_prefix(files::SEEN).is_some_and(|rest| rest.starts_with('.'));
+    all.iter()
+        .filter(is_part)
+        .try_for_each(|name| filemap_io::files::remove(dir, name))
+        .map_err(|error| Error::files(dir.path(), error))
+}
+
+/// The set, and how many of the frontier's pages it has.
+pub struct Seen {
+    set: StoredSet,
+    entered: u32,
+    note: SequenceNote,
+}
+
+impl Seen {
+    /// Opens or creates the set in the folder of a crawl, and brings it up to date with the
+    /// frontier.
+    ///
+    /// # Errors
+    /// Those of the set and the frontier.
+    pub fn open(dir: &OsDir, canonicalizer: &dyn Canonicalizer, frontier: &Frontier) -> Result<Seen, Error> {
+        let path = &dir.path().join(files::SEEN);
+        let disk = || DiskOptions::new().memory_bytes(MEMORY_BYTES);
+        let set = match StoredSet::open_with(path, disk()) {
+            Err(urlindex::Error::Storage(error)) if error.is_absent() && !path.exists() => {
+                remove_rest(dir)?;
+                filemap_io::files::remove(dir, files::SEEN_NOTE).map_err(|error| Error::files(dir.path(), error))?;
+                StoredSet::create(path, NewSet::Disk(disk()), canonicalizer)?
+            }
+            opened => opened.map_err(|error| failure(path, error))?,
+        };
+        let note = SequenceNote::named(dir, files::SEEN_NOTE)?;
+        // A set that was restored from an older copy has fewer.
+        let noted = if set.len() >= note.get() { note.get() } else { 0 };
+        let entered = u32::try_from(noted).unwrap_or(u32::MAX).min(frontier.pages());
+        let mut seen = Seen { set, entered, note };
+        seen.catch_up(frontier)?;
+        Ok(seen)
+    }
+
+    /// Enters the pages that a commit of the frontier made durable.
+    ///
+    /// # Errors
+    /// Those of the set and the frontier.
+    pub fn catch_up(&mut self, frontier: &Frontier) -> Result<(), Error> {
+        let mut verdicts = Vec::new();
+        while self.entered < frontier.pages() {
+            let some = frontier.urls_from(PageId::new(self.entered)).take(BATCH);
+            let urls = some.map(|page| page.map(|(_, url)| url)).collect::<Result<Vec<String>, _>>()?;
+            if urls.is_empty() {
+                break;
+            }
+            let bytes: Vec<&[u8]> = urls.iter().map(String::as_bytes).collect();
+            self.set.check_and_insert_batch(&bytes, &mut verdicts)?;
+            self.entered += u32::try_from(urls.len()).unwrap_or(u32::MAX);
+        }
+        Ok(())
+    }
+
+    /// Makes entries durable; lost ones are entered again on opening.
+    ///
+    /// # Errors
+    /// Those of the set.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        self.set.sync()?;
+        self.note.note(u64::from(self.entered))
+    }
+
+    /// Closes the set.
+    ///
+    /// # Errors
+    /// Those of the set.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.sync()?;
+        Ok(self.set.close()?)
+    }
+}

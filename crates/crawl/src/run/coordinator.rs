@@ -1,0 +1,472 @@
+//! Coordinator: assigns URLs to fetchers, collects results, commits.
+//!
+//! The order of durability is in one place, [`Coordinator::commit`]: pages first, then the store's
+//! sequence, then the frontier (what is done and what was discovered in one step), then the seen
+//! set; never the other way. A crash between two of them costs a page that is fetched again, and
+//! nothing else.
+//!
+//! Invariant: at most [`Coordinator::window`] pages are in flight or uncommitted; at most that
+//! many are fetched again after a crash.
+
+mod asked;
+mod told;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use frontier::{Assignment, Frontier, Next, PageId};
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+
+use super::claims::{Answer, Claims, Owner};
+use super::control::{Asked, Control};
+use super::observe::{Event, Observer};
+use super::pace::Pace;
+use super::patterns::Patterns;
+use super::space::Space;
+use super::status::Status;
+use super::tally::Tally;
+use crate::clock::now_ms;
+use crate::error::Error;
+use crate::failure::{Failure, Reason};
+use crate::files::seen::Seen;
+use crate::files::sequence::SequenceNote;
+use crate::links::Link;
+use crate::settings::{Folder, Settings};
+use crate::stop::Stop;
+use crate::visit::{self, Crawl, Visit};
+
+use self::asked::Urgent;
+pub use self::asked::retry;
+
+/// Results are committed after this time at the latest.
+const COMMIT_AFTER: Duration = Duration::from_millis(200);
+/// The content-seen test and the seen set are synced this often; nothing depends on it.
+const SETS_AFTER: Duration = Duration::from_secs(5);
+/// The coordinator wakes this often while nothing happens.
+const LOOK_UP: Duration = Duration::from_millis(100);
+/// A stop waits this long for what is in flight.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing is left to fetch.
+    Complete,
+    /// The pages asked for are done.
+    Fetched,
+    /// Nothing is left that may be asked for within the patience: hosts do not answer, or pages
+    /// wait for another attempt.
+    Waiting,
+    /// The most pages are fetched that there may be.
+    MaxPages,
+    /// It was asked to stop.
+    Interrupted,
+}
+
+impl End {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            End::Complete => "complete",
+            End::Fetched => "fetched",
+            End::Waiting => "waiting",
+            End::MaxPages => "max-pages",
+            End::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// What a crawl knows beside its store.
+pub struct State {
+    /// Which pages are done, and which are next.
+    pub frontier: Frontier,
+    /// Every discovered URL.
+    pub seen: Seen,
+    /// The store's last durable sequence.
+    pub note: SequenceNote,
+    /// Which pages are asked for at a seen set that other crawls share.
+    pub claims: Claims,
+    /// The numbers, for other processes.
+    pub status: Status,
+    /// The settings, of which a start page that redirects changes one.
+    pub settings: Settings,
+    /// Where they are.
+    pub folder: Folder,
+}
+
+/// What the coordinator is told.
+enum Message {
+    Visited(Box<Visit>),
+    Answered(Answer),
+    Asked(Asked),
+}
+
+/// Assigns URLs to fetchers, collects results, commits.
+pub struct Coordinator<'a> {
+    crawl: Arc<Crawl>,
+    state: &'a mut State,
+    runtime: Handle,
+    stop: Stop,
+    observer: Arc<dyn Observer>,
+    tell: Sender<Result<Message, Error>>,
+    told: Receiver<Result<Message, Error>>,
+    in_flight: usize,
+    /// Results since the last commit, and when the first of them came.
+    uncommitted: usize,
+    since: Instant,
+    sets_synced: Instant,
+    patterns: Patterns,
+    /// When a page was last fetched or given up.
+    moved_ms: i64,
+    /// Hosts that are asked less often than they allow.
+    pace: Pace,
+    /// Whether no pages are fetched but urgent ones.
+    is_only: bool,
+    /// Pages to be fetched before their turn.
+    urgent: VecDeque<Urgent>,
+    /// Whoever waits for pages that are in flight.
+    awaited: HashMap<PageId, Vec<Sender<Value>>>,
+    tally: Tally,
+}
+
+/// How a run is bounded and observed.
+pub struct Watch {
+    /// Most fetches in the whole life of the crawl.
+    pub max_pages: u64,
+    /// Keep waiting when nothing is left: for pages that are due later, and for what is added.
+    pub forever: bool,
+    /// The pause at the disk's floor.
+    pub space: Space,
+}
+
+/// What the frontier can assign.
+enum Supply {
+    /// More than there are connections.
+    Plenty,
+    /// Nothing before this time.
+    Until(i64),
+    /// It depends on what is in flight or uncommitted.
+    InFlight,
+    /// Nothing while the crawl is paused, or the disk full.
+    Paused,
+    /// Nothing.
+    Empty,
+}
+
+impl<'a> Coordinator<'a> {
+    /// A coordinator; visits run on `runtime`.
+    pub fn new(
+        crawl: Arc<Crawl>,
+        state: &'a mut State,
+        runtime: Handle,
+        (stop, observer): (Stop, Arc<dyn Observer>),
+    ) -> Coordinator<'a> {
+        let now = Instant::now();
+        let (tell, told) = channel();
+        Coordinator {
+            crawl,
+            state,
+            runtime,
+            stop,
+            observer,
+            tell,
+            told,
+            in_flight: 0,
+            uncommitted: 0,
+            since: now,
+            sets_synced: now,
+            patterns: Patterns::default(),
+            moved_ms: now_ms(),
+            pace: Pace::default(),
+            is_only: false,
+            urgent: VecDeque::new(),
+            awaited: HashMap::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Listens for requests of other processes until what is returned is dropped.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn listen(&self) -> Result<Control, Error> {
+        let tell = self.tell.clone();
+        // If the run has ended nobody listens, and the caller is told so.
+        Control::listen(self.state.folder.path(), move |asked| drop(tell.send(Ok(Message::Asked(asked)))))
+    }
+
+    /// Fetches only these pages, before their turn.
+    ///
+    /// # Errors
+    /// The frontier's.
+    pub fn fetch_only(&mut self, links: &[Link]) -> Result<(), Error> {
+        self.is_only = true;
+        self.urge(links, None)
+    }
+
+    /// Most pages that are in flight or uncommitted.
+    fn window(&self) -> usize {
+        2 * self.crawl.settings.connections
+    }
+
+    /// Crawls until nothing is left, or it is to stop.
+    ///
+    /// # Errors
+    /// Those of the store, the frontier and the sets; what was committed stays.
+    pub fn run(&mut self, watch: &mut Watch) -> Result<(End, Tally), Error> {
+        let fetched_before = self.state.frontier.stats().fetches;
+        let mut stopping: Option<(End, Instant)> = None;
+        loop {
+            while let Ok(event) = self.told.try_recv() {
+                self.take(event?)?;
+            }
+            self.patterns.look(&self.crawl.filter, &*self.observer)?;
+            if self.stop.is_asked() && stopping.is_none_or(|(end, _)| end != End::Interrupted) {
+                stopping = Some((End::Interrupted, Instant::now()));
+            }
+            let room = watch.max_pages.saturating_sub(fetched_before + self.tally.fetched);
+            if room == 0 && stopping.is_none() {
+                stopping = Some((End::MaxPages, Instant::now()));
+            }
+            let is_full = stopping.is_none() && self.is_full(&mut watch.space)?;
+            let supply = match stopping {
+                Some(_) => Supply::Empty,
+                None if is_full || self.tally.is_paused => Supply::Paused,
+                None => self.hand_out(room)?,
+            };
+            if stopping.is_some() {
+                let unasked = self.state.claims.give_up();
+                self.put_back(unasked)?;
+            }
+            self.state.status.look(&self.tally, &self.state.frontier);
+            self.observer.look(&self.tally, &self.state.frontier, self.in_flight).map_err(Error::Observer)?;
+            let is_starving = !matches!(supply, Supply::Plenty);
+            let is_due = self.uncommitted > 0
+                && (self.uncommitted >= self.crawl.settings.connections
+                    || self.since.elapsed() >= COMMIT_AFTER
+                    || is_starving && self.in_flight == 0);
+            if is_due {
+                self.commit()?;
+                continue;
+            }
+            let is_stopped = self.stop.is_asked() && self.in_flight == self.state.claims.asked();
+            if self.in_flight == 0 || is_stopped {
+                match (stopping, &supply) {
+                    (Some((end, _)), _) => return self.end(end),
+                    (None, Supply::Empty) if self.is_only => return self.end(End::Fetched),
+                    (None, Supply::Empty) if !watch.forever => return self.end(End::Complete),
+                    (None, Supply::Until(_)) if !watch.forever && !self.has_work() => return self.end(End::Complete),
+                    (None, Supply::Until(until_ms)) if !watch.forever && self.is_too_late(*until_ms) => {
+                        return self.end(End::Waiting);
+                    }
+                    _ => {}
+                }
+            }
+            if stopping.is_some_and(|(_, since)| since.elapsed() > STOP_WITHIN) {
+                return self.end(stopping.map_or(End::Interrupted, |(end, _)| end));
+            }
+            self.wait(&supply)?;
+        }
+    }
+
+    /// Whether the crawl pauses, since the disk is full. That is no lack of progress.
+    fn is_full(&mut self, space: &mut Space) -> Result<bool, Error> {
+        let engine = self.crawl.pages.engine();
+        self.tally.low_space = space.look(|| engine.free_bytes().ok(), &*self.observer)?;
+        if self.tally.low_space.is_some() {
+            self.moved_ms = now_ms();
+        }
+        Ok(self.tally.low_space.is_some())
+    }
+
+    /// Whether anything is left to fetch besides recrawls that are not due.
+    fn has_work(&self) -> bool {
+        let stats = self.state.frontier.stats();
+        !self.urgent.is_empty() || stats.queued > 0 || stats.due > 0 || stats.in_flight > 0
+    }
+
+    /// Whether a time is too far ahead to wait for it, since nothing has moved for long.
+    fn is_too_late(&self, until_ms: i64) -> bool {
+        let moved_ms = self.moved_ms.min(now_ms());
+        until_ms.saturating_sub(moved_ms) > self.crawl.settings.patience.as_millis() as i64
+    }
+
+    fn end(&mut self, end: End) -> Result<(End, Tally), Error> {
+        self.commit()?;
+        self.crawl.bodies.sync()?;
+        Ok((end, std::mem::take(&mut self.tally)))
+    }
+
+    /// Sleeps until a result comes, or a page may be due.
+    fn wait(&mut self, supply: &Supply) -> Result<(), Error> {
+        let mut patience = LOOK_UP;
+        if let Supply::Until(until_ms) = supply {
+            patience = patience.min(Duration::from_millis(until_ms.saturating_sub(now_ms()).max(1) as u64));
+        }
+        if self.uncommitted > 0 {
+            patience = patience.min(COMMIT_AFTER.saturating_sub(self.since.elapsed()).max(Duration::from_millis(1)));
+        }
+        match self.told.recv_timeout(patience) {
+            Ok(event) => self.take(event?),
+            // We hold a sender: it never disconnects.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(()),
+        }
+    }
+
+    /// Begins visits while there are pages, connections and room; at most `room` are in flight
+    /// then.
+    fn hand_out(&mut self, room: u64) -> Result<Supply, Error> {
+        let wakes_ms = self.hand_out_urgent(room)?;
+        let supply = match self.is_only {
+            true => Supply::Empty,
+            false => self.supply(room)?,
+        };
+        self.ask()?;
+        Ok(match (supply, self.urgent.is_empty()) {
+            (supply @ (Supply::Plenty | Supply::InFlight | Supply::Paused), _) | (supply, true) => supply,
+            (Supply::Until(until_ms), false) => Supply::Until(wakes_ms.map_or(until_ms, |wakes| wakes.min(until_ms))),
+            (Supply::Empty, false) => wakes_ms.map_or(Supply::InFlight, Supply::Until),
+        })
+    }
+
+    fn supply(&mut self, room: u64) -> Result<Supply, Error> {
+        let room = usize::try_from(room).unwrap_or(usize::MAX).min(self.crawl.settings.connections);
+        while self.in_flight < room && self.in_flight + self.uncommitted < self.window() {
+            match self.state.frontier.next(now_ms())? {
+                Next::Fetch(assignment) => self.begin(assignment)?,
+                Next::Wait { until_ms } => return Ok(Supply::Until(until_ms)),
+                Next::InFlight => return Ok(Supply::InFlight),
+                Next::Empty => return Ok(Supply::Empty),
+            }
+        }
+        Ok(Supply::Plenty)
+    }
+
+    /// Asks for the pages that wait for it, when the last question is answered. The claim is
+    /// durable before.
+    fn ask(&mut self) -> Result<(), Error> {
+        let Some(question) = self.state.claims.question() else { return Ok(()) };
+        let pages: Vec<PageId> = question.assignments.iter().map(|assignment| assignment.page).collect();
+        self.state.frontier.claim(question.id.to_u128(), &pages)?;
+        self.commit()?;
+        let tell = self.tell.clone();
+        let asking = self.runtime.spawn_blocking(move || question.ask());
+        self.runtime.spawn(async move {
+            let broken = |error| Error::Broken(format!("a claim broke off: {error}; please report it"));
+            // If the run has ended nobody listens: the next one asks again.
+            let _ = tell.send(asking.await.unwrap_or_else(|error| Err(broken(error))).map(Message::Answered));
+        });
+        Ok(())
+    }
+
+    /// Begins the visits of pages that are ours.
+    fn answered(&mut self, answer: Answer) -> Result<(), Error> {
+        self.state.claims.take(&answer);
+        if answer.ours.is_none() || self.stop.is_asked() {
+            return self.put_back(answer.assignments);
+        }
+        self.in_flight -= answer.assignments.len();
+        for assignment in answer.assignments {
+            let page = assignment.page;
+            // Its host has waited as well, and others of it may begin first: it comes again then.
+            let is_left = self.state.claims.owner(&assignment) == Owner::Elsewhere;
+            if is_left || self.state.frontier.begins(page, now_ms())? {
+                self.begin(assignment)?;
+            } else {
+                self.state.frontier.release(page)?;
+                self.await_again(page);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives pages back to the frontier that were not asked for, or not answered.
+    fn put_back(&mut self, assignments: Vec<Assignment>) -> Result<(), Error> {
+        self.in_flight -= assignments.len();
+        assignments.iter().try_for_each(|handed| self.state.frontier.release(handed.page).map_err(Error::from))
+    }
+
+    fn begin(&mut self, assignment: Assignment) -> Result<(), Error> {
+        let owner = self.state.claims.owner(&assignment);
+        if owner == Owner::Elsewhere {
+            return self.leave(&assignment);
+        }
+        self.in_flight += 1;
+        // What is not going to be fetched here is not claimed, for others may.
+        let is_wanted = |crawl: &Crawl| {
+            crawl.scope.contains(&assignment.url) && crawl.refusal(&assignment.url, assignment.is_seed).is_none()
+        };
+        if owner == Owner::Unknown && is_wanted(&self.crawl) {
+            self.state.claims.wait(assignment);
+            return Ok(());
+        }
+        let (crawl, tell) = (Arc::clone(&self.crawl), self.tell.clone());
+        let url = assignment.url.clone();
+        let visit = self.runtime.spawn(async move { visit::visit(&crawl, assignment).await });
+        self.runtime.spawn(async move {
+            let broken = |error| Error::Broken(format!("the visit to {url} broke off: {error}; please report it"));
+            // If the run has ended nobody listens: the next one fetches the page again.
+            let _ = tell.send(
+                visit.await.unwrap_or_else(|error| Err(broken(error))).map(|visit| Message::Visited(Box::new(visit))),
+            );
+        });
+        Ok(())
+    }
+
+    /// Leaves a page to the crawl that has claimed it.
+    fn leave(&mut self, assignment: &Assignment) -> Result<(), Error> {
+        self.tally.add(Reason::Elsewhere, 1);
+        self.say(&Event::Elsewhere { url: assignment.url.clone() })?;
+        self.tell_awaited(
+            assignment.page,
+            || json!({ "event": "failed", "url": assignment.url, "reason": "elsewhere" }),
+        );
+        self.tell_failure(assignment.page, &Failure::from(Reason::Elsewhere))
+    }
+
+    fn say(&self, event: &Event) -> Result<(), Error> {
+        self.observer.event(event).map_err(Error::Observer)
+    }
+
+    fn count_uncommitted(&mut self) {
+        if self.uncommitted == 0 {
+            self.since = Instant::now();
+        }
+        self.uncommitted += 1;
+    }
+
+    fn take(&mut self, event: Message) -> Result<(), Error> {
+        match event {
+            Message::Visited(visit) => self.visited(&visit),
+            Message::Answered(answer) => self.answered(answer),
+            Message::Asked(asked) => self.asked(asked),
+        }
+    }
+
+    /// Makes results durable: pages, then the store's sequence, then the frontier, then the seen
+    /// set.
+    fn commit(&mut self) -> Result<(), Error> {
+        // Pages of collected results are put; pages put meanwhile belong to later results.
+        let sequence = self.crawl.pages.engine().stats().last_sequence;
+        self.crawl.pages.sync()?;
+        self.state.note.note(sequence)?;
+        self.state.frontier.commit()?;
+        self.uncommitted = 0;
+        self.state.seen.catch_up(&self.state.frontier)?;
+        self.observer.committed().map_err(Error::Observer)?;
+        if self.sets_synced.elapsed() >= SETS_AFTER {
+            self.crawl.bodies.sync()?;
+            self.state.seen.sync()?;
+            self.sets_synced = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+/// The host of a canonical URL, as the frontier knows it.
+fn host(url: &str) -> &str {
+    urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("")
+}

@@ -1,0 +1,179 @@
+//! Requests of other processes: what the coordinator does when it is asked.
+
+use std::collections::{BTreeSet, HashSet};
+
+use frontier::{FailureKind, Frontier, Next, PageBrief, PageId, PageStatus};
+use serde_json::{Value, json};
+
+use super::Coordinator;
+use crate::clock::now_ms;
+use crate::error::Error;
+use crate::failure::{is_lost, kind_named};
+use crate::links::Link;
+use crate::run::control::{Asked, Request, refusal};
+use crate::run::observe::Event;
+use crate::run::view;
+
+/// A page that is to be fetched before its turn, and who waits for what becomes of it.
+pub(super) struct Urgent {
+    page: PageId,
+    answers: Option<std::sync::mpsc::Sender<Value>>,
+}
+
+impl Coordinator<'_> {
+    /// Does what is asked, and answers. That nobody waits for the answer any more is no error.
+    pub(super) fn asked(&mut self, asked: Asked) -> Result<(), Error> {
+        let answer = match &asked.request {
+            Request::Pause => self.pause(true)?,
+            Request::Resume => self.pause(false)?,
+            Request::Add { urls } => match self.links(urls) {
+                Ok(links) => json!({ "added": self.add(&links)? }),
+                Err(words) => refusal(&words),
+            },
+            Request::Fetch { .. } if self.tally.is_paused => {
+                refusal("the crawl is paused: fm-crawl resume lets it go on")
+            }
+            Request::Fetch { urls } => match self.links(urls) {
+                Ok(links) => {
+                    self.urge(&links, Some(&asked.answers))?;
+                    return Ok(());
+                }
+                Err(words) => refusal(&words),
+            },
+            Request::Page { key } => view::page(self.state.frontier.page(key)?.as_ref()),
+            Request::Retry { host, reason } => match reason.as_deref().map(kind_named).transpose() {
+                Ok(reason) => json!({ "retried": retry(&mut self.state.frontier, host.as_deref(), reason)? }),
+                Err(words) => refusal(&format!("reason: {words}")),
+            },
+        };
+        let _ = asked.answers.send(answer);
+        Ok(())
+    }
+
+    fn pause(&mut self, is_paused: bool) -> Result<Value, Error> {
+        if self.tally.is_paused != is_paused {
+            self.tally.is_paused = is_paused;
+            // A pause is no silence of hosts.
+            self.moved_ms = now_ms();
+            self.say(if is_paused { &Event::Paused } else { &Event::Resumed })?;
+        }
+        Ok(json!({ "is_paused": is_paused }))
+    }
+
+    /// URLs as links, or what is wrong with one.
+    fn links(&self, urls: &[String]) -> Result<Vec<Link>, String> {
+        let canonicalizer = self.crawl.pages.canonicalizer();
+        let url_bytes = self.crawl.settings.limits.url_bytes;
+        urls.iter().map(|url| Link::named(url, &**canonicalizer, url_bytes)).collect()
+    }
+
+    /// Takes start pages in: they widen the scope, and are remembered.
+    fn add(&mut self, links: &[Link]) -> Result<u64, Error> {
+        let mut known: HashSet<&str> = self.state.settings.starts().map(String::as_str).collect();
+        let new: Vec<String> =
+            links.iter().filter(|link| known.insert(&link.url)).map(|link| link.url.clone()).collect();
+        self.state.settings.seeds.extend(new.iter().cloned());
+        self.state.folder.keep(&self.state.settings)?;
+        new.iter().for_each(|url| self.crawl.scope.widen(url));
+        let texts: Vec<_> = links.iter().map(Link::text).collect();
+        let added = self.state.frontier.seed(&texts, now_ms())?;
+        self.commit()?;
+        self.moved_ms = now_ms();
+        Ok(added)
+    }
+
+    /// Has pages fetched before their turn. One that is not known is entered like a start page; it
+    /// widens no scope.
+    pub(super) fn urge(
+        &mut self,
+        links: &[Link],
+        answers: Option<&std::sync::mpsc::Sender<Value>>,
+    ) -> Result<(), Error> {
+        for link in links {
+            if !self.state.frontier.knows(&link.key) {
+                self.state.frontier.seed(&[link.text()], now_ms())?;
+            }
+            let page = self.state.frontier.page(&link.key)?;
+            if let Some(page) = page {
+                self.urgent.push_back(Urgent { page: page.page, answers: answers.cloned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins visits to urgent pages whose hosts allow it. Returns when the next one may be begun,
+    /// if that is known.
+    pub(super) fn hand_out_urgent(&mut self, room: u64) -> Result<Option<i64>, Error> {
+        let mut wakes_ms: Option<i64> = None;
+        for _ in 0..self.urgent.len() {
+            let room = usize::try_from(room).unwrap_or(usize::MAX).min(self.crawl.settings.connections);
+            if self.in_flight >= room || self.in_flight + self.uncommitted >= self.window() {
+                break;
+            }
+            let Some(urgent) = self.urgent.pop_front() else { break };
+            match self.state.frontier.next_of(urgent.page, now_ms())? {
+                Next::Fetch(assignment) => {
+                    let awaited = self.awaited.entry(urgent.page).or_default();
+                    awaited.extend(urgent.answers);
+                    // Whoever else waits for it.
+                    for _ in 0..self.urgent.len() {
+                        match self.urgent.pop_front() {
+                            Some(other) if other.page == urgent.page => awaited.extend(other.answers),
+                            other => self.urgent.extend(other),
+                        }
+                    }
+                    self.begin(assignment)?;
+                }
+                Next::Wait { until_ms } => {
+                    wakes_ms = Some(wakes_ms.map_or(until_ms, |wakes| wakes.min(until_ms)));
+                    self.urgent.push_back(urgent);
+                }
+                Next::InFlight | Next::Empty => self.urgent.push_back(urgent),
+            }
+        }
+        Ok(wakes_ms)
+    }
+
+    /// Tells whoever waits for a page what became of it.
+    pub(super) fn tell_awaited(&mut self, page: PageId, what: impl FnOnce() -> Value) {
+        let Some(answers) = self.awaited.remove(&page).filter(|answers| !answers.is_empty()) else { return };
+        let what = what();
+        answers.iter().for_each(|answer| drop(answer.send(what.clone())));
+    }
+
+    /// A page that is awaited could not be fetched yet: it stays urgent.
+    pub(super) fn await_again(&mut self, page: PageId) {
+        let Some(answers) = self.awaited.remove(&page) else { return };
+        if answers.is_empty() {
+            self.urgent.push_back(Urgent { page, answers: None });
+        }
+        self.urgent.extend(answers.into_iter().map(|answers| Urgent { page, answers: Some(answers) }));
+    }
+}
+
+/// Queues pages again that have failed so; without a reason those that were given up, or wait, for
+/// no fault of their site. Returns how many.
+///
+/// # Errors
+/// The frontier's.
+pub fn retry(frontier: &mut Frontier, host: Option<&str>, reason: Option<FailureKind>) -> Result<u32, Error> {
+    let is_wanted = |page: &PageBrief<'_>| {
+        let is_reason = page.last_failure.is_some_and(|kind| reason.map_or_else(|| is_lost(kind), |one| one == kind));
+        let is_host = host.is_none_or(|host| host == page.host);
+        matches!(page.status, PageStatus::Gone | PageStatus::Retrying) && is_reason && is_host
+    };
+    let mut hosts = BTreeSet::new();
+    let mut pages = Vec::new();
+    for page in frontier.list(is_wanted) {
+        let page = page?;
+        pages.push(page.page);
+        hosts.insert(page.host);
+    }
+    let retried = frontier.retry(&pages)?;
+    match (reason, host) {
+        // Whoever asks for all asks for all hosts that rest.
+        (None, host) => drop(frontier.wake(host, now_ms())?),
+        (Some(_), _) => hosts.iter().try_for_each(|host| frontier.wake(Some(host), now_ms()).map(drop))?,
+    }
+    Ok(retried)
+}

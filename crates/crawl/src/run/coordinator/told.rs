@@ -1,0 +1,142 @@
+//! What a visit has found, passed on to the frontier, the counts and the log.
+
+use std::time::Duration;
+
+use frontier::Remedy;
+
+use super::{Coordinator, host};
+use crate::clock::now_ms;
+use crate::error::Error;
+use crate::failure::{Failure, Reason};
+use crate::links::{Link, requisites};
+use crate::run::line;
+use crate::run::observe::Event;
+use crate::run::pace;
+use crate::visit::{Fetched, Told, Visit};
+
+impl Coordinator<'_> {
+    pub(super) fn tell_failure(&mut self, page: frontier::PageId, failure: &Failure) -> Result<(), Error> {
+        let told = frontier::Failure {
+            kind: failure.reason.kind(),
+            retry_after_ms: failure.retry_after_ms,
+            remedy: failure.reason.remedy(),
+        };
+        self.count_uncommitted();
+        if told.remedy == Remedy::GiveUp {
+            self.moved_ms = now_ms();
+            self.state.claims.settle(page);
+        }
+        self.state.frontier.failed(page, &told, now_ms()).map_err(Error::from)
+    }
+
+    /// Passes a visit's result to the frontier.
+    pub(super) fn visited(&mut self, visit: &Visit) -> Result<(), Error> {
+        self.in_flight -= 1;
+        let host = host(&visit.url);
+        if let Some(delay) = visit.crawl_delay {
+            self.state.frontier.host_delay(host, Some(delay.as_millis() as u64))?;
+        }
+        if let Some(hold) = visit.hold.max(self.slow_down(host, visit)) {
+            let until_ms = now_ms().saturating_add_unsigned(hold.as_millis() as u64);
+            self.state.frontier.host_hold(host, until_ms)?;
+        }
+        self.tally.visit(visit);
+        if !visit.sitemaps.is_empty() {
+            // Start pages: they are fetched whatever becomes of this page.
+            let sitemaps: Vec<_> = visit.sitemaps.iter().map(Link::text).collect();
+            self.tally.discovered += self.state.frontier.seed(&sitemaps, now_ms())?;
+        }
+        let mut new_links = 0;
+        match &visit.told {
+            Told::Fetched(fetched) => {
+                if let Some(start) = &visit.widens {
+                    self.widen(&visit.url, start)?;
+                }
+                let texts: Vec<_> = self.within_depth(visit, fetched).into_iter().map(Link::text).collect();
+                let links: Vec<&str> = texts.iter().map(|text| &**text).collect();
+                if fetched.is_duplicate {
+                    let is_new = |link: &&Link| !self.state.frontier.knows(&link.key);
+                    self.tally.add(Reason::DuplicateLinks, fetched.links.iter().filter(is_new).count() as u64);
+                }
+                let told = frontier::Fetched {
+                    fetched_at_ms: fetched.at_ms,
+                    links: &links,
+                    changed: fetched.changed,
+                    is_duplicate: fetched.is_duplicate,
+                    is_barren: false,
+                };
+                self.count_uncommitted();
+                self.moved_ms = now_ms();
+                self.state.claims.settle(visit.page);
+                let done = self.state.frontier.done(visit.page, &told)?;
+                self.hint(&fetched.links)?;
+                new_links = done.new_links;
+                self.tally.discovered += u64::from(done.new_links);
+                self.tally.add(Reason::DepthLimit, u64::from(done.over_depth));
+                self.tally.add(Reason::HostPagesLimit, u64::from(done.over_host_budget));
+                self.tally.add(Reason::UrlLimit, u64::from(done.over_length));
+            }
+            Told::Failed(failure) => self.tell_failure(visit.page, failure)?,
+            Told::Later => {
+                self.state.frontier.release(visit.page)?;
+                self.await_again(visit.page);
+            }
+        }
+        self.tell_awaited(visit.page, || line::of(visit, new_links));
+        self.observer.visited(visit, new_links).map_err(Error::Observer)
+    }
+
+    /// How much longer a host is to be left alone than its delay.
+    fn slow_down(&mut self, host: &str, visit: &Visit) -> Option<Duration> {
+        let answer = match (&visit.told, visit.status) {
+            (Told::Failed(failure), _) if failure.reason == Reason::Busy => pace::Answer::Busy,
+            (_, Some(_)) => pace::Answer::Other,
+            // It says nothing.
+            _ => return None,
+        };
+        let own = Duration::from_millis(self.crawl.settings.delay_ms());
+        let wait = self.pace.after(host, answer, visit.took, visit.crawl_delay.unwrap_or(own));
+        self.tally.slowed_hosts = self.pace.slowed() as u64;
+        wait
+    }
+
+    /// Passes on what a sitemap says of its pages' changes.
+    fn hint(&mut self, links: &[Link]) -> Result<(), Error> {
+        let hinted = links.iter().filter_map(|link| Some((&link.key, link.hint?)));
+        let hints: Vec<frontier::Hint<'_>> = hinted
+            .map(|(key, hint)| frontier::Hint { key, changed_ms: hint.changed_ms, every_ms: hint.every_ms() })
+            .collect();
+        if !hints.is_empty() {
+            self.tally.moved += u64::from(self.state.frontier.hint(&hints, now_ms())?);
+        }
+        Ok(())
+    }
+
+    /// The links of a page, without those beyond the depth. With requisites, which count none, the
+    /// frontier takes more than that.
+    fn within_depth<'v>(&mut self, visit: &Visit, fetched: &'v Fetched) -> Vec<&'v Link> {
+        let mut links: Vec<&Link> = fetched.links.iter().collect();
+        if self.crawl.settings.requisites && visit.depth >= self.crawl.settings.depth {
+            let frontier = &self.state.frontier;
+            links.retain(|link| requisites::is_marked(link) || frontier.knows(&link.key));
+            self.tally.add(Reason::DepthLimit, (fetched.links.len() - links.len()) as u64);
+        }
+        links
+    }
+
+    /// Takes a page to which a start page redirects for a start page, with what belongs to it.
+    /// That is durable before the frontier knows a page of it.
+    fn widen(&mut self, from: &str, start: &str) -> Result<(), Error> {
+        if self.crawl.scope.is_start(start) {
+            return Ok(());
+        }
+        let was_there = self.crawl.scope.contains(start);
+        self.state.settings.reached.push(start.to_owned());
+        self.state.folder.keep(&self.state.settings)?;
+        self.crawl.scope.widen(start);
+        if was_there {
+            return Ok(());
+        }
+        self.say(&Event::Redirected { from: from.to_owned(), to: start.to_owned() })
+    }
+}

@@ -1,0 +1,63 @@
+//! What of a crawl was not fetched, and why: counted at the end of a run, over all runs.
+
+use frontier::{FailureKind, Frontier, PageStatus};
+use serde_json::{Value, json};
+
+use super::coordinator::End;
+use crate::failure::{is_lost, word};
+
+/// What was not fetched.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    /// Known pages.
+    pub pages: u64,
+    /// Pages that wait for their first fetch, or for one that is due.
+    pub waiting: u64,
+    /// Pages that could not be fetched again.
+    pub stale: u64,
+    /// Pages that were given up, by reason, most frequent first.
+    pub given_up: Vec<(FailureKind, u64)>,
+    /// Hosts that do not answer, with their queued pages left out: the longest first.
+    pub silent: Vec<String>,
+}
+
+impl Coverage {
+    /// Counts. O(pages).
+    pub fn of(frontier: &Frontier) -> Coverage {
+        let (mut waiting, mut stale, mut given_up) = (0, 0, Vec::new());
+        for (status, last_failure, count) in frontier.counts() {
+            match (status, last_failure) {
+                (PageStatus::Queued | PageStatus::Retrying, _) | (PageStatus::Due, None) => waiting += u64::from(count),
+                (PageStatus::Due | PageStatus::Fetched, Some(kind)) if is_lost(kind) => stale += u64::from(count),
+                (PageStatus::Gone, Some(kind)) => given_up.push((kind, u64::from(count))),
+                _ => {}
+            }
+        }
+        given_up.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let mut silent: Vec<_> =
+            frontier.hosts().filter_map(|host| Some((host.failing?.since_ms, host.host))).collect();
+        silent.sort();
+        let silent = silent.into_iter().map(|(_, host)| host).collect();
+        Coverage { pages: u64::from(frontier.pages()), waiting, stale, given_up, silent }
+    }
+
+    /// Pages that should be there and are not, when a run ends so: given up for a reason that is
+    /// neither their site's answer nor a limit or rule of the crawl's, not fetched again for such
+    /// a reason, or left waiting.
+    pub fn missing(&self, end: End) -> u64 {
+        let lost = self.given_up.iter().filter(|(kind, _)| is_lost(*kind)).map(|(_, count)| count).sum::<u64>();
+        lost + self.stale + if end == End::Waiting { self.waiting } else { 0 }
+    }
+
+    /// The same as a part of all known pages.
+    pub fn missing_part(&self, end: End) -> f64 {
+        self.missing(end) as f64 / self.pages.max(1) as f64
+    }
+
+    /// As JSON.
+    pub fn json(&self, end: End) -> Value {
+        let given_up: serde_json::Map<String, Value> =
+            self.given_up.iter().map(|(kind, count)| (word(*kind), (*count).into())).collect();
+        json!({ "waiting": self.waiting, "stale": self.stale, "given_up": given_up, "missing": self.missing(end), "silent_hosts": self.silent.len() })
+    }
+}

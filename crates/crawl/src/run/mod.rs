@@ -1,0 +1,27 @@
+//! A run: the frontier assigns pages, tasks visit them, and their results are committed in groups.
+//!
+//! [`Coordinator`] alone holds the frontier, the seen set and the sequence note, on one thread;
+//! visits run on the runtime's threads and send their results back.
+
+mod claims;
+pub mod control;
+mod coordinator;
+mod coverage;
+pub mod line;
+mod metrics;
+mod observe;
+pub mod opening;
+mod pace;
+mod patterns;
+mod space;
+mod start;
+pub mod starts;
+pub mod status;
+mod tally;
+pub mod view;
+
+pub use self::coordinator::{End, retry};
+pub use self::coverage::Coverage;
+pub use self::observe::{Event, Nobody, Observer};
+pub use self::start::{LostSeed, Plan, Summary, run};
+pub use self::tally::Tally;

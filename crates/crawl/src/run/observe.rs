@@ -1,0 +1,128 @@
+//! What a crawl tells while it runs: events, visits, numbers. The library says nothing itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use frontier::Frontier;
+
+use super::tally::Tally;
+use crate::error::BoxError;
+use crate::visit::Visit;
+
+/// Something that people may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Everything is open, and locked: the run begins.
+    Begun,
+    /// Other processes cannot ask the crawl anything.
+    Deaf {
+        /// What the system said.
+        why: String,
+    },
+    /// A page was left to the crawl that has claimed it.
+    Elsewhere {
+        /// The page.
+        url: String,
+    },
+    /// The crawl was asked to hand out no more pages.
+    Paused,
+    /// It was asked to go on.
+    Resumed,
+    /// It hands out no more pages, since little space is free on the disk.
+    LowSpace {
+        /// Free bytes.
+        free_bytes: u64,
+        /// Those that are to be.
+        min_free_bytes: u64,
+    },
+    /// There is space again: it goes on.
+    Space {
+        /// Bytes that are to be free.
+        min_free_bytes: u64,
+    },
+    /// A file of patterns has changed.
+    Patterns {
+        /// The file.
+        file: PathBuf,
+        /// How many it has; else what is wrong, and its patterns stay as they were.
+        patterns: Result<usize, String>,
+    },
+    /// A start page redirects out of the scope, which is widened.
+    Redirected {
+        /// The start page.
+        from: String,
+        /// Where it leads to.
+        to: String,
+    },
+    /// A shared seen set did not answer, and is asked again.
+    AskedAgain {
+        /// What it said, or the system.
+        why: String,
+        /// After this time.
+        after: Duration,
+    },
+    /// A shared seen set has forgotten a request: its pages are fetched, whoever else has them.
+    Forgotten {
+        /// The request.
+        request: String,
+        /// Its pages.
+        pages: usize,
+    },
+    /// Pages that were refused are queued again, since the scope or the addresses are wider.
+    TakenBack {
+        /// How many.
+        pages: u32,
+    },
+    /// The store takes no more pages, after a failed write.
+    Poisoned {
+        /// What it says.
+        why: String,
+    },
+}
+
+/// Who is told of a running crawl, from several threads. An error of a method ends the crawl, as
+/// [`crate::Error::Observer`], but where it says otherwise.
+pub trait Observer: Send + Sync {
+    /// Something happened. Errors are ignored of [`Event::AskedAgain`], [`Event::Forgotten`] and
+    /// [`Event::Poisoned`].
+    ///
+    /// # Errors
+    /// The observer's own.
+    fn event(&self, event: &Event) -> Result<(), BoxError> {
+        let _ = event;
+        Ok(())
+    }
+
+    /// A page was visited, with so many links that are new. It is not yet committed.
+    ///
+    /// # Errors
+    /// The observer's own.
+    fn visited(&self, visit: &Visit, new_links: u32) -> Result<(), BoxError> {
+        let _ = (visit, new_links);
+        Ok(())
+    }
+
+    /// All visits that were told are durable.
+    ///
+    /// # Errors
+    /// The observer's own.
+    fn committed(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// The numbers, and how many pages are in flight: ten times a second at least.
+    ///
+    /// # Errors
+    /// The observer's own.
+    fn look(&self, tally: &Tally, frontier: &Frontier, in_flight: usize) -> Result<(), BoxError> {
+        let _ = (tally, frontier, in_flight);
+        Ok(())
+    }
+}
+
+/// An observer that listens to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nobody;
+
+impl Observer for Nobody {}

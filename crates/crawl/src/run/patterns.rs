@@ -1,0 +1,36 @@
+//! Files of patterns, which are read again while the crawl runs.
+
+use std::time::{Duration, Instant};
+
+use super::observe::{Event, Observer};
+use crate::error::Error;
+use crate::settings::filter::{Change, Filter};
+
+/// They are looked at this often.
+const EVERY: Duration = Duration::from_secs(3);
+
+/// When they were last looked at.
+pub struct Patterns(Instant);
+
+impl Default for Patterns {
+    fn default() -> Patterns {
+        Patterns(Instant::now())
+    }
+}
+
+impl Patterns {
+    /// Reads those that have changed, and tells of it; nothing if it has done that just before.
+    ///
+    /// # Errors
+    /// The observer's.
+    pub fn look(&mut self, filter: &Filter, observer: &dyn Observer) -> Result<(), Error> {
+        if self.0.elapsed() < EVERY {
+            return Ok(());
+        }
+        self.0 = Instant::now();
+        for Change { file, patterns } in filter.look() {
+            observer.event(&Event::Patterns { file, patterns }).map_err(Error::Observer)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,247 @@
+//! A run from its beginning to its end: opens the parts of a crawl, crawls, closes them.
+//!
+//! The store is opened first: its lock is the crawl's lock. The settings are kept before anything
+//! is fetched, so that continuing takes none.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap::page::RecordKind;
+use filemap_http::{ClientOptions, SeenClient};
+use frontier::{Frontier, PageStatus, Stats};
+use urlindex::Canonicalizer;
+
+use super::claims::Claims;
+use super::coordinator::{Coordinator, End, State, Watch};
+use super::coverage::Coverage;
+use super::observe::{Event, Observer};
+use super::opening::{self, Begun};
+use super::space::Space;
+use super::starts;
+use super::status::{Phase, Status};
+use super::tally::Tally;
+use crate::clock::now_ms;
+use crate::error::Error;
+use crate::failure;
+use crate::fetch::address::Resolver;
+use crate::fetch::{Fetcher, Way};
+use crate::files::bodies::Bodies;
+use crate::files::seen::Seen;
+use crate::files::sequence::{self, SequenceNote};
+use crate::files::sitemaps::Sitemaps;
+use crate::links::Link;
+use crate::record;
+use crate::settings::filter::Filter;
+use crate::settings::{Folder, Settings};
+use crate::stop::Stop;
+use crate::visit::Crawl;
+
+/// Most threads of the runtime.
+const THREADS_MAX: usize = 8;
+/// Visits that are in flight at the end have this long before they are dropped.
+const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a run is given.
+pub struct Plan {
+    /// The store.
+    pub store: PathBuf,
+    /// When the crawl began.
+    pub begun: Begun,
+    /// The settings, with the start pages of this run.
+    pub settings: Settings,
+    /// What makes two URLs one page, in a new store.
+    pub rules: Option<Arc<dyn Canonicalizer>>,
+    /// Patterns of URLs, as the settings have them.
+    pub filter: Filter,
+    /// Whom to trust over TLS.
+    pub tls: rustls::ClientConfig,
+    /// Which addresses names have, and which are allowed.
+    pub resolver: Resolver,
+    /// How connections leave this machine.
+    pub way: Way,
+    /// How the server of a shared seen set is asked.
+    pub seen: ClientOptions,
+    /// Whether pages that were refused are looked at again.
+    pub takes_back: bool,
+    /// Pages to fetch, and nothing else; none for all.
+    pub fetch: Vec<String>,
+    /// Most fetches in the whole life of the crawl.
+    pub max_pages: u64,
+    /// Keep waiting when nothing is left: for pages that are due later, and for what is added.
+    pub forever: bool,
+    /// Pause while fewer bytes are free on the disk of the store.
+    pub min_free: u64,
+    /// How it is asked to stop.
+    pub stop: Stop,
+    /// Who is told of it.
+    pub observer: Arc<dyn Observer>,
+}
+
+/// A start page that was given up.
+#[derive(Clone, Debug)]
+pub struct LostSeed {
+    /// Its URL.
+    pub url: String,
+    /// Why, if that is known.
+    pub why: Option<String>,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Summary {
+    /// Why it ended.
+    pub end: End,
+    /// What it did.
+    pub tally: Tally,
+    /// What of the whole crawl is not fetched.
+    pub coverage: Coverage,
+    /// The frontier's numbers.
+    pub frontier: Stats,
+    /// How long it took.
+    pub took: Duration,
+    /// Start pages that were given up.
+    pub lost_seeds: Vec<LostSeed>,
+    /// Pages that were asked for by [`Plan::fetch`].
+    pub asked: u64,
+}
+
+impl Summary {
+    /// Pages that were asked for and not fetched.
+    pub fn unfetched(&self) -> u64 {
+        self.asked.saturating_sub(self.tally.fetched)
+    }
+
+    /// Whether no page was ever fetched, and none can be.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.end, End::Complete | End::Waiting) && self.frontier.fetches == 0
+    }
+}
+
+/// Crawls. Blocks until nothing is left, or it is to stop; has a runtime of its own.
+///
+/// # Errors
+/// Those of the store, the frontier, the sets and the observer. What was committed stays.
+pub fn run(plan: Plan) -> Result<Summary, Error> {
+    let folder = Folder::of(&plan.store);
+    let noted = opening::noted_sequence(&folder)?;
+    let pages = opening::store_to_fill(&plan.store, &folder, plan.begun, plan.rules.clone(), &plan.observer)?;
+    sequence::check(noted, &pages, folder.path())?;
+    let mut settings = plan.settings.clone();
+    let seeds = starts::seeds(&settings, &**pages.canonicalizer())?;
+    let fetch = starts::links(&plan.fetch, &**pages.canonicalizer(), settings.limits.url_bytes)?;
+    let shared = shared_set(&settings, &plan.seen, &**pages.canonicalizer())?;
+    folder.keep_listed(&mut settings)?;
+    folder.keep(&settings)?;
+    let scope = settings.scope();
+    let mut frontier = opening::frontier(&folder, &settings)?;
+    let texts: Vec<_> = seeds.iter().map(Link::text).collect();
+    frontier.seed(&texts, now_ms())?;
+    if plan.takes_back {
+        let pages = starts::take_back(&mut frontier, &scope)?;
+        if pages > 0 {
+            plan.observer.event(&Event::TakenBack { pages }).map_err(Error::Observer)?;
+        }
+    }
+    // Whoever starts a run has a reason to ask hosts again that did not answer.
+    frontier.wake(None, now_ms())?;
+    frontier.commit()?;
+    let dir = opening::dir(&folder)?;
+    let seen = Seen::open(&dir, &**pages.canonicalizer(), &frontier)?;
+    let claims = Claims::open(shared, &mut frontier, (&plan.stop, &plan.observer))?;
+    let bodies = Bodies::open(folder.path())?;
+    let ways = (plan.resolver.clone(), plan.way.clone());
+    let fetcher =
+        Fetcher::new(settings.limits.clone(), &settings.user_agent, ways, plan.tls.clone()).map_err(Error::Usage)?;
+    let fetcher = if settings.cookies { fetcher.with_cookies() } else { fetcher };
+    let note = SequenceNote::open(&dir)?;
+    let sitemaps = Sitemaps::open(&dir)?;
+    let status = Status::new(&folder);
+    let state = State { frontier, seen, note, claims, status, settings: settings.clone(), folder };
+    plan.observer.event(&Event::Begun).map_err(Error::Observer)?;
+    work(plan, &fetch, state, |filter| Crawl::new(settings, (scope, filter), pages, fetcher, bodies, sitemaps))
+}
+
+/// The seen set that the crawl shares with others: its URLs are those of the store, or taken as
+/// they are.
+fn shared_set(
+    settings: &Settings,
+    options: &ClientOptions,
+    canonicalizer: &dyn Canonicalizer,
+) -> Result<Option<SeenClient>, Error> {
+    let Some(location) = &settings.seen else { return Ok(None) };
+    let set = SeenClient::open(location, options)?;
+    if !set.writes() {
+        return Err(Error::Usage(format!("{location}: its server only reads; start it with --write")));
+    }
+    let ours = (canonicalizer.name(), canonicalizer.version());
+    if set.rules() != ours && !["whatwg", "exact"].contains(&set.rules().0) {
+        let (rules, version) = set.rules();
+        return Err(Error::Usage(format!(
+            "{location} has the rules {rules} version {version}, the store {} version {}: two pages of the store may \
+             be one to the set, and one would never be fetched; make a set with the rules `exact`",
+            ours.0, ours.1
+        )));
+    }
+    Ok(Some(set))
+}
+
+/// Crawls, and closes everything.
+fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: impl FnOnce(Filter) -> Crawl) -> Result<Summary, Error> {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS_MAX);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.map_err(|error| Error::Broken(format!("threads cannot be started: {error}")))?;
+    let crawl = Arc::new(crawl(plan.filter));
+    state.status.publish(&Tally::default(), &state.frontier, Phase::Running);
+    let ended = {
+        let space = Space::new(plan.min_free.max(opening::FREE_BYTES));
+        let mut watch = Watch { max_pages: plan.max_pages, forever: plan.forever, space };
+        let told = (plan.stop, Arc::clone(&plan.observer));
+        let mut coordinator = Coordinator::new(Arc::clone(&crawl), &mut state, runtime.handle().clone(), told);
+        let control = coordinator.listen();
+        // Nothing else depends on it: a crawl that cannot be asked crawls all the same.
+        if let Err(error) = &control {
+            plan.observer.event(&Event::Deaf { why: error.to_string() }).map_err(Error::Observer)?;
+        }
+        match fetch.is_empty() {
+            true => coordinator.run(&mut watch),
+            false => coordinator.fetch_only(fetch).and_then(|()| coordinator.run(&mut watch)),
+        }
+    };
+    // Visits still in flight are dropped: the frontier assigns them again.
+    runtime.shutdown_timeout(SHUTDOWN_WITHIN);
+    let (end, tally) = ended?;
+    let State { frontier, seen, settings, mut status, .. } = state;
+    status.publish(&tally, &frontier, Phase::Ended);
+    let summary = Summary {
+        end,
+        tally,
+        coverage: Coverage::of(&frontier),
+        frontier: frontier.stats(),
+        took: status.elapsed(),
+        lost_seeds: lost_seeds(&crawl, &settings, &frontier)?,
+        asked: fetch.len() as u64,
+    };
+    frontier.close()?;
+    seen.close()?;
+    // A visit that outlived the shutdown still holds the parts: what is not closed is recovered on
+    // opening.
+    if let Some(Crawl { pages, bodies, .. }) = Arc::into_inner(crawl) {
+        bodies.close()?;
+        pages.close()?;
+    }
+    Ok(summary)
+}
+
+/// Start pages that were given up.
+fn lost_seeds(crawl: &Crawl, settings: &Settings, frontier: &Frontier) -> Result<Vec<LostSeed>, Error> {
+    let mut lost = Vec::new();
+    for seed in settings.starts() {
+        let Some(link) = Link::new(seed.as_bytes().to_vec(), &**crawl.pages.canonicalizer()) else { continue };
+        let Some(state) = frontier.page(&link.key)?.filter(|state| state.status == PageStatus::Gone) else { continue };
+        let note = crawl.pages.get_beside(seed, RecordKind::Metadata)?;
+        let why = failure::why(state.last_failure, note.and_then(|note| record::failure_in(&note)));
+        lost.push(LostSeed { url: seed.clone(), why });
+    }
+    Ok(lost)
+}

@@ -1,0 +1,354 @@
+//! Patterns of URLs: what is fetched of a crawl's scope, and what is not.
+//!
+//! A pattern is a regular expression that is found anywhere in a URL, a prefix (`prefix:`), or a
+//! file of them (`@`), which is read again when it has changed, while the crawl runs.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use filemap_io::{Stamp, open_to_inspect};
+use regex::{Regex, RegexSet, RegexSetBuilder};
+
+const PREFIX: &str = "prefix:";
+/// Memory of all compiled expressions of one side.
+const COMPILED_BYTES: usize = 64 << 20;
+/// A file that was changed so shortly before it was read may change again with the same time.
+const SETTLES: Duration = Duration::from_secs(3);
+
+/// Why a URL is not fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A pattern excludes it.
+    Excluded,
+    /// No pattern includes it.
+    NotIncluded,
+    /// Its path ends in a rejected extension.
+    Extension,
+}
+
+/// What is fetched, and what is not.
+#[derive(Debug)]
+pub struct Filter {
+    include: Side,
+    exclude: Side,
+    extensions: Vec<String>,
+}
+
+/// What one look at the files of patterns has found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The file.
+    pub file: PathBuf,
+    /// How many patterns it has now; else what is wrong, and its patterns stay as they were.
+    pub patterns: Result<usize, String>,
+}
+
+impl Filter {
+    /// A filter of these patterns, each as [`checked`] gives it, and of extensions to reject, in
+    /// lower case.
+    ///
+    /// # Errors
+    /// All that is wrong with files of patterns.
+    pub fn open(include: &[String], exclude: &[String], extensions: &[String]) -> Result<Filter, Vec<String>> {
+        match (Side::open(include), Side::open(exclude)) {
+            (Ok(include), Ok(exclude)) => Ok(Filter { include, exclude, extensions: extensions.to_vec() }),
+            (include, exclude) => Err([include.err(), exclude.err()].into_iter().flatten().flatten().collect()),
+        }
+    }
+
+    /// Why a URL is not fetched, if it is not. What is excluded is not, whatever includes it.
+    pub fn refusal(&self, url: &str) -> Option<Refusal> {
+        if self.exclude.has(url) {
+            return Some(Refusal::Excluded);
+        }
+        if !self.include.given.is_empty() && !self.include.has(url) {
+            return Some(Refusal::NotIncluded);
+        }
+        self.rejects_extension(url).then_some(Refusal::Extension)
+    }
+
+    /// Whether a URL has a rejected extension.
+    pub fn rejects_extension(&self, url: &str) -> bool {
+        self.extensions.iter().any(|extension| ends_in(url, extension))
+    }
+
+    /// Reads files again that have changed. What is wrong is told once.
+    pub fn look(&self) -> Vec<Change> {
+        [&self.include, &self.exclude].into_iter().flat_map(Side::look).collect()
+    }
+}
+
+/// Whether the last part of a URL's path has an extension.
+fn ends_in(url: &str, extension: &str) -> bool {
+    let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
+    let path = path.split_once("://").map_or(path, |(_, rest)| rest);
+    let name = path.rsplit_once('/').map_or("", |(_, name)| name).as_bytes();
+    let ending = name.len().checked_sub(extension.len()).map(|at| name.split_at(at));
+    ending.is_some_and(|(start, end)| start.ends_with(b".") && end.eq_ignore_ascii_case(extension.as_bytes()))
+}
+
+/// A pattern as given, with the whole path of a file.
+///
+/// # Errors
+/// A sentence for the user.
+pub fn checked(pattern: &str) -> Result<String, String> {
+    match pattern.strip_prefix('@') {
+        Some("") => Err("give a file after the @".to_owned()),
+        Some(file) => {
+            let path = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
+            let path = path.to_str().ok_or_else(|| format!("{file}: its path is no UTF-8"))?;
+            Ok(format!("@{path}"))
+        }
+        None => check_line(pattern).map(|()| pattern.to_owned()),
+    }
+}
+
+/// Checks a pattern that is no file.
+fn check_line(pattern: &str) -> Result<(), String> {
+    match pattern {
+        "" | PREFIX => Err("it matches every URL".to_owned()),
+        _ if pattern.starts_with('@') => Err("a file of patterns names no other; write \\@ for an @".to_owned()),
+        _ if pattern.starts_with(PREFIX) => Ok(()),
+        _ => Regex::new(pattern).map(|_| ()).map_err(|error| error.to_string()),
+    }
+}
+
+/// Includes, or excludes.
+#[derive(Debug)]
+struct Side {
+    given: Vec<String>,
+    files: Mutex<Vec<Watched>>,
+    patterns: RwLock<Patterns>,
+}
+
+impl Side {
+    fn open(given: &[String]) -> Result<Side, Vec<String>> {
+        let files: Vec<Watched> = given.iter().filter_map(|one| Some(Watched::open(one.strip_prefix('@')?))).collect();
+        let wrong: Vec<String> = files.iter().filter_map(|file| file.wrong.clone()).collect();
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let patterns = Patterns::of(given, &files).map_err(|error| vec![error])?;
+        Ok(Side { given: given.to_vec(), files: Mutex::new(files), patterns: RwLock::new(patterns) })
+    }
+
+    fn has(&self, url: &str) -> bool {
+        self.patterns.read().unwrap_or_else(PoisonError::into_inner).has(url)
+    }
+
+    fn look(&self) -> Vec<Change> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = Vec::new();
+        for at in 0..files.len() {
+            let Some(before) = files[at].look() else { continue };
+            let file = files[at].path.clone();
+            if let Some(wrong) = files[at].wrong.clone() {
+                changes.push(Change { file, patterns: Err(wrong) });
+                continue;
+            }
+            // Each is valid, but all together may be too large.
+            match Patterns::of(&self.given, &files) {
+                Ok(patterns) => {
+                    *self.patterns.write().unwrap_or_else(PoisonError::into_inner) = patterns;
+                    changes.push(Change { file, patterns: Ok(files[at].lines.len()) });
+                }
+                Err(error) => {
+                    files[at].lines = before;
+                    files[at].wrong = Some(error.clone());
+                    changes.push(Change { file, patterns: Err(error) });
+                }
+            }
+        }
+        changes
+    }
+}
+
+/// Compiled patterns.
+#[derive(Debug)]
+struct Patterns {
+    expressions: RegexSet,
+    /// Sorted; none begins with another.
+    prefixes: Vec<String>,
+}
+
+impl Patterns {
+    fn of(given: &[String], files: &[Watched]) -> Result<Patterns, String> {
+        let named = given.iter().filter(|one| !one.starts_with('@'));
+        let all: BTreeSet<&String> = named.chain(files.iter().flat_map(|file| &file.lines)).collect();
+        let mut prefixes: Vec<String> = Vec::new();
+        for prefix in all.iter().filter_map(|one| one.strip_prefix(PREFIX)) {
+            // Those that begin with another come right after it.
+            if prefixes.last().is_none_or(|last| !prefix.starts_with(last.as_str())) {
+                prefixes.push(prefix.to_owned());
+            }
+        }
+        let expressions = all.iter().filter(|one| !one.starts_with(PREFIX));
+        let expressions = RegexSetBuilder::new(expressions).size_limit(COMPILED_BYTES).build();
+        Ok(Patterns { expressions: expressions.map_err(|error| error.to_string())?, prefixes })
+    }
+
+    fn has(&self, url: &str) -> bool {
+        let after = self.prefixes.partition_point(|prefix| prefix.as_str() <= url);
+        let has_prefix = after.checked_sub(1).is_some_and(|at| url.starts_with(self.prefixes[at].as_str()));
+        has_prefix || self.expressions.is_match(url)
+    }
+}
+
+/// A file of patterns.
+#[derive(Debug)]
+struct Watched {
+    path: PathBuf,
+    /// The patterns of the last text that was in order.
+    lines: Vec<String>,
+    /// What is wrong with the file as it is now.
+    wrong: Option<String>,
+    /// How the file was when it was read, and whether it had been so for a while.
+    stamp: Option<(Stamp, bool)>,
+}
+
+impl Watched {
+    fn open(path: &str) -> Watched {
+        let mut file = Watched { path: PathBuf::from(path), lines: Vec::new(), wrong: None, stamp: None };
+        file.look();
+        file
+    }
+
+    /// Reads the file if it has changed; the patterns before, if there is anything to tell.
+    fn look(&mut self) -> Option<Vec<String>> {
+        let now = stamp(&self.path);
+        if now == self.stamp && now.is_some_and(|(_, has_settled)| has_settled) {
+            return None;
+        }
+        self.stamp = now;
+        match read(&self.path) {
+            Ok(lines) if self.wrong.is_none() && lines == self.lines => None,
+            Ok(lines) => {
+                self.wrong = None;
+                Some(std::mem::replace(&mut self.lines, lines))
+            }
+            Err(wrong) if self.wrong.as_ref() == Some(&wrong) => None,
+            Err(wrong) => {
+                self.wrong = Some(wrong);
+                Some(self.lines.clone())
+            }
+        }
+    }
+}
+
+fn stamp(path: &Path) -> Option<(Stamp, bool)> {
+    let stamp = Stamp::of(path).ok()?;
+    Some((stamp, stamp.modified().elapsed().is_ok_and(|age| age > SETTLES)))
+}
+
+/// The patterns of a file, one a line. Blank lines, and those that begin with `#`, say nothing.
+fn read(path: &Path) -> Result<Vec<String>, String> {
+    let text = text(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let (mut lines, mut wrong) = (Vec::new(), Vec::new());
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match check_line(line) {
+            Ok(()) => lines.push(line.to_owned()),
+            Err(why) => wrong.push(format!("{}:{}: {why}", path.display(), at + 1)),
+        }
+    }
+    if wrong.is_empty() { Ok(lines) } else { Err(wrong.join("; ")) }
+}
+
+fn text(path: &Path) -> io::Result<String> {
+    let file = open_to_inspect(path)?;
+    let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn filter(include: &[&str], exclude: &[&str]) -> Filter {
+        let checked = |given: &[&str]| given.iter().map(|one| checked(one).unwrap()).collect::<Vec<_>>();
+        Filter::open(&checked(include), &checked(exclude), &[]).unwrap()
+    }
+
+    #[test]
+    fn what_is_excluded_is_not_fetched_whatever_includes_it() {
+        let filter = filter(&["/docs/", "prefix:http://b/"], &[r"\.pdf$", "prefix:http://a/docs/old"]);
+        let wanted = ["http://a/docs/x", "http://b/", "http://b/zzz"].map(|url| filter.refusal(url));
+        assert_eq!(wanted, [None; 3]);
+        let excluded = ["http://a/docs/x.pdf", "http://b/x.pdf", "http://a/docs/older"].map(|url| filter.refusal(url));
+        assert_eq!(excluded, [Some(Refusal::Excluded); 3]);
+        assert_eq!(filter.refusal("http://a/x"), Some(Refusal::NotIncluded));
+        assert_eq!(super::Filter::open(&[], &[], &[]).unwrap().refusal("http://a/"), None);
+    }
+
+    #[test]
+    fn an_extension_is_the_end_of_a_path() {
+        for url in ["http://a/x.pdf", "http://a/x.PDF?y", "http://a/b/.pdf#z", "http://a/x.tar.gz"] {
+            assert!(["pdf", "tar.gz"].iter().any(|extension| ends_in(url, extension)), "{url}");
+        }
+        for url in
+            ["http://a.pdf", "http://a.pdf/", "http://a/x.pdf/", "http://a/?x.pdf", "http://a/pdf", "http://a/xpdf"]
+        {
+            assert!(!ends_in(url, "pdf"), "{url}");
+        }
+    }
+
+    #[test]
+    fn one_prefix_of_many_is_found() {
+        let prefixes: Vec<String> = (0..1000).map(|n| format!("prefix:http://h{n}/a")).collect();
+        let mut all: Vec<&str> = prefixes.iter().map(String::as_str).collect();
+        all.extend(["prefix:http://h5/ab", "prefix:http://h5/a/b", "prefix:http://h5/a"]);
+        let filter = filter(&[], &all);
+        for n in 0..1000 {
+            assert_eq!(filter.refusal(&format!("http://h{n}/abc")), Some(Refusal::Excluded), "{n}");
+            assert_eq!(filter.refusal(&format!("http://h{n}/b")), None, "{n}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_again_and_a_bad_one_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("patterns");
+        let given = format!("@{}", path.display());
+        let wrong = Filter::open(std::slice::from_ref(&given), &[], &[]).unwrap_err();
+        assert!(wrong[0].contains("patterns"), "{wrong:?}");
+        fs::write(&path, "# none yet\n").unwrap();
+        let filter = filter(&[], &[&given]);
+        let is_excluded = || filter.refusal("http://a/x").is_some();
+        assert!(filter.look().is_empty() && !is_excluded());
+        fs::write(&path, "/x\nprefix:http://b/\n").unwrap();
+        assert_eq!(filter.look(), [Change { file: path.clone(), patterns: Ok(2) }]);
+        assert!(filter.look().is_empty() && is_excluded());
+        fs::write(&path, "/y\n(\n[\n@z\n").unwrap();
+        let change = filter.look().pop().unwrap().patterns.unwrap_err();
+        let lines = ["patterns:2: ", "patterns:3: ", "patterns:4: "];
+        assert!(lines.iter().all(|line| change.contains(line)), "{change}");
+        assert!(filter.look().is_empty() && is_excluded());
+        fs::remove_file(&path).unwrap();
+        assert!(filter.look().pop().unwrap().patterns.is_err() && is_excluded());
+        fs::write(&path, "/x\nprefix:http://b/\n").unwrap();
+        assert_eq!(filter.look().len(), 1, "that it is well again is told");
+        fs::write(&path, "").unwrap();
+        assert_eq!(filter.look(), [Change { file: path, patterns: Ok(0) }]);
+        assert!(!is_excluded());
+    }
+
+    #[test]
+    fn a_pattern_is_checked_when_it_is_given() {
+        for (pattern, is_good) in
+            [("", false), ("(", false), ("prefix:", false), ("@", false), ("@x", true), (r"\@", true), ("a|b", true)]
+        {
+            assert_eq!(checked(pattern).is_ok(), is_good, "{pattern}");
+        }
+        assert!(checked("@x").unwrap().starts_with("@/"));
+    }
+}

@@ -1,0 +1,115 @@
+//! Limits of one fetch: bytes, time, waits. All are on by default.
+//!
+//! 0 means 0 here; the command line translates 0 where it stands for "no limit".
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The limits of one fetch and of its links.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of a decoded body; of a longer one the beginning is kept.
+    pub body_bytes: u64,
+    /// Bytes of an answer's head.
+    pub header_bytes: u32,
+    /// Largest expansion of a compressed body over [`RATIO_FROM_BYTES`].
+    pub ratio: u32,
+    /// Redirects in a row.
+    pub redirects: u8,
+    /// Time until there is a connection, TLS included.
+    pub connect: Duration,
+    /// Time from the beginning until the head of the answer.
+    pub first_byte: Duration,
+    /// Time from the beginning until the last byte.
+    pub total: Duration,
+    /// Lowest rate in bytes a second, measured over [`RATE_WINDOW`].
+    pub rate_bytes: u64,
+    /// Longest `Retry-After` that is obeyed; a longer one is cut to this.
+    pub retry_after: Duration,
+    /// Longest crawl-delay that is obeyed.
+    pub crawl_delay: Duration,
+    /// Content types of pages, such as `text/html` and `image/*`; none for all.
+    #[serde(default)]
+    pub types: Vec<String>,
+    /// Links of one page.
+    pub links: usize,
+    /// Bytes of a URL.
+    pub url_bytes: usize,
+}
+
+/// Bodies up to this length may expand without limit: small repetitive pages do.
+pub const RATIO_FROM_BYTES: u64 = 1 << 20;
+/// The time over which the rate is measured.
+pub const RATE_WINDOW: Duration = Duration::from_secs(10);
+/// Fields of an answer's head.
+pub const HEADER_FIELDS: usize = 256;
+/// A longer body waits for one of a few places, so that memory is bounded for any number of
+/// connections.
+pub const SMALL_BODY_BYTES: usize = 1 << 20;
+/// Bytes of a sitemap, as its protocol has them.
+pub const SITEMAP_BYTES: u64 = 50 << 20;
+/// Links of a sitemap, as its protocol has them.
+pub const SITEMAP_LINKS: usize = 50_000;
+/// Memory for all bodies over [`SMALL_BODY_BYTES`], unless a single one may be longer. A sitemap
+/// that is longer than other bodies may be comes on top, one at a time.
+pub const LARGE_BODIES_BYTES: u64 = 96 << 20;
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            body_bytes: 16 << 20,
+            header_bytes: 64 << 10,
+            ratio: 100,
+            redirects: 10,
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(30),
+            total: Duration::from_secs(120),
+            rate_bytes: 100,
+            retry_after: Duration::from_secs(600),
+            crawl_delay: Duration::from_secs(60),
+            types: Vec::new(),
+            links: 10_000,
+            url_bytes: 2_000,
+        }
+    }
+}
+
+impl Limits {
+    /// Whether a page of this content type is read. One that says none is.
+    pub fn accepts(&self, content_type: &str) -> bool {
+        let essence = content_type.split(';').next().unwrap_or_default().trim();
+        let is_it = |wanted: &String| match wanted.strip_suffix('*') {
+            Some(start) => essence.get(..start.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(start)),
+            None => essence.eq_ignore_ascii_case(wanted),
+        };
+        self.types.is_empty() || essence.is_empty() || self.types.iter().any(is_it)
+    }
+
+    /// Bytes of a sitemap.
+    pub fn sitemap_bytes(&self) -> u64 {
+        self.body_bytes.max(SITEMAP_BYTES)
+    }
+
+    /// Number of places for bodies over [`SMALL_BODY_BYTES`].
+    pub fn large_bodies(&self) -> usize {
+        usize::try_from(LARGE_BODIES_BYTES / self.body_bytes.max(1)).unwrap_or(usize::MAX).clamp(1, 96)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_accepted_by_name_or_by_kind() {
+        let limits = Limits { types: vec!["text/html".to_owned(), "image/*".to_owned()], ..Limits::default() };
+        for accepted in ["text/html", "Text/HTML; charset=x", " text/html ;x", "image/png", "IMAGE/x", "", " ; x"] {
+            assert!(limits.accepts(accepted), "{accepted}");
+        }
+        for refused in ["text/plain", "text/htmlx", "imagex/png", "image", "application/xhtml+xml", "é"] {
+            assert!(!limits.accepts(refused), "{refused}");
+        }
+        assert!(Limits::default().accepts("application/pdf"));
+    }
+}

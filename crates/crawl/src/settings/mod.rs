@@ -1,0 +1,323 @@
+//! The settings of a crawl (seeds, scope, limits, politeness), kept beside its store, so that it
+//! can be continued and examined.
+//!
+//! The crawl into `pages.fm` has the folder `pages.fm.crawl`: settings, frontier, seen sets. A
+//! `run` changes the settings that it has arguments for.
+
+pub mod filter;
+pub mod limits;
+pub mod scope;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap_io::{Access, Dir as _, OsDir};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::files;
+use crate::settings::limits::Limits;
+use crate::settings::scope::{Reach, Scope};
+
+/// The settings of a crawl.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The time of the first run, in ms since 1970.
+    pub begun_ms: i64,
+    /// Start pages.
+    pub seeds: Vec<String>,
+    /// How many start pages of lists are kept in a file of their own.
+    #[serde(default)]
+    listed_seeds: usize,
+    /// Those.
+    #[serde(skip)]
+    pub listed: Arc<Vec<String>>,
+    /// Where start pages have redirected to, out of the scope that there was: they widen it.
+    #[serde(default)]
+    pub reached: Vec<String>,
+    /// How far it goes.
+    pub scope: Reach,
+    /// Patterns of URLs: with any, only what one of them matches is fetched.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// Patterns of URLs that are not fetched.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// Endings of paths that are not fetched, without the dot, in lower case.
+    #[serde(default)]
+    pub reject_extensions: Vec<String>,
+    /// The user agent.
+    pub user_agent: String,
+    /// The name that robots.txt is matched by, if it is not the first word of the user agent.
+    #[serde(default)]
+    pub robots_token: Option<String>,
+    /// Requests a second to a host; 0 for no limit.
+    pub rate: f64,
+    /// Connections to a host.
+    pub host_connections: u16,
+    /// Connections in all.
+    pub connections: usize,
+    /// Pages of one host; `None` for no limit.
+    pub host_pages: Option<u32>,
+    /// Links from a seed.
+    pub depth: u16,
+    /// Attempts at a page.
+    pub attempts: u8,
+    /// The wait before the second, doubled for each further one.
+    pub retry: Duration,
+    /// Failures of pages in a row after which their host is to blame.
+    pub host_failures: u16,
+    /// How long a host may fail before its queued pages are given up.
+    #[serde(default = "host_down")]
+    pub host_down: Duration,
+    /// How long a run goes on while no page is fetched.
+    #[serde(default = "patience")]
+    pub patience: Duration,
+    /// The age at which pages are fetched again; `None` for never.
+    pub recrawl: Option<Duration>,
+    /// Whether robots.txt is obeyed.
+    pub obeys_robots: bool,
+    /// Whether sitemaps are read.
+    pub sitemaps: bool,
+    /// Whether links of pages are followed whose body is stored under another URL.
+    pub follow_duplicates: bool,
+    /// Whether what pages need to be shown is fetched too.
+    #[serde(default)]
+    pub requisites: bool,
+    /// Whether cookies are kept during a run.
+    #[serde(default)]
+    pub cookies: bool,
+    /// Whether nofollow links are followed.
+    pub follow_nofollow: bool,
+    /// The seen set that other crawls share, if any.
+    #[serde(default)]
+    pub seen: Option<String>,
+    /// The limits of a fetch.
+    pub limits: Limits,
+}
+
+/// Links from a page to its requisites and to theirs, redirects included.
+const REQUISITE_DEPTH: u16 = 20;
+
+fn host_down() -> Duration {
+    Duration::from_secs(7 * 24 * 3600)
+}
+
+fn patience() -> Duration {
+    Duration::from_secs(900)
+}
+
+impl Settings {
+    /// The defaults, of a crawl that begins at this time.
+    pub fn new(begun_ms: i64) -> Settings {
+        Settings {
+            begun_ms,
+            seeds: Vec::new(),
+            listed_seeds: 0,
+            listed: Arc::default(),
+            reached: Vec::new(),
+            scope: Reach::Host,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            reject_extensions: Vec::new(),
+            user_agent: String::new(),
+            robots_token: None,
+            rate: 1.0,
+            host_connections: 1,
+            connections: 64,
+            host_pages: Some(100_000),
+            depth: 100,
+            attempts: 13,
+            retry: Duration::from_secs(60),
+            host_failures: 10,
+            host_down: host_down(),
+            patience: patience(),
+            recrawl: None,
+            obeys_robots: true,
+            sitemaps: true,
+            follow_duplicates: false,
+            requisites: false,
+            cookies: false,
+            follow_nofollow: false,
+            seen: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// All start pages.
+    pub fn starts(&self) -> impl Iterator<Item = &String> {
+        self.seeds.iter().chain(self.listed.iter())
+    }
+
+    /// The scope of the crawl.
+    pub fn scope(&self) -> Scope {
+        Scope::new(self.scope, self.starts().chain(&self.reached).map(String::as_str))
+    }
+
+    /// The most links from a seed that the frontier takes: requisites count none.
+    pub fn frontier_depth(&self) -> u16 {
+        self.depth.saturating_add(if self.requisites { REQUISITE_DEPTH } else { 0 })
+    }
+
+    /// Time between the starts of two fetches from a host.
+    pub fn delay_ms(&self) -> u64 {
+        if self.rate > 0.0 { (1000.0 / self.rate).ceil() as u64 } else { 0 }
+    }
+}
+
+/// The folder of a crawl.
+#[derive(Clone, Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// The folder of the crawl into this store.
+    pub fn of(store: &Path) -> Folder {
+        let mut name: OsString = store.components().collect::<PathBuf>().into_os_string();
+        name.push(".crawl");
+        Folder(PathBuf::from(name))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The path of a file in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The settings; `None` if there is no crawl.
+    ///
+    /// # Errors
+    /// The system's, and damage.
+    pub fn settings(&self) -> Result<Option<Settings>, Error> {
+        let path = self.join(files::SETTINGS);
+        let text = match self.read(files::SETTINGS) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(|error| Error::io("read", &path, error))?,
+        };
+        let settings = serde_json::from_slice(&text);
+        let mut settings: Settings = settings.map_err(|error| Error::Damage(format!("{}: {error}", path.display())))?;
+        settings.listed = Arc::new(self.listed(settings.listed_seeds)?);
+        Ok(Some(settings))
+    }
+
+    /// The bytes of a file.
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let file = OsDir::open(&self.0)?.open(name, Access::Read)?;
+        let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// The start pages of lists, of which there are so many.
+    fn listed(&self, count: usize) -> Result<Vec<String>, Error> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let path = self.join(files::SEEDS);
+        let damage = |what: &dyn Display| Error::Damage(format!("{}: {what}", path.display()));
+        let text = match self.read(files::SEEDS) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(damage(&error)),
+            text => text.map_err(|error| Error::io("read", &path, error))?,
+        };
+        let text = String::from_utf8(text).map_err(|error| damage(&error))?;
+        // More are there if a crash came before the settings that count them.
+        let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        let seeds: Vec<String> = whole.take(count).map(str::to_owned).collect();
+        match seeds.len() == count {
+            true => Ok(seeds),
+            false => Err(damage(&format_args!("it has {} of {count} lines", seeds.len()))),
+        }
+    }
+
+    /// Writes the start pages of lists, durably and atomically. They count when the settings are
+    /// kept.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep_listed(&self, settings: &mut Settings) -> Result<(), Error> {
+        if settings.listed.len() > settings.listed_seeds {
+            self.make()?;
+            let text: String = settings.listed.iter().flat_map(|seed| [seed.as_str(), "\n"]).collect();
+            files::replace(&self.0, files::SEEDS, text.as_bytes())?;
+            settings.listed_seeds = settings.listed.len();
+        }
+        Ok(())
+    }
+
+    /// Makes the folder, private like the store's.
+    fn make(&self) -> Result<(), Error> {
+        filemap_io::create_dir(&self.0).map_err(|error| Error::io("create", &self.0, error))
+    }
+
+    /// Writes the settings, durably and atomically; makes the folder.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep(&self, settings: &Settings) -> Result<(), Error> {
+        self.make()?;
+        let text =
+            serde_json::to_vec_pretty(settings).map_err(|error| Error::Broken(format!("the settings: {error}")))?;
+        files::replace(&self.0, files::SETTINGS, &text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn settings_come_back_as_they_were_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::of(&place.path().join("pages.fm/"));
+        assert!(folder.path().ends_with("pages.fm.crawl"));
+        assert_eq!(folder.settings().unwrap(), None);
+        let mut settings = Settings::new(7);
+        settings.seeds.push("http://a/".to_owned());
+        settings.recrawl = Some(Duration::from_secs(9));
+        folder.keep(&settings).unwrap();
+        assert_eq!(folder.settings().unwrap(), Some(settings));
+        fs::write(folder.join(files::SETTINGS), "{").unwrap();
+        assert!(matches!(folder.settings(), Err(Error::Damage(_))));
+    }
+
+    #[test]
+    fn start_pages_of_lists_are_kept_beside_and_never_lost_in_silence() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::of(&place.path().join("pages.fm"));
+        let mut settings = Settings::new(7);
+        settings.listed = Arc::new((0..9).map(|n| format!("http://a/{n}")).collect());
+        folder.keep_listed(&mut settings).unwrap();
+        folder.keep(&settings).unwrap();
+        assert_eq!(folder.settings().unwrap().as_ref(), Some(&settings));
+        assert!(!fs::read_to_string(folder.join(files::SETTINGS)).unwrap().contains("http://a/"));
+        // A crash between the two files.
+        let mut more = settings.clone();
+        Arc::make_mut(&mut more.listed).push("http://b/".to_owned());
+        folder.keep_listed(&mut more).unwrap();
+        assert_eq!(folder.settings().unwrap(), Some(settings));
+        let path = folder.join(files::SEEDS);
+        for text in ["http://a/0\n", "http://a/0\nhttp://a/1"] {
+            fs::write(&path, text).unwrap();
+            let Err(Error::Damage(words)) = folder.settings() else { panic!("{text}") };
+            assert!(words.contains("it has 1 of 9 lines"), "{words}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(folder.settings(), Err(Error::Damage(_))));
+    }
+
+    #[test]
+    fn a_rate_is_a_delay() {
+        let with = |rate| Settings { rate, ..Settings::new(0) }.delay_ms();
+        assert_eq!((with(1.0), with(0.5), with(0.0), with(3.0)), (1000, 2000, 0, 334));
+    }
+}

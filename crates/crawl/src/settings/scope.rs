@@ -1,0 +1,139 @@
+//! Which URLs belong to a crawl, by comparing text with the start pages.
+//!
+//! A leading `www.` and the choice of http or https make no difference: sites redirect from one to
+//! the other.
+
+use std::collections::HashSet;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use serde::{Deserialize, Serialize};
+
+/// How far a crawl goes from its seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// The hosts of the seeds
+    #[default]
+    Host,
+    /// The hosts of the seeds and their subdomains
+    Domain,
+    /// URLs that begin like a seed, up to its last slash
+    Prefix,
+    /// Every host
+    Any,
+}
+
+/// The scope of a crawl. It grows when a start page redirects out of it.
+#[derive(Debug)]
+pub struct Scope {
+    reach: Reach,
+    inner: RwLock<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Start pages, and where they have redirected to.
+    starts: HashSet<String>,
+    hosts: HashSet<String>,
+    /// Without scheme, up to the last slash of a path.
+    prefixes: HashSet<String>,
+}
+
+impl Inner {
+    fn enter(&mut self, start: &str) {
+        self.starts.insert(start.to_owned());
+        self.hosts.insert(host(start).to_owned());
+        let place = place(start);
+        let path = &place[..place.find(['?', '#']).unwrap_or(place.len())];
+        self.prefixes.insert(path[..path.rfind('/').map_or(path.len(), |at| at + 1)].to_owned());
+    }
+}
+
+impl Scope {
+    /// The scope of these start pages.
+    pub fn new<'a>(reach: Reach, starts: impl IntoIterator<Item = &'a str>) -> Scope {
+        let mut inner = Inner::default();
+        starts.into_iter().for_each(|start| inner.enter(start));
+        Scope { reach, inner: RwLock::new(inner) }
+    }
+
+    /// Takes in what belongs to one more start page.
+    pub fn widen(&self, start: &str) {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner).enter(start);
+    }
+
+    fn inner(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a URL is a start page, or one to which a start page has redirected.
+    pub fn is_start(&self, url: &str) -> bool {
+        self.inner().starts.contains(url)
+    }
+
+    /// Whether a URL belongs to the crawl.
+    pub fn contains(&self, url: &str) -> bool {
+        match self.reach {
+            Reach::Any => true,
+            Reach::Host => self.inner().hosts.contains(host(url)),
+            Reach::Domain => {
+                let (inner, host) = (self.inner(), host(url));
+                let below = host.match_indices('.').map(|(at, _)| &host[at + 1..]);
+                inner.hosts.contains(host) || below.into_iter().any(|domain| inner.hosts.contains(domain))
+            }
+            Reach::Prefix => {
+                let (inner, place) = (self.inner(), place(url));
+                // As many looks as there are slashes, however many start pages there are.
+                place.match_indices('/').any(|(at, _)| inner.prefixes.contains(&place[..=at]))
+            }
+        }
+    }
+}
+
+/// The host of a URL without a leading `www.`.
+fn host(url: &str) -> &str {
+    let host = urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("");
+    host.strip_prefix("www.").unwrap_or(host)
+}
+
+/// A URL without scheme and leading `www.`.
+fn place(url: &str) -> &str {
+    let place = url.split_once("://").map_or(url, |(_, place)| place);
+    place.strip_prefix("www.").unwrap_or(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(reach: Reach, inside: &[&str], outside: &[&str]) {
+        let scope = Scope::new(reach, ["http://example.com/docs/index.html?x=/y/", "https://b.example:8080/"]);
+        for url in inside {
+            assert!(scope.contains(url), "{reach:?} {url}");
+        }
+        for url in outside {
+            assert!(!scope.contains(url), "{reach:?} {url}");
+        }
+    }
+
+    #[test]
+    fn every_reach_holds_what_it_should() {
+        check(
+            Reach::Host,
+            &["http://example.com/", "https://www.example.com/x", "https://b.example/"],
+            &["http://docs.example.com/", "http://xexample.com/", "http://example.org/"],
+        );
+        check(
+            Reach::Domain,
+            &["http://docs.example.com/", "http://a.b.example.com/", "http://example.com/"],
+            &["http://example.org/", "http://xexample.com/", "http://com/"],
+        );
+        check(
+            Reach::Prefix,
+            &["https://example.com/docs/a", "http://www.example.com/docs/", "http://b.example:8080/x"],
+            &["http://example.com/doc", "http://example.com/", "http://b.example/x"],
+        );
+        check(Reach::Any, &["http://elsewhere.example/"], &[]);
+    }
+}

@@ -1,0 +1,327 @@
+//! The links of a page: which kind of document it is, and which of its links are followed.
+//!
+//! A sitemap or a feed is known by its root element, whatever its content type; a text sitemap by
+//! who named it, or by its own name. Nothing else is guessed from a body, but HTML where no
+//! content type is given, as in browsers.
+
+use std::collections::{BTreeMap, HashSet};
+
+use filemap::Page;
+use memchr::memmem;
+
+use super::parts::{Crawl, token};
+use crate::error::Error;
+use crate::failure::{Failure, Reason};
+use crate::fetch::Kind;
+use crate::files::sitemaps::{LEVELS, OF_ROBOTS};
+use crate::links::html::Syntax;
+use crate::links::sitemap::Root;
+use crate::links::source::{Size, Source, is_gzip};
+use crate::links::{self, Bounds, Broken, Found, Gathered, Link, css, directives, plain, requisites, sitemap};
+use crate::settings::Settings;
+use crate::settings::limits::SITEMAP_LINKS;
+
+/// The root element of an XML document begins within these first bytes.
+const ROOT_WITHIN: u64 = 64 << 10;
+/// Of a document that says that it is HTML, one of these is within this many bytes if it is not.
+const MARKS_WITHIN: usize = 2048;
+const MARKS: [&[u8]; 6] = [b"<?xml", b"urlset", b"sitemapindex", b"<rss", b"RDF", b"<feed"];
+/// Content types that say nothing.
+const UNKNOWN: [&[u8]; 4] = [b"", b"unknown/unknown", b"application/unknown", b"*/*"];
+
+/// The links of a page that are followed, and what is counted.
+#[derive(Debug, Default)]
+pub struct Discovered {
+    /// The links.
+    pub links: Vec<Link>,
+    /// Limits that were met, with how often.
+    pub met: Vec<(Reason, u64)>,
+    /// Links out of scope.
+    pub out_of_scope: u64,
+    /// A URL to which a start page redirects: a start page too.
+    pub widens: Option<String>,
+    /// Links of which a sitemap says when they changed, or how often they do.
+    pub hints: u64,
+}
+
+/// What is fetched at a URL.
+pub fn kind(crawl: &Crawl, url: &str, requisite: Option<u8>) -> Kind {
+    if requisite.is_some() {
+        return Kind::Requisite;
+    }
+    let is_sitemap = crawl.settings.sitemaps && (crawl.sitemaps.level(url).is_some() || has_name_of_sitemap(url));
+    if is_sitemap { Kind::Sitemap } else { Kind::Page }
+}
+
+/// The links of a page.
+///
+/// # Errors
+/// Those of the file of sitemaps.
+pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> Result<Discovered, Error> {
+    let level = crawl.sitemaps.level(url);
+    let (mut found, root) = find(crawl, url, page, level.is_some());
+    let mut discovered = Discovered { hints: found.hints.len() as u64, ..Discovered::default() };
+    if found.is_cut {
+        discovered.met.push((Reason::LinkLimit, 1));
+    }
+    discovered.met.extend(found.broken.map(|broken| (reason(broken), 1)));
+    let links = resolved(crawl, &found, url, &mut discovered);
+    if root == Some(Root::Index) {
+        // Of an index that nobody named, those in scope.
+        let below = level.map_or(OF_ROBOTS, |level| level + 1);
+        let may_lead_out = level.is_some_and(|level| level < LEVELS);
+        let named =
+            links.iter().map(|link| link.url.as_str()).filter(|link| may_lead_out || crawl.scope.contains(link));
+        let refused = crawl.sitemaps.name(named, below.min(LEVELS))?;
+        discovered.met.extend((refused > 0).then_some((Reason::SitemapLimit, refused)));
+    }
+    // A requisite leads on as a page if it is one of the crawl's.
+    let leads_on = requisite.is_none() || crawl.scope.contains(url);
+    follow(crawl, if leads_on { links } else { Vec::new() }, root == Some(Root::Index), &mut discovered);
+    let is_style = essence(page.headers.get("Content-Type")) == b"text/css";
+    let next = match requisite {
+        Some(level) if is_style => Some(level + 1).filter(|level| *level <= requisites::LEVELS),
+        Some(_) => leads_on.then_some(1),
+        None => Some(1),
+    };
+    if let Some(level) = next {
+        let links = std::mem::take(&mut found.requisites);
+        beside(crawl, Found { links, ..found }, url, level, &mut discovered);
+    }
+    Ok(discovered)
+}
+
+/// Adds the requisites of a page, wherever they are.
+fn beside(crawl: &Crawl, found: Found, url: &str, level: u8, discovered: &mut Discovered) {
+    let links = resolved(crawl, &found, url, discovered);
+    let mut links = wanted(links, |url| crawl.refusal_of_requisite(url), discovered);
+    // What is a link too is one.
+    let known: HashSet<&String> = discovered.links.iter().map(|link| &link.key).collect();
+    links.retain(|link| !known.contains(&link.key));
+    links.iter_mut().for_each(|link| requisites::mark(link, level));
+    discovered.links.extend(links);
+}
+
+/// The target of a redirect. That of a sitemap is one; that of a start page is followed wherever
+/// it leads.
+///
+/// # Errors
+/// Those of the file of sitemaps.
+pub fn of_redirect(
+    crawl: &Crawl,
+    url: &str,
+    location: &[u8],
+    is_start: bool,
+    requisite: Option<u8>,
+) -> Result<Discovered, Error> {
+    let found = Found { links: vec![links::text(location)], ..Found::default() };
+    let mut discovered = Discovered::default();
+    let links = resolved(crawl, &found, url, &mut discovered);
+    if let Some(level) = requisite {
+        beside(crawl, found, url, level, &mut discovered);
+        return Ok(discovered);
+    }
+    let level = crawl.sitemaps.level(url);
+    if let Some(level) = level {
+        crawl.sitemaps.name(links.iter().map(|link| link.url.as_str()), level)?;
+    }
+    if links.is_empty() {
+        discovered.met.push((Reason::BadUrl, 1));
+    }
+    if level.is_none() && is_start {
+        discovered.links = wanted(links, |url| crawl.refusal(url, true), &mut discovered);
+        discovered.widens = discovered.links.first().map(|link| link.url.clone());
+    } else {
+        follow(crawl, links, level.is_some(), &mut discovered);
+    }
+    Ok(discovered)
+}
+
+/// Where a redirect leads to.
+pub fn target(crawl: &Crawl, url: &str, location: &[u8]) -> Option<Link> {
+    let found = Found { links: vec![links::text(location)], ..Found::default() };
+    links::resolve(&found, url, &**crawl.pages.canonicalizer(), bounds(crawl)).links.pop()
+}
+
+/// The sitemaps that a robots.txt names.
+///
+/// # Errors
+/// Those of the file of sitemaps.
+pub fn of_robots(crawl: &Crawl, url: &str, sitemaps: &[String]) -> Result<Discovered, Error> {
+    let found = Found { links: sitemaps.to_vec(), ..Found::default() };
+    let mut discovered = Discovered::default();
+    discovered.links = resolved(crawl, &found, url, &mut discovered);
+    let refused = crawl.sitemaps.name(discovered.links.iter().map(|link| link.url.as_str()), OF_ROBOTS)?;
+    discovered.met.extend((refused > 0).then_some((Reason::SitemapLimit, refused)));
+    Ok(discovered)
+}
+
+fn resolved(crawl: &Crawl, found: &Found, url: &str, discovered: &mut Discovered) -> Vec<Link> {
+    let links = links::resolve(found, url, &**crawl.pages.canonicalizer(), bounds(crawl));
+    discovered.met.extend((links.too_long > 0).then_some((Reason::UrlLimit, links.too_long)));
+    links.links
+}
+
+/// Keeps links in scope, and sitemaps that were named if they may be such.
+fn follow(crawl: &Crawl, links: Vec<Link>, may_be_sitemaps: bool, discovered: &mut Discovered) {
+    let all = links.len();
+    discovered.links = links;
+    discovered
+        .links
+        .retain(|link| crawl.scope.contains(&link.url) || may_be_sitemaps && crawl.sitemaps.level(&link.url).is_some());
+    discovered.out_of_scope = (all - discovered.links.len()) as u64;
+    let in_scope = std::mem::take(&mut discovered.links);
+    discovered.links = wanted(in_scope, |url| crawl.refusal(url, false), discovered);
+}
+
+/// Links that no pattern of the crawl refuses; the others are counted.
+fn wanted(mut links: Vec<Link>, refusal: impl Fn(&str) -> Option<Failure>, discovered: &mut Discovered) -> Vec<Link> {
+    let mut refused = BTreeMap::new();
+    links.retain(|link| match refusal(&link.url) {
+        Some(failure) => {
+            *refused.entry(failure.reason).or_insert(0) += 1;
+            false
+        }
+        None => true,
+    });
+    discovered.met.extend(refused);
+    links
+}
+
+fn reason(broken: Broken) -> Reason {
+    match broken {
+        Broken::Damaged => Reason::SitemapBroken,
+        Broken::TooLong => Reason::BodyLimit,
+        Broken::TooDense => Reason::RatioLimit,
+    }
+}
+
+/// The limits on a document's links.
+fn bounds(crawl: &Crawl) -> Bounds {
+    let Settings { limits, follow_nofollow, requisites, .. } = &crawl.settings;
+    Bounds {
+        links: limits.links,
+        url_bytes: limits.url_bytes,
+        follow_nofollow: *follow_nofollow,
+        requisites: *requisites,
+    }
+}
+
+/// The links of a document as written, and its root if it is XML.
+fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Option<Root>) {
+    let limits = &crawl.settings.limits;
+    let whole = Size { bytes: limits.sitemap_bytes(), ratio: limits.ratio };
+    let content_type = page.headers.get("Content-Type");
+    let kind = essence(content_type);
+    let source = |size| Source::new(&page.body, content_type, size);
+    let root = match may_be_xml(&page.body, &kind) {
+        true => sitemap::root(source(Size { bytes: ROOT_WITHIN, ..whole })),
+        false => None,
+    };
+    let is_xml = kind.ends_with(b"xml");
+    let is_html = has(&kind, b"html") || is_xml && root == Some(Root::Html);
+    let ours = bounds(crawl);
+    let many = Bounds { links: ours.links.max(SITEMAP_LINKS), ..ours };
+    match root {
+        Some(root @ (Root::Set | Root::Index)) => return (sitemap::find(source(whole), root, url, many), Some(root)),
+        Some(root @ (Root::Rss | Root::Atom)) => {
+            let bounds = if was_named { many } else { ours };
+            return (sitemap::find(source(whole), root, url, bounds), Some(root));
+        }
+        Some(Root::Html) | None => {}
+    }
+    if (was_named || has_name_of_sitemap(url)) && !is_html && !is_xml {
+        let is_text = kind == b"text/plain" && was_named && !is_gzip(&page.body);
+        if is_text || plain::looks_like_one(source(whole)) {
+            return (plain::find(source(whole), many), None);
+        }
+    }
+    if kind == b"text/css" && ours.requisites {
+        let mut gathered = Gathered::new(ours);
+        css::find(&page.body, |url| {
+            gathered.add(url);
+        });
+        let Found { links: requisites, is_cut, .. } = gathered.found;
+        return (Found { requisites, is_cut, ..Found::default() }, root);
+    }
+    // What was named as a sitemap, and is none.
+    let broken = was_named.then_some(Broken::Damaged);
+    let may_be_html = is_html || UNKNOWN.contains(&kind.as_slice()) && looks_like_markup(&page.body);
+    if !may_be_html || is_gzip(&page.body) {
+        return (Found { broken, ..Found::default() }, root);
+    }
+    let agent = token(&crawl.settings);
+    let forbids = page.headers.all("X-Robots-Tag").any(|tag| directives::tag_forbids_following(tag, agent));
+    let is_nofollow = forbids && !crawl.settings.follow_nofollow;
+    if is_nofollow && !ours.requisites {
+        return (Found { is_nofollow, broken, ..Found::default() }, root);
+    }
+    let (text, encoding) = filemap::page::encoding::decode(&page.body, content_type);
+    let syntax = if is_xml { Syntax::Xhtml } else { Syntax::Html };
+    let found = links::html::find(text.as_bytes(), agent, syntax, ours);
+    let links = if is_nofollow { Vec::new() } else { found.links };
+    (Found { encoding: Some(encoding), broken, links, ..found }, root)
+}
+
+/// A content type without parameters, in lower case.
+fn essence(content_type: Option<&[u8]>) -> Vec<u8> {
+    let value = content_type.unwrap_or_default();
+    value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase()
+}
+
+fn has(text: &[u8], part: &[u8]) -> bool {
+    memmem::find(text, part).is_some()
+}
+
+/// Whether a look at the root element is worth it.
+fn may_be_xml(body: &[u8], kind: &[u8]) -> bool {
+    if is_gzip(body) {
+        return true;
+    }
+    let head = &body[..body.len().min(MARKS_WITHIN)];
+    let is_wide = head.iter().take(4).any(|byte| *byte == 0);
+    let is_plain_html = has(kind, b"html") && !kind.ends_with(b"xml");
+    looks_like_markup(body) && (is_wide || !is_plain_html || MARKS.iter().any(|mark| has(head, mark)))
+}
+
+/// Whether a body begins with a tag, after a byte order mark or blanks.
+fn looks_like_markup(body: &[u8]) -> bool {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let is_wide = [&b"\xff\xfe"[..], b"\xfe\xff", b"<\0", b"\0<"].iter().any(|mark| body.starts_with(mark));
+    is_wide || body.trim_ascii_start().starts_with(b"<")
+}
+
+/// Whether a URL has the name of a sitemap: `/sitemap.xml`, `/sitemap-2.txt.gz`.
+fn has_name_of_sitemap(url: &str) -> bool {
+    let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
+    let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    name.contains("sitemap") && [".xml", ".txt"].iter().any(|ending| plain.ends_with(ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sitemap_is_known_by_its_name() {
+        for (url, is_one) in [
+            ("http://a/sitemap.xml", true),
+            ("http://a/b/Product-SiteMap-7.txt.gz?x", true),
+            ("http://a/sitemap.xml/x", false),
+            ("http://a/sitemap", false),
+            ("http://sitemap.xml/", false),
+            ("http://a/notes.txt", false),
+        ] {
+            assert_eq!(has_name_of_sitemap(url), is_one, "{url}");
+        }
+    }
+
+    #[test]
+    fn markup_is_known_behind_marks_and_blanks() {
+        for body in [&b" \n<p>"[..], b"\xef\xbb\xbf\n<!-- x -->", b"\xff\xfe<\0", b"\xfe\xff\0<", b"<\0?\0"] {
+            assert!(looks_like_markup(body), "{body:?}");
+        }
+        assert!(!looks_like_markup(b"x <p>") && !looks_like_markup(b""));
+    }
+}

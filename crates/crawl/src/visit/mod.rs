@@ -1,0 +1,476 @@
+//! One visit to one page, from robots.txt to the store.
+//!
+//! Visits run concurrently and touch neither frontier nor log: the result is returned as a
+//! [`Visit`]. The page is put into the store before the result is sent, so that a commit, which
+//! syncs the store first, never calls a missing page done.
+//!
+//! A redirect is a page with one link. The number of redirects in a row is in memory only: after a
+//! restart it starts at 0, and the depth limit still ends the chain.
+
+mod discovery;
+mod hops;
+mod parts;
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use filemap::{Page, PageHead, Put};
+use frontier::{Assignment, PageId};
+use urlindex::ContentSeen;
+
+use crate::clock::now_ms;
+use crate::error::Error;
+use crate::failure::{Failure, Reason};
+use crate::fetch::{Answer, Validators, retry_after};
+use crate::files::bodies::Holder;
+use crate::links::{Link, requisites};
+use crate::record;
+use crate::robots::cache;
+
+use self::discovery::Discovered;
+pub use self::parts::{Crawl, token};
+
+/// Attempts at a page whose body breaks off, before what there is of it is stored.
+const ATTEMPTS_AT_A_BODY: u8 = 3;
+
+/// The result of a visit.
+#[derive(Debug)]
+pub struct Visit {
+    /// The page.
+    pub page: PageId,
+    /// The URL that was asked for last.
+    pub url: String,
+    /// Links from a seed.
+    pub depth: u16,
+    /// The result for the frontier.
+    pub told: Told,
+    /// The status of the answer.
+    pub status: Option<u16>,
+    /// Bytes of the body as received.
+    pub wire_bytes: u64,
+    /// Bytes of the body as stored.
+    pub body_bytes: u64,
+    /// The page that has the same body.
+    pub duplicate_of: Option<String>,
+    /// Limits that were met without failing the page, with how often.
+    pub met: Vec<(Reason, u64)>,
+    /// Links out of scope.
+    pub out_of_scope: u64,
+    /// How far a requisite is from its page; `None` of a page.
+    pub requisite: Option<u8>,
+    /// A URL to which this start page redirects.
+    pub widens: Option<String>,
+    /// Links of which a sitemap says when they changed, or how often they do: what
+    /// the frontier is told of.
+    pub hints: u64,
+    /// Sitemaps that the host's robots.txt names, which nobody was told of before.
+    pub sitemaps: Vec<Link>,
+    /// The crawl-delay of robots.txt.
+    pub crawl_delay: Option<Duration>,
+    /// How long to leave the host alone.
+    pub hold: Option<Duration>,
+    /// How long it took.
+    pub took: Duration,
+    /// This crawl stored the page but was stopped before the commit: it is fetched again, and has
+    /// its version already.
+    is_recorded: bool,
+}
+
+/// The result for the frontier.
+#[derive(Debug)]
+pub enum Told {
+    /// The page was fetched.
+    Fetched(Fetched),
+    /// It was not fetched.
+    Failed(Failure),
+    /// Its robots.txt was asked for, or has told a delay: the page is to be fetched when its host
+    /// has had its rest. A visit does not wait with a connection in its hand.
+    Later,
+}
+
+/// A fetched page.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    /// The time of the fetch.
+    pub at_ms: i64,
+    /// Its links in scope.
+    pub links: Vec<Link>,
+    /// Whether it has changed, if that is known.
+    pub changed: Option<bool>,
+    /// Whether its links are not followed, since another page of its host has the same body.
+    pub is_duplicate: bool,
+}
+
+/// Why a visit ends early.
+enum Broken {
+    /// The page is to be fetched later.
+    Later,
+    /// The page fails.
+    Page(Failure),
+    /// The crawl fails: its store or its sets.
+    Crawl(Error),
+}
+
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Broken {
+        Broken::Page(failure)
+    }
+}
+
+impl From<filemap::Error> for Broken {
+    fn from(error: filemap::Error) -> Broken {
+        // The crawl pauses, and asks for the page again then.
+        if matches!(error, filemap::Error::Engine(filemap_core::Error::NoSpace { .. })) {
+            return Broken::Later;
+        }
+        match error.concerns_one_page() {
+            true => Broken::Page(Failure::new(Reason::Unstorable, error.to_string())),
+            false => Broken::Crawl(error.into()),
+        }
+    }
+}
+
+impl From<Error> for Broken {
+    fn from(failure: Error) -> Broken {
+        Broken::Crawl(failure)
+    }
+}
+
+impl Visit {
+    fn begin(assignment: &Assignment) -> Visit {
+        Visit {
+            page: assignment.page,
+            url: requisites::bare(&assignment.url).to_owned(),
+            depth: assignment.depth,
+            told: Told::Fetched(Fetched::default()),
+            status: None,
+            wire_bytes: 0,
+            body_bytes: 0,
+            duplicate_of: None,
+            met: Vec::new(),
+            out_of_scope: 0,
+            requisite: requisites::level(&assignment.url),
+            widens: None,
+            hints: 0,
+            sitemaps: Vec::new(),
+            crawl_delay: None,
+            hold: None,
+            took: Duration::ZERO,
+            is_recorded: false,
+        }
+    }
+
+    fn met(&mut self, reason: Reason, times: u64) {
+        if times > 0 {
+            self.met.push((reason, times));
+        }
+    }
+
+    /// Counts what was discovered, and returns its links.
+    fn take(&mut self, discovered: Discovered) -> Vec<Link> {
+        self.met.extend(discovered.met);
+        self.out_of_scope += discovered.out_of_scope;
+        self.hints += discovered.hints;
+        self.widens = discovered.widens.or(self.widens.take());
+        discovered.links
+    }
+}
+
+/// Visits a page.
+///
+/// # Errors
+/// Those that end the crawl: of the store or a set.
+pub async fn visit(crawl: &Crawl, mut assignment: Assignment) -> Result<Visit, Error> {
+    let begun = Instant::now();
+    let mut visit = Visit::begin(&assignment);
+    assignment.url.clone_from(&visit.url);
+    match attempt(crawl, &assignment, &mut visit).await {
+        Ok(fetched) => visit.told = Told::Fetched(fetched),
+        Err(Broken::Page(failure)) => {
+            if failure.reason != Reason::Robots {
+                keep_note(crawl, &record::failure(&visit.url, &failure, now_ms()))?;
+            }
+            visit.told = Told::Failed(failure);
+        }
+        Err(Broken::Later) => visit.told = Told::Later,
+        Err(Broken::Crawl(failure)) => return Err(failure),
+    }
+    visit.took = begun.elapsed();
+    Ok(visit)
+}
+
+/// Puts a note beside a page. Where a rule of an erasure refuses it, the failure is in the
+/// frontier and the log only.
+fn keep_note(crawl: &Crawl, note: &Page) -> Result<(), Error> {
+    match crawl.pages.put_page(note) {
+        Err(error) if !error.concerns_one_page() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<Fetched, Broken> {
+    let url = assignment.url.as_str();
+    let is_requisite = visit.requisite.is_some() && crawl.settings.requisites;
+    let is_ours = is_requisite || crawl.scope.contains(url) || crawl.sitemaps.level(url).is_some();
+    if assignment.depth > 0 && !is_ours {
+        return Err(Failure::from(Reason::Scope).into());
+    }
+    is_refused(crawl, assignment, visit, url)?;
+    ask_robots(crawl, assignment, visit).await?;
+    let known = crawl.pages.head(url)?;
+    visit.is_recorded =
+        !assignment.is_refresh && known.as_ref().is_some_and(|head| head.page.fetched_at_ms >= crawl.settings.begun_ms);
+    let validators = match &known {
+        Some(head) if !visit.is_recorded => record::validators(head),
+        _ => Validators::default(),
+    };
+    let mut answer = ask(crawl, assignment, &validators, visit).await?;
+    let url = visit.url.clone();
+    let _places = std::mem::take(&mut answer.places);
+    (visit.status, visit.wire_bytes, visit.body_bytes) =
+        (Some(answer.status), answer.wire_bytes, answer.body.len() as u64);
+    if let Some(cut) = answer.cut.as_ref().filter(|_| is_tried_again(crawl, assignment, &answer)) {
+        return Err(cut.clone().into());
+    }
+    let cut = answer.cut.as_ref().map(|cut| cut.reason);
+    let as_received = answer.as_received.then_some(Reason::KeptAsReceived);
+    visit.met(Reason::CookieLimit, answer.cookies_dropped);
+    let trailing = answer.has_trailing.then_some(Reason::TrailingBytes);
+    visit.met.extend(cut.into_iter().chain(as_received).chain(trailing).map(|reason| (reason, 1)));
+    let known = Known {
+        page: known.as_ref(),
+        is_start: crawl.scope.is_start(&assignment.url) || crawl.scope.is_start(&url),
+        is_seed: assignment.is_seed,
+    };
+    take(crawl, &url, answer, known, visit)
+}
+
+/// Fails if a pattern of the crawl refuses a page.
+fn is_refused(crawl: &Crawl, assignment: &Assignment, visit: &Visit, url: &str) -> Result<(), Failure> {
+    let refusal = match visit.requisite {
+        Some(_) => crawl.refusal_of_requisite(url),
+        None => crawl.refusal(url, assignment.is_seed),
+    };
+    refusal.map_or(Ok(()), Err)
+}
+
+/// Asks for a page. Where it is at another spelling of its URL, by a redirect, it is asked for
+/// there at once: both are one page to the frontier, which would not ask for it again.
+async fn ask(
+    crawl: &Crawl,
+    assignment: &Assignment,
+    validators: &Validators,
+    visit: &mut Visit,
+) -> Result<Answer, Broken> {
+    let mut asked = HashSet::from([visit.url.clone()]);
+    loop {
+        let answer =
+            crawl.fetcher.get(&visit.url, validators, discovery::kind(crawl, &visit.url, visit.requisite)).await?;
+        let location = answer.headers.get("Location").filter(|_| (300..400).contains(&answer.status));
+        let target = location.and_then(|location| discovery::target(crawl, &visit.url, location));
+        let Some(target) = target.filter(|target| target.key == assignment.key) else { return Ok(answer) };
+        if asked.len() > usize::from(crawl.settings.limits.redirects) || !asked.insert(target.url.clone()) {
+            visit.met(Reason::RedirectLimit, 1);
+            return Ok(answer);
+        }
+        is_refused(crawl, assignment, visit, &target.url)?;
+        let (origin, path) = cache::split(&target.url);
+        if crawl.settings.obeys_robots {
+            let (site, _) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
+            if !site.robots.as_ref().map_err(Failure::clone)?.allows(path) {
+                return Err(Failure::from(Reason::Robots).into());
+            }
+        }
+        if let Some(level) = crawl.sitemaps.level(&visit.url) {
+            crawl.sitemaps.name(std::iter::once(target.url.as_str()), level)?;
+        }
+        // One more request than the frontier knows of.
+        let turn = visit.crawl_delay.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
+        visit.hold = Some(visit.hold.unwrap_or_default() + turn).filter(|hold| !hold.is_zero());
+        visit.url = target.url;
+    }
+}
+
+/// Whether a body that is not whole is worth another attempt, before what there is of it is kept.
+fn is_tried_again(crawl: &Crawl, assignment: &Assignment, answer: &Answer) -> bool {
+    let is_accident = answer.cut.as_ref().is_some_and(|cut| cut.reason != Reason::BodyLimit);
+    let most = crawl.settings.attempts.min(ATTEMPTS_AT_A_BODY);
+    let is_last = assignment.failed_attempts.saturating_add(1) >= most;
+    is_accident && !is_last && (200..300).contains(&answer.status)
+}
+
+/// Checks robots.txt. If that took a request, or told of a delay that the frontier does not know,
+/// the page is to be fetched later. Of a host in scope, its sitemaps come with the visit the first
+/// time, whatever becomes of the page.
+async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<(), Broken> {
+    let url = assignment.url.as_str();
+    if !crawl.settings.obeys_robots {
+        return Ok(());
+    }
+    let (origin, path) = cache::split(&assignment.url);
+    let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
+    let robots = site.robots.as_ref().map_err(Failure::clone)?;
+    let own = Duration::from_millis(crawl.settings.delay_ms());
+    let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay).max(own));
+    visit.crawl_delay = delay;
+    let are_wanted = crawl.settings.sitemaps && !robots.sitemaps.is_empty() && crawl.scope.contains(url);
+    if are_wanted && !site.sitemaps_told.swap(true, Ordering::Relaxed) {
+        let told = discovery::of_robots(crawl, &cache::url_of(origin), &robots.sitemaps)?;
+        visit.sitemaps = visit.take(told);
+        visit.met(Reason::SitemapLimit, robots.more_sitemaps);
+    }
+    if !robots.allows(path) {
+        return Err(Failure::from(Reason::Robots).into());
+    }
+    // Either the request for robots.txt has just begun, or nobody knows when the last one did.
+    let is_news = delay.is_some_and(|delay| assignment.host_delay_ms != Some(delay.as_millis() as u64));
+    let turn = delay.unwrap_or(own);
+    if (was_fetched || is_news) && !turn.is_zero() {
+        visit.hold = Some(turn);
+        return Err(Broken::Later);
+    }
+    Ok(())
+}
+
+/// What is known of a page before its answer.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    page: Option<&'a PageHead>,
+    /// Whether it is a start page, or one to which a start page has redirected.
+    is_start: bool,
+    /// Whether the frontier knows it as a seed: a sitemap is one, too.
+    is_seed: bool,
+}
+
+/// Judges an answer by its status, stores the page, and finds its links.
+fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut Visit) -> Result<Fetched, Broken> {
+    let status = answer.status;
+    let at_ms = now_ms();
+    match (status, known.page) {
+        (408 | 425 | 429 | 503, _) => return Err(busy(crawl, &answer, visit).into()),
+        (304, Some(before)) if !visit.is_recorded => {
+            return not_modified(crawl, url, answer, before, known.is_start || known.is_seed, visit);
+        }
+        (304, _) => return Err(Failure::new(Reason::Protocol, "304 to a request without conditions").into()),
+        (200..=399, _) => {}
+        (400..=499, _) => {
+            let page = record::page(url, answer, at_ms);
+            if !visit.is_recorded {
+                crawl.pages.put_page_if_changed(&page)?;
+            }
+            return Err(Failure::new(Reason::ClientStatus, status.to_string()).into());
+        }
+        _ => return Err(Failure::new(Reason::ServerStatus, status.to_string()).into()),
+    }
+    let location = answer.headers.get("Location").map(<[u8]>::to_vec).filter(|_| status >= 300);
+    let mut page = record::page(url, answer, at_ms);
+    let stored = store(crawl, &mut page, known.page, visit)?;
+    let is_duplicate = stored.is_duplicate && !known.is_start && !known.is_seed;
+    let changed = known.page.filter(|_| !visit.is_recorded).and(stored.changed);
+    let links = match location {
+        Some(location) => redirect(crawl, url, &location, known.is_start, visit)?,
+        // 300 has a page of choices.
+        None if status <= 300 => visit.take(discovery::of_page(crawl, url, &page, visit.requisite)?),
+        None => Vec::new(),
+    };
+    Ok(Fetched { at_ms, links, changed, is_duplicate })
+}
+
+/// How a page was stored.
+struct Stored {
+    changed: Option<bool>,
+    is_duplicate: bool,
+}
+
+/// Whether the links of a page with the body of another are not followed: those of a page of its
+/// own host, where a body that is served under ever longer paths would lead on for ever. On
+/// another host the same links lead to other pages.
+fn is_repeated(crawl: &Crawl, key: &[u8], holder: &Holder) -> bool {
+    !crawl.settings.follow_duplicates && site(key) == site(&holder.key)
+}
+
+/// The host of a canonical URL, also of one in SURT form.
+fn site(key: &[u8]) -> &[u8] {
+    urlindex::host(key).unwrap_or_else(|| key.split(|byte| *byte == b')').next().unwrap_or_default())
+}
+
+/// Stores a page, or a reference to another page with the same body.
+fn store(crawl: &Crawl, page: &mut Page, known: Option<&PageHead>, visit: &mut Visit) -> Result<Stored, Broken> {
+    let digest = ContentSeen::digest(&page.body);
+    let key = crawl.pages.key(&page.url)?;
+    let is_tested = page.status == Some(200) && !page.body.is_empty();
+    let _turn = is_tested.then(|| crawl.bodies.lock(&digest));
+    let holder = match is_tested {
+        true => crawl.bodies.holder(&digest, page.body.len() as u64, &crawl.pages)?,
+        false => None,
+    };
+    if let Some(holder) = holder.filter(|holder| holder.key != key) {
+        visit.duplicate_of = Some(String::from_utf8_lossy(&holder.key).into_owned());
+        let is_same = crawl.pages.get(&page.url)?.is_some_and(|before| before.body == page.body);
+        if !(visit.is_recorded && is_same) {
+            crawl.pages.put_page(&record::duplicate(page, &holder.key, holder.fetched_at_ms))?;
+        }
+        return Ok(Stored { changed: Some(!is_same), is_duplicate: is_repeated(crawl, &key, &holder) });
+    }
+    let stored = crawl.pages.engine().head(&key).map_err(Error::from)?;
+    let has_it = |head: filemap_core::Head| head.digest == digest && head.body_bytes == page.body.len() as u64;
+    let is_same_status = known.is_some_and(|known| known.page.status == page.status);
+    let is_there = visit.is_recorded && is_same_status && stored.is_some_and(has_it);
+    let changed = match is_there {
+        true => None,
+        false => Some(matches!(crawl.pages.put_page_if_changed(page)?, Put::Stored(_))),
+    };
+    if is_tested {
+        crawl.bodies.note(&digest, &key, page.fetched_at_ms)?;
+    }
+    Ok(Stored { changed, is_duplicate: false })
+}
+
+/// An unchanged page: its links are those of the stored body.
+fn not_modified(
+    crawl: &Crawl,
+    url: &str,
+    answer: Answer,
+    known: &PageHead,
+    is_start: bool,
+    visit: &mut Visit,
+) -> Result<Fetched, Broken> {
+    let at_ms = now_ms();
+    let page = record::page(url, answer, at_ms);
+    crawl.pages.put_page(&record::not_modified(page, url, known))?;
+    let before = crawl.pages.get(url)?;
+    let holder = before.as_ref().map(|before| crawl.bodies.other_holder(before, &crawl.pages)).transpose()?.flatten();
+    let key = crawl.pages.key(url)?;
+    let is_duplicate = !is_start && holder.is_some_and(|holder| is_repeated(crawl, &key, &holder));
+    let links = match before {
+        Some(before) => visit.take(discovery::of_page(crawl, url, &before, visit.requisite)?),
+        None => Vec::new(),
+    };
+    Ok(Fetched { at_ms, links, changed: Some(false), is_duplicate })
+}
+
+/// The failure of a page whose host asks to come back later.
+fn busy(crawl: &Crawl, answer: &Answer, visit: &mut Visit) -> Failure {
+    let wanted = answer.headers.get("Retry-After").and_then(|value| retry_after::parse(value, now_ms()));
+    let most = crawl.settings.limits.retry_after;
+    if wanted.is_some_and(|wanted| wanted > most) {
+        visit.met(Reason::RetryAfterLimit, 1);
+    }
+    let hold = wanted.map(|wanted| wanted.min(most));
+    visit.hold = visit.hold.max(hold);
+    let retry_after_ms = hold.map(|hold| hold.as_millis() as u64);
+    Failure { retry_after_ms, ..Failure::new(Reason::Busy, answer.status.to_string()) }
+}
+
+/// The target of a redirect, unless there were too many.
+fn redirect(crawl: &Crawl, url: &str, location: &[u8], is_start: bool, visit: &mut Visit) -> Result<Vec<Link>, Broken> {
+    let hops = crawl.hops.taken(url) + 1;
+    if hops > crawl.settings.limits.redirects {
+        visit.met(Reason::RedirectLimit, 1);
+        return Ok(Vec::new());
+    }
+    let targets = visit.take(discovery::of_redirect(crawl, url, location, is_start, visit.requisite)?);
+    targets.iter().for_each(|target| crawl.hops.note(requisites::bare(&target.url), hops));
+    Ok(targets)
+}

@@ -1,0 +1,81 @@
+//! The parts of a crawl that all its visits share: settings, scope, store, fetcher, caches.
+
+use filemap::PageStore;
+
+use super::hops::Hops;
+use crate::failure::{Failure, Reason};
+use crate::fetch::Fetcher;
+use crate::files::bodies::Bodies;
+use crate::files::sitemaps::Sitemaps;
+use crate::links::requisites;
+use crate::robots::cache::Cache;
+use crate::settings::Settings;
+use crate::settings::filter::{Filter, Refusal};
+use crate::settings::scope::Scope;
+
+/// What all visits share.
+pub struct Crawl {
+    /// How it goes.
+    pub settings: Settings,
+    /// Which URLs belong to it.
+    pub scope: Scope,
+    /// Which of these are fetched.
+    pub filter: Filter,
+    /// The store.
+    pub pages: PageStore,
+    /// Asks servers.
+    pub fetcher: Fetcher,
+    /// The rules of sites.
+    pub robots: Cache,
+    /// The content-seen test.
+    pub bodies: Bodies,
+    /// Which URLs are sitemaps.
+    pub sitemaps: Sitemaps,
+    /// Redirects in a row that led to a URL.
+    pub(super) hops: Hops,
+}
+
+fn excluded() -> Failure {
+    Failure::new(Reason::Excluded, "a pattern of --exclude")
+}
+
+/// The name that rules for robots are matched by.
+pub fn token(settings: &Settings) -> &str {
+    settings.robots_token.as_deref().unwrap_or_else(|| crate::robots::token(&settings.user_agent))
+}
+
+impl Crawl {
+    /// A crawl of these parts.
+    pub fn new(
+        settings: Settings,
+        (scope, filter): (Scope, Filter),
+        pages: PageStore,
+        fetcher: Fetcher,
+        bodies: Bodies,
+        sitemaps: Sitemaps,
+    ) -> Crawl {
+        let robots = Cache::new(token(&settings), settings.limits.retry_after);
+        Crawl { settings, scope, filter, pages, fetcher, robots, bodies, sitemaps, hops: Hops::default() }
+    }
+
+    /// The same of a requisite, which need not be included.
+    pub fn refusal_of_requisite(&self, url: &str) -> Option<Failure> {
+        match self.filter.refusal(url) {
+            Some(Refusal::Excluded) => Some(excluded()),
+            _ => self.filter.rejects_extension(url).then(|| Failure::from(Reason::Extension)),
+        }
+    }
+
+    /// Why a page is not fetched by a pattern of the crawl, if it is not. A start page and a
+    /// sitemap need not be included, and may have any extension.
+    pub fn refusal(&self, url: &str, is_seed: bool) -> Option<Failure> {
+        let url = requisites::bare(url);
+        let need_not = || is_seed || self.scope.is_start(url) || self.sitemaps.level(url).is_some();
+        match self.filter.refusal(url)? {
+            Refusal::Excluded => Some(excluded()),
+            Refusal::NotIncluded | Refusal::Extension if need_not() => None,
+            Refusal::Extension => Some(Failure::from(Reason::Extension)),
+            Refusal::NotIncluded => Some(Failure::new(Reason::Excluded, "no pattern of --include")),
+        }
+    }
+}

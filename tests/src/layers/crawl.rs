@@ -1,0 +1,39 @@
+//! The layers of `crawl`: the terms that all parts use, then what a crawl keeps on disk, then
+//! fetching, one visit, the run; and those of its command line.
+
+/// The library, lowest first.
+pub const LAYERS: &[&[&str]] = &[
+    &["clock", "error", "failure", "stop"],
+    &["files"],
+    &["settings::filter", "settings::limits", "settings::scope"],
+    &["settings"],
+    &["files::bodies", "files::sequence", "files::sitemaps"],
+    &["files::seen"],
+    // Bytes in, links out.
+    &["links"],
+    &["links::css", "links::directives", "links::requisites", "links::source"],
+    &["links::html", "links::plain", "links::sitemap"],
+    // One request.
+    &["fetch::address", "fetch::cookies", "fetch::decode", "fetch::proxy", "fetch::retry_after", "fetch::trust"],
+    &["fetch::connect"],
+    &["fetch"],
+    &["record"],
+    &["robots"],
+    &["robots::cache"],
+    // One visit.
+    &["visit::hops"],
+    &["visit::parts"],
+    &["visit::discovery"],
+    &["visit"],
+    // The run.
+    &["run::line", "run::pace", "run::tally", "run::view"],
+    &["run::metrics", "run::observe"],
+    &["run::claims", "run::control", "run::opening", "run::patterns", "run::space", "run::starts", "run::status"],
+    &["run::coordinator"],
+    &["run::coverage"],
+    &["run::start"],
+    &["run"],
+];
+
+/// `fm-crawl`, lowest first.
+pub const FM_CRAWL: &[&[&str]] = &[&["coverage", "failure", "log", "progress"], &["face"], &["verbs"], &["cli"]];

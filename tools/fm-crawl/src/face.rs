@@ -1,0 +1,172 @@
+//! What a running crawl tells, as people see it: messages, the progress, and the crawl log.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crawl::BoxError;
+use crawl::run::{Event, Observer, Tally};
+use crawl::visit::Visit;
+use fm_cli::{Failure, Flags, sizes, words};
+use frontier::Frontier;
+use serde_json::{Value, json};
+
+use crate::log::Log;
+use crate::progress::Progress;
+
+/// Who is told of the crawl.
+pub struct Face {
+    flags: Flags,
+    opening: Opening,
+    parts: Mutex<(Progress, Log)>,
+}
+
+/// What a log begins with.
+pub struct Opening {
+    /// Where it is, if there is to be one.
+    pub path: Option<PathBuf>,
+    /// Most bytes of one file.
+    pub most: Option<u64>,
+    /// What it says of the run.
+    pub begin: Value,
+    /// What it says of lists of start pages.
+    pub seeds: Vec<String>,
+}
+
+/// A failure of the log, as an observer has it.
+#[derive(Debug)]
+pub struct Refused(pub Failure);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Face {
+    /// A face, whose log is opened when the run begins.
+    pub fn new(flags: &Flags, opening: Opening) -> Face {
+        Face { flags: *flags, opening, parts: Mutex::new((Progress::new(flags), Log::none())) }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, (Progress, Log)> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Logs an event of the program's own.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn log(&self, event: &str, what: Value) -> Result<(), Failure> {
+        let log = &mut self.parts().1;
+        log.event(event, what).and_then(|()| log.flush())
+    }
+
+    /// Opens the log.
+    fn begin(&self) -> Result<(), Failure> {
+        let Opening { path, most, begin, seeds } = &self.opening;
+        let mut log = Log::open(path.as_deref(), *most)?;
+        log.event("begin", begin.clone())?;
+        for said in seeds {
+            log.event("seeds", json!(said))?;
+            if self.flags.says() {
+                words::say(said);
+            }
+        }
+        self.parts().1 = log;
+        Ok(())
+    }
+
+    /// Removes the line of the progress.
+    pub fn clear(&self) {
+        self.parts().0.clear();
+    }
+}
+
+impl Observer for Face {
+    fn event(&self, event: &Event) -> Result<(), BoxError> {
+        if let Some(said) = said(event) {
+            words::complain(said);
+        }
+        if *event == Event::Begun {
+            return self.begin().map_err(failed);
+        }
+        let Some((name, what)) = logged(event) else { return Ok(()) };
+        let log = &mut self.parts().1;
+        log.event(name, what).map_err(failed)?;
+        match event {
+            // Nothing may be committed for long.
+            Event::LowSpace { .. } | Event::Space { .. } => log.flush().map_err(failed),
+            _ => Ok(()),
+        }
+    }
+
+    fn visited(&self, visit: &Visit, new_links: u32) -> Result<(), BoxError> {
+        self.parts().1.visit(visit, new_links).map_err(failed)
+    }
+
+    fn committed(&self) -> Result<(), BoxError> {
+        self.parts().1.flush().map_err(failed)
+    }
+
+    fn look(&self, tally: &Tally, frontier: &Frontier, in_flight: usize) -> Result<(), BoxError> {
+        let mut parts = self.parts();
+        parts.0.look(tally, frontier, in_flight);
+        parts.1.look().map_err(failed)
+    }
+}
+
+/// A failure of the log.
+fn failed(failure: Failure) -> BoxError {
+    Box::new(Refused(failure))
+}
+
+/// What is said of an event.
+fn said(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::LowSpace { free_bytes, min_free_bytes } => {
+            let (free, floor) = (sizes::print(*free_bytes), sizes::print(*min_free_bytes));
+            format!("paused: {free} are free, less than --min-free {floor}")
+        }
+        Event::Space { .. } => "there is room on the disk: the crawl goes on".to_owned(),
+        Event::Patterns { file, patterns: Ok(count) } => {
+            format!("{} has changed: {}", file.display(), words::count(*count as u64, "pattern"))
+        }
+        Event::Patterns { patterns: Err(wrong), .. } => format!("patterns stay as they were: {wrong}"),
+        Event::Redirected { from, to } => format!("{from} redirects to {to}: the crawl follows it there"),
+        Event::AskedAgain { why, after } => format!("asked again in {} s: {why}", after.as_secs()),
+        Event::Forgotten { request, pages } => format!(
+            "the set has forgotten request {request}, or this machine's clock is far behind: {pages} pages are fetched \
+             here, whoever else has them"
+        ),
+        Event::TakenBack { pages } => {
+            format!("{} that were refused are tried again", words::count(u64::from(*pages), "page"))
+        }
+        Event::Poisoned { why } | Event::Deaf { why } => why.clone(),
+        _ => return None,
+    })
+}
+
+/// What the log says of an event.
+fn logged(event: &Event) -> Option<(&'static str, Value)> {
+    Some(match event {
+        Event::Elsewhere { url } => ("elsewhere", json!({ "url": url })),
+        Event::Paused => ("paused", Value::Null),
+        Event::Resumed => ("resumed", Value::Null),
+        Event::LowSpace { free_bytes, min_free_bytes } => {
+            ("paused", json!({ "free_bytes": free_bytes, "min_free_bytes": min_free_bytes }))
+        }
+        Event::Space { min_free_bytes } => ("resumed", json!({ "free_bytes": null, "min_free_bytes": min_free_bytes })),
+        Event::Patterns { file, patterns } => {
+            let patterns = match patterns {
+                Ok(count) => json!(count),
+                Err(wrong) => json!({ "error": wrong }),
+            };
+            ("patterns", json!({ "file": file.display().to_string(), "patterns": patterns }))
+        }
+        Event::Redirected { from, to } => ("scope", json!({ "url": from, "redirects_to": to })),
+        _ => return None,
+    })
+}
