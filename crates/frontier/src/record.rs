@@ -146,12 +146,6 @@ fn put_texts(to: &mut Vec<u8>, texts: &[&str]) {
     texts.iter().for_each(|text| put_text(to, text));
 }
 
-fn put_arrived(to: &mut Vec<u8>, depth: u16, new: &[&str]) {
-    to.push(16);
-    varint::put(to, u64::from(depth));
-    put_texts(to, new);
-}
-
 impl<'a> Record<'a> {
     /// Appends the record's bytes. Lists of pages are sorted.
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
