@@ -141,6 +141,11 @@ impl Frontier {
         })
     }
 
+    /// Number of known pages of a host. O(1).
+    pub fn pages_of(&self, host: impl AsRef<str>) -> u32 {
+        self.state.hosts.find(host.as_ref()).map_or(0, |number| self.state.hosts.get(number).pages)
+    }
+
     /// Known hosts, in the order of discovery.
     pub fn hosts(&self) -> impl Iterator<Item = HostState> {
         self.state.hosts.iter().map(|host| HostState {

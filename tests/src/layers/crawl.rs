@@ -5,6 +5,7 @@
 pub const LAYERS: &[&[&str]] = &[
     &["clock", "error", "failure", "stop"],
     &["files"],
+    &["files::watched"],
     &["settings::filter", "settings::limits", "settings::scope"],
     &["settings"],
     &["files::bodies", "files::sequence", "files::sitemaps"],
@@ -15,6 +16,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["links::html", "links::plain", "links::sitemap"],
     // One request.
     &["fetch::address", "fetch::cookies", "fetch::decode", "fetch::proxy", "fetch::retry_after", "fetch::trust"],
+    &["fetch::hosts"],
     &["fetch::connect"],
     &["fetch"],
     &["record"],

@@ -135,6 +135,10 @@ fn said(event: &Event) -> Option<String> {
             format!("{} has changed: {}", file.display(), words::count(*count as u64, "pattern"))
         }
         Event::Patterns { patterns: Err(wrong), .. } => format!("patterns stay as they were: {wrong}"),
+        Event::Hosts { file, hosts: Ok(count) } => {
+            format!("{} has changed: {}", file.display(), words::count(*count as u64, "host"))
+        }
+        Event::Hosts { hosts: Err(wrong), .. } => format!("hosts keep their settings: {wrong}"),
         Event::Redirected { from, to } => format!("{from} redirects to {to}: the crawl follows it there"),
         Event::AskedAgain { why, after } => format!("asked again in {} s: {why}", after.as_secs()),
         Event::Forgotten { request, pages } => format!(
@@ -149,6 +153,14 @@ fn said(event: &Event) -> Option<String> {
     })
 }
 
+/// How many a file has, or what is wrong with it.
+fn counted(found: &Result<usize, String>) -> Value {
+    match found {
+        Ok(count) => json!(count),
+        Err(wrong) => json!({ "error": wrong }),
+    }
+}
+
 /// What the log says of an event.
 fn logged(event: &Event) -> Option<(&'static str, Value)> {
     Some(match event {
@@ -160,11 +172,10 @@ fn logged(event: &Event) -> Option<(&'static str, Value)> {
         }
         Event::Space { min_free_bytes } => ("resumed", json!({ "free_bytes": null, "min_free_bytes": min_free_bytes })),
         Event::Patterns { file, patterns } => {
-            let patterns = match patterns {
-                Ok(count) => json!(count),
-                Err(wrong) => json!({ "error": wrong }),
-            };
-            ("patterns", json!({ "file": file.display().to_string(), "patterns": patterns }))
+            ("patterns", json!({ "file": file.display().to_string(), "patterns": counted(patterns) }))
+        }
+        Event::Hosts { file, hosts } => {
+            ("hosts", json!({ "file": file.display().to_string(), "hosts": counted(hosts) }))
         }
         Event::Redirected { from, to } => ("scope", json!({ "url": from, "redirects_to": to })),
         _ => return None,

@@ -5,6 +5,7 @@ mod corners;
 mod fleet;
 mod heads;
 mod hostile;
+mod hosts;
 mod killed;
 mod mishaps;
 mod operators;

@@ -20,6 +20,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 
 use super::address::{Resolver, check_literal};
+use super::hosts::Hosts;
 use super::proxy::Proxy;
 use crate::failure::{Failure, Reason};
 
@@ -34,6 +35,16 @@ pub struct Way {
     pub proxy: Option<Proxy>,
     /// The address that they come from; the system's choice without one.
     pub bind: Option<IpAddr>,
+    /// Hosts with settings of their own.
+    pub hosts: Arc<Hosts>,
+}
+
+impl Way {
+    /// The proxy to a host.
+    pub fn proxy_to(&self, host: &str) -> Option<Proxy> {
+        let own = self.hosts.of(host).and_then(|host| host.proxy.clone());
+        own.unwrap_or_else(|| self.proxy.clone())
+    }
 }
 
 /// Makes connections.
@@ -63,8 +74,9 @@ impl Connector {
         let is_tls = uri.scheme_str() == Some("https");
         let host = uri.host().ok_or_else(|| Failure::new(Reason::BadUrl, "it has no host"))?;
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let is_proxied = !is_tls && self.way.proxy.as_ref().is_some_and(Proxy::takes_whole_urls);
-        let (tcp, address) = match &self.way.proxy {
+        let proxy = self.way.proxy_to(host);
+        let is_proxied = !is_tls && proxy.as_ref().is_some_and(Proxy::takes_whole_urls);
+        let (tcp, address) = match &proxy {
             Some(proxy) => (self.by_proxy(proxy, host, port, is_proxied).await?, None),
             None => {
                 let addresses = self.resolver.addresses(host, port).await?;

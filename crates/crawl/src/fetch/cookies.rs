@@ -76,6 +76,14 @@ impl Cookies {
     }
 }
 
+/// One value of `Cookie`: what somebody has given, and what the host has set.
+pub fn joined(given: Option<HeaderValue>, kept: Option<HeaderValue>) -> Option<HeaderValue> {
+    let (Some(given), Some(kept)) = (&given, &kept) else { return given.or(kept) };
+    let mut both = HeaderValue::from_bytes(&[given.as_bytes(), b"; ", kept.as_bytes()].concat()).ok()?;
+    both.set_sensitive(true);
+    Some(both)
+}
+
 impl Jars {
     /// Drops the host that was asked longest ago if there are too many.
     fn make_room(&mut self) -> u64 {

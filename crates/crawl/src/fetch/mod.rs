@@ -13,6 +13,7 @@ pub mod address;
 mod connect;
 mod cookies;
 mod decode;
+pub mod hosts;
 pub mod proxy;
 pub mod retry_after;
 pub mod trust;
@@ -42,6 +43,7 @@ use self::connect::{Connector, Remote};
 pub use self::connect::{Way, local_address};
 use self::cookies::Cookies;
 use self::decode::{Decoded, Decoder, Stop};
+use self::hosts::Hosts;
 use self::proxy::Proxy;
 
 /// Characters of a content type that are shown.
@@ -108,8 +110,8 @@ pub struct Fetcher {
     limits: Arc<Limits>,
     user_agent: HeaderValue,
     way: Arc<Way>,
-    /// The cookies of the run, if there are to be any.
-    cookies: Option<Arc<Cookies>>,
+    cookies: Arc<Cookies>,
+    keeps_cookies: bool,
     large: Arc<Semaphore>,
     /// The place of a sitemap that is longer than pages may be.
     longest: Arc<Semaphore>,
@@ -148,16 +150,28 @@ impl Fetcher {
             limits: Arc::new(limits),
             user_agent,
             way,
-            cookies: None,
+            cookies: Arc::default(),
+            keeps_cookies: false,
             large,
             longest: Arc::new(Semaphore::new(1)),
         })
     }
 
-    /// Keeps cookies from now on.
+    /// Keeps the cookies of all hosts, but for those whose own settings say otherwise.
     #[must_use]
     pub fn with_cookies(self) -> Fetcher {
-        Fetcher { cookies: Some(Arc::default()), ..self }
+        Fetcher { keeps_cookies: true, ..self }
+    }
+
+    /// The settings of single hosts.
+    pub fn hosts(&self) -> &Hosts {
+        &self.way.hosts
+    }
+
+    /// The cookies of the run, if those of this host are kept.
+    fn cookies_of(&self, host: &str) -> Option<&Cookies> {
+        let own = self.way.hosts.of(host).and_then(|host| host.cookies);
+        own.unwrap_or(self.keeps_cookies).then_some(&self.cookies)
     }
 
     /// Fetches a URL.
@@ -182,10 +196,11 @@ impl Fetcher {
             Broken::Failed(failure) => failure,
         })?;
         let asks_for_credentials = answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
-        if let Some(proxy) = self.way.proxy.as_ref().filter(|_| asks_for_credentials) {
+        let host = uri.host().unwrap_or_default();
+        if let Some(proxy) = asks_for_credentials.then(|| self.way.proxy_to(host)).flatten() {
             return Err(proxy.failure("it wants a user and a password"));
         }
-        let cookies = self.cookies.as_ref().zip(Url::parse(url).ok());
+        let cookies = self.cookies_of(host).zip(Url::parse(url).ok());
         let cookies_dropped = cookies.map_or(0, |(cookies, url)| cookies.take(&url, answer.headers()));
         self.check_type(&answer, kind)?;
         let answer = self.body(answer, kind, begun + self.limits.total).await?;
@@ -209,12 +224,16 @@ impl Fetcher {
         headers.insert(header::USER_AGENT, self.user_agent.clone());
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml,*/*;q=0.5"));
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, br, zstd"));
-        let plain = self.way.proxy.as_ref().filter(|_| uri.scheme_str() == Some("http"));
-        let authorization = plain.and_then(Proxy::authorization);
+        let host = uri.host().unwrap_or_default();
+        let own = self.way.hosts.of(host);
+        own.iter().flat_map(|own| &own.fields).for_each(|(name, value)| drop(headers.insert(name, value.clone())));
+        let plain = self.way.proxy_to(host).filter(|_| uri.scheme_str() == Some("http"));
+        let authorization = plain.as_ref().and_then(Proxy::authorization);
         headers.extend(authorization.map(|value| (header::PROXY_AUTHORIZATION, value)));
-        let cookies = self.cookies.as_ref().zip(Url::parse(&uri.to_string()).ok());
-        let cookies = cookies.and_then(|(cookies, url)| cookies.to_send(&url));
-        headers.extend(cookies.map(|value| (header::COOKIE, value)));
+        let kept = self.cookies_of(host).zip(Url::parse(&uri.to_string()).ok());
+        let kept = kept.and_then(|(cookies, url)| cookies.to_send(&url));
+        let given = own.as_ref().and_then(|own| own.cookie.clone());
+        headers.extend(cookies::joined(given, kept).map(|value| (header::COOKIE, value)));
         let optional = |value: &Option<Vec<u8>>| HeaderValue::from_bytes(value.as_deref()?).ok();
         headers.extend(optional(&validators.etag).map(|value| (header::IF_NONE_MATCH, value)));
         headers.extend(optional(&validators.last_modified).map(|value| (header::IF_MODIFIED_SINCE, value)));

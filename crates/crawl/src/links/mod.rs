@@ -269,6 +269,11 @@ fn joined(base: &[u8], link: &str) -> Option<String> {
     Some([&base[..if link.starts_with('/') { path_at } else { folder_end }], link].concat())
 }
 
+/// The host of a URL, as the frontier knows it; empty if it has none.
+pub fn host(url: &str) -> &str {
+    urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("")
+}
+
 /// Whether a canonical URL is http or https.
 pub fn is_web(key: &[u8]) -> bool {
     key.starts_with(b"http://") || key.starts_with(b"https://")

@@ -223,7 +223,7 @@ impl<'a> Coordinator<'a> {
             while let Ok(event) = self.told.try_recv() {
                 self.take(event?)?;
             }
-            self.patterns.look(&self.crawl.filter, &*self.observer)?;
+            self.patterns.look(&self.crawl.filter, self.crawl.fetcher.hosts(), &*self.observer)?;
             if self.stop.is_asked() && stopping.is_none_or(|(end, _)| end != End::Interrupted) {
                 stopping = Some((End::Interrupted, Instant::now()));
             }
@@ -464,9 +464,4 @@ impl<'a> Coordinator<'a> {
         }
         Ok(())
     }
-}
-
-/// The host of a canonical URL, as the frontier knows it.
-fn host(url: &str) -> &str {
-    urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("")
 }

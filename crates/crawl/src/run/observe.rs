@@ -48,6 +48,13 @@ pub enum Event {
         /// How many it has; else what is wrong, and its patterns stay as they were.
         patterns: Result<usize, String>,
     },
+    /// The file of hosts has changed.
+    Hosts {
+        /// The file.
+        file: PathBuf,
+        /// How many it has; else what is wrong, and the settings of hosts stay as they were.
+        hosts: Result<usize, String>,
+    },
     /// A start page redirects out of the scope, which is widened.
     Redirected {
         /// The start page.

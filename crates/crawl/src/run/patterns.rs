@@ -1,9 +1,10 @@
-//! Files of patterns, which are read again while the crawl runs.
+//! Files of patterns and of hosts, which are read again while the crawl runs.
 
 use std::time::{Duration, Instant};
 
 use super::observe::{Event, Observer};
 use crate::error::Error;
+use crate::fetch::hosts::{self, Hosts};
 use crate::settings::filter::{Change, Filter};
 
 /// They are looked at this often.
@@ -23,13 +24,16 @@ impl Patterns {
     ///
     /// # Errors
     /// The observer's.
-    pub fn look(&mut self, filter: &Filter, observer: &dyn Observer) -> Result<(), Error> {
+    pub fn look(&mut self, filter: &Filter, hosts: &Hosts, observer: &dyn Observer) -> Result<(), Error> {
         if self.0.elapsed() < EVERY {
             return Ok(());
         }
         self.0 = Instant::now();
         for Change { file, patterns } in filter.look() {
             observer.event(&Event::Patterns { file, patterns }).map_err(Error::Observer)?;
+        }
+        if let Some(hosts::Change { file, hosts }) = hosts.look() {
+            observer.event(&Event::Hosts { file, hosts }).map_err(Error::Observer)?;
         }
         Ok(())
     }

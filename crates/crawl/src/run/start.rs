@@ -25,6 +25,7 @@ use crate::clock::now_ms;
 use crate::error::Error;
 use crate::failure;
 use crate::fetch::address::Resolver;
+use crate::fetch::hosts::Hosts;
 use crate::fetch::{Fetcher, Way};
 use crate::files::bodies::Bodies;
 use crate::files::seen::Seen;
@@ -150,7 +151,8 @@ pub fn run(plan: Plan) -> Result<Summary, Error> {
     let seen = Seen::open(&dir, &**pages.canonicalizer(), &frontier)?;
     let claims = Claims::open(shared, &mut frontier, (&plan.stop, &plan.observer))?;
     let bodies = Bodies::open(folder.path())?;
-    let ways = (plan.resolver.clone(), plan.way.clone());
+    let hosts = Arc::new(Hosts::open(settings.hosts.as_deref()).map_err(Error::Usage)?);
+    let ways = (plan.resolver.clone(), Way { hosts, ..plan.way.clone() });
     let fetcher =
         Fetcher::new(settings.limits.clone(), &settings.user_agent, ways, plan.tls.clone()).map_err(Error::Usage)?;
     let fetcher = if settings.cookies { fetcher.with_cookies() } else { fetcher };

@@ -4,19 +4,16 @@
 //! file of them (`@`), which is read again when it has changed, while the crawl runs.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, RwLock};
-use std::time::Duration;
 
-use filemap_io::{Stamp, open_to_inspect};
 use regex::{Regex, RegexSet, RegexSetBuilder};
+
+use crate::files::watched::{self, Look};
 
 const PREFIX: &str = "prefix:";
 /// Memory of all compiled expressions of one side.
 const COMPILED_BYTES: usize = 64 << 20;
-/// A file that was changed so shortly before it was read may change again with the same time.
-const SETTLES: Duration = Duration::from_secs(3);
 
 /// Why a URL is not fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,24 +202,23 @@ struct Watched {
     lines: Vec<String>,
     /// What is wrong with the file as it is now.
     wrong: Option<String>,
-    /// How the file was when it was read, and whether it had been so for a while.
-    stamp: Option<(Stamp, bool)>,
+    /// How the file was when it was read.
+    look: Option<Look>,
 }
 
 impl Watched {
     fn open(path: &str) -> Watched {
-        let mut file = Watched { path: PathBuf::from(path), lines: Vec::new(), wrong: None, stamp: None };
+        let mut file = Watched { path: PathBuf::from(path), lines: Vec::new(), wrong: None, look: None };
         file.look();
         file
     }
 
     /// Reads the file if it has changed; the patterns before, if there is anything to tell.
     fn look(&mut self) -> Option<Vec<String>> {
-        let now = stamp(&self.path);
-        if now == self.stamp && now.is_some_and(|(_, has_settled)| has_settled) {
+        let now = Look::at(&self.path);
+        if self.look.replace(now.clone()).is_some_and(|before| now.is_as(&before)) {
             return None;
         }
-        self.stamp = now;
         match read(&self.path) {
             Ok(lines) if self.wrong.is_none() && lines == self.lines => None,
             Ok(lines) => {
@@ -238,14 +234,9 @@ impl Watched {
     }
 }
 
-fn stamp(path: &Path) -> Option<(Stamp, bool)> {
-    let stamp = Stamp::of(path).ok()?;
-    Some((stamp, stamp.modified().elapsed().is_ok_and(|age| age > SETTLES)))
-}
-
 /// The patterns of a file, one a line. Blank lines, and those that begin with `#`, say nothing.
 fn read(path: &Path) -> Result<Vec<String>, String> {
-    let text = text(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = watched::text(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let (mut lines, mut wrong) = (Vec::new(), Vec::new());
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -258,14 +249,6 @@ fn read(path: &Path) -> Result<Vec<String>, String> {
         }
     }
     if wrong.is_empty() { Ok(lines) } else { Err(wrong.join("; ")) }
-}
-
-fn text(path: &Path) -> io::Result<String> {
-    let file = open_to_inspect(path)?;
-    let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
-    let read = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(read);
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]

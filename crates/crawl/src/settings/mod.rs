@@ -93,6 +93,9 @@ pub struct Settings {
     pub cookies: bool,
     /// Whether nofollow links are followed.
     pub follow_nofollow: bool,
+    /// The file with the settings of single hosts, if there is one.
+    #[serde(default)]
+    pub hosts: Option<PathBuf>,
     /// The seen set that other crawls share, if any.
     #[serde(default)]
     pub seen: Option<String>,
@@ -143,6 +146,7 @@ impl Settings {
             requisites: false,
             cookies: false,
             follow_nofollow: false,
+            hosts: None,
             seen: None,
             limits: Limits::default(),
         }

@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Validators, retry_after};
 use crate::files::bodies::Holder;
-use crate::links::{Link, requisites};
+use crate::links::{self, Link, requisites};
 use crate::record;
 use crate::robots::cache;
 
@@ -66,8 +66,8 @@ pub struct Visit {
     pub hints: u64,
     /// Sitemaps that the host's robots.txt names, which nobody was told of before.
     pub sitemaps: Vec<Link>,
-    /// The crawl-delay of robots.txt.
-    pub crawl_delay: Option<Duration>,
+    /// The delay of its host's own, by robots.txt or the file of hosts, once that is known.
+    pub delay: Option<Option<Duration>>,
     /// How long to leave the host alone.
     pub hold: Option<Duration>,
     /// How long it took.
@@ -154,7 +154,7 @@ impl Visit {
             widens: None,
             hints: 0,
             sitemaps: Vec::new(),
-            crawl_delay: None,
+            delay: None,
             hold: None,
             took: Duration::ZERO,
             is_recorded: false,
@@ -286,7 +286,7 @@ async fn ask(
             crawl.sitemaps.name(std::iter::once(target.url.as_str()), level)?;
         }
         // One more request than the frontier knows of.
-        let turn = visit.crawl_delay.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
+        let turn = visit.delay.flatten().unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
         visit.hold = Some(visit.hold.unwrap_or_default() + turn).filter(|hold| !hold.is_zero());
         visit.url = target.url;
     }
@@ -305,15 +305,16 @@ fn is_tried_again(crawl: &Crawl, assignment: &Assignment, answer: &Answer) -> bo
 /// time, whatever becomes of the page.
 async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<(), Broken> {
     let url = assignment.url.as_str();
+    let of_host = crawl.fetcher.hosts().delay(links::host(url));
     if !crawl.settings.obeys_robots {
-        return Ok(());
+        return wait_for(crawl, assignment, of_host, false, visit);
     }
     let (origin, path) = cache::split(&assignment.url);
     let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
     let robots = site.robots.as_ref().map_err(Failure::clone)?;
-    let own = Duration::from_millis(crawl.settings.delay_ms());
-    let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay).max(own));
-    visit.crawl_delay = delay;
+    let own = of_host.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
+    let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay).max(own)).or(of_host);
+    visit.delay = Some(delay);
     let are_wanted = crawl.settings.sitemaps && !robots.sitemaps.is_empty() && crawl.scope.contains(url);
     if are_wanted && !site.sitemaps_told.swap(true, Ordering::Relaxed) {
         let told = discovery::of_robots(crawl, &cache::url_of(origin), &robots.sitemaps)?;
@@ -323,9 +324,21 @@ async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -
     if !robots.allows(path) {
         return Err(Failure::from(Reason::Robots).into());
     }
-    // Either the request for robots.txt has just begun, or nobody knows when the last one did.
+    wait_for(crawl, assignment, delay, was_fetched, visit)
+}
+
+/// Has the page fetched later if its host is to be left alone first: either the request for
+/// robots.txt has just begun, or nobody knows when the last one did.
+fn wait_for(
+    crawl: &Crawl,
+    assignment: &Assignment,
+    delay: Option<Duration>,
+    was_fetched: bool,
+    visit: &mut Visit,
+) -> Result<(), Broken> {
+    visit.delay = Some(delay);
     let is_news = delay.is_some_and(|delay| assignment.host_delay_ms != Some(delay.as_millis() as u64));
-    let turn = delay.unwrap_or(own);
+    let turn = delay.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
     if (was_fetched || is_news) && !turn.is_zero() {
         visit.hold = Some(turn);
         return Err(Broken::Later);

@@ -59,7 +59,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         filter,
         tls,
         resolver: Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private },
-        way: Way { proxy: args.proxy.clone(), bind: args.bind },
+        way: Way { proxy: args.proxy.clone(), bind: args.bind, ..Way::default() },
         takes_back: args.scope.is_some() || args.allow_private || !args.seed.is_empty(),
         fetch: args.fetch.clone(),
         max_pages: args.max_pages.unwrap_or(u64::MAX),

@@ -1,14 +1,15 @@
 //! What a visit has found, passed on to the frontier, the counts and the log.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use frontier::Remedy;
 
-use super::{Coordinator, host};
+use super::Coordinator;
 use crate::clock::now_ms;
 use crate::error::Error;
 use crate::failure::{Failure, Reason};
-use crate::links::{Link, requisites};
+use crate::links::{Link, host, requisites};
 use crate::run::line;
 use crate::run::observe::Event;
 use crate::run::pace;
@@ -33,8 +34,8 @@ impl Coordinator<'_> {
     pub(super) fn visited(&mut self, visit: &Visit) -> Result<(), Error> {
         self.in_flight -= 1;
         let host = host(&visit.url);
-        if let Some(delay) = visit.crawl_delay {
-            self.state.frontier.host_delay(host, Some(delay.as_millis() as u64))?;
+        if let Some(delay) = visit.delay {
+            self.state.frontier.host_delay(host, delay.map(|delay| delay.as_millis() as u64))?;
         }
         if let Some(hold) = visit.hold.max(self.slow_down(host, visit)) {
             let until_ms = now_ms().saturating_add_unsigned(hold.as_millis() as u64);
@@ -52,7 +53,8 @@ impl Coordinator<'_> {
                 if let Some(start) = &visit.widens {
                     self.widen(&visit.url, start)?;
                 }
-                let texts: Vec<_> = self.within_depth(visit, fetched).into_iter().map(Link::text).collect();
+                let within = self.within_depth(visit, fetched);
+                let texts: Vec<_> = self.within_budgets(within).into_iter().map(Link::text).collect();
                 let links: Vec<&str> = texts.iter().map(|text| &**text).collect();
                 if fetched.is_duplicate {
                     let is_new = |link: &&Link| !self.state.frontier.knows(&link.key);
@@ -95,7 +97,7 @@ impl Coordinator<'_> {
             _ => return None,
         };
         let own = Duration::from_millis(self.crawl.settings.delay_ms());
-        let wait = self.pace.after(host, answer, visit.took, visit.crawl_delay.unwrap_or(own));
+        let wait = self.pace.after(host, answer, visit.took, visit.delay.flatten().unwrap_or(own));
         self.tally.slowed_hosts = self.pace.slowed() as u64;
         wait
     }
@@ -121,6 +123,28 @@ impl Coordinator<'_> {
             links.retain(|link| requisites::is_marked(link) || frontier.knows(&link.key));
             self.tally.add(Reason::DepthLimit, (fetched.links.len() - links.len()) as u64);
         }
+        links
+    }
+
+    /// Links without those to new pages of hosts that have all pages of their own budgets.
+    fn within_budgets<'v>(&mut self, mut links: Vec<&'v Link>) -> Vec<&'v Link> {
+        let hosts = self.crawl.fetcher.hosts();
+        if !hosts.has_budgets() {
+            return links;
+        }
+        let (frontier, before) = (&self.state.frontier, links.len());
+        let mut entered: HashMap<&str, u32> = HashMap::new();
+        links.retain(|link| {
+            let name = host(&link.url);
+            let Some(most) = hosts.of(name).and_then(|host| host.pages) else { return true };
+            if frontier.knows(&link.key) {
+                return true;
+            }
+            let pages = entered.entry(name).or_insert_with(|| frontier.pages_of(name));
+            *pages = pages.saturating_add(1);
+            *pages <= most
+        });
+        self.tally.add(Reason::HostPagesLimit, (before - links.len()) as u64);
         links
     }
 

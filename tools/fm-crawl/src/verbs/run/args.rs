@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use crawl::fetch;
 use crawl::fetch::address::Override;
+use crawl::fetch::hosts::Hosts;
 use crawl::fetch::proxy::Proxy;
 use crawl::settings::scope::Reach;
 use crawl::settings::{Settings, filter};
@@ -50,6 +51,10 @@ pub struct Args {
     /// Do not fetch URLs that a pattern matches, as for --include, whatever includes them
     #[arg(long, value_name = "PATTERN", value_parser = filter::checked)]
     pub(super) exclude: Vec<String>,
+    /// Settings of single hosts: rate or delay, pages, headers, auth, cookies, proxy, in TOML;
+    /// `none` for no more. The file is read again when it changes
+    #[arg(long, value_name = "FILE", value_parser = hosts_file)]
+    pub(super) hosts: Option<HostsFile>,
     /// Forget the patterns of --include in earlier runs
     #[arg(long)]
     pub(super) no_include: bool,
@@ -239,6 +244,9 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     if let Some(SharedSet(set)) = &args.seen {
         settings.seen.clone_from(set);
     }
+    if let Some(HostsFile(file)) = &args.hosts {
+        settings.hosts.clone_from(file);
+    }
     patterns(&mut settings.include, &args.include, args.no_include);
     patterns(&mut settings.exclude, &args.exclude, args.no_exclude);
     list(&mut settings.reject_extensions, &args.reject_extension, NONE);
@@ -265,6 +273,19 @@ fn list(known: &mut Vec<String>, given: &[String], empty: &str) {
     if !given.is_empty() {
         *known = given.iter().filter(|one| *one != empty).cloned().collect();
     }
+}
+
+/// A file of hosts, or none.
+#[derive(Clone, Debug)]
+pub(super) struct HostsFile(Option<PathBuf>);
+
+/// Refuses a bad file before anything is made.
+fn hosts_file(text: &str) -> Result<HostsFile, String> {
+    if text == NONE {
+        return Ok(HostsFile(None));
+    }
+    let path = std::path::absolute(text).map_err(|error| format!("{text}: {error}"))?;
+    Hosts::open(Some(&path)).map(|_| HostsFile(Some(path)))
 }
 
 /// Words for all content types, and for no extension.

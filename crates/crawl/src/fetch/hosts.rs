@@ -1,0 +1,357 @@
+//! Settings of single hosts, from a TOML file that is read again when it changes: pace, budget,
+//! header fields, credentials, cookies, proxy.
+//!
+//! ```toml
+//! [hosts."docs.example"]
+//! rate = 20                          # requests a second, or: delay = 2.5, in seconds
+//! pages = 10000
+//! auth = "user:password"
+//! headers = { Accept-Language = "de" }
+//!
+//! [hosts."*.example"]                # every host below it, but for the one above
+//! cookies = true
+//! cookie = "consent=yes"
+//! proxy = "socks5://proxy.example"   # or "none"
+//! ```
+//!
+//! Of several entries the most exact one counts, alone. Credentials stay in the file: neither the
+//! crawl's settings nor its log have them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::{self, HeaderName, HeaderValue};
+use serde::Deserialize;
+use url::Host as Name;
+
+use super::proxy::Proxy;
+use crate::files::watched::{self, Look};
+
+/// The longest delay: a day.
+const DELAY_MAX: f64 = 86_400.0;
+/// Fields that the fetcher sets itself.
+const OWN_FIELDS: [HeaderName; 13] = [
+    header::HOST,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::TE,
+    header::TRAILER,
+    header::UPGRADE,
+    header::EXPECT,
+    header::ACCEPT_ENCODING,
+    header::IF_NONE_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::RANGE,
+    header::PROXY_AUTHORIZATION,
+];
+
+/// The settings of one host, where they differ from the crawl's.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct HostSettings {
+    /// Time between two requests.
+    pub delay: Option<Duration>,
+    /// Most pages of it.
+    pub pages: Option<u32>,
+    /// Header fields of each request.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// Cookies of each request, before those that it has set.
+    pub cookie: Option<HeaderValue>,
+    /// Whether its cookies are kept.
+    pub cookies: Option<bool>,
+    /// The proxy, or that there is none.
+    pub proxy: Option<Option<Proxy>>,
+}
+
+/// Without values of fields, which may be credentials.
+impl fmt::Debug for HostSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.fields.iter().map(|(name, _)| name.as_str()).collect();
+        let HostSettings { delay, pages, cookies, proxy, .. } = self;
+        write!(f, "HostSettings {{ {delay:?}, {pages:?}, {names:?}, {cookies:?}, {proxy:?} }}")
+    }
+}
+
+/// The settings of all hosts that have their own.
+#[derive(Debug, Default)]
+pub struct Hosts {
+    table: RwLock<Arc<Table>>,
+    file: Option<Mutex<Watched>>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Table {
+    exact: HashMap<String, Arc<HostSettings>>,
+    /// By the name that they end in, with its leading dot.
+    below: HashMap<String, Arc<HostSettings>>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    path: PathBuf,
+    /// How it was when it was read.
+    look: Look,
+    /// What is wrong with it now.
+    wrong: Option<String>,
+}
+
+/// What has become of the file of hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The file.
+    pub file: PathBuf,
+    /// How many hosts it has, or what is wrong; then all stays as it was.
+    pub hosts: Result<usize, String>,
+}
+
+impl Hosts {
+    /// Reads a file; without one no host has settings of its own.
+    ///
+    /// # Errors
+    /// A sentence for the user that names the file and what is wrong in it.
+    pub fn open(path: Option<&Path>) -> Result<Hosts, String> {
+        let Some(path) = path else { return Ok(Hosts::default()) };
+        let look = Look::at(path);
+        let table = read(path)?;
+        let file = Watched { path: path.to_owned(), look, wrong: None };
+        Ok(Hosts { table: RwLock::new(Arc::new(table)), file: Some(Mutex::new(file)) })
+    }
+
+    /// The settings of a host, if it has any. The name is as in URLs.
+    pub fn of(&self, host: &str) -> Option<Arc<HostSettings>> {
+        let table = self.table();
+        if let Some(exact) = table.exact.get(host) {
+            return Some(Arc::clone(exact));
+        }
+        let mut below = host.match_indices('.').filter_map(|(at, _)| table.below.get(&host[at..]));
+        below.next().cloned()
+    }
+
+    /// The delay of a host, if it has one of its own.
+    pub fn delay(&self, host: &str) -> Option<Duration> {
+        self.of(host)?.delay
+    }
+
+    /// Whether any host has a budget of its own.
+    pub fn has_budgets(&self) -> bool {
+        let table = self.table();
+        table.exact.values().chain(table.below.values()).any(|host| host.pages.is_some())
+    }
+
+    /// Reads the file again if it has changed. What is wrong with it is told once.
+    pub fn look(&self) -> Option<Change> {
+        let mut file = self.file.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Look::at(&file.path);
+        if now.is_as(&std::mem::replace(&mut file.look, now.clone())) {
+            return None;
+        }
+        let hosts = match read(&file.path) {
+            Ok(table) if file.wrong.is_none() && table == *self.table() => return None,
+            Ok(table) => {
+                let count = table.exact.len() + table.below.len();
+                *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+                file.wrong = None;
+                Ok(count)
+            }
+            Err(wrong) if file.wrong.as_ref() == Some(&wrong) => return None,
+            Err(wrong) => {
+                file.wrong = Some(wrong.clone());
+                Err(wrong)
+            }
+        };
+        Some(Change { file: file.path.clone(), hosts })
+    }
+
+    fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    hosts: BTreeMap<String, Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    rate: Option<f64>,
+    delay: Option<f64>,
+    pages: Option<u32>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    auth: Option<String>,
+    cookie: Option<String>,
+    cookies: Option<bool>,
+    proxy: Option<String>,
+}
+
+fn read(path: &Path) -> Result<Table, String> {
+    let named = |wrong: String| format!("{}: {wrong}", path.display());
+    let text = watched::text(path).map_err(|error| named(error.to_string()))?;
+    parse(&text).map_err(named)
+}
+
+/// # Errors
+/// A sentence that names the line or the host. No value of the file is in it.
+fn parse(text: &str) -> Result<Table, String> {
+    let written: Written = toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        // The message of a syntax error has no text of the file; its display has.
+        line.map_or_else(|| error.message().to_owned(), |line| format!("line {line}: {}", error.message()))
+    })?;
+    let mut table = Table::default();
+    for (name, entry) in written.hosts {
+        let wrong = |wrong: String| format!("hosts.\"{name}\": {wrong}");
+        let settings = Arc::new(entry.checked().map_err(wrong)?);
+        let (base, is_below) = name.strip_prefix("*.").map_or((&*name, false), |base| (base, true));
+        let host = Name::parse(base).map_err(|error| wrong(format!("it is no name of a host: {error}")))?.to_string();
+        let before = match is_below {
+            true => table.below.insert(format!(".{host}"), settings),
+            false => table.exact.insert(host, settings),
+        };
+        if before.is_some() {
+            return Err(wrong("another entry has the same host".to_owned()));
+        }
+    }
+    Ok(table)
+}
+
+impl Entry {
+    fn checked(self) -> Result<HostSettings, String> {
+        let delay = match (self.rate, self.delay) {
+            (Some(_), Some(_)) => return Err("give rate or delay".to_owned()),
+            (Some(0.0), None) => Some(0.0),
+            (Some(rate), None) => Some(1.0 / rate),
+            (None, delay) => delay,
+        };
+        if delay.is_some_and(|delay| !(0.0..=DELAY_MAX).contains(&delay)) {
+            return Err("a rate is requests a second (0: no limit), a delay seconds, up to a day".to_owned());
+        }
+        let mut fields = Vec::new();
+        for (name, value) in &self.headers {
+            fields.push(field(name, value)?);
+        }
+        if let Some(auth) = &self.auth {
+            if !auth.contains(':') {
+                return Err("auth is USER:PASSWORD".to_owned());
+            }
+            fields.push(field("Authorization", &format!("Basic {}", STANDARD.encode(auth)))?);
+        }
+        Ok(HostSettings {
+            delay: delay.map(Duration::from_secs_f64),
+            pages: self.pages,
+            fields,
+            cookie: self.cookie.map(|cookie| field("Cookie", &cookie)).transpose()?.map(|(_, value)| value),
+            cookies: self.cookies,
+            proxy: match self.proxy.as_deref() {
+                Some("none") => Some(None),
+                Some(proxy) => Some(Some(Proxy::parse(proxy)?)),
+                None => None,
+            },
+        })
+    }
+}
+
+fn field(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name} is no name of a header field"))?;
+    if OWN_FIELDS.contains(&known) {
+        return Err(format!("{name} is set by the crawler"));
+    }
+    let mut value = HeaderValue::from_str(value).map_err(|_| format!("{name}: not the value of a header field"))?;
+    value.set_sensitive(true);
+    Ok((known, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+[hosts."Docs.Example"]
+rate = 20
+pages = 7
+auth = "us:cret"
+headers = { Accept-Language = "de", X-Key = "k" }
+
+[hosts."*.example"]
+delay = 2.5
+cookie = "a=1"
+cookies = true
+proxy = "socks5://p.test"
+
+[hosts."*.b.example"]
+proxy = "none"
+rate = 0
+"#;
+
+    fn of(text: &str) -> Hosts {
+        Hosts { table: RwLock::new(Arc::new(parse(text).expect("valid"))), file: None }
+    }
+
+    #[test]
+    fn of_several_entries_the_most_exact_one_counts_alone() {
+        let hosts = of(FILE);
+        let docs = hosts.of("docs.example").expect("it has its own");
+        assert_eq!((docs.delay, docs.pages), (Some(Duration::from_millis(50)), Some(7)));
+        let names: Vec<&str> = docs.fields.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["accept-language", "x-key", "authorization"]);
+        assert_eq!(docs.fields[2].1, "Basic dXM6Y3JldA==");
+        assert_eq!((docs.cookies, &docs.proxy), (None, &None), "nothing of the wider entry");
+        let other = hosts.of("x.a.example").expect("it is below");
+        assert_eq!((other.delay, other.cookies), (Some(Duration::from_millis(2_500)), Some(true)));
+        assert!(matches!(&other.proxy, Some(Some(proxy)) if proxy.host == "p.test"));
+        let direct = hosts.of("x.b.example").expect("it is below");
+        assert_eq!((direct.delay, &direct.proxy), (Some(Duration::ZERO), &Some(None)));
+        assert!(hosts.of("example").is_none() && hosts.of("notexample").is_none() && hosts.has_budgets());
+        let said = format!("{hosts:?}");
+        assert!(!said.contains("cret") && !said.contains("dXM6"), "{said}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_line_or_host_without_credentials() {
+        for (text, wanted) in [
+            ("[hosts.a]\nrat = 1\n", "line 2"),
+            ("[hosts.a]\nauth = \"u:cret\"\nrate = \"x\"\n", "line 3"),
+            ("[hosts.a]\nrate = 1\ndelay = 1\n", "rate or delay"),
+            ("[hosts.a]\nrate = -1\n", "rate"),
+            ("[hosts.a]\ndelay = 1e9\n", "delay"),
+            ("[hosts.a]\nheaders = { Host = \"b\" }\n", "Host"),
+            ("[hosts.a]\nheaders = { \"a b\" = \"b\" }\n", "a b"),
+            ("[hosts.a]\nauth = \"cret\"\n", "USER:PASSWORD"),
+            ("[hosts.a]\ncookie = \"a\\ncret\"\n", "Cookie"),
+            ("[hosts.a]\nproxy = \"ftp://cret\"\n", "proxy"),
+            ("[hosts.\"a b\"]\nrate = 1\n", "a b"),
+            ("[hosts.a]\nrate = 1\n[hosts.A]\nrate = 2\n", "same host"),
+            ("rate = 1\n", "rate"),
+        ] {
+            let wrong = parse(text).expect_err(text);
+            assert!(wrong.contains(wanted) && !wrong.contains("cret"), "{text}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("hosts.toml");
+        std::fs::write(&path, "[hosts.a]\nrate = 1\n").expect("written");
+        let hosts = Hosts::open(Some(&path)).expect("valid");
+        assert_eq!((hosts.delay("a"), hosts.look()), (Some(Duration::from_secs(1)), None));
+        std::fs::write(&path, "[hosts.a]\nrate = 2\n[hosts.b]\nrate = 2\n").expect("written");
+        assert_eq!(hosts.look(), Some(Change { file: path.clone(), hosts: Ok(2) }));
+        assert_eq!((hosts.delay("b"), hosts.look()), (Some(Duration::from_millis(500)), None));
+        std::fs::write(&path, "[hosts.a]\nrate =\n").expect("written");
+        assert!(matches!(hosts.look(), Some(Change { hosts: Err(wrong), .. }) if wrong.contains("line 2")));
+        assert_eq!((hosts.look(), hosts.delay("b")), (None, Some(Duration::from_millis(500))));
+        std::fs::write(&path, "[hosts.a]\nrate = 2\n[hosts.b]\nrate = 2\n").expect("written");
+        assert_eq!(hosts.look().map(|change| change.hosts), Some(Ok(2)), "it is told that all is well");
+        assert!(Hosts::open(Some(&folder.path().join("none"))).is_err());
+    }
+}
