@@ -7,6 +7,7 @@
 mod benches;
 mod crawl;
 mod filemap;
+mod filemap_cloud;
 mod filemap_http;
 mod filemap_python;
 mod fm_cli;
@@ -27,6 +28,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("mailbox", &["filemap-io"]),
     ("filemap", &["filemap-core", "filemap-io", "urlindex"]),
     ("filemap-http", &["filemap", "filemap-core", "mailbox", "urlindex"]),
+    ("filemap-cloud", &["filemap", "filemap-core", "filemap-http", "filemap-io", "urlindex"]),
     ("crawl", &["filemap", "filemap-core", "filemap-http", "filemap-io", "frontier", "urlindex"]),
     ("filemap-python", &["filemap", "filemap-core", "filemap-http", "urlindex"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
@@ -67,6 +69,7 @@ pub const TABLES: &[Table] = &[
     Table { source: "crates/frontier/src", layers: libraries::FRONTIER, spawning: None },
     Table { source: "crates/mailbox/src", layers: libraries::MAILBOX, spawning: None },
     filemap::FILEMAP,
+    Table { source: "crates/filemap-cloud/src", layers: filemap_cloud::LAYERS, spawning: None },
     Table { source: "crates/filemap-http/src", layers: filemap_http::LAYERS, spawning: None },
     Table { source: "crates/crawl/src", layers: crawl::LAYERS, spawning: None },
     Table { source: "crates/filemap-python/src", layers: filemap_python::LAYERS, spawning: None },

@@ -7,6 +7,7 @@
 //! here: only a local store has it.
 
 pub(crate) mod interface;
+pub mod keys;
 mod listing;
 
 use std::io::{self, Read};
@@ -115,6 +116,11 @@ impl<'a> Removed<'a> {
     /// A variant of this URL.
     pub fn variant(url: &'a [u8]) -> Removed<'a> {
         Removed::new(url, false, true)
+    }
+
+    /// A record beside a page or variant of this URL.
+    pub fn beside(url: &'a [u8]) -> Removed<'a> {
+        Removed::new(url, false, false)
     }
 }
 

@@ -95,3 +95,15 @@ pub struct PageHead {
     /// The sequence of the version that holds the same body, if it was not stored again.
     pub unchanged_since: Option<u64>,
 }
+
+impl PageHead {
+    /// A version without a reference to another: `page` has no body.
+    pub fn new(page: Page, version: Version, body_bytes: u64, stored_bytes: u64) -> PageHead {
+        PageHead { page, version, body_bytes, stored_bytes, unchanged_since: None }
+    }
+
+    /// The body is that of the version of this sequence.
+    pub fn unchanged_since(self, sequence: Option<u64>) -> PageHead {
+        PageHead { unchanged_since: sequence, ..self }
+    }
+}

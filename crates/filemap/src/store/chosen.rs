@@ -7,8 +7,8 @@ use filemap_core::Version;
 use filemap_core::list::Direction;
 
 use super::PageStore;
-use super::listing::spans_of;
 use crate::access::Scope;
+use crate::access::keys::spans_of;
 use crate::error::{Error, Result};
 use crate::page::key;
 use crate::page::order::Class;
@@ -45,7 +45,8 @@ impl PageStore {
             return Ok(None);
         }
         let classes = &Class::ALL[..if newest_only { 2 } else { 3 }];
-        let ranges: Vec<_> = classes.iter().flat_map(|class| spans_of(scope, *class)).map(|span| span.range).collect();
+        let ranges: Vec<_> =
+            classes.iter().flat_map(|class| spans_of(scope, *class)).map(|span| span.range.into()).collect();
         let mut keys = 0;
         for range in &ranges {
             keys += self.engine().count_in(range)?;

@@ -2,7 +2,7 @@
 //! where those have them, else counted key by key; never from the value log.
 
 use super::PageStore;
-use super::listing::{Span, spans};
+use crate::access::keys::{Span, spans};
 use crate::access::{ListKind, Scope};
 use crate::error::Result;
 use crate::page::key;
@@ -47,9 +47,9 @@ impl PageStore {
 
     fn count_span(&self, span: Span, takes: &dyn Fn(&[u8]) -> bool) -> Result<u64> {
         if span.is_exact {
-            return Ok(self.engine().count_in(&span.range)?);
+            return Ok(self.engine().count_in(&span.range.into())?);
         }
-        let mut keys = self.engine().keys_in(span.range, filemap_core::list::Direction::Forward)?;
+        let mut keys = self.engine().keys_in(span.range.into(), filemap_core::list::Direction::Forward)?;
         Ok(keys.try_fold(0, |number, key| Ok::<_, filemap_core::Error>(number + u64::from(takes(key::url(&key?)))))?)
     }
 }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use filemap_core::list::{Direction, KeyRange};
 
 use super::PageStore;
-use super::listing::{Span, spans};
+use crate::access::keys::{Span, spans};
 use crate::access::{ListKind, Scope};
 use crate::error::Result;
 use crate::page::{key, order};
@@ -83,7 +83,7 @@ impl PageStore {
         // Only of pages the forms say where a host ends.
         let may_skip = span.is_exact && scope.kind == ListKind::Pages;
         let mut run: Option<Run> = None;
-        let mut keys = self.engine().keys_in(span.range.clone(), Direction::Forward)?;
+        let mut keys = self.engine().keys_in(span.range.clone().into(), Direction::Forward)?;
         while let Some(key) = keys.next() {
             let key = key?;
             let url = key::url(&key);
@@ -99,7 +99,7 @@ impl PageStore {
             };
             let (last, end) = (keys.form().to_vec(), of_host.end.clone());
             run.pages += self.engine().count_in(&KeyRange::from(of_host).after(&last))?;
-            let rest = KeyRange { from: end, ..span.range.clone() };
+            let rest = KeyRange { from: end, ..span.range.clone().into() };
             keys = self.engine().keys_in(rest, Direction::Forward)?;
         }
         Ok(end(&mut run, each))

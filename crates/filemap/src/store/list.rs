@@ -11,10 +11,9 @@ use filemap_core::Value;
 use filemap_core::list::{Direction, Keys, Split};
 
 use super::PageStore;
-use super::listing::{self, Listing, spans_of};
-use crate::access::{Cursor, Removed, Results, Scope};
+use super::listing::{self, Listing};
+use crate::access::{Cursor, Removed, Results, Scope, keys};
 use crate::error::{Error, Result};
-use crate::page::order::Class;
 use crate::page::version::{PageHead, StoredVersion};
 use crate::page::{Page, key};
 
@@ -169,8 +168,8 @@ impl PageStore {
             return self.remove_where(scope.filter(), each);
         }
         let takes = scope.filter();
-        let spans = Class::ALL.into_iter().flat_map(|class| spans_of(scope, class));
-        let mut keys = spans.flat_map(|span| match self.engine().keys_in(span.range, Direction::Forward) {
+        let ranges = keys::ranges_of_all(scope).into_iter();
+        let mut keys = ranges.flat_map(|range| match self.engine().keys_in(range.into(), Direction::Forward) {
             Ok(keys) => Box::new(keys.map(|key| key.map_err(Into::into))) as Results<'_, Vec<u8>>,
             Err(error) => Box::new(std::iter::once(Err(error.into()))),
         });

@@ -1,15 +1,14 @@
 //! Listings of pages or variants: in the order of their URLs, from any place, in both directions,
 //! where the store keeps its keys in order (`page::order`); else by a pass over the key log.
 //!
-//! A listing goes over the ranges of [`spans`] one after the other and leaves out what the scope's
-//! filter refuses. So it reads what it gives, and in four cases more: a prefix that ends within
-//! the authority (`http://exam`) has all pages for a range; one with a path has those of the other
-//! scheme and of other ports too; pages whose URLs have another shape (`ftp:`) are one range for
-//! all hosts; and that range is looked at for every host, domain and prefix, mostly to find it
-//! empty.
+//! A listing goes over the ranges of [`keys::ranges`] one after the other and leaves out what the
+//! scope's filter refuses. So it reads what it gives, and in four cases more: a prefix that ends
+//! within the authority (`http://exam`) has all pages for a range; one with a path has those of
+//! the other scheme and of other ports too; pages whose URLs have another shape (`ftp:`) are one
+//! range for all hosts; and that range is looked at for every host, domain and prefix, mostly to
+//! find it empty.
 //!
-//! A cursor is the byte [`OF_URLS_1`] and the ordered form of the key given last. All ranges are
-//! of one order, so it says in which of them to go on.
+//! Ranges and cursors are those of every store: `access::keys`.
 
 use std::collections::VecDeque;
 
@@ -17,13 +16,9 @@ use filemap_core::Store;
 use filemap_core::list::{Direction, KeyRange, Keys, KeysInOrder};
 
 use super::PageStore;
-use crate::access::{Cursor, ListKind, Listed, Scope};
+use crate::access::{Cursor, ListKind, Listed, Scope, keys};
 use crate::error::{Error, Result};
 use crate::page::key;
-use crate::page::order::{self, Class};
-
-/// Begins a cursor that holds a form of the order "urls 1".
-const OF_URLS_1: u8 = 1;
 
 type Filter = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
@@ -67,76 +62,6 @@ struct InOrder {
     keys: Option<KeysInOrder>,
 }
 
-/// A range of keys of a scope.
-pub(super) struct Span {
-    pub range: KeyRange,
-    /// All its keys are of the scope: the filter refuses none.
-    pub is_exact: bool,
-}
-
-impl Span {
-    fn new(range: std::ops::Range<Vec<u8>>, is_exact: bool) -> Option<Span> {
-        (range.start < range.end).then(|| Span { range: range.into(), is_exact })
-    }
-}
-
-/// The ranges that hold all pages or variants of a scope, in order.
-pub(super) fn spans(scope: &Scope) -> Vec<Span> {
-    spans_of(scope, class_of(scope.kind))
-}
-
-/// The ranges that hold all keys of a class whose URLs are in a scope, in order.
-pub(super) fn spans_of(scope: &Scope, class: Class) -> Vec<Span> {
-    if scope.is_all() {
-        return Span::new(class.all(), true).into_iter().collect();
-    }
-    let prefix = &scope.prefix;
-    let with_prefix = if prefix.is_empty() { None } else { class.with_prefix(prefix) };
-    let of_host = scope.host.as_ref().map(|host| class.of_host(host));
-    let of_domain = scope.domain.as_ref().map(|domain| class.of_domain(domain));
-    let shaped = [of_host, of_domain, with_prefix].into_iter().flatten().fold(class.shaped(), |all, range| {
-        let end = all.end.min(range.end);
-        all.start.max(range.start).min(end.clone())..end
-    });
-    let is_prefix_alone = scope.host.is_none() && scope.domain.is_none();
-    // URLs have no NUL.
-    let others = class.others_with_prefix(prefix.split(|&byte| byte == 0).next().unwrap_or_default());
-    let spans = [Span::new(shaped, prefix.is_empty()), Span::new(others, is_prefix_alone && !prefix.contains(&0))];
-    spans.into_iter().flatten().collect()
-}
-
-fn class_of(kind: ListKind) -> Class {
-    match kind {
-        ListKind::Pages => Class::Pages,
-        ListKind::Variants => Class::Variants,
-    }
-}
-
-fn is_of(kind: ListKind, key: &[u8]) -> bool {
-    match kind {
-        ListKind::Pages => key::is_page(key),
-        ListKind::Variants => key::is_variant(key),
-    }
-}
-
-/// The place behind a key.
-fn cursor(form: &[u8]) -> Cursor {
-    Cursor([&[OF_URLS_1], form].concat())
-}
-
-/// The ordered form in a cursor of a listing of this kind.
-fn form(cursor: &Cursor, kind: ListKind) -> Result<&[u8]> {
-    let none = |what| Error::Cursor { what };
-    let Some((&OF_URLS_1, form)) = cursor.0.split_first() else {
-        return Err(none("its first byte is none that this build knows"));
-    };
-    match order::class(form) {
-        _ if !order::key(form, &mut Vec::new()) => Err(none("it names no URL")),
-        Some(class) if class == class_of(kind) => Ok(form),
-        _ => Err(none("it is of the other kind of listing, pages or variants")),
-    }
-}
-
 impl PageStore {
     /// The pages or variants in `scope`; after `after`, a cursor of an entry of a listing of the
     /// same kind, of this or an earlier handle, in any process.
@@ -153,7 +78,7 @@ impl PageStore {
     /// no order; those of [`Store::keys_in`].
     pub fn listing(&self, scope: &Scope, after: Option<&Cursor>) -> Result<Listing> {
         let kind = scope.kind;
-        let after = after.map(|cursor| form(cursor, kind)).transpose()?;
+        let after = after.map(|cursor| keys::form_of_cursor(cursor, kind)).transpose()?;
         if self.engine().has_key_order() {
             return Ok(Listing { source: Source::InOrder(self.in_order(scope, after)?), kind });
         }
@@ -165,7 +90,7 @@ impl PageStore {
             return Err(Error::Unsupported { what });
         }
         let takes = scope.filter();
-        let keys = self.engine().keys_where(move |key| is_of(kind, key) && takes(key::url(key)));
+        let keys = self.engine().keys_where(move |key| keys::is_of(kind, key) && takes(key::url(key)));
         Ok(Listing { source: Source::Scan(keys), kind })
     }
 
@@ -176,7 +101,7 @@ impl PageStore {
             (Some(form), Direction::Forward) => range.after(form),
             (Some(form), Direction::Back) => range.before(form),
         };
-        let ranges = spans(scope).into_iter().map(|span| rest(span.range));
+        let ranges = keys::ranges(scope).into_iter().map(|range| rest(range.into()));
         let mut ranges: VecDeque<KeyRange> =
             ranges.filter(|range| range.until.as_ref().is_none_or(|until| range.from < *until)).collect();
         if scope.is_backwards {
@@ -211,7 +136,7 @@ impl InOrder {
     }
 
     fn cursor(&self) -> Option<Cursor> {
-        self.keys.as_ref().map(KeysInOrder::form).filter(|form| !form.is_empty()).map(cursor)
+        self.keys.as_ref().map(KeysInOrder::form).filter(|form| !form.is_empty()).map(keys::cursor)
     }
 }
 
@@ -239,7 +164,7 @@ impl Listing {
         };
         for _ in 0..keys {
             match in_order.step()? {
-                Ok(key) if !is_of(self.kind, &key) || !(in_order.takes)(key::url(&key)) => {}
+                Ok(key) if !keys::is_of(self.kind, &key) || !(in_order.takes)(key::url(&key)) => {}
                 key => return Some(Some(key)),
             }
         }
@@ -270,7 +195,5 @@ pub(super) fn no_cursors() -> Error {
 /// Where a listing begins that goes on behind the page of this canonical URL, whether there is one
 /// or not.
 pub(super) fn behind(canonical_url: &[u8]) -> Cursor {
-    let mut form = Vec::new();
-    order::ordered(canonical_url, &mut form);
-    cursor(&form)
+    keys::cursor(&keys::form(canonical_url))
 }

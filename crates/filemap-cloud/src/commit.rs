@@ -1,0 +1,114 @@
+//! Commits: a segment is uploaded, then the index gets its rows in one batch, then it counts.
+//!
+//! Segments are uploaded several at once and committed one after the other, in the order in which
+//! they were filled. The first failure is the last commit: what was put after it is not stored,
+//! and every waiting call is told so.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+use crate::bucket::Bucket;
+use crate::error::{Error, Result};
+use crate::format::segment::{FOOTER_BYTES, SegmentId, has_footer_of};
+use crate::index::{Changes, Index};
+use crate::pending::Pending;
+use crate::progress::Progress;
+
+/// The folder of segments.
+pub(crate) const SEGMENTS: &str = "shard-00/seg";
+
+/// The name of a segment's object.
+pub(crate) fn object(id: SegmentId) -> String {
+    format!("{SEGMENTS}/{}", id.name())
+}
+
+/// A segment that is complete, and what its commit changes.
+pub(crate) struct Sealed {
+    pub(crate) id: SegmentId,
+    pub(crate) bytes: Bytes,
+    pub(crate) changes: Changes,
+    /// Bytes of its records, as [`Progress`] counts them.
+    pub(crate) unsynced: usize,
+}
+
+/// Commits what comes.
+pub(crate) struct Committer {
+    pub(crate) bucket: Bucket,
+    pub(crate) index: Arc<Index>,
+    pub(crate) pending: Arc<Pending>,
+    pub(crate) progress: Arc<Progress>,
+    /// Segments that are uploaded at once.
+    pub(crate) uploads: usize,
+}
+
+type Upload = (Sealed, JoinHandle<Result<()>>);
+
+impl Committer {
+    /// Until the last sender is gone, or a commit fails.
+    pub(crate) async fn run(self, mut sealed: mpsc::UnboundedReceiver<Sealed>) {
+        if let Err(error) = self.commit_all(&mut sealed).await {
+            self.progress.fail(error);
+        }
+    }
+
+    async fn commit_all(&self, sealed: &mut mpsc::UnboundedReceiver<Sealed>) -> Result<()> {
+        let slots = Arc::new(Semaphore::new(self.uploads));
+        let mut uploads: VecDeque<Upload> = VecDeque::new();
+        let mut commits = 0;
+        loop {
+            while let Ok(next) = sealed.try_recv() {
+                uploads.push_back(self.begin(next, &slots));
+            }
+            let Some((next, mut upload)) = uploads.pop_front() else {
+                match sealed.recv().await {
+                    Some(next) => uploads.push_back(self.begin(next, &slots)),
+                    None => return Ok(()),
+                }
+                continue;
+            };
+            // What is sealed meanwhile is uploaded beside it.
+            let uploaded = loop {
+                tokio::select! {
+                    uploaded = &mut upload => break uploaded,
+                    Some(later) = sealed.recv() => uploads.push_back(self.begin(later, &slots)),
+                }
+            };
+            uploaded.map_err(|error| self.bucket.unavailable("an upload", 0, &error))??;
+            commits += 1;
+            self.index.commit(&next.changes, commits).await?;
+            self.pending.committed(next.id.number, next.changes.rows.keys());
+            self.progress.committed(next.id.number, next.unsynced);
+        }
+    }
+
+    fn begin(&self, sealed: Sealed, slots: &Arc<Semaphore>) -> Upload {
+        let (bucket, slots) = (self.bucket.clone(), Arc::clone(slots));
+        let (id, bytes) = (sealed.id, sealed.bytes.clone());
+        let upload = tokio::spawn(async move {
+            // A closed semaphore would bound nothing; this one is never closed.
+            let _slot = slots.acquire().await;
+            upload(&bucket, id, bytes).await
+        });
+        (sealed, upload)
+    }
+}
+
+/// Creates the object of a segment.
+pub(crate) async fn upload(bucket: &Bucket, id: SegmentId, bytes: Bytes) -> Result<()> {
+    let name = object(id);
+    if bucket.create(&name, bytes.clone()).await? {
+        return Ok(());
+    }
+    // Nobody else has this epoch: it is our own, and the answer to that attempt was lost.
+    match bucket.tail(&name, FOOTER_BYTES as u64).await? {
+        Some(tail) if has_footer_of(&tail, &bytes) => Ok(()),
+        _ => {
+            let what = format!("{name} is there with other bytes: two writers had one epoch");
+            Err(Error::StoreUnsuitable { location: bucket.location().to_owned(), what })
+        }
+    }
+}

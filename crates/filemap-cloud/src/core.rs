@@ -1,0 +1,215 @@
+//! An open store: bucket, index, writer, and what reads a record out of them.
+//!
+//! A reader beside a writer may look up a row whose segment was rewritten meanwhile: its object is
+//! gone. Then the index is read anew and the row looked up once more; a second miss is damage.
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use filemap::access::keys;
+use filemap::page::meta;
+use filemap::{Page, PageHead, Version, url_of_key};
+use tokio::runtime::Handle;
+use urlindex::Canonicalizer;
+
+use crate::bucket::Bucket;
+use crate::commit;
+use crate::error::{Error, Result};
+use crate::format::record::{Codec, Kind, Record};
+use crate::format::row::{self, Row};
+use crate::index::Index;
+use crate::rows::Rows;
+use crate::runtime;
+use crate::writer::Writer;
+
+/// See the module.
+pub(crate) struct Core {
+    pub(crate) bucket: Bucket,
+    pub(crate) index: Arc<Index>,
+    pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
+    pub(crate) runtime: Handle,
+    /// `None` for a handle that reads.
+    pub(crate) writer: Option<Writer>,
+}
+
+/// A version and its row.
+pub(crate) type Found = (Version, Row);
+
+impl Core {
+    /// Runs a request and waits for it.
+    pub(crate) fn wait<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Arc<Core>) -> F,
+    ) -> Result<T> {
+        self.wait_for(work(Arc::clone(self)))
+    }
+
+    /// As [`Core::wait`], of a future.
+    pub(crate) fn wait_for<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let done = runtime::wait(&self.runtime, work);
+        done.unwrap_or_else(|| Err(self.bucket.unavailable("a request", 0, &"its task ended without an answer")))
+    }
+
+    /// The key of a URL's page.
+    pub(crate) fn canonical(&self, url: &[u8]) -> filemap::Result<Vec<u8>> {
+        self.canonicalizer.canonicalize(url).map_err(|source| {
+            let url = String::from_utf8_lossy(url).into_owned();
+            filemap::Error::Url { url, source }
+        })
+    }
+
+    /// The rows in a range.
+    pub(crate) async fn rows(&self, range: Range<Vec<u8>>, is_backwards: bool) -> Result<Rows> {
+        let overlay = self.overlay(&range);
+        let scan = self.index.scan(range, is_backwards).await?;
+        Ok(Rows::new(overlay, scan, is_backwards))
+    }
+
+    /// The rows of one key, up to a time.
+    pub(crate) async fn rows_of(&self, form: &[u8], time_ms: Option<i64>) -> Result<Rows> {
+        let range = row::until_time(form, time_ms);
+        let overlay = self.overlay(&range);
+        let scan = self.index.scan_key(&row::prefix(form), range).await?;
+        Ok(Rows::new(overlay, scan, false))
+    }
+
+    fn overlay(&self, range: &Range<Vec<u8>>) -> crate::pending::Overlay {
+        self.writer.as_ref().map(|writer| writer.pending.range(range)).unwrap_or_default()
+    }
+
+    /// The newest version of a key, up to a time.
+    pub(crate) async fn newest(&self, form: &[u8], time_ms: Option<i64>) -> Result<Option<Found>> {
+        let found = self.rows_of(form, time_ms).await?.next(&self.bucket).await?;
+        Ok(found.map(|(_, version, row)| (version, row)))
+    }
+
+    /// All versions of a key, newest first.
+    pub(crate) async fn versions(&self, form: &[u8], time_ms: Option<i64>) -> Result<Vec<Found>> {
+        let mut rows = self.rows_of(form, time_ms).await?;
+        let mut found = Vec::new();
+        while let Some((_, version, row)) = rows.next(&self.bucket).await? {
+            found.push((version, row));
+        }
+        Ok(found)
+    }
+
+    /// The row of one version.
+    pub(crate) async fn row(&self, form: &[u8], version: Version) -> Result<Option<Row>> {
+        let key = row::of_version(form, version);
+        if let Some(row) = self.writer.as_ref().and_then(|writer| writer.pending.row(&key)) {
+            return Ok(row);
+        }
+        let Some(bytes) = self.index.get(key).await? else { return Ok(None) };
+        Row::decode(&bytes).map(Some).ok_or_else(|| self.bucket.damaged("the index", "a row does not decode"))
+    }
+
+    /// The page of a row; `None` if its record is gone.
+    pub(crate) async fn page(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<Page>> {
+        let Some(bytes) = self.bytes(row, row.bytes).await? else { return Ok(None) };
+        let record = self.parsed(&bytes, key, version, row, true)?;
+        let mut page = self.described(&record)?;
+        page.body = match row.original {
+            None => self.body(&record, row)?,
+            Some(original) => match self.body_of(key, original).await? {
+                Some(body) => body,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(page))
+    }
+
+    /// The body of the version that a reference means; `None` if its record is gone.
+    async fn body_of(&self, key: &[u8], original: Version) -> Result<Option<Vec<u8>>> {
+        let Some(row) = self.row(&keys::form(key), original).await? else { return Ok(None) };
+        let Some(bytes) = self.bytes(&row, row.bytes).await? else { return Ok(None) };
+        let record = self.parsed(&bytes, key, original, &row, true)?;
+        self.body(&record, &row).map(Some)
+    }
+
+    /// A version without its body; `None` if its record is gone.
+    pub(crate) async fn head(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<PageHead>> {
+        let Some(bytes) = self.bytes(row, row.head_bytes).await? else { return Ok(None) };
+        let page = self.described(&self.parsed(&bytes, key, version, row, false)?)?;
+        let head = PageHead::new(page, version, row.body_bytes, row.bytes);
+        Ok(Some(head.unchanged_since(row.original.map(|original| original.sequence))))
+    }
+
+    /// The first bytes of a record.
+    async fn bytes(&self, row: &Row, bytes: u64) -> Result<Option<Bytes>> {
+        if let Some(found) = self.writer.as_ref().and_then(|writer| writer.record(row, bytes)) {
+            return Ok(Some(found));
+        }
+        let offset = row.place.offset;
+        self.bucket.range(&commit::object(row.segment()), offset..offset + bytes).await
+    }
+
+    fn parsed<'b>(
+        &self,
+        bytes: &'b [u8],
+        key: &[u8],
+        version: Version,
+        row: &Row,
+        with_payload: bool,
+    ) -> Result<Record<'b>> {
+        let damaged = |what: &str| {
+            let what = format!("{what} (offset {}, {})", row.place.offset, shown(key));
+            self.bucket.damaged(&commit::object(row.segment()), what)
+        };
+        let (record, _) = Record::take(bytes, row.place, with_payload).map_err(damaged)?;
+        let is_meant = record.key == key && record.version == version && record.kind == row.kind;
+        if is_meant { Ok(record) } else { Err(damaged("the record of another version")) }
+    }
+
+    fn described(&self, record: &Record<'_>) -> Result<Page> {
+        let url = url_of_key(record.key);
+        let (fixed, spill) = record.meta.split_at(record.meta.len() - record.spill_bytes as usize);
+        let page = meta::decode(fixed, spill, url, record.version.time_ms).map_err(|error| Error::Description {
+            location: self.bucket.location().to_owned(),
+            url: shown(record.key),
+            version: record.version,
+            what: error.to_string(),
+        })?;
+        Ok(Page { variant: keys::variant(record.key), ..page })
+    }
+
+    fn body(&self, record: &Record<'_>, row: &Row) -> Result<Vec<u8>> {
+        let damaged = |what: String| {
+            let what = format!("{what} (offset {}, {})", row.place.offset, shown(record.key));
+            self.bucket.damaged(&commit::object(row.segment()), what)
+        };
+        if record.kind != Kind::Page {
+            return Err(damaged("a reference to a version that has no body".to_owned()));
+        }
+        unpacked(record).map_err(damaged)
+    }
+
+    /// What is said of a row whose record is gone.
+    pub(crate) fn gone(&self, row: &Row) -> Error {
+        self.bucket.damaged(&commit::object(row.segment()), "it is gone, and versions lie in it")
+    }
+}
+
+/// The body of a record of a page.
+pub(crate) fn unpacked(record: &Record<'_>) -> std::result::Result<Vec<u8>, String> {
+    let body = match record.codec {
+        Codec::None => record.payload.to_vec(),
+        Codec::Zstd => {
+            let bytes = usize::try_from(record.body_bytes).unwrap_or(usize::MAX);
+            let bytes = bytes.min(filemap_core::MAX_VALUE_BYTES as usize);
+            let unpacked = zstd::bulk::decompress(record.payload, bytes);
+            unpacked.map_err(|error| format!("a body does not decompress: {error}"))?
+        }
+    };
+    let is_whole = body.len() as u64 == record.body_bytes;
+    if is_whole { Ok(body) } else { Err("a body of another length".to_owned()) }
+}
+
+/// The URL of a key in an error.
+pub(crate) fn shown(key: &[u8]) -> String {
+    String::from_utf8_lossy(url_of_key(key)).into_owned()
+}

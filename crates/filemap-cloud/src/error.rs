@@ -1,0 +1,163 @@
+//! What can fail between a store and its bucket: what failed, where, and what to do about it.
+//!
+//! Behind [`filemap::PageRead`] and [`filemap::PageWrite`] an error is a
+//! [`filemap::Error::Remote`] with the same words. No message has a credential in it: none is ever
+//! given to this module.
+
+use std::sync::Arc;
+
+use filemap_core::Version;
+
+/// Why a store in object storage cannot be opened, read or written.
+///
+/// ```
+/// use filemap_cloud::{CloudOptions, Error, Mode, open};
+/// let error = open("s3://", Mode::Read, &CloudOptions::new()).err();
+/// assert!(matches!(error, Some(Error::Location { .. })));
+/// ```
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The location names no store. Nothing was opened.
+    #[error("{location}: {what}")]
+    Location {
+        /// The location, without a password.
+        location: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is no store. Open it with [`Mode::Fill`](crate::Mode::Fill) to make one.
+    #[error("{location}: there is no store; `fm-tool put` and `fm-tool import` make one")]
+    NotAStore {
+        /// Where it was looked for.
+        location: String,
+    },
+    /// The object storage does not keep what a store needs: its pages would be lost when two
+    /// writers meet. Use another.
+    #[error("{location}: this object storage cannot hold a store: {what}; see docs/CLOUD.md for those that can")]
+    StoreUnsuitable {
+        /// The location.
+        location: String,
+        /// Which guarantee it broke.
+        what: String,
+    },
+    /// The store was made by a newer build, or by another program.
+    #[error("{location}: {what}; read it with the build that made it, or a newer one")]
+    Format {
+        /// The location.
+        location: String,
+        /// What this build does not know.
+        what: String,
+    },
+    /// The object storage did not answer, or refused, and the retries are used up. What `sync`
+    /// returned for before is safe; put the rest again.
+    #[error("{location}: {operation} failed after {retries} retries: {what}")]
+    Unavailable {
+        /// The location.
+        location: String,
+        /// What was asked for.
+        operation: String,
+        /// The bound of retries: [`CloudOptions::max_retries`](crate::CloudOptions::max_retries).
+        retries: u32,
+        /// The last answer.
+        what: String,
+    },
+    /// Another writer has opened the store. What `sync` returned for before is safe; this handle
+    /// writes nothing any more.
+    #[error("{location}: another writer has opened this store; this one may not write any more")]
+    Fenced {
+        /// The location.
+        location: String,
+    },
+    /// Stored bytes are damaged or gone. Other pages can be read; run `verify` to find all damage.
+    #[error("{location}: {object}: {what}")]
+    Damaged {
+        /// The location.
+        location: String,
+        /// The object.
+        object: String,
+        /// What is wrong, and where in it.
+        what: String,
+    },
+    /// An earlier commit of this handle failed, and what was put after it was not stored. Open the
+    /// store again.
+    #[error("nothing was written, as an earlier commit failed: {source}")]
+    Failed {
+        /// Why it failed.
+        source: Arc<Error>,
+    },
+    /// The handle was opened for reading.
+    #[error("{location}: opened for reading")]
+    ReadOnly {
+        /// The location.
+        location: String,
+    },
+    /// The handle was closed.
+    #[error("{location}: this handle is closed")]
+    Closed {
+        /// The location.
+        location: String,
+    },
+    /// The description of a stored page does not decode: a newer build wrote it.
+    #[error("{location}: {url}: the description of the version of sequence {} does not decode: {what}", version.sequence)]
+    Description {
+        /// The location.
+        location: String,
+        /// The canonical URL, with replacement characters for what is not text.
+        url: String,
+        /// The version.
+        version: Version,
+        /// What is wrong.
+        what: String,
+    },
+    /// A store that is a folder, or behind a server.
+    #[error("{0}")]
+    Other(Arc<filemap::Error>),
+}
+
+/// The crate's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Whether stored bytes are damaged: other pages can be read.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Error::Damaged { .. } | Error::Description { .. } => true,
+            Error::Other(error) => error.is_damage(),
+            _ => false,
+        }
+    }
+
+    /// Where the store is, for errors that say it.
+    fn location(&self) -> String {
+        match self {
+            Error::Location { location, .. }
+            | Error::NotAStore { location }
+            | Error::StoreUnsuitable { location, .. }
+            | Error::Format { location, .. }
+            | Error::Unavailable { location, .. }
+            | Error::Fenced { location }
+            | Error::Damaged { location, .. }
+            | Error::ReadOnly { location }
+            | Error::Closed { location }
+            | Error::Description { location, .. } => location.clone(),
+            Error::Failed { source } => source.location(),
+            Error::Other(_) => String::new(),
+        }
+    }
+}
+
+impl From<Error> for filemap::Error {
+    fn from(error: Error) -> filemap::Error {
+        let location = error.location();
+        let words = error.to_string();
+        let detail = words.strip_prefix(&format!("{location}: ")).unwrap_or(&words).to_owned();
+        filemap::Error::Remote { location, detail, is_damage: error.is_damage(), is_of_one_page: false }
+    }
+}
+
+impl From<filemap::Error> for Error {
+    fn from(error: filemap::Error) -> Error {
+        Error::Other(Arc::new(error))
+    }
+}

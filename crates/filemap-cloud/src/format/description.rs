@@ -1,0 +1,67 @@
+//! The object `STORE`: what was chosen when a store was made. Lines of a name and a value, for a
+//! person to read too.
+
+/// The name of the object.
+pub(crate) const NAME: &str = "STORE";
+
+/// The first line.
+const FORMAT: &str = "filemap cloud 1";
+
+/// What a store was made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Description {
+    pub(crate) canonicalizer: String,
+    pub(crate) canonicalizer_version: u32,
+}
+
+impl Description {
+    pub(crate) fn encode(&self) -> String {
+        let Description { canonicalizer, canonicalizer_version } = self;
+        format!("{FORMAT}\nshards 1\ncanonicalizer {canonicalizer} {canonicalizer_version}\n")
+    }
+
+    /// What this build does not know of it, as an error.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Description, String> {
+        let strange = |what: &str| format!("{NAME} {what}");
+        let text = std::str::from_utf8(bytes).map_err(|_| strange("is no text"))?;
+        let mut lines = text.lines();
+        if lines.next() != Some(FORMAT) {
+            return Err(strange("is not of the format that this build knows (`filemap cloud 1`)"));
+        }
+        let mut description = None;
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["shards", "1"] => {}
+                ["canonicalizer", name, version] => {
+                    let version = version.parse().map_err(|_| strange("has a version that is no number"))?;
+                    description = Some(Description { canonicalizer: name.to_owned(), canonicalizer_version: version });
+                }
+                _ => return Err(strange(&format!("has a line that this build does not know: `{line}`"))),
+            }
+        }
+        description.ok_or_else(|| strange("names no canonicalizer"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_comes_back_and_what_is_not_known_is_refused() {
+        let description = Description { canonicalizer: "whatwg".to_owned(), canonicalizer_version: 3 };
+        let text = description.encode();
+        assert_eq!(Description::decode(text.as_bytes()), Ok(description));
+        for wrong in [
+            "",
+            "filemap cloud 2\n",
+            "filemap cloud 1\nshards 1\n",
+            &text.replace("shards 1", "shards 2"),
+            &text.replace(" 3\n", " x\n"),
+            &format!("{text}colour blue\n"),
+        ] {
+            assert!(Description::decode(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A record of a segment, which says all of itself: an index can be made of segments alone.
+//!
+//! | kind | what it is |
+//! |---|---|
+//! | page | a version with its body |
+//! | reference | a version whose body is that of an earlier version of the key |
+//! | tombstone | every version of the key with a smaller sequence is removed |
+//! | version tombstone | one version of the key is removed |
+//!
+//! Invariants: the checksum of a record's head is seeded with its place, so that it counts only
+//! where it was written; the head can be checked without the payload.
+
+use filemap_core::Version;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+filemap_io::layout! {
+    /// What stands before the key.
+    pub(crate) struct Fixed {
+        0 CHECKSUM: u64 = "XXH3 of what follows up to the payload, seeded with the place";
+        8 PAYLOAD_CHECKSUM: u64 = "XXH3 of the payload";
+        16 KIND: u8 = "1 page, 2 reference, 3 tombstone, 4 version tombstone";
+        17 CODEC: u8 = "of the payload: 0 none, 1 zstd";
+        18 RESERVED: filemap_io::layout::Zeros<2> = "zero";
+        20 KEY_BYTES: u32 = "length of the key";
+        24 META_BYTES: u32 = "length of the description";
+        28 SPILL_BYTES: u32 = "the part of the description that does not fit the engine's meta";
+        32 PAYLOAD_BYTES: u64 = "length of the payload";
+        40 BODY_BYTES: u64 = "length of the body";
+        48 SEQUENCE: u64 = "sequence: unique in the store, rises with every record";
+        56 TIME_MS: i64 = "time of the version";
+        64 DIGEST: u128 = "XXH3-128 of the body";
+        80 OTHER_TIME_MS: i64 = "of a reference or version tombstone: time of the version meant";
+        88 OTHER_SEQUENCE: u64 = "its sequence";
+        .. "96", ".." = "key, description, payload";
+    }
+}
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Page,
+    Reference,
+    Tombstone,
+    VersionTombstone,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Page, Kind::Reference, Kind::Tombstone, Kind::VersionTombstone];
+
+    pub(crate) fn code(self) -> u8 {
+        self as u8 + 1
+    }
+
+    pub(crate) fn of_code(code: u8) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// Whether it has a version of its own.
+    pub(crate) fn is_version(self) -> bool {
+        matches!(self, Kind::Page | Kind::Reference)
+    }
+}
+
+/// How a payload is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Codec {
+    None,
+    Zstd,
+}
+
+impl Codec {
+    fn of_code(code: u8) -> Option<Codec> {
+        [Codec::None, Codec::Zstd].into_iter().find(|codec| *codec as u8 == code)
+    }
+}
+
+/// Where a record begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) epoch: u64,
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
+}
+
+impl Place {
+    fn seed(self) -> u64 {
+        let mut bytes = [0; 24];
+        for (at, part) in [self.epoch, self.segment, self.offset].into_iter().enumerate() {
+            bytes[8 * at..8 * at + 8].copy_from_slice(&part.to_le_bytes());
+        }
+        xxh3_64(&bytes)
+    }
+}
+
+/// A record that is written or was read, with the slices of its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) codec: Codec,
+    pub(crate) version: Version,
+    /// Of a reference or version tombstone: the version meant.
+    pub(crate) other: Version,
+    pub(crate) key: &'a [u8],
+    pub(crate) meta: &'a [u8],
+    pub(crate) spill_bytes: u32,
+    /// Empty if the head alone was read.
+    pub(crate) payload: &'a [u8],
+    pub(crate) body_bytes: u64,
+    pub(crate) digest: u128,
+}
+
+/// No version.
+pub(crate) const NONE: Version = Version { time_ms: 0, sequence: 0 };
+
+impl<'a> Record<'a> {
+    /// A tombstone of a key.
+    pub(crate) fn tombstone(key: &'a [u8], sequence: u64) -> Record<'a> {
+        let version = Version { time_ms: 0, sequence };
+        let (kind, codec, other) = (Kind::Tombstone, Codec::None, NONE);
+        Record { kind, codec, version, other, key, meta: b"", spill_bytes: 0, payload: b"", body_bytes: 0, digest: 0 }
+    }
+
+    /// A tombstone of one version.
+    pub(crate) fn version_tombstone(key: &'a [u8], sequence: u64, removed: Version) -> Record<'a> {
+        Record { kind: Kind::VersionTombstone, other: removed, ..Record::tombstone(key, sequence) }
+    }
+
+    /// Bytes before the payload.
+    pub(crate) fn head_bytes(&self) -> usize {
+        Fixed::BYTES + self.key.len() + self.meta.len()
+    }
+
+    /// Bytes of the whole record.
+    pub(crate) fn bytes(&self) -> usize {
+        self.head_bytes() + self.payload.len()
+    }
+
+    /// Appends it to a segment, at this place. Returns its length.
+    pub(crate) fn put(&self, place: Place, out: &mut Vec<u8>) -> usize {
+        let begin = out.len();
+        out.resize(begin + Fixed::BYTES, 0);
+        let fixed = &mut out[begin..];
+        Fixed::PAYLOAD_CHECKSUM.put(fixed, xxh3_64(self.payload));
+        Fixed::KIND.put(fixed, self.kind.code());
+        Fixed::CODEC.put(fixed, self.codec as u8);
+        Fixed::KEY_BYTES.put(fixed, self.key.len() as u32);
+        Fixed::META_BYTES.put(fixed, self.meta.len() as u32);
+        Fixed::SPILL_BYTES.put(fixed, self.spill_bytes);
+        Fixed::PAYLOAD_BYTES.put(fixed, self.payload.len() as u64);
+        Fixed::BODY_BYTES.put(fixed, self.body_bytes);
+        Fixed::SEQUENCE.put(fixed, self.version.sequence);
+        Fixed::TIME_MS.put(fixed, self.version.time_ms);
+        Fixed::DIGEST.put(fixed, self.digest);
+        Fixed::OTHER_TIME_MS.put(fixed, self.other.time_ms);
+        Fixed::OTHER_SEQUENCE.put(fixed, self.other.sequence);
+        out.extend_from_slice(self.key);
+        out.extend_from_slice(self.meta);
+        let checksum = xxh3_64_with_seed(&out[begin + 8..], place.seed());
+        Fixed::CHECKSUM.put(&mut out[begin..], checksum);
+        out.extend_from_slice(self.payload);
+        out.len() - begin
+    }
+
+    /// Reads the head of a record at the front of `bytes`, which lie at `place`; the payload too
+    /// if it is wanted. Returns the record's whole length with it.
+    pub(crate) fn take(bytes: &'a [u8], place: Place, with_payload: bool) -> Result<(Record<'a>, u64), &'static str> {
+        let fixed = bytes.get(..Fixed::BYTES).ok_or("it ends inside a record")?;
+        let (key_bytes, meta_bytes) = (Fixed::KEY_BYTES.get(fixed) as usize, Fixed::META_BYTES.get(fixed) as usize);
+        let head_bytes = Fixed::BYTES + key_bytes + meta_bytes;
+        let head = bytes.get(..head_bytes).ok_or("it ends inside a record")?;
+        if xxh3_64_with_seed(&head[8..], place.seed()) != Fixed::CHECKSUM.get(fixed) {
+            return Err("checksum mismatch in a record's head");
+        }
+        let kind = Kind::of_code(Fixed::KIND.get(fixed)).ok_or("a record of a kind that this build does not know")?;
+        let codec = Codec::of_code(Fixed::CODEC.get(fixed)).ok_or("a codec that this build does not know")?;
+        let payload_bytes = Fixed::PAYLOAD_BYTES.get(fixed);
+        let payload = if with_payload {
+            let end = usize::try_from(payload_bytes).ok().and_then(|payload| payload.checked_add(head_bytes));
+            let payload = end.and_then(|end| bytes.get(head_bytes..end)).ok_or("it ends inside a record")?;
+            if xxh3_64(payload) != Fixed::PAYLOAD_CHECKSUM.get(fixed) {
+                return Err("checksum mismatch in a body");
+            }
+            payload
+        } else {
+            b""
+        };
+        let spill_bytes = Fixed::SPILL_BYTES.get(fixed);
+        if spill_bytes as usize > meta_bytes {
+            return Err("a description shorter than a part of it");
+        }
+        let record = Record {
+            kind,
+            codec,
+            version: Version { time_ms: Fixed::TIME_MS.get(fixed), sequence: Fixed::SEQUENCE.get(fixed) },
+            other: Version { time_ms: Fixed::OTHER_TIME_MS.get(fixed), sequence: Fixed::OTHER_SEQUENCE.get(fixed) },
+            key: &head[Fixed::BYTES..Fixed::BYTES + key_bytes],
+            meta: &head[Fixed::BYTES + key_bytes..],
+            spill_bytes,
+            payload,
+            body_bytes: Fixed::BODY_BYTES.get(fixed),
+            digest: Fixed::DIGEST.get(fixed),
+        };
+        Ok((record, head_bytes as u64 + payload_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = Place { epoch: 3, segment: 5, offset: 48 };
+
+    fn record() -> Record<'static> {
+        Record {
+            kind: Kind::Page,
+            codec: Codec::Zstd,
+            version: Version { time_ms: -7, sequence: 9 },
+            other: NONE,
+            key: b"http://a/\0\0v",
+            meta: b"described",
+            spill_bytes: 2,
+            payload: b"payload",
+            body_bytes: 70,
+            digest: 1 << 100,
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_and_its_head_alone_too() {
+        let mut bytes = Vec::new();
+        let length = record().put(PLACE, &mut bytes);
+        assert_eq!(length, bytes.len());
+        assert_eq!(Record::take(&bytes, PLACE, true), Ok((record(), length as u64)));
+        let head = &bytes[..record().head_bytes()];
+        assert_eq!(Record::take(head, PLACE, false), Ok((Record { payload: b"", ..record() }, length as u64)));
+    }
+
+    #[test]
+    fn every_changed_byte_every_cut_and_another_place_are_found() {
+        let mut bytes = Vec::new();
+        record().put(PLACE, &mut bytes);
+        assert!(Record::take(&bytes, Place { offset: 49, ..PLACE }, true).is_err());
+        for at in 0..bytes.len() {
+            assert!(Record::take(&bytes[..at], PLACE, true).is_err(), "cut at {at}");
+            bytes[at] ^= 1;
+            assert!(Record::take(&bytes, PLACE, true).is_err(), "changed at {at}");
+            bytes[at] ^= 1;
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Rows of the index: where the record of a version lies, and what a segment holds.
+//!
+//! | key | value |
+//! |---|---|
+//! | `p`, ordered form of the key, time and sequence, both falling | [`Row`] |
+//! | `s`, epoch, number | bytes written and bytes dead of a segment: merged by addition |
+//! | `m`, `next` | the first sequence that is not committed |
+//!
+//! The ordered form is escaped (NUL becomes NUL 0xff) and ends with NUL NUL, so rows of one key
+//! are neighbours, newest first, and keys keep their order. Numbers in keys are big-endian.
+
+use std::ops::Range;
+
+use filemap_core::Version;
+use filemap_io::varint;
+
+use super::record::{Kind, Place, Record};
+use super::segment::SegmentId;
+
+/// Leads the rows of versions.
+pub(crate) const VERSIONS: u8 = b'p';
+/// Leads the rows of segments.
+pub(crate) const SEGMENTS: u8 = b's';
+/// The key of the first sequence that is not committed.
+pub(crate) const NEXT: &[u8] = b"mnext";
+
+/// The longest key of a row that the index takes.
+pub(crate) const MAX_KEY_BYTES: usize = u16::MAX as usize;
+/// Time and sequence.
+const VERSION_BYTES: usize = 16;
+
+/// A version as the index has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) kind: Kind,
+    pub(crate) place: Place,
+    /// Bytes before the payload.
+    pub(crate) head_bytes: u64,
+    /// Bytes of the whole record.
+    pub(crate) bytes: u64,
+    pub(crate) body_bytes: u64,
+    pub(crate) digest: u128,
+    /// Of a reference: the version that has the body.
+    pub(crate) original: Option<Version>,
+}
+
+impl Row {
+    pub(crate) fn segment(&self) -> SegmentId {
+        SegmentId { epoch: self.place.epoch, number: self.place.segment }
+    }
+
+    /// That of a record of a version, which lies at `place` and takes so many bytes.
+    pub(crate) fn of_record(record: &Record<'_>, place: Place, bytes: u64) -> Row {
+        let original = (record.kind == Kind::Reference).then_some(record.other);
+        let (kind, head_bytes) = (record.kind, record.head_bytes() as u64);
+        Row { kind, place, head_bytes, bytes, body_bytes: record.body_bytes, digest: record.digest, original }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![self.kind.code()];
+        let place = self.place;
+        for number in [place.epoch, place.segment, place.offset, self.head_bytes, self.bytes, self.body_bytes] {
+            varint::put(&mut out, number);
+        }
+        out.extend_from_slice(&self.digest.to_le_bytes());
+        if let Some(original) = self.original {
+            out.extend_from_slice(&original.time_ms.to_le_bytes());
+            varint::put(&mut out, original.sequence);
+        }
+        out
+    }
+
+    /// `None` for what is no row of this build.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Row> {
+        let (&code, mut rest) = bytes.split_first()?;
+        let kind = Kind::of_code(code).filter(|kind| kind.is_version())?;
+        let mut number = || varint::take(&mut rest);
+        let place = Place { epoch: number()?, segment: number()?, offset: number()? };
+        let (head_bytes, bytes, body_bytes) = (number()?, number()?, number()?);
+        let digest = u128::from_le_bytes(*rest.first_chunk()?);
+        rest = &rest[size_of::<u128>()..];
+        let original = if kind == Kind::Reference {
+            let time_ms = i64::from_le_bytes(*rest.first_chunk()?);
+            rest = &rest[size_of::<i64>()..];
+            Some(Version { time_ms, sequence: varint::take(&mut rest)? })
+        } else {
+            None
+        };
+        let is_whole = rest.is_empty() && head_bytes <= bytes && place.offset.checked_add(bytes).is_some();
+        is_whole.then_some(Row { kind, place, head_bytes, bytes, body_bytes, digest, original })
+    }
+}
+
+/// What leads the rows of a key with this ordered form.
+pub(crate) fn prefix(form: &[u8]) -> Vec<u8> {
+    let mut out = escaped(form);
+    out.extend_from_slice(&[0, 0]);
+    out
+}
+
+/// The row of a version.
+pub(crate) fn of_version(form: &[u8], version: Version) -> Vec<u8> {
+    let mut out = prefix(form);
+    out.extend_from_slice(&suffix(version));
+    out
+}
+
+/// The rows of a key of versions up to a time.
+pub(crate) fn until_time(form: &[u8], time_ms: Option<i64>) -> Range<Vec<u8>> {
+    let mut from = prefix(form);
+    let mut end = from.clone();
+    end.push(u8::MAX);
+    end.extend_from_slice(&[u8::MAX; VERSION_BYTES]);
+    if let Some(time_ms) = time_ms {
+        from.extend_from_slice(&suffix(Version { time_ms, sequence: u64::MAX })[..8]);
+    }
+    from..end
+}
+
+/// The rows of keys whose forms are in a range.
+pub(crate) fn of_forms(forms: &Range<Vec<u8>>) -> Range<Vec<u8>> {
+    escaped(&forms.start)..escaped(&forms.end)
+}
+
+/// The first row behind those of a key.
+pub(crate) fn behind(form: &[u8]) -> Vec<u8> {
+    let mut out = escaped(form);
+    out.extend_from_slice(&[0, 1]);
+    out
+}
+
+/// The ordered form and the version in the key of a row.
+pub(crate) fn parse(key: &[u8]) -> Option<(Vec<u8>, Version)> {
+    let body = key.strip_prefix(&[VERSIONS])?;
+    let (escaped, version) = body.split_at_checked(body.len().checked_sub(VERSION_BYTES)?)?;
+    let escaped = escaped.strip_suffix(&[0, 0])?;
+    let mut form = Vec::with_capacity(escaped.len());
+    let mut bytes = escaped.iter();
+    while let Some(&byte) = bytes.next() {
+        form.push(byte);
+        if byte == 0 && bytes.next() != Some(&u8::MAX) {
+            return None;
+        }
+    }
+    let number = |bytes: &[u8]| bytes.first_chunk().map(|bytes| !u64::from_be_bytes(*bytes));
+    let time_ms = (number(version)? ^ (1 << 63)) as i64;
+    Some((form, Version { time_ms, sequence: number(&version[8..])? }))
+}
+
+/// The length of the part that says the key, in the key of a row or in what leads one; `None` if
+/// it is not whole.
+pub(crate) fn key_bytes(row: &[u8]) -> Option<usize> {
+    if row.first() != Some(&VERSIONS) {
+        return None;
+    }
+    let mut at = 1;
+    while at + 1 < row.len() {
+        match (row[at], row[at + 1]) {
+            (0, 0) => return Some(at + 2),
+            (0, _) => at += 2,
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+fn escaped(form: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(form.len() + 3 + VERSION_BYTES);
+    out.push(VERSIONS);
+    for &byte in form {
+        out.push(byte);
+        if byte == 0 {
+            out.push(u8::MAX);
+        }
+    }
+    out
+}
+
+/// Newer versions sort first.
+fn suffix(version: Version) -> [u8; VERSION_BYTES] {
+    let mut out = [0; VERSION_BYTES];
+    out[..8].copy_from_slice(&(!(version.time_ms as u64 ^ (1 << 63))).to_be_bytes());
+    out[8..].copy_from_slice(&(!version.sequence).to_be_bytes());
+    out
+}
+
+/// The row of a segment.
+pub(crate) fn of_segment(id: SegmentId) -> Vec<u8> {
+    [&[SEGMENTS][..], &id.epoch.to_be_bytes(), &id.number.to_be_bytes()].concat()
+}
+
+/// The segment of a row.
+pub(crate) fn segment_of(key: &[u8]) -> Option<SegmentId> {
+    let rest = key.strip_prefix(&[SEGMENTS]).filter(|rest| rest.len() == 16)?;
+    let number = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+    Some(SegmentId { epoch: number(rest)?, number: number(&rest[8..])? })
+}
+
+/// Bytes of a segment: written, and of those dead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bytes {
+    pub(crate) written: u64,
+    pub(crate) dead: u64,
+}
+
+impl Bytes {
+    pub(crate) fn encode(self) -> [u8; 16] {
+        let mut out = [0; 16];
+        out[..8].copy_from_slice(&self.written.to_le_bytes());
+        out[8..].copy_from_slice(&self.dead.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Bytes> {
+        let number = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let is_whole = bytes.len() == 16;
+        is_whole.then(|| Some(Bytes { written: number(bytes)?, dead: number(&bytes[8..])? }))?
+    }
+
+    pub(crate) fn plus(self, other: Bytes) -> Bytes {
+        Bytes { written: self.written.saturating_add(other.written), dead: self.dead.saturating_add(other.dead) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_key_are_neighbours_newest_first_and_keys_keep_their_order() {
+        let forms: [&[u8]; 6] = [b"a", b"a\0", b"a\0\0b", b"a\0\x01", b"a\x01", b"b"];
+        let times = [i64::MAX, 7, 0, -1, i64::MIN];
+        let mut rows = Vec::new();
+        for form in forms {
+            for time_ms in times {
+                for sequence in [u64::MAX, 2, 0] {
+                    let version = Version { time_ms, sequence };
+                    rows.push(of_version(form, version));
+                    assert_eq!(parse(&of_version(form, version)), Some((form.to_vec(), version)));
+                    assert_eq!(key_bytes(&of_version(form, version)), Some(prefix(form).len()));
+                    let up_to = |time_ms| until_time(form, time_ms).contains(&of_version(form, version));
+                    assert!(up_to(None) && up_to(Some(time_ms)));
+                    assert_eq!(up_to(Some(0)), time_ms <= 0);
+                }
+            }
+            assert_eq!(key_bytes(&prefix(form)), Some(prefix(form).len()));
+            assert_eq!(key_bytes(&prefix(form)[..prefix(form).len() - 1]), None);
+            assert!(rows.iter().all(|row| *row < behind(form)));
+        }
+        assert!(rows.is_sorted());
+    }
+
+    #[test]
+    fn a_row_comes_back_and_no_part_of_it_is_one() {
+        let place = Place { epoch: 1, segment: 300, offset: 1 << 33 };
+        let row = Row {
+            kind: Kind::Page,
+            place,
+            head_bytes: 100,
+            bytes: 9000,
+            body_bytes: 30,
+            digest: 1 << 99,
+            original: None,
+        };
+        let original = Some(Version { time_ms: -3, sequence: 500 });
+        for row in [row, Row { kind: Kind::Reference, original, ..row }] {
+            let bytes = row.encode();
+            assert_eq!(Row::decode(&bytes), Some(row));
+            for at in 0..bytes.len() {
+                assert_eq!(Row::decode(&bytes[..at]), None);
+            }
+        }
+        let id = SegmentId { epoch: 1, number: 2 };
+        assert_eq!((segment_of(&of_segment(id)), segment_of(b"s")), (Some(id), None));
+        let bytes = Bytes { written: 7, dead: 1 << 40 };
+        assert_eq!((Bytes::decode(&bytes.encode()), Bytes::decode(b"")), (Some(bytes), None));
+    }
+}

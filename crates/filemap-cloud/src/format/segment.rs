@@ -1,0 +1,253 @@
+//! A segment: an immutable object of records between a header and a footer.
+//!
+//! The header's base is the first sequence that was not committed when its writer opened the
+//! store. So of an earlier epoch only records below it count: what a fenced writer uploaded and
+//! never committed is known without an index.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::record::{Place, Record};
+
+filemap_io::layout! {
+    /// What a segment begins with.
+    pub(crate) struct Header {
+        0 MAGIC: [u8; 8] = "`FMCLOUD1`";
+        8 EPOCH: u64 = "epoch of the writer";
+        16 NUMBER: u64 = "number of the segment in the epoch";
+        24 BASE: u64 = "first sequence not committed when the writer opened the store";
+        32 CHECKSUM: u64 = "XXH3 of the bytes before";
+    }
+}
+
+filemap_io::layout! {
+    /// What a segment ends with.
+    pub(crate) struct Footer {
+        0 MAGIC: [u8; 8] = "`FMCLOUDE`";
+        8 RECORDS: u64 = "number of records";
+        16 LOWEST: u64 = "lowest sequence of a record";
+        24 HIGHEST: u64 = "highest sequence of a record";
+        32 CONTENT: u64 = "XXH3 of all bytes before the footer";
+        40 CHECKSUM: u64 = "XXH3 of the footer's bytes before";
+    }
+}
+
+const MAGIC: [u8; 8] = *b"FMCLOUD1";
+const END: [u8; 8] = *b"FMCLOUDE";
+
+/// Which segment it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SegmentId {
+    pub(crate) epoch: u64,
+    pub(crate) number: u64,
+}
+
+impl SegmentId {
+    /// The name of its object.
+    pub(crate) fn name(self) -> String {
+        format!("{:08x}-{:08x}", self.epoch, self.number)
+    }
+
+    /// The segment with this name.
+    pub(crate) fn of_name(name: &str) -> Option<SegmentId> {
+        let (epoch, number) = name.split_once('-')?;
+        let hex = |digits: &str| (digits.len() >= 8).then(|| u64::from_str_radix(digits, 16).ok())?;
+        let id = SegmentId { epoch: hex(epoch)?, number: hex(number)? };
+        (id.name() == name).then_some(id)
+    }
+}
+
+/// What a segment says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) id: SegmentId,
+    pub(crate) base: u64,
+    pub(crate) records: u64,
+    pub(crate) lowest: u64,
+    pub(crate) highest: u64,
+}
+
+impl Summary {
+    /// Length of a header.
+    pub(crate) const HEADER_BYTES: u64 = Header::BYTES as u64;
+    /// Length of a segment without its records.
+    pub(crate) const FRAME_BYTES: u64 = (Header::BYTES + Footer::BYTES) as u64;
+
+    /// The base in a header of this segment; `None` if it is none.
+    pub(crate) fn base_of(header: &[u8], id: SegmentId) -> Option<u64> {
+        check_header(header, id).ok().map(|()| Header::BASE.get(header))
+    }
+}
+
+/// Checks a header of this segment.
+fn check_header(bytes: &[u8], id: SegmentId) -> Result<(), &'static str> {
+    if bytes.len() < Header::BYTES || Header::MAGIC.get(bytes) != MAGIC {
+        return Err("it is no segment of this format");
+    }
+    if xxh3_64(&bytes[..Header::CHECKSUM.at]) != Header::CHECKSUM.get(bytes) {
+        return Err("checksum mismatch in its header");
+    }
+    let found = SegmentId { epoch: Header::EPOCH.get(bytes), number: Header::NUMBER.get(bytes) };
+    if found == id { Ok(()) } else { Err("it is the segment of another name") }
+}
+
+/// A segment that is being written.
+pub(crate) struct Builder {
+    summary: Summary,
+    bytes: Vec<u8>,
+}
+
+impl Builder {
+    pub(crate) fn new(id: SegmentId, base: u64, capacity: usize) -> Builder {
+        let mut bytes = Vec::with_capacity(capacity);
+        bytes.resize(Header::BYTES, 0);
+        Header::MAGIC.put(&mut bytes, MAGIC);
+        Header::EPOCH.put(&mut bytes, id.epoch);
+        Header::NUMBER.put(&mut bytes, id.number);
+        Header::BASE.put(&mut bytes, base);
+        let checksum = xxh3_64(&bytes[..Header::CHECKSUM.at]);
+        Header::CHECKSUM.put(&mut bytes, checksum);
+        let summary = Summary { id, base, records: 0, lowest: u64::MAX, highest: 0 };
+        Builder { summary, bytes }
+    }
+
+    pub(crate) fn id(&self) -> SegmentId {
+        self.summary.id
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Appends a record. Returns its place and length.
+    pub(crate) fn push(&mut self, record: &Record<'_>) -> (Place, usize) {
+        let SegmentId { epoch, number } = self.summary.id;
+        let place = Place { epoch, segment: number, offset: self.bytes.len() as u64 };
+        let length = record.put(place, &mut self.bytes);
+        let summary = &mut self.summary;
+        summary.records += 1;
+        summary.lowest = summary.lowest.min(record.version.sequence);
+        summary.highest = summary.highest.max(record.version.sequence);
+        (place, length)
+    }
+
+    /// The bytes of a record that was appended.
+    pub(crate) fn slice(&self, offset: u64, length: u64) -> Option<&[u8]> {
+        let from = usize::try_from(offset).ok()?;
+        self.bytes.get(from..from.checked_add(usize::try_from(length).ok()?)?)
+    }
+
+    /// The whole object.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        let Builder { summary, mut bytes } = self;
+        let begin = bytes.len();
+        let content = xxh3_64(&bytes);
+        bytes.resize(begin + Footer::BYTES, 0);
+        let footer = &mut bytes[begin..];
+        Footer::MAGIC.put(footer, END);
+        Footer::RECORDS.put(footer, summary.records);
+        Footer::LOWEST.put(footer, summary.lowest);
+        Footer::HIGHEST.put(footer, summary.highest);
+        Footer::CONTENT.put(footer, content);
+        let checksum = xxh3_64(&footer[..Footer::CHECKSUM.at]);
+        Footer::CHECKSUM.put(footer, checksum);
+        bytes
+    }
+}
+
+/// A whole segment that was read, its header and footer checked.
+pub(crate) struct Segment<'a> {
+    pub(crate) summary: Summary,
+    bytes: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Checks header and footer of an object that should be this segment.
+    pub(crate) fn parse(bytes: &'a [u8], id: SegmentId) -> Result<Segment<'a>, &'static str> {
+        if bytes.len() < Header::BYTES + Footer::BYTES {
+            return Err("it is shorter than header and footer");
+        }
+        let (records, footer) = bytes.split_at(bytes.len() - Footer::BYTES);
+        check_header(bytes, id)?;
+        if Footer::MAGIC.get(footer) != END || xxh3_64(&footer[..Footer::CHECKSUM.at]) != Footer::CHECKSUM.get(footer) {
+            return Err("checksum mismatch in its footer");
+        }
+        let summary = Summary {
+            id,
+            base: Header::BASE.get(bytes),
+            records: Footer::RECORDS.get(footer),
+            lowest: Footer::LOWEST.get(footer),
+            highest: Footer::HIGHEST.get(footer),
+        };
+        Ok(Segment { summary, bytes: records })
+    }
+
+    /// Its records with their places and lengths; ends after the first that is damaged.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Result<(Record<'a>, Place, u64), String>> + use<'a> {
+        let (bytes, SegmentId { epoch, number }) = (self.bytes, self.summary.id);
+        let mut at = Header::BYTES;
+        std::iter::from_fn(move || {
+            if at >= bytes.len() {
+                return None;
+            }
+            let place = Place { epoch, segment: number, offset: at as u64 };
+            match Record::take(&bytes[at..], place, true) {
+                Ok((record, length)) => {
+                    at += length as usize;
+                    Some(Ok((record, place, length)))
+                }
+                Err(what) => {
+                    let error = format!("{what} (offset {at})");
+                    at = bytes.len();
+                    Some(Err(error))
+                }
+            }
+        })
+    }
+}
+
+/// Whether an object that ends with `tail` is the one that was to be written: a lost answer to a
+/// create-only `PUT` looks like another's success.
+pub(crate) fn has_footer_of(tail: &[u8], written: &[u8]) -> bool {
+    written.len() >= Footer::BYTES && tail == &written[written.len() - Footer::BYTES..]
+}
+
+/// Length of a footer.
+pub(crate) const FOOTER_BYTES: usize = Footer::BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: SegmentId = SegmentId { epoch: 2, number: 7 };
+
+    #[test]
+    fn a_segment_says_what_it_holds_and_every_changed_byte_is_found() {
+        let mut builder = Builder::new(ID, 40, 1 << 10);
+        let removed = Record::tombstone(b"http://a/", 41);
+        let (place, length) = builder.push(&removed);
+        assert_eq!(builder.slice(place.offset, length as u64).map(<[u8]>::len), Some(length));
+        let mut bytes = builder.finish();
+        let segment = Segment::parse(&bytes, ID).expect("whole");
+        assert_eq!(segment.summary, Summary { id: ID, base: 40, records: 1, lowest: 41, highest: 41 });
+        assert_eq!(segment.records().collect::<Vec<_>>(), [Ok((removed, place, length as u64))]);
+        assert!(Segment::parse(&bytes, SegmentId { number: 8, ..ID }).is_err());
+        for at in 0..bytes.len() {
+            bytes[at] ^= 1;
+            let is_found = match Segment::parse(&bytes, ID) {
+                Err(_) => true,
+                Ok(segment) => segment.records().any(|record| record.is_err()),
+            };
+            assert!(is_found, "changed at {at}");
+            bytes[at] ^= 1;
+        }
+    }
+
+    #[test]
+    fn a_name_is_of_one_segment() {
+        assert_eq!(ID.name(), "00000002-00000007");
+        assert_eq!(SegmentId::of_name(&ID.name()), Some(ID));
+        for wrong in ["", "2-7", "00000002-0000000g", "00000002-00000007-", "+0000002-00000007"] {
+            assert_eq!(SegmentId::of_name(wrong), None, "{wrong}");
+        }
+    }
+}

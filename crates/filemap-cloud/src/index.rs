@@ -1,0 +1,393 @@
+//! The index: SlateDB, an LSM tree on object storage. No other module knows it, so that another
+//! engine could take its place: a repair makes an index of the segments alone.
+//!
+//! The settings here are those without which pages are lost, or money: docs/CLOUD.md says why.
+//! Invariants: fences of the write-ahead log are never collected (`wal_fence_options`); old
+//! manifests are collected only where conditional replacement was found to work; every retry is
+//! bounded; codec, merge operator and filters are the same in writer, reader and compactor.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use slatedb::config::{
+    CompactionWorkerOptions, CompactorOptions, CompressionCodec, DbReaderOptions, FlushOptions, FlushType,
+    GarbageCollectorDirectoryOptions, GarbageCollectorOptions, ScanOptions, Settings,
+};
+use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
+use slatedb::{
+    BloomFilterPolicy, CloseReason, Db, DbIterator, DbReader, DbReaderMode, ErrorKind, FilterPolicy, IterationOrder,
+    MergeOperator, MergeOperatorError, PrefixExtractor, PrefixTarget, WriteBatch,
+};
+
+use crate::bucket::Bucket;
+use crate::error::{Error, Result};
+use crate::format::row::{self, Row};
+use crate::format::segment::SegmentId;
+use crate::options::CloudOptions;
+
+/// The folder of indexes, by generation: a repair makes a new one.
+const FOLDER: &str = "shard-00/ix";
+/// An object for each generation that is complete; the first has none.
+const COMPLETE: &str = "shard-00/index";
+/// A commit waits for the write-ahead log at most so long before it is uploaded.
+const FLUSH_EVERY: Duration = Duration::from_millis(20);
+/// Commits between two flushes of the memtable: opening reads all objects of the log since.
+const COMMITS_A_FLUSH: u64 = 200;
+/// Nothing that a reader may still use is collected before.
+const MIN_AGE: Duration = Duration::from_secs(2 * 3600);
+/// How often is collected.
+const COLLECT_EVERY: Duration = Duration::from_secs(600);
+/// Bits of the Bloom filters a key: one false answer of a hundred.
+const FILTER_BITS: u32 = 10;
+/// Bytes that a listing asks for at once.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// What one commit changes. Rows of versions that it removes are `None`.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) rows: BTreeMap<Vec<u8>, Option<Row>>,
+    /// Added to what is known of segments.
+    pub(crate) segments: BTreeMap<SegmentId, row::Bytes>,
+    /// The first sequence that is not used.
+    pub(crate) next: u64,
+}
+
+/// Which index of a store counts: 1 for the first, one more after each repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation(u32);
+
+impl Generation {
+    /// The newest that is complete. One request.
+    pub(crate) async fn newest(bucket: &Bucket) -> Result<Generation> {
+        let objects = bucket.list(COMPLETE).await?;
+        let numbers = objects.iter().filter_map(|object| object.location.filename()?.parse().ok());
+        Ok(Generation(numbers.max().unwrap_or(1)))
+    }
+
+    /// The one after it.
+    pub(crate) fn next(self) -> Generation {
+        Generation(self.0 + 1)
+    }
+
+    /// Lets this one count. False if another did meanwhile.
+    pub(crate) async fn complete(self, bucket: &Bucket) -> Result<bool> {
+        bucket.create(&format!("{COMPLETE}/{}", self.0), Bytes::new()).await
+    }
+
+    fn folder(self, bucket: &Bucket) -> object_store::path::Path {
+        bucket.path(&format!("{FOLDER}/{}", self.0))
+    }
+
+    /// Epochs of a generation are above those of all before it.
+    fn epoch(self, of_writer: u64) -> u64 {
+        u64::from(self.0 - 1) << 32 | of_writer
+    }
+}
+
+/// The index of a store.
+pub(crate) struct Index {
+    bucket: Bucket,
+    generation: Generation,
+    kind: Kind,
+}
+
+enum Kind {
+    Writer(Box<Db>),
+    Reader { current: RwLock<Arc<DbReader>>, options: CloudOptions },
+}
+
+/// Rows in order.
+pub(crate) struct Scan {
+    rows: DbIterator,
+    bucket: Bucket,
+}
+
+impl Index {
+    /// Opens it for writing. An earlier writer may not write any more.
+    pub(crate) async fn open_to_write(
+        bucket: Bucket,
+        generation: Generation,
+        options: &CloudOptions,
+        replaces_if_match: bool,
+    ) -> Result<Index> {
+        let settings = settings(options, &bucket, replaces_if_match);
+        let builder = Db::builder(generation.folder(&bucket), Arc::clone(bucket.objects()))
+            .with_settings(settings)
+            .with_db_cache(cache(options), 0)
+            .with_merge_operator(Arc::new(Sum))
+            .with_filter_policies(filters());
+        let db = builder.build().await.map_err(|error| failed(&bucket, "opening the index", &error))?;
+        Ok(Index { bucket, generation, kind: Kind::Writer(Box::new(db)) })
+    }
+
+    /// Opens it for reading: nothing is written, so that credentials for reading are enough.
+    pub(crate) async fn open_to_read(bucket: Bucket, generation: Generation, options: &CloudOptions) -> Result<Index> {
+        let current = RwLock::new(Arc::new(reader(&bucket, generation, options).await?));
+        Ok(Index { bucket, generation, kind: Kind::Reader { current, options: options.clone() } })
+    }
+
+    /// The epoch of the writer: larger than that of every writer before it.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Writer(db) => Some(self.generation.epoch(db.manifest().writer_epoch())),
+            Kind::Reader { .. } => None,
+        }
+    }
+
+    /// Lets a reader see what was written since. A writer sees all of its own.
+    pub(crate) async fn refresh(&self) -> Result<()> {
+        let Kind::Reader { current, options } = &self.kind else { return Ok(()) };
+        let fresh = Arc::new(reader(&self.bucket, self.generation, options).await?);
+        let old = std::mem::replace(&mut *current.write().unwrap_or_else(PoisonError::into_inner), fresh);
+        old.close().await.map_err(|error| failed(&self.bucket, "closing the index", &error))
+    }
+
+    /// The first sequence that is not committed.
+    pub(crate) async fn next_sequence(&self) -> Result<u64> {
+        let Some(bytes) = self.get(row::NEXT.to_vec()).await? else { return Ok(1) };
+        let next = bytes.first_chunk().map(|next| u64::from_le_bytes(*next));
+        next.ok_or_else(|| self.bucket.damaged("the index", "the next sequence is no number"))
+    }
+
+    /// The value of a row.
+    pub(crate) async fn get(&self, key: Vec<u8>) -> Result<Option<Bytes>> {
+        let found = match &self.kind {
+            Kind::Writer(db) => db.get(key).await,
+            Kind::Reader { current, .. } => held(current).get(key).await,
+        };
+        found.map_err(|error| failed(&self.bucket, "reading the index", &error))
+    }
+
+    /// The rows in a range.
+    pub(crate) async fn scan(&self, range: Range<Vec<u8>>, is_backwards: bool) -> Result<Scan> {
+        let order = if is_backwards { IterationOrder::Descending } else { IterationOrder::Ascending };
+        let options =
+            ScanOptions { order, read_ahead_bytes: READ_AHEAD_BYTES, cache_blocks: true, ..Default::default() };
+        let rows = match &self.kind {
+            Kind::Writer(db) => db.scan_with_options(range, &options).await,
+            Kind::Reader { current, .. } => held(current).scan_with_options(range, &options).await,
+        };
+        self.scanned(rows)
+    }
+
+    /// The rows of one key in a range of these, by the filters.
+    pub(crate) async fn scan_key(&self, prefix: &[u8], range: Range<Vec<u8>>) -> Result<Scan> {
+        let options = ScanOptions { cache_blocks: true, ..Default::default() };
+        let behind = |row: &[u8]| row.get(prefix.len()..).unwrap_or_default().to_vec();
+        let below = behind(&range.start)..behind(&range.end);
+        let rows = match &self.kind {
+            Kind::Writer(db) => db.scan_prefix_with_options(prefix, below, &options).await,
+            Kind::Reader { current, .. } => held(current).scan_prefix_with_options(prefix, below, &options).await,
+        };
+        self.scanned(rows)
+    }
+
+    fn scanned(&self, rows: std::result::Result<DbIterator, slatedb::Error>) -> Result<Scan> {
+        let rows = rows.map_err(|error| failed(&self.bucket, "reading the index", &error))?;
+        Ok(Scan { rows, bucket: self.bucket.clone() })
+    }
+
+    /// What it has of segments.
+    pub(crate) async fn segments(&self) -> Result<BTreeMap<SegmentId, row::Bytes>> {
+        let first = row::of_segment(SegmentId { epoch: 0, number: 0 });
+        let mut scan = self.scan(first..vec![row::SEGMENTS + 1], false).await?;
+        let mut rows = BTreeMap::new();
+        while let Some((key, value)) = scan.next().await? {
+            let row = row::segment_of(&key).zip(row::Bytes::decode(&value));
+            let strange = || self.bucket.damaged("the index", "the row of a segment does not decode");
+            let (id, bytes) = row.ok_or_else(strange)?;
+            rows.insert(id, bytes);
+        }
+        Ok(rows)
+    }
+
+    /// Writes changes, all or none. They are durable when it has returned.
+    pub(crate) async fn commit(&self, changes: &Changes, commits: u64) -> Result<()> {
+        let Kind::Writer(db) = &self.kind else { return Err(self.read_only()) };
+        let mut batch = WriteBatch::new();
+        for (key, row) in &changes.rows {
+            match row {
+                Some(row) => batch.put(key, row.encode()),
+                None => batch.delete(key),
+            }
+        }
+        for (segment, bytes) in &changes.segments {
+            batch.merge(row::of_segment(*segment), bytes.encode());
+        }
+        batch.put(row::NEXT, changes.next.to_le_bytes());
+        let commit = async {
+            db.write(batch).await?.await_durable().await?;
+            if commits.is_multiple_of(COMMITS_A_FLUSH) {
+                db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await?;
+            }
+            Ok(())
+        };
+        commit.await.map_err(|error| failed(&self.bucket, "a commit", &error))
+    }
+
+    /// Removes every row: what an interrupted repair has left.
+    pub(crate) async fn clear(&self) -> Result<()> {
+        let Kind::Writer(db) = &self.kind else { return Err(self.read_only()) };
+        let mut scan = self.scan(Vec::new()..vec![u8::MAX], false).await?;
+        let cleared = async |batch: WriteBatch| {
+            let cleared = async { db.write(batch).await?.await_durable().await };
+            cleared.await.map_err(|error| failed(&self.bucket, "a commit", &error))
+        };
+        let (mut batch, mut rows) = (WriteBatch::new(), 0);
+        while let Some((key, _)) = scan.next().await? {
+            batch.delete(key);
+            rows += 1;
+            if rows % 10_000 == 0 {
+                cleared(std::mem::take(&mut batch)).await?;
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { cleared(batch).await }
+    }
+
+    /// Closes it; a writer makes durable what it has written.
+    pub(crate) async fn close(&self) -> Result<()> {
+        let closed = match &self.kind {
+            Kind::Writer(db) => db.close().await,
+            Kind::Reader { current, .. } => held(current).close().await,
+        };
+        closed.map_err(|error| failed(&self.bucket, "closing the index", &error))
+    }
+
+    pub(crate) fn read_only(&self) -> Error {
+        Error::ReadOnly { location: self.bucket.location().to_owned() }
+    }
+}
+
+impl Scan {
+    /// The next row.
+    pub(crate) async fn next(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+        let row = self.rows.next().await.map_err(|error| failed(&self.bucket, "reading the index", &error))?;
+        Ok(row.map(|row| (row.key, row.value)))
+    }
+}
+
+fn held(current: &RwLock<Arc<DbReader>>) -> Arc<DbReader> {
+    Arc::clone(&current.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+async fn reader(bucket: &Bucket, generation: Generation, options: &CloudOptions) -> Result<DbReader> {
+    let reader_options = DbReaderOptions {
+        manifest_poll_interval: options.poll,
+        checkpoint_lifetime: MIN_AGE,
+        object_store_max_retries: Some(bucket.retries()),
+        ..DbReaderOptions::default()
+    };
+    let builder = DbReader::builder(generation.folder(bucket), Arc::clone(bucket.objects()))
+        .with_reader_mode(DbReaderMode::FollowLatest)
+        .with_options(reader_options)
+        .with_db_cache(cache(options), 0)
+        .with_merge_operator(Arc::new(Sum))
+        .with_filter_policies(filters());
+    builder.build().await.map_err(|error| failed(bucket, "opening the index", &error))
+}
+
+fn settings(options: &CloudOptions, bucket: &Bucket, replaces_if_match: bool) -> Settings {
+    let retries = Some(bucket.retries());
+    let collected = Some(GarbageCollectorDirectoryOptions {
+        interval: Some(COLLECT_EVERY),
+        min_age: MIN_AGE,
+        ..GarbageCollectorDirectoryOptions::default()
+    });
+    let metadata = collected.filter(|_| replaces_if_match);
+    let codec = Some(CompressionCodec::Lz4);
+    let worker = CompactionWorkerOptions {
+        compactions_poll_interval: options.poll,
+        compression_codec: codec,
+        min_filter_keys: 1,
+        object_store_max_retries: retries,
+        ..CompactionWorkerOptions::default()
+    };
+    let compactor = CompactorOptions {
+        poll_interval: options.poll,
+        commit_compacted_interval: options.poll,
+        checkpoint_lifetime: MIN_AGE,
+        worker: Some(worker),
+        object_store_max_retries: retries,
+        ..CompactorOptions::default()
+    };
+    let collector = GarbageCollectorOptions {
+        manifest_options: metadata,
+        compactions_options: metadata,
+        wal_options: collected,
+        compacted_options: collected,
+        // A fence that is collected lets a fenced writer acknowledge what is lost.
+        wal_fence_options: None,
+        detach_options: None,
+        boundary_files_enabled: replaces_if_match,
+        object_store_max_retries: retries,
+        metric_level: None,
+    };
+    Settings {
+        flush_interval: Some(FLUSH_EVERY),
+        manifest_poll_interval: options.poll,
+        min_filter_keys: 1,
+        l0_max_ssts: 64,
+        l0_max_ssts_per_key: 64,
+        compression_codec: codec,
+        compactor_options: Some(compactor),
+        garbage_collector_options: Some(collector),
+        object_store_max_retries: retries,
+        ..Settings::default()
+    }
+}
+
+fn cache(options: &CloudOptions) -> Arc<FoyerCache> {
+    Arc::new(FoyerCache::new_with_opts(FoyerCacheOptions { max_capacity: options.cache_bytes, shards: 4 }))
+}
+
+fn filters() -> Vec<Arc<dyn FilterPolicy>> {
+    let policy = BloomFilterPolicy::new(FILTER_BITS).with_prefix_extractor(Arc::new(KeyOfRow));
+    vec![Arc::new(policy.with_whole_key_filtering(false))]
+}
+
+/// What went wrong in the index, in the store's words.
+fn failed(bucket: &Bucket, operation: &str, error: &slatedb::Error) -> Error {
+    let location = || bucket.location().to_owned();
+    match error.kind() {
+        ErrorKind::Closed(CloseReason::Fenced) => Error::Fenced { location: location() },
+        ErrorKind::Closed(CloseReason::Clean) => Error::Closed { location: location() },
+        ErrorKind::Data => bucket.damaged(FOLDER, format!("{operation} failed: {error}")),
+        _ => bucket.unavailable(operation, bucket.retries(), error),
+    }
+}
+
+/// Adds what is known of a segment.
+struct Sum;
+
+impl MergeOperator for Sum {
+    fn merge(
+        &self,
+        _key: &Bytes,
+        existing: Option<Bytes>,
+        value: Bytes,
+    ) -> std::result::Result<Bytes, MergeOperatorError> {
+        // What is no sum counts as nothing: `verify` finds it.
+        let decoded = |bytes: &Bytes| row::Bytes::decode(bytes).unwrap_or_default();
+        let sum = existing.as_ref().map(decoded).unwrap_or_default().plus(decoded(&value));
+        Ok(Bytes::copy_from_slice(&sum.encode()))
+    }
+}
+
+/// The filters hold the part of a row that says its key; the whole of other rows.
+struct KeyOfRow;
+
+impl PrefixExtractor for KeyOfRow {
+    fn name(&self) -> &str {
+        "filemap key 1"
+    }
+
+    fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
+        match target {
+            PrefixTarget::Point(row) if row.first() != Some(&row::VERSIONS) => Some(row.len()),
+            PrefixTarget::Point(row) | PrefixTarget::Prefix(row) => row::key_bytes(row),
+        }
+    }
+}

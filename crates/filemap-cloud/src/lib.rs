@@ -1,0 +1,99 @@
+//! FileMap on object storage: a store of web pages in a bucket, written by one machine, read by
+//! many.
+//!
+//! [`open`] takes any location and gives a store behind [`filemap::PageRead`] and
+//! [`filemap::PageWrite`]:
+//!
+//! | location | store |
+//! |---|---|
+//! | a path | a folder here |
+//! | `http://`, `https://` | behind `fm-serve` |
+//! | `s3://bucket/prefix` | in S3 and what speaks as it does: R2, Ceph |
+//! | `mem://name/prefix` | in the memory of this process, for tests |
+//!
+//! In a bucket, pages lie in immutable *segments*, objects of a few mebibytes whose records say
+//! all of themselves; an index of them is kept by SlateDB. A put goes into a segment in memory;
+//! `sync` uploads it, commits its rows in one batch of the index, and returns when that is
+//! durable. A writer that opens the store takes the place of the one before it, on whatever
+//! machine: what that one had synced is there, and it writes nothing any more.
+//!
+//! docs/CLOUD.md has the layout, the promises, the limits, and what each failure leaves.
+//!
+//! Work runs on threads of its own; every call blocks, and may be made from any thread.
+
+mod bucket;
+mod commit;
+mod core;
+mod draft;
+mod error;
+mod format;
+mod index;
+mod location;
+mod opening;
+mod options;
+mod parts;
+mod pending;
+mod probe;
+mod progress;
+mod read;
+mod repair;
+mod rows;
+mod runtime;
+mod store;
+mod verify;
+mod walk;
+mod write;
+mod writer;
+
+use std::sync::Arc;
+
+use filemap::{Options, PageStore, PageWrite};
+use filemap_http::{Client, ClientOptions};
+
+pub use crate::error::{Error, Result};
+pub use crate::location::is_location;
+pub use crate::opening::{open_bucket, open_on};
+pub use crate::options::{CloudOptions, Mode};
+pub use crate::repair::{RepairReport, repair, repair_on};
+pub use crate::store::CloudStore;
+pub use crate::verify::VerifyReport;
+/// The crate whose object stores [`open_on`] takes.
+pub use object_store;
+
+/// The store at any location: a path, `http(s)://`, `s3://` or `mem://`. What writes fails with
+/// [`Mode::Read`]. `options` are for `s3://` and `mem://`. A server gets no token: open one that
+/// asks for it with [`filemap_http::Client`].
+///
+/// # Errors
+///
+/// Those of [`open_bucket`]; [`Error::Other`] with those of the other stores.
+///
+/// ```
+/// use filemap_cloud::{CloudOptions, Mode, open};
+/// let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("pages.fm");
+/// for location in [path.to_str().expect("a path of text"), "mem://any"] {
+///     let store = open(location, Mode::Fill, &CloudOptions::new())?;
+///     assert!(store.capabilities().has_history);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn open(location: &str, mode: Mode, options: &CloudOptions) -> Result<Box<dyn PageWrite>> {
+    if is_location(location) {
+        return Ok(Box::new(open_bucket(location, mode, options)?));
+    }
+    if Client::is_location(location) {
+        return Ok(Box::new(Client::open(location, &ClientOptions::new())?));
+    }
+    let (canonicalizer, local) = (Arc::clone(&options.canonicalizer), Options::new());
+    let is_absent =
+        |error: &filemap::Error| matches!(error, filemap::Error::Engine(filemap_core::Error::NotAStore { .. }));
+    Ok(Box::new(match mode {
+        Mode::Read => PageStore::open_read_only(location, local)?,
+        Mode::Write => PageStore::open(location, local)?,
+        Mode::Fill => match PageStore::open(location, local.clone()) {
+            Err(error) if is_absent(&error) => PageStore::create_with(location, canonicalizer, local)?,
+            opened => opened?,
+        },
+    }))
+}

@@ -1,0 +1,98 @@
+//! What a location names: objects in a bucket, or objects in the memory of this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectStore, RetryConfig};
+
+use crate::bucket::Bucket;
+use crate::error::{Error, Result};
+
+/// Retries of the HTTP client, below those of a store.
+const CLIENT_RETRIES: usize = 2;
+/// For all of them.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Buckets in memory, by name: they last as long as the process.
+static IN_MEMORY: OnceLock<Mutex<HashMap<String, Arc<InMemory>>>> = OnceLock::new();
+
+/// Whether a location is in object storage: `s3://` or `mem://`.
+///
+/// ```
+/// assert!(filemap_cloud::is_location("s3://bucket/pages"));
+/// assert!(!filemap_cloud::is_location("pages.fm"));
+/// ```
+pub fn is_location(location: &str) -> bool {
+    rest(location).is_some()
+}
+
+/// Whether it is in memory, and what follows the scheme.
+fn rest(location: &str) -> Option<(bool, &str)> {
+    let rest = |scheme: &str| {
+        let begin = location.get(..scheme.len())?;
+        begin.eq_ignore_ascii_case(scheme).then(|| &location[scheme.len()..])
+    };
+    rest("s3://").map(|rest| (false, rest)).or_else(|| rest("mem://").map(|rest| (true, rest)))
+}
+
+/// The objects of the store at a location.
+pub(crate) fn bucket(location: &str, retries: u32) -> Result<Bucket> {
+    let (is_in_memory, rest) = rest(location).ok_or_else(|| wrong(location, "it begins with no scheme of a store"))?;
+    let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    if name.contains('@') {
+        // What stands before it may be a secret: it is not repeated.
+        let what = "a location has no user and no password: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+        return Err(wrong("the location", what));
+    }
+    if name.is_empty() {
+        return Err(wrong(location, "it names no bucket: s3://bucket/prefix"));
+    }
+    let root = Path::parse(prefix.trim_matches('/')).map_err(|error| wrong(location, &error.to_string()))?;
+    let objects: Arc<dyn ObjectStore> = if is_in_memory { in_memory(name) } else { s3(location, name)? };
+    Ok(Bucket::new(objects, root, location, retries))
+}
+
+fn in_memory(name: &str) -> Arc<InMemory> {
+    let buckets = IN_MEMORY.get_or_init(Mutex::default);
+    let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(buckets.entry(name.to_owned()).or_default())
+}
+
+/// With the endpoint and credentials of `AWS_*`.
+fn s3(location: &str, bucket: &str) -> Result<Arc<dyn ObjectStore>> {
+    // The client has no provider of its own; one that the program has installed stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let retry = RetryConfig { max_retries: CLIENT_RETRIES, retry_timeout: CLIENT_PATIENCE, ..RetryConfig::default() };
+    let built = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry).build();
+    Ok(Arc::new(built.map_err(|error| wrong(location, &error.to_string()))?))
+}
+
+fn wrong(location: &str, what: &str) -> Error {
+    Error::Location { location: location.to_owned(), what: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_is_a_bucket_and_a_prefix() {
+        let path = |location: &str| bucket(location, 0).expect("a location").path("STORE").to_string();
+        assert_eq!(path("mem://a"), "STORE");
+        assert_eq!(path("mem://a/b/c/"), "b/c/STORE");
+        assert!(is_location("S3://a/b") && !is_location("/s3://a") && !is_location("s3:/a"));
+        for wrong in ["s3://", "mem:///a", "mem://a/b//c", "pages.fm"] {
+            assert!(matches!(bucket(wrong, 0), Err(Error::Location { .. })), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_a_location_is_refused_and_not_repeated() {
+        let error = bucket("s3://key:5e3c7e7@bucket/pages", 0).err().expect("refused").to_string();
+        assert!(error.contains("no password") && !error.contains("5e3c7e7"), "{error}");
+    }
+}

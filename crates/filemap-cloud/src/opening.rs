@@ -1,0 +1,159 @@
+//! Opens stores: a store that is absent is made, one that exists is checked, and a writer gets its
+//! epoch and takes the place of the writer before it.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use object_store::ObjectStore;
+use object_store::path::Path;
+use tokio::sync::mpsc;
+use urlindex::Canonicalizer;
+
+use crate::bucket::Bucket;
+use crate::commit::Committer;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::format::description::{self, Description};
+use crate::index::{Generation, Index};
+use crate::options::{CloudOptions, Mode};
+use crate::pending::Pending;
+use crate::progress::Progress;
+use crate::store::CloudStore;
+use crate::writer::{Begin, Writer};
+use crate::{location, probe, runtime};
+
+/// The store at a location in object storage: `s3://bucket/prefix` or `mem://name/prefix`.
+///
+/// Endpoint, region and credentials of `s3://` are those of the environment: `AWS_ENDPOINT`,
+/// `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN` and the other
+/// `AWS_*` that the crate `object_store` reads; plain HTTP only with `AWS_ALLOW_HTTP=true`. What
+/// lies at `mem://` lasts as long as the process.
+///
+/// # Errors
+///
+/// [`Error::Location`], [`Error::NotAStore`], [`Error::StoreUnsuitable`], [`Error::Format`],
+/// [`Error::Unavailable`].
+///
+/// ```
+/// use filemap::PageWrite;
+/// use filemap_cloud::{CloudOptions, Error, Mode, open_bucket};
+/// let absent = open_bucket("mem://open-bucket", Mode::Read, &CloudOptions::new()).err();
+/// assert!(matches!(absent, Some(Error::NotAStore { .. })));
+/// open_bucket("mem://open-bucket", Mode::Fill, &CloudOptions::new())?.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn open_bucket(location: &str, mode: Mode, options: &CloudOptions) -> Result<CloudStore> {
+    open_in(location::bucket(location, options.max_retries)?, mode, options)
+}
+
+/// As [`open_bucket`], in an object store of the caller's, below a prefix. `location` is what
+/// errors call it.
+///
+/// # Errors
+///
+/// As [`open_bucket`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use filemap::PageWrite;
+/// use filemap_cloud::object_store::memory::InMemory;
+/// use filemap_cloud::{CloudOptions, Mode, open_on};
+/// let objects = Arc::new(InMemory::new());
+/// open_on(objects, "pages", "a test", Mode::Fill, &CloudOptions::new())?.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn open_on(
+    objects: Arc<dyn ObjectStore>,
+    prefix: &str,
+    location: &str,
+    mode: Mode,
+    options: &CloudOptions,
+) -> Result<CloudStore> {
+    let root = Path::parse(prefix).map_err(|error| {
+        let what = error.to_string();
+        Error::Location { location: location.to_owned(), what }
+    })?;
+    open_in(Bucket::new(objects, root, location, options.max_retries), mode, options)
+}
+
+fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudStore> {
+    let runtime = runtime::handle(bucket.location())?;
+    let (waiting, options, name) = (runtime.clone(), options.clone(), bucket.clone());
+    let opened = runtime::wait(&waiting, async move {
+        let canonicalizer = described(&bucket, mode, &options).await?;
+        let generation = Generation::newest(&bucket).await?;
+        if mode == Mode::Read {
+            let index = Arc::new(Index::open_to_read(bucket.clone(), generation, &options).await?);
+            return Ok(over(Core { bucket, index, canonicalizer, runtime, writer: None }, None));
+        }
+        let index = Arc::new(index_to_write(&bucket, generation, &options).await?);
+        let base = index.next_sequence().await?;
+        let (sender, sealed) = mpsc::unbounded_channel();
+        let (pending, progress) = (Arc::new(Pending::default()), Arc::new(Progress::default()));
+        let begin = Begin {
+            epoch: index.epoch().unwrap_or_default(),
+            base,
+            segment_bytes: options.segment_bytes,
+            unsynced_bytes: options.unsynced_bytes,
+            location: bucket.location().to_owned(),
+        };
+        let writer = Some(Writer::new(begin, Arc::clone(&pending), Arc::clone(&progress), sender));
+        let committer = Committer {
+            bucket: bucket.clone(),
+            index: Arc::clone(&index),
+            pending,
+            progress,
+            uploads: options.uploads,
+        };
+        let commits = tokio::spawn(committer.run(sealed));
+        Ok(over(Core { bucket, index, canonicalizer, runtime, writer }, Some(commits)))
+    });
+    opened.unwrap_or_else(|| Err(name.unavailable("opening", 0, &"its task ended without an answer")))
+}
+
+/// The index, for writing, in object storage that was tried.
+pub(crate) async fn index_to_write(bucket: &Bucket, generation: Generation, options: &CloudOptions) -> Result<Index> {
+    let found = probe::probe(bucket, &token(bucket)?).await?;
+    Index::open_to_write(bucket.clone(), generation, options, found.replaces_if_match).await
+}
+
+fn over(core: Core, commits: Option<tokio::task::JoinHandle<()>>) -> CloudStore {
+    CloudStore { core: Arc::new(core), commits: Mutex::new(commits), closed: Mutex::new(None) }
+}
+
+/// The canonicaliser of the store, which is made if it is absent and may be made.
+pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOptions) -> Result<Arc<dyn Canonicalizer>> {
+    let found = match bucket.get(description::NAME).await? {
+        None if mode == Mode::Fill => {
+            // Nothing is left in an object storage that is refused.
+            probe::probe(bucket, &token(bucket)?).await?;
+            let made = Description {
+                canonicalizer: options.canonicalizer.name().to_owned(),
+                canonicalizer_version: options.canonicalizer.version(),
+            };
+            bucket.create(description::NAME, Bytes::from(made.encode())).await?;
+            // Another may have been faster.
+            bucket.get(description::NAME).await?
+        }
+        found => found,
+    };
+    let location = || bucket.location().to_owned();
+    let found = found.ok_or_else(|| Error::NotAStore { location: location() })?;
+    let description = Description::decode(&found).map_err(|what| Error::Format { location: location(), what })?;
+    let Description { canonicalizer, canonicalizer_version } = description;
+    let named = urlindex::canonical::named(&canonicalizer, canonicalizer_version);
+    named.ok_or_else(|| {
+        let what = format!("its keys were made by the canonicaliser {canonicalizer} version {canonicalizer_version}");
+        Error::Format { location: location(), what }
+    })
+}
+
+/// A name that no probe had before.
+fn token(bucket: &Bucket) -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Error::Location {
+        location: bucket.location().to_owned(),
+        what: format!("the system gives no random numbers: {error}"),
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,108 @@
+//! How a store in object storage is opened: its bounds of memory, of requests and of time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use urlindex::{Canonicalizer, Whatwg};
+
+/// What a store is opened for.
+///
+/// ```
+/// use filemap_cloud::{CloudOptions, Mode, open};
+/// let store = open("mem://modes", Mode::Fill, &CloudOptions::new())?;
+/// store.close()?;
+/// assert!(open("mem://modes", Mode::Read, &CloudOptions::new()).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// To read, beside a writer, on any machine.
+    Read,
+    /// To write; it must exist. An earlier writer, on whatever machine, may not write any more.
+    Write,
+    /// As `Write`, and made if it is absent.
+    Fill,
+}
+
+/// Options of a store in object storage.
+///
+/// ```
+/// use filemap_cloud::CloudOptions;
+/// let options = CloudOptions::new().segment_bytes(4 << 20).max_retries(3);
+/// # let _ = options;
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct CloudOptions {
+    pub(crate) segment_bytes: usize,
+    pub(crate) unsynced_bytes: usize,
+    pub(crate) uploads: usize,
+    pub(crate) max_retries: u32,
+    pub(crate) cache_bytes: u64,
+    pub(crate) poll: Duration,
+    pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
+}
+
+impl Default for CloudOptions {
+    fn default() -> CloudOptions {
+        CloudOptions {
+            segment_bytes: 15 << 20,
+            unsynced_bytes: 64 << 20,
+            uploads: 4,
+            max_retries: 8,
+            cache_bytes: 64 << 20,
+            poll: Duration::from_secs(60),
+            canonicalizer: Arc::new(Whatwg),
+        }
+    }
+}
+
+impl CloudOptions {
+    /// The largest segment: a create-only `PUT` of one request.
+    const MAX_SEGMENT_BYTES: usize = 16 << 20;
+
+    /// The defaults.
+    pub fn new() -> CloudOptions {
+        CloudOptions::default()
+    }
+
+    /// Bytes of an object with pages, at which it is uploaded; 64 KiB to 16 MiB, default 15 MiB. A
+    /// larger page has an object of its own.
+    pub fn segment_bytes(self, bytes: usize) -> CloudOptions {
+        CloudOptions { segment_bytes: bytes.clamp(64 << 10, Self::MAX_SEGMENT_BYTES), ..self }
+    }
+
+    /// Bytes in memory that are not safe yet, at which a put waits; default 64 MiB. One page more
+    /// may be there.
+    pub fn unsynced_bytes(self, bytes: usize) -> CloudOptions {
+        CloudOptions { unsynced_bytes: bytes, ..self }
+    }
+
+    /// Objects that are uploaded at once; default 4.
+    pub fn uploads(self, objects: usize) -> CloudOptions {
+        CloudOptions { uploads: objects.max(1), ..self }
+    }
+
+    /// Retries of one request that failed in a way that may pass, with growing pauses; default 8.
+    /// Then the error is [`Error::Unavailable`](crate::Error::Unavailable).
+    pub fn max_retries(self, retries: u32) -> CloudOptions {
+        CloudOptions { max_retries: retries, ..self }
+    }
+
+    /// Memory for blocks of the index; default 64 MiB.
+    pub fn cache_bytes(self, bytes: u64) -> CloudOptions {
+        CloudOptions { cache_bytes: bytes, ..self }
+    }
+
+    /// How often a handle looks for what others wrote; default 60 s, at least 1 s. A reader sees
+    /// what was synced after so long.
+    pub fn poll(self, every: Duration) -> CloudOptions {
+        CloudOptions { poll: every.max(Duration::from_secs(1)), ..self }
+    }
+
+    /// Makes the keys of a new store; default [`Whatwg`]. A store that exists has its own.
+    pub fn canonicalizer(self, canonicalizer: Arc<dyn Canonicalizer>) -> CloudOptions {
+        CloudOptions { canonicalizer, ..self }
+    }
+}

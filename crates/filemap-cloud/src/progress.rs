@@ -1,0 +1,98 @@
+//! How far commits have come, and how much is not safe yet: what `sync` and full puts wait for.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Progress {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// All segments up to this number are durable and in the index.
+    durable: u64,
+    /// Bytes of records that are not.
+    unsynced: usize,
+    /// Why no commit follows.
+    failed: Option<Arc<Error>>,
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |source| Err(Error::Failed { source: Arc::clone(source) }))
+    }
+}
+
+impl Progress {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An error if an earlier commit failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.lock().check()
+    }
+
+    /// Counts bytes of a record, if there is room for them under the bound; the first always has.
+    pub(crate) fn try_add(&self, bytes: usize, bound: usize) -> Result<bool> {
+        let mut state = self.lock();
+        state.check()?;
+        let has_room = state.unsynced == 0 || state.unsynced.saturating_add(bytes) <= bound;
+        state.unsynced += if has_room { bytes } else { 0 };
+        Ok(has_room)
+    }
+
+    /// Waits until there may be room for so many bytes.
+    pub(crate) fn wait_for_room(&self, bytes: usize, bound: usize) -> Result<()> {
+        let mut state = self.lock();
+        while state.failed.is_none() && state.unsynced > 0 && state.unsynced.saturating_add(bytes) > bound {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.check()
+    }
+
+    /// Waits until a segment is durable.
+    pub(crate) fn wait_for(&self, segment: u64) -> Result<()> {
+        let mut state = self.lock();
+        while state.failed.is_none() && state.durable < segment {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.durable >= segment { Ok(()) } else { state.check() }
+    }
+
+    /// A segment with so many bytes of records is durable, and all before it.
+    pub(crate) fn committed(&self, segment: u64, bytes: usize) {
+        let mut state = self.lock();
+        state.durable = segment;
+        state.unsynced = state.unsynced.saturating_sub(bytes);
+        self.changed.notify_all();
+    }
+
+    /// No commit follows.
+    pub(crate) fn fail(&self, error: Error) {
+        self.lock().failed.get_or_insert(Arc::new(error));
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_durable_is_told_also_after_a_failure_and_the_rest_is_not() {
+        let progress = Progress::default();
+        assert!(progress.try_add(10, 8).expect("open"), "the first always has room");
+        assert!(!progress.try_add(1, 8).expect("open"));
+        progress.committed(1, 10);
+        assert!(progress.try_add(1, 8).expect("open"));
+        progress.fail(Error::Closed { location: "here".to_owned() });
+        assert!(progress.wait_for(1).is_ok());
+        assert!(matches!(progress.wait_for(2), Err(Error::Failed { .. })));
+        assert!(progress.check().is_err() && progress.try_add(1, 8).is_err() && progress.wait_for_room(9, 8).is_err());
+    }
+}

@@ -1,0 +1,285 @@
+//! Reading: one page, its versions, many pages at once, and lists.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use filemap::access::{Cursor, Fetched, Listed, Results, Scope, keys};
+use filemap::page::RecordKind;
+use filemap::{Error, Lookup, Page, PageHead, Result, Variant, Version, url_of_key};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
+
+use crate::core::{Core, Found, shown};
+use crate::error;
+use crate::parts::{Part, Parts};
+use crate::walk::Walk;
+
+/// Keys that a listing looks for at once.
+const KEYS_AT_ONCE: usize = 1_000;
+/// Records that are read at once.
+const RECORDS_AT_ONCE: usize = 32;
+
+/// A key, its form, and the version that is meant: the newest up to a time, or one by name.
+#[derive(Clone)]
+pub(crate) struct Sought {
+    key: Vec<u8>,
+    form: Vec<u8>,
+    meant: Meant,
+}
+
+#[derive(Clone, Copy)]
+enum Meant {
+    UntilTime(Option<i64>),
+    Version(Version),
+}
+
+impl Core {
+    pub(crate) fn sought(&self, lookup: &Lookup<'_>) -> Result<Sought> {
+        let key = keys::key(&self.canonical(lookup.url)?, RecordKind::Response, lookup.variant);
+        Ok(Sought { form: keys::form(&key), key, meant: Meant::UntilTime(lookup.time_ms) })
+    }
+
+    async fn found(&self, sought: &Sought) -> error::Result<Option<Found>> {
+        match sought.meant {
+            Meant::UntilTime(time_ms) => self.newest(&sought.form, time_ms).await,
+            Meant::Version(version) => Ok(self.row(&sought.form, version).await?.map(|row| (version, row))),
+        }
+    }
+
+    /// The version that is meant, after others may have moved it.
+    async fn found_again(&self, sought: &Sought) -> error::Result<Option<Found>> {
+        self.index.refresh().await?;
+        self.found(sought).await
+    }
+
+    /// The page that is meant; looked up once more if its segment is gone.
+    pub(crate) async fn page_sought(&self, sought: &Sought) -> error::Result<Option<Page>> {
+        let Some((version, row)) = self.found(sought).await? else { return Ok(None) };
+        if let Some(page) = self.page(&sought.key, version, &row).await? {
+            return Ok(Some(page));
+        }
+        let Some((version, row)) = self.found_again(sought).await? else { return Ok(None) };
+        let page = self.page(&sought.key, version, &row).await?;
+        page.map(Some).ok_or_else(|| self.gone(&row))
+    }
+
+    /// As [`Core::page_sought`], without the body.
+    async fn head_sought(&self, sought: &Sought) -> error::Result<Option<PageHead>> {
+        let Some((version, row)) = self.found(sought).await? else { return Ok(None) };
+        if let Some(head) = self.head(&sought.key, version, &row).await? {
+            return Ok(Some(head));
+        }
+        let Some((version, row)) = self.found_again(sought).await? else { return Ok(None) };
+        let head = self.head(&sought.key, version, &row).await?;
+        head.map(Some).ok_or_else(|| self.gone(&row))
+    }
+}
+
+/// A version of a page with its body.
+pub(crate) fn page(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<Page>> {
+    let sought = core.sought(lookup)?;
+    Ok(core.wait(|core| async move { core.page_sought(&sought).await })?)
+}
+
+/// One version, by its name.
+pub(crate) fn version(core: &Arc<Core>, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
+    let sought = Sought { meant: Meant::Version(version), ..core.sought(lookup)? };
+    Ok(core.wait(|core| async move { core.page_sought(&sought).await })?)
+}
+
+/// A version without its body.
+pub(crate) fn head(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
+    let sought = core.sought(lookup)?;
+    Ok(core.wait(|core| async move { core.head_sought(&sought).await })?)
+}
+
+/// Whether a version is there: no record is read.
+pub(crate) fn contains(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<bool> {
+    let sought = core.sought(lookup)?;
+    Ok(core.wait(|core| async move { Ok(core.found(&sought).await?.is_some()) })?)
+}
+
+/// Times and sequences of the versions of a page: no record is read.
+pub(crate) fn versions(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Vec<Version>> {
+    let (sought, time_ms) = (core.sought(lookup)?, lookup.time_ms);
+    let found = core.wait(|core| async move { core.versions(&sought.form, time_ms).await })?;
+    Ok(found.into_iter().map(|(version, _)| version).collect())
+}
+
+/// The newest versions of several pages, read at once.
+pub(crate) fn pages(core: &Arc<Core>, urls: &[&[u8]]) -> Result<Vec<Option<Page>>> {
+    let ahead = Ahead::new(core, urls.iter().map(|url| url.to_vec()), RECORDS_AT_ONCE);
+    ahead.map(|(_, page)| page).collect()
+}
+
+/// The newest versions of pages, so many of them read at once.
+pub(crate) fn ahead<'s>(core: &Arc<Core>, urls: impl Iterator<Item = Vec<u8>> + 's, depth: usize) -> Fetched<'s> {
+    Box::new(Ahead::new(core, urls, depth.max(1)))
+}
+
+/// Where a page comes when it was read.
+type Answer = Receiver<error::Result<Option<Page>>>;
+
+/// Reads that are under way, in the order of their URLs.
+struct Ahead<U> {
+    core: Arc<Core>,
+    urls: U,
+    depth: usize,
+    under_way: VecDeque<(Vec<u8>, Result<Answer>)>,
+}
+
+impl<U: Iterator<Item = Vec<u8>>> Ahead<U> {
+    fn new(core: &Arc<Core>, urls: U, depth: usize) -> Ahead<U> {
+        Ahead { core: Arc::clone(core), urls, depth, under_way: VecDeque::new() }
+    }
+
+    fn begin(&self, url: &[u8]) -> Result<Answer> {
+        let sought = self.core.sought(&Lookup::new(url))?;
+        let (sender, receiver) = sync_channel(1);
+        let core = Arc::clone(&self.core);
+        self.core.runtime.spawn(async move {
+            // Nobody waits any more if the receiver is gone.
+            let _ = sender.send(core.page_sought(&sought).await);
+        });
+        Ok(receiver)
+    }
+}
+
+impl<U: Iterator<Item = Vec<u8>>> Iterator for Ahead<U> {
+    type Item = (Vec<u8>, Result<Option<Page>>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.under_way.len() < self.depth {
+            let Some(url) = self.urls.next() else { break };
+            let begun = self.begin(&url);
+            self.under_way.push_back((url, begun));
+        }
+        let (url, begun) = self.under_way.pop_front()?;
+        let ended = || self.core.bucket.unavailable("a request", 0, &"its task ended without an answer");
+        let page = begun.and_then(|begun| Ok(begun.recv().unwrap_or_else(|_| Err(ended()))?));
+        Some((url, page))
+    }
+}
+
+/// Versions of one key whose heads are still to be read.
+struct History {
+    key: Arc<[u8]>,
+    rest: VecDeque<Found>,
+}
+
+/// The versions of a page, newest first, without their bodies.
+pub(crate) fn history(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Results<'static, PageHead>> {
+    let (sought, time_ms) = (core.sought(lookup)?, lookup.time_ms);
+    let key = sought.key.into();
+    let rest = core.wait(|core| async move { core.versions(&sought.form, time_ms).await })?.into();
+    Ok(Box::new(Parts::new(core, History { key, rest }, |core, history| older(core, history).boxed())))
+}
+
+async fn older(core: Arc<Core>, mut history: History) -> error::Result<Part<History, PageHead>> {
+    let now: Vec<Found> = history.rest.drain(..RECORDS_AT_ONCE.min(history.rest.len())).collect();
+    let heads = join_all(now.iter().map(async |(version, row)| {
+        let sought =
+            Sought { key: history.key.to_vec(), form: keys::form(&history.key), meant: Meant::Version(*version) };
+        let head = match core.head(&sought.key, *version, row).await {
+            // Moved, or removed meanwhile.
+            Ok(None) => core.head_sought(&sought).await,
+            head => head,
+        };
+        match head {
+            Err(error) if error.is_damage() => Some(Err(Error::Unreadable {
+                url: shown(&sought.key),
+                version: *version,
+                source: Arc::new(error.into()),
+            })),
+            Err(error) => Some(Err(error.into())),
+            Ok(head) => head.map(Ok),
+        }
+    }));
+    let heads = heads.await.into_iter().flatten().collect();
+    let is_end = history.rest.is_empty();
+    Ok(((!is_end).then_some(history), heads))
+}
+
+/// A listing: a walk, and what of it is wanted.
+struct Listing {
+    walk: Walk,
+    scope: Scope,
+}
+
+impl Listing {
+    fn new(core: &Arc<Core>, scope: &Scope, after: Option<&Cursor>) -> Result<Listing> {
+        let after = after.map(|cursor| keys::form_of_cursor(cursor, scope.kind)).transpose()?;
+        let walk = Walk::new(core, keys::ranges(scope), after, scope.is_backwards);
+        Ok(Listing { walk, scope: scope.clone() })
+    }
+
+    /// The next keys of the scope; whether it was the last part.
+    async fn step(&mut self, keys_at_once: usize) -> error::Result<(Vec<(Vec<u8>, Vec<u8>, Found)>, bool)> {
+        let found = self.walk.step(keys_at_once).await?;
+        let is_end = found.len() < keys_at_once;
+        let takes = self.scope.filter();
+        let of_scope = found.into_iter().filter_map(|(form, found)| {
+            let key = keys::key_of_form(&form)?;
+            (keys::is_of(self.scope.kind, &key) && takes(url_of_key(&key))).then_some((form, key, found))
+        });
+        Ok((of_scope.collect(), is_end))
+    }
+}
+
+/// The pages or variants of a scope.
+pub(crate) fn list(core: &Arc<Core>, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'static, Listed>> {
+    let step = |_: Arc<Core>, mut listing: Listing| -> BoxFuture<'static, error::Result<Part<Listing, Listed>>> {
+        async move {
+            let (found, is_end) = listing.step(KEYS_AT_ONCE).await?;
+            let listed = found.into_iter().map(|(form, key, _)| {
+                let cursor = Some(keys::cursor(&form));
+                Ok(Listed::new(url_of_key(&key).to_vec(), keys::variant(&key), cursor))
+            });
+            let listed = listed.collect();
+            Ok(((!is_end).then_some(listing), listed))
+        }
+        .boxed()
+    };
+    Ok(Box::new(Parts::new(core, Listing::new(core, scope, after)?, step)))
+}
+
+/// The newest versions of the pages or variants of a scope, without their bodies.
+pub(crate) fn heads(core: &Arc<Core>, scope: &Scope) -> Result<Results<'static, PageHead>> {
+    let step = |core: Arc<Core>, listing: Listing| heads_of(core, listing).boxed();
+    Ok(Box::new(Parts::new(core, Listing::new(core, scope, None)?, step)))
+}
+
+async fn heads_of(core: Arc<Core>, mut listing: Listing) -> error::Result<Part<Listing, PageHead>> {
+    let (found, is_end) = listing.step(RECORDS_AT_ONCE).await?;
+    let is_backwards = listing.scope.is_backwards;
+    let heads = join_all(found.into_iter().map(async |(form, key, (version, row))| {
+        let sought = Sought { key, form, meant: Meant::UntilTime(None) };
+        // Backwards, the walk met the oldest version.
+        let head = if is_backwards { Ok(None) } else { core.head(&sought.key, version, &row).await };
+        let head = match head {
+            Ok(None) => core.head_sought(&sought).await,
+            head => head,
+        };
+        head.map_err(Error::from).transpose()
+    }));
+    let heads = heads.await.into_iter().flatten().collect();
+    Ok(((!is_end).then_some(listing), heads))
+}
+
+/// The variants of a URL.
+pub(crate) fn variants(core: &Arc<Core>, url: &[u8]) -> Result<Results<'static, Variant>> {
+    let canonical = core.canonical(url)?;
+    let walk = Walk::new(core, keys::ranges_of_url(&canonical), None, false);
+    let step = |_: Arc<Core>, mut walk: Walk| -> BoxFuture<'static, error::Result<Part<Walk, Variant>>> {
+        async move {
+            let found = walk.step(KEYS_AT_ONCE).await?;
+            let is_end = found.len() < KEYS_AT_ONCE;
+            let keys = found.iter().filter_map(|(form, _)| keys::key_of_form(form));
+            let of_variants = keys.filter(|key| keys::is_of(filemap::access::ListKind::Variants, key));
+            let variants = of_variants.filter_map(|key| keys::variant(&key).map(Ok)).collect();
+            Ok(((!is_end).then_some(walk), variants))
+        }
+        .boxed()
+    };
+    Ok(Box::new(Parts::new(core, walk, step)))
+}

@@ -1,0 +1,159 @@
+//! Damage is found, named and bounded: damaged and lost segments, an index that is gone, what a
+//! fenced writer left.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use filemap::access::{PutRule, Scope};
+use filemap::{Lookup, Page, PageRead, PageWrite};
+use filemap_cloud::object_store::memory::InMemory;
+use filemap_cloud::object_store::path::Path;
+use filemap_cloud::object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use filemap_cloud::{CloudStore, Mode, open_on, repair_on};
+use futures_util::TryStreamExt;
+
+use crate::as_store::options;
+
+/// Objects, and a runtime to look at them with.
+struct Objects {
+    objects: Arc<InMemory>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Objects {
+    fn new() -> Objects {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a thread");
+        Objects { objects: Arc::default(), runtime }
+    }
+
+    fn open(&self, mode: Mode) -> CloudStore {
+        open_on(self.objects.clone(), "a", "the test", mode, &options()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn names(&self, folder: &str) -> Vec<Path> {
+        let found = self.objects.list(Some(&Path::from(folder))).map_ok(|object| object.location);
+        let mut names: Vec<Path> = self.runtime.block_on(found.try_collect()).expect("listed");
+        names.sort();
+        names
+    }
+
+    fn read(&self, name: &Path) -> Vec<u8> {
+        self.runtime.block_on(async { self.objects.get(name).await?.bytes().await }).expect("there").to_vec()
+    }
+
+    fn replace(&self, name: &Path, bytes: Vec<u8>) {
+        let payload = PutPayload::from(Bytes::from(bytes));
+        self.runtime.block_on(self.objects.put(name, payload)).expect("put");
+    }
+
+    fn delete(&self, name: &Path) {
+        self.runtime.block_on(self.objects.delete(name)).expect("deleted");
+    }
+}
+
+fn page(nth: usize) -> Page {
+    let body: String = std::iter::repeat_with(fastrand::alphanumeric).take(2000).collect();
+    Page::new(format!("http://a.example/{nth}"), 1_700_000_000_000, 200, body)
+}
+
+/// Segments of 40 pages each.
+fn filled(objects: &Objects, segments: usize) -> Vec<Page> {
+    let store = objects.open(Mode::Fill);
+    let pages: Vec<Page> = (0..40 * segments).map(page).collect();
+    for part in pages.chunks(40) {
+        part.iter().for_each(|page| assert!(store.put(page, PutRule::Always).is_ok()));
+        store.sync().expect("synced");
+    }
+    store.close().expect("closed");
+    pages
+}
+
+#[test]
+fn a_damaged_segment_is_named_and_its_neighbours_are_read() {
+    let objects = Objects::new();
+    let pages = filled(&objects, 3);
+    let segments = objects.names("a/shard-00/seg");
+    assert_eq!(segments.len(), 6, "each was filled, and its rest synced");
+    let mut bytes = objects.read(&segments[2]);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    objects.replace(&segments[2], bytes);
+    let store = objects.open(Mode::Read);
+    let errors: Vec<_> = pages.iter().filter_map(|page| store.get(&Lookup::new(&page.url)).err()).collect();
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].is_damage() && errors[0].to_string().contains(&segments[2].to_string()[2..]), "{}", errors[0]);
+    assert_eq!(store.verify(false).expect("listed").damage, [""; 0], "its size is right");
+    let full = store.verify(true).expect("read");
+    assert_eq!((full.damage.len(), full.versions), (1, 120));
+    assert!(full.damage[0].contains("checksum mismatch"), "{}", full.damage[0]);
+    let repaired = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    assert_eq!(repaired.damage.len(), 1);
+    let store = objects.open(Mode::Read);
+    let kept = store.count(&Scope::new()).expect("counted");
+    assert!((100..120).contains(&kept) && kept == repaired.versions, "{kept}");
+}
+
+#[test]
+fn a_lost_segment_is_damage_and_never_an_absent_page() {
+    let objects = Objects::new();
+    let pages = filled(&objects, 2);
+    let lost = objects.names("a/shard-00/seg").remove(0);
+    objects.delete(&lost);
+    let store = objects.open(Mode::Write);
+    let found: Vec<_> = pages.iter().map(|page| store.get(&Lookup::new(&page.url))).collect();
+    assert!(found.iter().all(|page| !matches!(page, Ok(None))));
+    assert!(found[0].as_ref().expect_err("gone").is_damage() && found[79].is_ok());
+    let quick = store.verify(false).expect("listed");
+    assert_eq!(quick.damage, [format!("{}: it is gone", &lost.to_string()[2..])]);
+    store.close().expect("closed");
+}
+
+#[test]
+fn a_store_without_its_index_is_repaired_whole() {
+    let objects = Objects::new();
+    let pages = filled(&objects, 2);
+    let store = objects.open(Mode::Write);
+    assert!(store.remove(&pages[7].url, None).expect("removed"));
+    store.put(&page(999), PutRule::Always).expect("stored");
+    store.close().expect("closed");
+    objects.names("a/shard-00/ix").iter().for_each(|name| objects.delete(name));
+    let repaired = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    assert_eq!((repaired.versions, repaired.damage.len()), (80, 0));
+    // Once more, and writing goes on: no sequence and no name is used twice.
+    assert_eq!(repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired").versions, 80);
+    let store = objects.open(Mode::Write);
+    assert!(!store.contains(&Lookup::new(&pages[7].url)).expect("readable"));
+    assert!(store.remove(&pages[8].url, None).expect("removed"));
+    store.put(&pages[7], PutRule::IfNew).expect("stored").expect("it was removed");
+    store.close().expect("closed");
+    assert_eq!(repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired").versions, 80);
+    let store = objects.open(Mode::Read);
+    assert_eq!(store.get(&Lookup::new(&pages[7].url)).expect("readable").as_ref(), Some(&pages[7]));
+    assert!(!store.contains(&Lookup::new(&pages[8].url)).expect("readable"));
+    assert_eq!(store.verify(true).expect("read").damage, [""; 0]);
+}
+
+#[test]
+fn what_a_fenced_writer_uploaded_and_never_committed_does_not_come_back() {
+    let objects = Objects::new();
+    let first = objects.open(Mode::Fill);
+    first.put(&page(1), PutRule::Always).expect("stored");
+    first.sync().expect("synced");
+    let second = objects.open(Mode::Write);
+    // Uploaded, then refused by the index.
+    first.remove(&page(1).url, None).expect("taken");
+    first.put(&page(2), PutRule::Always).expect("taken");
+    assert!(first.sync().is_err());
+    second.put(&page(3), PutRule::Always).expect("stored");
+    second.sync().expect("synced");
+    second.close().expect("closed");
+    let store = objects.open(Mode::Read);
+    assert_eq!(store.verify(true).expect("read").orphans, 1);
+    let before: Vec<_> =
+        store.list(&Scope::new(), None).expect("listed").map(|page| page.expect("whole").url).collect();
+    let repaired = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    assert_eq!((repaired.versions, repaired.uncommitted), (2, 2));
+    let store = objects.open(Mode::Read);
+    let after: Vec<_> = store.list(&Scope::new(), None).expect("listed").map(|page| page.expect("whole").url).collect();
+    assert_eq!(after, before);
+}

@@ -1,0 +1,23 @@
+//! The layers of `filemap-cloud`: bytes and objects, then the index, then what is not in it yet,
+//! then an open store and what reads and writes it.
+
+/// Lowest first.
+pub const LAYERS: &[&[&str]] = &[
+    &["error", "format::description", "format::record"],
+    &["format::segment"],
+    &["format::row"],
+    &["format"],
+    &["bucket", "draft", "options", "pending", "progress", "runtime"],
+    &["location", "probe"],
+    // The only one that knows the engine of the index.
+    &["index"],
+    &["commit", "rows"],
+    &["writer"],
+    // An open store.
+    &["core"],
+    &["parts", "walk"],
+    &["read", "write"],
+    &["store"],
+    &["opening", "verify"],
+    &["repair"],
+];
