@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
+use crate::failpoint::Mistake;
 use crate::format::segment::{FOOTER_BYTES, SegmentId, has_footer_of};
 use crate::index::{Changes, Index};
 use crate::pending::Pending;
@@ -43,6 +44,7 @@ pub(crate) struct Committer {
     pub(crate) progress: Arc<Progress>,
     /// Segments that are uploaded at once.
     pub(crate) uploads: usize,
+    pub(crate) mistake: Option<Mistake>,
 }
 
 type Upload = (Sealed, JoinHandle<Result<()>>);
@@ -70,6 +72,12 @@ impl Committer {
                 }
                 continue;
             };
+            if Mistake::AcknowledgedBeforeCommit.is_planted(self.mistake) {
+                self.progress.committed(next.id.number, 0);
+            }
+            if Mistake::CommittedBeforeUpload.is_planted(self.mistake) {
+                self.index.commit(&next.changes, commits).await?;
+            }
             // What is sealed meanwhile is uploaded beside it.
             let uploaded = loop {
                 tokio::select! {

@@ -26,6 +26,7 @@ mod commit;
 mod core;
 mod draft;
 mod error;
+mod failpoint;
 mod format;
 mod index;
 mod location;
@@ -51,6 +52,8 @@ use filemap::{Options, PageStore, PageWrite};
 use filemap_http::{Client, ClientOptions};
 
 pub use crate::error::{Error, Result};
+#[cfg(feature = "sim")]
+pub use crate::failpoint::Mistake;
 pub use crate::location::is_location;
 pub use crate::opening::{open_bucket, open_on};
 pub use crate::options::{CloudOptions, Mode};

@@ -96,6 +96,7 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
             segment_bytes: options.segment_bytes,
             unsynced_bytes: options.unsynced_bytes,
             location: bucket.location().to_owned(),
+            mistake: options.mistake,
         };
         let writer = Some(Writer::new(begin, Arc::clone(&pending), Arc::clone(&progress), sender));
         let committer = Committer {
@@ -104,6 +105,7 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
             pending,
             progress,
             uploads: options.uploads,
+            mistake: options.mistake,
         };
         let commits = tokio::spawn(committer.run(sealed));
         Ok(over(Core { bucket, index, canonicalizer, runtime, writer }, Some(commits)))

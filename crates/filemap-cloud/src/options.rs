@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use urlindex::{Canonicalizer, Whatwg};
 
+use crate::failpoint::Mistake;
+
 /// What a store is opened for.
 ///
 /// ```
@@ -42,6 +44,7 @@ pub struct CloudOptions {
     pub(crate) cache_bytes: u64,
     pub(crate) poll: Duration,
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
+    pub(crate) mistake: Option<Mistake>,
 }
 
 impl Default for CloudOptions {
@@ -54,6 +57,7 @@ impl Default for CloudOptions {
             cache_bytes: 64 << 20,
             poll: Duration::from_secs(60),
             canonicalizer: Arc::new(Whatwg),
+            mistake: None,
         }
     }
 }
@@ -104,5 +108,11 @@ impl CloudOptions {
     /// Makes the keys of a new store; default [`Whatwg`]. A store that exists has its own.
     pub fn canonicalizer(self, canonicalizer: Arc<dyn Canonicalizer>) -> CloudOptions {
         CloudOptions { canonicalizer, ..self }
+    }
+
+    /// Makes this mistake, which a test must catch.
+    #[cfg(feature = "sim")]
+    pub fn mistake(self, mistake: Mistake) -> CloudOptions {
+        CloudOptions { mistake: Some(mistake), ..self }
     }
 }

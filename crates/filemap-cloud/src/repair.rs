@@ -19,6 +19,7 @@ use object_store::path::Path;
 use crate::bucket::Bucket;
 use crate::commit::{SEGMENTS, object};
 use crate::error::{Error, Result};
+use crate::failpoint::Mistake;
 use crate::format::record::{Kind, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Segment, SegmentId, Summary};
@@ -103,8 +104,9 @@ async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairRepor
     let segments = segments(bucket).await?;
     let committed = committed(bucket, &segments).await?;
     for id in &segments {
+        let is_taken = Mistake::OrphansTaken.is_planted(options.mistake);
         let limit = committed.range((std::ops::Bound::Excluded(id.epoch), std::ops::Bound::Unbounded));
-        repair.segment(*id, limit.map(|(_, base)| *base).min().unwrap_or(u64::MAX)).await?;
+        repair.segment(*id, limit.map(|(_, base)| *base).min().filter(|_| !is_taken).unwrap_or(u64::MAX)).await?;
     }
     repair.remove().await?;
     let found = repair.found;

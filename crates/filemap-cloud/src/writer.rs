@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::commit::Sealed;
 use crate::draft::Draft;
 use crate::error::{Error, Result};
+use crate::failpoint::Mistake;
 use crate::format::record::{Place, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Builder, SegmentId};
@@ -32,6 +33,7 @@ pub(crate) struct Writer {
     segment_bytes: usize,
     unsynced_bytes: usize,
     location: String,
+    mistake: Option<Mistake>,
     pub(crate) pending: Arc<Pending>,
     pub(crate) progress: Arc<Progress>,
     stripes: [Mutex<()>; STRIPES],
@@ -56,6 +58,7 @@ pub(crate) struct Begin {
     pub(crate) segment_bytes: usize,
     pub(crate) unsynced_bytes: usize,
     pub(crate) location: String,
+    pub(crate) mistake: Option<Mistake>,
 }
 
 impl Writer {
@@ -65,7 +68,7 @@ impl Writer {
         progress: Arc<Progress>,
         commits: UnboundedSender<Sealed>,
     ) -> Writer {
-        let Begin { epoch, base, segment_bytes, unsynced_bytes, location } = begin;
+        let Begin { epoch, base, segment_bytes, unsynced_bytes, location, mistake } = begin;
         let filling = Filling {
             segment: None,
             changes: Changes::default(),
@@ -80,6 +83,7 @@ impl Writer {
             segment_bytes,
             unsynced_bytes,
             location,
+            mistake,
             pending,
             progress,
             stripes: std::array::from_fn(|_| Mutex::default()),
@@ -115,12 +119,12 @@ impl Writer {
         let records = if is_all { 1 } else { versions.len() };
         let bytes = Record::tombstone(key, 0).bytes() * records;
         let mut filling = self.room(bytes)?;
-        if is_all {
+        if is_all && !Mistake::TombstonesForgotten.is_planted(self.mistake) {
             let sequence = filling.next_sequence;
             self.append(&mut filling, &Record::tombstone(key, sequence));
         }
         for (version, row) in versions {
-            if !is_all {
+            if !is_all && !Mistake::TombstonesForgotten.is_planted(self.mistake) {
                 let sequence = filling.next_sequence;
                 self.append(&mut filling, &Record::version_tombstone(key, sequence, *version));
             }

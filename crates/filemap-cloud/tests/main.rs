@@ -1,5 +1,9 @@
 //! Tests of stores in object storage, as their users see them.
 
 mod as_store;
+mod bucket;
+mod killed;
 mod mend;
 mod owners;
+mod requests;
+mod simulated;

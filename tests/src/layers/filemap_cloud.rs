@@ -3,7 +3,7 @@
 
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["error", "format::description", "format::record"],
+    &["error", "failpoint", "format::description", "format::record"],
     &["format::segment"],
     &["format::row"],
     &["format"],

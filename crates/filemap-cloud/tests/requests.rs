@@ -1,0 +1,65 @@
+//! What calls cost: requests and bytes, counted over objects in memory.
+
+use std::sync::Arc;
+
+use filemap::access::{PutRule, Scope};
+use filemap::{Lookup, Page, PageRead, PageWrite};
+use filemap_cloud::{CloudOptions, Mode, open_on};
+
+use crate::bucket::{Faults, Simulated};
+
+/// Pages of the load, and of the reads.
+const PAGES: usize = 20_000;
+const READS: usize = 2_000;
+
+/// A page whose body compresses to about the half, as it is of 16 letters.
+fn page(nth: usize) -> Page {
+    let mut random = fastrand::Rng::with_seed(nth as u64);
+    let body: Vec<u8> = (0..6_000).map(|_| b"abcdefghijklmnop"[random.usize(..16)]).collect();
+    let mut page = Page::new(format!("https://host{}.example/page/{nth}", nth % 50), 1_700_000_000_000, 200, body);
+    page.headers.push("Content-Type", "text/html");
+    page
+}
+
+#[test]
+fn requests_and_bytes_of_a_load_of_reads_and_of_opening_are_bounded() {
+    let objects = Arc::default();
+    let end = || Simulated::new(Arc::clone(&objects), 0, Faults::default());
+    let options = CloudOptions::new();
+    let open =
+        |end: &Arc<Simulated>, mode| open_on(Arc::clone(end) as _, "a", "the test", mode, &options).expect("open");
+    let writing = end();
+    let writer = open(&writing, Mode::Fill);
+    writing.counts.take();
+    (0..PAGES).for_each(|nth| assert!(writer.put(&page(nth), PutRule::Always).is_ok()));
+    writer.sync().expect("synced");
+    let [_, puts, _, _, written] = writing.counts.take();
+    let stored = writer.contents().expect("told").bytes.expect("told");
+    assert!(puts as f64 <= 0.0006 * PAGES as f64, "{puts} PUT requests for {PAGES} pages");
+    assert!(written as f64 <= 1.05 * stored as f64, "{written} bytes written for {stored}");
+    writer.close().expect("closed");
+
+    let reading = end();
+    let reader = open(&reading, Mode::Read);
+    let opening: u64 = reading.counts.take()[..4].iter().sum();
+    assert!(opening <= 16, "a reader opens with {opening} requests");
+    let sample: Vec<usize> = (0..READS).map(|nth| nth * 7919 % PAGES).collect();
+    for (bound, heat) in [(2.1, "cold"), (1.0, "warm")] {
+        for &nth in &sample {
+            assert!(reader.get(&Lookup::new(&page(nth).url)).expect("readable").is_some());
+        }
+        let [gets, puts, lists, ..] = reading.counts.take();
+        let mean = gets as f64 / READS as f64;
+        assert!(mean <= bound && puts + lists == 0, "{mean} GET requests for a {heat} get, {puts} PUT, {lists} LIST");
+    }
+    // Without a body.
+    assert_eq!(reader.count(&Scope::new()).expect("counted"), PAGES as u64);
+    let [gets, ..] = reading.counts.take();
+    assert!(gets <= 20, "{gets} GET requests for a listing");
+    for nth in 0..1_000 {
+        assert!(!reader.contains(&Lookup::new(&format!("https://host1.example/absent/{nth}"))).expect("readable"));
+    }
+    let [gets, ..] = reading.counts.take();
+    assert!(gets <= 20, "{gets} GET requests for 1,000 absent pages");
+    reader.close().expect("closed");
+}

@@ -1,0 +1,228 @@
+//! Owners that come and go over a simulated object storage that fails, loses answers and is cut
+//! off. What the store holds must be what it held after some call: none that was synced is lost,
+//! nothing that was removed comes back, nothing stands half. So also after a repair from segments
+//! alone. One seed decides the calls and the faults.
+//!
+//! Mistakes that are planted in the code must be caught by that: else it would prove nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use filemap::access::{PutRule, Scope};
+use filemap::{Lookup, Page, PageRead, PageWrite};
+use filemap_cloud::object_store::memory::InMemory;
+use filemap_cloud::{CloudOptions, CloudStore, Mistake, Mode, open_on, repair_on};
+
+use crate::bucket::{Faults, Simulated};
+
+/// Seeds in a run of the tests, and for each mistake.
+const SEEDS: u64 = 60;
+const SEEDS_TO_CATCH: u64 = 60;
+/// Threads: runs wait far more than they work.
+const AT_ONCE: u64 = 12;
+const OWNERS: usize = 4;
+const CALLS: usize = 30;
+const FAULTS: Faults = Faults { fail: 15, lose: 15, delay: 300 };
+
+/// All versions of all pages: by URL, times and bodies.
+type Content = BTreeMap<Vec<u8>, Vec<(i64, Vec<u8>)>>;
+
+struct Run {
+    seed: u64,
+    random: fastrand::Rng,
+    objects: Arc<InMemory>,
+    mistake: Option<Mistake>,
+    /// What the store may hold: what it held when it was last synced, and after each call since.
+    may_be: Vec<Content>,
+}
+
+impl Run {
+    fn options(&self) -> CloudOptions {
+        let options = CloudOptions::new().segment_bytes(64 << 10).uploads(3).max_retries(6);
+        self.mistake.iter().fold(options, |options, mistake| options.mistake(*mistake))
+    }
+
+    fn open(&self, end: &Arc<Simulated>, mode: Mode) -> filemap_cloud::Result<CloudStore> {
+        open_on(Arc::clone(end) as _, "a", "the simulation", mode, &self.options())
+    }
+
+    /// A whole life of a store; an error says what was lost.
+    fn run(mut self) -> Result<(), String> {
+        for owner in 0..OWNERS {
+            let end = Simulated::new(Arc::clone(&self.objects), self.seed ^ (owner as u64) << 32, FAULTS);
+            // An owner that cannot open for bad luck is no owner.
+            let Ok(store) = self.open(&end, Mode::Fill) else { continue };
+            self.check(&store, "opened")?;
+            self.calls(&store);
+            match self.random.u8(..4) {
+                0 => end.cut(),
+                // It stays, and is fenced by the next one.
+                1 => self.fenced(&store)?,
+                2 => drop(store.sync().map(|()| self.synced())),
+                _ => drop(store.close().map(|()| self.synced())),
+            }
+        }
+        self.end()
+    }
+
+    /// Reads all without faults, and again when segments alone are left.
+    fn end(&mut self) -> Result<(), String> {
+        let end = Simulated::new(Arc::clone(&self.objects), 0, Faults::default());
+        let fail = |error: &dyn std::fmt::Display| format!("no fault, and yet: {error}");
+        let store = self.open(&end, Mode::Fill).map_err(|error| fail(&error))?;
+        self.check(&store, "at the end")?;
+        // A commit of its own tells a repair what those before it had not committed.
+        self.put(&store, "http://last.example/", 1);
+        store.close().map_err(|error| fail(&error))?;
+        self.synced();
+        let reader = self.open(&end, Mode::Read).map_err(|error| fail(&error))?;
+        self.check(&reader, "to a reader")?;
+        let verified = reader.verify(true).map_err(|error| fail(&error))?;
+        if !verified.damage.is_empty() {
+            return Err(format!("verified: {:?}", verified.damage));
+        }
+        let objects = Arc::clone(&end) as _;
+        let repaired = repair_on(objects, "a", "the simulation", &self.options()).map_err(|error| fail(&error))?;
+        if !repaired.damage.is_empty() {
+            return Err(format!("repaired: {:?}", repaired.damage));
+        }
+        let store = self.open(&end, Mode::Write).map_err(|error| fail(&error))?;
+        self.check(&store, "repaired")?;
+        store.close().map_err(|error| fail(&error))
+    }
+
+    fn now(&self) -> Content {
+        self.may_be.last().cloned().unwrap_or_default()
+    }
+
+    /// What it held before is no answer any more.
+    fn synced(&mut self) {
+        self.may_be.drain(..self.may_be.len() - 1);
+    }
+
+    fn put(&mut self, store: &CloudStore, url: &str, time_ms: i64) {
+        let bytes = self.random.usize(..9000);
+        let body: Vec<u8> = std::iter::repeat_with(|| self.random.u8(..)).take(bytes).collect();
+        let page = Page::new(url, time_ms, 200, body.clone());
+        let rule = [PutRule::Always, PutRule::IfChanged][self.random.usize(..2)];
+        if store.put(&page, rule).is_ok() {
+            let mut now = self.now();
+            now.entry(url.as_bytes().to_vec()).or_default().push((time_ms, body));
+            self.may_be.push(now);
+        }
+    }
+
+    fn calls(&mut self, store: &CloudStore) {
+        for call in 0..CALLS {
+            let url = format!("http://{}.example/{}", self.random.usize(..3), self.random.usize(..4));
+            let time_ms = i64::from(self.random.u8(..40));
+            let mut now = self.now();
+            match self.random.u8(..10) {
+                0 => {
+                    if store.remove(url.as_bytes(), None).is_ok_and(|was_there| was_there) {
+                        now.remove(url.as_bytes());
+                        self.may_be.push(now);
+                    }
+                }
+                1 => {
+                    // One record a version: a crash may come between two of them.
+                    let of_time = |found: &(i64, Vec<u8>)| found.0 == time_ms;
+                    let versions =
+                        now.get(url.as_bytes()).map_or(0, |all| all.iter().filter(|one| of_time(one)).count());
+                    if versions == 1 && store.remove_at(url.as_bytes(), None, time_ms).is_ok() {
+                        let left = now.get_mut(url.as_bytes()).expect("it has versions");
+                        left.retain(|one| !of_time(one));
+                        if left.is_empty() {
+                            now.remove(url.as_bytes());
+                        }
+                        self.may_be.push(now);
+                    }
+                }
+                2 if call % 3 == 0 => drop(store.sync().map(|()| self.synced())),
+                _ => self.put(store, &url, time_ms),
+            }
+        }
+    }
+
+    /// Another owner comes while this one is alive; what this one then syncs must not count.
+    fn fenced(&mut self, store: &CloudStore) -> Result<(), String> {
+        let end = Simulated::new(Arc::clone(&self.objects), self.seed ^ 99, Faults::default());
+        let other = self.open(&end, Mode::Write).map_err(|error| format!("no fault, and yet: {error}"))?;
+        self.check(&other, "taken over")?;
+        self.put(&other, "http://other.example/", 7);
+        other.sync().map_err(|error| format!("no fault, and yet: {error}"))?;
+        self.synced();
+        store.put(&Page::new("http://late.example/", 1, 200, "late"), PutRule::Always).ok();
+        if store.sync().is_ok() {
+            return Err("a fenced writer was told that its pages are safe".to_owned());
+        }
+        other.close().map_err(|error| format!("no fault, and yet: {error}"))
+    }
+
+    /// That the store holds what it may; it holds that from here on.
+    fn check(&mut self, store: &CloudStore, when: &str) -> Result<(), String> {
+        // Reads fail too: a fault is not a loss.
+        let found = (0..20).find_map(|_| content(store).ok()).ok_or("20 reads failed, one after the other")?;
+        let sorted = |content: &Content| {
+            let mut content = content.clone();
+            content.values_mut().for_each(|versions| versions.sort());
+            content
+        };
+        match self.may_be.iter().rev().find(|may_be| sorted(may_be) == found).cloned() {
+            Some(is) => self.may_be = vec![is],
+            None => return Err(format!("{when}: it holds what it held after no call: {:?}", shape(&found))),
+        }
+        Ok(())
+    }
+}
+
+fn content(store: &CloudStore) -> filemap::Result<Content> {
+    let mut content = Content::new();
+    for listed in store.list(&Scope::new(), None)? {
+        let url = listed?.url;
+        let lookup = Lookup::new(&url);
+        let mut versions = Vec::new();
+        for version in store.versions(&lookup)? {
+            let page = store.get_version(&lookup, version)?;
+            versions.push((version.time_ms, page.map(|page| page.body).unwrap_or_default()));
+        }
+        versions.sort();
+        content.insert(url, versions);
+    }
+    Ok(content)
+}
+
+fn shape(content: &Content) -> Vec<(String, usize)> {
+    content.iter().map(|(url, versions)| (String::from_utf8_lossy(url).into_owned(), versions.len())).collect()
+}
+
+fn run(seed: u64, mistake: Option<Mistake>) -> Result<(), String> {
+    let random = fastrand::Rng::with_seed(seed);
+    let run = Run { seed, random, objects: Arc::default(), mistake, may_be: vec![Content::new()] };
+    run.run().map_err(|what| format!("seed {seed}: {what}"))
+}
+
+/// The first failure of these seeds.
+fn first_failure(seeds: u64, mistake: Option<Mistake>) -> Option<String> {
+    (0..seeds.div_ceil(AT_ONCE)).find_map(|part| {
+        std::thread::scope(|scope| {
+            let seeds = part * AT_ONCE..seeds.min((part + 1) * AT_ONCE);
+            let runs: Vec<_> = seeds.map(|seed| scope.spawn(move || run(seed, mistake))).collect();
+            runs.into_iter().filter_map(|run| run.join().expect("no panic").err()).next()
+        })
+    })
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_removed_comes_back() {
+    let seeds = std::env::var("FILEMAP_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+    let failure = first_failure(seeds, None);
+    assert!(failure.is_none(), "{}", failure.unwrap_or_default());
+}
+
+#[test]
+fn every_planted_mistake_is_caught() {
+    for mistake in Mistake::ALL {
+        assert!(first_failure(SEEDS_TO_CATCH, Some(mistake)).is_some(), "{mistake:?} is not caught");
+    }
+}
