@@ -67,6 +67,9 @@ pub enum Error {
     /// The frontier.
     #[error(transparent)]
     Frontier(#[from] frontier::Error),
+    /// The outbox of links to other crawls.
+    #[error(transparent)]
+    Outbox(#[from] mailbox::Error),
     /// The observer ended the crawl.
     #[error("{0}")]
     Observer(BoxError),
@@ -93,9 +96,9 @@ impl Error {
             Error::Damage(_) => true,
             Error::Files { source, .. } => source.is_corrupt(),
             Error::Store(error) => error.is_damage(),
-            Error::Set(urlindex::Error::Storage(error)) | Error::Frontier(frontier::Error::Storage(error)) => {
-                error.is_corrupt()
-            }
+            Error::Set(urlindex::Error::Storage(error))
+            | Error::Frontier(frontier::Error::Storage(error))
+            | Error::Outbox(mailbox::Error::Storage(error)) => error.is_corrupt(),
             _ => false,
         }
     }
@@ -108,7 +111,8 @@ impl Error {
             Error::Files { source, .. } => is_it(source),
             Error::Store(filemap::Error::Engine(filemap_core::Error::Storage(error)))
             | Error::Set(urlindex::Error::Storage(error))
-            | Error::Frontier(frontier::Error::Storage(error)) => is_it(error),
+            | Error::Frontier(frontier::Error::Storage(error))
+            | Error::Outbox(mailbox::Error::Storage(error)) => is_it(error),
             _ => false,
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crawl::BoxError;
-use crawl::run::{Event, Observer, Tally};
+use crawl::run::{Event, Observer, Pause, Tally};
 use crawl::visit::Visit;
 use fm_cli::{Failure, Flags, sizes, words};
 use frontier::Frontier;
@@ -141,6 +141,16 @@ fn said(event: &Event) -> Option<String> {
         Event::Hosts { hosts: Err(wrong), .. } => format!("hosts keep their settings: {wrong}"),
         Event::Redirected { from, to } => format!("{from} redirects to {to}: the crawl follows it there"),
         Event::AskedAgain { why, after } => format!("asked again in {} s: {why}", after.as_secs()),
+        Event::LinksLater { why, after } => format!("links again in {:.1} s: {why}", after.as_secs_f64()),
+        Event::ShardTaken { shard } => format!("shard {shard} was free, and is this crawl's"),
+        Event::ShardLost { shard } => {
+            format!("shard {shard} is another crawl's, or another run's: what is queued of it is handed over")
+        }
+        Event::HeldUp { why: Some(Pause::Unheard) } => {
+            "paused: the mailboxes were not reached for the time of the lease".to_owned()
+        }
+        Event::HeldUp { why: Some(Pause::Full) } => "paused: the outbox is full of links".to_owned(),
+        Event::HeldUp { why: None } => "the crawl goes on".to_owned(),
         Event::Forgotten { request, pages } => format!(
             "the set has forgotten request {request}, or this machine's clock is far behind: {pages} pages are fetched \
              here, whoever else has them"
@@ -177,6 +187,11 @@ fn logged(event: &Event) -> Option<(&'static str, Value)> {
         Event::Hosts { file, hosts } => {
             ("hosts", json!({ "file": file.display().to_string(), "hosts": counted(hosts) }))
         }
+        Event::ShardTaken { shard } => ("shard-taken", json!({ "shard": shard })),
+        Event::ShardLost { shard } => ("shard-lost", json!({ "shard": shard })),
+        Event::HeldUp { why: Some(Pause::Unheard) } => ("paused", json!({ "why": "no lease" })),
+        Event::HeldUp { why: Some(Pause::Full) } => ("paused", json!({ "why": "outbox" })),
+        Event::HeldUp { why: None } => ("resumed", Value::Null),
         Event::Redirected { from, to } => ("scope", json!({ "url": from, "redirects_to": to })),
         _ => return None,
     })

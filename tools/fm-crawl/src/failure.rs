@@ -17,7 +17,10 @@ pub fn of(error: Error) -> Failure {
         Error::Files { source, .. } => Failure::of_storage(&source, words),
         Error::Store(error) => error.into(),
         Error::Set(error) => error.into(),
-        Error::Frontier(frontier::Error::Storage(error)) => Failure::of_storage(&error, words),
+        Error::Frontier(frontier::Error::Storage(error)) | Error::Outbox(mailbox::Error::Storage(error)) => {
+            Failure::of_storage(&error, words)
+        }
+        Error::Outbox(mailbox::Error::OtherShards { .. }) => Failure::Usage(format!("--shards: {words}")),
         _ => Failure::Io(words),
     }
 }

@@ -7,6 +7,7 @@ mod heads;
 mod hostile;
 mod hosts;
 mod killed;
+mod machines;
 mod mishaps;
 mod operators;
 mod outages;

@@ -32,6 +32,8 @@ pub const CONTROL: &str = "control.sock";
 pub const FRONTIER: &str = "frontier";
 /// The set of discovered URLs.
 pub const SEEN: &str = "seen";
+/// The folder of links to shards of others.
+pub const OUTBOX: &str = "outbox";
 /// The sitemaps that robots.txt files and indexes name.
 pub const SITEMAPS: &str = "sitemaps";
 /// How many of the frontier's pages that set has for sure.

@@ -1,14 +1,15 @@
 //! Coordinator: assigns URLs to fetchers, collects results, commits.
 //!
 //! The order of durability is in one place, [`Coordinator::commit`]: pages first, then the store's
-//! sequence, then the frontier (what is done and what was discovered in one step), then the seen
-//! set; never the other way. A crash between two of them costs a page that is fetched again, and
-//! nothing else.
+//! sequence, then links to other crawls, then the frontier (what is done and what was discovered
+//! in one step), then the seen set; never the other way. A crash between two of them costs a page
+//! that is fetched again, and nothing else.
 //!
 //! Invariant: at most [`Coordinator::window`] pages are in flight or uncommitted; at most that
 //! many are fetched again after a crash.
 
 mod asked;
+mod fleet;
 mod told;
 
 use std::collections::{HashMap, VecDeque};
@@ -22,7 +23,8 @@ use tokio::runtime::Handle;
 
 use super::claims::{Answer, Claims, Owner};
 use super::control::{Asked, Control};
-use super::observe::{Event, Observer};
+use super::fleet::{Fleet, Mail};
+use super::observe::{Event, Observer, Pause};
 use super::pace::Pace;
 use super::patterns::Patterns;
 use super::space::Space;
@@ -89,6 +91,8 @@ pub struct State {
     pub note: SequenceNote,
     /// Which pages are asked for at a seen set that other crawls share.
     pub claims: Claims,
+    /// Which hosts are this crawl's, and links to and from the others.
+    pub fleet: Option<Fleet>,
     /// The numbers, for other processes.
     pub status: Status,
     /// The settings, of which a start page that redirects changes one.
@@ -102,6 +106,7 @@ enum Message {
     Visited(Box<Visit>),
     Answered(Answer),
     Asked(Asked),
+    Mailed(Mail),
 }
 
 /// Assigns URLs to fetchers, collects results, commits.
@@ -127,6 +132,8 @@ pub struct Coordinator<'a> {
     is_only: bool,
     /// Pages to be fetched before their turn.
     urgent: VecDeque<Urgent>,
+    /// Why no page is handed out, for the sake of the fleet.
+    held_up: Option<Pause>,
     /// Whoever waits for pages that are in flight.
     awaited: HashMap<PageId, Vec<Sender<Value>>>,
     tally: Tally,
@@ -183,6 +190,7 @@ impl<'a> Coordinator<'a> {
             pace: Pace::default(),
             is_only: false,
             urgent: VecDeque::new(),
+            held_up: None,
             awaited: HashMap::new(),
             tally: Tally::default(),
         }
@@ -231,7 +239,7 @@ impl<'a> Coordinator<'a> {
             if room == 0 && stopping.is_none() {
                 stopping = Some((End::MaxPages, Instant::now()));
             }
-            let is_full = stopping.is_none() && self.is_full(&mut watch.space)?;
+            let is_full = stopping.is_none() && (self.is_full(&mut watch.space)? || self.is_held_up()?);
             let supply = match stopping {
                 Some(_) => Supply::Empty,
                 None if is_full || self.tally.is_paused => Supply::Paused,
@@ -253,16 +261,17 @@ impl<'a> Coordinator<'a> {
                 continue;
             }
             let is_stopped = self.stop.is_asked() && self.in_flight == self.state.claims.asked();
-            if self.in_flight == 0 || is_stopped {
-                match (stopping, &supply) {
-                    (Some((end, _)), _) => return self.end(end),
-                    (None, Supply::Empty) if self.is_only => return self.end(End::Fetched),
-                    (None, Supply::Empty) if !watch.forever => return self.end(End::Complete),
-                    (None, Supply::Until(_)) if !watch.forever && !self.has_work() => return self.end(End::Complete),
-                    (None, Supply::Until(until_ms)) if !watch.forever && self.is_too_late(*until_ms) => {
-                        return self.end(End::Waiting);
+            let end = match stopping {
+                Some((end, _)) if self.in_flight == 0 || is_stopped => return self.end(end),
+                None if self.in_flight == 0 => self.own_end(&supply, watch.forever),
+                _ => None,
+            };
+            match end {
+                None => self.fleet_busy(is_starving),
+                Some(end) => {
+                    if let Some(end) = self.fleet_end(end) {
+                        return self.end(end);
                     }
-                    _ => {}
                 }
             }
             if stopping.is_some_and(|(_, since)| since.elapsed() > STOP_WITHIN) {
@@ -390,6 +399,9 @@ impl<'a> Coordinator<'a> {
     }
 
     fn begin(&mut self, assignment: Assignment) -> Result<(), Error> {
+        if self.is_handed_over(&assignment)? {
+            return Ok(());
+        }
         let owner = self.state.claims.owner(&assignment);
         if owner == Owner::Elsewhere {
             return self.leave(&assignment);
@@ -443,17 +455,22 @@ impl<'a> Coordinator<'a> {
             Message::Visited(visit) => self.visited(&visit),
             Message::Answered(answer) => self.answered(answer),
             Message::Asked(asked) => self.asked(asked),
+            Message::Mailed(mail) => self.mailed(mail),
         }
     }
 
-    /// Makes results durable: pages, then the store's sequence, then the frontier, then the seen
-    /// set.
+    /// Makes results durable: pages, then the store's sequence, then links to other crawls, then
+    /// the frontier, then the seen set. What came from other crawls may be dropped there then.
     fn commit(&mut self) -> Result<(), Error> {
         // Pages of collected results are put; pages put meanwhile belong to later results.
         let sequence = self.crawl.pages.engine().stats().last_sequence;
         self.crawl.pages.sync()?;
         self.state.note.note(sequence)?;
+        self.state.fleet.as_mut().map_or(Ok(()), Fleet::commit)?;
         self.state.frontier.commit()?;
+        if let Some(fleet) = &mut self.state.fleet {
+            fleet.committed();
+        }
         self.uncommitted = 0;
         self.state.seen.catch_up(&self.state.frontier)?;
         self.observer.committed().map_err(Error::Observer)?;

@@ -7,6 +7,7 @@ mod claims;
 pub mod control;
 mod coordinator;
 mod coverage;
+mod fleet;
 pub mod line;
 mod metrics;
 mod observe;
@@ -22,6 +23,6 @@ pub mod view;
 
 pub use self::coordinator::{End, retry};
 pub use self::coverage::Coverage;
-pub use self::observe::{Event, Nobody, Observer};
+pub use self::observe::{Event, Nobody, Observer, Pause};
 pub use self::start::{LostSeed, Plan, Summary, run};
 pub use self::tally::Tally;

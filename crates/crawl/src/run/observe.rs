@@ -9,6 +9,15 @@ use super::tally::Tally;
 use crate::error::BoxError;
 use crate::visit::Visit;
 
+/// Why a crawl hands out no page for the sake of its fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// The server of the mailboxes was not reached for the time of the lease.
+    Unheard,
+    /// So many links wait in the outbox.
+    Full,
+}
+
 /// Something that people may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -76,6 +85,28 @@ pub enum Event {
         /// Its pages.
         pages: usize,
     },
+    /// Links could not be brought to or from their mailboxes, and are later.
+    LinksLater {
+        /// What the server said, or the system.
+        why: String,
+        /// After this time.
+        after: Duration,
+    },
+    /// A shard that was free is this crawl's.
+    ShardTaken {
+        /// The shard.
+        shard: u32,
+    },
+    /// A shard is another crawl's, or a later run's: what is queued of it is handed over.
+    ShardLost {
+        /// The shard.
+        shard: u32,
+    },
+    /// No page is handed out, for the sake of the fleet; or pages are again.
+    HeldUp {
+        /// Why, if none is.
+        why: Option<Pause>,
+    },
     /// Pages that were refused are queued again, since the scope or the addresses are wider.
     TakenBack {
         /// How many.
@@ -91,8 +122,8 @@ pub enum Event {
 /// Who is told of a running crawl, from several threads. An error of a method ends the crawl, as
 /// [`crate::Error::Observer`], but where it says otherwise.
 pub trait Observer: Send + Sync {
-    /// Something happened. Errors are ignored of [`Event::AskedAgain`], [`Event::Forgotten`] and
-    /// [`Event::Poisoned`].
+    /// Something happened. Errors are ignored of [`Event::AskedAgain`], [`Event::Forgotten`],
+    /// [`Event::LinksLater`] and [`Event::Poisoned`].
     ///
     /// # Errors
     /// The observer's own.

@@ -10,11 +10,13 @@ use std::time::Duration;
 use filemap::page::RecordKind;
 use filemap_http::{ClientOptions, SeenClient};
 use frontier::{Frontier, PageStatus, Stats};
+use mailbox::Standing;
 use urlindex::Canonicalizer;
 
 use super::claims::Claims;
 use super::coordinator::{Coordinator, End, State, Watch};
 use super::coverage::Coverage;
+use super::fleet::Fleet;
 use super::observe::{Event, Observer};
 use super::opening::{self, Begun};
 use super::space::Space;
@@ -34,6 +36,7 @@ use crate::files::sitemaps::Sitemaps;
 use crate::links::Link;
 use crate::record;
 use crate::settings::filter::Filter;
+use crate::settings::fleet::FleetSettings;
 use crate::settings::{Folder, Settings};
 use crate::stop::Stop;
 use crate::visit::Crawl;
@@ -61,7 +64,7 @@ pub struct Plan {
     pub resolver: Resolver,
     /// How connections leave this machine.
     pub way: Way,
-    /// How the server of a shared seen set is asked.
+    /// How the servers of a shared seen set and of mailboxes are asked.
     pub seen: ClientOptions,
     /// Whether pages that were refused are looked at again.
     pub takes_back: bool,
@@ -103,6 +106,8 @@ pub struct Summary {
     pub took: Duration,
     /// Start pages that were given up.
     pub lost_seeds: Vec<LostSeed>,
+    /// What the crawl's fleet has left to do, if it ended before that.
+    pub fleet: Option<Standing>,
     /// Pages that were asked for by [`Plan::fetch`].
     pub asked: u64,
 }
@@ -132,12 +137,17 @@ pub fn run(plan: Plan) -> Result<Summary, Error> {
     let seeds = starts::seeds(&settings, &**pages.canonicalizer())?;
     let fetch = starts::links(&plan.fetch, &**pages.canonicalizer(), settings.limits.url_bytes)?;
     let shared = shared_set(&settings, &plan.seen, &**pages.canonicalizer())?;
+    let watched = (&plan.stop, &plan.observer);
+    let fleet = settings.fleet.as_ref().map(|fleet| Fleet::join(fleet, folder.path(), &plan.seen, watched));
+    let mut fleet = fleet.transpose()?;
     folder.keep_listed(&mut settings)?;
     folder.keep(&settings)?;
     let scope = settings.scope();
     let mut frontier = opening::frontier(&folder, &settings)?;
+    let seeds = share(&mut fleet, &mut settings, seeds)?;
     let texts: Vec<_> = seeds.iter().map(Link::text).collect();
     frontier.seed(&texts, now_ms())?;
+    folder.keep(&settings)?;
     if plan.takes_back {
         let pages = starts::take_back(&mut frontier, &scope)?;
         if pages > 0 {
@@ -159,9 +169,22 @@ pub fn run(plan: Plan) -> Result<Summary, Error> {
     let note = SequenceNote::open(&dir)?;
     let sitemaps = Sitemaps::open(&dir)?;
     let status = Status::new(&folder);
-    let state = State { frontier, seen, note, claims, status, settings: settings.clone(), folder };
+    let state = State { frontier, seen, note, claims, fleet, status, settings: settings.clone(), folder };
     plan.observer.event(&Event::Begun).map_err(Error::Observer)?;
     work(plan, &fetch, state, |filter| Crawl::new(settings, (scope, filter), pages, fetcher, bodies, sitemaps))
+}
+
+/// The start pages that are this crawl's; the others are sent to their shards.
+fn share(fleet: &mut Option<Fleet>, settings: &mut Settings, seeds: Vec<Link>) -> Result<Vec<Link>, Error> {
+    let count = (settings.seeds.len(), settings.listed.len());
+    match (fleet, &mut settings.fleet) {
+        (Some(fleet), Some(FleetSettings { sent_seeds, .. })) => {
+            let ours = fleet.share(seeds, count.0, *sent_seeds)?;
+            *sent_seeds = count;
+            Ok(ours)
+        }
+        _ => Ok(seeds),
+    }
 }
 
 /// The seen set that the crawl shares with others: its URLs are those of the store, or taken as
@@ -205,6 +228,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: impl FnOnce(Filter)
         if let Err(error) = &control {
             plan.observer.event(&Event::Deaf { why: error.to_string() }).map_err(Error::Observer)?;
         }
+        coordinator.join()?;
         match fetch.is_empty() {
             true => coordinator.run(&mut watch),
             false => coordinator.fetch_only(fetch).and_then(|()| coordinator.run(&mut watch)),
@@ -213,7 +237,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: impl FnOnce(Filter)
     // Visits still in flight are dropped: the frontier assigns them again.
     runtime.shutdown_timeout(SHUTDOWN_WITHIN);
     let (end, tally) = ended?;
-    let State { frontier, seen, settings, mut status, .. } = state;
+    let State { frontier, seen, settings, mut status, fleet, .. } = state;
     status.publish(&tally, &frontier, Phase::Ended);
     let summary = Summary {
         end,
@@ -222,6 +246,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: impl FnOnce(Filter)
         frontier: frontier.stats(),
         took: status.elapsed(),
         lost_seeds: lost_seeds(&crawl, &settings, &frontier)?,
+        fleet: fleet.filter(|_| matches!(end, End::Complete | End::Waiting)).and_then(|fleet| fleet.unfinished()),
         asked: fetch.len() as u64,
     };
     frontier.close()?;

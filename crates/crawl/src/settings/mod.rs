@@ -5,6 +5,7 @@
 //! `run` changes the settings that it has arguments for.
 
 pub mod filter;
+pub mod fleet;
 pub mod limits;
 pub mod scope;
 
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::files;
+use crate::settings::fleet::FleetSettings;
 use crate::settings::limits::Limits;
 use crate::settings::scope::{Reach, Scope};
 
@@ -99,6 +101,9 @@ pub struct Settings {
     /// The seen set that other crawls share, if any.
     #[serde(default)]
     pub seen: Option<String>,
+    /// The fleet that the crawl is a part of, if any.
+    #[serde(default)]
+    pub fleet: Option<FleetSettings>,
     /// The limits of a fetch.
     pub limits: Limits,
 }
@@ -148,6 +153,7 @@ impl Settings {
             follow_nofollow: false,
             hosts: None,
             seen: None,
+            fleet: None,
             limits: Limits::default(),
         }
     }

@@ -53,7 +53,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let plan = Plan {
         store: args.store.clone(),
         begun,
-        seen: if settings.seen.is_some() { credentials()? } else { ClientOptions::new() },
+        seen: if settings.seen.is_some() || settings.fleet.is_some() { credentials()? } else { ClientOptions::new() },
         settings,
         rules: args.rules.as_ref().map(canonical::Canonical::canonicalizer),
         filter,
@@ -75,6 +75,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let said = print(&in_words(flags, &summary));
     complain_of_seeds(&summary.lost_seeds);
     complain_of_unstorable(&summary.tally, &args.store);
+    complain_of_fleet(&summary);
     coverage::complain(&summary.coverage, summary.end, &args.store, args.tolerate);
     if summary.end == End::Fetched && summary.unfetched() > 0 {
         let asked = words::count(summary.asked, "page");
@@ -100,6 +101,7 @@ fn outcome(summary: &Summary, tolerated: f64) -> Outcome {
         End::Interrupted => interrupt::outcome(),
         _ if summary.tally.unstorable() > 0 => Outcome::Damaged,
         End::Fetched if summary.unfetched() > 0 => Outcome::Incomplete,
+        _ if summary.fleet.is_some() => Outcome::Incomplete,
         _ if summary.is_empty() => Outcome::NotFound,
         _ if summary.coverage.missing_part(summary.end) > tolerated => Outcome::Incomplete,
         _ => Outcome::Done,
@@ -158,6 +160,23 @@ fn complain_of_seeds(lost: &[LostSeed]) {
     if lost.len() > COMPLAINTS {
         words::complain(format_args!("{} more were given up", words::count((lost.len() - COMPLAINTS) as u64, "seed")));
     }
+}
+
+/// Reports what the crawl's fleet has left to do.
+fn complain_of_fleet(summary: &Summary) {
+    let Some(left) = &summary.fleet else { return };
+    for shard in &left.silent {
+        words::complain(format_args!(
+            "shard {shard} has something to do, and its crawl is silent: run that crawl again"
+        ));
+    }
+    for shard in &left.free {
+        words::complain(format_args!("shard {shard} has no owner: run a crawl with --own {shard}, or auto"));
+    }
+    let waiting = words::count(left.waiting, "link");
+    words::complain(format_args!(
+        "the fleet is not at its end: {waiting} wait for their crawls; run this one again too"
+    ));
 }
 
 /// Reports the number of pages that the store refused.

@@ -74,6 +74,9 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         "canonical": url,
         "fetched_as": asked,
         "in_scope": can_be_asked_for && scope.contains(&asked),
+        "shard": settings.fleet.as_ref().map(|fleet| {
+            json!({ "shard": urlindex::shard(asked.as_bytes(), fleet.shards), "shards": fleet.shards })
+        }),
         "robots": robots(&store, &settings, &asked),
         "seen": seen,
         "is_running": is_running,
@@ -136,6 +139,9 @@ fn in_words(value: &Value, is_told: bool) -> String {
         ("in scope", text(&value["in_scope"])),
         ("robots.txt", text(&value["robots"])),
     ];
+    if let (Some(shard), Some(all)) = (value["shard"]["shard"].as_u64(), value["shard"]["shards"].as_u64()) {
+        rows.push(("shard", format!("{shard} of {all}")));
+    }
     let is_late = is_running && value["seen"] != json!(true);
     rows.push((
         "seen",

@@ -75,7 +75,8 @@ impl Coordinator<'_> {
         self.state.settings.seeds.extend(new.iter().cloned());
         self.state.folder.keep(&self.state.settings)?;
         new.iter().for_each(|url| self.crawl.scope.widen(url));
-        let texts: Vec<_> = links.iter().map(Link::text).collect();
+        let own = self.own_links(links.iter().collect(), 0, true);
+        let texts: Vec<_> = own.into_iter().map(Link::text).collect();
         let added = self.state.frontier.seed(&texts, now_ms())?;
         self.commit()?;
         self.moved_ms = now_ms();

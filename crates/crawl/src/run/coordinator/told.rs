@@ -44,7 +44,8 @@ impl Coordinator<'_> {
         self.tally.visit(visit);
         if !visit.sitemaps.is_empty() {
             // Start pages: they are fetched whatever becomes of this page.
-            let sitemaps: Vec<_> = visit.sitemaps.iter().map(Link::text).collect();
+            let sitemaps = self.own_links(visit.sitemaps.iter().collect(), 0, false);
+            let sitemaps: Vec<_> = sitemaps.into_iter().map(Link::text).collect();
             self.tally.discovered += self.state.frontier.seed(&sitemaps, now_ms())?;
         }
         let mut new_links = 0;
@@ -114,8 +115,8 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// The links of a page, without those beyond the depth. With requisites, which count none, the
-    /// frontier takes more than that.
+    /// The links of a page that are this crawl's, without those beyond the depth. With requisites,
+    /// which count none, the frontier takes more than that.
     fn within_depth<'v>(&mut self, visit: &Visit, fetched: &'v Fetched) -> Vec<&'v Link> {
         let mut links: Vec<&Link> = fetched.links.iter().collect();
         if self.crawl.settings.requisites && visit.depth >= self.crawl.settings.depth {
@@ -123,7 +124,10 @@ impl Coordinator<'_> {
             links.retain(|link| requisites::is_marked(link) || frontier.knows(&link.key));
             self.tally.add(Reason::DepthLimit, (fetched.links.len() - links.len()) as u64);
         }
-        links
+        match fetched.is_duplicate {
+            true => links,
+            false => self.own_links(links, visit.depth.saturating_add(1), false),
+        }
     }
 
     /// Links without those to new pages of hosts that have all pages of their own budgets.
@@ -158,6 +162,9 @@ impl Coordinator<'_> {
         self.state.settings.reached.push(start.to_owned());
         self.state.folder.keep(&self.state.settings)?;
         self.crawl.scope.widen(start);
+        if let Some(fleet) = self.state.fleet.as_mut().filter(|fleet| !fleet.is_ours(start)) {
+            self.tally.links_sent += u64::from(fleet.send(start, 0, true));
+        }
         if was_there {
             return Ok(());
         }

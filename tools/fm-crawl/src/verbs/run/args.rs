@@ -9,6 +9,7 @@ use crawl::fetch;
 use crawl::fetch::address::Override;
 use crawl::fetch::hosts::Hosts;
 use crawl::fetch::proxy::Proxy;
+use crawl::settings::fleet::{FleetSettings, Own};
 use crawl::settings::scope::Reach;
 use crawl::settings::{Settings, filter};
 use filemap_http::Client;
@@ -133,6 +134,17 @@ pub struct Args {
     /// fetches it. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
     #[arg(long, value_name = "http://HOST/v1/seen/NAME", value_parser = seen_set)]
     pub(super) seen: Option<SharedSet>,
+    /// Divide hosts among several crawls, which send each other their links by mailboxes of
+    /// fm-serve. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool
+    #[arg(long, value_name = "http://HOST/v1/links", value_parser = mailboxes)]
+    pub(super) links: Option<String>,
+    /// In how many shards the hosts are divided: the same number for all crawls, for good
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(super) shards: Option<u32>,
+    /// Which shards are this crawl's: numbers from 0 such as 0,2, or auto for free ones [default:
+    /// auto]
+    #[arg(long, value_name = "LIST|auto")]
+    pub(super) own: Option<Own>,
     /// Attempts at a page that fails, 1 to 15 [default: 12]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
     pub(super) attempts: Option<u8>,
@@ -247,6 +259,7 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     if let Some(HostsFile(file)) = &args.hosts {
         settings.hosts.clone_from(file);
     }
+    fleet(args, settings)?;
     patterns(&mut settings.include, &args.include, args.no_include);
     patterns(&mut settings.exclude, &args.exclude, args.no_exclude);
     list(&mut settings.reject_extensions, &args.reject_extension, NONE);
@@ -340,6 +353,30 @@ fn seen_set(text: &str) -> Result<SharedSet, String> {
         _ if Client::is_location(text) && text.contains("/v1/seen/") => Ok(SharedSet(Some(text.to_owned()))),
         _ => Err("give the address of a seen set, such as http://127.0.0.1:8640/v1/seen/pages, or none".to_owned()),
     }
+}
+
+fn mailboxes(text: &str) -> Result<String, String> {
+    let is_one = Client::is_location(text) && text.trim_end_matches('/').ends_with("/v1/links");
+    let words = || "give the address of mailboxes, such as http://127.0.0.1:8640/v1/links".to_owned();
+    is_one.then(|| text.to_owned()).ok_or_else(words)
+}
+
+/// The fleet that the crawl is a part of.
+fn fleet(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
+    let known = settings.fleet.take();
+    let links = args.links.clone().or_else(|| known.as_ref().map(|known| known.links.clone()));
+    let shards = args.shards.or_else(|| known.as_ref().map(|known| known.shards));
+    let own = args.own.clone().or_else(|| known.as_ref().map(|known| known.own.clone()));
+    let sent_seeds = known.map(|known| known.sent_seeds).unwrap_or_default();
+    settings.fleet = match (links, shards) {
+        (Some(links), Some(shards)) => Some(FleetSettings { links, shards, own: own.unwrap_or_default(), sent_seeds }),
+        (None, None) if own.is_none() => None,
+        _ => {
+            let words = "a crawl that is a part of a fleet needs --links and --shards, and may have --own";
+            return Err(Failure::Usage(words.to_owned()));
+        }
+    };
+    Ok(())
 }
 
 /// Requests a second: 0 or more.

@@ -1,0 +1,301 @@
+//! A crawl as a part of a fleet: each host belongs to a shard, each shard to one crawl.
+//!
+//! Links of others' shards go into the outbox, which is committed before the frontier is: so a
+//! page that is done has its links there. [`post`] brings them to the mailboxes of their shards,
+//! and the links of our own shards from there. Those are dropped at the mailbox after the
+//! frontier's commit. So a link comes at least once, whatever ends at any moment; one that comes
+//! again is known.
+//!
+//! Two crawls never fetch from one shard at once: its owner stops to hand out pages when it was
+//! not heard of at the mailboxes for the time of its lease, before that the shard is not freed for
+//! another. Who has lost a shard hands over what is queued of it, each page when its turn comes.
+
+mod post;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use filemap_http::{ClientOptions, LinksClient, Mailed};
+use filemap_io::{create_dir, guard};
+use mailbox::{Outbox, Standing};
+use xxhash_rust::xxh3::xxh3_64;
+
+use self::post::{Order, Post, Postman};
+use super::observe::{Observer, Pause};
+use crate::error::Error;
+use crate::files;
+use crate::links::Link;
+use crate::settings::fleet::{FleetSettings, Own};
+use crate::stop::Stop;
+
+pub use self::post::Mail;
+
+/// Bytes that wait in the outbox before no more pages are handed out.
+const OUTBOX_BYTES: u64 = 1 << 30;
+/// Links of which it is remembered that they were sent: 24 bytes each.
+const SENT_LATELY: usize = 1 << 20;
+/// A crawl that hands out all that it has for so long takes another shard that is free.
+const STARVES_FOR: Duration = Duration::from_secs(10);
+
+/// A crawl's part of a fleet.
+pub struct Fleet {
+    shards: u32,
+    /// Whether it takes further shards that are free.
+    is_auto: bool,
+    owned: BTreeSet<u32>,
+    outbox: Arc<Mutex<Outbox>>,
+    postman: Option<Postman>,
+    post: Post,
+    lease: Duration,
+    /// Links sent in this run, by the hash of their URLs, with the fewest links from a start page.
+    lately: HashMap<u64, u16>,
+    /// Parts of mailboxes since the last commit.
+    taken: Vec<(u32, u64)>,
+    /// Parts of mailboxes in this run; with how many of them it was last told that there is
+    /// nothing to do.
+    received: u64,
+    told_idle: Option<u64>,
+    standing: Option<Standing>,
+    /// When others were last at work, or something came from them.
+    moved: Instant,
+    /// Since when all that there is was handed out.
+    starves_since: Instant,
+}
+
+impl Fleet {
+    /// Joins a fleet: takes the shards that were this crawl's before, and those that it is to own.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// The server's, also that a shard has another owner, or none is free; the outbox's.
+    pub fn join(
+        settings: &FleetSettings,
+        folder: &Path,
+        options: &ClientOptions,
+        (stop, observer): (&Stop, &Arc<dyn Observer>),
+    ) -> Result<Fleet, Error> {
+        let client = LinksClient::open(&settings.links, settings.shards, options)?;
+        create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
+        let outbox = Outbox::open_or_create(folder.join(files::OUTBOX), settings.shards)?;
+        let epochs = take(&client, outbox.id(), settings)?;
+        let (outbox, now) = (Arc::new(Mutex::new(outbox)), Instant::now());
+        let (lease, owned) = (client.lease(), epochs.keys().copied().collect());
+        let (post, postman) =
+            Postman::new(client, Arc::clone(&outbox), (settings, epochs), (stop.clone(), Arc::clone(observer)));
+        Ok(Fleet {
+            shards: settings.shards,
+            is_auto: settings.own == Own::Auto,
+            owned,
+            outbox,
+            postman: Some(postman),
+            post,
+            lease,
+            lately: HashMap::new(),
+            taken: Vec::new(),
+            received: 0,
+            told_idle: None,
+            standing: None,
+            moved: now,
+            starves_since: now,
+        })
+    }
+
+    /// Begins to bring links, on a thread of its own, which ends with this value. `tell` takes
+    /// what comes, and returns false when nobody listens any more.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(&mut self, tell: impl Fn(Result<Mail, Error>) -> bool + Send + 'static) -> Result<(), Error> {
+        let Some(postman) = self.postman.take() else { return Ok(()) };
+        let begun = std::thread::Builder::new().name("links".to_owned()).spawn(move || postman.work(&tell));
+        begun.map(drop).map_err(|error| Error::Broken(format!("no thread to bring links: {error}")))
+    }
+
+    /// The shard of a URL.
+    pub fn shard(&self, url: &str) -> u32 {
+        urlindex::shard(url.as_bytes(), self.shards)
+    }
+
+    /// Whether the pages of a URL's host are ours.
+    pub fn is_ours(&self, url: &str) -> bool {
+        self.owned.contains(&self.shard(url))
+    }
+
+    /// Whether a shard is ours.
+    pub fn owns(&self, shard: u32) -> bool {
+        self.owned.contains(&shard)
+    }
+
+    /// A shard is ours from now on, or no longer.
+    pub fn own(&mut self, shard: u32, is_ours: bool) {
+        if is_ours {
+            self.owned.insert(shard);
+        } else {
+            self.owned.remove(&shard);
+            self.taken.retain(|(of, _)| *of != shard);
+        }
+    }
+
+    /// Sends a link to its shard, durably with the next commit. Returns whether it was not sent in
+    /// this run already.
+    pub fn send(&mut self, url: &str, depth: u16, is_seed: bool) -> bool {
+        let hash = xxh3_64(url.as_bytes());
+        if !is_seed {
+            if self.lately.get(&hash).is_some_and(|sent| *sent <= depth) {
+                return false;
+            }
+            if self.lately.len() >= SENT_LATELY {
+                self.lately.clear();
+            }
+            self.lately.insert(hash, depth);
+        }
+        guard(&self.outbox).add(self.shard(url), mailbox::Link { url: url.to_owned(), depth, is_seed })
+    }
+
+    /// The start pages that are ours. The others are sent to their shards, but for the first ones
+    /// of both kinds, so many, that were sent before. Durable on return.
+    ///
+    /// # Errors
+    /// The outbox's.
+    pub fn share(&mut self, seeds: Vec<Link>, named: usize, sent: (usize, usize)) -> Result<Vec<Link>, Error> {
+        let mut ours = Vec::new();
+        for (at, seed) in seeds.into_iter().enumerate() {
+            let was_sent = if at < named { at < sent.0 } else { at - named < sent.1 };
+            if self.is_ours(&seed.url) {
+                ours.push(seed);
+            } else if !was_sent {
+                self.send(&seed.url, 0, true);
+            }
+        }
+        self.commit()?;
+        Ok(ours)
+    }
+
+    /// Notes a part of a mailbox, whose links the frontier has.
+    pub fn took(&mut self, shard: u32, cursor: u64) {
+        self.received += 1;
+        self.moved = Instant::now();
+        self.taken.push((shard, cursor));
+    }
+
+    /// Makes the links durable that were sent: before the frontier's commit.
+    ///
+    /// # Errors
+    /// The outbox's.
+    pub fn commit(&mut self) -> Result<(), Error> {
+        Ok(guard(&self.outbox).commit()?)
+    }
+
+    /// The frontier has committed what came: it may be dropped where it came from.
+    pub fn committed(&mut self) {
+        for (shard, cursor) in self.taken.drain(..) {
+            self.post.order(Order::Committed { shard, cursor });
+        }
+    }
+
+    /// Why no page may be handed out now, if none may.
+    pub fn pause(&self) -> Option<Pause> {
+        if self.post.since_heard() >= self.lease {
+            return Some(Pause::Unheard);
+        }
+        (guard(&self.outbox).bytes() >= OUTBOX_BYTES).then_some(Pause::Full)
+    }
+
+    /// How the fleet gets on.
+    pub fn learn(&mut self, standing: Standing) {
+        if standing.working > 0 {
+            self.moved = Instant::now();
+        }
+        self.standing = Some(standing);
+    }
+
+    /// There is something to do here; if all of it is handed out for long, there may be more in
+    /// another shard.
+    pub fn busy(&mut self, is_starving: bool) {
+        if self.told_idle.take().is_some() {
+            self.post.order(Order::Busy);
+        }
+        self.look_for_more(is_starving);
+    }
+
+    fn look_for_more(&mut self, is_starving: bool) {
+        if !is_starving {
+            self.starves_since = Instant::now();
+        } else if self.is_auto && self.starves_since.elapsed() >= STARVES_FOR {
+            self.starves_since = Instant::now();
+            self.post.order(Order::TakeOne);
+        }
+    }
+
+    /// There is nothing to do here. Returns what is known of the others.
+    pub fn idle(&mut self, patience: Duration) -> Others {
+        if self.told_idle != Some(self.received) {
+            self.told_idle = Some(self.received);
+            self.post.order(Order::Idle { received: self.received });
+        }
+        self.look_for_more(true);
+        match &self.standing {
+            Some(standing) if standing.is_over => Others::Over,
+            Some(standing) if standing.working == 0 && self.moved.elapsed() > patience => Others::Silent,
+            _ => Others::Working,
+        }
+    }
+
+    /// What the fleet has left to do, as it was last told; `None` if nothing.
+    pub fn unfinished(&self) -> Option<Standing> {
+        self.standing.clone().filter(|standing| !standing.is_over)
+    }
+}
+
+/// What the other crawls of a fleet do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// Some are at work, or it is not known.
+    Working,
+    /// None is at work for long, and something is left to do.
+    Silent,
+    /// Nothing is left to do.
+    Over,
+}
+
+/// Takes the shards of a crawl. Returns the epoch of each.
+fn take(client: &LinksClient, crawl: u128, settings: &FleetSettings) -> Result<post::Epochs, Error> {
+    let FleetSettings { links, shards, own, .. } = settings;
+    let mut epochs = post::Epochs::new();
+    let free = match client.report(crawl, &[], false)? {
+        Mailed::Done(news) => news.standing.free,
+        Mailed::Fenced(why) | Mailed::Refused(why) => return Err(Error::Usage(format!("{links}: {why}"))),
+    };
+    let wanted = |shard: u32| matches!(own, Own::List(list) if list.contains(&shard));
+    if let Own::List(list) = own
+        && let Some(shard) = list.iter().find(|shard| **shard >= *shards)
+    {
+        return Err(Error::Usage(format!("--own {shard}: there are {shards} shards, numbered from 0")));
+    }
+    for shard in (0..*shards).filter(|shard| wanted(*shard) || !free.contains(shard)) {
+        match client.take(shard, crawl)? {
+            Mailed::Done(epoch) => drop(epochs.insert(shard, epoch)),
+            Mailed::Fenced(why) | Mailed::Refused(why) if wanted(shard) => {
+                return Err(Error::Usage(format!("{links}: {why}")));
+            }
+            Mailed::Fenced(_) | Mailed::Refused(_) => {}
+        }
+    }
+    for shard in free {
+        if epochs.is_empty()
+            && *own == Own::Auto
+            && let Mailed::Done(epoch) = client.take(shard, crawl)?
+        {
+            epochs.insert(shard, epoch);
+        }
+    }
+    match epochs.is_empty() {
+        true => Err(Error::Usage(format!(
+            "{links}: each of the {shards} shards has an owner: `curl {links}` names them; a shard whose crawl is gone \
+             for good is freed by DELETE {links}/SHARD/owner"
+        ))),
+        false => Ok(epochs),
+    }
+}
