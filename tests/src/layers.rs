@@ -32,7 +32,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("crawl", &["filemap", "filemap-core", "filemap-http", "filemap-io", "frontier", "mailbox", "urlindex"]),
     ("filemap-python", &["filemap", "filemap-core", "filemap-http", "urlindex"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
-    ("fm-tool", &["filemap", "filemap-core", "filemap-http", "fm-cli", "urlindex"]),
+    ("fm-tool", &["filemap", "filemap-cloud", "filemap-core", "filemap-http", "fm-cli", "urlindex"]),
     ("fm-crawl", &["crawl", "filemap", "filemap-http", "fm-cli", "frontier", "mailbox", "urlindex"]),
     ("fm-serve", &["filemap", "filemap-core", "filemap-http", "fm-cli", "mailbox", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),

@@ -12,16 +12,19 @@ pub enum Mistake {
     TombstonesForgotten,
     /// A repair takes what fenced writers uploaded and did not commit.
     OrphansTaken,
+    /// A collection takes what its own writer is about to commit.
+    OwnCollected,
 }
 
 impl Mistake {
     /// All of them.
     #[cfg(feature = "sim")]
-    pub const ALL: [Mistake; 4] = [
+    pub const ALL: [Mistake; 5] = [
         Mistake::AcknowledgedBeforeCommit,
         Mistake::CommittedBeforeUpload,
         Mistake::TombstonesForgotten,
         Mistake::OrphansTaken,
+        Mistake::OwnCollected,
     ];
 
     /// Whether it is the one that is planted.

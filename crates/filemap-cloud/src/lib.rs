@@ -22,6 +22,7 @@
 //! Work runs on threads of its own; every call blocks, and may be made from any thread.
 
 mod bucket;
+mod collect;
 mod commit;
 mod core;
 mod draft;
@@ -51,6 +52,7 @@ use std::sync::Arc;
 use filemap::{Options, PageStore, PageWrite};
 use filemap_http::{Client, ClientOptions};
 
+pub use crate::collect::CollectReport;
 pub use crate::error::{Error, Result};
 #[cfg(feature = "sim")]
 pub use crate::failpoint::Mistake;

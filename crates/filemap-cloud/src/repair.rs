@@ -162,7 +162,10 @@ impl Repair<'_> {
             Ok(segment) => segment,
             Err(what) => {
                 self.found.damage.push(format!("{name}: {what}"));
-                return Ok(());
+                // The index names it, so that it is no orphan, and a verification tells of it.
+                let mut changes = Changes::default();
+                changes.segments.insert(id, row::Bytes::default());
+                return self.commit(changes).await;
             }
         };
         let mut changes = Changes::default();

@@ -33,7 +33,7 @@ pub(crate) struct Writer {
     segment_bytes: usize,
     unsynced_bytes: usize,
     location: String,
-    mistake: Option<Mistake>,
+    pub(crate) mistake: Option<Mistake>,
     pub(crate) pending: Arc<Pending>,
     pub(crate) progress: Arc<Progress>,
     stripes: [Mutex<()>; STRIPES],

@@ -2,6 +2,7 @@
 //! fenced writer left.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use filemap::access::{PutRule, Scope};
@@ -91,6 +92,10 @@ fn a_damaged_segment_is_named_and_its_neighbours_are_read() {
     let store = objects.open(Mode::Read);
     let kept = store.count(&Scope::new()).expect("counted");
     assert!((100..120).contains(&kept) && kept == repaired.versions, "{kept}");
+    // What could not be read is kept, to be looked into.
+    let store = objects.open(Mode::Write);
+    assert_eq!(store.collect(Duration::ZERO).expect("listed").segments, 0);
+    store.close().expect("closed");
 }
 
 #[test]
@@ -149,6 +154,7 @@ fn what_a_fenced_writer_uploaded_and_never_committed_does_not_come_back() {
     second.close().expect("closed");
     let store = objects.open(Mode::Read);
     assert_eq!(store.verify(true).expect("read").orphans, 1);
+    assert!(store.collect(Duration::ZERO).is_err(), "it reads");
     let before: Vec<_> =
         store.list(&Scope::new(), None).expect("listed").map(|page| page.expect("whole").url).collect();
     let repaired = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
@@ -156,4 +162,13 @@ fn what_a_fenced_writer_uploaded_and_never_committed_does_not_come_back() {
     let store = objects.open(Mode::Read);
     let after: Vec<_> = store.list(&Scope::new(), None).expect("listed").map(|page| page.expect("whole").url).collect();
     assert_eq!(after, before);
+    // The orphan goes, after a grace; nothing else does.
+    let store = objects.open(Mode::Write);
+    let young = store.collect(Duration::from_secs(3600)).expect("listed");
+    assert_eq!((young.segments, young.young), (0, 1));
+    let collected = store.collect(Duration::ZERO).expect("deleted");
+    assert_eq!((collected.segments, collected.young), (1, 0));
+    let verified = store.verify(true).expect("read");
+    assert_eq!((verified.damage, verified.orphans, verified.versions), (Vec::<String>::new(), 0, 2));
+    store.close().expect("closed");
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
@@ -17,7 +18,7 @@ use crate::bucket::{Faults, Simulated};
 
 /// Seeds in a run of the tests, and for each mistake.
 const SEEDS: u64 = 60;
-const SEEDS_TO_CATCH: u64 = 60;
+const SEEDS_TO_CATCH: u64 = 240;
 /// Threads: runs wait far more than they work.
 const AT_ONCE: u64 = 12;
 const OWNERS: usize = 4;
@@ -139,9 +140,18 @@ impl Run {
                     }
                 }
                 2 if call % 3 == 0 => drop(store.sync().map(|()| self.synced())),
+                3 if call % 3 == 0 => self.collect(store),
                 _ => self.put(store, &url, time_ms),
             }
         }
+    }
+
+    /// Collects while a full segment is on its way.
+    fn collect(&mut self, store: &CloudStore) {
+        (0..16).for_each(|nth| self.put(store, "http://full.example/", nth));
+        std::thread::sleep(Duration::from_millis(self.random.u64(..30)));
+        // A fault leaves an orphan, no more.
+        store.collect(Duration::ZERO).ok();
     }
 
     /// Another owner comes while this one is alive; what this one then syncs must not count.

@@ -18,6 +18,6 @@ pub const LAYERS: &[&[&str]] = &[
     &["parts", "walk"],
     &["read", "write"],
     &["store"],
-    &["opening", "verify"],
+    &["collect", "opening", "verify"],
     &["repair"],
 ];

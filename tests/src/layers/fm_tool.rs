@@ -2,7 +2,7 @@
 
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["flags", "input", "json", "revisits"],
+    &["flags", "input", "json", "revisits", "stores::bucket"],
     &["stores::absence", "stores::file_system", "stores::remote"],
     &["stores::opening"],
     &["arguments::urls"],

@@ -1,7 +1,8 @@
-//! How verbs get their stores: opening them, here or behind a server, absent files, and the file
-//! system below.
+//! How verbs get their stores: opening them, here, behind a server or in a bucket, absent files,
+//! and the file system below.
 
 pub mod absence;
+pub mod bucket;
 pub mod file_system;
 pub mod opening;
 pub mod remote;

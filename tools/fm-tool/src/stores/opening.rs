@@ -1,8 +1,8 @@
 //! Opens a verb's store: to read, to change, or to fill.
 //!
 //! Verbs that read and write pages get a [`PageRead`] or [`PageWrite`]: here alone it is decided
-//! which kind of store a location is, a folder or a server. Upkeep needs a local store or its
-//! engine.
+//! which kind of store a location is, a folder, a server or a bucket. Upkeep needs a local store
+//! or its engine.
 //!
 //! Invariant: only filling creates a store. Reading takes no lock, so that it works beside a
 //! crawler; changing an absent store is an error.
@@ -18,10 +18,14 @@ use fm_cli::{Failure, sizes, words};
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
 use crate::flags::Shared;
+use crate::stores::bucket::{self, For};
 use crate::stores::{absence, remote};
 
 /// A store to read, while another process may write it.
 pub fn to_read(path: &Path, shared: &Shared) -> Result<Box<dyn PageRead>, Failure> {
+    if let Some(store) = bucket::open(path, For::Reading)? {
+        return Ok(store);
+    }
     Ok(match remote::open(path)? {
         Some(client) => Box::new(client),
         None => Box::new(local_to_read(path, shared)?),
@@ -30,6 +34,12 @@ pub fn to_read(path: &Path, shared: &Shared) -> Result<Box<dyn PageRead>, Failur
 
 /// A store to change, which must exist.
 pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
+    if shared.accept_loss && bucket::is_bucket(path) {
+        return Err(accepts_loss());
+    }
+    if let Some(store) = bucket::open(path, For::Changing)? {
+        return Ok(store);
+    }
     Ok(match remote::open(path)? {
         Some(_) if shared.accept_loss => return Err(accepts_loss()),
         Some(client) => Box::new(client),
@@ -39,6 +49,15 @@ pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Fai
 
 /// A store to fill, made if absent; a server's is there.
 pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
+    if shared.accept_loss && bucket::is_bucket(path) {
+        return Err(accepts_loss());
+    }
+    if new.min_free.is_some() && bucket::is_bucket(path) {
+        return Err(Failure::Usage("--min-free is for a store here".to_owned()));
+    }
+    if let Some(store) = bucket::open(path, For::Filling(new.canonicalizer()))? {
+        return Ok(store);
+    }
     Ok(match server_to_fill(path, new, shared)? {
         Some(client) => Box::new(client),
         None => Box::new(local_to_fill(path, new, shared)?),
@@ -59,7 +78,7 @@ pub fn server_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Op
 }
 
 fn accepts_loss() -> Failure {
-    Failure::Usage("--accept-loss is for a store here: give it to the server".to_owned())
+    Failure::Usage("--accept-loss is for a store here".to_owned())
 }
 
 /// What can be done about a store that does not open, whatever else is missing in it.
@@ -186,6 +205,7 @@ pub struct ToFill<'a> {
 impl<'a> ToFill<'a> {
     /// Opens the store if it exists.
     pub fn open(path: &'a Path, new: &'a NewStore, shared: &'a Shared) -> Result<Self, Failure> {
+        bucket::refuse(path)?;
         // Anything but an empty place is opened, or refused, at once.
         let is_empty = match std::fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_none(),

@@ -5,6 +5,8 @@ use std::path::Path;
 use filemap_http::{Client, ClientOptions, SeenClient};
 use fm_cli::{Failure, credentials};
 
+use crate::stores::bucket;
+
 fn location(path: &Path) -> Option<&str> {
     path.to_str().filter(|location| Client::is_location(location))
 }
@@ -37,8 +39,9 @@ fn options() -> Result<ClientOptions, Failure> {
     Ok(options)
 }
 
-/// Refuses the address of a server where the store's files are needed.
+/// Refuses the address of a server, or of a bucket, where the store's files are needed.
 pub fn refuse(path: &Path) -> Result<(), Failure> {
+    bucket::refuse(path)?;
     let Some(location) = location(path) else { return Ok(()) };
     let words = "this verb works on the files of a store: run it on the server's machine, with the store's folder";
     Err(Failure::Usage(format!("{location} is a server: {words}")))

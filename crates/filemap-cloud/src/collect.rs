@@ -1,0 +1,67 @@
+//! Collection of orphans: segments that a writer uploaded and never committed, as it failed or
+//! lost the store.
+//!
+//! Only those of earlier epochs: their writers are fenced, so no commit can name them any more.
+//! What this writer uploads now is in no index either. And only those older than a grace, so that
+//! a mistake of an operator can be looked into.
+
+use std::time::{Duration, SystemTime};
+
+use crate::commit::{SEGMENTS, object};
+use crate::failpoint::Mistake;
+use crate::format::segment::SegmentId;
+use crate::store::CloudStore;
+
+/// What a collection has deleted.
+///
+/// ```
+/// use std::time::Duration;
+/// use filemap_cloud::{CloudOptions, Mode, open_bucket};
+/// let store = open_bucket("mem://collected", Mode::Fill, &CloudOptions::new())?;
+/// assert_eq!(store.collect(Duration::from_secs(3600))?.segments, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CollectReport {
+    /// Segments deleted.
+    pub segments: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Orphans that are kept, as they are younger than the grace.
+    pub young: u64,
+}
+
+impl CloudStore {
+    /// Deletes segments of earlier writers that no index names and that are older than `grace`: by
+    /// the clocks of this machine and of the object storage, which may differ by less than that.
+    /// One listing, and one request for each.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage.
+    pub fn collect(&self, grace: Duration) -> filemap::Result<CollectReport> {
+        let writer = self.core.writer.as_ref().ok_or_else(|| self.core.index.read_only())?;
+        let (epoch, mistake) = (writer.epoch, writer.mistake);
+        let oldest = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
+        Ok(self.core.wait(move |core| async move {
+            let rows = core.index.segments().await?;
+            let mut report = CollectReport::default();
+            for found in core.bucket.list(SEGMENTS).await? {
+                let Some(id) = found.location.filename().and_then(SegmentId::of_name) else { continue };
+                let is_earlier = id.epoch < epoch || Mistake::OwnCollected.is_planted(mistake);
+                if rows.contains_key(&id) || !is_earlier {
+                    continue;
+                }
+                if SystemTime::from(found.last_modified) > oldest {
+                    report.young += 1;
+                    continue;
+                }
+                core.bucket.delete(&object(id)).await?;
+                report.segments += 1;
+                report.bytes += found.size;
+            }
+            Ok(report)
+        })?)
+    }
+}

@@ -1,0 +1,82 @@
+//! A store in object storage, named by its `s3://` location: in builds with feature `cloud`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use filemap::PageWrite;
+use fm_cli::Failure;
+use urlindex::Canonicalizer;
+
+const SCHEME: &str = "s3://";
+
+/// What a store in object storage is opened for.
+pub enum For {
+    Reading,
+    Changing,
+    /// Made if it is absent, with this canonicaliser.
+    #[cfg_attr(not(feature = "cloud"), expect(dead_code, reason = "such a build opens no bucket"))]
+    Filling(Arc<dyn Canonicalizer>),
+}
+
+/// The location of a bucket.
+fn location(path: &Path) -> Option<&str> {
+    let is_location = |text: &&str| text.get(..SCHEME.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(SCHEME));
+    path.to_str().filter(is_location)
+}
+
+/// Whether a path names a bucket.
+pub fn is_bucket(path: &Path) -> bool {
+    location(path).is_some()
+}
+
+/// The store in a bucket; `None` if the path names none.
+pub fn open(path: &Path, purpose: For) -> Result<Option<Box<dyn PageWrite>>, Failure> {
+    let Some(location) = location(path) else { return Ok(None) };
+    in_bucket(location, purpose).map(Some)
+}
+
+#[cfg(feature = "cloud")]
+fn in_bucket(location: &str, purpose: For) -> Result<Box<dyn PageWrite>, Failure> {
+    use filemap_cloud::{CloudOptions, Mode, open_bucket};
+    let options = CloudOptions::new();
+    let (mode, options) = match purpose {
+        For::Reading => (Mode::Read, options),
+        For::Changing => (Mode::Write, options),
+        For::Filling(canonicalizer) => (Mode::Fill, options.canonicalizer(canonicalizer)),
+    };
+    let store = open_bucket(location, mode, &options).map_err(filemap::Error::from)?;
+    Ok(Box::new(store))
+}
+
+#[cfg(not(feature = "cloud"))]
+fn in_bucket(location: &str, _: For) -> Result<Box<dyn PageWrite>, Failure> {
+    let words = "this fm-tool was built without object storage: build it with `--features cloud`";
+    Err(Failure::Usage(format!("{location}: {words}")))
+}
+
+/// Refuses the location of a bucket where the store's files are needed.
+pub fn refuse(path: &Path) -> Result<(), Failure> {
+    let Some(location) = location(path) else { return Ok(()) };
+    let words = "this verb works on the files of a store here, and this one is in object storage";
+    Err(Failure::Usage(format!("{location}: {words}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_never_taken_for_a_folder() {
+        for location in ["s3://bucket/pages", "S3://bucket"] {
+            assert!(is_bucket(Path::new(location)));
+            assert!(
+                matches!(refuse(Path::new(location)), Err(Failure::Usage(words)) if words.contains("object storage"))
+            );
+            if cfg!(not(feature = "cloud")) {
+                let refused = open(Path::new(location), For::Reading).err();
+                assert!(matches!(refused, Some(Failure::Usage(words)) if words.contains("--features cloud")));
+            }
+        }
+        assert!(!is_bucket(Path::new("/pages/s3://bucket")) && !is_bucket(Path::new("s3")));
+    }
+}
