@@ -24,7 +24,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap-runs", &["filemap-io"]),
     ("filemap-core", &["filemap-io", "filemap-runs"]),
     ("urlindex", &["filemap-io", "filemap-runs"]),
-    ("frontier", &["filemap-io", "urlindex"]),
+    ("frontier", &["filemap-io", "filemap-runs", "urlindex"]),
     ("mailbox", &["filemap-io"]),
     ("filemap", &["filemap-core", "filemap-io", "urlindex"]),
     ("filemap-http", &["filemap", "filemap-core", "mailbox", "urlindex"]),

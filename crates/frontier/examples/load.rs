@@ -2,7 +2,7 @@
 //! them to pages that are known.
 //!
 //! `cargo run --release -p frontier --example load DIR [PAGES [HOSTS [once|again
-//! [VIRTUAL_VISITS]]]]`
+//! [VIRTUAL_VISITS [MIB]]]]]`, with MIB of memory for the index and what may join it.
 
 use std::path::Path;
 use std::time::Instant;
@@ -19,7 +19,12 @@ fn main() {
     let (pages, hosts) = (number(2, 200_000), number(3, 1_000));
     let recrawl = (args.get(4).map(String::as_str) == Some("again")).then(|| Recrawl::new().first_ms(60_000));
     let virtual_visits = args.get(5).map_or(8, |arg| arg.parse().expect("a number"));
-    let options = FrontierOptions::new().delay_ms(0).connections(8).recrawl(recrawl).virtual_visits(virtual_visits);
+    let options = FrontierOptions::new()
+        .memory_bytes(number(6, 256) << 20)
+        .delay_ms(0)
+        .connections(8)
+        .recrawl(recrawl)
+        .virtual_visits(virtual_visits);
     let mut frontier = Frontier::create(path, options.clone()).expect("made");
     let url = |page: u64| format!("http://host-{}.example.com/a/path/of/usual/length/page-{page}.html", page % hosts);
     let mut rng = fastrand::Rng::with_seed(1);

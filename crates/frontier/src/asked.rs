@@ -15,14 +15,14 @@ use crate::trust::Standing;
 use crate::view::{HostState, PageBrief, PageState, PageStatus, Stats};
 
 impl Frontier {
-    /// State of a page; `None` if its canonical URL was never discovered. One read from disk;
+    /// State of a page; `None` if its canonical URL was never discovered. Two reads from disk;
     /// O(waiting pages).
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
     pub fn page(&self, key: impl AsRef<str>) -> Result<Option<PageState>> {
         let (state, key) = (&self.state, key.as_ref());
-        let Some(page) = state.pages.find(state.pages.fingerprint(key)) else { return Ok(None) };
+        let Some(page) = state.index.find(state.index.fingerprint(key))? else { return Ok(None) };
         let due_s = state.queue.timers().find(|(waits, _)| *waits == page).map(|(_, due_s)| due_s);
         Ok(Some(self.state_of(page, due_s)?).filter(|state| state.key == key))
     }
@@ -92,9 +92,14 @@ impl Frontier {
         })
     }
 
-    /// Whether a canonical URL was discovered, by its fingerprint alone. No read from disk.
-    pub fn knows(&self, key: impl AsRef<str>) -> bool {
-        self.state.pages.find(self.state.pages.fingerprint(key.as_ref())).is_some()
+    /// Whether a canonical URL was discovered, by its fingerprint alone. One read from disk at most,
+    /// and mostly none for one that was not.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn knows(&self, key: impl AsRef<str>) -> Result<bool> {
+        let index = &self.state.index;
+        Ok(index.find(index.fingerprint(key.as_ref()))?.is_some())
     }
 
     /// Number of known pages; page numbers are below it.
@@ -200,6 +205,7 @@ impl Frontier {
             turns: state.ledger.totals.turns,
             memory_bytes: self.memory_bytes(),
             disk_bytes: state.texts.bytes()
+                + state.index.disk_bytes()
                 + state.links.as_ref().map_or(0, Links::bytes)
                 + self.snapshot_bytes
                 + self.journal_bytes(),

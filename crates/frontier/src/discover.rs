@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::error::Result;
 use crate::hosts::Hosts;
 use crate::link::{key_of, url_of};
 use crate::options::FrontierOptions;
@@ -9,19 +10,25 @@ use crate::outcome::Done;
 use crate::state::State;
 use crate::texts::URL_BYTES_MAX;
 
+/// Counts of refused links, the known pages and the new URLs.
+type Sorted<'a> = (Done, Vec<u32>, Vec<&'a str>);
+
 /// Returns counts of refused links, the known pages and the new URLs.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
 pub(crate) fn sort_links<'a>(
-    state: &State,
+    state: &mut State,
     options: &FrontierOptions,
     page: u32,
     depth: u16,
     links: &[&'a str],
-) -> (Done, Vec<u32>, Vec<&'a str>) {
+) -> Result<Sorted<'a>> {
     let (mut done, mut known, mut new) = (Done::default(), Vec::new(), Vec::new());
     let (mut seen, mut of_host) = (HashSet::new(), HashMap::new());
     for link in links {
-        let fingerprint = state.pages.fingerprint(key_of(link));
-        if let Some(found) = state.pages.find(fingerprint) {
+        let fingerprint = state.index.fingerprint(key_of(link));
+        if let Some(found) = state.index.meet(fingerprint)? {
             known.push(found);
             continue;
         }
@@ -51,5 +58,5 @@ pub(crate) fn sort_links<'a>(
     known.sort_unstable();
     known.dedup();
     known.retain(|link| *link != page);
-    (done, known, new)
+    Ok((done, known, new))
 }

@@ -12,6 +12,10 @@ filemap_io::failpoints! {
         UrlsNotSynced,
         /// A snapshot names lists of links that are not synced.
         LinksNotSynced,
+        /// A snapshot names runs that are not synced.
+        RunsNotSynced,
+        /// Runs are removed before the snapshot that does not name them is there.
+        RunsRemovedFirst,
         /// The old journal is removed before its snapshot is there.
         JournalRemovedFirst,
         /// A new journal does not have the claims that the old one has.

@@ -39,13 +39,15 @@ pub(crate) fn links(number: u64) -> String {
     format!("frontier.{number}.links")
 }
 
-/// Whether a file is a journal or a file of links.
+/// Name of a run of the index.
+pub(crate) fn run(number: u64) -> String {
+    filemap_runs::file_name("frontier", number)
+}
+
+/// Whether a file is a journal, a file of links or a run.
 fn is_numbered(file: &str) -> bool {
-    let number = file.strip_prefix("frontier.").and_then(|rest| {
-        let digits = rest.strip_suffix(".journal").or_else(|| rest.strip_suffix(".links"))?;
-        digits.parse().ok()
-    });
-    number.is_some_and(|number| file == journal(number) || file == links(number))
+    let number = file.strip_prefix("frontier.").and_then(|rest| rest.split('.').next()?.parse().ok());
+    number.is_some_and(|number| [journal(number), links(number), run(number)].iter().any(|name| name == file))
 }
 
 /// Replaces the snapshot; removes what an interrupted replacement left.
@@ -70,13 +72,13 @@ pub(crate) fn remove_unfinished(dir: &dyn Dir) -> Result<()> {
     Ok(remove(dir, NEW_SNAPSHOT)?)
 }
 
-/// Removes all journals and files of links but those named.
+/// Removes all journals, files of links and runs but those named.
 ///
 /// # Errors
 /// `Io`.
-pub(crate) fn remove_others(dir: &dyn Dir, kept: &[Option<&str>]) -> Result<()> {
+pub(crate) fn remove_others(dir: &dyn Dir, kept: &[&str]) -> Result<()> {
     for name in dir.list().map_err(Error::io("list", "the directory"))? {
-        if is_numbered(&name) && !kept.contains(&Some(&name[..])) {
+        if is_numbered(&name) && !kept.contains(&&name[..]) {
             remove(dir, &name)?;
         }
     }
@@ -134,8 +136,19 @@ mod tests {
 
     #[test]
     fn numbered_files_are_known_by_their_names() {
-        assert!(["frontier.1.links", "frontier.120.journal"].iter().all(|name| is_numbered(name)));
-        let others = ["frontier..links", "frontier.links", "frontier.01.journal", "frontier.x.links", "other.1.links"];
+        assert!(
+            ["frontier.1.links", "frontier.120.journal", "frontier.000007.run", "frontier.1000000.run"]
+                .iter()
+                .all(|name| is_numbered(name))
+        );
+        let others = [
+            "frontier..links",
+            "frontier.links",
+            "frontier.01.journal",
+            "frontier.x.links",
+            "other.1.links",
+            "frontier.7.run",
+        ];
         assert!(others.iter().all(|name| !is_numbered(name)));
     }
 }

@@ -8,8 +8,9 @@ use filemap_io::header::{Kind, seal};
 use filemap_io::layout::Zeros;
 use filemap_io::{File, StorageError, files, layout};
 
-/// State at the start of a journal. Version 2 has the shapes of URLs.
-pub(crate) const SNAPSHOT: Kind = Kind { version: 2, ..kind(*b"FMFSNAP1") };
+/// State at the start of a journal. Version 1 has no shapes of URLs; versions 1 and 2 have no runs,
+/// and a fingerprint before each page.
+pub(crate) const SNAPSHOT: Kind = Kind { version: 3, ..kind(*b"FMFSNAP1") };
 /// Events since the snapshot.
 /// Version 2 has parts of batches, hosts that fail and links with a key of their own.
 pub(crate) const JOURNAL: Kind = Kind { version: 2, ..kind(*b"FMFJRNL1") };
@@ -42,14 +43,13 @@ layout! {
 layout! {
     /// `frontier.snapshot`: a page.
     pub(crate) struct PageRecord {
-        0 FINGERPRINT: u64 = "fingerprint";
-        8 CREDIT: u64 = "credit";
-        16 HISTORY: f32 = "history, a float";
-        20 HOST: u32 = "host";
-        24 DUE_S: u32 = "due in seconds, or 0";
-        28 MARKS: u16 = "status (3 bits), seed (1), failed attempts (4), last failure (4), step of the recrawl's age (4)";
-        30 STANDING: u8 = "standing: 1 if a page of good standing leads to it, 2 an endorsed one, 3 endorsed; 4 more if its own word was taken";
-        31 SHAPE: u8 = "shape of the URL: a hash of 8 bits";
+        0 CREDIT: u64 = "credit";
+        8 HISTORY: f32 = "history, a float";
+        12 HOST: u32 = "host";
+        16 DUE_S: u32 = "due in seconds, or 0";
+        20 MARKS: u16 = "status (3 bits), seed (1), failed attempts (4), last failure (4), step of the recrawl's age (4)";
+        22 STANDING: u8 = "standing: 1 if a page of good standing leads to it, 2 an endorsed one, 3 endorsed; 4 more if its own word was taken";
+        23 SHAPE: u8 = "shape of the URL: a hash of 8 bits";
     }
 }
 
@@ -125,6 +125,7 @@ mod tests {
         let tables = [
             super::FileHeader::ROWS,
             super::PageRecord::ROWS,
+            crate::pairs::PairsBlock::ROWS,
             super::BatchHeader::ROWS,
             super::UrlHeader::ROWS,
             super::BlockHeader::ROWS,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `frontier.snapshot` | state at the start of a journal, and that journal's number ([`crate::snapshot`]) |
 //! | `frontier.N.journal` | events since the snapshot ([`crate::journal`]) |
+//! | `frontier.N.run` | the index of URLs, but for those found last ([`crate::index`]) |
 //! | `frontier.urls` | URL texts ([`crate::texts`]) |
 //! | `frontier.N.links` | lists of links ([`crate::links`]), unless there are no virtual visits |
 //! | `frontier.lock` | the writer's lock |
@@ -131,7 +132,7 @@ impl Frontier {
     /// not changed. Returns how many were new.
     ///
     /// # Errors
-    /// `UrlLength`, with nothing entered; `Full`, `Poisoned`, `Io`.
+    /// `UrlLength`, with nothing entered; `Full`, `Poisoned`, `Corrupt`, `Io`.
     pub fn seed(&mut self, urls: &[impl AsRef<str>], now_ms: i64) -> Result<u64> {
         self.poison.check()?;
         self.check_room(urls.len())?;
@@ -142,8 +143,8 @@ impl Frontier {
         self.advance(now_ms)?;
         let (mut known, mut new, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         for url in urls {
-            let fingerprint = self.state.pages.fingerprint(key_of(url));
-            match self.state.pages.find(fingerprint) {
+            let fingerprint = self.state.index.fingerprint(key_of(url));
+            match self.state.index.find(fingerprint)? {
                 Some(page)
                     if self.state.pages.marks(page).is_seed() && self.state.pages.status(page) != Status::Gone => {}
                 Some(page) => known.push(page),
@@ -258,7 +259,7 @@ impl Frontier {
     /// O(pages).
     ///
     /// # Errors
-    /// `NotInFlight`, `Full`, `Poisoned`, `Corrupt` (of the file of links: the page stays in
+    /// `NotInFlight`, `Full`, `Poisoned`, `Corrupt` (of the file of links or a run: the page stays in
     /// flight), `Io`.
     pub fn done(&mut self, page: PageId, fetched: &Fetched<'_>) -> Result<Done> {
         self.poison.check()?;
@@ -267,7 +268,7 @@ impl Frontier {
         self.check_room(fetched.links.len())?;
         let links = if fetched.is_duplicate { &[] } else { fetched.links };
         let depth = depth.saturating_add(1);
-        let (mut done, known, new) = sort_links(&self.state, &self.options, number, depth, links);
+        let (mut done, known, new) = sort_links(&mut self.state, &self.options, number, depth, links)?;
         let marks = self.state.pages.marks(number);
         let age = match (marks.status(), fetched.changed) {
             (Status::Refreshing, Some(true)) => recrawl::shorter(self.options.recrawl, marks.age()),
@@ -341,7 +342,7 @@ impl Frontier {
         self.tell(&Record::Hold { host, until_ms: until_ms.max(held_ms) })
     }
 
-    /// Makes all events so far durable, or after a crash before it returns none of them. One sync for any number of pages; and a snapshot, of 32 bytes a page, when the
+    /// Makes all events so far durable, or after a crash before it returns none of them. One sync for any number of pages; and a snapshot, of 24 bytes a page, when the
     /// journal has become longer than the last one.
     ///
     /// # Errors
@@ -362,6 +363,7 @@ impl Frontier {
     fn replace_journal(&mut self) -> Result<()> {
         self.state.texts.sync()?;
         let old_links = self.sync_links()?;
+        self.state.index.sync()?;
         let mut next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
         // A snapshot has no claims, nor which hosts fail.
         if !planted(Failpoint::ClaimsDropped) {
@@ -379,6 +381,7 @@ impl Frontier {
         self.snapshot_bytes = snapshot::write(&*self.dir, self.id, next.number(), &self.state)?;
         remove(&*self.dir, self.journal.name())?;
         self.journal = next;
+        self.state.index.remove_outdated()?;
         Ok(old_links.map_or(Ok(()), |name| remove(&*self.dir, &name))?)
     }
 

@@ -121,6 +121,11 @@ filemap_io::options! {
         /// When pages are fetched again: `None` for never.
         pub(crate) recrawl: Option<Recrawl> = None,
 
+        /// Memory for what is known of URLs, beside what is kept of each page and each host: the
+        /// index of the pages found last takes an eighth, and all others are in runs on disk. At
+        /// least 4 KiB.
+        pub(crate) memory_bytes: u64 = 256 << 20,
+
         /// A snapshot replaces the journal when it is longer than this and than the last snapshot:
         /// at least 4 KiB.
         pub(crate) journal_bytes_min: u64 = 64 << 20,
@@ -145,6 +150,11 @@ impl FrontierOptions {
         FrontierOptions { rest_ms, rest_max_ms: max_ms, ..self }
     }
 
+    /// Memory for the index of the pages found last.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.memory_bytes / 8
+    }
+
     /// Checks the ranges of all options.
     ///
     /// # Errors
@@ -162,6 +172,7 @@ impl FrontierOptions {
         within("attempts_max", f64::from(self.attempts_max), 1.0, 15.0)?;
         within("host_failures_max", f64::from(self.host_failures_max), 1.0, f64::from(u16::MAX))?;
         within("journal_bytes_min", self.journal_bytes_min as f64, 4096.0, 1e15)?;
+        within("memory_bytes", self.memory_bytes as f64, 4096.0, 1e15)?;
         match self.recrawl {
             Some(Recrawl { first_ms, min_ms, max_ms }) if min_ms > max_ms || first_ms > max_ms => {
                 Err(Error::option("recrawl", "the greatest age is below another of its ages"))

@@ -1,11 +1,4 @@
-//! The page table: fingerprint, host and marks of each page; and the index from fingerprint to
-//! page.
-//!
-//! A fingerprint is 64 bits of the URL's XXH3 hash with the frontier's own seed. The expected
-//! number of URLs mistaken for another, and never fetched, is 0.0003 among a hundred million and
-//! 0.03 among a billion. Memory a page: table 15 bytes, index 5 to 6, ledger 12.
-
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+//! The page table: host, shape, marks and standing of each page, in 7.5 bytes of memory.
 
 use crate::grow::push;
 use crate::outcome::FailureKind;
@@ -119,15 +112,10 @@ impl Marks {
 /// The page table.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    seed: u64,
-    fingerprints: Vec<u64>,
     hosts: Vec<u32>,
     marks: Vec<Marks>,
     /// Shape of each URL ([`crate::shape`]).
     shapes: Vec<u8>,
-    /// Page numbers by fingerprint, [`EMPTY`] where there is none; linear probing from the slot in
-    /// proportion to the fingerprint.
-    slots: Vec<u32>,
     /// Standing of each page.
     trust: Trust,
     /// Fetched pages by site, host and shape.
@@ -136,90 +124,32 @@ pub(crate) struct Pages {
     counts: [u32; Status::ALL.len()],
 }
 
-const EMPTY: u32 = u32::MAX;
-const SLOTS_MIN: usize = 64;
-
 impl Pages {
-    /// An empty table with this seed of fingerprints, and room for some pages.
-    pub(crate) fn new(seed: u64, pages: usize) -> Pages {
+    /// An empty table with room for some pages.
+    pub(crate) fn new(pages: usize) -> Pages {
         Pages {
-            seed,
-            fingerprints: Vec::with_capacity(pages),
             hosts: Vec::with_capacity(pages),
             marks: Vec::with_capacity(pages),
             shapes: Vec::with_capacity(pages),
-            slots: vec![EMPTY; SLOTS_MIN.max(pages + pages / 3)],
             trust: Trust::default(),
             shares: Shares::default(),
             counts: [0; Status::ALL.len()],
         }
     }
 
-    pub(crate) fn seed(&self) -> u64 {
-        self.seed
-    }
-
     pub(crate) fn len(&self) -> u32 {
         self.marks.len() as u32
     }
 
-    pub(crate) fn fingerprint(&self, url: &str) -> u64 {
-        xxh3_64_with_seed(url.as_bytes(), self.seed)
-    }
-
-    fn place(&self, fingerprint: u64) -> usize {
-        ((u128::from(fingerprint) * self.slots.len() as u128) >> 64) as usize
-    }
-
-    /// The page with a fingerprint.
-    pub(crate) fn find(&self, fingerprint: u64) -> Option<u32> {
-        let mut at = self.place(fingerprint);
-        loop {
-            match self.slots[at] {
-                EMPTY => return None,
-                page if self.fingerprints[page as usize] == fingerprint => return Some(page),
-                _ => at = if at + 1 == self.slots.len() { 0 } else { at + 1 },
-            }
-        }
-    }
-
-    /// Adds a page with a new fingerprint, never fetched; returns its number. Its host has an entry
-    /// among the shares.
-    pub(crate) fn add(&mut self, fingerprint: u64, host: u32, shape: u8, marks: Marks) -> u32 {
+    /// Adds a page, never fetched; returns its number. Its host has an entry among the shares.
+    pub(crate) fn add(&mut self, host: u32, shape: u8, marks: Marks) -> u32 {
         let page = self.len();
-        push(&mut self.fingerprints, fingerprint);
         push(&mut self.hosts, host);
         push(&mut self.marks, marks);
         push(&mut self.shapes, shape);
         self.trust.add();
         self.counts[marks.status() as usize] += 1;
-        // Load factor: at most five sixths.
-        if self.marks.len() * 6 > self.slots.len() * 5 {
-            self.grow();
-        } else {
-            self.enter(page);
-        }
         page
-    }
-
-    fn enter(&mut self, page: u32) {
-        let mut at = self.place(self.fingerprints[page as usize]);
-        while self.slots[at] != EMPTY {
-            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
-        }
-        self.slots[at] = page;
-    }
-
-    fn grow(&mut self) {
-        let len = self.slots.len() + self.slots.len() / 4;
-        // Free the old slots first: both at once would be the frontier's peak of memory.
-        self.slots = Vec::new();
-        self.slots = vec![EMPTY; len];
-        (0..self.len()).for_each(|page| self.enter(page));
-    }
-
-    pub(crate) fn fingerprint_of(&self, page: u32) -> u64 {
-        self.fingerprints[page as usize]
     }
 
     pub(crate) fn host(&self, page: u32) -> u32 {
@@ -313,30 +243,14 @@ impl Pages {
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let columns = self.fingerprints.capacity() * 8 + self.hosts.capacity() * 4 + self.marks.capacity() * 2;
         let rest = self.trust.memory_bytes() + self.shares.memory_bytes();
-        (columns + self.shapes.capacity() + self.slots.capacity() * 4) as u64 + rest
+        (self.hosts.capacity() * 4 + self.marks.capacity() * 2 + self.shapes.capacity()) as u64 + rest
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pages_are_found_by_their_urls_and_no_others_are() {
-        let mut pages = Pages::new(7, 0);
-        let url = |i: u32| format!("http://h{}.example/{i}", i % 7);
-        for i in 0..20_000 {
-            let fingerprint = pages.fingerprint(&url(i));
-            assert_eq!(pages.find(fingerprint), None);
-            assert_eq!(pages.add(fingerprint, i % 7, 0, Marks::new(false, 8)), i);
-        }
-        assert!((0..20_000).all(|i| pages.find(pages.fingerprint(&url(i))) == Some(i) && pages.host(i) == i % 7));
-        assert!((20_000..40_000).all(|i| pages.find(pages.fingerprint(&url(i))).is_none()));
-        let bytes = pages.memory_bytes() as f64 / 20_000.0;
-        assert!((19.0..23.5).contains(&bytes), "{bytes}");
-    }
 
     #[test]
     fn marks_keep_what_they_are_given() {
@@ -353,9 +267,9 @@ mod tests {
 
     #[test]
     fn pages_are_counted_by_status() {
-        let mut pages = Pages::new(0, 0);
-        for i in 0..10 {
-            pages.add(i, 0, 0, Marks::new(false, 0));
+        let mut pages = Pages::new(0);
+        for _ in 0..10 {
+            pages.add(0, 0, Marks::new(false, 0));
         }
         pages.set_status(3, Status::Gone);
         pages.set_status(4, Status::Fetched);

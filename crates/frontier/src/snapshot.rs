@@ -13,19 +13,27 @@
 //! | 8 each | fetches, refreshes, failures |
 //! | 8 each | virtual visits a fetch; of the file of links (zeros if there is none): number, length, lists, block and place in it of the next list |
 //! | 2 + n + 8 + 8 + 8 each | hosts: length of the name, name, 0 or 1 + delay in ms, hold until ms, 0 or 1 + start of the last fetch in ms |
-//! | 32 each | pages |
+//! | 24 each | pages |
 //! | 8 for each 16 pages | offsets of groups of URLs |
+//! | 4, 4 | pages whose fingerprints are in the runs; runs |
+//! | 8, 8, 8 each | runs, the oldest first: number, blocks, pairs |
+//! | 8 each | fingerprints of the other pages |
 //!
-//! A page in flight is written as a queued one.
+//! A page in flight is written as a queued one. In versions 1 and 2 each page has its fingerprint (8)
+//! before it, and the runs and all that follows are missing.
+
+use std::sync::Arc;
 
 use filemap_io::{Access, Dir};
+use filemap_runs::RunInfo;
 
 use crate::blocks::{BlockReader, BlockWriter};
 use crate::credit::{Ledger, TOTAL, Totals, WEIGHT_MAX};
 use crate::error::{Error, Result};
 use crate::files::{self, SNAPSHOT as NAME};
-use crate::format::{HEADER_BYTES, PageRecord, SNAPSHOT};
+use crate::format::{self, HEADER_BYTES, PageRecord, SNAPSHOT};
 use crate::hosts::Hosts;
+use crate::index::{Index, Named};
 use crate::links::{Links, Place};
 use crate::options::{Rent, VIRTUAL_VISITS_MAX};
 use crate::pages::{Marks, Pages, Status};
@@ -64,10 +72,21 @@ pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State) -> 
             blocks.put(&page_bytes(state, page as u32, due_s))?;
         }
         state.texts.groups().iter().try_for_each(|group| blocks.put(&group.to_le_bytes()))?;
+        put_index(&mut blocks, &state.index)?;
         len = blocks.finish()?;
         Ok(())
     })?;
     Ok(len)
+}
+
+fn put_index(blocks: &mut BlockWriter<'_>, index: &Index) -> Result<()> {
+    let named = index.named();
+    blocks.put(&named.base.to_le_bytes())?;
+    blocks.put(&(named.runs.len() as u32).to_le_bytes())?;
+    for run in &named.runs {
+        [run.number, run.blocks, run.live].iter().try_for_each(|number| blocks.put(&number.to_le_bytes()))?;
+    }
+    index.in_memory().iter().try_for_each(|fingerprint| blocks.put(&fingerprint.to_le_bytes()))
 }
 
 fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
@@ -77,7 +96,7 @@ fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
     let place = state.links.as_ref().map_or(Place::default(), Links::place);
     let numbers = [
         state.texts.bytes(),
-        state.pages.seed(),
+        state.index.named().seed,
         Rent::CODES.iter().position(|rent| *rent == state.rent).unwrap_or_default() as u64,
         u64::from(totals.tax),
         totals.virtual_credit,
@@ -107,7 +126,6 @@ fn page_bytes(state: &State, page: u32, due_s: u32) -> [u8; PAGE_BYTES] {
         other => (other, due_s),
     };
     let mut bytes = [0; PAGE_BYTES];
-    PageRecord::FINGERPRINT.put(&mut bytes, state.pages.fingerprint_of(page));
     PageRecord::CREDIT.put(&mut bytes, state.ledger.credit(page));
     PageRecord::HISTORY.put(&mut bytes, state.ledger.history(page));
     PageRecord::HOST.put(&mut bytes, state.pages.host(page));
@@ -126,16 +144,18 @@ pub(crate) struct Snapshot {
     pub(crate) bytes: u64,
 }
 
-/// Reads the snapshot and opens the files of URLs and links that it names.
+/// Reads the snapshot and opens the files of URLs and links and the runs that it names; pages that
+/// are in no run take `index_bytes` of memory at most.
 ///
 /// # Errors
 /// `Missing`, `Corrupt`, `NewerFormat`, `Io`.
-pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
+pub(crate) fn read(dir: &Arc<dyn Dir>, index_bytes: u64) -> Result<Snapshot> {
     let file = dir.open(NAME, Access::Read).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::Missing { file: NAME.into() },
         _ => Error::io("open", NAME)(error),
     })?;
     let mut blocks = BlockReader::new(&*file, NAME, SNAPSHOT)?;
+    let is_old = format::version(&*file, NAME)? < SNAPSHOT.version;
     let (id, journal, bytes) = (blocks.id(), blocks.number(), blocks.len());
     let (pages, hosts) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
     if u64::from(pages) * PAGE_BYTES as u64 + u64::from(hosts) * 26 > bytes || pages == u32::MAX {
@@ -151,9 +171,12 @@ pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
     }
     let (virtual_visits, place) = read_place(&mut blocks)?;
     let mut hosts = read_hosts(&mut blocks, hosts)?;
-    let (mut table, mut ledger) = (Pages::new(seed, pages as usize), Ledger::new(totals));
-    let mut due_s = Vec::with_capacity(pages as usize);
+    let (mut table, mut ledger) = (Pages::new(pages as usize), Ledger::new(totals));
+    let (mut due_s, mut fingerprints) = (Vec::with_capacity(pages as usize), Vec::new());
     for _ in 0..pages {
+        if is_old {
+            fingerprints.push(blocks.take_u64()?);
+        }
         due_s.push(read_page(&mut blocks, &mut table, &mut hosts, &mut ledger)?);
     }
     table.count_shares();
@@ -161,12 +184,21 @@ pub(crate) fn read(dir: &dyn Dir) -> Result<Snapshot> {
         return Err(blocks.bad("credit does not add up"));
     }
     let groups = read_groups(&mut blocks, pages.div_ceil(GROUP), texts_bytes)?;
+    let named = if is_old { Named { seed, ..Named::default() } } else { read_runs(&mut blocks, seed, pages)? };
+    let mut index = Index::open(dir, id, &named, index_bytes)?;
+    for page in named.base..pages {
+        let fingerprint = if is_old { fingerprints[page as usize] } else { blocks.take_u64()? };
+        if index.find_in_memory(fingerprint).is_some() {
+            return Err(blocks.bad("duplicate fingerprint"));
+        }
+        index.add(fingerprint);
+    }
     blocks.finish()?;
-    let texts = Texts::open(dir, id, pages, groups, texts_bytes)?;
-    let mut state = State::new(rent, table, hosts, ledger, texts);
+    let texts = Texts::open(&**dir, id, pages, groups, texts_bytes)?;
+    let mut state = State::new(rent, index, table, hosts, ledger, texts);
     (state.told, state.due_s, state.virtual_visits) = (told, due_s, virtual_visits);
     if virtual_visits > 0 {
-        state.links = Some(Links::open(dir, id, place)?);
+        state.links = Some(Links::open(&**dir, id, place)?);
     }
     Ok(Snapshot { id, journal, state, bytes })
 }
@@ -224,10 +256,31 @@ fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
     Ok(hosts)
 }
 
+/// What the index has on disk.
+fn read_runs(blocks: &mut BlockReader<'_>, seed: u64, pages: u32) -> Result<Named> {
+    let (base, count) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
+    let mut runs = Vec::new();
+    for _ in 0..count {
+        let (number, count, live) = (blocks.take_u64()?, blocks.take_u64()?, blocks.take_u64()?);
+        runs.push(RunInfo { number, blocks: count, live, tombstones: 0 });
+    }
+    let pairs = runs.iter().try_fold(0u64, |sum, run| sum.checked_add(run.live));
+    let mut numbers: Vec<u64> = runs.iter().map(|run| run.number).collect();
+    numbers.sort_unstable();
+    let is_twice = numbers.windows(2).any(|two| two[0] == two[1]);
+    if base > pages
+        || pairs != Some(u64::from(base))
+        || is_twice
+        || numbers.last().is_some_and(|last| *last > COUNT_MAX)
+    {
+        return Err(blocks.bad("impossible runs"));
+    }
+    Ok(Named { seed, base, runs })
+}
+
 /// Reads a page; returns the second in which it is due.
 fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts, ledger: &mut Ledger) -> Result<u32> {
     let bytes: [u8; PAGE_BYTES] = blocks.take()?;
-    let fingerprint = PageRecord::FINGERPRINT.get(&bytes);
     let (credit, history) = (PageRecord::CREDIT.get(&bytes), PageRecord::HISTORY.get(&bytes));
     let (host, due_s) = (PageRecord::HOST.get(&bytes), PageRecord::DUE_S.get(&bytes));
     let marks = Marks::checked(PageRecord::MARKS.get(&bytes));
@@ -237,13 +290,10 @@ fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts,
     if host >= hosts.len() || credit > TOTAL || !(0.0..HISTORY_MAX as f32).contains(&history) {
         return Err(blocks.bad("impossible host, credit or history of a page"));
     }
-    if pages.find(fingerprint).is_some() {
-        return Err(blocks.bad("duplicate fingerprint"));
-    }
     hosts.get_mut(host).pages += 1;
     ledger.add(credit, history);
     pages.shares.enter(host, site(&hosts.get(host).name));
-    let page = pages.add(fingerprint, host, PageRecord::SHAPE.get(&bytes), marks);
+    let page = pages.add(host, PageRecord::SHAPE.get(&bytes), marks);
     match pages.set_standing_mark(page, PageRecord::STANDING.get(&bytes)) {
         true => Ok(due_s),
         false => Err(blocks.bad("impossible standing of a page")),

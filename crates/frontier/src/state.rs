@@ -11,6 +11,7 @@ use crate::claims::Claims;
 use crate::credit::{Ledger, TOTAL, class};
 use crate::error::Error;
 use crate::hosts::Hosts;
+use crate::index::Index;
 use crate::journal::Applied;
 use crate::link::{key_of, url_of};
 use crate::links::Links;
@@ -43,6 +44,7 @@ pub(crate) struct Told {
 pub(crate) struct State {
     pub(crate) rent: Rent,
     pub(crate) virtual_visits: u8,
+    pub(crate) index: Index,
     pub(crate) pages: Pages,
     pub(crate) hosts: Hosts,
     pub(crate) ledger: Ledger,
@@ -62,12 +64,13 @@ pub(crate) struct State {
 
 impl State {
     /// A state to replay into: a new one, or that of a snapshot.
-    pub(crate) fn new(rent: Rent, pages: Pages, hosts: Hosts, ledger: Ledger, texts: Texts) -> State {
+    pub(crate) fn new(rent: Rent, index: Index, pages: Pages, hosts: Hosts, ledger: Ledger, texts: Texts) -> State {
         let mut state = State {
             rent,
             virtual_visits: 0,
             links: None,
             due_s: vec![0; pages.len() as usize],
+            index,
             pages,
             hosts,
             ledger,
@@ -160,19 +163,20 @@ impl State {
 
     /// Enters an unknown URL, without credit; returns its page.
     fn enter(&mut self, url: &str, depth: u16, is_seed: bool) -> Result<u32, String> {
-        let fingerprint = self.pages.fingerprint(key_of(url));
-        if key_of(url).is_empty() || url.len() > URL_BYTES_MAX || self.pages.find(fingerprint).is_some() {
+        let fingerprint = self.index.fingerprint(key_of(url));
+        if key_of(url).is_empty() || url.len() > URL_BYTES_MAX || self.index.find_in_memory(fingerprint).is_some() {
             return Err("new URL is known, empty or too long".into());
         }
         let host = self.hosts.enter(Hosts::name_of(url_of(url)));
         self.hosts.get_mut(host).pages += 1;
         self.ledger.add(0, 0.0);
         self.texts.append(depth, url);
+        self.index.add(fingerprint);
         if self.manners.is_none() {
             self.due_s.push(0);
         }
         self.pages.shares.enter(host, site(&self.hosts.get(host).name));
-        Ok(self.pages.add(fingerprint, host, shape(url_of(url)), Marks::new(is_seed, FIRST_AGE)))
+        Ok(self.pages.add(host, shape(url_of(url)), Marks::new(is_seed, FIRST_AGE)))
     }
 
     /// Makes pages seeds, which share the virtual page's credit.
@@ -286,12 +290,30 @@ impl State {
         }
     }
 
+    /// Checks a record that is replayed against the runs: whether its new URLs are. Those in memory
+    /// are checked as they are entered.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub(crate) fn check_new(&self, record: &Record<'_>) -> Result<Applied, Error> {
+        let (Record::Done { new, .. } | Record::Seeds { new, .. } | Record::Arrived { new, .. }) = record else {
+            return Ok(Ok(()));
+        };
+        for url in new {
+            if self.index.find(self.index.fingerprint(key_of(url)))?.is_some() {
+                return Ok(Err("new URL is known".into()));
+            }
+        }
+        Ok(Ok(()))
+    }
+
     /// Writes full buffers.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Corrupt`, `Io`.
     pub(crate) fn flush_if_full(&mut self) -> Result<(), Error> {
         self.texts.flush_if_full()?;
+        self.index.flush_if_full()?;
         self.links.as_mut().map_or(Ok(()), Links::flush)
     }
 
@@ -420,7 +442,8 @@ impl State {
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.pages.memory_bytes()
+        self.index.memory_bytes()
+            + self.pages.memory_bytes()
             + self.hosts.memory_bytes()
             + self.ledger.memory_bytes()
             + self.texts.memory_bytes()

@@ -36,9 +36,10 @@ pub const URLINDEX: &[&[&str]] = &[
 
 /// `frontier`.
 pub const FRONTIER: &[&[&str]] = &[
+    &["pairs"],
     &["error", "failpoint", "format", "grow", "link", "outcome", "shape"],
     &["blocks", "credit", "files", "options", "record", "trust", "view"],
-    &["journal", "links", "shares", "texts"],
+    &["index", "journal", "links", "shares", "texts"],
     &["pages", "place"],
     &["claims", "hosts"],
     &["queue"],

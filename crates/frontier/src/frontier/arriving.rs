@@ -18,7 +18,7 @@ impl Frontier {
     /// O(links).
     ///
     /// # Errors
-    /// `Full`, with nothing entered; `Poisoned`, `Io`.
+    /// `Full`, with nothing entered; `Poisoned`, `Corrupt`, `Io`.
     ///
     /// ```
     /// use frontier::{Frontier, FrontierOptions, Next};
@@ -35,7 +35,7 @@ impl Frontier {
     pub fn arrived(&mut self, links: &[&str], depth: u16) -> Result<Done> {
         self.poison.check()?;
         self.check_room(links.len())?;
-        let (mut done, known, new) = sort_links(&self.state, &self.options, NO_PAGE, depth, links);
+        let (mut done, known, new) = sort_links(&mut self.state, &self.options, NO_PAGE, depth, links)?;
         done.first_new = self.state.pages.len();
         (done.known_links, done.new_links) = (known.len() as u32, new.len() as u32);
         if !new.is_empty() {

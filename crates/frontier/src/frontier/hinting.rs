@@ -17,16 +17,20 @@ impl Frontier {
     /// been learnt yet gets the one that is said. Without recrawls nothing is done. Returns how many
     /// pages are due sooner, or later.
     ///
-    /// O(hints + pages that wait).
+    /// O(hints + pages that wait), one read from disk for each hint.
     ///
     /// # Errors
-    /// `Poisoned`, `Io`.
+    /// `Poisoned`, `Corrupt`, `Io`.
     pub fn hint(&mut self, hints: &[Hint<'_>], now_ms: i64) -> Result<u32> {
         self.poison.check()?;
         let Some(recrawl) = self.options.recrawl else { return Ok(0) };
-        let pages = &self.state.pages;
-        let found = hints.iter().filter_map(|hint| Some((pages.find(pages.fingerprint(hint.key))?, hint)));
-        let hinted: BTreeMap<u32, &Hint<'_>> = found.collect();
+        let (pages, index) = (&self.state.pages, &self.state.index);
+        let mut hinted = BTreeMap::new();
+        for hint in hints {
+            if let Some(page) = index.find(index.fingerprint(hint.key))? {
+                hinted.insert(page, hint);
+            }
+        }
         let waits: BTreeMap<u32, u32> =
             self.state.queue.timers().filter(|(page, _)| hinted.contains_key(page)).collect();
         let mut changes = Vec::new();

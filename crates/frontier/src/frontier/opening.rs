@@ -13,6 +13,7 @@ use crate::credit::{Ledger, Totals};
 use crate::error::{Error, Result};
 use crate::files::{self, LOCK};
 use crate::hosts::Hosts;
+use crate::index::{Index, Named};
 use crate::journal::Journal;
 use crate::links::Links;
 use crate::options::FrontierOptions;
@@ -36,7 +37,7 @@ impl Frontier {
     /// again. If it was not closed, the last fetches of hosts are unknown: each host rests for one
     /// delay from the first time given.
     ///
-    /// Reads 32 bytes a page and the journal.
+    /// Reads 24 bytes a page and the journal.
     ///
     /// # Errors
     /// `Missing`, `Corrupt`, `NewerFormat`, `InvalidOption`, `Locked`, `Io`.
@@ -71,7 +72,8 @@ impl Frontier {
         };
         sync_folder(&*dir)?;
         let ledger = Ledger::new(Totals::new(options.tax, options.window));
-        let mut state = State::new(options.rent, Pages::new(seed, 0), Hosts::default(), ledger, texts);
+        let index = Index::open(&dir, id, &Named { seed, ..Named::default() }, options.index_bytes())?;
+        let mut state = State::new(options.rent, index, Pages::new(0), Hosts::default(), ledger, texts);
         (state.virtual_visits, state.links) = (options.virtual_visits, links);
         let snapshot_bytes = snapshot::write(&*dir, id, 1, &state)?;
         Ok(Frontier::with(dir, options, id, state, journal, snapshot_bytes, lock))
@@ -91,16 +93,21 @@ impl Frontier {
         let lock = lock(&*dir, LOCK, LOCK)?;
         // A handle that could not sync the directory may have renamed the snapshot in memory only.
         sync_folder(&*dir)?;
-        let mut found = snapshot::read(&*dir)?;
+        let mut found = snapshot::read(&dir, options.index_bytes())?;
         let state = &mut found.state;
         let journal = Journal::open(&*dir, found.id, found.journal, |record| {
             state.prepare(&record)?;
+            if let Err(what) = state.check_new(&record)? {
+                return Ok(Err(what));
+            }
             let applied = state.apply(&record);
             state.flush_if_full()?;
             Ok(applied)
         })?;
+        let runs: Vec<String> = state.index.names().collect();
         let links = state.links.as_ref().map(Links::name);
-        files::remove_others(&*dir, &[Some(journal.name()), links])?;
+        let kept: Vec<&str> = runs.iter().map(|name| &name[..]).chain(links).chain([journal.name()]).collect();
+        files::remove_others(&*dir, &kept)?;
         files::remove_unfinished(&*dir)?;
         let mut frontier = Frontier::with(dir, options, found.id, found.state, journal, found.bytes, lock);
         frontier.must_rest = !frontier.journal.is_closed();

@@ -91,7 +91,7 @@ impl Coordinator<'_> {
         answers: Option<&std::sync::mpsc::Sender<Value>>,
     ) -> Result<(), Error> {
         for link in links {
-            if !self.state.frontier.knows(&link.key) {
+            if !self.state.frontier.knows(&link.key)? {
                 self.state.frontier.seed(&[link.text()], now_ms())?;
             }
             let page = self.state.frontier.page(&link.key)?;

@@ -54,12 +54,12 @@ impl Coordinator<'_> {
                 if let Some(start) = &visit.widens {
                     self.widen(&visit.url, start)?;
                 }
-                let within = self.within_depth(visit, fetched);
-                let texts: Vec<_> = self.within_budgets(within).into_iter().map(Link::text).collect();
+                let within = self.within_depth(visit, fetched)?;
+                let texts: Vec<_> = self.within_budgets(within)?.into_iter().map(Link::text).collect();
                 let links: Vec<&str> = texts.iter().map(|text| &**text).collect();
                 if fetched.is_duplicate {
-                    let is_new = |link: &&Link| !self.state.frontier.knows(&link.key);
-                    self.tally.add(Reason::DuplicateLinks, fetched.links.iter().filter(is_new).count() as u64);
+                    let known = self.known(fetched.links.iter())?;
+                    self.tally.add(Reason::DuplicateLinks, known.iter().filter(|is_known| !**is_known).count() as u64);
                 }
                 let told = frontier::Fetched {
                     fetched_at_ms: fetched.at_ms,
@@ -117,31 +117,37 @@ impl Coordinator<'_> {
 
     /// The links of a page that are this crawl's, without those beyond the depth. With requisites,
     /// which count none, the frontier takes more than that.
-    fn within_depth<'v>(&mut self, visit: &Visit, fetched: &'v Fetched) -> Vec<&'v Link> {
+    fn within_depth<'v>(&mut self, visit: &Visit, fetched: &'v Fetched) -> Result<Vec<&'v Link>, Error> {
         let mut links: Vec<&Link> = fetched.links.iter().collect();
         if self.crawl.settings.requisites && visit.depth >= self.crawl.settings.depth {
-            let frontier = &self.state.frontier;
-            links.retain(|link| requisites::is_marked(link) || frontier.knows(&link.key));
+            let mut known = self.known(fetched.links.iter())?.into_iter();
+            links.retain(|link| known.next().unwrap_or(false) || requisites::is_marked(link));
             self.tally.add(Reason::DepthLimit, (fetched.links.len() - links.len()) as u64);
         }
         match fetched.is_duplicate {
-            true => links,
-            false => self.own_links(links, visit.depth.saturating_add(1), false),
+            true => Ok(links),
+            false => Ok(self.own_links(links, visit.depth.saturating_add(1), false)),
         }
     }
 
+    /// Whether the frontier knows each of these links.
+    fn known<'v>(&self, links: impl Iterator<Item = &'v Link>) -> Result<Vec<bool>, Error> {
+        links.map(|link| Ok(self.state.frontier.knows(&link.key)?)).collect()
+    }
+
     /// Links without those to new pages of hosts that have all pages of their own budgets.
-    fn within_budgets<'v>(&mut self, mut links: Vec<&'v Link>) -> Vec<&'v Link> {
+    fn within_budgets<'v>(&mut self, mut links: Vec<&'v Link>) -> Result<Vec<&'v Link>, Error> {
         let hosts = self.crawl.fetcher.hosts();
         if !hosts.has_budgets() {
-            return links;
+            return Ok(links);
         }
+        let mut known = self.known(links.iter().copied())?.into_iter();
         let (frontier, before) = (&self.state.frontier, links.len());
         let mut entered: HashMap<&str, u32> = HashMap::new();
         links.retain(|link| {
-            let name = host(&link.url);
+            let (name, is_known) = (host(&link.url), known.next().unwrap_or(false));
             let Some(most) = hosts.of(name).and_then(|host| host.pages) else { return true };
-            if frontier.knows(&link.key) {
+            if is_known {
                 return true;
             }
             let pages = entered.entry(name).or_insert_with(|| frontier.pages_of(name));
@@ -149,7 +155,7 @@ impl Coordinator<'_> {
             *pages <= most
         });
         self.tally.add(Reason::HostPagesLimit, (before - links.len()) as u64);
-        links
+        Ok(links)
     }
 
     /// Takes a page to which a start page redirects for a start page, with what belongs to it.

@@ -1,0 +1,312 @@
+//! The index: from a URL's fingerprint to its page.
+//!
+//! A fingerprint is 64 bits of the URL's XXH3 hash with the frontier's own seed. The expected
+//! number of URLs mistaken for another, and never fetched, is 0.0003 among a hundred million and
+//! 0.03 among a billion.
+//!
+//! The pages found last are in memory, 13 to 14 bytes each. When they are as many as the options
+//! allow they are written to a sorted run; four runs of about one size become one. A look-up asks
+//! the Bloom filters of all runs and reads a block of the one that may have it, unless its page was
+//! asked for lately.
+//!
+//! Invariants: pages below `base` are in the runs, all others in memory; a snapshot names synced
+//! runs only, and no run that it names is removed before the next one.
+
+use std::sync::Arc;
+
+use filemap_io::files::remove;
+use filemap_io::{Dir, StorageError};
+use filemap_runs::{Home, Run, RunInfo, RunReader, RunWriter, Source, Written};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::error::{Error, Result};
+use crate::failpoint::{Failpoint, planted};
+use crate::files;
+use crate::grow::push;
+use crate::pairs::Pairs;
+
+/// Runs of about one size that become one, less the new one.
+const MERGED: usize = 3;
+const EMPTY: u32 = u32::MAX;
+const SLOTS_MIN: usize = 64;
+/// Pages of the runs that are remembered, as a power of two.
+const MET_LOG2: u32 = 16;
+/// Memory of a page in the index.
+const PAGE_BYTES: u64 = 14;
+/// Least number of pages in memory before a run is written.
+const PAGES_MIN: u64 = 16;
+
+/// What a snapshot says of the index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Seed of the fingerprints.
+    pub(crate) seed: u64,
+    /// Pages in the runs.
+    pub(crate) base: u32,
+    /// The runs, the oldest first.
+    pub(crate) runs: Vec<RunInfo>,
+}
+
+/// The index.
+#[derive(Debug)]
+pub(crate) struct Index {
+    seed: u64,
+    home: Home<Pairs>,
+    /// The oldest first, which is the longest.
+    runs: Vec<Arc<Run<Pairs>>>,
+    /// Runs written since the last snapshot.
+    unsynced: Vec<Written>,
+    /// Numbers of runs that were merged since.
+    outdated: Vec<u64>,
+    base: u32,
+    /// Fingerprints of the pages from `base` on.
+    fingerprints: Vec<u64>,
+    /// These pages by fingerprint, [`EMPTY`] where there is none; linear probing from the slot in
+    /// proportion to the fingerprint.
+    slots: Vec<u32>,
+    /// Most pages in memory.
+    pages_max: usize,
+    /// Pages of the runs that were found last, by the last bits of their fingerprints.
+    met: Vec<(u64, u32)>,
+}
+
+impl Index {
+    /// The index as a snapshot names it, but for the pages in memory; these take this many bytes at
+    /// most.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NewerFormat`, `Io`.
+    pub(crate) fn open(dir: &Arc<dyn Dir>, id: [u8; 16], named: &Named, memory_bytes: u64) -> Result<Index> {
+        let home = Home::new(Arc::clone(dir), "frontier", id, Pairs);
+        let runs = named.runs.iter().map(|info| Run::open(&home, *info).map(Arc::new));
+        let runs: Vec<_> = runs.collect::<std::result::Result<_, StorageError>>()?;
+        let mut index = Index {
+            seed: named.seed,
+            home,
+            runs: Vec::new(),
+            unsynced: Vec::new(),
+            outdated: Vec::new(),
+            base: named.base,
+            fingerprints: Vec::new(),
+            slots: vec![EMPTY; SLOTS_MIN],
+            pages_max: (memory_bytes / PAGE_BYTES).max(PAGES_MIN) as usize,
+            met: Vec::new(),
+        };
+        index.set_runs(runs);
+        Ok(index)
+    }
+
+    fn set_runs(&mut self, runs: Vec<Arc<Run<Pairs>>>) {
+        self.runs = runs;
+        let met = if self.runs.is_empty() { 0 } else { 1 << MET_LOG2 };
+        // No page has the number EMPTY.
+        self.met.resize(met, (0, EMPTY));
+    }
+
+    pub(crate) fn named(&self) -> Named {
+        Named { seed: self.seed, base: self.base, runs: self.runs.iter().map(|run| run.info()).collect() }
+    }
+
+    pub(crate) fn fingerprint(&self, url: &str) -> u64 {
+        xxh3_64_with_seed(url.as_bytes(), self.seed)
+    }
+
+    fn place(&self, fingerprint: u64) -> usize {
+        ((u128::from(fingerprint) * self.slots.len() as u128) >> 64) as usize
+    }
+
+    /// The page in memory with a fingerprint.
+    #[inline]
+    pub(crate) fn find_in_memory(&self, fingerprint: u64) -> Option<u32> {
+        let mut at = self.place(fingerprint);
+        loop {
+            match self.slots[at] {
+                EMPTY => return None,
+                page if self.fingerprints[(page - self.base) as usize] == fingerprint => return Some(page),
+                _ => at = if at + 1 == self.slots.len() { 0 } else { at + 1 },
+            }
+        }
+    }
+
+    /// The page with a fingerprint. One read from disk at most, but for seven in a thousand.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub(crate) fn find(&self, fingerprint: u64) -> Result<Option<u32>> {
+        if let Some(page) = self.find_in_memory(fingerprint) {
+            return Ok(Some(page));
+        }
+        match self.met.get(self.met_at(fingerprint)) {
+            Some((met, page)) if *met == fingerprint && *page != EMPTY => Ok(Some(*page)),
+            _ => self.find_in_runs(fingerprint),
+        }
+    }
+
+    fn find_in_runs(&self, fingerprint: u64) -> Result<Option<u32>> {
+        // The oldest run has most of them.
+        for run in &self.runs {
+            if let Some((_, page)) = run.find(fingerprint)? {
+                if page < self.base {
+                    return Ok(Some(page));
+                }
+                let name = files::run(run.info().number);
+                return Err(Error::corrupt(&name, 0, format!("page {page} is not in the runs")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same, and remembers the page: a link of a site's navigation comes again.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub(crate) fn meet(&mut self, fingerprint: u64) -> Result<Option<u32>> {
+        let found = self.find(fingerprint)?;
+        let at = self.met_at(fingerprint);
+        if let (Some(page), Some(met)) = (found.filter(|page| *page < self.base), self.met.get_mut(at)) {
+            *met = (fingerprint, page);
+        }
+        Ok(found)
+    }
+
+    fn met_at(&self, fingerprint: u64) -> usize {
+        (fingerprint & ((1 << MET_LOG2) - 1)) as usize
+    }
+
+    /// Adds a page with a new fingerprint, the next one.
+    pub(crate) fn add(&mut self, fingerprint: u64) {
+        let page = self.base + self.fingerprints.len() as u32;
+        push(&mut self.fingerprints, fingerprint);
+        // Load factor: at most five sixths.
+        if self.fingerprints.len() * 6 > self.slots.len() * 5 {
+            self.grow();
+        } else {
+            self.enter(page);
+        }
+    }
+
+    fn enter(&mut self, page: u32) {
+        let mut at = self.place(self.fingerprints[(page - self.base) as usize]);
+        while self.slots[at] != EMPTY {
+            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+        }
+        self.slots[at] = page;
+    }
+
+    fn grow(&mut self) {
+        let len = self.slots.len() + self.slots.len() / 4;
+        // Free the old slots first: both at once would be the peak of memory.
+        self.slots = Vec::new();
+        self.slots = vec![EMPTY; len];
+        (self.base..self.base + self.fingerprints.len() as u32).for_each(|page| self.enter(page));
+    }
+
+    /// Fingerprints of the pages in memory.
+    pub(crate) fn in_memory(&self) -> &[u64] {
+        &self.fingerprints
+    }
+
+    /// Writes the pages in memory to a run, if they are too many. O(pages in memory), and now and
+    /// then four times as much, and four times that: each page is written some log4(pages) times.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub(crate) fn flush_if_full(&mut self) -> Result<()> {
+        if self.fingerprints.len() < self.pages_max {
+            return Ok(());
+        }
+        let mut pairs: Vec<(u64, u32)> = self.fingerprints.iter().copied().zip(self.base..).collect();
+        pairs.sort_unstable();
+        let kept = self.runs.len() - self.runs_to_merge();
+        let written = self.write(&pairs, kept)?;
+        drop(pairs);
+        let run = Arc::new(Run::open(&self.home, written.info())?);
+        let merged = self.runs.split_off(kept);
+        self.outdated.extend(merged.iter().map(|run| run.info().number));
+        self.unsynced.retain(|one| merged.iter().all(|run| run.info().number != one.info().number));
+        self.unsynced.push(written);
+        let runs = self.runs.drain(..).chain([run]).collect();
+        self.set_runs(runs);
+        self.base += self.fingerprints.len() as u32;
+        self.fingerprints.clear();
+        self.slots.fill(EMPTY);
+        Ok(())
+    }
+
+    /// How many of the last runs become one with what is in memory.
+    fn runs_to_merge(&self) -> usize {
+        let (mut count, mut entries) = (0, self.fingerprints.len() as u64);
+        while self.runs.len() >= count + MERGED {
+            let end = self.runs.len() - count;
+            let sizes: Vec<u64> = self.runs[end - MERGED..end].iter().map(|run| run.info().entries()).collect();
+            // The first is the longest.
+            if sizes[0] > entries + sizes[1..].iter().sum::<u64>() {
+                break;
+            }
+            (count, entries) = (count + MERGED, entries + sizes.iter().sum::<u64>());
+        }
+        count
+    }
+
+    /// Writes these pairs and the runs from `kept` on to a run.
+    fn write(&self, pairs: &[(u64, u32)], kept: usize) -> Result<Written> {
+        let number = self.runs.iter().map(|run| run.info().number).chain(self.outdated.iter().copied()).max();
+        let mut writer = RunWriter::create(&self.home, number.unwrap_or(0) + 1)?;
+        let runs = self.runs[kept..].iter().rev().map(|run| Source::Run(RunReader::new(Arc::clone(run))));
+        let mut merged = Source::merged(std::iter::once(Source::Memory(pairs)).chain(runs).collect(), &Pairs);
+        let mut entries = Vec::new();
+        loop {
+            merged.fill(&mut entries)?;
+            if entries.is_empty() {
+                break;
+            }
+            entries.drain(..).try_for_each(|entry| writer.push(entry))?;
+        }
+        let name = files::run(number.unwrap_or(0) + 1);
+        writer.end()?.ok_or_else(|| Error::corrupt(&name, 0, "a run without entries"))
+    }
+
+    /// Makes the runs durable, but for their names.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        for written in self.unsynced.drain(..) {
+            if !planted(Failpoint::RunsNotSynced) {
+                written.sync()?;
+            }
+        }
+        if planted(Failpoint::RunsRemovedFirst) {
+            self.remove_outdated()?;
+        }
+        Ok(())
+    }
+
+    /// Removes runs that no snapshot names any more.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn remove_outdated(&mut self) -> Result<()> {
+        for number in self.outdated.drain(..) {
+            remove(&*self.home.dir, &files::run(number))?;
+        }
+        Ok(())
+    }
+
+    /// Names of the files that are in use, or named by the last snapshot.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        self.runs.iter().map(|run| run.info().number).chain(self.outdated.iter().copied()).map(files::run)
+    }
+
+    /// Bytes of the runs, about.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.disk_bytes()).sum()
+    }
+
+    /// Memory, without the filters of runs, which are mapped.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let runs: u64 = self.runs.iter().map(|run| run.memory_bytes()).sum();
+        let tables = self.fingerprints.capacity() * 8 + self.slots.capacity() * 4;
+        runs + (tables + self.met.capacity() * size_of::<(u64, u32)>()) as u64
+    }
+}
