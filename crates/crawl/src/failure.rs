@@ -74,6 +74,10 @@ reasons! {
     DepthLimit "depth-limit" Limit,
     /// Links to a host that has reached its number of pages.
     HostPagesLimit "host-pages-limit" Limit,
+    /// Links with a path that repeats itself.
+    RepeatedPath "repeated-path" Limit,
+    /// Links that name a date far ahead.
+    FarDate "far-date" Limit,
     /// A page with too many links.
     LinkLimit "link-limit" Limit,
     /// A sitemap or a feed that is damaged: what comes before is taken.

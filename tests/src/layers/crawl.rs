@@ -12,7 +12,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["files::seen"],
     // Bytes in, links out.
     &["links"],
-    &["links::css", "links::directives", "links::requisites", "links::source"],
+    &["links::css", "links::directives", "links::requisites", "links::source", "links::traps"],
     &["links::html", "links::plain", "links::sitemap"],
     // One request.
     &["fetch::address", "fetch::cookies", "fetch::decode", "fetch::proxy", "fetch::retry_after", "fetch::trust"],

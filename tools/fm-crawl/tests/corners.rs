@@ -25,6 +25,30 @@ fn typed(kind: &str, body: impl Into<Vec<u8>>) -> Reply {
 }
 
 #[test]
+fn links_without_end_are_counted_and_named_and_followed_if_so_asked() {
+    // Every path answers, and has relative links.
+    let endless: Site = Arc::new(|request: &Request| match request.path.as_str() {
+        "/robots.txt" => Reply::missing(),
+        path => Reply::html(format!("<p>{path}<a href=docs/>docs</a><a href=/calendar/2199-01>next</a>")),
+    });
+    let web = Web::new([("loop.test", endless)]);
+    let resolve = web.resolve();
+    let run = |bench: &Bench, more: &[&str]| {
+        let mut arguments = FAST.to_vec();
+        arguments.extend([resolve.as_str(), "--seed=http://loop.test/"]);
+        arguments.extend(more);
+        bench.run("run", &arguments).ended(0).json()
+    };
+    let bench = Bench::new();
+    let end = run(&bench, &[]);
+    assert_eq!(end["fetched"], 4, "{end}");
+    assert_eq!((&end["reasons"]["repeated-path"], &end["reasons"]["far-date"]), (&json!(1), &json!(4)), "{end}");
+    let end = run(&Bench::new(), &["--max-path-repeats=6", "--max-years-ahead=0"]);
+    // /, /docs/ to six of them, and the same below the calendar.
+    assert_eq!((end["fetched"].as_u64(), &end["reasons"]["repeated-path"]), (Some(14), &json!(2)), "{end}");
+}
+
+#[test]
 fn a_start_page_leads_out_of_the_scope_by_any_chain_of_redirects() {
     let web = Web::new([
         (

@@ -13,6 +13,7 @@ pub mod plain;
 pub mod requisites;
 pub mod sitemap;
 pub mod source;
+pub mod traps;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};

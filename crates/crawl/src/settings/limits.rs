@@ -36,6 +36,20 @@ pub struct Limits {
     pub links: usize,
     /// Bytes of a URL.
     pub url_bytes: usize,
+    /// How often in a row a part of a path may stand there; 0 for no limit.
+    #[serde(default = "path_repeats")]
+    pub path_repeats: u8,
+    /// Years from now on that a date in a URL may be ahead; 0 for no limit.
+    #[serde(default = "years_ahead")]
+    pub years_ahead: u16,
+}
+
+fn path_repeats() -> u8 {
+    3
+}
+
+fn years_ahead() -> u16 {
+    5
 }
 
 /// Bodies up to this length may expand without limit: small repetitive pages do.
@@ -71,6 +85,8 @@ impl Default for Limits {
             types: Vec::new(),
             links: 10_000,
             url_bytes: 2_000,
+            path_repeats: path_repeats(),
+            years_ahead: years_ahead(),
         }
     }
 }

@@ -10,6 +10,7 @@ use filemap::Page;
 use memchr::memmem;
 
 use super::parts::{Crawl, token};
+use crate::clock::now_ms;
 use crate::error::Error;
 use crate::failure::{Failure, Reason};
 use crate::fetch::Kind;
@@ -17,7 +18,7 @@ use crate::files::sitemaps::{LEVELS, OF_ROBOTS};
 use crate::links::html::Syntax;
 use crate::links::sitemap::Root;
 use crate::links::source::{Size, Source, is_gzip};
-use crate::links::{self, Bounds, Broken, Found, Gathered, Link, css, directives, plain, requisites, sitemap};
+use crate::links::{self, Bounds, Broken, Found, Gathered, Link, css, directives, plain, requisites, sitemap, traps};
 use crate::settings::Settings;
 use crate::settings::limits::SITEMAP_LINKS;
 
@@ -171,7 +172,10 @@ fn follow(crawl: &Crawl, links: Vec<Link>, may_be_sitemaps: bool, discovered: &m
         .retain(|link| crawl.scope.contains(&link.url) || may_be_sitemaps && crawl.sitemaps.level(&link.url).is_some());
     discovered.out_of_scope = (all - discovered.links.len()) as u64;
     let in_scope = std::mem::take(&mut discovered.links);
-    discovered.links = wanted(in_scope, |url| crawl.refusal(url, false), discovered);
+    let (limits, now_ms) = (&crawl.settings.limits, now_ms());
+    let endless = |url: &str| traps::refusal(url, limits.path_repeats, limits.years_ahead, now_ms);
+    let refusal = |url: &str| crawl.refusal(url, false).or_else(|| endless(url).filter(|_| !crawl.scope.is_start(url)));
+    discovered.links = wanted(in_scope, refusal, discovered);
 }
 
 /// Links that no pattern of the crawl refuses; the others are counted.

@@ -167,6 +167,12 @@ pub struct Args {
     /// Largest body; of a longer one the beginning is kept [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse_positive)]
     pub(super) max_body: Option<u64>,
+    /// How often in a row a part of a link's path may stand there; 0 for no limit [default: 3]
+    #[arg(long, value_name = "N")]
+    pub(super) max_path_repeats: Option<u8>,
+    /// How many years ahead a date in a link may be; 0 for no limit [default: 5]
+    #[arg(long, value_name = "N")]
+    pub(super) max_years_ahead: Option<u16>,
     /// Most redirects in a row [default: 10]
     #[arg(long, value_name = "N")]
     pub(super) max_redirects: Option<u8>,
@@ -273,6 +279,8 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     let limits = &mut settings.limits;
     set(&mut limits.body_bytes, args.max_body);
     set(&mut limits.redirects, args.max_redirects);
+    set(&mut limits.path_repeats, args.max_path_repeats);
+    set(&mut limits.years_ahead, args.max_years_ahead);
     set(&mut limits.ratio, args.max_ratio);
     set(&mut limits.total, args.timeout);
     set(&mut limits.first_byte, args.first_byte_timeout);
