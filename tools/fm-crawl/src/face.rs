@@ -177,6 +177,7 @@ fn logged(event: &Event) -> Option<(&'static str, Value)> {
         Event::Hosts { file, hosts } => {
             ("hosts", json!({ "file": file.display().to_string(), "hosts": counted(hosts) }))
         }
+        Event::HookFailed { url, why } => ("hook-failed", json!({ "url": url, "why": why })),
         Event::Redirected { from, to } => ("scope", json!({ "url": from, "redirects_to": to })),
         _ => return None,
     })

@@ -10,6 +10,7 @@ mod killed;
 mod mishaps;
 mod operators;
 mod outages;
+mod programs;
 mod sitemaps;
 mod sites;
 mod spellings;
