@@ -116,6 +116,10 @@ reasons! {
     Busy "busy" Busy,
     /// Another crawl has claimed it at the seen set that they share.
     Elsewhere "elsewhere" Elsewhere,
+    /// A hook of the crawl failed: the page is kept without what it would have said.
+    HookFailed "hook-failed" Protocol,
+    /// The crawl's own fetcher failed.
+    OwnFetcher "own-fetcher" Protocol,
     /// The page cannot be stored.
     Unstorable "unstorable" Other,
 }

@@ -10,6 +10,7 @@ use filemap::{Page, PageHead};
 
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Validators};
+use crate::hooks::page::Fields;
 
 /// The field of a note that names the failure.
 const FAILURE_FIELD: &str = "fetchFailure";
@@ -84,7 +85,29 @@ pub fn validators(known: &PageHead) -> Validators {
 
 /// A note beside a page: its fetch failed.
 pub fn failure(url: &str, failure: &Failure, at_ms: i64) -> Page {
-    let mut note = Page::new(url, at_ms, 200, format!("{FAILURE_FIELD}: {failure}\r\n"));
+    note(url, format!("{FAILURE_FIELD}: {failure}\r\n"), at_ms)
+}
+
+/// A note beside a page: fields of it. `None` if there is none to keep.
+pub fn fields(url: &str, fields: &Fields, at_ms: i64) -> Option<Page> {
+    let is_name = |name: &str| {
+        !name.is_empty() && name != FAILURE_FIELD && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
+    };
+    let one_line = |value: &str| value.replace(char::is_control, " ");
+    let kept = fields.iter().filter(|(name, _)| is_name(name));
+    let lines: String = kept.map(|(name, value)| format!("{name}: {}\r\n", one_line(value))).collect();
+    (!lines.is_empty()).then(|| note(url, lines, at_ms))
+}
+
+/// The fields in a note.
+pub fn fields_in(note: &Page) -> Fields {
+    let text = String::from_utf8_lossy(&note.body);
+    let of = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+    text.lines().filter_map(of).filter(|(name, _)| name != FAILURE_FIELD).collect()
+}
+
+fn note(url: &str, lines: String, at_ms: i64) -> Page {
+    let mut note = Page::new(url, at_ms, 200, lines);
     note.status = None;
     note.kind = RecordKind::Metadata;
     note.headers.push("Content-Type", "application/warc-fields");
@@ -106,5 +129,15 @@ mod tests {
         let note = failure("http://a/", &Failure::new(Reason::RatioLimit, "x\u{1}y"), 5);
         assert_eq!(failure_in(&note).as_deref(), Some("ratio-limit: x\u{1}y"));
         assert_eq!(failure_in(&Page::new("http://a/", 5, 200, "x")), None);
+    }
+
+    #[test]
+    fn fields_come_back_a_line_each_and_none_forges_another() {
+        let given = [("lang", "de"), ("note", "a\r\nlang: fr"), ("fetchFailure", "x"), ("a b", "x"), ("", "x")];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let note = fields("http://a/", &given, 5).unwrap();
+        let kept = [("lang", "de"), ("note", "a  lang: fr")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!((fields_in(&note), failure_in(&note)), (kept.into(), None));
+        assert_eq!(fields("http://a/", &Fields::new(), 5), None);
     }
 }

@@ -272,6 +272,10 @@ impl State {
             present.extend(list.links.iter().copied().filter(|link| pages.status(*link) != Status::Gone));
             let lost = list.lost.saturating_add((list.links.len() - present.len()) as u32);
             hand_on(ledger, pages, (list.page, lost), &present, gains);
+            if pages.status(list.page).queue().is_some() {
+                // It is due, and has another place now.
+                gains.raised(list.page);
+            }
             visits += 1;
             if visits == *virtual_visits {
                 break;

@@ -19,13 +19,18 @@ pub const LAYERS: &[&[&str]] = &[
     &["fetch::hosts"],
     &["fetch::connect"],
     &["fetch"],
+    &["hooks::guard", "hooks::page", "hooks::simhash", "hooks::text"],
     &["record"],
     &["robots"],
     &["robots::cache"],
+    // What callers add.
+    &["hooks::exec", "hooks::fetch", "hooks::fields"],
+    &["hooks"],
     // One visit.
     &["visit::hops"],
     &["visit::parts"],
     &["visit::discovery"],
+    &["visit::looked"],
     &["visit"],
     // The run.
     &["run::line", "run::pace", "run::tally", "run::view"],
@@ -45,6 +50,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["run::coverage"],
     &["run::start"],
     &["run"],
+    &["crawler"],
 ];
 
 /// `fm-crawl`, lowest first.

@@ -192,6 +192,7 @@ fn logged(event: &Event) -> Option<(&'static str, Value)> {
         Event::HeldUp { why: Some(Pause::Unheard) } => ("paused", json!({ "why": "no lease" })),
         Event::HeldUp { why: Some(Pause::Full) } => ("paused", json!({ "why": "outbox" })),
         Event::HeldUp { why: None } => ("resumed", Value::Null),
+        Event::HookFailed { url, why } => ("hook-failed", json!({ "url": url, "why": why })),
         Event::Redirected { from, to } => ("scope", json!({ "url": from, "redirects_to": to })),
         _ => return None,
     })

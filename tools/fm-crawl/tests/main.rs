@@ -11,6 +11,7 @@ mod machines;
 mod mishaps;
 mod operators;
 mod outages;
+mod programs;
 mod sitemaps;
 mod sites;
 mod spellings;

@@ -275,6 +275,21 @@ pub fn host(url: &str) -> &str {
     urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("")
 }
 
+/// A start page as the URL standard has it.
+///
+/// # Errors
+/// A sentence, if it cannot be crawled.
+pub fn check_start(seed: &[u8], url_bytes: usize) -> Result<String, String> {
+    let url = Whatwg.canonicalize(seed).map_err(|error| error.to_string())?;
+    if !is_web(&url) {
+        return Err("only http and https are crawled".to_owned());
+    }
+    if url.len() > url_bytes {
+        return Err(format!("it is longer than {url_bytes} bytes"));
+    }
+    String::from_utf8(url).map_err(|_| "it is no UTF-8".to_owned())
+}
+
 /// Whether a canonical URL is http or https.
 pub fn is_web(key: &[u8]) -> bool {
     key.starts_with(b"http://") || key.starts_with(b"https://")

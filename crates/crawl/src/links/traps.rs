@@ -1,7 +1,7 @@
 //! URLs that programs make without end: paths that repeat themselves, dates far ahead.
 //!
-//! A relative link on a page that answers under every path makes `/a/b/a/b/a/b/...`; a calendar has
-//! a next month for ever. What these rules let through has only its fair share of a crawl
+//! A relative link on a page that answers under every path makes `/a/b/a/b/a/b/...`; a calendar
+//! has a next month for ever. What these rules let through has only its fair share of a crawl
 //! (`frontier`).
 
 use crate::failure::{Failure, Reason};

@@ -112,6 +112,13 @@ pub enum Event {
         /// How many.
         pages: u32,
     },
+    /// A hook failed: the page is kept without what it would have said.
+    HookFailed {
+        /// The page.
+        url: String,
+        /// What the hook, or its panic, says.
+        why: String,
+    },
     /// The store takes no more pages, after a failed write.
     Poisoned {
         /// What it says.

@@ -25,18 +25,21 @@ use super::status::{Phase, Status};
 use super::tally::Tally;
 use crate::clock::now_ms;
 use crate::error::Error;
-use crate::failure;
+use crate::failure::{self, Reason};
 use crate::fetch::address::Resolver;
 use crate::fetch::hosts::Hosts;
+use crate::fetch::trust::{self, Trust};
 use crate::fetch::{Fetcher, Way};
 use crate::files::bodies::Bodies;
 use crate::files::seen::Seen;
 use crate::files::sequence::{self, SequenceNote};
 use crate::files::sitemaps::Sitemaps;
+use crate::hooks::Hooks;
 use crate::links::Link;
 use crate::record;
 use crate::settings::filter::Filter;
 use crate::settings::fleet::FleetSettings;
+use crate::settings::scope::Accept;
 use crate::settings::{Folder, Settings};
 use crate::stop::Stop;
 use crate::visit::Crawl;
@@ -56,10 +59,10 @@ pub struct Plan {
     pub settings: Settings,
     /// What makes two URLs one page, in a new store.
     pub rules: Option<Arc<dyn Canonicalizer>>,
-    /// Patterns of URLs, as the settings have them.
-    pub filter: Filter,
-    /// Whom to trust over TLS.
-    pub tls: rustls::ClientConfig,
+    /// Patterns of URLs, as the settings have them; opened with the run if they are not yet.
+    pub filter: Option<Filter>,
+    /// Whom to trust over TLS; the roots of browsers if nothing is said.
+    pub tls: Option<rustls::ClientConfig>,
     /// Which addresses names have, and which are allowed.
     pub resolver: Resolver,
     /// How connections leave this machine.
@@ -80,6 +83,10 @@ pub struct Plan {
     pub stop: Stop,
     /// Who is told of it.
     pub observer: Arc<dyn Observer>,
+    /// What the caller adds.
+    pub hooks: Hooks,
+    /// The caller's decision about the scope.
+    pub accept: Option<Arc<dyn Accept>>,
 }
 
 /// A start page that was given up.
@@ -128,7 +135,14 @@ impl Summary {
 ///
 /// # Errors
 /// Those of the store, the frontier, the sets and the observer. What was committed stays.
-pub fn run(plan: Plan) -> Result<Summary, Error> {
+pub fn run(mut plan: Plan) -> Result<Summary, Error> {
+    let (given, tls) = (&plan.settings, plan.tls.take());
+    let tls = tls.map_or_else(|| trust::tls(Trust::Roots(Vec::new())), Ok).map_err(Error::Usage)?;
+    let filter = match plan.filter.take() {
+        Some(filter) => filter,
+        None => Filter::open(&given.include, &given.exclude, &given.reject_extensions)
+            .map_err(|wrong| Error::Usage(wrong.join("; ")))?,
+    };
     let folder = Folder::of(&plan.store);
     let noted = opening::noted_sequence(&folder)?;
     let pages = opening::store_to_fill(&plan.store, &folder, plan.begun, plan.rules.clone(), &plan.observer)?;
@@ -142,7 +156,7 @@ pub fn run(plan: Plan) -> Result<Summary, Error> {
     let mut fleet = fleet.transpose()?;
     folder.keep_listed(&mut settings)?;
     folder.keep(&settings)?;
-    let scope = settings.scope();
+    let scope = settings.scope().accepting(plan.accept.clone());
     let mut frontier = opening::frontier(&folder, &settings)?;
     let seeds = share(&mut fleet, &mut settings, seeds)?;
     let texts: Vec<_> = seeds.iter().map(Link::text).collect();
@@ -163,15 +177,16 @@ pub fn run(plan: Plan) -> Result<Summary, Error> {
     let bodies = Bodies::open(folder.path())?;
     let hosts = Arc::new(Hosts::open(settings.hosts.as_deref()).map_err(Error::Usage)?);
     let ways = (plan.resolver.clone(), Way { hosts, ..plan.way.clone() });
-    let fetcher =
-        Fetcher::new(settings.limits.clone(), &settings.user_agent, ways, plan.tls.clone()).map_err(Error::Usage)?;
+    let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, ways, tls).map_err(Error::Usage)?;
     let fetcher = if settings.cookies { fetcher.with_cookies() } else { fetcher };
     let note = SequenceNote::open(&dir)?;
     let sitemaps = Sitemaps::open(&dir)?;
     let status = Status::new(&folder);
     let state = State { frontier, seen, note, claims, fleet, status, settings: settings.clone(), folder };
     plan.observer.event(&Event::Begun).map_err(Error::Observer)?;
-    work(plan, &fetch, state, |filter| Crawl::new(settings, (scope, filter), pages, fetcher, bodies, sitemaps))
+    let hooks = plan.hooks.clone();
+    let crawl = Crawl::new(settings, (scope, filter), pages, (fetcher, hooks), bodies, sitemaps);
+    work(plan, &fetch, state, crawl)
 }
 
 /// The start pages that are this crawl's; the others are sent to their shards.
@@ -212,11 +227,11 @@ fn shared_set(
 }
 
 /// Crawls, and closes everything.
-fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: impl FnOnce(Filter) -> Crawl) -> Result<Summary, Error> {
+fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Summary, Error> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Error::Broken(format!("threads cannot be started: {error}")))?;
-    let crawl = Arc::new(crawl(plan.filter));
+    let crawl = Arc::new(crawl);
     state.status.publish(&Tally::default(), &state.frontier, Phase::Running);
     let ended = {
         let space = Space::new(plan.min_free.max(opening::FREE_BYTES));
@@ -236,7 +251,8 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: impl FnOnce(Filter)
     };
     // Visits still in flight are dropped: the frontier assigns them again.
     runtime.shutdown_timeout(SHUTDOWN_WITHIN);
-    let (end, tally) = ended?;
+    let (end, mut tally) = ended?;
+    tally.add(Reason::HookFailed, crawl.scope.take_panics());
     let State { frontier, seen, settings, mut status, fleet, .. } = state;
     status.publish(&tally, &frontier, Phase::Ended);
     let summary = Summary {

@@ -70,15 +70,37 @@ impl Tally {
             }
             Told::Failed(failure) => {
                 self.add(failure.reason, 1);
-                if self.latest.len() == KEPT {
-                    self.latest.pop_front();
-                }
                 let (url, detail, time_ms) = (visit.url.clone(), failure.detail.clone(), now_ms());
-                self.latest.push_back(Latest { url, reason: failure.reason, detail, time_ms });
+                self.keep(Latest { url, reason: failure.reason, detail, time_ms });
             }
             Told::Later => {}
         }
+        for words in &visit.hooks_failed {
+            self.keep(Latest {
+                url: visit.url.clone(),
+                reason: Reason::HookFailed,
+                detail: words.clone(),
+                time_ms: now_ms(),
+            });
+        }
         visit.met.iter().for_each(|&(reason, times)| self.add(reason, times));
+    }
+
+    fn keep(&mut self, latest: Latest) {
+        if self.latest.len() == KEPT {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(latest);
+    }
+
+    /// Times that hooks failed.
+    pub fn hooks_failed(&self) -> u64 {
+        self.reasons.get(&Reason::HookFailed).copied().unwrap_or(0)
+    }
+
+    /// The details of the latest failure of a reason.
+    pub fn last_of(&self, reason: Reason) -> Option<&str> {
+        self.latest.iter().rev().find(|latest| latest.reason == reason).map(|latest| latest.detail.as_str())
     }
 
     /// Counts a reason.

@@ -98,6 +98,9 @@ pub struct Settings {
     /// The file with the settings of single hosts, if there is one.
     #[serde(default)]
     pub hosts: Option<PathBuf>,
+    /// Fields of pages that are kept beside them, by name.
+    #[serde(default)]
+    pub fields: Vec<String>,
     /// The seen set that other crawls share, if any.
     #[serde(default)]
     pub seen: Option<String>,
@@ -152,6 +155,7 @@ impl Settings {
             cookies: false,
             follow_nofollow: false,
             hosts: None,
+            fields: Vec::new(),
             seen: None,
             fleet: None,
             limits: Limits::default(),

@@ -4,7 +4,10 @@
 //! the other.
 
 use std::collections::HashSet;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +26,25 @@ pub enum Reach {
     Any,
 }
 
+/// Decides which URLs are in scope, beside the reach. Every closure of that form is one.
+pub trait Accept: Send + Sync {
+    /// Whether a URL is in scope; `is_within` is what the reach says. It is asked for each link,
+    /// from many threads, and must be quick. If it panics, what the reach says counts.
+    fn accepts(&self, url: &str, is_within: bool) -> bool;
+}
+
+impl<F: Fn(&str, bool) -> bool + Send + Sync> Accept for F {
+    fn accepts(&self, url: &str, is_within: bool) -> bool {
+        self(url, is_within)
+    }
+}
+
 /// The scope of a crawl. It grows when a start page redirects out of it.
-#[derive(Debug)]
 pub struct Scope {
     reach: Reach,
+    accept: Option<Arc<dyn Accept>>,
+    /// Panics of `accept`.
+    panics: AtomicU64,
     inner: RwLock<Inner>,
 }
 
@@ -49,12 +67,29 @@ impl Inner {
     }
 }
 
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("reach", &self.reach).finish_non_exhaustive()
+    }
+}
+
 impl Scope {
     /// The scope of these start pages.
     pub fn new<'a>(reach: Reach, starts: impl IntoIterator<Item = &'a str>) -> Scope {
         let mut inner = Inner::default();
         starts.into_iter().for_each(|start| inner.enter(start));
-        Scope { reach, inner: RwLock::new(inner) }
+        Scope { reach, accept: None, panics: AtomicU64::new(0), inner: RwLock::new(inner) }
+    }
+
+    /// The same, with a decision of the caller's.
+    #[must_use]
+    pub fn accepting(self, accept: Option<Arc<dyn Accept>>) -> Scope {
+        Scope { accept, ..self }
+    }
+
+    /// Panics of the caller's decision since this was asked last.
+    pub fn take_panics(&self) -> u64 {
+        self.panics.swap(0, Ordering::Relaxed)
     }
 
     /// Takes in what belongs to one more start page.
@@ -73,6 +108,16 @@ impl Scope {
 
     /// Whether a URL belongs to the crawl.
     pub fn contains(&self, url: &str) -> bool {
+        let is_within = self.is_within(url);
+        let Some(accept) = &self.accept else { return is_within };
+        // What it leaves broken is its own.
+        catch_unwind(AssertUnwindSafe(|| accept.accepts(url, is_within))).unwrap_or_else(|_| {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            is_within
+        })
+    }
+
+    fn is_within(&self, url: &str) -> bool {
         match self.reach {
             Reach::Any => true,
             Reach::Host => self.inner().hosts.contains(host(url)),

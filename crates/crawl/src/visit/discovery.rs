@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::failure::{Failure, Reason};
 use crate::fetch::Kind;
 use crate::files::sitemaps::{LEVELS, OF_ROBOTS};
+use crate::hooks;
 use crate::links::html::Syntax;
 use crate::links::sitemap::Root;
 use crate::links::source::{Size, Source, is_gzip};
@@ -43,6 +44,8 @@ pub struct Discovered {
     pub widens: Option<String>,
     /// Links of which a sitemap says when they changed, or how often they do.
     pub hints: u64,
+    /// What a hook says that failed.
+    pub hooks_failed: Vec<String>,
 }
 
 /// What is fetched at a URL.
@@ -62,6 +65,13 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
     let level = crawl.sitemaps.level(url);
     let (mut found, root) = find(crawl, url, page, level.is_some());
     let mut discovered = Discovered { hints: found.hints.len() as u64, ..Discovered::default() };
+    if let Some(parse) = crawl.hooks.parse.as_ref().filter(|_| requisite.is_none() && level.is_none()) {
+        match hooks::guarded(|| parse.links(url, page)) {
+            Ok(Some(links)) => found = Found { links, base: None, ..found },
+            Ok(None) => {}
+            Err(why) => discovered.hooks_failed.push(why),
+        }
+    }
     if found.is_cut {
         discovered.met.push((Reason::LinkLimit, 1));
     }
@@ -90,6 +100,14 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
         beside(crawl, Found { links, ..found }, url, level, &mut discovered);
     }
     Ok(discovered)
+}
+
+/// Links that a hook has found of a page.
+pub fn of_hook(crawl: &Crawl, url: &str, links: Vec<String>) -> Discovered {
+    let (found, mut discovered) = (Found { links, ..Found::default() }, Discovered::default());
+    let links = resolved(crawl, &found, url, &mut discovered);
+    follow(crawl, links, false, &mut discovered);
+    discovered
 }
 
 /// Adds the requisites of a page, wherever they are.

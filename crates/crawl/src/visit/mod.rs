@@ -9,10 +9,11 @@
 
 mod discovery;
 mod hops;
+mod looked;
 mod parts;
+mod turn;
 
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use filemap::{Page, PageHead, Put};
@@ -22,13 +23,15 @@ use urlindex::ContentSeen;
 use crate::clock::now_ms;
 use crate::error::Error;
 use crate::failure::{Failure, Reason};
-use crate::fetch::{Answer, Validators, retry_after};
+use crate::fetch::{Answer, Kind, Validators, retry_after};
 use crate::files::bodies::Holder;
-use crate::links::{self, Link, requisites};
+use crate::hooks;
+use crate::links::{Link, requisites};
 use crate::record;
 use crate::robots::cache;
 
 use self::discovery::Discovered;
+use self::looked::Looked;
 pub use self::parts::{Crawl, token};
 
 /// Attempts at a page whose body breaks off, before what there is of it is stored.
@@ -70,6 +73,8 @@ pub struct Visit {
     pub delay: Option<Option<Duration>>,
     /// How long to leave the host alone.
     pub hold: Option<Duration>,
+    /// What hooks say that failed.
+    pub hooks_failed: Vec<String>,
     /// How long it took.
     pub took: Duration,
     /// This crawl stored the page but was stopped before the commit: it is fetched again, and has
@@ -156,6 +161,7 @@ impl Visit {
             sitemaps: Vec::new(),
             delay: None,
             hold: None,
+            hooks_failed: Vec::new(),
             took: Duration::ZERO,
             is_recorded: false,
         }
@@ -167,11 +173,18 @@ impl Visit {
         }
     }
 
+    /// Counts hooks that failed.
+    fn hook_failures(&mut self, words: Vec<String>) {
+        self.met(Reason::HookFailed, words.len() as u64);
+        self.hooks_failed.extend(words);
+    }
+
     /// Counts what was discovered, and returns its links.
     fn take(&mut self, discovered: Discovered) -> Vec<Link> {
         self.met.extend(discovered.met);
         self.out_of_scope += discovered.out_of_scope;
         self.hints += discovered.hints;
+        self.hook_failures(discovered.hooks_failed);
         self.widens = discovered.widens.or(self.widens.take());
         discovered.links
     }
@@ -203,7 +216,7 @@ pub async fn visit(crawl: &Crawl, mut assignment: Assignment) -> Result<Visit, E
 /// Puts a note beside a page. Where a rule of an erasure refuses it, the failure is in the
 /// frontier and the log only.
 fn keep_note(crawl: &Crawl, note: &Page) -> Result<(), Error> {
-    match crawl.pages.put_page(note) {
+    match crawl.pages.put_page_if_changed(note) {
         Err(error) if !error.concerns_one_page() => Err(error.into()),
         _ => Ok(()),
     }
@@ -217,7 +230,7 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
         return Err(Failure::from(Reason::Scope).into());
     }
     is_refused(crawl, assignment, visit, url)?;
-    ask_robots(crawl, assignment, visit).await?;
+    turn::ask_robots(crawl, assignment, visit).await?;
     let known = crawl.pages.head(url)?;
     visit.is_recorded =
         !assignment.is_refresh && known.as_ref().is_some_and(|head| head.page.fetched_at_ms >= crawl.settings.begun_ms);
@@ -265,8 +278,7 @@ async fn ask(
 ) -> Result<Answer, Broken> {
     let mut asked = HashSet::from([visit.url.clone()]);
     loop {
-        let answer =
-            crawl.fetcher.get(&visit.url, validators, discovery::kind(crawl, &visit.url, visit.requisite)).await?;
+        let answer = get(crawl, &visit.url, validators, discovery::kind(crawl, &visit.url, visit.requisite)).await?;
         let location = answer.headers.get("Location").filter(|_| (300..400).contains(&answer.status));
         let target = location.and_then(|location| discovery::target(crawl, &visit.url, location));
         let Some(target) = target.filter(|target| target.key == assignment.key) else { return Ok(answer) };
@@ -292,58 +304,21 @@ async fn ask(
     }
 }
 
+/// Asks for a URL: by the caller's own fetcher, if that is a page and there is one.
+async fn get(crawl: &Crawl, url: &str, validators: &Validators, kind: Kind) -> Result<Answer, Failure> {
+    let limits = &crawl.settings.limits;
+    match &crawl.hooks.fetch {
+        Some(own) if kind == Kind::Page => hooks::get(own, url, limits.total, limits.body_bytes).await,
+        _ => crawl.fetcher.get(url, validators, kind).await,
+    }
+}
+
 /// Whether a body that is not whole is worth another attempt, before what there is of it is kept.
 fn is_tried_again(crawl: &Crawl, assignment: &Assignment, answer: &Answer) -> bool {
     let is_accident = answer.cut.as_ref().is_some_and(|cut| cut.reason != Reason::BodyLimit);
     let most = crawl.settings.attempts.min(ATTEMPTS_AT_A_BODY);
     let is_last = assignment.failed_attempts.saturating_add(1) >= most;
     is_accident && !is_last && (200..300).contains(&answer.status)
-}
-
-/// Checks robots.txt. If that took a request, or told of a delay that the frontier does not know,
-/// the page is to be fetched later. Of a host in scope, its sitemaps come with the visit the first
-/// time, whatever becomes of the page.
-async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<(), Broken> {
-    let url = assignment.url.as_str();
-    let of_host = crawl.fetcher.hosts().delay(links::host(url));
-    if !crawl.settings.obeys_robots {
-        return wait_for(crawl, assignment, of_host, false, visit);
-    }
-    let (origin, path) = cache::split(&assignment.url);
-    let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
-    let robots = site.robots.as_ref().map_err(Failure::clone)?;
-    let own = of_host.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
-    let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay).max(own)).or(of_host);
-    visit.delay = Some(delay);
-    let are_wanted = crawl.settings.sitemaps && !robots.sitemaps.is_empty() && crawl.scope.contains(url);
-    if are_wanted && !site.sitemaps_told.swap(true, Ordering::Relaxed) {
-        let told = discovery::of_robots(crawl, &cache::url_of(origin), &robots.sitemaps)?;
-        visit.sitemaps = visit.take(told);
-        visit.met(Reason::SitemapLimit, robots.more_sitemaps);
-    }
-    if !robots.allows(path) {
-        return Err(Failure::from(Reason::Robots).into());
-    }
-    wait_for(crawl, assignment, delay, was_fetched, visit)
-}
-
-/// Has the page fetched later if its host is to be left alone first: either the request for
-/// robots.txt has just begun, or nobody knows when the last one did.
-fn wait_for(
-    crawl: &Crawl,
-    assignment: &Assignment,
-    delay: Option<Duration>,
-    was_fetched: bool,
-    visit: &mut Visit,
-) -> Result<(), Broken> {
-    visit.delay = Some(delay);
-    let is_news = delay.is_some_and(|delay| assignment.host_delay_ms != Some(delay.as_millis() as u64));
-    let turn = delay.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
-    if (was_fetched || is_news) && !turn.is_zero() {
-        visit.hold = Some(turn);
-        return Err(Broken::Later);
-    }
-    Ok(())
 }
 
 /// What is known of a page before its answer.
@@ -378,15 +353,26 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
     }
     let location = answer.headers.get("Location").map(<[u8]>::to_vec).filter(|_| status >= 300);
     let mut page = record::page(url, answer, at_ms);
-    let stored = store(crawl, &mut page, known.page, visit)?;
-    let is_duplicate = stored.is_duplicate && !known.is_start && !known.is_seed;
-    let changed = known.page.filter(|_| !visit.is_recorded).and(stored.changed);
     let links = match location {
         Some(location) => redirect(crawl, url, &location, known.is_start, visit)?,
         // 300 has a page of choices.
         None if status <= 300 => visit.take(discovery::of_page(crawl, url, &page, visit.requisite)?),
         None => Vec::new(),
     };
+    let Looked { links, fields, stores, discovered } = match status {
+        200..300 => looked::look(crawl, (url, &page), (visit.depth, visit.requisite), links)?,
+        _ => Looked::only(links),
+    };
+    visit.take(discovered);
+    if !stores {
+        return Ok(Fetched { at_ms, links, changed: None, is_duplicate: false });
+    }
+    let stored = store(crawl, &mut page, known.page, visit)?;
+    if let Some(note) = record::fields(url, &fields, at_ms) {
+        keep_note(crawl, &note)?;
+    }
+    let is_duplicate = stored.is_duplicate && !known.is_start && !known.is_seed;
+    let changed = known.page.filter(|_| !visit.is_recorded).and(stored.changed);
     Ok(Fetched { at_ms, links, changed, is_duplicate })
 }
 

@@ -7,6 +7,8 @@ use crate::failure::{Failure, Reason};
 use crate::fetch::Fetcher;
 use crate::files::bodies::Bodies;
 use crate::files::sitemaps::Sitemaps;
+use crate::hooks::Hooks;
+use crate::hooks::fields::Field;
 use crate::links::requisites;
 use crate::robots::cache::Cache;
 use crate::settings::Settings;
@@ -25,6 +27,10 @@ pub struct Crawl {
     pub pages: PageStore,
     /// Asks servers.
     pub fetcher: Fetcher,
+    /// What the caller of the library adds.
+    pub hooks: Hooks,
+    /// Fields that are kept beside pages.
+    pub fields: Vec<Field>,
     /// The rules of sites.
     pub robots: Cache,
     /// The content-seen test.
@@ -50,12 +56,26 @@ impl Crawl {
         settings: Settings,
         (scope, filter): (Scope, Filter),
         pages: PageStore,
-        fetcher: Fetcher,
+        (fetcher, hooks): (Fetcher, Hooks),
         bodies: Bodies,
         sitemaps: Sitemaps,
     ) -> Crawl {
         let robots = Cache::new(token(&settings), settings.limits.retry_after);
-        Crawl { settings, scope, filter, pages, fetcher, robots, bodies, sitemaps, hops: Hops::default() }
+        let named = settings.fields.iter().filter_map(|name| Field::named(name).ok());
+        let fields = named.collect();
+        Crawl {
+            settings,
+            scope,
+            filter,
+            pages,
+            fetcher,
+            hooks,
+            fields,
+            robots,
+            bodies,
+            sitemaps,
+            hops: Hops::default(),
+        }
     }
 
     /// The same of a requisite, which need not be included.

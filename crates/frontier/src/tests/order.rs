@@ -85,6 +85,38 @@ fn of_pages_without_a_word_each_host_and_shape_has_its_share_whatever_credit_it_
 }
 
 #[test]
+fn pages_that_are_due_and_visited_virtually_are_fetched_all_the_same() {
+    const PAGES: usize = 6_000;
+    let recrawl = Recrawl::new().first_ms(1_000).min_ms(1_000).max_ms(1_000);
+    let (_disk, mut frontier) = made(options().connections(8).recrawl(Some(recrawl)).refresh_share(0.0));
+    let urls: Vec<String> = (0..PAGES).map(|i| format!("http://h{}.example/{i}", i % 97)).collect();
+    frontier.seed(&[&urls[0]], 0).expect("seeded");
+    let mut flying = Vec::new();
+    while let Next::Fetch(assignment) = frontier.next(0).expect("answered") {
+        let at: usize = assignment.url.rsplit('/').next().and_then(|number| number.parse().ok()).expect("a number");
+        if at > PAGES - 100 {
+            flying.push(assignment);
+            continue;
+        }
+        let links: Vec<&str> =
+            (1..20).map(|i| &urls[(at * 3 + i * i) % PAGES][..]).chain([&urls[at + 1][..]]).collect();
+        done(&mut frontier, assignment.page, 0, &links);
+    }
+    frontier.commit().expect("committed");
+    let first = fetch(&mut frontier, 2_000);
+    assert!(first.is_refresh && frontier.stats().due > 5_000 && flying.len() > 50, "{:?}", frontier.stats());
+    frontier.release(first.page).expect("in flight");
+    flying.iter().for_each(|other| drop(done(&mut frontier, other.page, 1_999, &[])));
+    let due = frontier.stats().due;
+    let mut again = 0;
+    while let Next::Fetch(assignment) = frontier.next(2_000).expect("answered") {
+        again += 1;
+        frontier.failed(assignment.page, &failure(FailureKind::ClientStatus), 2_000).expect("told");
+    }
+    assert_eq!(again, due);
+}
+
+#[test]
 fn a_barren_page_gives_its_links_neither_credit_nor_a_word() {
     let (disk, mut frontier) = made(options().virtual_visits(4));
     frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");

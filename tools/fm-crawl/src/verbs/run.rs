@@ -8,16 +8,13 @@ mod seeds;
 use std::path::Path;
 use std::sync::Arc;
 
-use crawl::fetch::Way;
-use crawl::fetch::address::Resolver;
-use crawl::fetch::trust::{Trust, tls};
-use crawl::run::opening::Begun;
-use crawl::run::{End, LostSeed, Observer, Plan, Summary, Tally};
+use crawl::fetch::trust::Trust;
+use crawl::hooks::exec::Exec;
+use crawl::run::{End, LostSeed, Observer, Summary, Tally};
+use crawl::settings::Settings;
 use crawl::settings::filter::Filter;
-use crawl::settings::{Folder, Settings};
-use crawl::{Error, Stop};
+use crawl::{Crawler, Error, Reason, Stop};
 use filemap_http::ClientOptions;
-use fm_cli::times::now_ms;
 use fm_cli::{Failure, Flags, Outcome, canonical, interrupt, sizes, words};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -34,41 +31,40 @@ const COMPLAINTS: usize = 5;
 
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
-    let known = Folder::of(&args.store).settings().map_err(failure::of)?;
-    let begun = if known.is_some() { Begun::Before } else { Begun::Now };
-    let mut settings = known.unwrap_or_else(|| Settings::new(now_ms()));
+    let mut builder = Crawler::builder(&args.store).map_err(failure::of)?;
     // Bad arguments are refused before anything is made.
-    args::apply(args, &mut settings)?;
+    args::apply(args, builder.settings())?;
     let trust = if args.insecure { Trust::Anybody } else { Trust::Roots(roots(args)?) };
-    let tls = tls(trust).map_err(Failure::Usage)?;
-    let filter = filter(&settings)?;
-    let given = seeds::read(&args.seed, &args.seeds, settings.limits.url_bytes)?;
-    if begun == Begun::Now && given.is_empty() {
+    check_patterns(builder.settings())?;
+    let given = seeds::read(&args.seed, &args.seeds, builder.settings().limits.url_bytes)?;
+    if !builder.was_begun() && given.is_empty() {
         return Err(Failure::Usage("a crawl needs a start page: --seed URL".to_owned()));
     }
     let stop = Stop::of(interrupt::listen());
-    let seeds = seeds::enter(given, &mut settings);
+    let seeds = seeds::enter(given, builder.settings());
     let log = Opening { path: args.log.clone(), most: args.log_size, begin: begin(args), seeds };
     let face = Arc::new(Face::new(flags, log));
-    let plan = Plan {
-        store: args.store.clone(),
-        begun,
-        seen: if settings.seen.is_some() || settings.fleet.is_some() { credentials()? } else { ClientOptions::new() },
-        settings,
-        rules: args.rules.as_ref().map(canonical::Canonical::canonicalizer),
-        filter,
-        tls,
-        resolver: Resolver { overrides: args.resolve.clone(), allow_private: args.allow_private },
-        way: Way { proxy: args.proxy.clone(), bind: args.bind, ..Way::default() },
-        takes_back: args.scope.is_some() || args.allow_private || !args.seed.is_empty(),
-        fetch: args.fetch.clone(),
-        max_pages: args.max_pages.unwrap_or(u64::MAX),
-        forever: args.forever,
-        min_free: args.min_free,
-        stop,
-        observer: Arc::<Face>::clone(&face) as Arc<dyn Observer>,
-    };
-    let ended = crawl::run::run(plan);
+    let asks_others = builder.settings().seen.is_some() || builder.settings().fleet.is_some();
+    let seen = if asks_others { credentials()? } else { ClientOptions::new() };
+    builder = builder
+        .rules(args.rules.as_ref().map(canonical::Canonical::canonicalizer))
+        .trust(trust)
+        .seen_options(seen)
+        .resolve(args.resolve.clone())
+        .allow_private(args.allow_private)
+        .proxy(args.proxy.clone())
+        .bind(args.bind)
+        .take_back(args.scope.is_some() || args.allow_private || !args.seed.is_empty())
+        .fetch_only(args.fetch.clone())
+        .max_pages(args.max_pages.unwrap_or(u64::MAX))
+        .forever(args.forever)
+        .min_free(args.min_free)
+        .stop(stop)
+        .observer(Arc::<Face>::clone(&face) as Arc<dyn Observer>);
+    if let Some(command) = &args.exec {
+        builder = builder.on_page(Exec::new(command, args.exec_jobs, args.exec_timeout));
+    }
+    let ended = builder.build().and_then(Crawler::run);
     face.clear();
     let summary = ended.map_err(of_run)?;
     face.log("end", json!({ "why": summary.end.name(), "run": summary.tally.json() }))?;
@@ -76,6 +72,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     complain_of_seeds(&summary.lost_seeds);
     complain_of_unstorable(&summary.tally, &args.store);
     complain_of_fleet(&summary);
+    complain_of_hooks(&summary.tally);
     coverage::complain(&summary.coverage, summary.end, &args.store, args.tolerate);
     if summary.end == End::Fetched && summary.unfetched() > 0 {
         let asked = words::count(summary.asked, "page");
@@ -103,6 +100,7 @@ fn outcome(summary: &Summary, tolerated: f64) -> Outcome {
         End::Fetched if summary.unfetched() > 0 => Outcome::Incomplete,
         _ if summary.fleet.is_some() => Outcome::Incomplete,
         _ if summary.is_empty() => Outcome::NotFound,
+        _ if summary.tally.hooks_failed() > 0 => Outcome::Incomplete,
         _ if summary.coverage.missing_part(summary.end) > tolerated => Outcome::Incomplete,
         _ => Outcome::Done,
     }
@@ -132,9 +130,9 @@ fn begin(args: &Args) -> Value {
     })
 }
 
-/// The patterns of the crawl.
-fn filter(settings: &Settings) -> Result<Filter, Failure> {
-    Filter::open(&settings.include, &settings.exclude, &settings.reject_extensions).map_err(|wrong| {
+/// Names all bad patterns of the crawl.
+fn check_patterns(settings: &Settings) -> Result<(), Failure> {
+    Filter::open(&settings.include, &settings.exclude, &settings.reject_extensions).map(drop).map_err(|wrong| {
         let (last, others) = wrong.split_last().map_or((String::new(), &[][..]), |(last, all)| (last.clone(), all));
         others.iter().for_each(words::complain);
         Failure::Usage(format!("{last}; --no-include and --no-exclude forget patterns of earlier runs"))
@@ -177,6 +175,15 @@ fn complain_of_fleet(summary: &Summary) {
     words::complain(format_args!(
         "the fleet is not at its end: {waiting} wait for their crawls; run this one again too"
     ));
+}
+
+/// Reports pages that the program of `--exec` did not answer.
+fn complain_of_hooks(tally: &Tally) {
+    if tally.hooks_failed() > 0 {
+        let pages = words::count(tally.hooks_failed(), "page");
+        let last = tally.last_of(Reason::HookFailed).unwrap_or_default();
+        words::complain(format_args!("{pages} stored without the answer of --exec, the last since {last}"));
+    }
 }
 
 /// Reports the number of pages that the store refused.

@@ -42,6 +42,9 @@ impl Coordinator<'_> {
             self.state.frontier.host_hold(host, until_ms)?;
         }
         self.tally.visit(visit);
+        for why in &visit.hooks_failed {
+            self.say(&Event::HookFailed { url: visit.url.clone(), why: why.clone() })?;
+        }
         if !visit.sitemaps.is_empty() {
             // Start pages: they are fetched whatever becomes of this page.
             let sitemaps = self.own_links(visit.sitemaps.iter().collect(), 0, false);

@@ -9,6 +9,7 @@ use crawl::fetch;
 use crawl::fetch::address::Override;
 use crawl::fetch::hosts::Hosts;
 use crawl::fetch::proxy::Proxy;
+use crawl::hooks::fields::Field;
 use crawl::settings::fleet::{FleetSettings, Own};
 use crawl::settings::scope::Reach;
 use crawl::settings::{Settings, filter};
@@ -18,7 +19,7 @@ use fm_cli::{Failure, canonical, sizes, times};
 /// Start or continue a crawl
 #[derive(clap::Args)]
 #[command(after_help = "\
-The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --fetch, --forever, --log, --log-size, \
+The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --fetch, --exec, --forever, --log, --log-size, \
 --tolerate, --allow-private, --resolve, --ca, --insecure, --proxy, --bind and --min-free): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
 
 Exits with 1 if no page was ever fetched, with 3 if the store refused fetched pages, and with 5 if pages were not fetched for a reason \
@@ -118,6 +119,19 @@ pub struct Args {
     /// Keep no cookies any more
     #[arg(long)]
     pub(super) no_cookies: bool,
+    /// Keep these fields beside each page: lang, charset, simhash64; `none` for none any more
+    #[arg(long, value_name = "FIELD", value_parser = field, value_delimiter = ',')]
+    pub(super) fields: Vec<String>,
+    /// Have a command of the shell look at each page: a line of JSON in, a line out, with links,
+    /// fields, or "store": false (docs/CRAWLING.md)
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) exec: Option<String>,
+    /// Processes of --exec
+    #[arg(long, value_name = "N", value_parser = jobs, default_value = "1", requires = "exec")]
+    pub(super) exec_jobs: usize,
+    /// Time for an answer of --exec
+    #[arg(long, value_name = "DURATION", value_parser = times::duration, default_value = "60s", requires = "exec")]
+    pub(super) exec_timeout: Duration,
     /// Follow links marked nofollow
     #[arg(long)]
     pub(super) follow_nofollow: bool,
@@ -270,6 +284,7 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     patterns(&mut settings.exclude, &args.exclude, args.no_exclude);
     list(&mut settings.reject_extensions, &args.reject_extension, NONE);
     list(&mut settings.limits.types, &args.accept_type, ANY);
+    list(&mut settings.fields, &args.fields, NONE);
     settings.follow_duplicates |= args.follow_duplicates;
     settings.follow_nofollow |= args.follow_nofollow;
     settings.cookies = (settings.cookies || args.cookies) && !args.no_cookies;
@@ -309,7 +324,7 @@ fn hosts_file(text: &str) -> Result<HostsFile, String> {
     Hosts::open(Some(&path)).map(|_| HostsFile(Some(path)))
 }
 
-/// Words for all content types, and for no extension.
+/// Words for all content types, and for no extension or field.
 const ANY: &str = "any";
 const NONE: &str = "none";
 
@@ -329,6 +344,15 @@ fn extension(text: &str) -> Result<String, String> {
         true => Err("give an extension such as pdf, or none".to_owned()),
         false => Ok(text),
     }
+}
+
+fn field(text: &str) -> Result<String, String> {
+    if text == NONE { Ok(text.to_owned()) } else { Field::named(text).map(|field| field.name().to_owned()) }
+}
+
+fn jobs(text: &str) -> Result<usize, String> {
+    let jobs = text.parse().ok().filter(|jobs| (1..=1000).contains(jobs));
+    jobs.ok_or_else(|| format!("`{text}` is not a number of processes, 1 to 1000"))
 }
 
 /// Adds patterns to those of earlier runs, or to none.

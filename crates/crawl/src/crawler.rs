@@ -1,0 +1,339 @@
+//! A crawl as a library has it: [`Crawler::builder`], then [`Crawler::run`].
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap_http::ClientOptions;
+use tokio::sync::oneshot;
+use urlindex::Canonicalizer;
+
+use crate::clock::now_ms;
+use crate::error::Error;
+use crate::fetch::Way;
+use crate::fetch::address::{Override, Resolver};
+use crate::fetch::proxy::Proxy;
+use crate::fetch::trust::{Trust, tls};
+use crate::hooks::fields::Field;
+use crate::hooks::{Fetch, Hooks, OnPage, Parse};
+use crate::links::check_start;
+use crate::robots;
+use crate::run::opening::Begun;
+use crate::run::{self, Nobody, Observer, Plan, Summary};
+use crate::settings::filter::{self, Filter};
+use crate::settings::scope::{Accept, Reach};
+use crate::settings::{Folder, Settings};
+use crate::stop::Stop;
+
+/// What the user agent begins with, unless another is given.
+const PRODUCT: &str = concat!("filemap-crawl/", env!("CARGO_PKG_VERSION"));
+/// Bytes that are to be free on the store's disk.
+const MIN_FREE: u64 = 512 << 20;
+
+/// A crawl that is ready to run.
+///
+/// ```no_run
+/// use crawl::{Capture, Crawler, Reply};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let crawler = Crawler::builder("pages.fm")?
+///     .seed("https://example.com/")
+///     .contact("mailto:me@example.com")
+///     .max_pages(1000)
+///     .on_page(|page: &Capture<'_>| Ok(Reply::new().field("bytes", page.page.body.len().to_string())))
+///     .build()?;
+/// let summary = crawler.run()?;
+/// println!("{} fetched, {} missing", summary.tally.fetched, summary.coverage.missing(summary.end));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Crawler(Plan);
+
+impl Crawler {
+    /// A builder of the crawl into a store, which is made if it is absent. A crawl that was begun
+    /// before has the settings that it had, but for what is set now.
+    ///
+    /// # Errors
+    /// The crawl's settings cannot be read.
+    pub fn builder(store: impl AsRef<Path>) -> Result<Builder, Error> {
+        let store = store.as_ref();
+        let known = Folder::of(store).settings()?;
+        let begun = if known.is_some() { Begun::Before } else { Begun::Now };
+        Ok(Builder {
+            plan: Plan {
+                store: store.to_owned(),
+                begun,
+                settings: known.unwrap_or_else(|| Settings::new(now_ms())),
+                rules: None,
+                filter: None,
+                tls: None,
+                resolver: Resolver::default(),
+                way: Way::default(),
+                seen: ClientOptions::new(),
+                takes_back: false,
+                fetch: Vec::new(),
+                max_pages: u64::MAX,
+                forever: false,
+                min_free: MIN_FREE,
+                stop: Stop::new(),
+                observer: Arc::new(Nobody),
+                hooks: Hooks::default(),
+                accept: None,
+            },
+            trust: Trust::Roots(Vec::new()),
+            seeds: Vec::new(),
+            wrong: Vec::new(),
+        })
+    }
+
+    /// The handle by which anybody stops the crawl.
+    pub fn stop(&self) -> Stop {
+        self.0.stop.clone()
+    }
+
+    /// Crawls until nothing is left, a limit is reached, or it is stopped. Blocks its caller; the
+    /// crawl runs on threads of its own, so that it may be called from async code too, where
+    /// [`Crawler::run_async`] is better.
+    ///
+    /// # Errors
+    /// Those of the store, the frontier, the sets and the observer. What was committed stays: the
+    /// next run goes on from there.
+    pub fn run(self) -> Result<Summary, Error> {
+        let broke = || Error::Broken("the crawl broke off; please report it".to_owned());
+        std::thread::scope(|scope| scope.spawn(|| run::run(self.0)).join()).unwrap_or_else(|_| Err(broke()))
+    }
+
+    /// The same, for async code of any runtime. If the future is dropped, the crawl is asked to
+    /// stop and ends by itself.
+    ///
+    /// # Errors
+    /// As [`Crawler::run`].
+    pub async fn run_async(self) -> Result<Summary, Error> {
+        let broke = || Error::Broken("the crawl broke off; please report it".to_owned());
+        let (tell, told) = oneshot::channel();
+        let stop = StopOnDrop(self.stop());
+        // If nobody waits any more, nobody is told.
+        std::thread::spawn(move || drop(tell.send(run::run(self.0))));
+        let ended = told.await.unwrap_or_else(|_| Err(broke()));
+        drop(stop);
+        ended
+    }
+}
+
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.ask();
+    }
+}
+
+/// Builds a [`Crawler`]. What is not set is as [`Settings::new`] has it, or as it was in the run
+/// before.
+pub struct Builder {
+    plan: Plan,
+    trust: Trust,
+    seeds: Vec<String>,
+    /// What is wrong with what was given.
+    wrong: Vec<String>,
+}
+
+/// Setters of one setting each.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident($value:ident: $kind:ty) { $($place:ident).+ = $made:expr })*) => {
+        impl Builder {
+            $($(#[$doc])* #[must_use] pub fn $name(mut self, $value: $kind) -> Builder {
+                self.$($place).+ = $made;
+                self
+            })*
+        }
+    };
+}
+
+setters! {
+    /// How far it goes from its start pages; [`Reach::Host`] at first.
+    scope(reach: Reach) { plan.settings.scope = reach }
+    /// Requests a second to a host, 0 for no limit; 1 at first.
+    rate(rate: f64) { plan.settings.rate = rate }
+    /// Connections in all; 64 at first. At most as many hooks run at once.
+    connections(most: usize) { plan.settings.connections = most.clamp(1, 10_000) }
+    /// Connections to one host; 1 at first.
+    host_connections(most: u16) { plan.settings.host_connections = most.clamp(1, 1000) }
+    /// Most links from a start page; 100 at first.
+    max_depth(most: u16) { plan.settings.depth = most }
+    /// Most pages of one host; 100,000 at first.
+    max_host_pages(most: Option<u32>) { plan.settings.host_pages = most }
+    /// Most fetched pages in all runs.
+    max_pages(most: u64) { plan.max_pages = most }
+    /// Pages are fetched again at about this age; never at first.
+    recrawl(age: Option<Duration>) { plan.settings.recrawl = age }
+    /// Whether robots.txt is obeyed: ignore it on sites of your own only.
+    obey_robots(obeys: bool) { plan.settings.obeys_robots = obeys }
+    /// The name that robots.txt is matched by; the first word of the user agent at first.
+    robots_token(token: Option<String>) { plan.settings.robots_token = token }
+    /// Whether sitemaps are read; they are at first.
+    sitemaps(are_read: bool) { plan.settings.sitemaps = are_read }
+    /// Whether images, styles, scripts and fonts of pages are fetched too.
+    requisites(are_fetched: bool) { plan.settings.requisites = are_fetched }
+    /// Whether cookies are kept during the run.
+    cookies(are_kept: bool) { plan.settings.cookies = are_kept }
+    /// Keep waiting when nothing is left.
+    forever(is_for_ever: bool) { plan.forever = is_for_ever }
+    /// Pause while fewer bytes are free on the disk of the store; 512 MiB at first.
+    min_free(bytes: u64) { plan.min_free = bytes }
+    /// Connect to private, loopback and other non-public addresses too.
+    allow_private(are_allowed: bool) { plan.resolver.allow_private = are_allowed }
+    /// Names with fixed addresses; the first that fits counts.
+    resolve(overrides: Vec<Override>) { plan.resolver.overrides = overrides }
+    /// Send all requests to this proxy.
+    proxy(proxy: Option<Proxy>) { plan.way.proxy = proxy }
+    /// Connect from this address of the machine.
+    bind(address: Option<IpAddr>) { plan.way.bind = address }
+    /// Which servers are trusted over TLS.
+    trust(trust: Trust) { trust = trust }
+    /// What makes two URLs one page, in a new store.
+    rules(rules: Option<Arc<dyn Canonicalizer>>) { plan.rules = rules }
+    /// How the server of a shared seen set is asked ([`Settings::seen`]).
+    seen_options(options: ClientOptions) { plan.seen = options }
+    /// Fetch these pages, whatever the queue, and nothing else.
+    fetch_only(urls: Vec<String>) { plan.fetch = urls }
+    /// Queue pages again that were refused, for the scope or the addresses are wider now.
+    take_back(is_wanted: bool) { plan.takes_back = is_wanted }
+    /// The handle by which it is stopped.
+    stop(stop: Stop) { plan.stop = stop }
+    /// Who is told of events, visits and numbers.
+    observer(observer: Arc<dyn Observer>) { plan.observer = observer }
+    /// Fetches pages instead of the crawl; robots.txt and sitemaps stay with it.
+    fetch_by(fetch: Option<Arc<dyn Fetch>>) { plan.hooks.fetch = fetch }
+    /// Decides which URLs are in scope, beside the reach.
+    accept_by(accept: Option<Arc<dyn Accept>>) { plan.accept = accept }
+}
+
+impl Builder {
+    /// Adds a start page.
+    #[must_use]
+    pub fn seed(mut self, url: impl Into<String>) -> Builder {
+        self.seeds.push(url.into());
+        self
+    }
+
+    /// Adds start pages.
+    #[must_use]
+    pub fn seeds<U: Into<String>>(mut self, urls: impl IntoIterator<Item = U>) -> Builder {
+        self.seeds.extend(urls.into_iter().map(Into::into));
+        self
+    }
+
+    /// The operator's contact, a URL or `mailto:` address, which is sent with every request.
+    #[must_use]
+    pub fn contact(mut self, contact: &str) -> Builder {
+        self.plan.settings.user_agent = format!("{PRODUCT} (+{contact})");
+        self
+    }
+
+    /// The whole user agent. It begins with the name that robots.txt is matched by.
+    #[must_use]
+    pub fn user_agent(mut self, name: &str) -> Builder {
+        name.clone_into(&mut self.plan.settings.user_agent);
+        self
+    }
+
+    /// Fetches only URLs that a pattern matches: a regular expression, `prefix:URL`, or `@FILE`.
+    #[must_use]
+    pub fn include(mut self, pattern: &str) -> Builder {
+        match filter::checked(pattern) {
+            Ok(pattern) => self.plan.settings.include.push(pattern),
+            Err(wrong) => self.wrong.push(format!("include {pattern}: {wrong}")),
+        }
+        self
+    }
+
+    /// Does not fetch URLs that a pattern matches.
+    #[must_use]
+    pub fn exclude(mut self, pattern: &str) -> Builder {
+        match filter::checked(pattern) {
+            Ok(pattern) => self.plan.settings.exclude.push(pattern),
+            Err(wrong) => self.wrong.push(format!("exclude {pattern}: {wrong}")),
+        }
+        self
+    }
+
+    /// Keeps these fields beside each page; none at first.
+    #[must_use]
+    pub fn fields(mut self, fields: &[Field]) -> Builder {
+        self.plan.settings.fields = fields.iter().map(|field| field.name().to_owned()).collect();
+        self
+    }
+
+    /// Adds a hook that looks at each page before it is stored.
+    #[must_use]
+    pub fn on_page(mut self, hook: impl OnPage + 'static) -> Builder {
+        self.plan.hooks.on_page.push(Arc::new(hook));
+        self
+    }
+
+    /// Finds the links of pages instead of the crawl.
+    #[must_use]
+    pub fn parse_by(mut self, parse: impl Parse + 'static) -> Builder {
+        self.plan.hooks.parse = Some(Arc::new(parse));
+        self
+    }
+
+    /// All settings that are kept, also those without a method here.
+    pub fn settings(&mut self) -> &mut Settings {
+        &mut self.plan.settings
+    }
+
+    /// Whether the crawl was begun by an earlier run.
+    pub fn was_begun(&self) -> bool {
+        self.plan.begun == Begun::Before
+    }
+
+    /// Checks everything that was given. Nothing is made.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with all that is wrong.
+    pub fn build(mut self) -> Result<Crawler, Error> {
+        let mut wrong = std::mem::take(&mut self.wrong);
+        let settings = &mut self.plan.settings;
+        let mut known: HashSet<String> = settings.starts().cloned().collect();
+        for seed in self.seeds {
+            match check_start(seed.as_bytes(), settings.limits.url_bytes) {
+                Ok(url) if known.insert(url.clone()) => {
+                    settings.seeds.push(url);
+                    self.plan.takes_back = true;
+                }
+                Ok(_) => self.plan.takes_back = true,
+                Err(why) => wrong.push(format!("{seed}: {why}")),
+            }
+        }
+        if known.is_empty() && wrong.is_empty() {
+            wrong.push("a crawl needs a start page".to_owned());
+        }
+        if settings.user_agent.is_empty() {
+            PRODUCT.clone_into(&mut settings.user_agent);
+        }
+        let has_contact = ["@", "http://", "https://"].iter().any(|mark| settings.user_agent.contains(mark));
+        if !has_contact && !self.plan.resolver.allow_private {
+            wrong.push("give a contact for this crawl, such as mailto:you@example.com".to_owned());
+        }
+        if robots::token(&settings.user_agent).is_empty() || settings.user_agent.chars().any(char::is_control) {
+            wrong.push("a user agent is one line, and begins with a name of letters, digits, - and _".to_owned());
+        }
+        if !(0.0..=1e6).contains(&settings.rate) {
+            wrong.push(format!("{} is no number of requests a second", settings.rate));
+        }
+        wrong.extend(settings.fields.iter().filter_map(|name| Field::named(name).err()));
+        match Filter::open(&settings.include, &settings.exclude, &settings.reject_extensions) {
+            Ok(filter) => self.plan.filter = Some(filter),
+            Err(all) => wrong.extend(all),
+        }
+        match tls(self.trust) {
+            Ok(tls) => self.plan.tls = Some(tls),
+            Err(why) => wrong.push(why),
+        }
+        if wrong.is_empty() { Ok(Crawler(self.plan)) } else { Err(Error::Usage(wrong.join("; "))) }
+    }
+}

@@ -1,0 +1,334 @@
+//! A hook of another program: child processes that read pages and answer, a line of JSON each.
+//!
+//! A page's line has `url`, `key`, `depth`, `time_ms`, `status`, `headers` (pairs), `body` (or
+//! `body_base64` if it is no UTF-8), `links` and `fields`. An answer's may have `links`, `fields`,
+//! `store`, `follow`, and `url`, which must be the page's then. A child answers each page once and
+//! in order; what it prints on standard error is left alone.
+//!
+//! A child that dies, answers late, or answers anything else is killed, and another is started for
+//! the next page. After [`FAILURES_MAX`] failures in a row none is started any more. No page is
+//! lost by it: it is stored without the answer, and counted.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::page::{Capture, OnPage, Reply};
+use crate::error::BoxError;
+
+/// Failures in a row after which no child is started any more.
+const FAILURES_MAX: u32 = 10;
+/// Longest answer.
+const ANSWER_BYTES: u64 = 16 << 20;
+/// A child whose input has ended has this long to end too.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// Child processes as a hook.
+pub struct Exec {
+    command: String,
+    timeout: Duration,
+    /// Children that have nothing to do; `None` for one that is to be started.
+    idle: Mutex<Vec<Option<Worker>>>,
+    is_idle: Condvar,
+    failures: AtomicU32,
+}
+
+/// A child, and the threads that write to it and read from it: neither waits for the other.
+struct Worker {
+    child: Child,
+    pages: Option<Sender<String>>,
+    answers: Receiver<std::io::Result<String>>,
+}
+
+/// An answer.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    url: Option<String>,
+    #[serde(default)]
+    links: Vec<String>,
+    #[serde(default)]
+    fields: Map<String, Value>,
+    store: Option<bool>,
+    follow: Option<bool>,
+}
+
+impl Exec {
+    /// A hook of this command of the shell, in at most so many processes; an answer comes within
+    /// `timeout`. The first process is started with the first page.
+    pub fn new(command: impl Into<String>, jobs: usize, timeout: Duration) -> Exec {
+        let idle = (0..jobs.max(1)).map(|_| None).collect();
+        Exec {
+            command: command.into(),
+            timeout,
+            idle: Mutex::new(idle),
+            is_idle: Condvar::new(),
+            failures: AtomicU32::new(0),
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Option<Worker>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a child, which it may hold already. Waits for one.
+    fn take(&self) -> Option<Worker> {
+        let mut idle = self.idle();
+        loop {
+            // One that runs before one that is to be started.
+            let at = idle.iter().position(Option::is_some).or_else(|| idle.len().checked_sub(1));
+            match at {
+                Some(at) => return idle.swap_remove(at),
+                None => idle = self.is_idle.wait(idle).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn give_back(&self, worker: Option<Worker>) {
+        self.idle().push(worker);
+        self.is_idle.notify_one();
+    }
+
+    fn answer(&self, worker: &mut Option<Worker>, capture: &Capture<'_>) -> Result<Reply, BoxError> {
+        if self.failures.load(Ordering::Relaxed) >= FAILURES_MAX {
+            return Err(
+                format!("{} failed {FAILURES_MAX} times in a row and is not started again", self.command).into()
+            );
+        }
+        // One that has ended after its last answer has done nothing wrong.
+        if worker.as_mut().map_or(Ok(true), Worker::has_ended)? {
+            worker.take().into_iter().for_each(Worker::kill);
+        }
+        let running = match worker {
+            Some(running) => running,
+            None => worker.insert(Worker::start(&self.command)?),
+        };
+        running.ask(capture, self.timeout)
+    }
+}
+
+impl OnPage for Exec {
+    fn on_page(&self, capture: &Capture<'_>) -> Result<Reply, BoxError> {
+        let mut worker = self.take();
+        let answered = self.answer(&mut worker, capture);
+        match answered {
+            Ok(_) => self.failures.store(0, Ordering::Relaxed),
+            Err(_) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                // Whatever it says later belongs to no page.
+                worker.take().into_iter().for_each(Worker::kill);
+            }
+        }
+        self.give_back(worker);
+        answered
+    }
+}
+
+impl Drop for Exec {
+    fn drop(&mut self) {
+        let workers = std::mem::take(&mut *self.idle());
+        let mut workers: Vec<Worker> = workers.into_iter().flatten().collect();
+        workers.iter_mut().for_each(|worker| worker.pages = None);
+        let until = Instant::now() + END_WITHIN;
+        for mut worker in workers {
+            while Instant::now() < until && matches!(worker.child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            worker.kill();
+        }
+    }
+}
+
+impl Worker {
+    fn start(command: &str) -> Result<Worker, BoxError> {
+        // A group of its own: Ctrl-C lets the crawl end what is in flight first.
+        let mut shell = Command::new("/bin/sh");
+        let shell = shell.args(["-c", command]).process_group(0);
+        let child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| format!("/bin/sh -c '{command}' cannot be started: {error}"))?;
+        let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("a child has no standard input or output".into());
+        };
+        let (pages, lines) = channel::<String>();
+        let (tell, answers) = channel();
+        // Both end with the child, and with its worker.
+        std::thread::spawn(move || lines.iter().try_for_each(|line| input.write_all(line.as_bytes())));
+        std::thread::spawn(move || {
+            let mut output = BufReader::new(output);
+            loop {
+                let mut line = String::new();
+                let read = Read::by_ref(&mut output).take(ANSWER_BYTES).read_line(&mut line);
+                let is_last = !matches!(read, Ok(1..));
+                if tell.send(read.map(|_| line)).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Ok(Worker { child, pages: Some(pages), answers })
+    }
+
+    /// Whether it has ended, with nothing left to be read.
+    fn has_ended(&mut self) -> Result<bool, BoxError> {
+        match self.answers.try_recv() {
+            Err(TryRecvError::Empty) => Ok(false),
+            Ok(Ok(line)) if !line.is_empty() => Err("it answered more than it was asked".into()),
+            _ => Ok(true),
+        }
+    }
+
+    fn ask(&mut self, capture: &Capture<'_>, timeout: Duration) -> Result<Reply, BoxError> {
+        // If it has ended there is no answer either.
+        let _ = self.pages.as_ref().map(|pages| pages.send(line(capture)));
+        let answer = match self.answers.recv_timeout(timeout) {
+            Ok(answer) => answer?,
+            Err(RecvTimeoutError::Timeout) => return Err(format!("no answer within {timeout:?}").into()),
+            Err(RecvTimeoutError::Disconnected) => return Err("it ended".into()),
+        };
+        if answer.is_empty() {
+            return Err("it ended without an answer".into());
+        }
+        if !answer.ends_with('\n') {
+            return Err("it ended within an answer, or its answer is too long".into());
+        }
+        reply(&answer, capture.url)
+    }
+
+    fn kill(mut self) {
+        // The shell is the first of a group, with what it has started. One that has ended is none
+        // to kill.
+        let group = format!("kill -KILL -- -{}", self.child.id());
+        let _ = Command::new("/bin/sh").args(["-c", &group]).stderr(Stdio::null()).status();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A page as a line.
+fn line(capture: &Capture<'_>) -> String {
+    let page = capture.page;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let headers: Vec<[String; 2]> =
+        page.headers.iter().map(|header| [text(&header.name), text(&header.value)]).collect();
+    let mut line = json!({
+        "url": capture.url, "key": capture.key, "depth": capture.depth, "time_ms": page.fetched_at_ms,
+        "status": page.status, "headers": headers, "links": capture.links, "fields": capture.fields,
+    });
+    match std::str::from_utf8(&page.body) {
+        Ok(text) => line["body"] = text.into(),
+        Err(_) => line["body_base64"] = STANDARD.encode(&page.body).into(),
+    }
+    format!("{line}\n")
+}
+
+/// What an answer says of the page at a URL.
+fn reply(answer: &str, url: &str) -> Result<Reply, BoxError> {
+    let answer: Answer = serde_json::from_str(answer).map_err(|error| format!("its answer is none: {error}"))?;
+    if let Some(other) = answer.url.filter(|answered| answered != url) {
+        return Err(format!("it answered for {other}").into());
+    }
+    let value = |value: Value| if let Value::String(text) = value { text } else { value.to_string() };
+    Ok(Reply {
+        links: answer.links,
+        fields: answer.fields.into_iter().map(|(name, one)| (name, value(one))).collect(),
+        stores: answer.store.unwrap_or(true),
+        follows: answer.follow.unwrap_or(true),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap::Page;
+
+    use super::super::page::Fields;
+    use super::*;
+
+    fn ask(exec: &Exec, url: &str) -> Result<Reply, String> {
+        let (page, fields) = (Page::new(url, 7, 200, "caf\u{e9}"), Fields::new());
+        let capture = Capture { url, key: url, depth: 1, page: &page, links: &[], fields: &fields };
+        exec.on_page(&capture).map_err(|error| error.to_string())
+    }
+
+    fn exec(script: &str) -> Exec {
+        Exec::new(script, 1, Duration::from_millis(2000))
+    }
+
+    #[test]
+    fn a_child_answers_page_after_page() {
+        let exec =
+            exec(r#"n=0; while read -r line; do n=$((n+1)); echo "{\"links\":[\"/$n\"],\"fields\":{\"n\":$n}}"; done"#);
+        for n in 1..=3 {
+            let reply = ask(&exec, "http://a/").unwrap();
+            assert_eq!((reply.links, reply.fields["n"].clone()), (vec![format!("/{n}")], n.to_string()));
+            assert!(reply.stores && reply.follows);
+        }
+        let refuses = self::exec(r#"while read -r line; do echo '{"store":false,"follow":false}'; done"#);
+        assert_eq!(ask(&refuses, "http://a/").unwrap(), Reply::new().not_stored().not_followed());
+    }
+
+    #[test]
+    fn a_child_that_fails_is_named_and_another_answers_the_next_page() {
+        let once = |what: &str| {
+            // The first child of each folder fails.
+            let folder = tempfile::tempdir().unwrap();
+            let mark = folder.path().join("mark").display().to_string();
+            let script =
+                format!("if [ ! -e {mark} ]; then touch {mark}; {what}; fi; while read -r line; do echo '{{}}'; done");
+            let exec = Exec::new(script, 1, Duration::from_millis(1500));
+            let failed = ask(&exec, "http://a/").unwrap_err();
+            assert_eq!(ask(&exec, "http://a/"), Ok(Reply::new()), "{what}");
+            failed
+        };
+        for (what, words) in [
+            ("read -r line; exit 3", "it ended without an answer"),
+            ("exec sleep 60", "no answer within"),
+            ("read -r line; echo rubbish; cat > /dev/null", "its answer is none"),
+            ("read -r line; echo '{\"link\": []}'; cat > /dev/null", "its answer is none"),
+            ("read -r line; printf '{'; exit", "within an answer"),
+            ("read -r line; echo '{\"url\": \"http://b/\"}'; cat > /dev/null", "it answered for http://b/"),
+        ] {
+            let failed = once(what);
+            assert!(failed.contains(words), "{what}: {failed}");
+        }
+    }
+
+    #[test]
+    fn what_a_command_has_started_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let note = folder.path().join("pid");
+        let exec = exec(&format!("sleep 600 & echo $! > {}; read -r line; exit 3", note.display()));
+        ask(&exec, "http://a/").unwrap_err();
+        let pid = std::fs::read_to_string(&note).unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        // A process that nobody has waited for is a zombie.
+        let is_there = || !state().is_empty() && !state().contains(") Z ");
+        (0..500).take_while(|_| is_there()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
+        assert!(!is_there(), "{}", state());
+    }
+
+    #[test]
+    fn a_command_that_always_fails_is_not_started_for_ever() {
+        let exec = exec("exit 1");
+        let words: Vec<String> = (0..=FAILURES_MAX).map(|_| ask(&exec, "http://a/").unwrap_err()).collect();
+        assert!(words[0].contains("it ended"), "{words:?}");
+        assert!(words[FAILURES_MAX as usize].contains("is not started again"), "{words:?}");
+    }
+
+    #[test]
+    fn bodies_that_are_no_text_are_in_base64() {
+        let (mut page, fields) = (Page::new("http://a/", 7, 200, ""), Fields::new());
+        page.body = vec![0xff, 0];
+        let capture =
+            Capture { url: "http://a/", key: "http://a/", depth: 0, page: &page, links: &[], fields: &fields };
+        let value: Value = serde_json::from_str(&line(&capture)).unwrap();
+        assert_eq!((&value["body_base64"], value.get("body")), (&json!("/wA="), None));
+    }
+}

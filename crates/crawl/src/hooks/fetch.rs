@@ -1,0 +1,109 @@
+//! An own fetcher: for pages that need a browser, or come from elsewhere than HTTP.
+//!
+//! robots.txt and sitemaps are still asked for by the crawl itself, whose user agent they concern.
+
+use std::any::Any;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap::page::{Headers, HttpVersion};
+use tokio::sync::Semaphore;
+
+use super::guard;
+use crate::error::BoxError;
+use crate::failure::{Failure, Reason};
+use crate::fetch::Answer;
+
+/// What an own fetcher has got for a URL.
+#[derive(Clone, Debug, Default)]
+pub struct Response {
+    /// The status code; redirects (300 to 399) are followed by the crawl, by their `Location`.
+    pub status: u16,
+    /// The header fields. `Content-Type` decides how links are found.
+    pub headers: Headers,
+    /// The body, decoded.
+    pub body: Vec<u8>,
+    /// The address that answered, if that is known.
+    pub ip: Option<IpAddr>,
+}
+
+/// A fetch under way.
+pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Response, BoxError>> + Send + 'a>>;
+
+/// Fetches pages instead of the crawl, which keeps deciding which page and when. The address of a
+/// page is not checked: an own fetcher answers for where it connects to.
+pub trait Fetch: Send + Sync {
+    /// Fetches a URL. It runs on the crawl's own runtime (tokio); [`Blocking`] makes one of a
+    /// closure that blocks.
+    fn fetch<'a>(&'a self, url: &'a str) -> Fetching<'a>;
+}
+
+/// A fetcher that blocks, on a bounded number of threads.
+pub struct Blocking<F> {
+    call: Arc<F>,
+    places: Semaphore,
+}
+
+impl<F: Fn(&str) -> Result<Response, BoxError> + Send + Sync + 'static> Blocking<F> {
+    /// A fetcher of a closure, of which at most so many calls run at once.
+    pub fn new(most: usize, call: F) -> Blocking<F> {
+        Blocking { call: Arc::new(call), places: Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)) }
+    }
+}
+
+impl<F: Fn(&str) -> Result<Response, BoxError> + Send + Sync + 'static> Fetch for Blocking<F> {
+    fn fetch<'a>(&'a self, url: &'a str) -> Fetching<'a> {
+        Box::pin(async move {
+            let _place = self.places.acquire().await?;
+            let (call, url) = (Arc::clone(&self.call), url.to_owned());
+            tokio::task::spawn_blocking(move || call(&url)).await?
+        })
+    }
+}
+
+/// Fetches by an own fetcher, within the time and the bytes of the crawl.
+pub(crate) async fn get(own: &Arc<dyn Fetch>, url: &str, within: Duration, bytes: u64) -> Result<Answer, Failure> {
+    let (own, at) = (Arc::clone(own), url.to_owned());
+    // A task of its own: a panic ends that, and not the visit.
+    let task = tokio::spawn(async move { own.fetch(&at).await });
+    let stop = task.abort_handle();
+    let response = match tokio::time::timeout(within, task).await {
+        Err(_) => {
+            stop.abort();
+            return Err(Reason::TotalTimeout.into());
+        }
+        Ok(Err(broken)) => return Err(failed(panicked(broken))),
+        Ok(Ok(Err(error))) => return Err(failed(error.to_string())),
+        Ok(Ok(Ok(response))) => response,
+    };
+    let Response { status, headers, mut body, ip } = response;
+    let wire_bytes = body.len() as u64;
+    let is_cut = wire_bytes > bytes;
+    body.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
+    Ok(Answer {
+        status,
+        reason: Vec::new(),
+        version: HttpVersion::Http11,
+        headers,
+        body,
+        cut: is_cut.then(|| Reason::BodyLimit.into()),
+        as_received: false,
+        has_trailing: false,
+        ip,
+        wire_bytes,
+        cookies_dropped: 0,
+        places: Vec::new(),
+    })
+}
+
+fn failed(words: String) -> Failure {
+    Failure::new(Reason::OwnFetcher, words)
+}
+
+fn panicked(broken: tokio::task::JoinError) -> String {
+    let words = |panic: Box<dyn Any + Send>| guard::panicked(&*panic);
+    broken.try_into_panic().map_or_else(|error| error.to_string(), words)
+}

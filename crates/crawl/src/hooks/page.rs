@@ -1,0 +1,122 @@
+//! What a hook is shown of a page, and what it says of it.
+
+use std::collections::BTreeMap;
+
+use filemap::Page;
+
+use crate::error::BoxError;
+
+/// Values by their names, kept beside a page. A value is one line of text.
+pub type Fields = BTreeMap<String, String>;
+
+/// A page that was fetched and is not stored yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Capture<'a> {
+    /// The URL it was asked for at.
+    pub url: &'a str,
+    /// Its canonical form, by which the store knows it.
+    pub key: &'a str,
+    /// Links from a start page.
+    pub depth: u16,
+    /// Time, status, header fields, decoded body.
+    pub page: &'a Page,
+    /// The URLs of its links that the crawl is going to follow.
+    pub links: &'a [String],
+    /// What was found of it so far.
+    pub fields: &'a Fields,
+}
+
+/// What a hook says of a page.
+///
+/// ```
+/// let reply = crawl::Reply::new().link("/next").field("title", "Home");
+/// assert!(reply.stores && reply.follows);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// More links of the page, relative ones too. They are followed if they are in scope.
+    pub links: Vec<String>,
+    /// Values to keep beside the page.
+    pub fields: Fields,
+    /// Whether the page is stored.
+    pub stores: bool,
+    /// Whether its links are followed.
+    pub follows: bool,
+}
+
+impl Default for Reply {
+    fn default() -> Reply {
+        Reply { links: Vec::new(), fields: Fields::new(), stores: true, follows: true }
+    }
+}
+
+impl Reply {
+    /// A reply that changes nothing.
+    pub fn new() -> Reply {
+        Reply::default()
+    }
+
+    /// Adds a link.
+    #[must_use]
+    pub fn link(mut self, url: impl Into<String>) -> Reply {
+        self.links.push(url.into());
+        self
+    }
+
+    /// Adds a value. Line ends and other control characters become blanks.
+    #[must_use]
+    pub fn field(mut self, name: impl Into<String>, value: impl Into<String>) -> Reply {
+        self.fields.insert(name.into(), value.into());
+        self
+    }
+
+    /// The page is not stored.
+    #[must_use]
+    pub fn not_stored(self) -> Reply {
+        Reply { stores: false, ..self }
+    }
+
+    /// Its links are not followed.
+    #[must_use]
+    pub fn not_followed(self) -> Reply {
+        Reply { follows: false, ..self }
+    }
+
+    /// Takes what another hook says of the page too.
+    pub(super) fn add(&mut self, other: Reply) {
+        self.links.extend(other.links);
+        self.fields.extend(other.fields);
+        self.stores &= other.stores;
+        self.follows &= other.follows;
+    }
+}
+
+/// Looks at each page before it is stored. Every closure of that form is one.
+pub trait OnPage: Send + Sync {
+    /// Says what becomes of a page. May block.
+    ///
+    /// # Errors
+    /// The hook's own: the page is stored without its reply.
+    fn on_page(&self, capture: &Capture<'_>) -> Result<Reply, BoxError>;
+}
+
+impl<F: Fn(&Capture<'_>) -> Result<Reply, BoxError> + Send + Sync> OnPage for F {
+    fn on_page(&self, capture: &Capture<'_>) -> Result<Reply, BoxError> {
+        self(capture)
+    }
+}
+
+/// Finds the links of a page instead of the crawl. Every closure of that form is one.
+pub trait Parse: Send + Sync {
+    /// The links of a page at a URL, relative ones too; `None` for those that the crawl finds.
+    ///
+    /// # Errors
+    /// The hook's own: the page has the links that the crawl finds.
+    fn links(&self, url: &str, page: &Page) -> Result<Option<Vec<String>>, BoxError>;
+}
+
+impl<F: Fn(&str, &Page) -> Result<Option<Vec<String>>, BoxError> + Send + Sync> Parse for F {
+    fn links(&self, url: &str, page: &Page) -> Result<Option<Vec<String>>, BoxError> {
+        self(url, page)
+    }
+}

@@ -1,0 +1,74 @@
+//! The visible text of an HTML document, and the language that it names.
+//!
+//! Text is what stands outside of scripts, styles, templates and the title: an approximation
+//! without style sheets. One pass of the tokenizer, no tree.
+
+use html5gum::{DefaultEmitter, Token, Tokenizer};
+
+/// Elements whose text nobody sees.
+const HIDDEN: [&[u8]; 5] = [b"script", b"style", b"template", b"title", b"noscript"];
+/// Elements within a word: no blank stands for their tags.
+const WITHIN: [&[u8]; 14] =
+    [b"a", b"abbr", b"b", b"code", b"em", b"font", b"i", b"mark", b"small", b"span", b"strong", b"sub", b"sup", b"u"];
+
+/// What is read of a document.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Text {
+    /// The visible text; blanks stand where elements part words.
+    pub(super) text: String,
+    /// The `lang` of the `html` element.
+    pub(super) lang: Option<String>,
+}
+
+/// Reads a document.
+pub(super) fn of(document: &str) -> Text {
+    let mut emitter = DefaultEmitter::default();
+    emitter.naively_switch_states(true);
+    let (mut read, mut hidden) = (Text::default(), None::<Vec<u8>>);
+    // Reading from memory cannot fail.
+    for token in Tokenizer::new_with_emitter(document, emitter).flatten() {
+        match token {
+            Token::StartTag(tag) => {
+                let name = tag.name.as_slice();
+                if name == b"html" && read.lang.is_none() {
+                    let lang = tag.attributes.get(&b"lang"[..]).or_else(|| tag.attributes.get(&b"xml:lang"[..]));
+                    read.lang = lang.map(|lang| String::from_utf8_lossy(lang).trim().to_owned());
+                }
+                part(&mut read.text, name);
+                if hidden.is_none() && HIDDEN.contains(&name) && !tag.self_closing {
+                    hidden = Some(name.to_vec());
+                }
+            }
+            Token::EndTag(tag) => {
+                hidden = hidden.filter(|name| *name != tag.name.as_slice());
+                part(&mut read.text, tag.name.as_slice());
+            }
+            Token::String(text) if hidden.is_none() => read.text += &String::from_utf8_lossy(&text),
+            _ => {}
+        }
+    }
+    read.lang = read.lang.filter(|lang| !lang.is_empty());
+    read
+}
+
+/// Parts the words before and after a tag.
+fn part(text: &mut String, name: &[u8]) {
+    if !WITHIN.contains(&name) && !text.ends_with(' ') {
+        text.push(' ');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_what_people_see() {
+        let read = of("<!doctype html><html lang=' de-AT '><head><title>no</title><style>p { x }</style></head>\
+            <body><p>One<b>two</b></p><p>three &amp; four</p><script>var x = '<p>no</p>';</script><!-- no -->five");
+        assert_eq!(read.text.split_whitespace().collect::<Vec<_>>(), ["Onetwo", "three", "&", "four", "five"]);
+        assert_eq!(read.lang.as_deref(), Some("de-AT"));
+        assert_eq!(of("<p lang=fr>x").lang, None);
+        assert_eq!(of("plain").text, "plain");
+    }
+}

@@ -1,0 +1,58 @@
+//! What the hooks of a crawl say of a page before it is stored.
+
+use filemap::Page;
+
+use super::discovery::{self, Discovered};
+use super::parts::Crawl;
+use crate::error::Error;
+use crate::hooks::fields;
+use crate::hooks::{Capture, Fields};
+use crate::links::{Link, requisites};
+
+/// What becomes of a page.
+pub(super) struct Looked {
+    /// Its links that are followed.
+    pub(super) links: Vec<Link>,
+    /// What is kept beside it.
+    pub(super) fields: Fields,
+    /// Whether it is stored.
+    pub(super) stores: bool,
+    /// What was found by links of a hook, without these.
+    pub(super) discovered: Discovered,
+}
+
+impl Looked {
+    /// A page that no hook looks at.
+    pub(super) fn only(links: Vec<Link>) -> Looked {
+        Looked { links, fields: Fields::new(), stores: true, discovered: Discovered::default() }
+    }
+}
+
+/// Has the hooks look at a page: not at requisites, nor at sitemaps that were named.
+///
+/// # Errors
+/// The store's, of a URL that has no key.
+pub(super) fn look(
+    crawl: &Crawl,
+    (url, page): (&str, &Page),
+    (depth, requisite): (u16, Option<u8>),
+    mut links: Vec<Link>,
+) -> Result<Looked, Error> {
+    let is_page = requisite.is_none() && crawl.sitemaps.level(url).is_none();
+    if !is_page || crawl.hooks.on_page.is_empty() && crawl.fields.is_empty() {
+        return Ok(Looked::only(links));
+    }
+    let found = fields::of(page, &crawl.fields);
+    let key = String::from_utf8_lossy(&crawl.pages.key(&page.url)?).into_owned();
+    let urls: Vec<String> =
+        links.iter().filter(|link| !requisites::is_marked(link)).map(|link| link.url.clone()).collect();
+    let capture = Capture { url, key: &key, depth, page, links: &urls, fields: &found };
+    let (reply, failed) = crawl.hooks.look(&capture);
+    let mut discovered = discovery::of_hook(crawl, url, reply.links);
+    discovered.hooks_failed = failed;
+    links.extend(std::mem::take(&mut discovered.links).into_iter().filter(|link| !urls.contains(&link.url)));
+    if !reply.follows {
+        links.clear();
+    }
+    Ok(Looked { links, fields: reply.fields, stores: reply.stores, discovered })
+}

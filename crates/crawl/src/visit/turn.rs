@@ -1,0 +1,58 @@
+//! Whether a page may be asked for now: by robots.txt, and by the delay of its host.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use frontier::Assignment;
+
+use super::parts::Crawl;
+use super::{Broken, Visit, discovery};
+use crate::failure::{Failure, Reason};
+use crate::links;
+use crate::robots::cache;
+
+/// Checks robots.txt. If that took a request, or told of a delay that the frontier does not know,
+/// the page is to be fetched later. Of a host in scope, its sitemaps come with the visit the first
+/// time, whatever becomes of the page.
+pub(super) async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<(), Broken> {
+    let url = assignment.url.as_str();
+    let of_host = crawl.fetcher.hosts().delay(links::host(url));
+    if !crawl.settings.obeys_robots {
+        return wait_for(crawl, assignment, of_host, false, visit);
+    }
+    let (origin, path) = cache::split(&assignment.url);
+    let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
+    let robots = site.robots.as_ref().map_err(Failure::clone)?;
+    let own = of_host.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
+    let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay).max(own)).or(of_host);
+    visit.delay = Some(delay);
+    let are_wanted = crawl.settings.sitemaps && !robots.sitemaps.is_empty() && crawl.scope.contains(url);
+    if are_wanted && !site.sitemaps_told.swap(true, Ordering::Relaxed) {
+        let told = discovery::of_robots(crawl, &cache::url_of(origin), &robots.sitemaps)?;
+        visit.sitemaps = visit.take(told);
+        visit.met(Reason::SitemapLimit, robots.more_sitemaps);
+    }
+    if !robots.allows(path) {
+        return Err(Failure::from(Reason::Robots).into());
+    }
+    wait_for(crawl, assignment, delay, was_fetched, visit)
+}
+
+/// Has the page fetched later if its host is to be left alone first: either the request for
+/// robots.txt has just begun, or nobody knows when the last one did.
+fn wait_for(
+    crawl: &Crawl,
+    assignment: &Assignment,
+    delay: Option<Duration>,
+    was_fetched: bool,
+    visit: &mut Visit,
+) -> Result<(), Broken> {
+    visit.delay = Some(delay);
+    let is_news = delay.is_some_and(|delay| assignment.host_delay_ms != Some(delay.as_millis() as u64));
+    let turn = delay.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
+    if (was_fetched || is_news) && !turn.is_zero() {
+        visit.hold = Some(turn);
+        return Err(Broken::Later);
+    }
+    Ok(())
+}
