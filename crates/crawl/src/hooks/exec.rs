@@ -205,7 +205,7 @@ impl Worker {
     fn kill(mut self) {
         // The shell is the first of a group, with what it has started. One that has ended is none
         // to kill.
-        let group = format!("kill -KILL -- -{}", self.child.id());
+        let group = format!("kill -KILL -{}", self.child.id());
         let _ = Command::new("/bin/sh").args(["-c", &group]).stderr(Stdio::null()).status();
         let _ = self.child.kill();
         let _ = self.child.wait();
