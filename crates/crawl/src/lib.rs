@@ -7,7 +7,7 @@
 //! The frontier decides which page is next, `urlindex` what a URL's canonical form is, the store
 //! how pages are kept. Floors, highest first: [`run`] assigns pages to visits and commits their
 //! results; [`visit`] takes one page from robots.txt to the store, by [`robots`], [`fetch`],
-//! [`links`] and [`record`], none of which knows another except that `robots` fetches; [`files`]
+//! `links` and [`record`], none of which knows another except that `robots` fetches; [`files`]
 //! keeps what a crawl knows beside its store; [`settings`] and [`failure`] are the terms they
 //! share.
 //!

@@ -2,7 +2,7 @@
 //!
 //! A redirect is an answer; nothing is followed here. HTTP/1.1, and HTTP/2 where the server offers
 //! it over TLS, come from hyper, TLS from rustls. An answer is bounded here: its head by hyper's
-//! buffers, its body and expansion by [`decode`], time by the deadlines of [`Fetcher::get`], the
+//! buffers, its body and expansion by `decode`, time by the deadlines of [`Fetcher::get`], the
 //! address by [`address`].
 //!
 //! Invariant: memory for bodies is bounded for any number of fetches: a body over

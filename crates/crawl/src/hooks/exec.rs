@@ -6,7 +6,7 @@
 //! in order; what it prints on standard error is left alone.
 //!
 //! A child that dies, answers late, or answers anything else is killed, and another is started for
-//! the next page. After [`FAILURES_MAX`] failures in a row none is started any more. No page is
+//! the next page. After `FAILURES_MAX` failures in a row none is started any more. No page is
 //! lost by it: it is stored without the answer, and counted.
 
 use std::io::{BufRead, BufReader, Read, Write};

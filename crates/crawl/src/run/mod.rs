@@ -1,6 +1,6 @@
 //! A run: the frontier assigns pages, tasks visit them, and their results are committed in groups.
 //!
-//! [`Coordinator`] alone holds the frontier, the seen set and the sequence note, on one thread;
+//! `Coordinator` alone holds the frontier, the seen set and the sequence note, on one thread;
 //! visits run on the runtime's threads and send their results back.
 
 mod claims;

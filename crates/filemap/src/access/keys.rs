@@ -4,7 +4,7 @@
 //! A key's *ordered form* sorts as plain bytes (see `page::order`): by host from its last label
 //! on, then by path. Forms of pages, of variants and of records beside them are three ranges.
 //!
-//! A cursor is the byte [`OF_URLS_1`] and the ordered form of the key given last. All ranges are
+//! A cursor is the byte `OF_URLS_1` and the ordered form of the key given last. All ranges are
 //! of one order, so it says in which of them to go on.
 
 use std::ops::Range;
