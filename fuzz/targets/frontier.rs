@@ -213,13 +213,9 @@ fn live(operations: &[u8]) {
                 model.done.insert(assignment.url);
                 let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
                 let changed = [None, Some(true), Some(false)][usize::from(with % 3)];
-                let fetched = Fetched {
-                    fetched_at_ms: now_ms,
-                    links: &links,
-                    changed,
-                    is_duplicate: false,
-                    is_barren: with.is_multiple_of(5),
-                };
+                let is_barren = with.is_multiple_of(5);
+                let fetched =
+                    Fetched { fetched_at_ms: now_ms, links: &links, changed, is_barren, ..Fetched::default() };
                 frontier.done(assignment.page, &fetched).expect("told");
             }
             7 if !flying.is_empty() => {
