@@ -205,6 +205,9 @@ setters! {
     stop(stop: Stop) { plan.stop = stop }
     /// Who is told of events, visits and numbers.
     observer(observer: Arc<dyn Observer>) { plan.observer = observer }
+    /// Whether visits tell all links of their pages with anchor text and `rel`
+    /// ([`crate::visit::Visit::edges`]), for an [`Observer`] that keeps them.
+    edges(are_told: bool) { plan.hooks.edges = are_told }
     /// Fetches pages instead of the crawl; robots.txt and sitemaps stay with it.
     fetch_by(fetch: Option<Arc<dyn Fetch>>) { plan.hooks.fetch = fetch }
     /// Decides which URLs are in scope, beside the reach.

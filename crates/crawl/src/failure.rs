@@ -80,6 +80,8 @@ reasons! {
     FarDate "far-date" Limit,
     /// A page with too many links.
     LinkLimit "link-limit" Limit,
+    /// Edges of a page over the number of links of a page, or to a URL that is too long.
+    EdgeLimit "edge-limit" Limit,
     /// A sitemap or a feed that is damaged: what comes before is taken.
     SitemapBroken "sitemap-broken" Protocol,
     /// More sitemaps than are known as such: the others are pages like any.

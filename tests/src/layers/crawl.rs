@@ -12,7 +12,8 @@ pub const LAYERS: &[&[&str]] = &[
     &["files::seen"],
     // Bytes in, links out.
     &["links"],
-    &["links::css", "links::directives", "links::requisites", "links::source", "links::traps"],
+    &["links::css", "links::directives", "links::edges", "links::requisites", "links::source", "links::traps"],
+    &["links::elements"],
     &["links::html", "links::plain", "links::sitemap"],
     // One request.
     &["fetch::address", "fetch::cookies", "fetch::decode", "fetch::proxy", "fetch::retry_after", "fetch::trust"],
@@ -54,4 +55,5 @@ pub const LAYERS: &[&[&str]] = &[
 ];
 
 /// `fm-crawl`, lowest first.
-pub const FM_CRAWL: &[&[&str]] = &[&["coverage", "failure", "log", "progress"], &["face"], &["verbs"], &["cli"]];
+pub const FM_CRAWL: &[&[&str]] =
+    &[&["coverage", "failure", "lines", "progress"], &["edges", "log"], &["face"], &["verbs"], &["cli"]];

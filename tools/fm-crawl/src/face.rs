@@ -1,4 +1,4 @@
-//! What a running crawl tells, as people see it: messages, the progress, and the crawl log.
+//! What a running crawl tells, as people see it: messages, the progress, the crawl log, and edges.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use fm_cli::{Failure, Flags, sizes, words};
 use frontier::Frontier;
 use serde_json::{Value, json};
 
+use crate::edges::Edges;
 use crate::log::Log;
 use crate::progress::Progress;
 
@@ -18,12 +19,20 @@ use crate::progress::Progress;
 pub struct Face {
     flags: Flags,
     opening: Opening,
-    parts: Mutex<(Progress, Log)>,
+    parts: Mutex<Parts>,
 }
 
-/// What a log begins with.
+struct Parts {
+    progress: Progress,
+    log: Log,
+    edges: Edges,
+}
+
+/// What is written of a run, and what the log begins with.
 pub struct Opening {
-    /// Where it is, if there is to be one.
+    /// Where edges go, if anywhere.
+    pub edges: Option<PathBuf>,
+    /// Where the log is, if there is to be one.
     pub path: Option<PathBuf>,
     /// Most bytes of one file.
     pub most: Option<u64>,
@@ -48,10 +57,11 @@ impl std::error::Error for Refused {}
 impl Face {
     /// A face, whose log is opened when the run begins.
     pub fn new(flags: &Flags, opening: Opening) -> Face {
-        Face { flags: *flags, opening, parts: Mutex::new((Progress::new(flags), Log::none())) }
+        let parts = Parts { progress: Progress::new(flags), log: Log::none(), edges: Edges::none() };
+        Face { flags: *flags, opening, parts: Mutex::new(parts) }
     }
 
-    fn parts(&self) -> MutexGuard<'_, (Progress, Log)> {
+    fn parts(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,13 +70,13 @@ impl Face {
     /// # Errors
     /// The system's.
     pub fn log(&self, event: &str, what: Value) -> Result<(), Failure> {
-        let log = &mut self.parts().1;
+        let log = &mut self.parts().log;
         log.event(event, what).and_then(|()| log.flush())
     }
 
     /// Opens the log.
     fn begin(&self) -> Result<(), Failure> {
-        let Opening { path, most, begin, seeds } = &self.opening;
+        let Opening { edges, path, most, begin, seeds } = &self.opening;
         let mut log = Log::open(path.as_deref(), *most)?;
         log.event("begin", begin.clone())?;
         for said in seeds {
@@ -75,13 +85,23 @@ impl Face {
                 words::say(said);
             }
         }
-        self.parts().1 = log;
+        let edges = Edges::open(edges.as_deref())?;
+        let mut parts = self.parts();
+        (parts.log, parts.edges) = (log, edges);
         Ok(())
     }
 
     /// Removes the line of the progress.
     pub fn clear(&self) {
-        self.parts().0.clear();
+        self.parts().progress.clear();
+    }
+
+    /// Ends the edges of the run.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn close_edges(&self) -> Result<(), Failure> {
+        self.parts().edges.close()
     }
 }
 
@@ -94,7 +114,7 @@ impl Observer for Face {
             return self.begin().map_err(failed);
         }
         let Some((name, what)) = logged(event) else { return Ok(()) };
-        let log = &mut self.parts().1;
+        let log = &mut self.parts().log;
         log.event(name, what).map_err(failed)?;
         match event {
             // Nothing may be committed for long.
@@ -104,17 +124,22 @@ impl Observer for Face {
     }
 
     fn visited(&self, visit: &Visit, new_links: u32) -> Result<(), BoxError> {
-        self.parts().1.visit(visit, new_links).map_err(failed)
+        let mut parts = self.parts();
+        parts.edges.visit(visit).and_then(|()| parts.log.visit(visit, new_links)).map_err(failed)
+    }
+
+    fn committing(&self) -> Result<(), BoxError> {
+        self.parts().edges.sync().map_err(failed)
     }
 
     fn committed(&self) -> Result<(), BoxError> {
-        self.parts().1.flush().map_err(failed)
+        self.parts().log.flush().map_err(failed)
     }
 
     fn look(&self, tally: &Tally, frontier: &Frontier, in_flight: usize) -> Result<(), BoxError> {
         let mut parts = self.parts();
-        parts.0.look(tally, frontier, in_flight);
-        parts.1.look().map_err(failed)
+        parts.progress.look(tally, frontier, in_flight);
+        parts.log.look().map_err(failed)
     }
 }
 

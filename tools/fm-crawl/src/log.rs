@@ -7,9 +7,8 @@
 //! A log that grows over a size is renamed, and a new one begun; after SIGHUP it is opened again,
 //! for programs that rename it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use crawl::run::line;
 use crawl::visit::{Told, Visit};
@@ -17,17 +16,15 @@ use fm_cli::times::now_ms;
 use fm_cli::{Failure, interrupt};
 use serde_json::{Value, json};
 
+use crate::lines::Lines;
+
 /// A log, or no log.
 pub struct Log(Option<Open>);
 
 struct Open {
-    file: BufWriter<File>,
-    path: PathBuf,
-    /// Bytes in it, those of the buffer too; and the most there may be.
-    bytes: u64,
+    lines: Lines,
+    /// The most bytes of one file.
     most: Option<u64>,
-    /// Whether it can be renamed: it is no device and no pipe.
-    is_regular: bool,
 }
 
 impl Log {
@@ -44,7 +41,7 @@ impl Log {
     pub fn open(path: Option<&Path>, most: Option<u64>) -> Result<Log, Failure> {
         let Some(path) = path else { return Ok(Log(None)) };
         let open = Open::at(path, most)?;
-        if most.is_some() && !open.is_regular {
+        if most.is_some() && !open.lines.is_regular() {
             return Err(Failure::Usage(format!("{}: --log-size is for files", path.display())));
         }
         interrupt::listen_to_hang_ups().map_err(|error| Failure::io("listen for SIGHUP to open", path, &error))?;
@@ -82,11 +79,11 @@ impl Log {
     fn write(&mut self, line: &Value) -> Result<(), Failure> {
         let Some(open) = &mut self.0 else { return Ok(()) };
         let line = format!("{line}\n");
-        if open.most.is_some_and(|most| open.bytes > 0 && open.bytes + line.len() as u64 > most) {
+        let bytes = open.lines.bytes();
+        if open.most.is_some_and(|most| bytes > 0 && bytes + line.len() as u64 > most) {
             open.rotate()?;
         }
-        open.bytes += line.len() as u64;
-        open.file.write_all(line.as_bytes()).map_err(|error| Failure::io("write", &open.path, &error))
+        open.lines.write(line.as_bytes())
     }
 
     /// Writes out the buffer.
@@ -94,40 +91,36 @@ impl Log {
     /// # Errors
     /// The system's.
     pub fn flush(&mut self) -> Result<(), Failure> {
-        self.0.as_mut().map_or(Ok(()), Open::flush)
+        self.0.as_mut().map_or(Ok(()), |open| open.lines.flush())
     }
 }
 
 impl Open {
     fn at(path: &Path, most: Option<u64>) -> Result<Open, Failure> {
-        let file = fm_cli::sink::open(path, OpenOptions::new().create(true).append(true));
-        let mut file = file.map_err(|error| Failure::io("open", path, &error))?;
-        let ended =
-            ends_in_a_line(&file, path).and_then(|is_ended| if is_ended { Ok(()) } else { file.write_all(b"\n") });
-        let about = ended.and_then(|()| file.metadata()).map_err(|error| Failure::io("write", path, &error))?;
-        let (bytes, is_regular) = (about.len(), about.is_file());
-        Ok(Open { file: BufWriter::new(file), path: path.to_owned(), bytes, most, is_regular })
-    }
-
-    fn flush(&mut self) -> Result<(), Failure> {
-        self.file.flush().map_err(|error| Failure::io("write", &self.path, &error))
+        let mut lines = Lines::open(path)?;
+        if !lines.torn()?.is_empty() {
+            lines.write(b"\n")?;
+            lines.flush()?;
+        }
+        Ok(Open { lines, most })
     }
 
     /// Writes out the buffer, and opens what is at the path now.
     fn again(&mut self) -> Result<(), Failure> {
-        self.flush()?;
-        if self.is_regular {
-            *self = Open::at(&self.path, self.most)?;
+        self.lines.flush()?;
+        if self.lines.is_regular() {
+            *self = Open::at(self.lines.path(), self.most)?;
         }
         Ok(())
     }
 
     /// Gives the file the next number, and begins a new one.
     fn rotate(&mut self) -> Result<(), Failure> {
-        self.flush()?;
-        let renamed = next(&self.path).and_then(|old| fs::rename(&self.path, old));
-        renamed.map_err(|error| Failure::io("rename", &self.path, &error))?;
-        *self = Open::at(&self.path, self.most)?;
+        self.lines.flush()?;
+        let path = self.lines.path();
+        let renamed = next(path).and_then(|old| fs::rename(path, old));
+        renamed.map_err(|error| Failure::io("rename", path, &error))?;
+        *self = Open::at(path, self.most)?;
         Ok(())
     }
 }
@@ -144,18 +137,4 @@ fn next(path: &Path) -> io::Result<PathBuf> {
     let mut old = path.as_os_str().to_owned();
     old.push(format!(".{}", last.saturating_add(1)));
     Ok(PathBuf::from(old))
-}
-
-/// Whether a file that is appended to is empty, or ends with a line's end. What is no regular file
-/// counts as ended.
-fn ends_in_a_line(file: &File, path: &Path) -> io::Result<bool> {
-    let about = file.metadata()?;
-    if !about.is_file() || about.len() == 0 {
-        return Ok(true);
-    }
-    let mut last = [0];
-    let mut reader = File::open(path)?;
-    reader.seek(SeekFrom::End(-1))?;
-    reader.read_exact(&mut last)?;
-    Ok(last == [b'\n'])
 }

@@ -1,12 +1,14 @@
 //! `fm-crawl`: a crawler over FileMap. Arguments in, pages into a store.
 //!
-//! A face of the library `crawl`: [`cli`] and `verbs` take arguments, [`face`] prints and logs
-//! what a crawl tells, [`failure`] gives its errors their exit codes.
+//! A face of the library `crawl`: [`cli`] and `verbs` take arguments, [`face`] prints, logs and
+//! writes what a crawl tells, [`failure`] gives its errors their exit codes.
 
 mod cli;
 mod coverage;
+mod edges;
 mod face;
 mod failure;
+mod lines;
 mod log;
 mod progress;
 mod verbs;

@@ -2,6 +2,7 @@
 
 mod control;
 mod corners;
+mod edges;
 mod fleet;
 mod heads;
 mod hostile;

@@ -30,6 +30,8 @@ pub struct Hooks {
     pub parse: Option<Arc<dyn Parse>>,
     /// Look at each page, in this order.
     pub on_page: Vec<Arc<dyn OnPage>>,
+    /// Whether visits tell the edges of their pages.
+    pub edges: bool,
 }
 
 impl Hooks {

@@ -5,12 +5,10 @@
 
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
+use crate::links::elements::parts_words;
+
 /// Elements whose text nobody sees.
 const HIDDEN: [&[u8]; 5] = [b"script", b"style", b"template", b"title", b"noscript"];
-/// Elements within a word: no blank stands for their tags.
-const WITHIN: [&[u8]; 14] =
-    [b"a", b"abbr", b"b", b"code", b"em", b"font", b"i", b"mark", b"small", b"span", b"strong", b"sub", b"sup", b"u"];
-
 /// What is read of a document.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Text {
@@ -53,7 +51,7 @@ pub(super) fn of(document: &str) -> Text {
 
 /// Parts the words before and after a tag.
 fn part(text: &mut String, name: &[u8]) {
-    if !WITHIN.contains(&name) && !text.ends_with(' ') {
+    if parts_words(name) && !text.ends_with(' ') {
         text.push(' ');
     }
 }

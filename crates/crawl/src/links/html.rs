@@ -12,28 +12,10 @@ use std::convert::Infallible;
 
 use html5gum::{Emitter, Error, State, Tokenizer, naive_next_state};
 
-use super::directives::{self, words};
+use super::directives;
+use super::edges::Anchors;
+use super::elements::{BREAKS_OUT, has_word, names_no_page, names_requisite, parts_words};
 use super::{Bounds, Found, Gathered, css, requisites, text};
-
-/// Values of `rel` of a `link` that is not a page.
-const NO_PAGE: [&str; 16] = [
-    "search",
-    "stylesheet",
-    "icon",
-    "apple-touch-icon",
-    "apple-touch-icon-precomposed",
-    "mask-icon",
-    "manifest",
-    "preload",
-    "modulepreload",
-    "prefetch",
-    "prerender",
-    "preconnect",
-    "dns-prefetch",
-    "pingback",
-    "edituri",
-    "wlwmanifest",
-];
 
 /// How a document is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,57 +24,6 @@ pub enum Syntax {
     /// `<script/>` is a whole element.
     Xhtml,
 }
-
-/// Start tags that end SVG and MathML that nobody has closed.
-const BREAKS_OUT: [&[u8]; 44] = [
-    b"b",
-    b"big",
-    b"blockquote",
-    b"body",
-    b"br",
-    b"center",
-    b"code",
-    b"dd",
-    b"div",
-    b"dl",
-    b"dt",
-    b"em",
-    b"embed",
-    b"h1",
-    b"h2",
-    b"h3",
-    b"h4",
-    b"h5",
-    b"h6",
-    b"head",
-    b"hr",
-    b"i",
-    b"img",
-    b"li",
-    b"menu",
-    b"meta",
-    b"nobr",
-    b"ol",
-    b"p",
-    b"pre",
-    b"ruby",
-    b"s",
-    b"small",
-    b"span",
-    b"strong",
-    b"strike",
-    b"sub",
-    b"sup",
-    b"table",
-    b"tt",
-    b"u",
-    b"ul",
-    b"var",
-    b"listing",
-];
-/// Values of `rel` of a `link` that is a requisite.
-const REQUISITE: [&str; 7] =
-    ["stylesheet", "icon", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon", "preload", "modulepreload"];
 
 /// Finds the links of a document, for a crawler with the product token `agent`.
 pub fn find(body: &[u8], agent: &str, syntax: Syntax, bounds: Bounds) -> Found {
@@ -103,6 +34,9 @@ pub fn find(body: &[u8], agent: &str, syntax: Syntax, bounds: Bounds) -> Found {
     let mut found = reading.gathered.found;
     let beside = reading.beside.found;
     (found.requisites, found.is_cut) = (beside.links, found.is_cut || beside.is_cut);
+    if let Some(anchors) = reading.anchors {
+        (found.anchors, found.more_anchors) = anchors.finish();
+    }
     if found.is_nofollow && !bounds.follow_nofollow {
         found.nofollow += found.links.len() as u64;
         found.links.clear();
@@ -118,6 +52,7 @@ enum Tag {
     Frame,
     Base,
     Meta,
+    Image,
     Other,
 }
 
@@ -129,6 +64,7 @@ enum Attribute {
     HttpEquiv,
     Name,
     Content,
+    Alt,
 }
 
 /// The attributes of the current tag; the first of each name counts.
@@ -139,6 +75,7 @@ struct Held {
     http_equiv: Option<Vec<u8>>,
     name: Option<Vec<u8>>,
     content: Option<Vec<u8>>,
+    alt: Option<Vec<u8>>,
 }
 
 /// The emitter of the tokenizer: takes tags and attributes, ignores the rest.
@@ -148,6 +85,8 @@ struct Reading<'a> {
     gathered: Gathered,
     /// The requisites.
     beside: Gathered,
+    /// The anchors, if edges are wanted.
+    anchors: Option<Anchors>,
     /// The text of the style sheet that is being read.
     style: Option<Vec<u8>>,
     is_start: bool,
@@ -172,6 +111,7 @@ impl Reading<'_> {
             syntax,
             gathered: Gathered::new(bounds),
             beside: Gathered::new(bounds),
+            anchors: bounds.edges.then(|| Anchors::new(bounds.links)),
             style: None,
             is_start: false,
             is_self_closing: false,
@@ -214,6 +154,7 @@ impl Reading<'_> {
             b"iframe" | b"frame" => Tag::Frame,
             b"base" => Tag::Base,
             b"meta" => Tag::Meta,
+            b"img" if self.anchors.as_ref().is_some_and(Anchors::is_open) => Tag::Image,
             _ => Tag::Other,
         };
         self.tag = Some(tag);
@@ -269,6 +210,7 @@ impl Reading<'_> {
             Some(Attribute::HttpEquiv) => &mut self.held.http_equiv,
             Some(Attribute::Name) => &mut self.held.name,
             Some(Attribute::Content) => &mut self.held.content,
+            Some(Attribute::Alt) => &mut self.held.alt,
             None => return,
         };
         if held.is_none() {
@@ -290,12 +232,14 @@ impl Reading<'_> {
                 }
             }
             Tag::Meta => self.meta(&held),
+            Tag::Image => self.text(held.alt.as_deref().unwrap_or_default()),
             Tag::Link | Tag::Other => {}
         }
     }
 
     fn link(&mut self, held: &Held) {
         let Some(target) = &held.target else { return };
+        self.anchor(target, held);
         if !self.gathered.bounds.follow_nofollow && held.rel.as_deref().is_some_and(|rel| has_word(rel, b"nofollow")) {
             self.gathered.found.nofollow += 1;
             return;
@@ -303,13 +247,43 @@ impl Reading<'_> {
         self.gathered.add(target);
     }
 
+    /// Notes the link of the current tag as an edge.
+    fn anchor(&mut self, target: &[u8], held: &Held) {
+        let has_base = self.gathered.found.base.is_some();
+        if let Some(anchors) = &mut self.anchors {
+            anchors.begin(&self.name, target, held.rel.as_deref(), has_base);
+            anchors.text(held.alt.as_deref().unwrap_or_default());
+        }
+    }
+
+    /// Adds to the text of the anchor that is open.
+    fn text(&mut self, text: &[u8]) {
+        if let Some(anchors) = &mut self.anchors {
+            anchors.text(text);
+        }
+    }
+
+    /// Ends an anchor, or parts its words.
+    fn mark_text(&mut self) {
+        if let Some(anchors) = &mut self.anchors {
+            match (self.name.as_slice(), self.is_start) {
+                (b"a", _) => anchors.end(),
+                (name, _) if parts_words(name) => anchors.text(b" "),
+                _ => {}
+            }
+        }
+    }
+
     fn meta(&mut self, held: &Held) {
         let Some(content) = &held.content else { return };
         let is = |attribute: &Option<Vec<u8>>, word: &[u8]| {
             attribute.as_deref().is_some_and(|value| value.trim_ascii().eq_ignore_ascii_case(word))
         };
-        if is(&held.http_equiv, b"refresh") {
-            refresh_target(content).and_then(|target| self.gathered.add(target));
+        if is(&held.http_equiv, b"refresh")
+            && let Some(target) = refresh_target(content)
+        {
+            self.anchor(target, held);
+            self.gathered.add(target);
         }
         if held.name.as_deref().is_some_and(|name| directives::speaks_to(name, self.agent)) {
             self.gathered.found.is_nofollow |= directives::forbids_following(content);
@@ -353,6 +327,7 @@ impl Emitter for &mut Reading<'_> {
     fn emit_current_tag(&mut self) -> Option<State> {
         self.enter_or_leave_foreign();
         self.end_style();
+        self.mark_text();
         if !self.is_start {
             return None;
         }
@@ -403,6 +378,9 @@ impl Emitter for &mut Reading<'_> {
         if let Some(style) = &mut self.style {
             style.extend_from_slice(text);
         }
+        if !(self.is_start && matches!(self.name.as_slice(), b"script" | b"style")) {
+            self.text(text);
+        }
     }
     fn emit_current_comment(&mut self) {}
     fn emit_current_doctype(&mut self) {}
@@ -426,20 +404,9 @@ fn attribute(tag: Tag, name: &[u8]) -> Option<Attribute> {
         (Tag::Meta, b"http-equiv") => Some(Attribute::HttpEquiv),
         (Tag::Meta, b"name") => Some(Attribute::Name),
         (Tag::Meta, b"content") => Some(Attribute::Content),
+        (Tag::Anchor | Tag::Image, b"alt") => Some(Attribute::Alt),
         _ => None,
     }
-}
-
-fn has_word(list: &[u8], wanted: &[u8]) -> bool {
-    words(list).any(|word| word.eq_ignore_ascii_case(wanted))
-}
-
-fn names_no_page(rel: Option<&[u8]>) -> bool {
-    rel.is_some_and(|rel| NO_PAGE.iter().any(|word| has_word(rel, word.as_bytes())))
-}
-
-fn names_requisite(rel: Option<&[u8]>) -> bool {
-    rel.is_some_and(|rel| REQUISITE.iter().any(|word| has_word(rel, word.as_bytes())))
 }
 
 /// The URL of a refresh such as `5; url='...'`; without a URL it reloads the page.
@@ -465,7 +432,8 @@ fn refresh_target(content: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 2000, follow_nofollow: false, requisites: false };
+    const BOUNDS: Bounds =
+        Bounds { links: 100, url_bytes: 2000, follow_nofollow: false, requisites: false, edges: false };
 
     fn links(html: &str) -> Vec<String> {
         find(html.as_bytes(), "our-bot", Syntax::Html, BOUNDS).links
@@ -586,5 +554,58 @@ mod tests {
                 .collect();
             assert!(find(&html, "our-bot", Syntax::Html, BOUNDS).links.len() <= 100);
         }
+    }
+
+    const EDGES: Bounds = Bounds { url_bytes: 200, edges: true, ..BOUNDS };
+
+    fn edges(html: &str, bounds: Bounds) -> (Vec<String>, u64) {
+        let found = find(html.as_bytes(), "our-bot", Syntax::Html, bounds);
+        let (edges, more) =
+            super::super::edges::resolve(&found, "http://a.example/dir/", &filemap::canonical::Whatwg, bounds);
+        let words = |edge: super::super::edges::Edge| {
+            let rel = edge.rel.map_or(String::new(), |rel| format!(" rel={rel}"));
+            format!("{} {}{rel} [{}]", edge.element, edge.to, edge.text)
+        };
+        (edges.into_iter().map(words).collect(), more)
+    }
+
+    #[test]
+    fn every_link_is_an_edge_with_its_text() {
+        let html = "<link rel=next href=2><link rel=stylesheet href=x.css>\
+            <a href=/x>One <b>b</b>ig<br>text\n &amp; <img alt='a picture' src=i.png></a> not this\
+            <a href=/x rel='nofollow  UGC'>again</a><a href=mailto:x@y>mail</a><a href=#top>top</a>\
+            <a href=/y>open <a href=z#part>next<script>var no = 1;</script></a> <area href=/map alt=Map>\
+            <iframe src=http://b.example/></iframe><meta http-equiv=refresh content='0; url=/later'>";
+        let (found, more) = edges(html, EDGES);
+        let wanted = [
+            "link http://a.example/dir/2 rel=next []",
+            "a http://a.example/x [One big text & a picture]",
+            "a http://a.example/x rel=nofollow UGC [again]",
+            "a http://a.example/y [open]",
+            "a http://a.example/dir/z [next]",
+            "area http://a.example/map [Map]",
+            "iframe http://b.example/ []",
+            "meta http://a.example/later []",
+        ];
+        assert_eq!((found, more), (wanted.map(str::to_owned).to_vec(), 0));
+    }
+
+    #[test]
+    fn edges_of_a_page_that_is_not_to_be_followed_are_there_and_those_over_a_limit_are_counted() {
+        let html = "<base href=http://b.example/c/><meta name=robots content=nofollow><a href=x>1</a><a href=#>2</a>";
+        let (found, more) = edges(html, EDGES);
+        assert_eq!(found, ["a http://b.example/c/x [1]", "a http://b.example/c/ [2]"]);
+        assert_eq!(more, 0);
+        let long = format!("<a href=/{}>long</a><a href=/1>1</a><a href=/1>1</a><a href=/2>2</a>", "l".repeat(300));
+        let (found, more) = edges(&long, Bounds { links: 3, ..EDGES });
+        assert_eq!((found.len(), more), (2, 2));
+        let text = format!("<a href=/>{}</a>", "é".repeat(2000));
+        let (found, _) = edges(&text, EDGES);
+        assert_eq!(found[0].matches('é').count(), 512);
+    }
+
+    #[test]
+    fn without_edges_nothing_is_kept() {
+        assert_eq!(edges("<a href=/x>x</a>", Bounds { edges: false, ..EDGES }), (vec![], 0));
     }
 }

@@ -8,6 +8,8 @@
 
 pub mod css;
 pub mod directives;
+pub mod edges;
+pub mod elements;
 pub mod html;
 pub mod plain;
 pub mod requisites;
@@ -33,6 +35,8 @@ pub struct Bounds {
     pub follow_nofollow: bool,
     /// Whether requisites are taken.
     pub requisites: bool,
+    /// Whether edges are.
+    pub edges: bool,
 }
 
 /// The links of a document as written.
@@ -42,6 +46,9 @@ pub struct Found {
     pub links: Vec<String>,
     /// What the document needs to be shown, as links.
     pub requisites: Vec<String>,
+    /// All its links as edges, if these are taken; and how many are over the limit.
+    pub anchors: Vec<edges::Anchor>,
+    pub more_anchors: u64,
     /// The base of the links, if the document has one.
     pub base: Option<String>,
     /// The encoding of an HTML document, for the queries of its links; UTF-8 if `None`.
@@ -58,6 +65,27 @@ pub struct Found {
     pub broken: Option<Broken>,
     /// What a sitemap says of its pages' changes, by the link's place.
     pub hints: BTreeMap<usize, Hint>,
+}
+
+impl Found {
+    /// The base of its links, of a document at a URL.
+    fn base_at(&self, url: &str) -> Vec<u8> {
+        let base = self.base.as_deref().and_then(|base| self.resolve(url.as_bytes(), base));
+        base.filter(|base| is_web(base)).unwrap_or_else(|| url.as_bytes().to_vec())
+    }
+
+    fn resolve(&self, base: &[u8], link: &str) -> Option<Vec<u8>> {
+        Whatwg.resolve_in_page(base, link, self.encoding.unwrap_or(urlindex::canonical::UTF_8)).ok()
+    }
+
+    /// The http or https URL of a link.
+    fn absolute(&self, base: &[u8], link: &str) -> Option<Vec<u8>> {
+        let url = match joined(base, link) {
+            Some(absolute) => Whatwg.canonicalize(absolute.as_bytes()).ok(),
+            None => self.resolve(base, link),
+        };
+        url.filter(|url| is_web(url))
+    }
 }
 
 /// Why a document was not read to its end.
@@ -224,20 +252,13 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, bounds: Bounds) -> Links {
     let mut links = Links::default();
     let mut seen: HashSet<String> = HashSet::with_capacity(found.links.len());
-    let encoding = found.encoding.unwrap_or(urlindex::canonical::UTF_8);
-    let resolve = |base: &[u8], link: &str| Whatwg.resolve_in_page(base, link, encoding);
-    let base = found.base.as_deref().and_then(|base| resolve(url.as_bytes(), base).ok());
-    let base = base.filter(|base| is_web(base)).unwrap_or_else(|| url.as_bytes().to_vec());
+    let base = found.base_at(url);
     for (at, link) in found.links.iter().enumerate() {
         if link.len() > bounds.url_bytes {
             links.too_long += 1;
             continue;
         }
-        let url = match joined(&base, link) {
-            Some(absolute) => Whatwg.canonicalize(absolute.as_bytes()),
-            None => resolve(&base, link),
-        };
-        match url.ok().filter(|url| is_web(url)).and_then(|url| Link::new(url, canonicalizer)) {
+        match found.absolute(&base, link).and_then(|url| Link::new(url, canonicalizer)) {
             Some(link) if link.is_too_long(bounds.url_bytes) => links.too_long += 1,
             Some(link) => {
                 if !seen.contains(&link.key) {
@@ -303,7 +324,8 @@ mod tests {
         links.links.iter().map(|link| link.url.as_str()).collect()
     }
 
-    const BOUNDS: Bounds = Bounds { links: 100, url_bytes: 60, follow_nofollow: false, requisites: false };
+    const BOUNDS: Bounds =
+        Bounds { links: 100, url_bytes: 60, follow_nofollow: false, requisites: false, edges: false };
 
     fn resolved(links: &[&str], base: Option<&str>) -> Links {
         let mut gathered = Gathered::new(BOUNDS);

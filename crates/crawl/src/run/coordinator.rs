@@ -1,9 +1,9 @@
 //! Coordinator: assigns URLs to fetchers, collects results, commits.
 //!
-//! The order of durability is in one place, [`Coordinator::commit`]: pages first, then the store's
-//! sequence, then links to other crawls, then the frontier (what is done and what was discovered
-//! in one step), then the seen set; never the other way. A crash between two of them costs a page
-//! that is fetched again, and nothing else.
+//! The order of durability is in one place, [`Coordinator::commit`]: what the observer keeps of
+//! visits, pages, the store's sequence, links to other crawls, the frontier (what is done and what
+//! was discovered in one step), the seen set; never the other way. A crash between two of them
+//! costs a page that is fetched again, and nothing else.
 //!
 //! Invariant: at most [`Coordinator::window`] pages are in flight or uncommitted; at most that
 //! many are fetched again after a crash.
@@ -462,6 +462,7 @@ impl<'a> Coordinator<'a> {
     /// Makes results durable: pages, then the store's sequence, then links to other crawls, then
     /// the frontier, then the seen set. What came from other crawls may be dropped there then.
     fn commit(&mut self) -> Result<(), Error> {
+        self.observer.committing().map_err(Error::Observer)?;
         // Pages of collected results are put; pages put meanwhile belong to later results.
         let sequence = self.crawl.pages.engine().stats().last_sequence;
         self.crawl.pages.sync()?;

@@ -148,6 +148,15 @@ pub trait Observer: Send + Sync {
         Ok(())
     }
 
+    /// All visits that were told are about to become durable: whatever is to be kept of them must
+    /// be on its disk on return. After a crash a visit may be told again, and never none.
+    ///
+    /// # Errors
+    /// The observer's own.
+    fn committing(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// All visits that were told are durable.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use crate::failure::{Failure, Reason};
 use crate::fetch::Kind;
 use crate::files::sitemaps::{LEVELS, OF_ROBOTS};
 use crate::hooks;
+use crate::links::edges::{self, Edge};
 use crate::links::html::Syntax;
 use crate::links::sitemap::Root;
 use crate::links::source::{Size, Source, is_gzip};
@@ -44,6 +45,8 @@ pub struct Discovered {
     pub widens: Option<String>,
     /// Links of which a sitemap says when they changed, or how often they do.
     pub hints: u64,
+    /// All links of the document, if they are wanted.
+    pub edges: Vec<Edge>,
     /// What a hook says that failed.
     pub hooks_failed: Vec<String>,
 }
@@ -65,6 +68,9 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
     let level = crawl.sitemaps.level(url);
     let (mut found, root) = find(crawl, url, page, level.is_some());
     let mut discovered = Discovered { hints: found.hints.len() as u64, ..Discovered::default() };
+    let (edges, more) = edges::resolve(&found, url, &**crawl.pages.canonicalizer(), bounds(crawl));
+    discovered.edges = edges;
+    discovered.met.extend((more > 0).then_some((Reason::EdgeLimit, more)));
     if let Some(parse) = crawl.hooks.parse.as_ref().filter(|_| requisite.is_none() && level.is_none()) {
         match hooks::guarded(|| parse.links(url, page)) {
             Ok(Some(links)) => found = Found { links, base: None, ..found },
@@ -136,6 +142,10 @@ pub fn of_redirect(
     let found = Found { links: vec![links::text(location)], ..Found::default() };
     let mut discovered = Discovered::default();
     let links = resolved(crawl, &found, url, &mut discovered);
+    if crawl.hooks.edges {
+        let edge = |link: &Link| Edge { to: link.key.clone(), element: "redirect", rel: None, text: String::new() };
+        discovered.edges = links.iter().map(edge).collect();
+    }
     if let Some(level) = requisite {
         beside(crawl, found, url, level, &mut discovered);
         return Ok(discovered);
@@ -226,6 +236,7 @@ fn bounds(crawl: &Crawl) -> Bounds {
         url_bytes: limits.url_bytes,
         follow_nofollow: *follow_nofollow,
         requisites: *requisites,
+        edges: crawl.hooks.edges,
     }
 }
 
@@ -275,7 +286,7 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
     let agent = token(&crawl.settings);
     let forbids = page.headers.all("X-Robots-Tag").any(|tag| directives::tag_forbids_following(tag, agent));
     let is_nofollow = forbids && !crawl.settings.follow_nofollow;
-    if is_nofollow && !ours.requisites {
+    if is_nofollow && !ours.requisites && !ours.edges {
         return (Found { is_nofollow, broken, ..Found::default() }, root);
     }
     let (text, encoding) = filemap::page::encoding::decode(&page.body, content_type);

@@ -26,6 +26,7 @@ use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Kind, Validators, retry_after};
 use crate::files::bodies::Holder;
 use crate::hooks;
+use crate::links::edges::Edge;
 use crate::links::{Link, requisites};
 use crate::record;
 use crate::robots::cache;
@@ -44,6 +45,8 @@ pub struct Visit {
     pub page: PageId,
     /// The URL that was asked for last.
     pub url: String,
+    /// The canonical one, by which the page is known.
+    pub key: String,
     /// Links from a seed.
     pub depth: u16,
     /// The result for the frontier.
@@ -73,6 +76,8 @@ pub struct Visit {
     pub delay: Option<Option<Duration>>,
     /// How long to leave the host alone.
     pub hold: Option<Duration>,
+    /// All links of the page, followed or not ([`crate::Builder::edges`]).
+    pub edges: Vec<Edge>,
     /// What hooks say that failed.
     pub hooks_failed: Vec<String>,
     /// How long it took.
@@ -147,6 +152,7 @@ impl Visit {
         Visit {
             page: assignment.page,
             url: requisites::bare(&assignment.url).to_owned(),
+            key: assignment.key.clone(),
             depth: assignment.depth,
             told: Told::Fetched(Fetched::default()),
             status: None,
@@ -161,6 +167,7 @@ impl Visit {
             sitemaps: Vec::new(),
             delay: None,
             hold: None,
+            edges: Vec::new(),
             hooks_failed: Vec::new(),
             took: Duration::ZERO,
             is_recorded: false,
@@ -184,6 +191,7 @@ impl Visit {
         self.met.extend(discovered.met);
         self.out_of_scope += discovered.out_of_scope;
         self.hints += discovered.hints;
+        self.edges.extend(discovered.edges);
         self.hook_failures(discovered.hooks_failed);
         self.widens = discovered.widens.or(self.widens.take());
         discovered.links

@@ -42,7 +42,8 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     }
     let stop = Stop::of(interrupt::listen());
     let seeds = seeds::enter(given, builder.settings());
-    let log = Opening { path: args.log.clone(), most: args.log_size, begin: begin(args), seeds };
+    let (path, edges) = (args.log.clone(), args.edges.clone());
+    let log = Opening { edges, path, most: args.log_size, begin: begin(args), seeds };
     let face = Arc::new(Face::new(flags, log));
     let asks_others = builder.settings().seen.is_some() || builder.settings().fleet.is_some();
     let seen = if asks_others { credentials()? } else { ClientOptions::new() };
@@ -56,6 +57,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         .bind(args.bind)
         .take_back(args.scope.is_some() || args.allow_private || !args.seed.is_empty())
         .fetch_only(args.fetch.clone())
+        .edges(args.edges.is_some())
         .max_pages(args.max_pages.unwrap_or(u64::MAX))
         .forever(args.forever)
         .min_free(args.min_free)
@@ -67,6 +69,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let ended = builder.build().and_then(Crawler::run);
     face.clear();
     let summary = ended.map_err(of_run)?;
+    face.close_edges()?;
     face.log("end", json!({ "why": summary.end.name(), "run": summary.tally.json() }))?;
     let said = print(&in_words(flags, &summary));
     complain_of_seeds(&summary.lost_seeds);

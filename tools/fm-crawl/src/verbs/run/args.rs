@@ -19,7 +19,7 @@ use fm_cli::{Failure, canonical, sizes, times};
 /// Start or continue a crawl
 #[derive(clap::Args)]
 #[command(after_help = "\
-The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --fetch, --exec, --forever, --log, --log-size, \
+The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --fetch, --exec, --edges, --forever, --log, --log-size, \
 --tolerate, --allow-private, --resolve, --ca, --insecure, --proxy, --bind and --min-free): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
 
 Exits with 1 if no page was ever fetched, with 3 if the store refused fetched pages, and with 5 if pages were not fetched for a reason \
@@ -223,6 +223,10 @@ pub struct Args {
     /// Pause while less is free on the disk of the store, at least 256MiB
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse, default_value = "512MiB")]
     pub(super) min_free: u64,
+    /// Append a JSON line for each link of each page to this file: from, to, anchor text, rel.
+    /// NAME.parquet for NAME-1.parquet, NAME-2.parquet and so on
+    #[arg(long, value_name = "FILE")]
+    pub(super) edges: Option<PathBuf>,
     /// Append a JSON line for each visit to this file
     #[arg(long, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
