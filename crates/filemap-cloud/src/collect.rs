@@ -46,11 +46,12 @@ impl CloudStore {
         let oldest = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
         Ok(self.core.wait(move |core| async move {
             let rows = core.index.segments().await?;
+            let rewritten = core.index.rewritten().await?;
             let mut report = CollectReport::default();
             for found in core.bucket.list(SEGMENTS).await? {
                 let Some(id) = found.location.filename().and_then(SegmentId::of_name) else { continue };
                 let is_earlier = id.epoch < epoch || Mistake::OwnCollected.is_planted(mistake);
-                if rows.contains_key(&id) || !is_earlier {
+                if rows.contains_key(&id) || rewritten.contains_key(&id) || !is_earlier {
                     continue;
                 }
                 if SystemTime::from(found.last_modified) > oldest {

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::bucket::Bucket;
+use crate::due::Due;
 use crate::error::{Error, Result};
 use crate::failpoint::Mistake;
 use crate::format::segment::{FOOTER_BYTES, SegmentId, has_footer_of};
@@ -30,6 +31,8 @@ pub(crate) fn object(id: SegmentId) -> String {
 /// A segment that is complete, and what its commit changes.
 pub(crate) struct Sealed {
     pub(crate) id: SegmentId,
+    /// Its place in the order of commits.
+    pub(crate) nth: u64,
     pub(crate) bytes: Bytes,
     pub(crate) changes: Changes,
     /// Bytes of its records, as [`Progress`] counts them.
@@ -42,6 +45,8 @@ pub(crate) struct Committer {
     pub(crate) index: Arc<Index>,
     pub(crate) pending: Arc<Pending>,
     pub(crate) progress: Arc<Progress>,
+    pub(crate) due: Arc<Due>,
+    pub(crate) segment_bytes: u64,
     /// Segments that are uploaded at once.
     pub(crate) uploads: usize,
     pub(crate) mistake: Option<Mistake>,
@@ -73,7 +78,7 @@ impl Committer {
                 continue;
             };
             if Mistake::AcknowledgedBeforeCommit.is_planted(self.mistake) {
-                self.progress.committed(next.id.number, 0);
+                self.progress.committed(next.nth, 0);
             }
             if Mistake::CommittedBeforeUpload.is_planted(self.mistake) {
                 self.index.commit(&next.changes, commits).await?;
@@ -87,9 +92,12 @@ impl Committer {
             };
             uploaded.map_err(|error| self.bucket.unavailable("an upload", 0, &error))??;
             commits += 1;
-            self.index.commit(&next.changes, commits).await?;
+            if !Mistake::CommittedBeforeUpload.is_planted(self.mistake) {
+                self.index.commit(&next.changes, commits).await?;
+            }
             self.pending.committed(next.id.number, next.changes.rows.keys());
-            self.progress.committed(next.id.number, next.unsynced);
+            self.progress.committed(next.nth, next.unsynced);
+            self.due.committed(&next.changes, next.bytes.len() as u64, self.segment_bytes);
         }
     }
 

@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use filemap::access::keys;
@@ -20,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::format::record::{Codec, Kind, Record};
 use crate::format::row::{self, Row};
 use crate::index::Index;
+use crate::options::CloudOptions;
 use crate::rows::Rows;
 use crate::runtime;
 use crate::writer::Writer;
@@ -30,6 +32,7 @@ pub(crate) struct Core {
     pub(crate) index: Arc<Index>,
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
     pub(crate) runtime: Handle,
+    pub(crate) options: CloudOptions,
     /// `None` for a handle that reads.
     pub(crate) writer: Option<Writer>,
 }
@@ -53,6 +56,11 @@ impl Core {
     ) -> Result<T> {
         let done = runtime::wait(&self.runtime, work);
         done.unwrap_or_else(|| Err(self.bucket.unavailable("a request", 0, &"its task ended without an answer")))
+    }
+
+    /// Whether the handle is being closed: work that can be done later ends.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.closing.load(Ordering::Relaxed))
     }
 
     /// The key of a URL's page.

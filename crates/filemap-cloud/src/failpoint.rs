@@ -14,17 +14,31 @@ pub enum Mistake {
     OrphansTaken,
     /// A collection takes what its own writer is about to commit.
     OwnCollected,
+    /// A compaction moves rows that were removed while it copied.
+    MovedUnchecked,
+    /// A compaction deletes segments before the rows that name them are changed.
+    DeletedBeforeMoved,
+    /// A compaction drops tombstones whose versions are still in other segments.
+    TombstonesDropped,
+    /// A rewritten segment does not name those whose place it takes.
+    SourcesUnnamed,
+    /// The index collects the fences of its write-ahead log.
+    FencesCollected,
 }
 
 impl Mistake {
-    /// All of them.
+    /// Those that the simulation catches. The one left out needs a wait: it has its own test.
     #[cfg(feature = "sim")]
-    pub const ALL: [Mistake; 5] = [
+    pub const ALL: [Mistake; 9] = [
         Mistake::AcknowledgedBeforeCommit,
         Mistake::CommittedBeforeUpload,
         Mistake::TombstonesForgotten,
         Mistake::OrphansTaken,
         Mistake::OwnCollected,
+        Mistake::MovedUnchecked,
+        Mistake::DeletedBeforeMoved,
+        Mistake::TombstonesDropped,
+        Mistake::SourcesUnnamed,
     ];
 
     /// Whether it is the one that is planted.

@@ -7,3 +7,4 @@ pub(crate) mod description;
 pub(crate) mod record;
 pub(crate) mod row;
 pub(crate) mod segment;
+pub(crate) mod sources;

@@ -6,27 +6,31 @@
 //! manifests are collected only where conditional replacement was found to work; every retry is
 //! bounded; codec, merge operator and filters are the same in writer, reader and compactor.
 
+mod view;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use slatedb::config::{
-    CompactionWorkerOptions, CompactorOptions, CompressionCodec, DbReaderOptions, FlushOptions, FlushType,
+    CompactionWorkerOptions, CompactorOptions, CompressionCodec, FlushOptions, FlushType,
     GarbageCollectorDirectoryOptions, GarbageCollectorOptions, ScanOptions, Settings,
 };
 use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
 use slatedb::{
-    BloomFilterPolicy, CloseReason, Db, DbIterator, DbReader, DbReaderMode, ErrorKind, FilterPolicy, IterationOrder,
-    MergeOperator, MergeOperatorError, PrefixExtractor, PrefixTarget, WriteBatch,
+    BloomFilterPolicy, CloseReason, Db, DbIterator, ErrorKind, FilterPolicy, IterationOrder, MergeOperator,
+    MergeOperatorError, PrefixExtractor, PrefixTarget, WriteBatch,
 };
 
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
+use crate::failpoint::Mistake;
 use crate::format::row::{self, Row};
 use crate::format::segment::SegmentId;
 use crate::options::CloudOptions;
+use view::{View, Views};
 
 /// The folder of indexes, by generation: a repair makes a new one.
 const FOLDER: &str = "shard-00/ix";
@@ -51,6 +55,8 @@ pub(crate) struct Changes {
     pub(crate) rows: BTreeMap<Vec<u8>, Option<Row>>,
     /// Added to what is known of segments.
     pub(crate) segments: BTreeMap<SegmentId, row::Bytes>,
+    /// Segments that count no more, and when that was, in ms since 1970.
+    pub(crate) rewritten: BTreeMap<SegmentId, u64>,
     /// The first sequence that is not used.
     pub(crate) next: u64,
 }
@@ -95,14 +101,16 @@ pub(crate) struct Index {
 }
 
 enum Kind {
-    Writer(Box<Db>),
-    Reader { current: RwLock<Arc<DbReader>>, options: CloudOptions },
+    Writer { db: Box<Db>, commits_a_flush: u64 },
+    Reader(Views),
 }
 
 /// Rows in order.
 pub(crate) struct Scan {
     rows: DbIterator,
     bucket: Bucket,
+    /// It is closed only afterwards.
+    _view: Option<Arc<View>>,
 }
 
 impl Index {
@@ -113,36 +121,39 @@ impl Index {
         options: &CloudOptions,
         replaces_if_match: bool,
     ) -> Result<Index> {
-        let settings = settings(options, &bucket, replaces_if_match);
+        let mut settings = settings(options, &bucket, replaces_if_match);
+        let mut commits_a_flush = COMMITS_A_FLUSH;
+        if Mistake::FencesCollected.is_planted(options.mistake) {
+            commits_a_flush = 1;
+            collect_fences(&mut settings);
+        }
         let builder = Db::builder(generation.folder(&bucket), Arc::clone(bucket.objects()))
             .with_settings(settings)
             .with_db_cache(cache(options), 0)
             .with_merge_operator(Arc::new(Sum))
             .with_filter_policies(filters());
         let db = builder.build().await.map_err(|error| failed(&bucket, "opening the index", &error))?;
-        Ok(Index { bucket, generation, kind: Kind::Writer(Box::new(db)) })
+        Ok(Index { bucket, generation, kind: Kind::Writer { db: Box::new(db), commits_a_flush } })
     }
 
     /// Opens it for reading: nothing is written, so that credentials for reading are enough.
     pub(crate) async fn open_to_read(bucket: Bucket, generation: Generation, options: &CloudOptions) -> Result<Index> {
-        let current = RwLock::new(Arc::new(reader(&bucket, generation, options).await?));
-        Ok(Index { bucket, generation, kind: Kind::Reader { current, options: options.clone() } })
+        let views = Views::open(&bucket, generation, options).await?;
+        Ok(Index { bucket, generation, kind: Kind::Reader(views) })
     }
 
     /// The epoch of the writer: larger than that of every writer before it.
     pub(crate) fn epoch(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Writer(db) => Some(self.generation.epoch(db.manifest().writer_epoch())),
-            Kind::Reader { .. } => None,
+            Kind::Writer { db, .. } => Some(self.generation.epoch(db.manifest().writer_epoch())),
+            Kind::Reader(_) => None,
         }
     }
 
     /// Lets a reader see what was written since. A writer sees all of its own.
     pub(crate) async fn refresh(&self) -> Result<()> {
-        let Kind::Reader { current, options } = &self.kind else { return Ok(()) };
-        let fresh = Arc::new(reader(&self.bucket, self.generation, options).await?);
-        let old = std::mem::replace(&mut *current.write().unwrap_or_else(PoisonError::into_inner), fresh);
-        old.close().await.map_err(|error| failed(&self.bucket, "closing the index", &error))
+        let Kind::Reader(views) = &self.kind else { return Ok(()) };
+        views.renew(&self.bucket, self.generation).await
     }
 
     /// The first sequence that is not committed.
@@ -155,8 +166,8 @@ impl Index {
     /// The value of a row.
     pub(crate) async fn get(&self, key: Vec<u8>) -> Result<Option<Bytes>> {
         let found = match &self.kind {
-            Kind::Writer(db) => db.get(key).await,
-            Kind::Reader { current, .. } => held(current).get(key).await,
+            Kind::Writer { db, .. } => db.get(key).await,
+            Kind::Reader(views) => views.current().reader.get(key).await,
         };
         found.map_err(|error| failed(&self.bucket, "reading the index", &error))
     }
@@ -166,11 +177,13 @@ impl Index {
         let order = if is_backwards { IterationOrder::Descending } else { IterationOrder::Ascending };
         let options =
             ScanOptions { order, read_ahead_bytes: READ_AHEAD_BYTES, cache_blocks: true, ..Default::default() };
-        let rows = match &self.kind {
-            Kind::Writer(db) => db.scan_with_options(range, &options).await,
-            Kind::Reader { current, .. } => held(current).scan_with_options(range, &options).await,
-        };
-        self.scanned(rows)
+        match &self.kind {
+            Kind::Writer { db, .. } => self.scanned(db.scan_with_options(range, &options).await, None),
+            Kind::Reader(views) => {
+                let view = views.current();
+                self.scanned(view.reader.scan_with_options(range, &options).await, Some(view))
+            }
+        }
     }
 
     /// The rows of one key in a range of these, by the filters.
@@ -178,35 +191,58 @@ impl Index {
         let options = ScanOptions { cache_blocks: true, ..Default::default() };
         let behind = |row: &[u8]| row.get(prefix.len()..).unwrap_or_default().to_vec();
         let below = behind(&range.start)..behind(&range.end);
-        let rows = match &self.kind {
-            Kind::Writer(db) => db.scan_prefix_with_options(prefix, below, &options).await,
-            Kind::Reader { current, .. } => held(current).scan_prefix_with_options(prefix, below, &options).await,
-        };
-        self.scanned(rows)
+        match &self.kind {
+            Kind::Writer { db, .. } => self.scanned(db.scan_prefix_with_options(prefix, below, &options).await, None),
+            Kind::Reader(views) => {
+                let view = views.current();
+                self.scanned(view.reader.scan_prefix_with_options(prefix, below, &options).await, Some(view))
+            }
+        }
     }
 
-    fn scanned(&self, rows: std::result::Result<DbIterator, slatedb::Error>) -> Result<Scan> {
+    fn scanned(&self, rows: std::result::Result<DbIterator, slatedb::Error>, view: Option<Arc<View>>) -> Result<Scan> {
         let rows = rows.map_err(|error| failed(&self.bucket, "reading the index", &error))?;
-        Ok(Scan { rows, bucket: self.bucket.clone() })
+        Ok(Scan { rows, bucket: self.bucket.clone(), _view: view })
     }
 
     /// What it has of segments.
     pub(crate) async fn segments(&self) -> Result<BTreeMap<SegmentId, row::Bytes>> {
-        let first = row::of_segment(SegmentId { epoch: 0, number: 0 });
-        let mut scan = self.scan(first..vec![row::SEGMENTS + 1], false).await?;
+        self.rows_of_segments(row::SEGMENTS, row::Bytes::decode).await
+    }
+
+    /// Segments that were rewritten and whose objects are still to be deleted, and since when.
+    pub(crate) async fn rewritten(&self) -> Result<BTreeMap<SegmentId, u64>> {
+        self.rows_of_segments(row::REWRITTEN, |value| value.try_into().ok().map(u64::from_le_bytes)).await
+    }
+
+    async fn rows_of_segments<T>(
+        &self,
+        lead: u8,
+        decode: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<BTreeMap<SegmentId, T>> {
+        let mut scan = self.scan(vec![lead]..vec![lead + 1], false).await?;
         let mut rows = BTreeMap::new();
         while let Some((key, value)) = scan.next().await? {
-            let row = row::segment_of(&key).zip(row::Bytes::decode(&value));
+            let row = row::segment_of(&key, lead).zip(decode(&value));
             let strange = || self.bucket.damaged("the index", "the row of a segment does not decode");
-            let (id, bytes) = row.ok_or_else(strange)?;
-            rows.insert(id, bytes);
+            let (id, value) = row.ok_or_else(strange)?;
+            rows.insert(id, value);
         }
         Ok(rows)
     }
 
+    /// Forgets segments whose objects are deleted.
+    pub(crate) async fn forget(&self, deleted: &[SegmentId]) -> Result<()> {
+        let Kind::Writer { db, .. } = &self.kind else { return Err(self.read_only()) };
+        let mut batch = WriteBatch::new();
+        deleted.iter().for_each(|id| batch.delete(row::of_rewritten(*id)));
+        let forgotten = async { db.write(batch).await?.await_durable().await };
+        forgotten.await.map_err(|error| failed(&self.bucket, "a commit", &error))
+    }
+
     /// Writes changes, all or none. They are durable when it has returned.
     pub(crate) async fn commit(&self, changes: &Changes, commits: u64) -> Result<()> {
-        let Kind::Writer(db) = &self.kind else { return Err(self.read_only()) };
+        let Kind::Writer { db, commits_a_flush } = &self.kind else { return Err(self.read_only()) };
         let mut batch = WriteBatch::new();
         for (key, row) in &changes.rows {
             match row {
@@ -217,10 +253,14 @@ impl Index {
         for (segment, bytes) in &changes.segments {
             batch.merge(row::of_segment(*segment), bytes.encode());
         }
+        for (segment, since) in &changes.rewritten {
+            batch.delete(row::of_segment(*segment));
+            batch.put(row::of_rewritten(*segment), since.to_le_bytes());
+        }
         batch.put(row::NEXT, changes.next.to_le_bytes());
         let commit = async {
             db.write(batch).await?.await_durable().await?;
-            if commits.is_multiple_of(COMMITS_A_FLUSH) {
+            if commits.is_multiple_of(*commits_a_flush) {
                 db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await?;
             }
             Ok(())
@@ -230,7 +270,7 @@ impl Index {
 
     /// Removes every row: what an interrupted repair has left.
     pub(crate) async fn clear(&self) -> Result<()> {
-        let Kind::Writer(db) = &self.kind else { return Err(self.read_only()) };
+        let Kind::Writer { db, .. } = &self.kind else { return Err(self.read_only()) };
         let mut scan = self.scan(Vec::new()..vec![u8::MAX], false).await?;
         let cleared = async |batch: WriteBatch| {
             let cleared = async { db.write(batch).await?.await_durable().await };
@@ -250,8 +290,8 @@ impl Index {
     /// Closes it; a writer makes durable what it has written.
     pub(crate) async fn close(&self) -> Result<()> {
         let closed = match &self.kind {
-            Kind::Writer(db) => db.close().await,
-            Kind::Reader { current, .. } => held(current).close().await,
+            Kind::Writer { db, .. } => db.close().await,
+            Kind::Reader(views) => views.current().reader.close().await,
         };
         closed.map_err(|error| failed(&self.bucket, "closing the index", &error))
     }
@@ -267,26 +307,6 @@ impl Scan {
         let row = self.rows.next().await.map_err(|error| failed(&self.bucket, "reading the index", &error))?;
         Ok(row.map(|row| (row.key, row.value)))
     }
-}
-
-fn held(current: &RwLock<Arc<DbReader>>) -> Arc<DbReader> {
-    Arc::clone(&current.read().unwrap_or_else(PoisonError::into_inner))
-}
-
-async fn reader(bucket: &Bucket, generation: Generation, options: &CloudOptions) -> Result<DbReader> {
-    let reader_options = DbReaderOptions {
-        manifest_poll_interval: options.poll,
-        checkpoint_lifetime: MIN_AGE,
-        object_store_max_retries: Some(bucket.retries()),
-        ..DbReaderOptions::default()
-    };
-    let builder = DbReader::builder(generation.folder(bucket), Arc::clone(bucket.objects()))
-        .with_reader_mode(DbReaderMode::FollowLatest)
-        .with_options(reader_options)
-        .with_db_cache(cache(options), 0)
-        .with_merge_operator(Arc::new(Sum))
-        .with_filter_policies(filters());
-    builder.build().await.map_err(|error| failed(bucket, "opening the index", &error))
 }
 
 fn settings(options: &CloudOptions, bucket: &Bucket, replaces_if_match: bool) -> Settings {
@@ -336,6 +356,19 @@ fn settings(options: &CloudOptions, bucket: &Bucket, replaces_if_match: bool) ->
         garbage_collector_options: Some(collector),
         object_store_max_retries: retries,
         ..Settings::default()
+    }
+}
+
+/// What must never be set: see [`Mistake::FencesCollected`].
+fn collect_fences(settings: &mut Settings) {
+    let at_once = Duration::from_millis(2);
+    let collected = GarbageCollectorDirectoryOptions {
+        interval: Some(at_once),
+        min_age: at_once,
+        ..GarbageCollectorDirectoryOptions::default()
+    };
+    if let Some(collector) = &mut settings.garbage_collector_options {
+        (collector.wal_options, collector.wal_fence_options) = (Some(collected), Some(collected));
     }
 }
 

@@ -24,8 +24,10 @@
 mod bucket;
 mod collect;
 mod commit;
+mod compact;
 mod core;
 mod draft;
+mod due;
 mod error;
 mod failpoint;
 mod format;
@@ -35,6 +37,7 @@ mod opening;
 mod options;
 mod parts;
 mod pending;
+mod plan;
 mod probe;
 mod progress;
 mod read;
@@ -42,6 +45,7 @@ mod repair;
 mod rows;
 mod runtime;
 mod store;
+mod upkeep;
 mod verify;
 mod walk;
 mod write;
@@ -53,6 +57,7 @@ use filemap::{Options, PageStore, PageWrite};
 use filemap_http::{Client, ClientOptions};
 
 pub use crate::collect::CollectReport;
+pub use crate::compact::CompactReport;
 pub use crate::error::{Error, Result};
 #[cfg(feature = "sim")]
 pub use crate::failpoint::Mistake;

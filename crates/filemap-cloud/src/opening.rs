@@ -7,11 +7,13 @@ use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use urlindex::Canonicalizer;
 
 use crate::bucket::Bucket;
 use crate::commit::Committer;
 use crate::core::Core;
+use crate::due::Due;
 use crate::error::{Error, Result};
 use crate::format::description::{self, Description};
 use crate::index::{Generation, Index};
@@ -20,7 +22,7 @@ use crate::pending::Pending;
 use crate::progress::Progress;
 use crate::store::CloudStore;
 use crate::writer::{Begin, Writer};
-use crate::{location, probe, runtime};
+use crate::{location, probe, runtime, upkeep};
 
 /// The store at a location in object storage: `s3://bucket/prefix` or `mem://name/prefix`.
 ///
@@ -84,12 +86,14 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
         let generation = Generation::newest(&bucket).await?;
         if mode == Mode::Read {
             let index = Arc::new(Index::open_to_read(bucket.clone(), generation, &options).await?);
-            return Ok(over(Core { bucket, index, canonicalizer, runtime, writer: None }, None));
+            let core = Core { bucket, index, canonicalizer, runtime, options, writer: None };
+            return Ok(over(Arc::new(core), None, None));
         }
         let index = Arc::new(index_to_write(&bucket, generation, &options).await?);
         let base = index.next_sequence().await?;
         let (sender, sealed) = mpsc::unbounded_channel();
         let (pending, progress) = (Arc::new(Pending::default()), Arc::new(Progress::default()));
+        let due = Arc::new(Due::default());
         let begin = Begin {
             epoch: index.epoch().unwrap_or_default(),
             base,
@@ -98,17 +102,22 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
             location: bucket.location().to_owned(),
             mistake: options.mistake,
         };
-        let writer = Some(Writer::new(begin, Arc::clone(&pending), Arc::clone(&progress), sender));
+        let writer = Some(Writer::new(begin, Arc::clone(&pending), Arc::clone(&progress), Arc::clone(&due), sender));
         let committer = Committer {
             bucket: bucket.clone(),
             index: Arc::clone(&index),
             pending,
             progress,
+            due: Arc::clone(&due),
+            segment_bytes: options.segment_bytes as u64,
             uploads: options.uploads,
             mistake: options.mistake,
         };
         let commits = tokio::spawn(committer.run(sealed));
-        Ok(over(Core { bucket, index, canonicalizer, runtime, writer }, Some(commits)))
+        let bound = options.space_bound;
+        let core = Arc::new(Core { bucket, index, canonicalizer, runtime, options, writer });
+        let upkeep = bound.map(|bound| tokio::spawn(upkeep::run(Arc::downgrade(&core), due, bound)));
+        Ok(over(core, Some(commits), upkeep))
     });
     opened.unwrap_or_else(|| Err(name.unavailable("opening", 0, &"its task ended without an answer")))
 }
@@ -119,8 +128,8 @@ pub(crate) async fn index_to_write(bucket: &Bucket, generation: Generation, opti
     Index::open_to_write(bucket.clone(), generation, options, found.replaces_if_match).await
 }
 
-fn over(core: Core, commits: Option<tokio::task::JoinHandle<()>>) -> CloudStore {
-    CloudStore { core: Arc::new(core), commits: Mutex::new(commits), closed: Mutex::new(None) }
+fn over(core: Arc<Core>, commits: Option<JoinHandle<()>>, upkeep: Option<JoinHandle<()>>) -> CloudStore {
+    CloudStore { core, commits: Mutex::new(commits), upkeep: Mutex::new(upkeep), closed: Mutex::new(None) }
 }
 
 /// The canonicaliser of the store, which is made if it is absent and may be made.

@@ -43,6 +43,8 @@ pub struct CloudOptions {
     pub(crate) max_retries: u32,
     pub(crate) cache_bytes: u64,
     pub(crate) poll: Duration,
+    pub(crate) space_bound: Option<f64>,
+    pub(crate) grace: Duration,
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
     pub(crate) mistake: Option<Mistake>,
 }
@@ -56,6 +58,8 @@ impl Default for CloudOptions {
             max_retries: 8,
             cache_bytes: 64 << 20,
             poll: Duration::from_secs(60),
+            space_bound: Some(1.25),
+            grace: Duration::from_secs(3600),
             canonicalizer: Arc::new(Whatwg),
             mistake: None,
         }
@@ -103,6 +107,21 @@ impl CloudOptions {
     /// what was synced after so long.
     pub fn poll(self, every: Duration) -> CloudOptions {
         CloudOptions { poll: every.max(Duration::from_secs(1)), ..self }
+    }
+
+    /// The bytes of all segments over those of what lives in them, at most: a writer compacts in
+    /// the background when they are more, by at least a segment. 1.05 to 100, default 1.25; a
+    /// tighter bound copies more. `None`: it compacts only when it is told to.
+    pub fn space_bound(self, bound: impl Into<Option<f64>>) -> CloudOptions {
+        let bound = bound.into().map(|bound: f64| if bound.is_nan() { 1.25 } else { bound.clamp(1.05, 100.0) });
+        CloudOptions { space_bound: bound, ..self }
+    }
+
+    /// How long segments that a compaction has rewritten stay; default 1 hour. A reader that meets
+    /// one that is gone looks its row up again, so this is for long scans and for clocks of owners
+    /// that differ.
+    pub fn grace(self, grace: Duration) -> CloudOptions {
+        CloudOptions { grace, ..self }
     }
 
     /// Makes the keys of a new store; default [`Whatwg`]. A store that exists has its own.

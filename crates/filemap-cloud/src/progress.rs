@@ -13,7 +13,7 @@ pub(crate) struct Progress {
 
 #[derive(Default)]
 struct State {
-    /// All segments up to this number are durable and in the index.
+    /// So many segments, the first that were sealed, are durable and in the index.
     durable: u64,
     /// Bytes of records that are not.
     unsynced: usize,
@@ -55,19 +55,19 @@ impl Progress {
         state.check()
     }
 
-    /// Waits until a segment is durable.
-    pub(crate) fn wait_for(&self, segment: u64) -> Result<()> {
+    /// Waits until so many segments are durable.
+    pub(crate) fn wait_for(&self, segments: u64) -> Result<()> {
         let mut state = self.lock();
-        while state.failed.is_none() && state.durable < segment {
+        while state.failed.is_none() && state.durable < segments {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.durable >= segment { Ok(()) } else { state.check() }
+        if state.durable >= segments { Ok(()) } else { state.check() }
     }
 
-    /// A segment with so many bytes of records is durable, and all before it.
-    pub(crate) fn committed(&self, segment: u64, bytes: usize) {
+    /// The `nth` segment, with so many bytes of records, is durable, and all before it.
+    pub(crate) fn committed(&self, nth: u64, bytes: usize) {
         let mut state = self.lock();
-        state.durable = segment;
+        state.durable = nth;
         state.unsynced = state.unsynced.saturating_sub(bytes);
         self.changed.notify_all();
     }

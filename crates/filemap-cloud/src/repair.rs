@@ -3,13 +3,16 @@
 //! A segment says all of its records, so a repair puts a row for each version and removes those
 //! that tombstones mean. What a fenced writer uploaded and never committed does not count (see
 //! `format::segment`); of the last writer it does: those puts were never acknowledged, and come
-//! back whole.
+//! back whole. What compaction has rewritten does not count either: the segment with the copies
+//! names it. So the newest segments are read first.
 //!
 //! The new index is of a generation of its own. It counts when it is complete, so an interrupted
 //! repair is repeated; the old one stays where it is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::ops::Bound;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use filemap::Version;
 use filemap::access::keys;
@@ -18,11 +21,13 @@ use object_store::path::Path;
 
 use crate::bucket::Bucket;
 use crate::commit::{SEGMENTS, object};
+use crate::compact::ms_since_1970;
 use crate::error::{Error, Result};
 use crate::failpoint::Mistake;
 use crate::format::record::{Kind, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Segment, SegmentId, Summary};
+use crate::format::sources::Sources;
 use crate::index::{Changes, Generation, Index};
 use crate::opening::{described, index_to_write};
 use crate::options::{CloudOptions, Mode};
@@ -99,14 +104,17 @@ async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairRepor
     if index.next_sequence().await? > 1 {
         index.clear().await?;
     }
-    let mut repair =
-        Repair { bucket, index: &index, removed: HashMap::new(), found: RepairReport::default(), commits: 0 };
-    let segments = segments(bucket).await?;
-    let committed = committed(bucket, &segments).await?;
-    for id in &segments {
-        let is_taken = Mistake::OrphansTaken.is_planted(options.mistake);
-        let limit = committed.range((std::ops::Bound::Excluded(id.epoch), std::ops::Bound::Unbounded));
-        repair.segment(*id, limit.map(|(_, base)| *base).min().filter(|_| !is_taken).unwrap_or(u64::MAX)).await?;
+    let mut repair = Repair {
+        bucket,
+        index: &index,
+        takes_orphans: Mistake::OrphansTaken.is_planted(options.mistake),
+        removed: HashMap::new(),
+        named: Sources::default(),
+        found: RepairReport::default(),
+        commits: 0,
+    };
+    for id in segments(bucket).await?.into_iter().rev() {
+        repair.segment(id).await?;
     }
     repair.remove().await?;
     let found = repair.found;
@@ -127,47 +135,52 @@ pub(crate) async fn segments(bucket: &Bucket) -> Result<Vec<SegmentId>> {
     Ok(ids)
 }
 
-/// By epoch, the first sequence that was not committed when its writer opened the store.
-async fn committed(bucket: &Bucket, segments: &[SegmentId]) -> Result<BTreeMap<u64, u64>> {
-    let mut bases = BTreeMap::new();
-    for id in segments {
-        if bases.contains_key(&id.epoch) {
-            continue;
-        }
-        let header = bucket.range(&object(*id), 0..Summary::HEADER_BYTES).await?;
-        if let Some(base) = header.as_ref().and_then(|header| Summary::base_of(header, *id)) {
-            bases.insert(id.epoch, base);
-        }
-    }
-    Ok(bases)
-}
-
 /// A repair under way.
 struct Repair<'a> {
     bucket: &'a Bucket,
     index: &'a Index,
+    takes_orphans: bool,
     /// By key: the newest tombstone of all its versions, and versions removed alone.
     removed: HashMap<Vec<u8>, (u64, Vec<Version>)>,
+    /// Segments that were rewritten, and the bases of writers: of all segments read so far.
+    named: Sources,
     found: RepairReport,
     commits: u64,
 }
 
 impl Repair<'_> {
-    /// Puts the rows of a segment, of records below this sequence.
-    async fn segment(&mut self, id: SegmentId, limit: u64) -> Result<()> {
+    /// What writers of later epochs found committed: the first sequence that was not.
+    fn limit(&self, epoch: u64) -> u64 {
+        let later = self.named.bases.range((Bound::Excluded(epoch), Bound::Unbounded));
+        later.map(|(_, base)| *base).min().filter(|_| !self.takes_orphans).unwrap_or(u64::MAX)
+    }
+
+    /// Puts the rows of a segment, if it counts.
+    async fn segment(&mut self, id: SegmentId) -> Result<()> {
         let name = object(id);
+        if self.named.segments.contains(&id) {
+            let mut changes = Changes::default();
+            changes.rewritten.insert(id, ms_since_1970(SystemTime::now()));
+            return self.commit(changes).await;
+        }
         self.found.segments += 1;
         let bytes = self.bucket.get(&name).await?.unwrap_or_default();
         let segment = match Segment::parse(&bytes, id) {
             Ok(segment) => segment,
             Err(what) => {
                 self.found.damage.push(format!("{name}: {what}"));
+                self.named.bases.extend(Summary::base_of(&bytes, id).map(|base| (id.epoch, base)));
                 // The index names it, so that it is no orphan, and a verification tells of it.
                 let mut changes = Changes::default();
                 changes.segments.insert(id, row::Bytes::default());
                 return self.commit(changes).await;
             }
         };
+        self.named.bases.insert(id.epoch, segment.summary.base);
+        if segment.summary.highest >= self.limit(id.epoch) {
+            self.found.uncommitted += segment.summary.records;
+            return Ok(());
+        }
         let mut changes = Changes::default();
         for record in segment.records() {
             let (record, place, bytes) = match record {
@@ -177,12 +190,10 @@ impl Repair<'_> {
                     break;
                 }
             };
-            if record.version.sequence >= limit {
-                self.found.uncommitted += 1;
-                continue;
-            }
             changes.next = changes.next.max(record.version.sequence + 1);
-            changes.segments.entry(id).or_default().written += bytes;
+            let of_segment = changes.segments.entry(id).or_default();
+            of_segment.written += bytes;
+            of_segment.notes += if record.kind.is_version() { 0 } else { bytes };
             match record.kind {
                 Kind::Page | Kind::Reference => {
                     let row = Row::of_record(&record, place, bytes);
@@ -190,6 +201,13 @@ impl Repair<'_> {
                     self.found.versions += 1;
                 }
                 Kind::Tombstone | Kind::VersionTombstone => self.note(&record),
+                Kind::Rewrite => match Sources::decode(record.payload) {
+                    Some(Sources { segments, bases }) => {
+                        self.named.segments.extend(segments);
+                        bases.into_iter().for_each(|(epoch, base)| _ = self.named.bases.entry(epoch).or_insert(base));
+                    }
+                    None => self.found.damage.push(format!("{name}: the names of segments in it do not decode")),
+                },
             }
         }
         self.commit(changes).await
@@ -219,7 +237,7 @@ impl Repair<'_> {
             while let Some((key, value)) = rows.next().await? {
                 let (Some((_, version)), Some(row)) = (row::parse(&key), Row::decode(&value)) else { continue };
                 if version.sequence < all || versions.contains(&version) {
-                    let dead = row::Bytes { written: 0, dead: row.bytes };
+                    let dead = row::Bytes { dead: row.bytes, ..row::Bytes::default() };
                     let of_segment = changes.segments.entry(row.segment()).or_default();
                     *of_segment = of_segment.plus(dead);
                     changes.rows.insert(key.to_vec(), None);

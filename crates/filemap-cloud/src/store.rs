@@ -39,6 +39,8 @@ pub struct CloudStore {
     pub(crate) core: Arc<Core>,
     /// The task of the commits.
     pub(crate) commits: Mutex<Option<JoinHandle<()>>>,
+    /// The task of the upkeep.
+    pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
     pub(crate) closed: Mutex<Option<error::Result<()>>>,
 }
 
@@ -48,13 +50,20 @@ impl CloudStore {
         if let Some(result) = &*closed {
             return result.clone();
         }
+        let upkeep = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner).take();
         let synced = self.core.writer.as_ref().map_or(Ok(()), |writer| {
+            // A compaction ends what it is about.
+            writer.stop_upkeep();
+            let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
             let synced = writer.sync();
             writer.end();
             synced
         });
         let commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner).take();
         let ended = self.core.wait(|core| async move {
+            if let Some(upkeep) = upkeep {
+                upkeep.abort();
+            }
             if let Some(commits) = commits {
                 commits.await.map_err(|error| core.bucket.unavailable("a commit", 0, &error))?;
             }
@@ -72,6 +81,7 @@ impl Drop for CloudStore {
             return;
         }
         if let Some(writer) = &self.core.writer {
+            writer.stop_upkeep();
             writer.end();
         }
         let core = Arc::clone(&self.core);

@@ -36,6 +36,8 @@ pub struct VerifyReport {
     pub versions: u64,
     /// Segments that are in no index: of a writer that lost the store, or of one at work now.
     pub orphans: u64,
+    /// Segments came or went meanwhile, as a writer was at work: versions were not compared.
+    pub changed: bool,
     /// What is damaged or gone.
     pub damage: Vec<String>,
 }
@@ -54,7 +56,7 @@ impl CloudStore {
             let rows = core.index.segments().await?;
             let mut report = quick(&core, &rows).await?;
             if is_full {
-                full(&core, rows.keys(), &mut report).await?;
+                full(&core, &rows, &mut report).await?;
             }
             Ok(report)
         })
@@ -65,11 +67,12 @@ async fn quick(core: &Core, rows: &BTreeMap<SegmentId, row::Bytes>) -> Result<Ve
     let objects = core.bucket.list(SEGMENTS).await?;
     let sizes = objects.iter().filter_map(|found| Some((SegmentId::of_name(found.location.filename()?)?, found.size)));
     let sizes: BTreeMap<SegmentId, u64> = sizes.collect();
+    let mut gone = Vec::new();
     let mut report = VerifyReport { segments: rows.len() as u64, ..VerifyReport::default() };
     for (id, bytes) in rows {
         let name = object(*id);
         match sizes.get(id) {
-            None => report.damage.push(format!("{name}: it is gone")),
+            None => gone.push(*id),
             Some(size) if *size != bytes.written + Summary::FRAME_BYTES => {
                 let what =
                     format!("{name}: it has {size} bytes, {} were written", bytes.written + Summary::FRAME_BYTES);
@@ -78,13 +81,23 @@ async fn quick(core: &Core, rows: &BTreeMap<SegmentId, row::Bytes>) -> Result<Ve
             Some(size) => report.bytes += size,
         }
     }
-    report.orphans = sizes.keys().filter(|id| !rows.contains_key(id)).count() as u64;
+    let rewritten = core.index.rewritten().await?;
+    let is_orphan = |id: &&SegmentId| !rows.contains_key(id) && !rewritten.contains_key(id);
+    report.orphans = sizes.keys().filter(is_orphan).count() as u64;
+    if !gone.is_empty() {
+        // One that a compaction has rewritten meanwhile is not missed.
+        core.index.refresh().await?;
+        let now = core.index.segments().await?;
+        let missed = gone.iter().filter(|id| now.contains_key(id));
+        report.damage.extend(missed.map(|id| format!("{}: it is gone", object(*id))));
+        report.changed = true;
+    }
     Ok(report)
 }
 
-async fn full(core: &Core, ids: impl Iterator<Item = &SegmentId>, report: &mut VerifyReport) -> Result<()> {
+async fn full(core: &Core, segments: &BTreeMap<SegmentId, row::Bytes>, report: &mut VerifyReport) -> Result<()> {
     let mut live = 0;
-    for id in ids {
+    for id in segments.keys() {
         let name = object(*id);
         let Some(bytes) = core.bucket.get(&name).await? else { continue };
         let segment = match Segment::parse(&bytes, *id) {
@@ -113,7 +126,8 @@ async fn full(core: &Core, ids: impl Iterator<Item = &SegmentId>, report: &mut V
     while rows.next().await?.is_some() {
         report.versions += 1;
     }
-    if report.versions != live && report.damage.is_empty() {
+    report.changed |= core.index.segments().await?.keys().ne(segments.keys());
+    if report.versions != live && report.damage.is_empty() && !report.changed {
         let what = format!("the index has {} versions, {live} of them are in segments; repair it", report.versions);
         report.damage.push(what);
     }

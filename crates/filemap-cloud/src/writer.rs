@@ -1,10 +1,16 @@
 //! The writing side of a handle: records get their sequences and go into a segment; a full one is
 //! sealed and handed to the commits.
 //!
-//! Locks, outermost first: the stripe of a URL, which keeps a check and its put together; the
-//! segment that is filled. No lock of a segment is held while object storage is asked.
+//! A rewriting of segments copies their live records into one beside it, and then moves the rows
+//! of those that were not removed meanwhile: see `compact`.
+//!
+//! Locks, outermost first: that of moving rows, which keeps a change that has read a row away from
+//! it; the stripe of a URL, which keeps a check and its put together; the segment that is filled.
+//! No lock of a segment is held while object storage is asked.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 use filemap_core::Version;
@@ -13,15 +19,19 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::commit::Sealed;
 use crate::draft::Draft;
+use crate::due::Due;
 use crate::error::{Error, Result};
 use crate::failpoint::Mistake;
 use crate::format::record::{Place, Record};
 use crate::format::row::{self, Row};
-use crate::format::segment::{Builder, SegmentId};
+use crate::format::segment::{Builder, SegmentId, Summary};
+use crate::format::sources::{self, Sources};
 use crate::index::Changes;
 use crate::pending::Pending;
 use crate::progress::Progress;
 
+/// At most, for a name of a segment in a tombstone.
+const HOLDER_BYTES: usize = 20;
 /// Locks of URLs.
 const STRIPES: usize = 64;
 
@@ -36,6 +46,11 @@ pub(crate) struct Writer {
     pub(crate) mistake: Option<Mistake>,
     pub(crate) pending: Arc<Pending>,
     pub(crate) progress: Arc<Progress>,
+    /// Held by the one compaction that is under way.
+    pub(crate) compacting: Mutex<()>,
+    pub(crate) closing: AtomicBool,
+    pub(crate) due: Arc<Due>,
+    moving: RwLock<()>,
     stripes: [Mutex<()>; STRIPES],
     filling: Mutex<Filling>,
 }
@@ -47,8 +62,48 @@ struct Filling {
     unsynced: usize,
     next_sequence: u64,
     last_number: u64,
+    /// Segments sealed so far: their commits follow in this order.
+    sealed: u64,
+    rewriting: Option<Rewriting>,
     /// `None` when the handle is closed.
     commits: Option<UnboundedSender<Sealed>>,
+}
+
+impl Filling {
+    /// The segments that hold these versions, as a tombstone names them.
+    fn holders(&self, versions: &[(Version, Row)]) -> Vec<u8> {
+        let mut segments: BTreeSet<SegmentId> = versions.iter().map(|(_, row)| row.segment()).collect();
+        if let Some(rewriting) = &self.rewriting
+            && !segments.is_disjoint(&rewriting.sources)
+        {
+            segments.insert(rewriting.id);
+        }
+        sources::holders(&segments)
+    }
+}
+
+/// A rewriting under way.
+struct Rewriting {
+    id: SegmentId,
+    sources: BTreeSet<SegmentId>,
+    /// Rows of versions removed since it began.
+    removed: HashSet<Vec<u8>>,
+}
+
+/// A segment of the live records of others, which is complete but for the names of these.
+pub(crate) struct Rewritten {
+    pub(crate) segment: Builder,
+    pub(crate) sources: Sources,
+    /// The new rows of its versions.
+    pub(crate) rows: BTreeMap<Vec<u8>, Row>,
+    /// The time, in ms since 1970.
+    pub(crate) now_ms: u64,
+}
+
+/// Keeps other changes of a URL away, and keeps its rows where they are.
+pub(crate) struct Locked<'a> {
+    _moving: RwLockReadGuard<'a, ()>,
+    _stripe: MutexGuard<'a, ()>,
 }
 
 /// What a writer is made of.
@@ -66,6 +121,7 @@ impl Writer {
         begin: Begin,
         pending: Arc<Pending>,
         progress: Arc<Progress>,
+        due: Arc<Due>,
         commits: UnboundedSender<Sealed>,
     ) -> Writer {
         let Begin { epoch, base, segment_bytes, unsynced_bytes, location, mistake } = begin;
@@ -75,6 +131,8 @@ impl Writer {
             unsynced: 0,
             next_sequence: base,
             last_number: 0,
+            sealed: 0,
+            rewriting: None,
             commits: Some(commits),
         };
         Writer {
@@ -86,15 +144,25 @@ impl Writer {
             mistake,
             pending,
             progress,
+            compacting: Mutex::default(),
+            closing: AtomicBool::new(false),
+            due,
+            moving: RwLock::default(),
             stripes: std::array::from_fn(|_| Mutex::default()),
             filling: Mutex::new(filling),
         }
     }
 
     /// Keeps other changes of a URL away.
-    pub(crate) fn lock(&self, canonical_url: &[u8]) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock(&self, canonical_url: &[u8]) -> Locked<'_> {
         let nth = xxh3_64(canonical_url) as usize % STRIPES;
-        self.stripes[nth].lock().unwrap_or_else(PoisonError::into_inner)
+        let moving = self.moving.read().unwrap_or_else(PoisonError::into_inner);
+        Locked { _moving: moving, _stripe: self.stripes[nth].lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// Waits for the changes under way, and keeps all others away.
+    fn no_changes(&self) -> RwLockWriteGuard<'_, ()> {
+        self.moving.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn filling(&self) -> MutexGuard<'_, Filling> {
@@ -117,24 +185,86 @@ impl Writer {
     /// Removes versions of a key: all of them, or these alone, each by a record of its own.
     pub(crate) fn remove(&self, key: &[u8], form: &[u8], versions: &[(Version, Row)], is_all: bool) -> Result<()> {
         let records = if is_all { 1 } else { versions.len() };
-        let bytes = Record::tombstone(key, 0).bytes() * records;
+        let bytes = Record::tombstone(key, 0, b"").bytes() * records + HOLDER_BYTES * (versions.len() + records);
         let mut filling = self.room(bytes)?;
-        if is_all && !Mistake::TombstonesForgotten.is_planted(self.mistake) {
-            let sequence = filling.next_sequence;
-            self.append(&mut filling, &Record::tombstone(key, sequence));
+        let is_forgotten = Mistake::TombstonesForgotten.is_planted(self.mistake);
+        if is_all && !is_forgotten {
+            let (sequence, holders) = (filling.next_sequence, filling.holders(versions));
+            self.append(&mut filling, &Record::tombstone(key, sequence, &holders));
         }
-        for (version, row) in versions {
-            if !is_all && !Mistake::TombstonesForgotten.is_planted(self.mistake) {
-                let sequence = filling.next_sequence;
-                self.append(&mut filling, &Record::version_tombstone(key, sequence, *version));
+        for found in versions {
+            let (version, row) = found;
+            if !is_all && !is_forgotten {
+                let (sequence, holders) = (filling.next_sequence, filling.holders(std::slice::from_ref(found)));
+                self.append(&mut filling, &Record::version_tombstone(key, sequence, *version, &holders));
             }
-            let dead = row::Bytes { written: 0, dead: row.bytes };
+            let dead = row::Bytes { dead: row.bytes, ..row::Bytes::default() };
             let of_segment = filling.changes.segments.entry(row.segment()).or_default();
             *of_segment = of_segment.plus(dead);
-            self.set(&mut filling, row::of_version(form, *version), None);
+            let key = row::of_version(form, *version);
+            if let Some(rewriting) = &mut filling.rewriting {
+                rewriting.removed.insert(key.clone());
+            }
+            self.set(&mut filling, key, None);
         }
         self.seal_if_full(&mut filling);
         Ok(())
+    }
+
+    /// Begins a segment that takes the live records of these. What is removed from here on is
+    /// noted, and its tombstones name the new segment too.
+    pub(crate) fn begin_rewrite(&self, sources: BTreeSet<SegmentId>) -> Result<Builder> {
+        let _no_changes = self.no_changes();
+        let mut filling = self.filling();
+        if filling.commits.is_none() {
+            return Err(self.closed());
+        }
+        filling.last_number += 1;
+        let id = SegmentId { epoch: self.epoch, number: filling.last_number };
+        filling.rewriting = Some(Rewriting { id, sources, removed: HashSet::new() });
+        Ok(Builder::new(id, self.base, self.segment_bytes))
+    }
+
+    /// Gives a rewriting up.
+    pub(crate) fn abandon_rewrite(&self) {
+        self.filling().rewriting = None;
+    }
+
+    /// Moves the rows that still stand where the rewriting found them, and hands the segment to
+    /// the commits. Returns its place among them.
+    pub(crate) fn end_rewrite(&self, rewritten: Rewritten) -> Result<u64> {
+        let Rewritten { mut segment, sources, rows, now_ms } = rewritten;
+        let _no_changes = self.no_changes();
+        let mut filling = self.filling();
+        let Some(Rewriting { id, mut removed, .. }) = filling.rewriting.take() else { return Err(self.closed()) };
+        if Mistake::MovedUnchecked.is_planted(self.mistake) {
+            removed.clear();
+        }
+        // Sequences are committed in their order: those before this one are of the segment before.
+        self.seal(&mut filling);
+        if filling.commits.is_none() {
+            return Err(self.closed());
+        }
+        let sequence = filling.next_sequence;
+        filling.next_sequence += 1;
+        if !Mistake::SourcesUnnamed.is_planted(self.mistake) {
+            segment.push(&Record::rewrite(sequence, &sources.encode()));
+        }
+        let written = (segment.len() - Summary::HEADER_BYTES as usize) as u64;
+        let mut of_segment = row::Bytes { written, dead: 0, notes: segment.note_bytes() };
+        let mut changes = Changes { next: filling.next_sequence, ..Changes::default() };
+        for (key, row) in rows {
+            if removed.contains(&key) {
+                of_segment.dead += row.bytes;
+                continue;
+            }
+            self.pending.set(key.clone(), Some(row), id.number);
+            changes.rows.insert(key, Some(row));
+        }
+        changes.segments.insert(id, of_segment);
+        changes.rewritten = sources.segments.iter().map(|source| (*source, now_ms)).collect();
+        self.hand_over(&mut filling, segment, changes, 0);
+        Ok(filling.sealed)
     }
 
     /// The segment that is filled, once there is room for so many bytes.
@@ -171,13 +301,15 @@ impl Writer {
         let (place, bytes) = segment.push(record);
         let of_segment = changes.segments.entry(segment.id()).or_default();
         of_segment.written += bytes as u64;
+        of_segment.notes += if record.kind.is_version() { 0 } else { bytes as u64 };
         filling.next_sequence += 1;
         filling.changes.next = filling.next_sequence;
         place
     }
 
     fn set(&self, filling: &mut Filling, key: Vec<u8>, row: Option<Row>) {
-        self.pending.set(key.clone(), row, filling.last_number);
+        let number = filling.segment.as_ref().map_or(filling.last_number + 1, |segment| segment.id().number);
+        self.pending.set(key.clone(), row, number);
         filling.changes.rows.insert(key, row);
     }
 
@@ -190,11 +322,16 @@ impl Writer {
     /// Hands the segment that is filled to the commits.
     fn seal(&self, filling: &mut Filling) {
         let Some(segment) = filling.segment.take() else { return };
+        let (changes, unsynced) = (std::mem::take(&mut filling.changes), std::mem::take(&mut filling.unsynced));
+        self.hand_over(filling, segment, changes, unsynced);
+    }
+
+    fn hand_over(&self, filling: &mut Filling, segment: Builder, changes: Changes, unsynced: usize) {
         let id = segment.id();
         let bytes = Bytes::from(segment.finish());
         self.pending.seal(id.number, bytes.clone());
-        let changes = std::mem::take(&mut filling.changes);
-        let sealed = Sealed { id, bytes, changes, unsynced: std::mem::take(&mut filling.unsynced) };
+        filling.sealed += 1;
+        let sealed = Sealed { id, nth: filling.sealed, bytes, changes, unsynced };
         if let Some(commits) = &filling.commits {
             // Nobody receives after a failed commit: whoever waits is told of that.
             let _ = commits.send(sealed);
@@ -220,15 +357,21 @@ impl Writer {
     /// Makes durable what was put before.
     pub(crate) fn sync(&self) -> Result<()> {
         self.progress.check()?;
-        let number = {
+        let nth = {
             let mut filling = self.filling();
             if filling.commits.is_none() {
                 return Err(self.closed());
             }
             self.seal(&mut filling);
-            filling.last_number
+            filling.sealed
         };
-        self.progress.wait_for(number)
+        self.progress.wait_for(nth)
+    }
+
+    /// Lets a compaction end when it can.
+    pub(crate) fn stop_upkeep(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.due.wake();
     }
 
     /// Takes no more puts. The commits end when they have done what was sealed.

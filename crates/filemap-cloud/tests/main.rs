@@ -2,6 +2,7 @@
 
 mod as_store;
 mod bucket;
+mod compacting;
 mod killed;
 mod mend;
 mod owners;

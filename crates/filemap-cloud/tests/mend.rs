@@ -16,13 +16,13 @@ use futures_util::TryStreamExt;
 use crate::as_store::options;
 
 /// Objects, and a runtime to look at them with.
-struct Objects {
-    objects: Arc<InMemory>,
+pub struct Objects {
+    pub objects: Arc<InMemory>,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Objects {
-    fn new() -> Objects {
+    pub fn new() -> Objects {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a thread");
         Objects { objects: Arc::default(), runtime }
     }
@@ -31,18 +31,18 @@ impl Objects {
         open_on(self.objects.clone(), "a", "the test", mode, &options()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn names(&self, folder: &str) -> Vec<Path> {
+    pub fn names(&self, folder: &str) -> Vec<Path> {
         let found = self.objects.list(Some(&Path::from(folder))).map_ok(|object| object.location);
         let mut names: Vec<Path> = self.runtime.block_on(found.try_collect()).expect("listed");
         names.sort();
         names
     }
 
-    fn read(&self, name: &Path) -> Vec<u8> {
+    pub fn read(&self, name: &Path) -> Vec<u8> {
         self.runtime.block_on(async { self.objects.get(name).await?.bytes().await }).expect("there").to_vec()
     }
 
-    fn replace(&self, name: &Path, bytes: Vec<u8>) {
+    pub fn replace(&self, name: &Path, bytes: Vec<u8>) {
         let payload = PutPayload::from(Bytes::from(bytes));
         self.runtime.block_on(self.objects.put(name, payload)).expect("put");
     }

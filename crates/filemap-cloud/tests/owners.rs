@@ -6,6 +6,7 @@ use filemap::{Lookup, Page, PageRead, PageWrite};
 use filemap_cloud::{CloudOptions, Error, Mode, open, open_bucket};
 
 use crate::as_store::{locations, opened, options};
+use filemap_cloud::Mistake;
 
 fn page(nth: usize) -> Page {
     Page::new(format!("http://a.example/{nth}"), 1_700_000_000_000, 200, format!("body {nth}"))
@@ -49,6 +50,31 @@ fn a_second_writer_has_all_that_was_synced_and_the_first_writes_no_more() {
         assert_eq!(reader.count(&Scope::new()).expect("counted"), 51);
         reader.close().expect("closed");
     }
+}
+
+/// What the first of two writers is told after the second has written for a while.
+fn late_sync(location: &str, mistake: Option<Mistake>) -> filemap::Result<()> {
+    let first = opened(location, Mode::Fill);
+    first.put(&page(1), PutRule::Always).expect("stored");
+    first.sync().expect("synced");
+    let of_second = mistake.iter().fold(options(), |options, mistake| options.mistake(*mistake));
+    let second = open_bucket(location, Mode::Write, &of_second).expect("taken over");
+    for nth in 2..6 {
+        second.put(&page(nth), PutRule::Always).expect("stored");
+        second.sync().expect("synced");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    first.put(&page(7), PutRule::Always)?;
+    let late = first.sync();
+    drop(second);
+    late
+}
+
+#[test]
+fn a_fenced_writer_stays_fenced_but_if_fences_are_collected() {
+    assert!(late_sync("mem://fences-kept", None).is_err());
+    let late = late_sync("mem://fences-collected", Some(Mistake::FencesCollected));
+    assert!(late.is_ok(), "the control must lose a page, else this test proves nothing: {late:?}");
 }
 
 #[test]

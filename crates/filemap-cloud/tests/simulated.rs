@@ -13,11 +13,12 @@ use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
 use filemap_cloud::object_store::memory::InMemory;
 use filemap_cloud::{CloudOptions, CloudStore, Mistake, Mode, open_on, repair_on};
+use filemap_core::compact::CompactionGoal;
 
 use crate::bucket::{Faults, Simulated};
 
 /// Seeds in a run of the tests, and for each mistake.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 40;
 const SEEDS_TO_CATCH: u64 = 240;
 /// Threads: runs wait far more than they work.
 const AT_ONCE: u64 = 12;
@@ -40,6 +41,8 @@ struct Run {
 impl Run {
     fn options(&self) -> CloudOptions {
         let options = CloudOptions::new().segment_bytes(64 << 10).uploads(3).max_retries(6);
+        // Rewritten segments are deleted at once, or never.
+        let options = options.grace(Duration::from_secs(self.seed % 2 * 3600));
         self.mistake.iter().fold(options, |options, mistake| options.mistake(*mistake))
     }
 
@@ -55,11 +58,12 @@ impl Run {
             let Ok(store) = self.open(&end, Mode::Fill) else { continue };
             self.check(&store, "opened")?;
             self.calls(&store);
-            match self.random.u8(..4) {
-                0 => end.cut(),
+            match self.random.u8(..5) {
+                0 => self.cut_in_a_sync(&store, &end),
+                1 => self.compacts(&store, Some(&end)),
                 // It stays, and is fenced by the next one.
-                1 => self.fenced(&store)?,
-                2 => drop(store.sync().map(|()| self.synced())),
+                2 => self.fenced(&store)?,
+                3 => drop(store.sync().map(|()| self.synced())),
                 _ => drop(store.close().map(|()| self.synced())),
             }
         }
@@ -141,6 +145,7 @@ impl Run {
                 }
                 2 if call % 3 == 0 => drop(store.sync().map(|()| self.synced())),
                 3 if call % 3 == 0 => self.collect(store),
+                4 if call % 3 == 0 => self.compacts(store, None),
                 _ => self.put(store, &url, time_ms),
             }
         }
@@ -152,6 +157,58 @@ impl Run {
         std::thread::sleep(Duration::from_millis(self.random.u64(..30)));
         // A fault leaves an orphan, no more.
         store.collect(Duration::ZERO).ok();
+    }
+
+    fn goal(&mut self) -> CompactionGoal {
+        [CompactionGoal::NoGarbage, CompactionGoal::Bound][self.random.usize(..2)]
+    }
+
+    /// Compacts while pages are put and removed; with an end, until that is cut off.
+    fn compacts(&mut self, store: &CloudStore, end: Option<&Arc<Simulated>>) {
+        let (goal, after) = (self.goal(), Duration::from_millis(self.random.u64(..40)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(store.compact(goal)));
+            scope.spawn(|| {
+                std::thread::sleep(after);
+                end.iter().for_each(|end| end.cut());
+            });
+            self.calls_beside(store);
+        });
+    }
+
+    /// Is cut off while a full segment and the rest are on their way.
+    fn cut_in_a_sync(&mut self, store: &CloudStore, end: &Arc<Simulated>) {
+        (0..16).for_each(|nth| self.put(store, "http://cut.example/", nth));
+        let after = Duration::from_millis(self.random.u64(..20));
+        let synced = std::thread::scope(|scope| {
+            let synced = scope.spawn(|| store.sync());
+            std::thread::sleep(after);
+            end.cut();
+            synced.join().expect("no panic")
+        });
+        if synced.is_ok() {
+            self.synced();
+        }
+    }
+
+    /// Puts, removals and syncs beside other work.
+    fn calls_beside(&mut self, store: &CloudStore) {
+        for nth in 0..12 {
+            std::thread::sleep(Duration::from_millis(self.random.u64(..3)));
+            let url = format!("http://{}.example/{}", self.random.usize(..3), self.random.usize(..4));
+            if nth % 3 > 0 {
+                let mut now = self.now();
+                if store.remove(url.as_bytes(), None).is_ok_and(|was_there| was_there) {
+                    now.remove(url.as_bytes());
+                    self.may_be.push(now);
+                }
+            } else {
+                self.put(store, &url, nth);
+            }
+            if nth % 5 == 4 {
+                drop(store.sync().map(|()| self.synced()));
+            }
+        }
     }
 
     /// Another owner comes while this one is alive; what this one then syncs must not count.

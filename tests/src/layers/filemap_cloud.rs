@@ -5,19 +5,22 @@
 pub const LAYERS: &[&[&str]] = &[
     &["error", "failpoint", "format::description", "format::record"],
     &["format::segment"],
-    &["format::row"],
+    &["format::row", "format::sources"],
     &["format"],
-    &["bucket", "draft", "options", "pending", "progress", "runtime"],
+    &["bucket", "draft", "options", "pending", "plan", "progress", "runtime"],
     &["location", "probe"],
     // The only one that knows the engine of the index.
     &["index"],
-    &["commit", "rows"],
+    &["due", "rows"],
+    &["commit"],
     &["writer"],
     // An open store.
     &["core"],
     &["parts", "walk"],
     &["read", "write"],
     &["store"],
-    &["collect", "opening", "verify"],
+    &["collect", "compact", "verify"],
+    &["upkeep"],
+    &["opening"],
     &["repair"],
 ];

@@ -6,6 +6,10 @@
 //! | reference | a version whose body is that of an earlier version of the key |
 //! | tombstone | every version of the key with a smaller sequence is removed |
 //! | version tombstone | one version of the key is removed |
+//! | rewrite | segments whose live records this one has taken: those count no more |
+//!
+//! The payload of a tombstone names the segments that hold what it removes: it may go when they
+//! have (see `format::sources`).
 //!
 //! Invariants: the checksum of a record's head is seeded with its place, so that it counts only
 //! where it was written; the head can be checked without the payload.
@@ -18,7 +22,7 @@ filemap_io::layout! {
     pub(crate) struct Fixed {
         0 CHECKSUM: u64 = "XXH3 of what follows up to the payload, seeded with the place";
         8 PAYLOAD_CHECKSUM: u64 = "XXH3 of the payload";
-        16 KIND: u8 = "1 page, 2 reference, 3 tombstone, 4 version tombstone";
+        16 KIND: u8 = "1 page, 2 reference, 3 tombstone, 4 version tombstone, 5 rewrite";
         17 CODEC: u8 = "of the payload: 0 none, 1 zstd";
         18 RESERVED: filemap_io::layout::Zeros<2> = "zero";
         20 KEY_BYTES: u32 = "length of the key";
@@ -42,10 +46,11 @@ pub(crate) enum Kind {
     Reference,
     Tombstone,
     VersionTombstone,
+    Rewrite,
 }
 
 impl Kind {
-    const ALL: [Kind; 4] = [Kind::Page, Kind::Reference, Kind::Tombstone, Kind::VersionTombstone];
+    const ALL: [Kind; 5] = [Kind::Page, Kind::Reference, Kind::Tombstone, Kind::VersionTombstone, Kind::Rewrite];
 
     pub(crate) fn code(self) -> u8 {
         self as u8 + 1
@@ -113,16 +118,21 @@ pub(crate) struct Record<'a> {
 pub(crate) const NONE: Version = Version { time_ms: 0, sequence: 0 };
 
 impl<'a> Record<'a> {
-    /// A tombstone of a key.
-    pub(crate) fn tombstone(key: &'a [u8], sequence: u64) -> Record<'a> {
+    /// A tombstone of a key; what it removes lies in the segments of `holders`.
+    pub(crate) fn tombstone(key: &'a [u8], sequence: u64, holders: &'a [u8]) -> Record<'a> {
         let version = Version { time_ms: 0, sequence };
-        let (kind, codec, other) = (Kind::Tombstone, Codec::None, NONE);
-        Record { kind, codec, version, other, key, meta: b"", spill_bytes: 0, payload: b"", body_bytes: 0, digest: 0 }
+        let (kind, codec, other, payload) = (Kind::Tombstone, Codec::None, NONE, holders);
+        Record { kind, codec, version, other, key, meta: b"", spill_bytes: 0, payload, body_bytes: 0, digest: 0 }
     }
 
     /// A tombstone of one version.
-    pub(crate) fn version_tombstone(key: &'a [u8], sequence: u64, removed: Version) -> Record<'a> {
-        Record { kind: Kind::VersionTombstone, other: removed, ..Record::tombstone(key, sequence) }
+    pub(crate) fn version_tombstone(key: &'a [u8], sequence: u64, removed: Version, holders: &'a [u8]) -> Record<'a> {
+        Record { kind: Kind::VersionTombstone, other: removed, ..Record::tombstone(key, sequence, holders) }
+    }
+
+    /// Says which segments the one that holds it has taken the place of.
+    pub(crate) fn rewrite(sequence: u64, sources: &'a [u8]) -> Record<'a> {
+        Record { kind: Kind::Rewrite, ..Record::tombstone(b"", sequence, sources) }
     }
 
     /// Bytes before the payload.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `p`, ordered form of the key, time and sequence, both falling | [`Row`] |
 //! | `s`, epoch, number | bytes written and bytes dead of a segment: merged by addition |
+//! | `d`, epoch, number | when a segment was rewritten, ms since 1970: its object is to be deleted |
 //! | `m`, `next` | the first sequence that is not committed |
 //!
 //! The ordered form is escaped (NUL becomes NUL 0xff) and ends with NUL NUL, so rows of one key
@@ -21,6 +22,8 @@ use super::segment::SegmentId;
 pub(crate) const VERSIONS: u8 = b'p';
 /// Leads the rows of segments.
 pub(crate) const SEGMENTS: u8 = b's';
+/// Leads the rows of segments that were rewritten and whose objects are still there.
+pub(crate) const REWRITTEN: u8 = b'd';
 /// The key of the first sequence that is not committed.
 pub(crate) const NEXT: &[u8] = b"mnext";
 
@@ -189,36 +192,60 @@ pub(crate) fn of_segment(id: SegmentId) -> Vec<u8> {
     [&[SEGMENTS][..], &id.epoch.to_be_bytes(), &id.number.to_be_bytes()].concat()
 }
 
-/// The segment of a row.
-pub(crate) fn segment_of(key: &[u8]) -> Option<SegmentId> {
-    let rest = key.strip_prefix(&[SEGMENTS]).filter(|rest| rest.len() == 16)?;
+/// The row of a segment that was rewritten.
+pub(crate) fn of_rewritten(id: SegmentId) -> Vec<u8> {
+    [&[REWRITTEN][..], &id.epoch.to_be_bytes(), &id.number.to_be_bytes()].concat()
+}
+
+/// The segment of a row that begins with `lead`.
+pub(crate) fn segment_of(key: &[u8], lead: u8) -> Option<SegmentId> {
+    let rest = key.strip_prefix(&[lead]).filter(|rest| rest.len() == 16)?;
     let number = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
     Some(SegmentId { epoch: number(rest)?, number: number(&rest[8..])? })
 }
 
-/// Bytes of a segment: written, and of those dead.
+/// Bytes of a segment: of its records, of those that are dead, and of tombstones and names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bytes {
     pub(crate) written: u64,
     pub(crate) dead: u64,
+    /// They go when what they remove is gone.
+    pub(crate) notes: u64,
 }
 
 impl Bytes {
-    pub(crate) fn encode(self) -> [u8; 16] {
-        let mut out = [0; 16];
-        out[..8].copy_from_slice(&self.written.to_le_bytes());
-        out[8..].copy_from_slice(&self.dead.to_le_bytes());
+    /// Bytes that a compaction keeps for certain.
+    pub(crate) fn live(self) -> u64 {
+        self.written.saturating_sub(self.garbage())
+    }
+
+    /// Bytes that may go.
+    pub(crate) fn garbage(self) -> u64 {
+        self.dead.saturating_add(self.notes)
+    }
+
+    pub(crate) fn encode(self) -> [u8; 24] {
+        let mut out = [0; 24];
+        for (at, number) in [self.written, self.dead, self.notes].into_iter().enumerate() {
+            out[8 * at..8 * at + 8].copy_from_slice(&number.to_le_bytes());
+        }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Bytes> {
-        let number = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-        let is_whole = bytes.len() == 16;
-        is_whole.then(|| Some(Bytes { written: number(bytes)?, dead: number(&bytes[8..])? }))?
+        let number = |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        // Builds before compaction have written two numbers.
+        let notes = if bytes.len() == 16 { Some(0) } else { number(16) };
+        let is_whole = bytes.len() == 16 || bytes.len() == 24;
+        is_whole.then(|| Some(Bytes { written: number(0)?, dead: number(8)?, notes: notes? }))?
     }
 
     pub(crate) fn plus(self, other: Bytes) -> Bytes {
-        Bytes { written: self.written.saturating_add(other.written), dead: self.dead.saturating_add(other.dead) }
+        Bytes {
+            written: self.written.saturating_add(other.written),
+            dead: self.dead.saturating_add(other.dead),
+            notes: self.notes.saturating_add(other.notes),
+        }
     }
 }
 
@@ -271,8 +298,13 @@ mod tests {
             }
         }
         let id = SegmentId { epoch: 1, number: 2 };
-        assert_eq!((segment_of(&of_segment(id)), segment_of(b"s")), (Some(id), None));
-        let bytes = Bytes { written: 7, dead: 1 << 40 };
+        assert_eq!((segment_of(&of_segment(id), SEGMENTS), segment_of(b"s", SEGMENTS)), (Some(id), None));
+        assert_eq!(
+            (segment_of(&of_rewritten(id), REWRITTEN), segment_of(&of_rewritten(id), SEGMENTS)),
+            (Some(id), None)
+        );
+        let bytes = Bytes { written: 7, dead: 1 << 40, notes: 0 };
         assert_eq!((Bytes::decode(&bytes.encode()), Bytes::decode(b"")), (Some(bytes), None));
+        assert_eq!((Bytes::decode(&bytes.encode()[..16]), Bytes::decode(&bytes.encode()[..17])), (Some(bytes), None));
     }
 }

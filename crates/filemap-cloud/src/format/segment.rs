@@ -94,6 +94,8 @@ fn check_header(bytes: &[u8], id: SegmentId) -> Result<(), &'static str> {
 pub(crate) struct Builder {
     summary: Summary,
     bytes: Vec<u8>,
+    /// Of tombstones and names.
+    note_bytes: u64,
 }
 
 impl Builder {
@@ -107,11 +109,15 @@ impl Builder {
         let checksum = xxh3_64(&bytes[..Header::CHECKSUM.at]);
         Header::CHECKSUM.put(&mut bytes, checksum);
         let summary = Summary { id, base, records: 0, lowest: u64::MAX, highest: 0 };
-        Builder { summary, bytes }
+        Builder { summary, bytes, note_bytes: 0 }
     }
 
     pub(crate) fn id(&self) -> SegmentId {
         self.summary.id
+    }
+
+    pub(crate) fn note_bytes(&self) -> u64 {
+        self.note_bytes
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -127,6 +133,7 @@ impl Builder {
         summary.records += 1;
         summary.lowest = summary.lowest.min(record.version.sequence);
         summary.highest = summary.highest.max(record.version.sequence);
+        self.note_bytes += if record.kind.is_version() { 0 } else { length as u64 };
         (place, length)
     }
 
@@ -138,7 +145,7 @@ impl Builder {
 
     /// The whole object.
     pub(crate) fn finish(self) -> Vec<u8> {
-        let Builder { summary, mut bytes } = self;
+        let Builder { summary, mut bytes, .. } = self;
         let begin = bytes.len();
         let content = xxh3_64(&bytes);
         bytes.resize(begin + Footer::BYTES, 0);
@@ -223,7 +230,7 @@ mod tests {
     #[test]
     fn a_segment_says_what_it_holds_and_every_changed_byte_is_found() {
         let mut builder = Builder::new(ID, 40, 1 << 10);
-        let removed = Record::tombstone(b"http://a/", 41);
+        let removed = Record::tombstone(b"http://a/", 41, b"");
         let (place, length) = builder.push(&removed);
         assert_eq!(builder.slice(place.offset, length as u64).map(<[u8]>::len), Some(length));
         let mut bytes = builder.finish();

@@ -1,0 +1,317 @@
+//! Compaction: live records of some segments are copied into a new one, whose rows take the place
+//! of theirs; the old segments are deleted after a grace.
+//!
+//! 1. The rewriting begins: removals from here on are noted, and their tombstones name the new
+//!    segment too. What was removed before is made durable.
+//! 2. A record is copied if the index names it in its place. So nothing is left out for a removal
+//!    that is not safe yet.
+//! 3. The new segment is committed as any other, with the rows that were not removed meanwhile. It
+//!    names those whose place it takes: a repair counts them no more, whether they are deleted or
+//!    not.
+//! 4. Their objects are deleted when that is durable and the grace is over.
+//!
+//! A tombstone is copied until no segment that it names counts any more. A segment that is damaged
+//! stays, and is reported.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use filemap::access::keys;
+use filemap_core::compact::CompactionGoal;
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::commit::object;
+use crate::core::Core;
+use crate::error::Result;
+use crate::failpoint::Mistake;
+use crate::format::record::{Kind, Place, Record};
+use crate::format::row::{self, Row};
+use crate::format::segment::{Builder, Segment, SegmentId, Summary};
+use crate::format::sources::{self, Sources};
+use crate::plan::{Want, plan};
+use crate::store::CloudStore;
+use crate::writer::{Rewritten, Writer};
+
+/// Rows that are looked up at once, and objects that are deleted at once.
+const AT_ONCE: usize = 32;
+
+/// What a compaction has done.
+///
+/// ```
+/// use filemap_core::compact::CompactionGoal;
+/// use filemap_cloud::{CloudOptions, Mode, open_bucket};
+/// let store = open_bucket("mem://compacted", Mode::Fill, &CloudOptions::new())?;
+/// assert_eq!(store.compact(CompactionGoal::NoGarbage)?.rewritten, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompactReport {
+    /// Segments that were rewritten.
+    pub rewritten: u64,
+    /// Their bytes.
+    pub rewritten_bytes: u64,
+    /// Bytes of the segments that took their place.
+    pub copied_bytes: u64,
+    /// Objects deleted, of this compaction and of earlier ones.
+    pub deleted: u64,
+    /// Objects that stay until the grace is over.
+    pub waiting: u64,
+    /// Segments that stay as they are damaged, and why.
+    pub damage: Vec<String>,
+}
+
+impl CloudStore {
+    /// Rewrites segments: those whose dead bytes are over the bound
+    /// ([`CloudOptions::space_bound`](crate::CloudOptions::space_bound)), or all that have some,
+    /// and small ones if they are many. Then deletes objects of segments that were rewritten and
+    /// whose grace is over. Puts and removals go on beside it.
+    ///
+    /// A `GET` for each segment that has live records, two `PUT` for each new one and its commit,
+    /// a `DELETE` for each old one. A writer does it in the background as well.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage: what was done
+    /// before stays done.
+    pub fn compact(&self, goal: CompactionGoal) -> Result<CompactReport> {
+        let want = match goal {
+            CompactionGoal::NoGarbage => Want::NoGarbage,
+            CompactionGoal::Bound => Want::Bound(self.core.options.space_bound.unwrap_or(f64::INFINITY)),
+        };
+        pass(&self.core, want)
+    }
+}
+
+/// One compaction; another waits for its end.
+pub(crate) fn pass(core: &Arc<Core>, want: Want) -> Result<CompactReport> {
+    let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
+    let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut report = CompactReport::default();
+    let rows = core.wait(|core| async move { core.index.segments().await })?;
+    let live = rows.values().map(|bytes| bytes.live()).sum();
+    writer.due.begun(live);
+    for group in plan(&rows, want, core.options.segment_bytes as u64) {
+        if core.is_closing() {
+            break;
+        }
+        rewrite(core, writer, &group, &mut report)?;
+    }
+    sweep(core, &mut report)?;
+    Ok(report)
+}
+
+/// Rewrites segments into one.
+fn rewrite(core: &Arc<Core>, writer: &Writer, group: &[SegmentId], report: &mut CompactReport) -> Result<()> {
+    let segment = writer.begin_rewrite(group.iter().copied().collect())?;
+    let rewritten = match copied(core, writer, segment, group, report) {
+        Ok(Some(rewritten)) => rewritten,
+        nothing => {
+            writer.abandon_rewrite();
+            return nothing.map(|_| ());
+        }
+    };
+    let (copied, gone) = (rewritten.segment.len() as u64, rewritten.sources.segments.clone());
+    if Mistake::DeletedBeforeMoved.is_planted(core.options.mistake) {
+        delete(core, gone.iter().copied().collect())?;
+    }
+    let nth = writer.end_rewrite(rewritten)?;
+    writer.progress.wait_for(nth)?;
+    report.rewritten += gone.len() as u64;
+    report.copied_bytes += copied;
+    Ok(())
+}
+
+/// A copy under way.
+struct Copying<'a> {
+    core: &'a Arc<Core>,
+    segment: Builder,
+    sources: Sources,
+    rows: BTreeMap<Vec<u8>, Row>,
+    /// Segments that count, without those that were copied.
+    counted: BTreeSet<SegmentId>,
+    /// Segments that were rewritten before and whose objects are still there.
+    undeleted: BTreeMap<SegmentId, u64>,
+}
+
+/// A segment with the live records of a group; `None` if all of them are damaged.
+fn copied(
+    core: &Arc<Core>,
+    writer: &Writer,
+    segment: Builder,
+    group: &[SegmentId],
+    report: &mut CompactReport,
+) -> Result<Option<Rewritten>> {
+    // A record is left out for a removal that is safe alone.
+    writer.sync()?;
+    let (bytes, undeleted) =
+        core.wait(|core| async move { Ok((core.index.segments().await?, core.index.rewritten().await?)) })?;
+    let counted = bytes.keys().copied().collect();
+    let mut copying = Copying { core, segment, sources: Sources::default(), rows: BTreeMap::new(), counted, undeleted };
+    for id in group {
+        let of_segment = bytes.get(id).copied().unwrap_or_default();
+        let copied = if of_segment.dead == of_segment.written && of_segment.written > 0 {
+            copying.dead(*id)?
+        } else {
+            copying.live(*id)?
+        };
+        match copied {
+            Ok(()) => report.rewritten_bytes += of_segment.written,
+            Err(what) => report.damage.push(format!("{}: {what}", object(*id))),
+        }
+    }
+    let Copying { segment, mut sources, rows, .. } = copying;
+    if sources.segments.is_empty() {
+        return Ok(None);
+    }
+    sources.shorten();
+    let now_ms = ms_since_1970(SystemTime::now());
+    Ok(Some(Rewritten { segment, sources, rows, now_ms }))
+}
+
+/// What is wrong with a segment.
+type Copied = std::result::Result<(), String>;
+
+impl Copying<'_> {
+    /// A segment without a live record: its header alone is read.
+    fn dead(&mut self, id: SegmentId) -> Result<Copied> {
+        let header = self
+            .core
+            .wait(move |core| async move { core.bucket.range(&object(id), 0..Summary::HEADER_BYTES).await })?;
+        let Some(header) = header else { return Ok(Err("it is gone".to_owned())) };
+        match Summary::base_of(&header, id) {
+            Some(base) => {
+                self.counted.remove(&id);
+                self.takes(id, base);
+            }
+            None => return Ok(Err("its header is damaged".to_owned())),
+        }
+        Ok(Ok(()))
+    }
+
+    fn takes(&mut self, id: SegmentId, base: u64) {
+        self.sources.segments.insert(id);
+        self.sources.bases.insert(id.epoch, base);
+    }
+
+    fn live(&mut self, id: SegmentId) -> Result<Copied> {
+        let bytes = self.core.wait(move |core| async move { core.bucket.get(&object(id)).await })?;
+        let Some(bytes) = bytes else { return Ok(Err("it is gone".to_owned())) };
+        let segment = match Segment::parse(&bytes, id) {
+            Ok(segment) => segment,
+            Err(what) => return Ok(Err(what.to_owned())),
+        };
+        let records: std::result::Result<Vec<_>, String> = segment.records().collect();
+        let records = match records {
+            Ok(records) => records,
+            Err(what) => return Ok(Err(what)),
+        };
+        let sources = records.iter().filter(|(record, ..)| record.kind == Kind::Rewrite);
+        let Some(sources) = sources.map(|(record, ..)| Sources::decode(record.payload)).collect::<Option<Vec<_>>>()
+        else {
+            return Ok(Err("the names of segments in it do not decode".to_owned()));
+        };
+        let live = self.live_of(&records)?;
+        // From here on nothing of it is wrong, and what it holds is copied or removed.
+        self.counted.remove(&id);
+        sources.into_iter().for_each(|sources| self.names(sources));
+        for ((record, _, _), is_live) in records.iter().zip(live) {
+            match record.kind {
+                Kind::Page | Kind::Reference if is_live => self.version(record),
+                Kind::Page | Kind::Reference => {}
+                Kind::Tombstone | Kind::VersionTombstone => self.tombstone(record),
+                Kind::Rewrite => {}
+            }
+        }
+        self.takes(id, segment.summary.base);
+        Ok(Ok(()))
+    }
+
+    /// Which of these are versions that the index names in their places.
+    fn live_of(&self, records: &[(Record<'_>, Place, u64)]) -> Result<Vec<bool>> {
+        let mut sought: Vec<(Vec<u8>, usize)> = Vec::new();
+        for (nth, (record, _, _)) in records.iter().enumerate() {
+            if record.kind.is_version() {
+                sought.push((row::of_version(&keys::form(record.key), record.version), nth));
+            }
+        }
+        // Neighbours are in one block of the index.
+        sought.sort_unstable();
+        let found: Vec<(usize, Option<Bytes>)> = self.core.wait(|core| async move {
+            let looks = sought.into_iter().map(|(key, nth)| {
+                let core = Arc::clone(&core);
+                async move { Ok::<_, crate::error::Error>((nth, core.index.get(key).await?)) }
+            });
+            stream::iter(looks).buffered(AT_ONCE).try_collect().await
+        })?;
+        let mut live = vec![false; records.len()];
+        for (nth, row) in found {
+            let (record, place, bytes) = &records[nth];
+            live[nth] = row.and_then(|row| Row::decode(&row)) == Some(Row::of_record(record, *place, *bytes));
+        }
+        Ok(live)
+    }
+
+    fn version(&mut self, record: &Record<'_>) {
+        let (place, bytes) = self.segment.push(record);
+        let key = row::of_version(&keys::form(record.key), record.version);
+        self.rows.insert(key, Row::of_record(record, place, bytes as u64));
+    }
+
+    fn tombstone(&mut self, record: &Record<'_>) {
+        if Mistake::TombstonesDropped.is_planted(self.core.options.mistake) {
+            return;
+        }
+        let Some(holders) = sources::holders_of(record.payload) else {
+            self.segment.push(record);
+            return;
+        };
+        let left: BTreeSet<SegmentId> = holders.intersection(&self.counted).copied().collect();
+        if !left.is_empty() {
+            self.segment.push(&Record { payload: &sources::holders(&left), ..*record });
+        }
+    }
+
+    /// What a segment named goes on to be named while it may be there.
+    fn names(&mut self, sources: Sources) {
+        let undeleted = sources.segments.into_iter().filter(|id| self.undeleted.contains_key(id));
+        self.sources.segments.extend(undeleted);
+        for (epoch, base) in sources.bases {
+            self.sources.bases.entry(epoch).or_insert(base);
+        }
+    }
+}
+
+/// Deletes segments that were rewritten and whose grace is over.
+pub(crate) fn sweep(core: &Arc<Core>, report: &mut CompactReport) -> Result<()> {
+    let rewritten = core.wait(|core| async move { core.index.rewritten().await })?;
+    let now = SystemTime::now();
+    let is_over = |since: &u64| {
+        now.duration_since(UNIX_EPOCH + Duration::from_millis(*since)).is_ok_and(|age| age >= core.options.grace)
+    };
+    let old: Vec<SegmentId> = rewritten.iter().filter(|(_, since)| is_over(since)).map(|(id, _)| *id).collect();
+    report.deleted += old.len() as u64;
+    report.waiting += (rewritten.len() - old.len()) as u64;
+    if old.is_empty() {
+        return Ok(());
+    }
+    delete(core, old.clone())?;
+    core.wait(|core| async move { core.index.forget(&old).await })
+}
+
+fn delete(core: &Arc<Core>, segments: Vec<SegmentId>) -> Result<()> {
+    core.wait(|core| async move {
+        let deletes = segments.into_iter().map(|id| {
+            let core = Arc::clone(&core);
+            async move { core.bucket.delete(&object(id)).await }
+        });
+        stream::iter(deletes).buffer_unordered(AT_ONCE).try_collect().await
+    })
+}
+
+pub(crate) fn ms_since_1970(time: SystemTime) -> u64 {
+    let ms = time.duration_since(UNIX_EPOCH).map(|since| since.as_millis()).unwrap_or_default();
+    u64::try_from(ms).unwrap_or(u64::MAX)
+}

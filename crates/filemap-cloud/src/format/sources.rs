@@ -1,0 +1,106 @@
+//! Names of segments in records: those that hold what a tombstone removes, and those whose place a
+//! rewritten segment has taken.
+//!
+//! | payload | what it is |
+//! |---|---|
+//! | of a tombstone | epoch and number of each segment, to the end |
+//! | of a rewrite | number of segments, these, then epoch and base of writers, to the end |
+//!
+//! The bases are those of the headers that went: what a fenced writer uploaded and never committed
+//! must still be known. All numbers are varints.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use filemap_io::varint;
+
+use super::segment::SegmentId;
+
+/// What a rewritten segment says of those before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sources {
+    /// They count no more, whether their objects are still there or not.
+    pub(crate) segments: BTreeSet<SegmentId>,
+    /// By epoch, the first sequence that was not committed when its writer opened the store.
+    pub(crate) bases: BTreeMap<u64, u64>,
+}
+
+impl Sources {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        varint::put(&mut out, self.segments.len() as u64);
+        put(&mut out, self.segments.iter().map(|id| (id.epoch, id.number)));
+        put(&mut out, self.bases.iter().map(|(epoch, base)| (*epoch, *base)));
+        out
+    }
+
+    /// `None` for other bytes.
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Sources> {
+        let segments = varint::take(&mut bytes)?;
+        let mut sources = Sources::default();
+        for _ in 0..segments {
+            let (epoch, number) = take(&mut bytes)?;
+            sources.segments.insert(SegmentId { epoch, number });
+        }
+        while !bytes.is_empty() {
+            let (epoch, base) = take(&mut bytes)?;
+            sources.bases.insert(epoch, base);
+        }
+        Some(sources)
+    }
+
+    /// Forgets bases that a later writer's says as well.
+    pub(crate) fn shorten(&mut self) {
+        let latest: BTreeMap<u64, u64> = self.bases.iter().map(|(epoch, base)| (*base, *epoch)).collect();
+        self.bases.retain(|epoch, base| latest.get(base) == Some(epoch));
+    }
+}
+
+/// Which segments a tombstone names.
+pub(crate) fn holders(segments: &BTreeSet<SegmentId>) -> Vec<u8> {
+    let mut out = Vec::new();
+    put(&mut out, segments.iter().map(|id| (id.epoch, id.number)));
+    out
+}
+
+/// The segments that a tombstone names; `None` if it names none: then it may be anywhere.
+pub(crate) fn holders_of(mut payload: &[u8]) -> Option<BTreeSet<SegmentId>> {
+    let mut segments = BTreeSet::new();
+    while !payload.is_empty() {
+        let (epoch, number) = take(&mut payload)?;
+        segments.insert(SegmentId { epoch, number });
+    }
+    (!segments.is_empty()).then_some(segments)
+}
+
+fn put(out: &mut Vec<u8>, pairs: impl Iterator<Item = (u64, u64)>) {
+    for (first, second) in pairs {
+        varint::put(out, first);
+        varint::put(out, second);
+    }
+}
+
+fn take(bytes: &mut &[u8]) -> Option<(u64, u64)> {
+    Some((varint::take(bytes)?, varint::take(bytes)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_and_holders_come_back_and_no_part_of_them_does() {
+        let id = |epoch, number| SegmentId { epoch, number };
+        let mut sources = Sources {
+            segments: [id(1, 2), id(1, 300), id(1 << 40, 1)].into(),
+            bases: [(1, 1), (2, 1), (7, 900), (1 << 40, 901)].into(),
+        };
+        let bytes = sources.encode();
+        assert_eq!(Sources::decode(&bytes).as_ref(), Some(&sources));
+        assert!((0..bytes.len()).all(|at| Sources::decode(&bytes[..at]).as_ref() != Some(&sources)));
+        assert_eq!(Sources::decode(&bytes[..5]), None, "it ends inside a name");
+        sources.shorten();
+        assert_eq!(sources.bases, [(2, 1), (7, 900), (1 << 40, 901)].into());
+        assert_eq!(holders_of(&holders(&sources.segments)), Some(sources.segments));
+        assert_eq!((holders_of(b""), holders_of(&[1])), (None, None));
+    }
+}

@@ -1,0 +1,119 @@
+//! Which segments a compaction rewrites, and which of them together.
+//!
+//! Those with the largest share of dead bytes first, until the bound holds; tombstones count as
+//! dead, as they may go. And small ones, as
+//! frequent syncs leave them: when there are many, they become one, so that each record is copied
+//! for that a few times in all.
+
+use std::collections::BTreeMap;
+
+use crate::format::row::Bytes;
+use crate::format::segment::SegmentId;
+
+/// A segment is small below this part of the size of a full one.
+pub(crate) const SMALL_PART: u64 = 8;
+/// So many small ones are merged.
+pub(crate) const SMALL_AT_ONCE: usize = 16;
+/// Segments that become one, at most: a bound of the names in it.
+const MAX_GROUP: usize = 256;
+
+/// What a compaction is to reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Want {
+    /// Bytes of segments over live bytes.
+    Bound(f64),
+    /// No dead bytes.
+    NoGarbage,
+}
+
+/// Groups of segments, each to become one.
+pub(crate) fn plan(rows: &BTreeMap<SegmentId, Bytes>, want: Want, segment_bytes: u64) -> Vec<Vec<SegmentId>> {
+    let mut chosen = over_bound(rows, want);
+    let small = |bytes: &Bytes| bytes.written < segment_bytes / SMALL_PART;
+    let smalls: Vec<SegmentId> = rows.iter().filter(|(_, bytes)| small(bytes)).map(|(id, _)| *id).collect();
+    let at_once = if want == Want::NoGarbage { 2 } else { SMALL_AT_ONCE };
+    if smalls.len() >= at_once {
+        chosen.extend(smalls);
+    }
+    // In the order of their names: what was put together stays together.
+    chosen.sort_unstable();
+    chosen.dedup();
+    let mut groups: Vec<Vec<SegmentId>> = Vec::new();
+    let mut live = 0;
+    for id in chosen {
+        let of_segment = rows.get(&id).map_or(0, |bytes| bytes.written - bytes.dead.min(bytes.written));
+        match groups.last_mut().filter(|group| live + of_segment <= segment_bytes && group.len() < MAX_GROUP) {
+            Some(group) => {
+                live += of_segment;
+                group.push(id);
+            }
+            None => {
+                live = of_segment;
+                groups.push(vec![id]);
+            }
+        }
+    }
+    groups
+}
+
+fn over_bound(rows: &BTreeMap<SegmentId, Bytes>, want: Want) -> Vec<SegmentId> {
+    let mut dead: Vec<(SegmentId, Bytes)> =
+        rows.iter().filter(|(_, bytes)| bytes.garbage() > 0).map(|(id, bytes)| (*id, *bytes)).collect();
+    let share = |bytes: &Bytes| bytes.garbage() as f64 / bytes.written.max(1) as f64;
+    dead.sort_by(|(_, one), (_, other)| share(other).total_cmp(&share(one)));
+    let mut written: u64 = rows.values().map(|bytes| bytes.written).sum();
+    let live: u64 = rows.values().map(|bytes| bytes.live()).sum();
+    let is_over = |written: u64| match want {
+        Want::Bound(bound) => written as f64 > bound * live as f64,
+        Want::NoGarbage => true,
+    };
+    let mut chosen = Vec::new();
+    for (id, bytes) in dead {
+        if !is_over(written) {
+            break;
+        }
+        written = written.saturating_sub(bytes.garbage());
+        chosen.push(id);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(bytes: &[(u64, u64)]) -> BTreeMap<SegmentId, Bytes> {
+        let id = |number| SegmentId { epoch: 1, number };
+        bytes
+            .iter()
+            .zip(0..)
+            .map(|(&(written, dead), number)| (id(number), Bytes { written, dead, notes: 0 }))
+            .collect()
+    }
+
+    fn numbers(groups: Vec<Vec<SegmentId>>) -> Vec<Vec<u64>> {
+        groups.into_iter().map(|group| group.into_iter().map(|id| id.number).collect()).collect()
+    }
+
+    #[test]
+    fn the_deadest_go_until_the_bound_holds_and_those_that_fit_become_one() {
+        let some = rows(&[(1000, 100), (1000, 900), (1000, 600), (1000, 0), (1000, 1000)]);
+        assert_eq!(numbers(plan(&some, Want::Bound(100.0), 1000)), [[0; 0]; 0]);
+        assert_eq!(numbers(plan(&some, Want::Bound(1.5), 1000)), [[1, 4]], "2,600 dead of 5,000");
+        assert_eq!(numbers(plan(&some, Want::Bound(1.25), 1000)), [[1, 2, 4]]);
+        assert_eq!(numbers(plan(&some, Want::NoGarbage, 1000)), [vec![0, 1], vec![2, 4]]);
+        assert_eq!(numbers(plan(&some, Want::NoGarbage, 400)), [vec![0], vec![1], vec![2, 4]]);
+        assert!(plan(&rows(&[]), Want::NoGarbage, 1000).is_empty());
+    }
+
+    #[test]
+    fn small_ones_are_merged_when_they_are_many() {
+        let many: Vec<(u64, u64)> = (0..17).map(|nth| if nth == 3 { (1000, 0) } else { (100, 0) }).collect();
+        let groups = numbers(plan(&rows(&many), Want::Bound(1.25), 1000));
+        assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [10, 6]);
+        assert!(groups.iter().flatten().all(|&number| number != 3));
+        assert!(plan(&rows(&many[..16]), Want::Bound(1.25), 1000).is_empty());
+        assert_eq!(numbers(plan(&rows(&many[..3]), Want::NoGarbage, 1000)), [[0, 1, 2]]);
+        assert!(plan(&rows(&many[..1]), Want::NoGarbage, 1000).is_empty());
+    }
+}
