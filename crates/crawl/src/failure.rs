@@ -82,6 +82,10 @@ reasons! {
     LinkLimit "link-limit" Limit,
     /// Edges of a page over the number of links of a page, or to a URL that is too long.
     EdgeLimit "edge-limit" Limit,
+    /// A page whose text is nearly that of another of its host: its links earn nothing.
+    NearDuplicate "near-duplicate" Limit,
+    /// A page with status 200 that is nearly an error page of its host: its links earn nothing.
+    SoftError "soft-404" Limit,
     /// A sitemap or a feed that is damaged: what comes before is taken.
     SitemapBroken "sitemap-broken" Protocol,
     /// More sitemaps than are known as such: the others are pages like any.

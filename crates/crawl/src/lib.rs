@@ -26,13 +26,15 @@ pub mod record;
 pub mod robots;
 pub mod run;
 pub mod settings;
+mod simhash;
 mod stop;
 pub mod visit;
 
 pub use crate::crawler::{Builder, Crawler};
 pub use crate::error::{BoxError, Error, Result};
 pub use crate::failure::{Failure, Reason};
-pub use crate::hooks::{Blocking, Capture, Fetch, Fields, Hooks, OnPage, Parse, Reply, Response, simhash64};
+pub use crate::hooks::{Blocking, Capture, Fetch, Fields, Hooks, OnPage, Parse, Reply, Response};
 pub use crate::links::edges::Edge;
 pub use crate::links::{Link, check_start, is_web};
+pub use crate::simhash::simhash64;
 pub use crate::stop::Stop;

@@ -3,7 +3,7 @@
 
 /// The library, lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["clock", "error", "failure", "stop"],
+    &["clock", "error", "failure", "simhash", "stop"],
     &["files"],
     &["files::watched"],
     &["settings::filter", "settings::fleet", "settings::limits", "settings::scope"],
@@ -20,7 +20,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["fetch::hosts"],
     &["fetch::connect"],
     &["fetch"],
-    &["hooks::guard", "hooks::page", "hooks::simhash", "hooks::text"],
+    &["hooks::guard", "hooks::page", "hooks::text"],
     &["record"],
     &["robots"],
     &["robots::cache"],
@@ -28,7 +28,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["hooks::exec", "hooks::fetch", "hooks::fields"],
     &["hooks"],
     // One visit.
-    &["visit::hops"],
+    &["visit::hops", "visit::prints"],
     &["visit::parts"],
     &["visit::discovery"],
     &["visit::looked"],

@@ -4,8 +4,8 @@ use filemap::Page;
 use filemap::page::encoding;
 
 use super::page::Fields;
-use super::simhash::simhash64;
 use super::text;
+use crate::simhash::simhash64;
 
 /// A field that can be switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

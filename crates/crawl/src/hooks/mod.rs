@@ -10,7 +10,6 @@ mod fetch;
 pub mod fields;
 mod guard;
 pub(crate) mod page;
-mod simhash;
 mod text;
 
 use std::sync::Arc;
@@ -19,7 +18,6 @@ pub(crate) use self::fetch::get;
 pub use self::fetch::{Blocking, Fetch, Fetching, Response};
 pub(crate) use self::guard::guarded;
 pub use self::page::{Capture, Fields, OnPage, Parse, Reply};
-pub use self::simhash::simhash64;
 
 /// The hooks of a crawl; without any it is what `fm-crawl` does.
 #[derive(Clone, Default)]

@@ -5,10 +5,8 @@
 
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
-use crate::links::elements::parts_words;
+use crate::links::elements::{HIDDEN, parts_words};
 
-/// Elements whose text nobody sees.
-const HIDDEN: [&[u8]; 5] = [b"script", b"style", b"template", b"title", b"noscript"];
 /// What is read of a document.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Text {

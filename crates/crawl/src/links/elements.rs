@@ -74,6 +74,8 @@ pub(super) const BREAKS_OUT: [&[u8]; 44] = [
 const REQUISITE: [&str; 7] =
     ["stylesheet", "icon", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon", "preload", "modulepreload"];
 
+/// Elements whose text nobody sees.
+pub const HIDDEN: [&[u8]; 5] = [b"script", b"style", b"template", b"title", b"noscript"];
 /// Elements within a word: no blank stands for their tags.
 const WITHIN: [&[u8]; 14] =
     [b"a", b"abbr", b"b", b"code", b"em", b"font", b"i", b"mark", b"small", b"span", b"strong", b"sub", b"sup", b"u"];

@@ -14,8 +14,9 @@ use html5gum::{Emitter, Error, State, Tokenizer, naive_next_state};
 
 use super::directives;
 use super::edges::Anchors;
-use super::elements::{BREAKS_OUT, has_word, names_no_page, names_requisite, parts_words};
+use super::elements::{BREAKS_OUT, HIDDEN, has_word, names_no_page, names_requisite, parts_words};
 use super::{Bounds, Found, Gathered, css, requisites, text};
+use crate::simhash::Fingerprint;
 
 /// How a document is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub fn find(body: &[u8], agent: &str, syntax: Syntax, bounds: Bounds) -> Found {
     if let Some(anchors) = reading.anchors {
         (found.anchors, found.more_anchors) = anchors.finish();
     }
+    found.fingerprint = reading.fingerprint.and_then(Fingerprint::finish);
     if found.is_nofollow && !bounds.follow_nofollow {
         found.nofollow += found.links.len() as u64;
         found.links.clear();
@@ -87,6 +89,10 @@ struct Reading<'a> {
     beside: Gathered,
     /// The anchors, if edges are wanted.
     anchors: Option<Anchors>,
+    /// The fingerprint of the visible text, if it is wanted; and the element whose text nobody
+    /// sees.
+    fingerprint: Option<Fingerprint>,
+    hidden: Option<Vec<u8>>,
     /// The text of the style sheet that is being read.
     style: Option<Vec<u8>>,
     is_start: bool,
@@ -112,6 +118,8 @@ impl Reading<'_> {
             gathered: Gathered::new(bounds),
             beside: Gathered::new(bounds),
             anchors: bounds.edges.then(|| Anchors::new(bounds.links)),
+            fingerprint: bounds.fingerprint.then(Fingerprint::default),
+            hidden: None,
             style: None,
             is_start: false,
             is_self_closing: false,
@@ -263,8 +271,18 @@ impl Reading<'_> {
         }
     }
 
-    /// Ends an anchor, or parts its words.
+    /// Ends an anchor, or parts its words; follows which text is hidden.
     fn mark_text(&mut self) {
+        if let Some(fingerprint) = &mut self.fingerprint {
+            if parts_words(&self.name) {
+                fingerprint.part();
+            }
+            if !self.is_start {
+                self.hidden.take_if(|hidden| *hidden == self.name);
+            } else if self.hidden.is_none() && !self.is_self_closing && HIDDEN.contains(&self.name.as_slice()) {
+                self.hidden = Some(self.name.clone());
+            }
+        }
         if let Some(anchors) = &mut self.anchors {
             match (self.name.as_slice(), self.is_start) {
                 (b"a", _) => anchors.end(),
@@ -381,6 +399,9 @@ impl Emitter for &mut Reading<'_> {
         if !(self.is_start && matches!(self.name.as_slice(), b"script" | b"style")) {
             self.text(text);
         }
+        if let Some(fingerprint) = self.fingerprint.as_mut().filter(|_| self.hidden.is_none()) {
+            fingerprint.add(&String::from_utf8_lossy(text));
+        }
     }
     fn emit_current_comment(&mut self) {}
     fn emit_current_doctype(&mut self) {}
@@ -432,8 +453,14 @@ fn refresh_target(content: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds =
-        Bounds { links: 100, url_bytes: 2000, follow_nofollow: false, requisites: false, edges: false };
+    const BOUNDS: Bounds = Bounds {
+        links: 100,
+        url_bytes: 2000,
+        follow_nofollow: false,
+        requisites: false,
+        edges: false,
+        fingerprint: false,
+    };
 
     fn links(html: &str) -> Vec<String> {
         find(html.as_bytes(), "our-bot", Syntax::Html, BOUNDS).links

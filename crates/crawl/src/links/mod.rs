@@ -37,6 +37,8 @@ pub struct Bounds {
     pub requisites: bool,
     /// Whether edges are.
     pub edges: bool,
+    /// Whether the fingerprint of the text is made.
+    pub fingerprint: bool,
 }
 
 /// The links of a document as written.
@@ -49,6 +51,8 @@ pub struct Found {
     /// All its links as edges, if these are taken; and how many are over the limit.
     pub anchors: Vec<edges::Anchor>,
     pub more_anchors: u64,
+    /// The fingerprint of an HTML document's text.
+    pub fingerprint: Option<u64>,
     /// The base of the links, if the document has one.
     pub base: Option<String>,
     /// The encoding of an HTML document, for the queries of its links; UTF-8 if `None`.
@@ -324,8 +328,14 @@ mod tests {
         links.links.iter().map(|link| link.url.as_str()).collect()
     }
 
-    const BOUNDS: Bounds =
-        Bounds { links: 100, url_bytes: 60, follow_nofollow: false, requisites: false, edges: false };
+    const BOUNDS: Bounds = Bounds {
+        links: 100,
+        url_bytes: 60,
+        follow_nofollow: false,
+        requisites: false,
+        edges: false,
+        fingerprint: false,
+    };
 
     fn resolved(links: &[&str], base: Option<&str>) -> Links {
         let mut gathered = Gathered::new(BOUNDS);

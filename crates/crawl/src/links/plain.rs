@@ -53,7 +53,14 @@ mod tests {
     use super::*;
     use crate::links::source::Size;
 
-    const BOUNDS: Bounds = Bounds { links: 3, url_bytes: 100, follow_nofollow: false, requisites: false, edges: false };
+    const BOUNDS: Bounds = Bounds {
+        links: 3,
+        url_bytes: 100,
+        follow_nofollow: false,
+        requisites: false,
+        edges: false,
+        fingerprint: false,
+    };
 
     fn source(body: &[u8]) -> Source<'_> {
         Source::new(body, Some(b"text/plain"), Size { bytes: 1000, ratio: 100 })

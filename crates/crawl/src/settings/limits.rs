@@ -42,6 +42,14 @@ pub struct Limits {
     /// Years from now on that a date in a URL may be ahead; 0 for no limit.
     #[serde(default = "years_ahead")]
     pub years_ahead: u16,
+    /// Bits of 64 in which the fingerprints of near-duplicates differ at most, 0 to 3; `None` if
+    /// nothing is one.
+    #[serde(default = "near_bits")]
+    pub near_bits: Option<u8>,
+}
+
+fn near_bits() -> Option<u8> {
+    Some(3)
 }
 
 fn path_repeats() -> u8 {
@@ -87,6 +95,7 @@ impl Default for Limits {
             url_bytes: 2_000,
             path_repeats: path_repeats(),
             years_ahead: years_ahead(),
+            near_bits: near_bits(),
         }
     }
 }

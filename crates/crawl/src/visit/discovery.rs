@@ -47,6 +47,8 @@ pub struct Discovered {
     pub hints: u64,
     /// All links of the document, if they are wanted.
     pub edges: Vec<Edge>,
+    /// The fingerprint of its text.
+    pub fingerprint: Option<u64>,
     /// What a hook says that failed.
     pub hooks_failed: Vec<String>,
 }
@@ -70,6 +72,7 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
     let mut discovered = Discovered { hints: found.hints.len() as u64, ..Discovered::default() };
     let (edges, more) = edges::resolve(&found, url, &**crawl.pages.canonicalizer(), bounds(crawl));
     discovered.edges = edges;
+    discovered.fingerprint = found.fingerprint;
     discovered.met.extend((more > 0).then_some((Reason::EdgeLimit, more)));
     if let Some(parse) = crawl.hooks.parse.as_ref().filter(|_| requisite.is_none() && level.is_none()) {
         match hooks::guarded(|| parse.links(url, page)) {
@@ -228,6 +231,18 @@ fn reason(broken: Broken) -> Reason {
     }
 }
 
+/// The fingerprint of the text of an HTML document.
+pub fn fingerprint(page: &Page) -> Option<u64> {
+    let content_type = page.headers.get("Content-Type");
+    if !has(&essence(content_type), b"html") {
+        return None;
+    }
+    let (text, _) = filemap::page::encoding::decode(&page.body, content_type);
+    let bounds =
+        Bounds { links: 0, url_bytes: 0, follow_nofollow: false, requisites: false, edges: false, fingerprint: true };
+    links::html::find(text.as_bytes(), "", Syntax::Html, bounds).fingerprint
+}
+
 /// The limits on a document's links.
 fn bounds(crawl: &Crawl) -> Bounds {
     let Settings { limits, follow_nofollow, requisites, .. } = &crawl.settings;
@@ -237,6 +252,7 @@ fn bounds(crawl: &Crawl) -> Bounds {
         follow_nofollow: *follow_nofollow,
         requisites: *requisites,
         edges: crawl.hooks.edges,
+        fingerprint: limits.near_bits.is_some(),
     }
 }
 
@@ -286,7 +302,7 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
     let agent = token(&crawl.settings);
     let forbids = page.headers.all("X-Robots-Tag").any(|tag| directives::tag_forbids_following(tag, agent));
     let is_nofollow = forbids && !crawl.settings.follow_nofollow;
-    if is_nofollow && !ours.requisites && !ours.edges {
+    if is_nofollow && !(ours.requisites || ours.edges || ours.fingerprint) {
         return (Found { is_nofollow, broken, ..Found::default() }, root);
     }
     let (text, encoding) = filemap::page::encoding::decode(&page.body, content_type);

@@ -7,10 +7,12 @@
 //! A redirect is a page with one link. The number of redirects in a row is in memory only: after a
 //! restart it starts at 0, and the depth limit still ends the chain.
 
+pub mod barren;
 mod discovery;
 mod hops;
 mod looked;
 mod parts;
+mod prints;
 mod turn;
 
 use std::collections::HashSet;
@@ -25,7 +27,7 @@ use crate::error::Error;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Kind, Validators, retry_after};
 use crate::files::bodies::Holder;
-use crate::hooks;
+use crate::hooks::{self, Fields};
 use crate::links::edges::Edge;
 use crate::links::{Link, requisites};
 use crate::record;
@@ -82,6 +84,8 @@ pub struct Visit {
     pub hooks_failed: Vec<String>,
     /// How long it took.
     pub took: Duration,
+    /// The fingerprint of its text.
+    fingerprint: Option<u64>,
     /// This crawl stored the page but was stopped before the commit: it is fetched again, and has
     /// its version already.
     is_recorded: bool,
@@ -110,6 +114,8 @@ pub struct Fetched {
     pub changed: Option<bool>,
     /// Whether its links are not followed, since another page of its host has the same body.
     pub is_duplicate: bool,
+    /// Whether its links earn nothing, since it says next to nothing of its own.
+    pub is_barren: bool,
 }
 
 /// Why a visit ends early.
@@ -170,6 +176,7 @@ impl Visit {
             edges: Vec::new(),
             hooks_failed: Vec::new(),
             took: Duration::ZERO,
+            fingerprint: None,
             is_recorded: false,
         }
     }
@@ -192,6 +199,7 @@ impl Visit {
         self.out_of_scope += discovered.out_of_scope;
         self.hints += discovered.hints;
         self.edges.extend(discovered.edges);
+        self.fingerprint = discovered.fingerprint.or(self.fingerprint);
         self.hook_failures(discovered.hooks_failed);
         self.widens = discovered.widens.or(self.widens.take());
         discovered.links
@@ -352,6 +360,7 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
         (200..=399, _) => {}
         (400..=499, _) => {
             let page = record::page(url, answer, at_ms);
+            barren::note_error(crawl, visit, &page);
             if !visit.is_recorded {
                 crawl.pages.put_page_if_changed(&page)?;
             }
@@ -367,21 +376,24 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
         None if status <= 300 => visit.take(discovery::of_page(crawl, url, &page, visit.requisite)?),
         None => Vec::new(),
     };
-    let Looked { links, fields, stores, discovered } = match status {
+    let Looked { links, mut fields, stores, discovered } = match status {
         200..300 => looked::look(crawl, (url, &page), (visit.depth, visit.requisite), links)?,
         _ => Looked::only(links),
     };
     visit.take(discovered);
+    let is_exempt = known.is_start || known.is_seed;
     if !stores {
-        return Ok(Fetched { at_ms, links, changed: None, is_duplicate: false });
+        let is_barren = barren::judge(crawl, visit, is_exempt, &mut fields);
+        return Ok(Fetched { at_ms, links, changed: None, is_duplicate: false, is_barren });
     }
     let stored = store(crawl, &mut page, known.page, visit)?;
+    let is_duplicate = stored.is_duplicate && !is_exempt;
+    let is_barren = barren::judge(crawl, visit, is_exempt || is_duplicate, &mut fields);
     if let Some(note) = record::fields(url, &fields, at_ms) {
         keep_note(crawl, &note)?;
     }
-    let is_duplicate = stored.is_duplicate && !known.is_start && !known.is_seed;
     let changed = known.page.filter(|_| !visit.is_recorded).and(stored.changed);
-    Ok(Fetched { at_ms, links, changed, is_duplicate })
+    Ok(Fetched { at_ms, links, changed, is_duplicate, is_barren })
 }
 
 /// How a page was stored.
@@ -454,7 +466,8 @@ fn not_modified(
         Some(before) => visit.take(discovery::of_page(crawl, url, &before, visit.requisite)?),
         None => Vec::new(),
     };
-    Ok(Fetched { at_ms, links, changed: Some(false), is_duplicate })
+    let is_barren = barren::judge(crawl, visit, is_start || is_duplicate, &mut Fields::new());
+    Ok(Fetched { at_ms, links, changed: Some(false), is_duplicate, is_barren })
 }
 
 /// The failure of a page whose host asks to come back later.

@@ -3,6 +3,7 @@
 use filemap::PageStore;
 
 use super::hops::Hops;
+use super::prints::Prints;
 use crate::failure::{Failure, Reason};
 use crate::fetch::Fetcher;
 use crate::files::bodies::Bodies;
@@ -39,6 +40,8 @@ pub struct Crawl {
     pub sitemaps: Sitemaps,
     /// Redirects in a row that led to a URL.
     pub(super) hops: Hops,
+    /// Fingerprints of texts.
+    pub(super) prints: Prints,
 }
 
 fn excluded() -> Failure {
@@ -75,6 +78,7 @@ impl Crawl {
             bodies,
             sitemaps,
             hops: Hops::default(),
+            prints: Prints::default(),
         }
     }
 

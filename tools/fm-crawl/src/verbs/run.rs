@@ -4,6 +4,7 @@
 
 mod args;
 mod seeds;
+mod values;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crawl::robots::cache;
 use crawl::run::control::{self, Request};
 use crawl::run::{opening, view};
 use crawl::settings::Settings;
-use crawl::visit::token;
+use crawl::visit::{barren, token};
 use crawl::{files, is_web, record};
 use filemap::PageStore;
 use filemap::canonical::{Canonicalizer as _, Whatwg};
@@ -64,6 +64,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let scope = settings.scope();
     let stored = stored(&store, &url)?;
     let last_error = last_error(&store, &url, state["last_failure"].as_str())?;
+    let barren = barren(&store, &url)?;
     let asked = String::from_utf8_lossy(&asked).into_owned();
     let asked = state["url"].as_str().map_or(asked, str::to_owned);
     // While a crawl runs its seen set is a few seconds old.
@@ -82,6 +83,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         "is_running": is_running,
         "frontier": state,
         "stored": stored,
+        "barren": barren,
         "last_error": last_error,
     });
     let lines = if flags.json { format!("{value}\n") } else { in_words(&value, is_told) };
@@ -131,6 +133,16 @@ fn last_error(store: &PageStore, url: &str, kind: Option<&str>) -> Result<Value,
     Ok(json!({ "error": error, "time": at }))
 }
 
+/// Why the links of a page earn nothing, when that was found.
+fn barren(store: &PageStore, url: &str) -> Result<Value, Failure> {
+    let note = store.get_beside(url, RecordKind::Metadata)?;
+    let why = note.as_ref().and_then(|note| record::fields_in(note).remove(barren::FIELD));
+    Ok(match (why, note) {
+        (Some(why), Some(note)) => json!({ "why": why, "time": filemap::date::format(note.fetched_at_ms) }),
+        _ => Value::Null,
+    })
+}
+
 fn in_words(value: &Value, is_told: bool) -> String {
     let is_running = value["is_running"] == json!(true);
     let mut rows = vec![
@@ -155,6 +167,11 @@ fn in_words(value: &Value, is_told: bool) -> String {
     }
     if !value["stored"].is_null() {
         rows.push(("stored", stored_in_words(&value["stored"])));
+    }
+    let barren = &value["barren"];
+    if !barren.is_null() {
+        let why = format!("{} ({}): its links earn nothing", text(&barren["why"]), text(&barren["time"]));
+        rows.push(("barren", why));
     }
     let error = &value["last_error"];
     if !error.is_null() {

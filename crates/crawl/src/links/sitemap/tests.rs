@@ -4,7 +4,8 @@
 use super::*;
 use crate::links::source::Size;
 
-const BOUNDS: Bounds = Bounds { links: 3, url_bytes: 100, follow_nofollow: false, requisites: false, edges: false };
+const BOUNDS: Bounds =
+    Bounds { links: 3, url_bytes: 100, follow_nofollow: false, requisites: false, edges: false, fingerprint: false };
 const SIZE: Size = Size { bytes: 1 << 20, ratio: 100 };
 
 fn source(body: &[u8]) -> Source<'_> {

@@ -69,7 +69,7 @@ impl Coordinator<'_> {
                     links: &links,
                     changed: fetched.changed,
                     is_duplicate: fetched.is_duplicate,
-                    is_barren: false,
+                    is_barren: fetched.is_barren,
                 };
                 self.count_uncommitted();
                 self.moved_ms = now_ms();

@@ -16,6 +16,8 @@ use crawl::settings::{Settings, filter};
 use filemap_http::Client;
 use fm_cli::{Failure, canonical, sizes, times};
 
+use super::values::{NearBits, RobotsToken, contact, has_contact, near_bits, one_line, percent, rate, robots_token};
+
 /// Start or continue a crawl
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -187,6 +189,10 @@ pub struct Args {
     /// How many years ahead a date in a link may be; 0 for no limit [default: 5]
     #[arg(long, value_name = "N")]
     pub(super) max_years_ahead: Option<u16>,
+    /// Bits of 64 in which the fingerprints of near-duplicates of a host differ, 0 to 3: their
+    /// links, and those of pages like its error pages, earn nothing; `off` for all [default: 3]
+    #[arg(long, value_name = "N", value_parser = near_bits)]
+    pub(super) near_bits: Option<NearBits>,
     /// Most redirects in a row [default: 10]
     #[arg(long, value_name = "N")]
     pub(super) max_redirects: Option<u8>,
@@ -300,6 +306,7 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     set(&mut limits.redirects, args.max_redirects);
     set(&mut limits.path_repeats, args.max_path_repeats);
     set(&mut limits.years_ahead, args.max_years_ahead);
+    set(&mut limits.near_bits, args.near_bits.map(|NearBits(bits)| bits));
     set(&mut limits.ratio, args.max_ratio);
     set(&mut limits.total, args.timeout);
     set(&mut limits.first_byte, args.first_byte_timeout);
@@ -413,53 +420,6 @@ fn fleet(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
         }
     };
     Ok(())
-}
-
-/// Requests a second: 0 or more.
-fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().ok().filter(|rate| (0.0..=1e6).contains(rate));
-    rate.ok_or_else(|| {
-        format!("`{text}` is not a number of requests a second; write for example 0.5, 1, or 0 for no limit")
-    })
-}
-
-/// A part of 1, from a number of percent.
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
-    let number = number.filter(|number| (0.0..=100.0).contains(number)).map(|number| number / 100.0);
-    number.ok_or_else(|| format!("`{text}` is not a number of percent, such as 1%"))
-}
-
-/// The value of a header field: one line.
-fn one_line(text: &str) -> Result<String, String> {
-    match text.chars().any(char::is_control) {
-        true => Err("it becomes one line of a request: no control characters".to_owned()),
-        false => Ok(text.to_owned()),
-    }
-}
-
-/// The name that robots.txt is matched by, or that it is the user agent's.
-#[derive(Clone, Debug)]
-pub(super) struct RobotsToken(Option<String>);
-
-fn robots_token(text: &str) -> Result<RobotsToken, String> {
-    match text {
-        "agent" => Ok(RobotsToken(None)),
-        _ if !text.is_empty() && crawl::robots::token(text) == text => Ok(RobotsToken(Some(text.to_owned()))),
-        _ => Err("it has letters, digits, - and _".to_owned()),
-    }
-}
-
-/// A contact: an address or a page.
-fn contact(text: &str) -> Result<String, String> {
-    match has_contact(text) {
-        true => one_line(text),
-        false => Err("give an address or a page, such as mailto:you@example.com".to_owned()),
-    }
-}
-
-fn has_contact(text: &str) -> bool {
-    ["@", "http://", "https://"].iter().any(|mark| text.contains(mark))
 }
 
 /// The user agent. It must have a contact, except with `--allow-private`.
