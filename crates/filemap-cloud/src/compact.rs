@@ -76,17 +76,17 @@ impl CloudStore {
     ///
     /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage: what was done
     /// before stays done.
-    pub fn compact(&self, goal: CompactionGoal) -> Result<CompactReport> {
+    pub fn compact(&self, goal: CompactionGoal) -> filemap::Result<CompactReport> {
         let want = match goal {
             CompactionGoal::NoGarbage => Want::NoGarbage,
             CompactionGoal::Bound => Want::Bound(self.core.options.space_bound.unwrap_or(f64::INFINITY)),
         };
-        pass(&self.core, want)
+        Ok(pass(&self.core, want, self.core.options.grace)?)
     }
 }
 
 /// One compaction; another waits for its end.
-pub(crate) fn pass(core: &Arc<Core>, want: Want) -> Result<CompactReport> {
+pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<CompactReport> {
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
     let mut report = CompactReport::default();
@@ -99,7 +99,7 @@ pub(crate) fn pass(core: &Arc<Core>, want: Want) -> Result<CompactReport> {
         }
         rewrite(core, writer, &group, &mut report)?;
     }
-    sweep(core, &mut report)?;
+    sweep(core, grace, &mut report)?;
     Ok(report)
 }
 
@@ -284,13 +284,12 @@ impl Copying<'_> {
     }
 }
 
-/// Deletes segments that were rewritten and whose grace is over.
-pub(crate) fn sweep(core: &Arc<Core>, report: &mut CompactReport) -> Result<()> {
+/// Deletes segments that were rewritten so long ago.
+fn sweep(core: &Arc<Core>, grace: Duration, report: &mut CompactReport) -> Result<()> {
     let rewritten = core.wait(|core| async move { core.index.rewritten().await })?;
     let now = SystemTime::now();
-    let is_over = |since: &u64| {
-        now.duration_since(UNIX_EPOCH + Duration::from_millis(*since)).is_ok_and(|age| age >= core.options.grace)
-    };
+    let is_over =
+        |since: &u64| now.duration_since(UNIX_EPOCH + Duration::from_millis(*since)).is_ok_and(|age| age >= grace);
     let old: Vec<SegmentId> = rewritten.iter().filter(|(_, since)| is_over(since)).map(|(id, _)| *id).collect();
     report.deleted += old.len() as u64;
     report.waiting += (rewritten.len() - old.len()) as u64;

@@ -28,6 +28,7 @@ mod compact;
 mod core;
 mod draft;
 mod due;
+mod erase;
 mod error;
 mod failpoint;
 mod format;
@@ -40,6 +41,7 @@ mod pending;
 mod plan;
 mod probe;
 mod progress;
+mod prune;
 mod read;
 mod repair;
 mod rows;
@@ -58,6 +60,7 @@ use filemap_http::{Client, ClientOptions};
 
 pub use crate::collect::CollectReport;
 pub use crate::compact::CompactReport;
+pub use crate::erase::EraseReport;
 pub use crate::error::{Error, Result};
 #[cfg(feature = "sim")]
 pub use crate::failpoint::Mistake;

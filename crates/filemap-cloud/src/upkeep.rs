@@ -28,7 +28,7 @@ pub(crate) async fn run(core: Weak<Core>, due: Arc<Due>, bound: f64) {
         }
         // What fails for the object storage is tried again when it is due; a failed commit is told
         // to whoever puts.
-        let pass = tokio::task::spawn_blocking(move || pass(&core, Want::Bound(bound)));
+        let pass = tokio::task::spawn_blocking(move || pass(&core, Want::Bound(bound), core.options.grace));
         if let Ok(Ok(report)) = pass.await {
             waiting = report.waiting;
         }

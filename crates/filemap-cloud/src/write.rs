@@ -26,7 +26,7 @@ enum Sameness {
     Everything,
 }
 
-fn writer(core: &Core) -> Result<&Writer> {
+pub(crate) fn writer(core: &Core) -> Result<&Writer> {
     Ok(core.writer.as_ref().ok_or_else(|| core.index.read_only())?)
 }
 
@@ -140,7 +140,7 @@ fn remove_key(core: &Arc<Core>, writer: &Writer, key: &[u8]) -> Result<bool> {
     Ok(!found.is_empty())
 }
 
-fn versions(core: &Arc<Core>, form: &[u8]) -> Result<Vec<Found>> {
+pub(crate) fn versions(core: &Arc<Core>, form: &[u8]) -> Result<Vec<Found>> {
     let form = form.to_vec();
     Ok(core.wait(|core| async move { core.versions(&form, None).await })?)
 }

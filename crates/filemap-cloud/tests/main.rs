@@ -3,6 +3,7 @@
 mod as_store;
 mod bucket;
 mod compacting;
+mod erasing;
 mod killed;
 mod mend;
 mod owners;

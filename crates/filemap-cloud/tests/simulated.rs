@@ -146,6 +146,15 @@ impl Run {
                 2 if call % 3 == 0 => drop(store.sync().map(|()| self.synced())),
                 3 if call % 3 == 0 => self.collect(store),
                 4 if call % 3 == 0 => self.compacts(store, None),
+                5 if call % 6 == 0 => {
+                    // It may fail after the page is removed.
+                    if now.remove(url.as_bytes()).is_some() {
+                        self.may_be.push(now);
+                    }
+                    if store.erase_url(url.as_bytes()).is_ok() {
+                        self.synced();
+                    }
+                }
                 _ => self.put(store, &url, time_ms),
             }
         }

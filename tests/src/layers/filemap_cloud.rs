@@ -19,8 +19,8 @@ pub const LAYERS: &[&[&str]] = &[
     &["parts", "walk"],
     &["read", "write"],
     &["store"],
-    &["collect", "compact", "verify"],
-    &["upkeep"],
+    &["collect", "compact", "prune", "verify"],
+    &["erase", "upkeep"],
     &["opening"],
     &["repair"],
 ];

@@ -1,0 +1,98 @@
+//! Erasing: pages go with their bytes, before the call returns.
+//!
+//! Every segment that holds dead records is rewritten and deleted at once, whatever its grace, and
+//! so is what fenced writers left. Tombstones say a URL too: they go with what they remove. What
+//! the index still has of a URL goes when SlateDB merges and collects its tables.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap::PageWrite;
+use filemap::access::Scope;
+
+use crate::compact::{CompactReport, pass};
+use crate::core::Core;
+use crate::plan::Want;
+use crate::store::CloudStore;
+use crate::write;
+
+/// The first frees the pages, the second what the tombstones of those had to wait for.
+const PASSES: usize = 2;
+
+/// What an erasure has done.
+///
+/// ```
+/// use filemap::access::Scope;
+/// use filemap_cloud::{CloudOptions, Mode, open_bucket};
+/// let store = open_bucket("mem://erased", Mode::Fill, &CloudOptions::new())?;
+/// assert!(store.erase(&Scope::new().host("example.com"))?.is_complete());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EraseReport {
+    /// Pages erased, each with its versions, variants and the records beside it.
+    pub pages: u64,
+    /// Segments that were rewritten.
+    pub rewritten: u64,
+    /// Objects deleted.
+    pub deleted: u64,
+    /// Objects that may hold bytes of the pages still: they are damaged, and why.
+    pub damage: Vec<String>,
+    /// Objects that wait to be deleted.
+    pub waiting: u64,
+}
+
+impl EraseReport {
+    /// Whether no segment holds a byte of the pages.
+    pub fn is_complete(&self) -> bool {
+        self.damage.is_empty() && self.waiting == 0
+    }
+}
+
+impl CloudStore {
+    /// Erases all pages of a scope: when it returns and [`EraseReport::is_complete`], no segment
+    /// holds their bodies, headers or URLs, nor those of what was removed before. Versions that
+    /// the bucket keeps of deleted objects, and tables of the index, are not reached:
+    /// docs/CLOUD.md.
+    ///
+    /// Costs what [`CloudStore::compact`] costs without garbage. Repeated after an interruption it
+    /// ends what was begun.
+    ///
+    /// # Errors
+    ///
+    /// As [`CloudStore::compact`].
+    pub fn erase(&self, scope: &Scope) -> filemap::Result<EraseReport> {
+        let pages = write::remove_all(&self.core, scope, &mut |_| ControlFlow::Continue(()))?;
+        self.end_erasure(pages)
+    }
+
+    /// As [`CloudStore::erase`], one URL with its variants and the records beside it.
+    ///
+    /// # Errors
+    ///
+    /// As [`CloudStore::erase`]; [`filemap::Error::Url`].
+    pub fn erase_url(&self, url: &[u8]) -> filemap::Result<EraseReport> {
+        let was_there = write::remove(&self.core, url, None)?;
+        self.end_erasure(u64::from(was_there))
+    }
+
+    fn end_erasure(&self, pages: u64) -> filemap::Result<EraseReport> {
+        self.sync()?;
+        let mut report = EraseReport { pages, ..EraseReport::default() };
+        // No row names them: of a fenced writer, whose bytes may be of the same pages.
+        report.deleted += self.collect(Duration::ZERO)?.segments;
+        for _ in 0..PASSES {
+            let CompactReport { rewritten, deleted, waiting, damage, .. } = freed(&self.core)?;
+            report.rewritten += rewritten;
+            report.deleted += deleted;
+            (report.waiting, report.damage) = (waiting, damage);
+        }
+        Ok(report)
+    }
+}
+
+fn freed(core: &Arc<Core>) -> crate::error::Result<CompactReport> {
+    pass(core, Want::NoGarbage, Duration::ZERO)
+}
