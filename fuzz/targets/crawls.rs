@@ -18,6 +18,7 @@ pub fn options() -> FrontierOptions {
         .delay_ms(500)
         .connections(4)
         .journal_bytes_min(4096)
+        .memory_bytes(8192)
         .recrawl(Some(recrawl))
 }
 
@@ -79,8 +80,32 @@ pub fn seal(image: &mut Image, name: &str) {
         }
         Some("journal") => records(file, 24, (8, 8), |at, _, rest| hash(&[&id, &of, &at.to_le_bytes(), rest])),
         Some("links") => records(file, 8, (4, 4), |at, _, rest| hash(&[&id, &of, &at.to_le_bytes(), rest])),
+        Some("pages") => seal_rows(image, name),
         _ => records(file, 8, (4, 2), |_, nth, rest| hash(&[&id, &nth.to_le_bytes(), rest])),
     }
+}
+
+/// Makes right what the snapshot says of blocks of rows: their checksums, and what they hold.
+fn seal_rows(image: &mut Image, name: &str) {
+    let Some(file) = image.get(name).cloned() else { return };
+    let Some(snapshot) = image.get_mut("frontier.snapshot").filter(|file| file.len() > 1024) else { return };
+    // Behind the hosts, each of which has a name and 40 bytes. It is one block.
+    let (pages, hosts) = (number(snapshot, 516, 4), number(snapshot, 520, 4));
+    let mut at = 524 + 21 * 8 + 7 * 4;
+    for _ in 0..hosts {
+        let Some(name) = snapshot.get(at..at + 2) else { return };
+        at += 2 + number(name, 0, 2) + 40;
+    }
+    for block in 0..pages.div_ceil(170) {
+        let Some(named) = snapshot.get_mut(at + 16 * block..).and_then(|rest| rest.get_mut(..16)) else { return };
+        let start = (1 + number(named, 0, 4)) * 4096;
+        let Some(bytes) = file.get(start..start + 4096) else { continue };
+        named[4..8].copy_from_slice(&hash(&[&file[16..32], &(block as u32).to_le_bytes(), bytes]));
+        let rows = bytes.chunks_exact(24).take(pages - 170 * block);
+        let held = rows.fold(0u64, |sum, row| sum.wrapping_add(number(row, 0, 8) as u64));
+        named[8..16].copy_from_slice(&held.to_le_bytes());
+    }
+    seal(image, "frontier.snapshot");
 }
 
 /// Seals records that begin with a checksum and say how long they are: by offset, number and

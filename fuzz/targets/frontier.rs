@@ -79,9 +79,9 @@ fn is_clear(error: &Error, image: &Image) -> bool {
 /// Opens a frontier and does with it what frontiers are for.
 fn used(disk: &SimDisk) -> Result<()> {
     let mut frontier = Frontier::open_in(disk.dir(), options())?;
-    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    assert_eq!(frontier.credit_units()?, ALL_CREDIT);
     frontier.urls_from(PageId::new(0)).try_for_each(|url| url.map(drop))?;
-    let _ = (frontier.stats(), frontier.hosts().count(), frontier.by_importance(9));
+    let _ = (frontier.stats(), frontier.hosts().count(), frontier.by_importance(9)?);
     (0..300).step_by(7).try_for_each(|i| frontier.page(url(i)).map(drop))?;
     let mut now_ms = 0;
     for i in 0..80u32 {
@@ -107,7 +107,7 @@ fn used(disk: &SimDisk) -> Result<()> {
             frontier.commit()?;
         }
     }
-    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    assert_eq!(frontier.credit_units()?, ALL_CREDIT);
     frontier.close()
 }
 
@@ -247,7 +247,7 @@ fn live(operations: &[u8]) {
         }
         since.push(model);
     }
-    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    assert_eq!(frontier.credit_units().expect("read"), ALL_CREDIT);
 }
 
 /// Closes a frontier, drops it, or loses the power, and opens it again: it is as after one of the
@@ -266,7 +266,7 @@ fn ended(disk: &mut SimDisk, frontier: Frontier, with: u8, since: &mut Vec<Model
         }
     }
     let frontier = Frontier::open_in(disk.dir(), options()).expect("opens by itself");
-    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    assert_eq!(frontier.credit_units().expect("read"), ALL_CREDIT);
     let found = since.iter().rposition(|model| model.is(&frontier));
     let Some(found) = found else { panic!("it is as after none of {} calls", since.len()) };
     *since = vec![since.swap_remove(found)];

@@ -2,7 +2,7 @@
 //! them to pages that are known.
 //!
 //! `cargo run --release -p frontier --example load DIR [PAGES [HOSTS [once|again
-//! [VIRTUAL_VISITS [MIB]]]]]`, with MIB of memory for the index and what may join it.
+//! [VIRTUAL_VISITS [MIB]]]]]`, with MIB of memory for what is known of pages.
 
 use std::path::Path;
 use std::time::Instant;
@@ -19,8 +19,9 @@ fn main() {
     let (pages, hosts) = (number(2, 200_000), number(3, 1_000));
     let recrawl = (args.get(4).map(String::as_str) == Some("again")).then(|| Recrawl::new().first_ms(60_000));
     let virtual_visits = args.get(5).map_or(8, |arg| arg.parse().expect("a number"));
+    let memory_bytes = number(6, 256) << 20;
     let options = FrontierOptions::new()
-        .memory_bytes(number(6, 256) << 20)
+        .memory_bytes(memory_bytes)
         .delay_ms(0)
         .connections(8)
         .recrawl(recrawl)
@@ -64,7 +65,7 @@ fn main() {
         stats.disk_bytes as f64 / known,
         stats.journal_bytes
     );
-    assert_eq!(frontier.credit_units(), 1 << 62);
+    assert_eq!(frontier.credit_units().expect("read"), 1 << 62);
     frontier.close().expect("closed");
     let began = Instant::now();
     let frontier = Frontier::open(path, options).expect("opened");
@@ -74,6 +75,6 @@ fn main() {
         frontier.memory_bytes() as f64 / known
     );
     let began = Instant::now();
-    let best = frontier.by_importance(1_000);
+    let best = frontier.by_importance(1_000).expect("read");
     println!("the {} of the greatest importance in {:.3} s", best.len(), began.elapsed().as_secs_f64());
 }

@@ -103,7 +103,7 @@ fn crawl_on_disk(path: &Path, web: &mut Trapped<'_>, seeds: &[u32], refresh_shar
             frontier.commit().expect("committed");
         }
     }
-    assert_eq!(frontier.credit_units(), 1 << 62, "credit is conserved");
+    assert_eq!(frontier.credit_units().expect("read"), 1 << 62, "credit is conserved");
     crawled
 }
 

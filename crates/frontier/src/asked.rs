@@ -8,56 +8,57 @@ use crate::error::{Error, Result};
 use crate::frontier::Frontier;
 use crate::link::{key_of, url_of};
 use crate::links::Links;
+use crate::marks::Status;
 use crate::outcome::{FailureKind, PageId};
-use crate::pages::Status;
+use crate::row::Row;
 use crate::texts;
 use crate::trust::Standing;
 use crate::view::{HostState, PageBrief, PageState, PageStatus, Stats};
 
+/// How many pages there are of a status and a last failure.
+type Count = (PageStatus, Option<FailureKind>, u32);
+
 impl Frontier {
-    /// State of a page; `None` if its canonical URL was never discovered. Two reads from disk;
-    /// O(waiting pages).
+    /// State of a page; `None` if its canonical URL was never discovered. Three reads from disk at
+    /// most.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
     pub fn page(&self, key: impl AsRef<str>) -> Result<Option<PageState>> {
         let (state, key) = (&self.state, key.as_ref());
         let Some(page) = state.index.find(state.index.fingerprint(key))? else { return Ok(None) };
-        let due_s = state.queue.timers().find(|(waits, _)| *waits == page).map(|(_, due_s)| due_s);
-        Ok(Some(self.state_of(page, due_s)?).filter(|state| state.key == key))
+        Ok(Some(self.state_of(page, &state.table.peek(page)?)?).filter(|state| state.key == key))
     }
 
-    /// The states of all pages that are wanted by what needs no read from disk, in the order of
-    /// discovery. One read for each; 8 bytes of memory for each page that waits. Ends after an
-    /// error.
+    /// The states of all pages that are wanted by what is known without their URLs, in the order of
+    /// discovery. One read for each, and one of all rows. Ends after an error.
     pub fn list(&self, wanted: impl Fn(&PageBrief<'_>) -> bool) -> impl Iterator<Item = Result<PageState>> {
-        let mut waits: Vec<(u32, u32)> = self.state.queue.timers().collect();
-        waits.sort_unstable();
         let mut failed = false;
-        let pages = (0..self.pages()).filter(move |page| wanted(&self.brief(*page)));
-        let states = pages.map(move |page| {
-            let at = waits.binary_search_by_key(&page, |(page, _)| *page).ok();
-            self.state_of(page, at.map(|at| waits[at].1))
+        let states = self.state.table.scan().zip(0..).filter_map(move |(row, page)| match row {
+            Ok(row) => wanted(&self.brief(&row)).then(|| self.state_of(page, &row)),
+            Err(error) => Some(Err(error)),
         });
         states.take_while(move |state| !std::mem::replace(&mut failed, state.is_err()))
     }
 
     /// How many pages there are of each status and last failure. O(pages).
-    pub fn counts(&self) -> Vec<(PageStatus, Option<FailureKind>, u32)> {
-        let mut counts: Vec<(PageStatus, Option<FailureKind>, u32)> = Vec::new();
-        for page in 0..self.pages() {
-            let PageBrief { status, last_failure, .. } = self.brief(page);
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn counts(&self) -> Result<Vec<Count>> {
+        let mut counts: Vec<Count> = Vec::new();
+        for row in self.state.table.scan() {
+            let PageBrief { status, last_failure, .. } = self.brief(&row?);
             match counts.iter_mut().find(|(known, failure, _)| (*known, *failure) == (status, last_failure)) {
                 Some((_, _, count)) => *count += 1,
                 None => counts.push((status, last_failure, 1)),
             }
         }
-        counts
+        Ok(counts)
     }
 
-    fn brief(&self, page: u32) -> PageBrief<'_> {
-        let marks = self.state.pages.marks(page);
-        let status = match marks.status() {
+    fn brief(&self, row: &Row) -> PageBrief<'_> {
+        let status = match row.status() {
             Status::Ready => PageStatus::Queued,
             Status::Waiting => PageStatus::Retrying,
             Status::InFlight | Status::Refreshing => PageStatus::InFlight,
@@ -65,14 +66,14 @@ impl Frontier {
             Status::Due => PageStatus::Due,
             Status::Gone => PageStatus::Gone,
         };
-        let host = &*self.state.hosts.get(self.state.pages.host(page)).name;
-        PageBrief { status, host, is_seed: marks.is_seed(), last_failure: marks.failure() }
+        let host = &*self.state.hosts.get(row.host).name;
+        PageBrief { status, host, is_seed: row.marks.is_seed(), last_failure: row.marks.failure() }
     }
 
-    fn state_of(&self, page: u32, due_s: Option<u32>) -> Result<PageState> {
-        let (state, marks) = (&self.state, self.state.pages.marks(page));
+    fn state_of(&self, page: u32, row: &Row) -> Result<PageState> {
+        let (state, marks) = (&self.state, row.marks);
         let (depth, text) = state.texts.read(page)?;
-        let brief = self.brief(page);
+        let brief = self.brief(row);
         let waits = matches!(brief.status, PageStatus::Retrying | PageStatus::Fetched);
         Ok(PageState {
             page: PageId::new(page),
@@ -80,15 +81,15 @@ impl Frontier {
             key: key_of(&text).to_owned(),
             status: brief.status,
             is_seed: marks.is_seed(),
-            is_vouched_for: state.pages.standing(page) != Standing::None,
+            is_vouched_for: row.trust.standing() != Standing::None,
             depth,
             host: brief.host.to_owned(),
-            host_failing: state.hosts.get(state.pages.host(page)).down,
-            credit: state.ledger.credit(page) as f64 / TOTAL as f64,
-            importance: state.ledger.importance(page),
+            host_failing: state.hosts.get(row.host).down,
+            credit: row.credit as f64 / TOTAL as f64,
+            importance: state.totals.importance(&row.account()),
             failed_attempts: marks.attempts(),
             last_failure: marks.failure(),
-            due_ms: due_s.filter(|_| waits).map(|due_s| i64::from(due_s) * 1000),
+            due_ms: Some(row.due_s).filter(|due_s| waits && *due_s > 0).map(|due_s| i64::from(due_s) * 1000),
         })
     }
 
@@ -104,7 +105,7 @@ impl Frontier {
 
     /// Number of known pages; page numbers are below it.
     pub fn pages(&self) -> u32 {
-        self.state.pages.len()
+        self.state.table.len()
     }
 
     /// The URL of a page that is fetched. One read from disk.
@@ -167,45 +168,56 @@ impl Frontier {
     /// The `limit` most important pages, best first, with their importance.
     ///
     /// O(pages · log limit), with 16 bytes of memory for each of the `limit`.
-    pub fn by_importance(&self, limit: usize) -> Vec<(PageId, f64)> {
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn by_importance(&self, limit: usize) -> Result<Vec<(PageId, f64)>> {
         // Importances are not negative, so their bits sort as they do; ties go to the older page.
         let mut best: BinaryHeap<Reverse<(u64, Reverse<u32>)>> = BinaryHeap::new();
-        for page in 0..self.pages() {
-            best.push(Reverse((self.state.ledger.importance(page).to_bits(), Reverse(page))));
+        for (row, page) in self.state.table.scan().zip(0..) {
+            best.push(Reverse((self.state.totals.importance(&row?.account()).to_bits(), Reverse(page))));
             if best.len() > limit {
                 best.pop();
             }
         }
         let sorted = best.into_sorted_vec().into_iter();
-        sorted.map(|Reverse((bits, Reverse(page)))| (PageId::new(page), f64::from_bits(bits))).collect()
+        Ok(sorted.map(|Reverse((bits, Reverse(page)))| (PageId::new(page), f64::from_bits(bits))).collect())
     }
 
     /// All credit, in units: the sum over all pages and the virtual page, which never changes.
     /// O(pages).
-    pub fn credit_units(&self) -> u128 {
-        self.state.ledger.sum()
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn credit_units(&self) -> Result<u128> {
+        let mut sum = u128::from(self.state.totals.virtual_credit);
+        for row in self.state.table.scan() {
+            sum += u128::from(row?.credit);
+        }
+        Ok(sum)
     }
 
     /// Counts and sizes. O(hosts).
     pub fn stats(&self) -> Stats {
         let state = &self.state;
-        let counted = |status: Status| state.pages.count(|one| one == status);
+        let counted = |status: Status| state.table.count(|one| one == status);
         Stats {
-            pages: state.pages.len(),
+            pages: state.table.len(),
             queued: counted(Status::Ready) + counted(Status::Waiting),
             due: counted(Status::Due),
             in_flight: self.in_flight(),
-            fetched: state.pages.count(Status::is_fetched),
+            fetched: state.table.count(Status::is_fetched),
             gone: counted(Status::Gone),
             hosts: state.hosts.len(),
             fetches: state.told.fetches,
             refreshes: state.told.refreshes,
             failures: state.told.failures,
-            virtual_credit: state.ledger.totals.virtual_credit as f64 / TOTAL as f64,
-            turns: state.ledger.totals.turns,
+            virtual_credit: state.totals.virtual_credit as f64 / TOTAL as f64,
+            turns: state.totals.turns,
             memory_bytes: self.memory_bytes(),
             disk_bytes: state.texts.bytes()
                 + state.index.disk_bytes()
+                + state.table.disk_bytes()
                 + state.links.as_ref().map_or(0, Links::bytes)
                 + self.snapshot_bytes
                 + self.journal_bytes(),

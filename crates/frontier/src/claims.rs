@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::journal::Applied;
 use crate::record::Record;
 
 /// Open claims, of which the journal has a record each.
@@ -24,7 +23,7 @@ impl Claims {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn open(&mut self, id: u128, pages: &[u32], done: &[u32]) -> Applied {
+    pub(crate) fn open(&mut self, id: u128, pages: &[u32], done: &[u32]) -> Result<(), String> {
         if let Some(open) = self.open.get(&id) {
             if open != pages || open != done {
                 return Err("a claim is opened twice".into());

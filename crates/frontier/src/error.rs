@@ -11,6 +11,40 @@ use filemap_io::StorageError;
 /// The result of a frontier's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Whether a record was applied.
+pub(crate) type Applied<T = ()> = std::result::Result<T, Fault>;
+
+/// Why a record cannot be applied.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// No frontier in this state has written it.
+    Record(String),
+    /// A file.
+    Storage(Error),
+}
+
+impl From<String> for Fault {
+    fn from(what: String) -> Fault {
+        Fault::Record(what)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Storage(error)
+    }
+}
+
+impl Fault {
+    /// The error: a record that cannot be applied is damage of its file.
+    pub(crate) fn at(self, file: &str, offset: u64) -> Error {
+        match self {
+            Fault::Record(what) => Error::corrupt(file, offset, what),
+            Fault::Storage(error) => error,
+        }
+    }
+}
+
 /// What can go wrong with a frontier.
 ///
 /// ```

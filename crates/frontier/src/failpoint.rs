@@ -12,6 +12,10 @@ filemap_io::failpoints! {
         UrlsNotSynced,
         /// A snapshot names lists of links that are not synced.
         LinksNotSynced,
+        /// A snapshot names rows of pages that are not synced.
+        BlocksNotSynced,
+        /// A block of rows is written over the one that a snapshot names.
+        BlocksInPlace,
         /// A snapshot names runs that are not synced.
         RunsNotSynced,
         /// Runs are removed before the snapshot that does not name them is there.

@@ -18,6 +18,8 @@ pub(crate) const LOCK: &str = "frontier.lock";
 pub(crate) const SNAPSHOT: &str = "frontier.snapshot";
 /// The snapshot while it is written.
 const NEW_SNAPSHOT: &str = "frontier.snapshot.new";
+/// A row for each page.
+pub(crate) const PAGES: &str = "frontier.pages";
 /// URL texts.
 pub(crate) const URLS: &str = "frontier.urls";
 

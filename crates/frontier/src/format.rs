@@ -8,12 +8,14 @@ use filemap_io::header::{Kind, seal};
 use filemap_io::layout::Zeros;
 use filemap_io::{File, StorageError, files, layout};
 
-/// State at the start of a journal. Version 1 has no shapes of URLs; versions 1 and 2 have no runs,
-/// and a fingerprint before each page.
-pub(crate) const SNAPSHOT: Kind = Kind { version: 3, ..kind(*b"FMFSNAP1") };
+/// State at the start of a journal. Versions 1 and 2 have all rows of pages, each behind its
+/// fingerprint, and no runs; version 1 has no shapes of URLs. Version 3 has all rows, and runs.
+pub(crate) const SNAPSHOT: Kind = Kind { version: 4, ..kind(*b"FMFSNAP1") };
 /// Events since the snapshot.
 /// Version 2 has parts of batches, hosts that fail and links with a key of their own.
 pub(crate) const JOURNAL: Kind = Kind { version: 2, ..kind(*b"FMFJRNL1") };
+/// Rows of pages.
+pub(crate) const PAGES: Kind = kind(*b"FMFPAGE1");
 /// URL texts.
 pub(crate) const URLS: Kind = kind(*b"FMFURLS1");
 /// Lists of links.
@@ -41,7 +43,7 @@ layout! {
 }
 
 layout! {
-    /// `frontier.snapshot`: a page.
+    /// `frontier.pages`: a row; 170 of them and 16 zeros are a block.
     pub(crate) struct PageRecord {
         0 CREDIT: u64 = "credit";
         8 HISTORY: f32 = "history, a float";

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `frontier.snapshot` | state at the start of a journal, and that journal's number ([`crate::snapshot`]) |
 //! | `frontier.N.journal` | events since the snapshot ([`crate::journal`]) |
+//! | `frontier.pages` | a row for each page, as of the snapshot ([`crate::table`]) |
 //! | `frontier.N.run` | the index of URLs, but for those found last ([`crate::index`]) |
 //! | `frontier.urls` | URL texts ([`crate::texts`]) |
 //! | `frontier.N.links` | lists of links ([`crate::links`]), unless there are no virtual visits |
@@ -17,6 +18,7 @@
 mod arriving;
 mod claiming;
 mod clock;
+mod committing;
 mod failing;
 mod hinting;
 mod opening;
@@ -24,33 +26,24 @@ mod opening;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use filemap_io::files::remove;
-use filemap_io::files::sync_folder;
 use filemap_io::{Dir, Latch, Lock, StorageError};
 
 use crate::discover::sort_links;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::failpoint::{Failpoint, planted};
 use crate::journal::Journal;
 use crate::link::{key_of, url_of};
+use crate::marks::Status;
 use crate::options::FrontierOptions;
 use crate::outcome::{Assignment, Done, Fetched, Next, PageId};
-use crate::pages::Status;
-use crate::queue::Manners;
+use crate::queue::Early;
 use crate::record::{ALL_LOST, Record};
 use crate::recrawl::{self, due_s, interval_ms};
-use crate::snapshot;
 use crate::state::State;
 use crate::texts::URL_BYTES_MAX;
 
 /// Page numbers are below this.
 const PAGES_MAX: usize = u32::MAX as usize - 1;
-/// Lists of links beyond two for each fetched page before the file is rewritten.
-const LISTS_SLACK: u64 = 64;
-/// A file of links that is longer is rewritten as soon as most of its lists are outdated, else with
-/// the next snapshot.
-const LINKS_BYTES_MIN: u64 = 1 << 20;
-
 /// A crawler's frontier: see the crate's documentation.
 ///
 /// ```
@@ -107,11 +100,10 @@ impl Frontier {
         journal: Journal,
         snapshot_bytes: u64,
         lock: Box<dyn Lock>,
-    ) -> Frontier {
-        let manners = Manners { delay_ms: options.delay_ms, connections: options.connections };
-        state.go_live(manners, options.recrawl.is_some());
+    ) -> Result<Frontier> {
+        state.go_live().map_err(|fault| fault.at(journal.name(), 0))?;
         let (in_flight, handed, poison) = (HashMap::new(), [0; 2], Latch::default());
-        Frontier {
+        Ok(Frontier {
             dir,
             options,
             id,
@@ -124,7 +116,7 @@ impl Frontier {
             must_rest: false,
             has_time: false,
             _lock: lock,
-        }
+        })
     }
 
     /// Enters start pages, which share the virtual page's credit (at first all credit). Known
@@ -145,9 +137,12 @@ impl Frontier {
         for url in urls {
             let fingerprint = self.state.index.fingerprint(key_of(url));
             match self.state.index.find(fingerprint)? {
-                Some(page)
-                    if self.state.pages.marks(page).is_seed() && self.state.pages.status(page) != Status::Gone => {}
-                Some(page) => known.push(page),
+                Some(page) => {
+                    let row = self.state.table.peek(page)?;
+                    if !row.marks.is_seed() || row.status() == Status::Gone {
+                        known.push(page);
+                    }
+                }
                 None if seen.insert(fingerprint) => new.push(url),
                 None => {}
             }
@@ -173,13 +168,20 @@ impl Frontier {
         self.begin_handing_out(now_ms)?;
         let all = (self.handed[0] + self.handed[1] + 1) as f64;
         let wants_refresh = (self.handed[1] as f64) < self.options.refresh_share * all;
-        for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {
-            let taken = self.state.queues(|queue, view| queue.take(kind, view)).flatten();
-            let Some((page, before_ms)) = taken else { continue };
-            self.handed[kind] += 1;
-            return self.assigned(page, before_ms, kind == 1);
+        for must_refill in [false, true] {
+            let refilled = self.state.queues(|queue, view| queue.refill(must_refill, view));
+            if !self.poison.note(refilled)? && must_refill {
+                break;
+            }
+            for kind in [usize::from(wants_refresh), usize::from(!wants_refresh)] {
+                let taken = self.state.queues(|queue, view| queue.take(kind, view));
+                let Some((page, before_ms)) = self.poison.note(taken)? else { continue };
+                self.handed[kind] += 1;
+                return self.assigned(page, before_ms, kind == 1);
+            }
         }
-        Ok(match self.state.queue.wakes_ms(&self.state.hosts) {
+        let wakes = self.state.queues(|queue, view| queue.wakes_ms(view));
+        Ok(match self.poison.note(wakes)? {
             Some(until_ms) => Next::Wait { until_ms },
             None if self.in_flight.is_empty() => Next::Empty,
             None => Next::InFlight,
@@ -190,31 +192,29 @@ impl Frontier {
     /// connection to it is free. One that was given up is queued again, one that was fetched is fetched again.
     /// As from [`Frontier::next`], the answer is `Wait` or `InFlight` where that is not now.
     ///
-    /// O(pages that wait), one read of a URL from disk.
+    /// One read of a URL from disk.
     ///
     /// # Errors
     /// `NoSuchPage`; `Poisoned`, `Corrupt`, `Io`.
     pub fn next_of(&mut self, page: PageId, now_ms: i64) -> Result<Next> {
         self.poison.check()?;
         let number = page.number();
-        if number >= self.state.pages.len() {
+        if number >= self.state.table.len() {
             return Err(Error::NoSuchPage { page: number });
         }
         self.begin_handing_out(now_ms)?;
-        let status = self.state.pages.status(number);
+        let status = self.state.table.peek(number)?.status();
         if matches!(status, Status::InFlight | Status::Refreshing) {
             return Ok(Next::InFlight);
         }
         if status == Status::Gone {
             self.tell(&Record::Retried { pages: vec![number] })?;
         }
-        match self.state.queues(|queue, view| queue.take_page(number, view)) {
-            Some(Ok(before_ms)) => {
-                self.state.queue.forget(|page| page != number);
-                self.assigned(number, before_ms, status.is_fetched())
-            }
-            Some(Err(until_ms)) if until_ms > 0 => Ok(Next::Wait { until_ms }),
-            _ => Ok(Next::InFlight),
+        let taken = self.state.queues(|queue, view| queue.take_page(number, view));
+        match self.poison.note(taken)? {
+            Early::Taken(before_ms) => self.assigned(number, before_ms, status.is_fetched()),
+            Early::Wait(until_ms) => Ok(Next::Wait { until_ms }),
+            Early::InFlight => Ok(Next::InFlight),
         }
     }
 
@@ -233,23 +233,24 @@ impl Frontier {
         let (depth, text) = match self.state.texts.read(page) {
             Ok(read) => read,
             Err(error) => {
-                self.put_back(page);
+                self.put_back(page)?;
                 return Err(error);
             }
         };
-        self.note_begin(page);
+        let row = self.state.table.get(page);
+        let row = self.poison.note(row)?;
+        self.note_begin(page, row.host);
         let began_ms = self.state.queue.clock_ms();
         self.in_flight.insert(page, Flight { depth, began_ms, before_ms });
-        let marks = self.state.pages.marks(page);
         Ok(Next::Fetch(Assignment {
             page: PageId::new(page),
             url: url_of(&text).to_owned(),
             key: key_of(&text).to_owned(),
             depth,
-            host_delay_ms: self.state.hosts.get(self.state.pages.host(page)).delay_ms,
-            failed_attempts: marks.attempts(),
+            host_delay_ms: self.state.hosts.get(row.host).delay_ms,
+            failed_attempts: row.marks.attempts(),
             is_refresh,
-            is_seed: marks.is_seed(),
+            is_seed: row.marks.is_seed(),
         }))
     }
 
@@ -269,7 +270,7 @@ impl Frontier {
         let links = if fetched.is_duplicate { &[] } else { fetched.links };
         let depth = depth.saturating_add(1);
         let (mut done, known, new) = sort_links(&mut self.state, &self.options, number, depth, links)?;
-        let marks = self.state.pages.marks(number);
+        let marks = self.state.table.peek(number)?.marks;
         let age = match (marks.status(), fetched.changed) {
             (Status::Refreshing, Some(true)) => recrawl::shorter(self.options.recrawl, marks.age()),
             (Status::Refreshing, Some(false)) => recrawl::longer(self.options.recrawl, marks.age()),
@@ -280,33 +281,35 @@ impl Frontier {
             true => ALL_LOST,
             false => done.over_depth + done.over_host_budget + done.over_length,
         };
-        done.first_new = self.state.pages.len();
+        done.first_new = self.state.table.len();
         (done.known_links, done.new_links) = (known.len() as u32, new.len() as u32);
         self.tell(&Record::Done { page: number, due_s, age, lost, known, depth, new })?;
         self.in_flight.remove(&number);
-        self.landed(number, fetched.fetched_at_ms);
+        self.landed(number, fetched.fetched_at_ms)?;
         Ok(done)
     }
 
     /// Returns a page unfetched to its queue. Its host's delay runs all the same.
     ///
     /// # Errors
-    /// `NotInFlight`.
+    /// `NotInFlight`; `Corrupt`, `Io`.
     pub fn release(&mut self, page: PageId) -> Result<()> {
         let number = page.number();
         self.in_flight.remove(&number).ok_or(Error::NotInFlight { page: number })?;
-        self.put_back(number);
-        Ok(())
+        self.put_back(number)
     }
 
-    fn put_back(&mut self, page: u32) {
-        let status = match self.state.pages.status(page) {
-            Status::Refreshing => Status::Due,
-            _ => Status::Ready,
-        };
-        self.state.pages.set_status(page, status);
-        self.state.queues(|queue, view| queue.put(page, view));
-        self.landed(page, 0);
+    fn put_back(&mut self, page: u32) -> Result<()> {
+        let put = self.state.queues(|queue, view| {
+            let status = match view.table.status(page)? {
+                Status::Refreshing => Status::Due,
+                _ => Status::Ready,
+            };
+            view.table.set_status(page, status)?;
+            queue.put(page, view)
+        });
+        self.poison.note(put)?;
+        self.landed(page, 0)
     }
 
     /// Sets a host's delay between the starts of two fetches (robots.txt's crawl-delay); `None` is
@@ -323,7 +326,7 @@ impl Frontier {
         }
         self.tell(&Record::Delay { host, delay_ms })?;
         // The beginning of its last fetch may not be noted, since it had no delay.
-        let number = self.state.hosts.enter(host);
+        let number = self.state.enter_host(host);
         match (self.state.hosts.get(number).began_ms, delay_ms.unwrap_or(self.options.delay_ms)) {
             (Some(at_ms), 1..) => self.tell(&Record::HostBegan { host, at_ms }),
             _ => Ok(()),
@@ -342,81 +345,6 @@ impl Frontier {
         self.tell(&Record::Hold { host, until_ms: until_ms.max(held_ms) })
     }
 
-    /// Makes all events so far durable, or after a crash before it returns none of them. One sync for any number of pages; and a snapshot, of 24 bytes a page, when the
-    /// journal has become longer than the last one.
-    ///
-    /// # Errors
-    /// `Io`, and from then on `Poisoned`.
-    pub fn commit(&mut self) -> Result<()> {
-        self.poison.check()?;
-        let committed = self.journal.commit();
-        self.poison.note(committed)?;
-        let is_long = self.journal.bytes() > self.options.journal_bytes_min.max(self.snapshot_bytes);
-        // Records of this version do not belong behind the header of an older one.
-        if is_long || self.journal.is_old() || self.has_old_links(LINKS_BYTES_MIN) {
-            let replaced = self.replace_journal();
-            self.poison.note(replaced)?;
-        }
-        Ok(())
-    }
-
-    fn replace_journal(&mut self) -> Result<()> {
-        self.state.texts.sync()?;
-        let old_links = self.sync_links()?;
-        self.state.index.sync()?;
-        let mut next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
-        // A snapshot has no claims, nor which hosts fail.
-        if !planted(Failpoint::ClaimsDropped) {
-            self.state.claims.records().for_each(|record| next.append(&record));
-        }
-        if !planted(Failpoint::RestsDropped) {
-            failing::records(&self.state.hosts).for_each(|record| next.append(&record));
-        }
-        next.commit()?;
-        sync_folder(&*self.dir)?;
-        if planted(Failpoint::JournalRemovedFirst) {
-            remove(&*self.dir, self.journal.name())?;
-            sync_folder(&*self.dir)?;
-        }
-        self.snapshot_bytes = snapshot::write(&*self.dir, self.id, next.number(), &self.state)?;
-        remove(&*self.dir, self.journal.name())?;
-        self.journal = next;
-        self.state.index.remove_outdated()?;
-        Ok(old_links.map_or(Ok(()), |name| remove(&*self.dir, &name))?)
-    }
-
-    /// Makes the lists of links durable, in a new file when most of them are outdated. Returns the
-    /// name of the old file to remove.
-    fn sync_links(&mut self) -> Result<Option<String>> {
-        let (pages, is_old) = (self.state.pages.len(), self.has_old_links(0));
-        let Some(links) = &mut self.state.links else { return Ok(None) };
-        links.sync()?;
-        if !is_old {
-            return Ok(None);
-        }
-        let next = links.rewritten(&*self.dir, pages)?;
-        let old = links.name().to_owned();
-        *links = next;
-        Ok(Some(old))
-    }
-
-    /// Whether most lists of links are outdated, in a file of some length.
-    fn has_old_links(&self, bytes_min: u64) -> bool {
-        let most = 2 * u64::from(self.state.pages.count(Status::is_fetched)) + LISTS_SLACK;
-        self.state.links.as_ref().is_some_and(|links| links.bytes() > bytes_min && links.place().lists > most)
-    }
-
-    /// Commits, and marks the journal as complete, so that damage to its end is found at the next
-    /// opening. A frontier that is only dropped opens as its last commit left it.
-    ///
-    /// # Errors
-    /// As [`Frontier::commit`].
-    pub fn close(mut self) -> Result<()> {
-        self.commit()?;
-        // With no time given since the opening, the last fetches are still unknown.
-        if self.must_rest { Ok(()) } else { self.journal.close() }
-    }
-
     /// Applies a record and appends it to the journal.
     fn tell(&mut self, record: &Record<'_>) -> Result<()> {
         self.state.prepare(record)?;
@@ -430,29 +358,39 @@ impl Frontier {
             self.journal.append(record);
         }
         let applied = self.state.apply(record);
-        assert!(applied.is_ok(), "a record of our own cannot be applied: {applied:?}");
+        assert!(!matches!(applied, Err(Fault::Record(_))), "a record of our own cannot be applied: {applied:?}");
+        self.poison.note(applied.map_err(|fault| fault.at(self.journal.name(), self.journal.bytes())))?;
         let flushed = self.state.flush_if_full().and_then(|()| self.journal.flush_if_full());
         self.poison.note(flushed)
     }
 
     fn check_room(&self, urls: usize) -> Result<()> {
-        if self.state.pages.len() as usize + urls > PAGES_MAX {
+        if self.state.table.len() as usize + urls > PAGES_MAX {
             return Err(StorageError::full("the frontier", format!("it takes {PAGES_MAX} pages")).into());
         }
         Ok(())
     }
 
     /// Records when the fetch of a page starts, if its host has a delay.
-    fn note_begin(&mut self, page: u32) {
-        let delay_ms = self.state.hosts.get(self.state.pages.host(page)).delay_ms;
+    fn note_begin(&mut self, page: u32, host: u32) {
+        let delay_ms = self.state.hosts.get(host).delay_ms;
         if delay_ms.unwrap_or(self.options.delay_ms) > 0 {
             self.journal.append(&Record::Began { page, at_ms: self.state.queue.clock_ms() });
         }
     }
 
-    fn landed(&mut self, page: u32, now_ms: i64) {
-        let host = self.state.pages.host(page);
-        self.state.queues(|queue, view| queue.landed(host, now_ms, view));
+    fn landed(&mut self, page: u32, now_ms: i64) -> Result<()> {
+        let landed = self.state.queues(|queue, view| {
+            let host = view.table.get(page)?.host;
+            queue.landed(host, now_ms, view)
+        });
+        self.poison.note(landed)
+    }
+
+    /// The host of a page.
+    fn host_of(&mut self, page: u32) -> Result<u32> {
+        let row = self.state.table.get(page);
+        Ok(self.poison.note(row)?.host)
     }
 
     /// Appends a record without applying it.

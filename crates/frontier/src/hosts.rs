@@ -1,33 +1,16 @@
 //! Hosts: names, politeness, and their queues of ready pages.
 //!
-//! A host has two queues, first fetches and refreshes, each a heap by place ([`crate::place`]).
-//! Entries never move: a page whose place changes gets another entry, and an outdated entry is
-//! dropped when it comes up.
-//!
-//! Invariant: each page with status `Ready` or `Due` has an entry under its place in its host's
-//! queue of that kind.
+//! A host has two queues, first fetches and refreshes ([`crate::window`]).
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::credit::Ledger;
-use crate::grow::{push, push_heap};
+use crate::error::Result;
+use crate::grow::push;
+use crate::marks::Status;
 use crate::outcome::Failing;
-use crate::pages::{Pages, Status};
-use crate::place::{Entry, judge, place};
-
-/// Entries of a queue beyond five for each four pages before it is swept.
-const SLACK: usize = 64;
-
-/// An entry of a queue: place in the high half, complement of the page in the low one, so that
-/// ties go to the older page.
-fn entry(place: u16, page: u32) -> u64 {
-    u64::from(place) << 32 | u64::from(!page)
-}
-
-fn of_entry(entry: u64) -> (u16, u32) {
-    ((entry >> 32) as u16, !(entry as u32))
-}
+use crate::table::Table;
+use crate::window::Window;
 
 /// A host.
 #[derive(Debug)]
@@ -46,9 +29,8 @@ pub(crate) struct Host {
     /// Since when it fails, if it does.
     pub(crate) down: Option<Failing>,
     pub(crate) in_flight: u32,
-    queues: [BinaryHeap<u64>; 2],
-    /// Pages in each queue.
-    ready: [u32; 2],
+    /// Its queues, by kind.
+    pub(crate) windows: [Window; 2],
     /// Its places among the open hosts, by kind.
     pub(crate) offered: [Option<u16>; 2],
     /// Time of its entry among the sleeping hosts.
@@ -66,8 +48,7 @@ impl Host {
             failures: 0,
             down: None,
             in_flight: 0,
-            queues: [BinaryHeap::new(), BinaryHeap::new()],
-            ready: [0; 2],
+            windows: Default::default(),
             offered: [None; 2],
             wakes_ms: None,
         }
@@ -81,19 +62,9 @@ impl Host {
         self.hold_until_ms.max(rests).max(delayed)
     }
 
-    /// Its pages that wait for their first fetch in its queue, in order.
-    pub(crate) fn queued(&self, pages: &Pages) -> Vec<u32> {
-        let entries = self.queues[0].iter().map(|entry| of_entry(*entry).1);
-        let mut queued: Vec<u32> = entries.filter(|page| pages.status(*page) == Status::Ready).collect();
-        queued.sort_unstable();
-        queued.dedup();
-        queued
-    }
-
     /// Empties its queue of first fetches, of which no page is left.
     pub(crate) fn forget_queued(&mut self) {
-        self.queues[0] = BinaryHeap::new();
-        (self.ready[0], self.offered[0]) = (0, None);
+        (self.windows[0], self.offered[0]) = (Window::default(), None);
     }
 
     /// It has answered.
@@ -102,75 +73,18 @@ impl Host {
     }
 
     pub(crate) fn ready(&self) -> u32 {
-        self.ready[0] + self.ready[1]
-    }
-
-    /// Place of the best page of a kind.
-    pub(crate) fn top(&mut self, kind: usize, pages: &Pages, ledger: &Ledger) -> Option<u16> {
-        while let Some((at, page)) = self.queues[kind].peek().map(|top| of_entry(*top)) {
-            match worth(kind, at, page, pages, ledger) {
-                Entry::Current => return Some(at),
-                Entry::Outdated => drop(self.queues[kind].pop()),
-                Entry::Sunk => {
-                    self.queues[kind].pop();
-                    push_heap(&mut self.queues[kind], entry(place_of(page, pages, ledger), page));
-                }
-            }
-        }
-        None
-    }
-
-    /// Takes the best page of a kind, right after [`Host::top`].
-    pub(crate) fn take(&mut self, kind: usize) -> Option<u32> {
-        let (_, page) = of_entry(self.queues[kind].pop()?);
-        self.ready[kind] -= 1;
-        Some(page)
-    }
-
-    /// Counts out a page that was queued, and is handed out before its turn. Its entry is outdated.
-    pub(crate) fn withdraw(&mut self, kind: usize) {
-        self.ready[kind] -= 1;
-    }
-
-    /// Queues a page.
-    pub(crate) fn put(&mut self, kind: usize, page: u32, pages: &Pages, ledger: &Ledger) {
-        self.ready[kind] += 1;
-        push_heap(&mut self.queues[kind], entry(place_of(page, pages, ledger), page));
-    }
-
-    /// Gives a queued page another entry, after its place has changed.
-    pub(crate) fn put_again(&mut self, kind: usize, page: u32, pages: &Pages, ledger: &Ledger) {
-        push_heap(&mut self.queues[kind], entry(place_of(page, pages, ledger), page));
-        let ready = self.ready[kind] as usize;
-        if self.queues[kind].len() > ready + ready / 4 + SLACK {
-            let mut kept = std::mem::take(&mut self.queues[kind]).into_vec();
-            kept.sort_unstable();
-            kept.dedup();
-            kept.retain(|entry| {
-                let (at, page) = of_entry(*entry);
-                worth(kind, at, page, pages, ledger) != Entry::Outdated
-            });
-            kept.shrink_to(ready + ready / 4 + SLACK);
-            self.queues[kind] = kept.into();
-        }
+        self.windows[0].ready + self.windows[1].ready
     }
 
     /// Empties the queues.
     pub(crate) fn clear(&mut self) {
-        self.queues = [BinaryHeap::new(), BinaryHeap::new()];
-        (self.ready, self.offered, self.wakes_ms) = ([0; 2], [None; 2], None);
+        self.windows = Default::default();
     }
-}
 
-fn worth(kind: usize, at: u16, page: u32, pages: &Pages, ledger: &Ledger) -> Entry {
-    match pages.status(page).queue() == Some(kind) {
-        true => judge(at, place_of(page, pages, ledger)),
-        false => Entry::Outdated,
+    /// Takes it from the open and the sleeping hosts.
+    pub(crate) fn withdraw_offers(&mut self) {
+        (self.offered, self.wakes_ms) = ([None; 2], None);
     }
-}
-
-fn place_of(page: u32, pages: &Pages, ledger: &Ledger) -> u16 {
-    place(ledger.credit(page), pages.standing(page), || pages.level(page))
 }
 
 /// All hosts, by number and by name.
@@ -212,6 +126,38 @@ impl Hosts {
         &mut self.hosts[number as usize]
     }
 
+    /// The pages of a host that wait for their first fetch in its queue, in order. O(pages) if some
+    /// are left out of it.
+    pub(crate) fn queued(&self, number: u32, table: &mut Table) -> Result<Vec<u32>> {
+        let pages = self.get(number).windows[0].pages();
+        let mut queued = Vec::new();
+        for page in pages.unwrap_or_else(|| (0..table.len()).collect()) {
+            let row = table.get(page)?;
+            if row.host == number && row.status() == Status::Ready {
+                queued.push(page);
+            }
+        }
+        Ok(queued)
+    }
+
+    /// Leaves out entries of the longest queues until there are half of `most` in all. O(hosts).
+    pub(crate) fn trim(&mut self, most: usize) {
+        let sum = |each: usize| self.windows().map(|window| window.entries().min(each)).sum::<usize>();
+        if sum(usize::MAX) <= most {
+            return;
+        }
+        let (mut fits, mut not) = (1, most);
+        while fits + 1 < not {
+            let middle = fits.midpoint(not);
+            if sum(middle) <= most / 2 { fits = middle } else { not = middle }
+        }
+        self.hosts.iter_mut().flat_map(|host| &mut host.windows).for_each(|window| window.trim(fits));
+    }
+
+    fn windows(&self) -> impl Iterator<Item = &Window> {
+        self.hosts.iter().flat_map(|host| &host.windows)
+    }
+
     pub(crate) fn len(&self) -> u32 {
         self.hosts.len() as u32
     }
@@ -225,9 +171,8 @@ impl Hosts {
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let queues = |host: &Host| host.queues.iter().map(|queue| 8 * queue.capacity()).sum::<usize>();
-        let queues: usize = self.hosts.iter().map(queues).sum();
+        let windows: u64 = self.windows().map(Window::memory_bytes).sum();
         let entries = self.hosts.capacity() * size_of::<Host>() + self.numbers.capacity() * (size_of::<Arc<str>>() + 9);
-        (queues + entries) as u64 + self.name_bytes
+        windows + entries as u64 + self.name_bytes
     }
 }

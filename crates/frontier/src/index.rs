@@ -29,8 +29,8 @@ use crate::pairs::Pairs;
 const MERGED: usize = 3;
 const EMPTY: u32 = u32::MAX;
 const SLOTS_MIN: usize = 64;
-/// Pages of the runs that are remembered, as a power of two.
-const MET_LOG2: u32 = 16;
+/// Most pages of the runs that are remembered: 1 MiB.
+const MET_MAX: usize = 1 << 16;
 /// Memory of a page in the index.
 const PAGE_BYTES: u64 = 14;
 /// Least number of pages in memory before a run is written.
@@ -98,7 +98,7 @@ impl Index {
 
     fn set_runs(&mut self, runs: Vec<Arc<Run<Pairs>>>) {
         self.runs = runs;
-        let met = if self.runs.is_empty() { 0 } else { 1 << MET_LOG2 };
+        let met = if self.runs.is_empty() { 0 } else { self.pages_max.next_power_of_two().min(MET_MAX) };
         // No page has the number EMPTY.
         self.met.resize(met, (0, EMPTY));
     }
@@ -170,7 +170,7 @@ impl Index {
     }
 
     fn met_at(&self, fingerprint: u64) -> usize {
-        (fingerprint & ((1 << MET_LOG2) - 1)) as usize
+        fingerprint as usize & self.met.len().wrapping_sub(1)
     }
 
     /// Adds a page with a new fingerprint, the next one.

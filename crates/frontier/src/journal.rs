@@ -13,7 +13,7 @@ use filemap_io::files::read_exact;
 use filemap_io::header::crc32;
 use filemap_io::{Dir, File};
 
-use crate::error::{Error, Result};
+use crate::error::{Applied, Error, Result};
 use crate::failpoint::{Failpoint, planted};
 use crate::files;
 use crate::format::{BatchHeader, HEADER_BYTES, JOURNAL, version};
@@ -26,9 +26,6 @@ const BATCH_HEAD_BYTES: u64 = BatchHeader::BYTES as u64;
 const SECTOR_BYTES: u64 = 512;
 /// Buffered bytes of records that are written before a commit.
 const BUFFER_BYTES: usize = if cfg!(test) { 512 } else { 4 << 20 };
-
-/// Why a record cannot be applied.
-pub(crate) type Applied = std::result::Result<(), String>;
 
 /// A batch as read.
 struct Batch {
@@ -94,7 +91,7 @@ impl Journal {
         dir: &dyn Dir,
         id: [u8; 16],
         number: u64,
-        mut replay: impl FnMut(Record<'_>) -> Result<Applied>,
+        mut replay: impl FnMut(Record<'_>) -> Applied,
     ) -> Result<Journal> {
         let name = files::journal(number);
         let file = files::open(dir, &name, JOURNAL, id, number)?;
@@ -111,9 +108,9 @@ impl Journal {
             let mut rest = &batch.payload[..];
             while !rest.is_empty() {
                 let at = journal.end + BATCH_HEAD_BYTES + (batch.payload.len() - rest.len()) as u64;
-                let bad = |what: &str| Error::corrupt(&journal.name, at, what);
-                let record = Record::decode(&mut rest).ok_or_else(|| bad("not a record"))?;
-                replay(record)?.map_err(|what| bad(&what))?;
+                let record = Record::decode(&mut rest);
+                let record = record.ok_or_else(|| Error::corrupt(&journal.name, at, "not a record"))?;
+                replay(record).map_err(|fault| fault.at(&journal.name, at))?;
             }
             records = if ends { 0 } else { records } + batch.payload.len();
             ends = !batch.is_part;

@@ -31,23 +31,26 @@ mod index;
 mod journal;
 mod link;
 mod links;
+mod marks;
 mod options;
 mod outcome;
-mod pages;
 mod pairs;
 mod place;
 mod queue;
 mod record;
 mod recrawl;
+mod row;
 mod shape;
 mod shares;
 mod snapshot;
 mod state;
+mod table;
 #[cfg(test)]
 mod tests;
 mod texts;
 mod trust;
 mod view;
+mod window;
 
 pub use error::{Error, Result};
 pub use filemap_io::StorageError;

@@ -121,9 +121,11 @@ filemap_io::options! {
         /// When pages are fetched again: `None` for never.
         pub(crate) recrawl: Option<Recrawl> = None,
 
-        /// Memory for what is known of URLs, beside what is kept of each page and each host: the
-        /// index of the pages found last takes an eighth, and all others are in runs on disk. At
-        /// least 4 KiB.
+        /// Memory for what is known of pages. An eighth is for the index of those found last: all
+        /// others are in runs on disk. A quarter is for the queues of hosts, 8 bytes a page: of more,
+        /// those that come last are left out, and found again in a pass over all rows. The rest is
+        /// for rows of 24 bytes: all others are in a file. Hosts and pages that wait for a time come
+        /// on top. At least 4 KiB.
         pub(crate) memory_bytes: u64 = 256 << 20,
 
         /// A snapshot replaces the journal when it is longer than this and than the last snapshot:
@@ -148,6 +150,16 @@ impl FrontierOptions {
     #[must_use]
     pub fn host_rest_ms(self, rest_ms: u64, max_ms: u64) -> FrontierOptions {
         FrontierOptions { rest_ms, rest_max_ms: max_ms, ..self }
+    }
+
+    /// Memory for rows of pages.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        self.memory_bytes / 8 * 5
+    }
+
+    /// Most entries in the queues of hosts.
+    pub(crate) fn queue_entries(&self) -> usize {
+        usize::try_from(self.memory_bytes / 4 / 8).unwrap_or(usize::MAX)
     }
 
     /// Memory for the index of the pages found last.

@@ -12,19 +12,27 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::credit::Ledger;
+use crate::error::Result;
 use crate::grow::push_heap;
 use crate::hosts::Hosts;
-use crate::pages::{Pages, Status};
+use crate::marks::Status;
+use crate::options::FrontierOptions;
+use crate::row::Row;
+use crate::table::Table;
+use crate::window::{Owner, Top, Window};
 
-/// Entries of a heap beyond four for each host before it is swept.
+/// Entries of a heap beyond four for each host, or two for each page, before it is swept.
 const SLACK: usize = 256;
+
+/// The queues of hosts are counted when so many new entries, by all that may be, have come.
+const ENTERED_PART: usize = 8;
+/// Pages by those that are taken before all rows are read for pages that were left out.
+const REFILL_PART: u32 = 64;
 
 /// The rest of the state, as the queues use it.
 pub(crate) struct View<'a> {
-    pub(crate) pages: &'a mut Pages,
+    pub(crate) table: &'a mut Table,
     pub(crate) hosts: &'a mut Hosts,
-    pub(crate) ledger: &'a Ledger,
     pub(crate) manners: Manners,
 }
 
@@ -33,11 +41,22 @@ pub(crate) struct View<'a> {
 pub(crate) struct Manners {
     pub(crate) delay_ms: u64,
     pub(crate) connections: u16,
+    /// Most entries in the queues of all hosts.
+    pub(crate) entries_max: usize,
+}
+
+impl Manners {
+    pub(crate) fn of(options: &FrontierOptions) -> Manners {
+        let FrontierOptions { delay_ms, connections, .. } = *options;
+        Manners { delay_ms, connections, entries_max: options.queue_entries() }
+    }
 }
 
 /// The queues of all hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
+    /// Whether hosts are offered: not while the journal is replayed.
+    is_live: bool,
     /// The latest time given.
     clock_ms: i64,
     /// Open hosts by kind: place in the high half, complement of the number in the low one.
@@ -46,63 +65,77 @@ pub(crate) struct Queue {
     sleeping: BinaryHeap<Reverse<(i64, u32)>>,
     /// Pages by the second in which they are due, which is the high half.
     timers: BinaryHeap<Reverse<u64>>,
+    /// Entries since the queues of hosts were counted.
+    entered: usize,
+    /// Whether a host has pages, and none of them in memory.
+    is_drained: bool,
+    /// Pages taken since the queues were built.
+    taken: u32,
 }
 
 impl Queue {
-    /// Makes a page wait until a second.
-    pub(crate) fn wait(&mut self, page: u32, due_s: u32) {
-        push_heap(&mut self.timers, Reverse(u64::from(due_s) << 32 | u64::from(page)));
+    /// Makes a page wait until a second, which its row has.
+    pub(crate) fn wait(&mut self, page: u32, due_s: u32, table: &mut Table) -> Result<()> {
+        push_heap(&mut self.timers, timer(page, due_s));
+        let waiting = table.count(|status| matches!(status, Status::Waiting | Status::Fetched)) as usize;
+        if self.timers.len() > 2 * waiting + SLACK {
+            let mut kept = Vec::with_capacity(waiting);
+            for Reverse(one) in std::mem::take(&mut self.timers) {
+                if waits(one, table)? {
+                    kept.push(Reverse(one));
+                }
+            }
+            self.timers = kept.into();
+        }
+        Ok(())
     }
 
     /// Sets the clock back: no page waits longer than until `longest_ms`.
-    pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64) {
+    pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64, table: &mut Table) -> Result<()> {
         self.clock_ms = self.clock_ms.min(now_ms);
         let longest_s = u32::try_from(longest_ms.div_euclid(1000)).unwrap_or(u32::MAX);
-        if self.timers.iter().any(|Reverse(timer)| (timer >> 32) as u32 > longest_s) {
-            let timers = std::mem::take(&mut self.timers).into_vec();
-            let cut = |Reverse(timer): Reverse<u64>| {
-                Reverse((timer >> 32).min(u64::from(longest_s)) << 32 | u64::from(timer as u32))
-            };
-            self.timers = timers.into_iter().map(cut).collect();
+        self.cut(longest_s, |_| true, table)
+    }
+
+    /// Ends the waits of some pages at a second, at the latest.
+    pub(crate) fn cut(&mut self, end_s: u32, is_cut: impl Fn(&Row) -> bool, table: &mut Table) -> Result<()> {
+        let is_late = |Reverse(one): &Reverse<u64>| (one >> 32) as u32 > end_s;
+        if !self.timers.iter().any(is_late) {
+            return Ok(());
         }
-    }
-
-    /// Ends the waits of some pages.
-    pub(crate) fn cut(&mut self, is_over: impl Fn(u32) -> bool) {
-        let now_s = (self.clock_ms / 1000) as u64;
-        let cut = |Reverse(timer): Reverse<u64>| match is_over(timer as u32) {
-            true => Reverse((timer >> 32).min(now_s) << 32 | u64::from(timer as u32)),
-            false => Reverse(timer),
-        };
-        self.timers = std::mem::take(&mut self.timers).into_iter().map(cut).collect();
-    }
-
-    /// Forgets the waits of pages that do not wait any more.
-    pub(crate) fn forget(&mut self, waits: impl Fn(u32) -> bool) {
-        self.timers.retain(|Reverse(timer)| waits(*timer as u32));
+        let mut timers = std::mem::take(&mut self.timers).into_vec();
+        for late in timers.iter_mut().filter(|one| is_late(one)) {
+            let page = late.0 as u32;
+            if waits(late.0, table)? && is_cut(&table.get(page)?) {
+                table.update(page)?.due_s = end_s;
+                *late = timer(page, end_s);
+            }
+        }
+        self.timers = timers.into();
+        Ok(())
     }
 
     /// Moves the clock on: due pages become ready, hosts whose delay is over open.
-    pub(crate) fn advance(&mut self, now_ms: i64, view: &mut View<'_>) {
+    pub(crate) fn advance(&mut self, now_ms: i64, view: &mut View<'_>) -> Result<()> {
         self.clock_ms = self.clock_ms.max(now_ms);
         let now_s = (self.clock_ms / 1000) as u64;
-        while let Some(Reverse(timer)) = self.timers.peek().copied().filter(|Reverse(timer)| timer >> 32 <= now_s) {
+        while let Some(Reverse(one)) = self.timers.peek().copied().filter(|Reverse(one)| one >> 32 <= now_s) {
             self.timers.pop();
-            let page = timer as u32;
-            match view.pages.status(page) {
-                Status::Waiting => view.pages.set_status(page, Status::Ready),
-                Status::Fetched => view.pages.set_status(page, Status::Due),
-                _ => continue,
+            if waits(one, view.table)? {
+                let page = one as u32;
+                let is_new = view.table.status(page)? == Status::Waiting;
+                view.table.set_status(page, if is_new { Status::Ready } else { Status::Due })?;
+                self.put(page, view)?;
             }
-            self.put(page, view);
         }
         while let Some(Reverse((_, host))) =
             self.sleeping.peek().copied().filter(|Reverse((at, _))| *at <= self.clock_ms)
         {
             self.sleeping.pop();
             view.hosts.get_mut(host).wakes_ms = None;
-            self.offer(host, view);
+            self.offer(host, view)?;
         }
+        Ok(())
     }
 
     /// The latest time given.
@@ -111,26 +144,52 @@ impl Queue {
     }
 
     /// Queues a page that is ready by its status.
-    pub(crate) fn put(&mut self, page: u32, view: &mut View<'_>) {
-        let Some(kind) = view.pages.status(page).queue() else { return };
-        let host = view.pages.host(page);
-        view.hosts.get_mut(host).put(kind, page, view.pages, view.ledger);
-        self.offer(host, view);
+    pub(crate) fn put(&mut self, page: u32, view: &mut View<'_>) -> Result<()> {
+        let row = view.table.get(page)?;
+        let Some(kind) = row.status().queue() else { return Ok(()) };
+        let is_in = view.hosts.get_mut(row.host).windows[kind].put(page, &row, &view.table.shares);
+        self.count_entered(is_in, view);
+        self.offer(row.host, view)
+    }
+
+    /// Counts an entry; when there are too many, those of the longest queues are left out.
+    pub(crate) fn count_entered(&mut self, is_in: bool, view: &mut View<'_>) {
+        self.entered += usize::from(is_in);
+        if self.entered > view.manners.entries_max / ENTERED_PART {
+            self.entered = 0;
+            view.hosts.trim(view.manners.entries_max);
+        }
     }
 
     /// Gives a queued page an entry under its new place.
-    pub(crate) fn raised(&mut self, page: u32, view: &mut View<'_>) {
-        let Some(kind) = view.pages.status(page).queue() else { return };
-        let host = view.pages.host(page);
-        view.hosts.get_mut(host).put_again(kind, page, view.pages, view.ledger);
-        self.offer(host, view);
+    pub(crate) fn raised(&mut self, page: u32, view: &mut View<'_>) -> Result<()> {
+        let row = view.table.get(page)?;
+        let Some(kind) = row.status().queue() else { return Ok(()) };
+        let is_in = view.hosts.get_mut(row.host).windows[kind].put_again(
+            Owner { host: row.host, kind },
+            page,
+            &row,
+            view.table,
+        )?;
+        self.count_entered(is_in, view);
+        self.offer(row.host, view)
     }
 
     /// Enters a host where it belongs after a change.
-    pub(crate) fn offer(&mut self, number: u32, view: &mut View<'_>) {
+    pub(crate) fn offer(&mut self, number: u32, view: &mut View<'_>) -> Result<()> {
+        self.enter(number, view, |owner, window, table| window.top(owner, table))
+    }
+
+    /// The same, with a way to tell what the best page of a window is.
+    fn enter(
+        &mut self,
+        number: u32,
+        view: &mut View<'_>,
+        top: impl Fn(Owner, &mut Window, &mut Table) -> Result<Top>,
+    ) -> Result<()> {
         let host = view.hosts.get_mut(number);
-        if host.in_flight >= u32::from(view.manners.connections) || host.ready() == 0 {
-            return;
+        if !self.is_live || host.in_flight >= u32::from(view.manners.connections) || host.ready() == 0 {
+            return Ok(());
         }
         let next_at_ms = host.next_at_ms(view.manners.delay_ms);
         if next_at_ms > self.clock_ms {
@@ -138,19 +197,23 @@ impl Queue {
                 host.wakes_ms = Some(next_at_ms);
                 self.sleeping.push(Reverse((next_at_ms, number)));
             }
-            return;
+            return Ok(());
         }
         for kind in 0..2 {
-            let top = host.top(kind, view.pages, view.ledger);
-            if let Some(place) = top.filter(|place| host.offered[kind] != Some(*place)) {
-                host.offered[kind] = Some(place);
-                // Ties go to the older host.
-                self.open[kind].push(u64::from(place) << 32 | u64::from(!number));
+            match top(Owner { host: number, kind }, &mut host.windows[kind], view.table)? {
+                Top::Place(place) if host.offered[kind] != Some(place) => {
+                    host.offered[kind] = Some(place);
+                    // Ties go to the older host.
+                    self.open[kind].push(u64::from(place) << 32 | u64::from(!number));
+                }
+                Top::LeftOut => self.is_drained = true,
+                Top::Place(_) | Top::Empty => {}
             }
         }
         if self.open.iter().any(|open| open.len() > 4 * view.hosts.len() as usize + SLACK) {
             self.sweep(view);
         }
+        Ok(())
     }
 
     fn sweep(&mut self, view: &View<'_>) {
@@ -165,7 +228,7 @@ impl Queue {
 
     /// Takes the best page of a kind among open hosts; it is in flight then. Returns when the fetch
     /// before it began, too.
-    pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Option<(u32, Option<i64>)> {
+    pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Result<Option<(u32, Option<i64>)>> {
         while let Some(top) = self.open[kind].pop() {
             let (place, number) = ((top >> 32) as u16, !(top as u32));
             let host = view.hosts.get_mut(number);
@@ -175,85 +238,142 @@ impl Queue {
             host.offered[kind] = None;
             let is_open = host.in_flight < u32::from(view.manners.connections)
                 && host.next_at_ms(view.manners.delay_ms) <= self.clock_ms;
-            if !is_open || host.top(kind, view.pages, view.ledger) != Some(place) {
-                self.offer(number, view);
+            if !is_open || host.windows[kind].top(Owner { host: number, kind }, view.table)? != Top::Place(place) {
+                self.offer(number, view)?;
                 continue;
             }
-            let Some(page) = host.take(kind) else { continue };
+            let Some(page) = host.windows[kind].take() else { continue };
+            self.taken = self.taken.saturating_add(1);
             host.in_flight += 1;
             let before_ms = host.began_ms.replace(self.clock_ms);
-            view.pages.set_status(page, if kind == 0 { Status::InFlight } else { Status::Refreshing });
-            self.offer(number, view);
-            return Some((page, before_ms));
+            view.table.set_status(page, if kind == 0 { Status::InFlight } else { Status::Refreshing })?;
+            self.offer(number, view)?;
+            return Ok(Some((page, before_ms)));
         }
-        None
+        Ok(None)
     }
 
-    /// Takes a page before its turn, if its host allows that now; it is in flight then. Returns when
-    /// the fetch before it began, or the time at which it may be taken: 0 if that depends on what
-    /// is in flight.
-    pub(crate) fn take_page(&mut self, page: u32, view: &mut View<'_>) -> Result<Option<i64>, i64> {
-        let number = view.pages.host(page);
-        let host = view.hosts.get_mut(number);
+    /// Takes a page before its turn, if its host allows that now; it is in flight then.
+    pub(crate) fn take_page(&mut self, page: u32, view: &mut View<'_>) -> Result<Early> {
+        let row = view.table.get(page)?;
+        let host = view.hosts.get_mut(row.host);
         if host.in_flight >= u32::from(view.manners.connections) {
-            return Err(0);
+            return Ok(Early::InFlight);
         }
         let next_at_ms = host.next_at_ms(view.manners.delay_ms);
         if next_at_ms > self.clock_ms {
-            return Err(next_at_ms);
+            return Ok(Early::Wait(next_at_ms));
         }
-        let status = view.pages.status(page);
-        if let Some(kind) = status.queue() {
-            host.withdraw(kind);
+        if let Some(kind) = row.status().queue() {
+            host.windows[kind].withdraw();
         }
         host.in_flight += 1;
         let before_ms = host.began_ms.replace(self.clock_ms);
-        let flies = if status.is_fetched() { Status::Refreshing } else { Status::InFlight };
-        view.pages.set_status(page, flies);
-        self.offer(number, view);
-        Ok(before_ms)
+        let flies = if row.status().is_fetched() { Status::Refreshing } else { Status::InFlight };
+        view.table.set_status(page, flies)?;
+        self.offer(row.host, view)?;
+        Ok(Early::Taken(before_ms))
     }
 
     /// Ends a fetch from a host.
-    pub(crate) fn landed(&mut self, host: u32, now_ms: i64, view: &mut View<'_>) {
+    pub(crate) fn landed(&mut self, host: u32, now_ms: i64, view: &mut View<'_>) -> Result<()> {
         self.clock_ms = self.clock_ms.max(now_ms);
-        view.hosts.get_mut(host).in_flight -= 1;
-        self.offer(host, view);
+        let ended = view.hosts.get_mut(host);
+        ended.in_flight = ended.in_flight.saturating_sub(1);
+        self.offer(host, view)
     }
 
     /// The first time at which a host opens or a page is due.
-    pub(crate) fn wakes_ms(&mut self, hosts: &Hosts) -> Option<i64> {
+    pub(crate) fn wakes_ms(&mut self, view: &mut View<'_>) -> Result<Option<i64>> {
         while let Some(Reverse((at, host))) = self.sleeping.peek().copied() {
-            if hosts.get(host).wakes_ms == Some(at) {
+            if view.hosts.get(host).wakes_ms == Some(at) {
                 break;
             }
             self.sleeping.pop();
         }
+        while let Some(Reverse(one)) = self.timers.peek().copied() {
+            if waits(one, view.table)? {
+                break;
+            }
+            self.timers.pop();
+        }
         let host = self.sleeping.peek().map(|Reverse((at, _))| *at);
-        let page = self.timers.peek().map(|Reverse(timer)| (timer >> 32) as i64 * 1000);
-        host.into_iter().chain(page).min()
+        let page = self.timers.peek().map(|Reverse(one)| (one >> 32) as i64 * 1000);
+        Ok(host.into_iter().chain(page).min())
     }
 
-    /// The second in which each waiting page is due.
-    pub(crate) fn timers(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.timers.iter().map(|Reverse(timer)| (*timer as u32, (timer >> 32) as u32))
-    }
-
-    /// Rebuilds the queues of all hosts, after places have changed.
-    pub(crate) fn rebuild(&mut self, view: &mut View<'_>) {
+    /// Enters all hosts where they belong, after their times have changed. Reads no rows.
+    pub(crate) fn reopen(&mut self, view: &mut View<'_>) -> Result<()> {
         self.open = [BinaryHeap::new(), BinaryHeap::new()];
         self.sleeping.clear();
+        view.hosts.iter_mut().for_each(|host| host.withdraw_offers());
+        (0..view.hosts.len()).try_for_each(|host| self.enter(host, view, |_, window, _| Ok(window.top_entry())))
+    }
+
+    /// Rebuilds the queues of all hosts, after places have changed. O(pages).
+    pub(crate) fn rebuild(&mut self, view: &mut View<'_>) -> Result<()> {
+        (self.entered, self.taken, self.is_drained) = (0, 0, false);
         view.hosts.iter_mut().for_each(|host| host.clear());
-        for page in 0..view.pages.len() {
-            if let Some(kind) = view.pages.status(page).queue() {
-                view.hosts.get_mut(view.pages.host(page)).put(kind, page, view.pages, view.ledger);
+        for page in 0..view.table.len() {
+            let row = view.table.get(page)?;
+            if let Some(kind) = row.status().queue() {
+                let is_in = view.hosts.get_mut(row.host).windows[kind].put(page, &row, &view.table.shares);
+                self.count_entered(is_in, view);
             }
         }
-        (0..view.hosts.len()).for_each(|host| self.offer(host, view));
+        self.reopen(view)
+    }
+
+    /// Finds pages again that were left out, if a host has no others: when as many pages were taken
+    /// as pay for it, or there are no others at all (`must`). Whether it did.
+    pub(crate) fn refill(&mut self, must: bool, view: &mut View<'_>) -> Result<bool> {
+        let is_time = self.is_drained && (must || self.taken >= view.table.len() / REFILL_PART);
+        if is_time {
+            self.rebuild(view)?;
+        }
+        Ok(is_time)
+    }
+
+    /// Goes live: hosts are offered from now on.
+    pub(crate) fn go_live(&mut self, view: &mut View<'_>) -> Result<()> {
+        self.is_live = true;
+        self.reopen(view)
+    }
+
+    /// Pages that wait for a time: the second in the high half, the page in the low one.
+    pub(crate) fn timers(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.timers.iter().map(|Reverse(timer)| *timer)
+    }
+
+    /// Replaces them.
+    pub(crate) fn set_timers(&mut self, timers: Vec<u64>) {
+        self.timers = timers.into_iter().map(Reverse).collect::<Vec<_>>().into();
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
         let open: usize = self.open.iter().map(BinaryHeap::capacity).sum();
         (8 * (open + self.timers.capacity()) + 16 * self.sleeping.capacity()) as u64
     }
+}
+
+/// What became of a page that was to be taken before its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Early {
+    /// It is in flight; when the fetch before it began.
+    Taken(Option<i64>),
+    /// It may be taken at this time.
+    Wait(i64),
+    /// That depends on what is in flight.
+    InFlight,
+}
+
+/// A timer: the second in the high half, so that the earliest comes first.
+fn timer(page: u32, due_s: u32) -> Reverse<u64> {
+    Reverse(u64::from(due_s) << 32 | u64::from(page))
+}
+
+/// Whether a page still waits for a timer's second: it may have been taken before its turn.
+fn waits(timer: u64, table: &mut Table) -> Result<bool> {
+    let row = table.get(timer as u32)?;
+    Ok(matches!(row.status(), Status::Waiting | Status::Fetched) && row.due_s == (timer >> 32) as u32)
 }

@@ -8,8 +8,8 @@
 //! without a voucher come in the order of their levels: all families get the same multiple of their
 //! shares. A trap behind the greatest hub has one proof, its root, however much credit.
 //!
-//! Invariant: counts follow from the page table (which pages are fetched, host, shape and standing
-//! of each), so they are on no disk.
+//! Invariant: counts follow from the page table: which pages are fetched, host, shape and standing
+//! of each. A snapshot has them, so that an opening need not read all rows.
 
 use std::collections::HashMap;
 
@@ -27,9 +27,9 @@ const STEPS_LOG2: u32 = 2;
 
 /// Fetched pages of a family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Family {
-    bare: u32,
-    proofs: u32,
+pub(crate) struct Family {
+    pub(crate) bare: u32,
+    pub(crate) proofs: u32,
 }
 
 impl Family {
@@ -121,6 +121,33 @@ impl Shares {
         let of_site = self.sites.get(site as usize).copied().unwrap_or_default();
         let of_shape = self.shapes.get(&of_shape(host, shape)).copied().unwrap_or_default();
         of_host.level().max(of_site.level()).max(of_shape.level())
+    }
+
+    /// The family of a host.
+    pub(crate) fn of_host(&self, host: u32) -> Family {
+        self.hosts.get(host as usize).map_or(Family::default(), |(_, family)| *family)
+    }
+
+    /// Families of one shape on a host, by host and shape, in order.
+    pub(crate) fn of_shapes(&self) -> Vec<(u64, Family)> {
+        let mut shapes: Vec<(u64, Family)> = self.shapes.iter().map(|(key, family)| (*key, *family)).collect();
+        shapes.sort_unstable_by_key(|(key, _)| *key);
+        shapes
+    }
+
+    /// Enters a host, of which no page is counted yet, with its family.
+    pub(crate) fn load_host(&mut self, host: u32, site: &str, family: Family) {
+        self.enter(host, site);
+        let entry = &mut self.hosts[host as usize];
+        entry.1 = family;
+        if let Some(of_site) = self.sites.get_mut(entry.0 as usize) {
+            of_site.bare = of_site.bare.saturating_add(family.bare);
+            of_site.proofs = of_site.proofs.saturating_add(family.proofs);
+        }
+    }
+
+    pub(crate) fn load_shape(&mut self, key: u64, family: Family) {
+        self.shapes.insert(key, family);
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {

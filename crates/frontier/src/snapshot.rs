@@ -12,15 +12,23 @@
 //! | 8 each | virtual page's credit; growth, weight, weighted turns, turns (floating point); visits since the last sweep |
 //! | 8 each | fetches, refreshes, failures |
 //! | 8 each | virtual visits a fetch; of the file of links (zeros if there is none): number, length, lists, block and place in it of the next list |
-//! | 2 + n + 8 + 8 + 8 each | hosts: length of the name, name, 0 or 1 + delay in ms, hold until ms, 0 or 1 + start of the last fetch in ms |
-//! | 24 each | pages |
+//! | 8, 8; 4 each | credit of pages waiting for their first fetch; 1 if fetched pages are fetched again; pages by status |
+//! | 2 + n + 8 + 8 + 8 + 8 + 4 + 4 each | hosts: length of the name, name, 0 or 1 + delay in ms, hold until ms, 0 or 1 + start of the last fetch in ms, known pages; fetched pages without a voucher, and of good standing |
+//! | 4, 4, 8 each | blocks of rows ([`crate::table`]): slot, CRC-32 of the frontier's id, the block's number (4 bytes) and the block, what its rows hold |
 //! | 8 for each 16 pages | offsets of groups of URLs |
+//! | 8; 8, 4, 4 each | shapes: count; 256 times the host, and the shape, fetched pages without a voucher, of good standing |
+//! | 8; 4, 4, 4, 4, 8, 8 each | queues: count; host, kind, pages, entries, the best entry left out or 0, entries |
+//! | 8; 8 each | timers: count; page, second (4 bytes each) |
+//! | 8; 4 each | pages in flight: count; page |
 //! | 4, 4 | pages whose fingerprints are in the runs; runs |
 //! | 8, 8, 8 each | runs, the oldest first: number, blocks, pairs |
 //! | 8 each | fingerprints of the other pages |
 //!
-//! A page in flight is written as a queued one. In versions 1 and 2 each page has its fingerprint (8)
-//! before it, and the runs and all that follows are missing.
+//! Version 3 has all rows in place of their blocks, and neither counts nor the credit of waiting
+//! pages nor queues. In versions 1 and 2 each row has the page's fingerprint (8) before it, and the runs and all
+//! that follows are missing.
+
+mod queues;
 
 use std::sync::Arc;
 
@@ -28,50 +36,56 @@ use filemap_io::{Access, Dir};
 use filemap_runs::RunInfo;
 
 use crate::blocks::{BlockReader, BlockWriter};
-use crate::credit::{Ledger, TOTAL, Totals, WEIGHT_MAX};
+use crate::credit::{HISTORY_MAX, TOTAL, Totals, WEIGHT_MAX};
 use crate::error::{Error, Result};
 use crate::files::{self, SNAPSHOT as NAME};
 use crate::format::{self, HEADER_BYTES, PageRecord, SNAPSHOT};
 use crate::hosts::Hosts;
-use crate::index::{Index, Named};
+use crate::index::{self, Index};
 use crate::links::{Links, Place};
-use crate::options::{Rent, VIRTUAL_VISITS_MAX};
-use crate::pages::{Marks, Pages, Status};
+use crate::marks::Status;
+use crate::options::{FrontierOptions, Rent, VIRTUAL_VISITS_MAX};
 use crate::record::time_of;
+use crate::row::Row;
 use crate::shape::site;
+use crate::shares::Shares;
 use crate::state::{State, Told};
+use crate::table::{Directory, Named, ROWS, Table};
 use crate::texts::{GROUP, Texts};
+use queues::Queues;
 
 const PAGE_BYTES: usize = PageRecord::BYTES;
-/// Above any history, of a page and in sum; 32-bit floats go further.
-const HISTORY_MAX: f64 = 1e36;
 /// Above any growth of the weight: ln 2 by the least window.
 const GROWTH_MAX: f64 = 8.0;
 /// Above any count.
 const COUNT_MAX: u64 = 1 << 60;
 
 /// Replaces the snapshot by this state, at the start of the journal `number`; returns its length.
+/// `flying` are the pages in flight.
 ///
 /// # Errors
 /// `Io`: the old snapshot is still there then.
-pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State) -> Result<u64> {
+pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State, flying: &[u32]) -> Result<u64> {
     let mut len = 0;
     files::replace_snapshot(dir, |file, name| {
         let mut blocks = BlockWriter::new(file, name, SNAPSHOT, id, number)?;
         put_totals(&mut blocks, state)?;
-        for host in state.hosts.iter() {
+        for (host, number) in state.hosts.iter().zip(0..) {
             blocks.put(&(host.name.len() as u16).to_le_bytes())?;
             blocks.put(host.name.as_bytes())?;
             blocks.put(&host.delay_ms.map_or(0, |delay| delay.saturating_add(1)).to_le_bytes())?;
             blocks.put(&host.hold_until_ms.to_le_bytes())?;
             blocks.put(&host.began_ms.map_or(0, |began| began as u64 + 1).to_le_bytes())?;
+            blocks.put(&u64::from(host.pages).to_le_bytes())?;
+            queues::put_family(&mut blocks, state.table.shares.of_host(number))?;
         }
-        let mut due_s = vec![0; state.pages.len() as usize];
-        state.queue.timers().for_each(|(page, due)| due_s[page as usize] = due);
-        for (page, due_s) in due_s.into_iter().enumerate() {
-            blocks.put(&page_bytes(state, page as u32, due_s))?;
+        for block in state.table.directory().blocks {
+            blocks.put(&block.slot.to_le_bytes())?;
+            blocks.put(&block.crc.to_le_bytes())?;
+            blocks.put(&block.credit.to_le_bytes())?;
         }
         state.texts.groups().iter().try_for_each(|group| blocks.put(&group.to_le_bytes()))?;
+        queues::put(&mut blocks, state, flying)?;
         put_index(&mut blocks, &state.index)?;
         len = blocks.finish()?;
         Ok(())
@@ -90,9 +104,9 @@ fn put_index(blocks: &mut BlockWriter<'_>, index: &Index) -> Result<()> {
 }
 
 fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
-    blocks.put(&state.pages.len().to_le_bytes())?;
+    blocks.put(&state.table.len().to_le_bytes())?;
     blocks.put(&state.hosts.len().to_le_bytes())?;
-    let totals = &state.ledger.totals;
+    let totals = &state.totals;
     let place = state.links.as_ref().map_or(Place::default(), Links::place);
     let numbers = [
         state.texts.bytes(),
@@ -114,26 +128,11 @@ fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
         place.lists,
         place.block,
         place.at,
+        state.queued_credit,
+        u64::from(state.has_recrawls),
     ];
-    numbers.iter().try_for_each(|number| blocks.put(&number.to_le_bytes()))
-}
-
-fn page_bytes(state: &State, page: u32, due_s: u32) -> [u8; PAGE_BYTES] {
-    let marks = state.pages.marks(page);
-    let (status, due_s) = match marks.status() {
-        Status::Ready | Status::InFlight => (Status::Ready, 0),
-        Status::Due | Status::Refreshing => (Status::Fetched, 1),
-        other => (other, due_s),
-    };
-    let mut bytes = [0; PAGE_BYTES];
-    PageRecord::CREDIT.put(&mut bytes, state.ledger.credit(page));
-    PageRecord::HISTORY.put(&mut bytes, state.ledger.history(page));
-    PageRecord::HOST.put(&mut bytes, state.pages.host(page));
-    PageRecord::DUE_S.put(&mut bytes, due_s);
-    PageRecord::MARKS.put(&mut bytes, marks.with_status(status).0);
-    PageRecord::STANDING.put(&mut bytes, state.pages.standing_mark(page));
-    PageRecord::SHAPE.put(&mut bytes, state.pages.shape(page));
-    bytes
+    numbers.iter().try_for_each(|number| blocks.put(&number.to_le_bytes()))?;
+    state.table.counts().iter().try_for_each(|count| blocks.put(&count.to_le_bytes()))
 }
 
 /// Contents of a snapshot.
@@ -144,63 +143,110 @@ pub(crate) struct Snapshot {
     pub(crate) bytes: u64,
 }
 
-/// Reads the snapshot and opens the files of URLs and links and the runs that it names; pages that
-/// are in no run take `index_bytes` of memory at most.
+/// What a snapshot says before its hosts.
+struct Head {
+    version: u16,
+    pages: u32,
+    hosts: u32,
+    texts_bytes: u64,
+    seed: u64,
+    rent: Rent,
+    totals: Totals,
+    told: Told,
+    virtual_visits: u8,
+    place: Place,
+    queued_credit: u64,
+    has_recrawls: bool,
+    counts: [u32; Status::ALL.len()],
+}
+
+impl Head {
+    /// Whether the rows are in a file of their own.
+    fn has_table(&self) -> bool {
+        self.version == SNAPSHOT.version
+    }
+}
+
+/// Reads the snapshot and opens the files that it names.
 ///
 /// # Errors
 /// `Missing`, `Corrupt`, `NewerFormat`, `Io`.
-pub(crate) fn read(dir: &Arc<dyn Dir>, index_bytes: u64) -> Result<Snapshot> {
+pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snapshot> {
     let file = dir.open(NAME, Access::Read).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::Missing { file: NAME.into() },
         _ => Error::io("open", NAME)(error),
     })?;
     let mut blocks = BlockReader::new(&*file, NAME, SNAPSHOT)?;
-    let is_old = format::version(&*file, NAME)? < SNAPSHOT.version;
     let (id, journal, bytes) = (blocks.id(), blocks.number(), blocks.len());
+    let head = read_head(&mut blocks, format::version(&*file, NAME)?)?;
+    let (mut hosts, mut shares) = read_hosts(&mut blocks, &head)?;
+    let (mut table, fingerprints) = read_table(&mut blocks, dir, &head, options, &mut hosts)?;
+    let groups = read_groups(&mut blocks, head.pages.div_ceil(GROUP), head.texts_bytes)?;
+    let queues = match head.has_table() {
+        true => queues::read(&mut blocks, head.pages, &mut hosts, &mut shares)?,
+        false => Queues::default(),
+    };
+    table.shares = shares;
+    let index = read_index(&mut blocks, dir, &head, options, fingerprints)?;
+    blocks.finish()?;
+    let texts = Texts::open(&**dir, id, head.pages, groups, head.texts_bytes)?;
+    let mut state = State::new(options, head.rent, index, table, hosts, head.totals, texts);
+    (state.told, state.virtual_visits, state.queued_credit) = (head.told, head.virtual_visits, head.queued_credit);
+    state.has_queues = head.has_table() && head.has_recrawls == state.has_recrawls;
+    state.queue.set_timers(queues.timers);
+    state.flying = queues.flying;
+    state.check_credit().map_err(|what| Error::corrupt(NAME, 0, what))?;
+    if !head.has_table() {
+        state.count_queued_credit()?;
+    }
+    if head.virtual_visits > 0 {
+        state.links = Some(Links::open(&**dir, id, head.place)?);
+    }
+    Ok(Snapshot { id, journal, state, bytes })
+}
+
+fn read_head(blocks: &mut BlockReader<'_>, version: u16) -> Result<Head> {
     let (pages, hosts) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
-    if u64::from(pages) * PAGE_BYTES as u64 + u64::from(hosts) * 26 > bytes || pages == u32::MAX {
+    let least = if version < SNAPSHOT.version { PAGE_BYTES as u64 * u64::from(pages) } else { u64::from(pages) / 22 };
+    if least + u64::from(hosts) * 26 > blocks.len() || pages == u32::MAX {
         return Err(blocks.bad("more pages or hosts than the file has room for"));
     }
     let (texts_bytes, seed) = (blocks.take_u64()?, blocks.take_u64()?);
     let rent = Rent::CODES.get(blocks.take_u64()? as usize).copied();
     let rent = rent.ok_or_else(|| blocks.bad("no rent has this code"))?;
-    let totals = read_totals(&mut blocks)?;
+    let totals = read_totals(blocks)?;
     let told = Told { fetches: blocks.take_u64()?, refreshes: blocks.take_u64()?, failures: blocks.take_u64()? };
-    if told.fetches.max(told.refreshes).max(told.failures).max(journal) > COUNT_MAX {
+    if told.fetches.max(told.refreshes).max(told.failures).max(blocks.number()) > COUNT_MAX {
         return Err(blocks.bad("impossible count of fetches"));
     }
-    let (virtual_visits, place) = read_place(&mut blocks)?;
-    let mut hosts = read_hosts(&mut blocks, hosts)?;
-    let (mut table, mut ledger) = (Pages::new(pages as usize), Ledger::new(totals));
-    let (mut due_s, mut fingerprints) = (Vec::with_capacity(pages as usize), Vec::new());
-    for _ in 0..pages {
-        if is_old {
-            fingerprints.push(blocks.take_u64()?);
+    let (virtual_visits, place) = read_place(blocks)?;
+    let (mut queued_credit, mut has_recrawls, mut counts) = (0, false, [0; Status::ALL.len()]);
+    if version == SNAPSHOT.version {
+        queued_credit = blocks.take_u64()?;
+        has_recrawls = blocks.take_u64()? > 0;
+        for count in &mut counts {
+            *count = u32::from_le_bytes(blocks.take()?);
         }
-        due_s.push(read_page(&mut blocks, &mut table, &mut hosts, &mut ledger)?);
-    }
-    table.count_shares();
-    if ledger.sum() != u128::from(TOTAL) {
-        return Err(blocks.bad("credit does not add up"));
-    }
-    let groups = read_groups(&mut blocks, pages.div_ceil(GROUP), texts_bytes)?;
-    let named = if is_old { Named { seed, ..Named::default() } } else { read_runs(&mut blocks, seed, pages)? };
-    let mut index = Index::open(dir, id, &named, index_bytes)?;
-    for page in named.base..pages {
-        let fingerprint = if is_old { fingerprints[page as usize] } else { blocks.take_u64()? };
-        if index.find_in_memory(fingerprint).is_some() {
-            return Err(blocks.bad("duplicate fingerprint"));
+        let all: u64 = counts.iter().copied().map(u64::from).sum();
+        if queued_credit > TOTAL || all != u64::from(pages) {
+            return Err(blocks.bad("impossible counts of pages"));
         }
-        index.add(fingerprint);
     }
-    blocks.finish()?;
-    let texts = Texts::open(&**dir, id, pages, groups, texts_bytes)?;
-    let mut state = State::new(rent, index, table, hosts, ledger, texts);
-    (state.told, state.due_s, state.virtual_visits) = (told, due_s, virtual_visits);
-    if virtual_visits > 0 {
-        state.links = Some(Links::open(&**dir, id, place)?);
-    }
-    Ok(Snapshot { id, journal, state, bytes })
+    Ok(Head {
+        version,
+        pages,
+        hosts,
+        texts_bytes,
+        seed,
+        rent,
+        totals,
+        told,
+        virtual_visits,
+        place,
+        queued_credit,
+        has_recrawls,
+        counts,
+    })
 }
 
 fn read_totals(blocks: &mut BlockReader<'_>) -> Result<Totals> {
@@ -239,9 +285,9 @@ fn read_place(blocks: &mut BlockReader<'_>) -> Result<(u8, Place)> {
     Err(blocks.bad("impossible place in the file of links"))
 }
 
-fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
-    let mut hosts = Hosts::default();
-    for number in 0..count {
+fn read_hosts(blocks: &mut BlockReader<'_>, head: &Head) -> Result<(Hosts, Shares)> {
+    let (mut hosts, mut shares, mut pages) = (Hosts::default(), Shares::default(), 0u64);
+    for number in 0..head.hosts {
         let mut name = vec![0; usize::from(u16::from_le_bytes(blocks.take()?))];
         blocks.take_into(&mut name)?;
         let name = String::from_utf8(name).map_err(|_| blocks.bad("host name is not UTF-8"))?;
@@ -252,12 +298,80 @@ fn read_hosts(blocks: &mut BlockReader<'_>, count: u32) -> Result<Hosts> {
         host.delay_ms = blocks.take_u64()?.checked_sub(1);
         host.hold_until_ms = time_of(blocks.take_u64()?);
         host.began_ms = blocks.take_u64()?.checked_sub(1).map(time_of);
+        if head.has_table() {
+            host.pages = u32::try_from(blocks.take_u64()?).map_err(|_| blocks.bad("impossible count of pages"))?;
+            pages += u64::from(host.pages);
+            shares.load_host(number, site(&name), queues::read_family(blocks)?);
+        }
     }
-    Ok(hosts)
+    if head.has_table() && pages != u64::from(head.pages) {
+        return Err(blocks.bad("the hosts have other pages"));
+    }
+    Ok((hosts, shares))
+}
+
+/// Opens the table of pages; those of older versions have their rows here, and the first one
+/// fingerprints.
+fn read_table(
+    blocks: &mut BlockReader<'_>,
+    dir: &Arc<dyn Dir>,
+    head: &Head,
+    options: &FrontierOptions,
+    hosts: &mut Hosts,
+) -> Result<(Table, Vec<u64>)> {
+    let (id, memory_bytes, mut fingerprints) = (blocks.id(), options.table_bytes(), Vec::new());
+    if head.has_table() {
+        let mut directory = Directory { pages: head.pages, counts: head.counts, blocks: Vec::new() };
+        for _ in 0..head.pages.div_ceil(ROWS) {
+            let (slot, crc) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
+            directory.blocks.push(Named { slot, crc, credit: blocks.take_u64()? });
+        }
+        let mut slots: Vec<u32> = directory.blocks.iter().map(|block| block.slot).collect();
+        slots.sort_unstable();
+        if slots.windows(2).any(|two| two[0] == two[1]) {
+            return Err(blocks.bad("two blocks of rows have one place"));
+        }
+        return Ok((Table::open(&**dir, id, directory, hosts.len(), memory_bytes)?, fingerprints));
+    }
+    let mut table = Table::create(&**dir, id, memory_bytes)?;
+    table.hosts = hosts.len();
+    for _ in 0..head.pages {
+        if head.version <= 2 {
+            fingerprints.push(blocks.take_u64()?);
+        }
+        let bytes: [u8; PAGE_BYTES] = blocks.take()?;
+        let row = Row::decode(&bytes, hosts.len()).ok_or_else(|| blocks.bad("impossible row of a page"))?;
+        hosts.get_mut(row.host).pages += 1;
+        table.add(row)?;
+    }
+    Ok((table, fingerprints))
+}
+
+/// Opens the index.
+fn read_index(
+    blocks: &mut BlockReader<'_>,
+    dir: &Arc<dyn Dir>,
+    head: &Head,
+    options: &FrontierOptions,
+    fingerprints: Vec<u64>,
+) -> Result<Index> {
+    let named = match head.version {
+        1 | 2 => index::Named { seed: head.seed, ..index::Named::default() },
+        _ => read_runs(blocks, head.seed, head.pages)?,
+    };
+    let mut index = Index::open(dir, blocks.id(), &named, options.index_bytes())?;
+    for page in named.base..head.pages {
+        let fingerprint = if head.version <= 2 { fingerprints[page as usize] } else { blocks.take_u64()? };
+        if index.find_in_memory(fingerprint).is_some() {
+            return Err(blocks.bad("duplicate fingerprint"));
+        }
+        index.add(fingerprint);
+    }
+    Ok(index)
 }
 
 /// What the index has on disk.
-fn read_runs(blocks: &mut BlockReader<'_>, seed: u64, pages: u32) -> Result<Named> {
+fn read_runs(blocks: &mut BlockReader<'_>, seed: u64, pages: u32) -> Result<index::Named> {
     let (base, count) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
     let mut runs = Vec::new();
     for _ in 0..count {
@@ -275,29 +389,7 @@ fn read_runs(blocks: &mut BlockReader<'_>, seed: u64, pages: u32) -> Result<Name
     {
         return Err(blocks.bad("impossible runs"));
     }
-    Ok(Named { seed, base, runs })
-}
-
-/// Reads a page; returns the second in which it is due.
-fn read_page(blocks: &mut BlockReader<'_>, pages: &mut Pages, hosts: &mut Hosts, ledger: &mut Ledger) -> Result<u32> {
-    let bytes: [u8; PAGE_BYTES] = blocks.take()?;
-    let (credit, history) = (PageRecord::CREDIT.get(&bytes), PageRecord::HISTORY.get(&bytes));
-    let (host, due_s) = (PageRecord::HOST.get(&bytes), PageRecord::DUE_S.get(&bytes));
-    let marks = Marks::checked(PageRecord::MARKS.get(&bytes));
-    let marks = marks
-        .filter(|marks| matches!(marks.status(), Status::Ready | Status::Waiting | Status::Fetched | Status::Gone));
-    let marks = marks.ok_or_else(|| blocks.bad("impossible marks of a page"))?;
-    if host >= hosts.len() || credit > TOTAL || !(0.0..HISTORY_MAX as f32).contains(&history) {
-        return Err(blocks.bad("impossible host, credit or history of a page"));
-    }
-    hosts.get_mut(host).pages += 1;
-    ledger.add(credit, history);
-    pages.shares.enter(host, site(&hosts.get(host).name));
-    let page = pages.add(host, PageRecord::SHAPE.get(&bytes), marks);
-    match pages.set_standing_mark(page, PageRecord::STANDING.get(&bytes)) {
-        true => Ok(due_s),
-        false => Err(blocks.bad("impossible standing of a page")),
-    }
+    Ok(index::Named { seed, base, runs })
 }
 
 fn read_groups(blocks: &mut BlockReader<'_>, count: u32, texts_bytes: u64) -> Result<Vec<u64>> {

@@ -9,7 +9,7 @@
 //! So nothing that hangs on one page of the rest is ever endorsed, however densely linked: its
 //! root is near, the root's targets have one voucher, and theirs have none.
 //!
-//! Invariant: half a byte a page; standing only rises.
+//! Invariant: three bits a page; standing only rises.
 
 /// Standing, in rising order. The numbers are on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,71 +40,54 @@ impl Standing {
     }
 }
 
-/// The standing of all pages.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Trust {
-    /// Two pages a byte: standing (2 bits), and whether the page has vouched.
-    bits: Vec<u8>,
-    len: u32,
-}
+/// A page's standing (2 bits), and whether it has vouched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trust(pub(crate) u8);
 
 const STANDING: u8 = 3;
 const HAS_SPOKEN: u8 = 4;
 
+/// What a visited page says of its links.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word {
+    referrer: Standing,
+    /// Whether it vouches, which it does once.
+    vouches: bool,
+}
+
 impl Trust {
-    /// Adds a page without a voucher.
-    pub(crate) fn add(&mut self) {
-        if self.len.is_multiple_of(2) {
-            crate::grow::push(&mut self.bits, 0);
-        }
-        self.len += 1;
-    }
-
-    /// A page's bits as on disk.
-    #[inline]
-    pub(crate) fn mark(&self, page: u32) -> u8 {
-        self.bits[page as usize / 2] >> (page % 2 * 4) & (STANDING | HAS_SPOKEN)
-    }
-
-    /// Sets a page's bits from disk; `false` if they are impossible.
-    pub(crate) fn set_mark(&mut self, page: u32, mark: u8) -> bool {
-        let (byte, shift) = (&mut self.bits[page as usize / 2], page % 2 * 4);
-        *byte = *byte & !(7 << shift) | (mark & 7) << shift;
-        mark < 8
+    /// From disk; `None` if it is impossible.
+    pub(crate) fn checked(bits: u8) -> Option<Trust> {
+        (bits <= STANDING | HAS_SPOKEN).then_some(Trust(bits))
     }
 
     #[inline]
-    pub(crate) fn get(&self, page: u32) -> Standing {
-        Standing::ALL[usize::from(self.mark(page) & STANDING)]
+    pub(crate) fn standing(self) -> Standing {
+        Standing::ALL[usize::from(self.0 & STANDING)]
     }
 
-    pub(crate) fn set(&mut self, page: u32, standing: Standing) {
-        self.set_mark(page, self.mark(page) & HAS_SPOKEN | standing as u8);
+    pub(crate) fn set(&mut self, standing: Standing) {
+        self.0 = self.0 & HAS_SPOKEN | standing as u8;
     }
 
-    /// Lets a visited page vouch for its links, if it may. Calls `risen` for each whose standing
-    /// rises, with the standing before and after.
+    /// What a page says at a visit, if it may.
     #[inline]
-    pub(crate) fn told(&mut self, page: u32, links: &[u32], mut risen: impl FnMut(u32, Standing, Standing)) {
-        let (mark, referrer) = (self.mark(page), self.get(page));
-        let speaks = referrer >= Standing::Near && mark & HAS_SPOKEN == 0;
-        if speaks {
-            self.set_mark(page, mark | HAS_SPOKEN);
-        } else if referrer != Standing::Endorsed {
-            return;
+    pub(crate) fn speak(&mut self) -> Option<Word> {
+        let referrer = self.standing();
+        let vouches = referrer >= Standing::Near && self.0 & HAS_SPOKEN == 0;
+        if vouches {
+            self.0 |= HAS_SPOKEN;
         }
-        for &link in links.iter().filter(|link| **link != page) {
-            let before = self.get(link);
-            let after = if speaks { before.after(referrer) } else { before.max(Standing::Near) };
-            if before != after {
-                self.set(link, after);
-                risen(link, before, after);
-            }
-        }
+        (vouches || referrer == Standing::Endorsed).then_some(Word { referrer, vouches })
     }
 
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        self.bits.capacity() as u64
+    /// Hears a word of another page; the standing before and after, if it has risen.
+    #[inline]
+    pub(crate) fn hear(&mut self, word: Word) -> Option<(Standing, Standing)> {
+        let before = self.standing();
+        let after = if word.vouches { before.after(word.referrer) } else { before.max(Standing::Near) };
+        self.set(after);
+        (before != after).then_some((before, after))
     }
 }
 
@@ -112,26 +95,32 @@ impl Trust {
 mod tests {
     use super::*;
 
+    fn visit(pages: &mut [Trust], page: usize, links: &[usize]) {
+        if let Some(word) = pages[page].speak() {
+            links.iter().filter(|link| **link != page).for_each(|link| {
+                pages[*link].hear(word);
+            });
+        }
+    }
+
     #[test]
     fn two_pages_of_good_standing_endorse_a_third_and_nothing_hung_on_one_page_is_ever_endorsed() {
-        let mut trust = Trust::default();
-        (0..12).for_each(|_| trust.add());
-        trust.set(0, Standing::Endorsed);
+        let mut pages = [Trust::default(); 12];
+        pages[0].set(Standing::Endorsed);
         // The seed leads to 1, 2 and 3; 1 leads to 2, and 3 is the gate of a trap whose pages 4 to
         // 11 all lead to each other.
-        trust.told(0, &[0, 1, 2, 3], |_, _, _| ());
-        assert_eq!([1, 2, 3].map(|page| trust.get(page)), [Standing::Near; 3]);
-        trust.told(1, &[2], |_, _, _| ());
-        assert_eq!(trust.get(2), Standing::Endorsed);
-        trust.told(2, &[1, 3], |_, _, _| ());
-        assert_eq!([1, 3].map(|page| trust.get(page)), [Standing::Endorsed; 2]);
-        let all: Vec<u32> = (4..12).collect();
+        visit(&mut pages, 0, &[0, 1, 2, 3]);
+        assert_eq!([1, 2, 3].map(|page| pages[page].standing()), [Standing::Near; 3]);
+        visit(&mut pages, 1, &[2]);
+        assert_eq!(pages[2].standing(), Standing::Endorsed);
+        visit(&mut pages, 2, &[1, 3]);
+        assert_eq!([1, 3].map(|page| pages[page].standing()), [Standing::Endorsed; 2]);
+        let all: Vec<usize> = (4..12).collect();
         for _ in 0..3 {
-            trust.told(3, &[4], |_, _, _| ());
-            all.iter().for_each(|page| trust.told(*page, &all, |_, _, _| ()));
+            visit(&mut pages, 3, &[4]);
+            all.iter().for_each(|page| visit(&mut pages, *page, &all));
         }
-        assert_eq!(trust.get(4), Standing::Near);
-        assert!((5..12).all(|page| trust.get(page) == Standing::Named));
-        assert!(trust.set_mark(3, 7) && !trust.set_mark(3, 8));
+        assert_eq!(pages[4].standing(), Standing::Near);
+        assert!((5..12).all(|page| pages[page].standing() == Standing::Named));
     }
 }

@@ -4,6 +4,7 @@ use frontier::{FailureKind, Frontier, PageStatus};
 use serde_json::{Value, json};
 
 use super::coordinator::End;
+use crate::error::Error;
 use crate::failure::{is_lost, word};
 
 /// What was not fetched.
@@ -23,9 +24,12 @@ pub struct Coverage {
 
 impl Coverage {
     /// Counts. O(pages).
-    pub fn of(frontier: &Frontier) -> Coverage {
+    ///
+    /// # Errors
+    /// The frontier's.
+    pub fn of(frontier: &Frontier) -> Result<Coverage, Error> {
         let (mut waiting, mut stale, mut given_up) = (0, 0, Vec::new());
-        for (status, last_failure, count) in frontier.counts() {
+        for (status, last_failure, count) in frontier.counts()? {
             match (status, last_failure) {
                 (PageStatus::Queued | PageStatus::Retrying, _) | (PageStatus::Due, None) => waiting += u64::from(count),
                 (PageStatus::Due | PageStatus::Fetched, Some(kind)) if is_lost(kind) => stale += u64::from(count),
@@ -38,7 +42,7 @@ impl Coverage {
             frontier.hosts().filter_map(|host| Some((host.failing?.since_ms, host.host))).collect();
         silent.sort();
         let silent = silent.into_iter().map(|(_, host)| host).collect();
-        Coverage { pages: u64::from(frontier.pages()), waiting, stale, given_up, silent }
+        Ok(Coverage { pages: u64::from(frontier.pages()), waiting, stale, given_up, silent })
     }
 
     /// Pages that should be there and are not, when a run ends so: given up for a reason that is

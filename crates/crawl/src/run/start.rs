@@ -258,7 +258,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
     let summary = Summary {
         end,
         tally,
-        coverage: Coverage::of(&frontier),
+        coverage: Coverage::of(&frontier)?,
         frontier: frontier.stats(),
         took: status.elapsed(),
         lost_seeds: lost_seeds(&crawl, &settings, &frontier)?,

@@ -1,7 +1,7 @@
 //! On-line page importance of a graph in memory: the credit, and the order of visits, without
 //! hosts, files or time.
 //!
-//! The frontier's own ledger, for a graph that is there as a whole and to try policies. Pages are
+//! The frontier's own sums, for a graph that is there as a whole and to try policies. Pages are
 //! numbers from 0 on; whoever knows the links tells them at each visit, and none are kept.
 //!
 //! The budget is split: a part of the visits goes to pages that were visited before, the rest to
@@ -9,19 +9,21 @@
 //! are queued by eighths of a doubling of credit. Pages to which no page of good standing leads
 //! ([`Rent::Endorsed`]) come after all others.
 //!
-//! Whoever includes this includes the ledger's modules beside it: [`crate::credit`],
+//! Whoever includes this includes the frontier's modules beside it: [`crate::credit`],
 //! [`crate::grow`], [`crate::place`], [`crate::shares`], [`crate::trust`].
 
 mod buckets;
+mod ledger;
 
 use frontier::{Rent, StorageError};
 
-use crate::credit::{Ledger, TOTAL, Totals, class};
+use crate::credit::{TOTAL, Totals, class};
 use crate::grow::push;
 use crate::place::{Entry, judge, place};
 use crate::shares::Shares;
 use crate::trust::{Standing, Trust};
 use buckets::Buckets;
+use ledger::Ledger;
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -37,7 +39,7 @@ const SLACK: usize = 1024;
 pub struct Opic {
     ledger: Ledger,
     marks: Vec<u8>,
-    trust: Trust,
+    trust: Vec<Trust>,
     /// Host and shape of each page.
     hosts: Vec<u32>,
     shapes: Vec<u8>,
@@ -65,7 +67,7 @@ impl Opic {
         Ok(Opic {
             ledger: Ledger::new(Totals::new(tax, window)),
             marks: Vec::new(),
-            trust: Trust::default(),
+            trust: Vec::new(),
             hosts: Vec::new(),
             shapes: Vec::new(),
             shares: Shares::default(),
@@ -97,9 +99,9 @@ impl Opic {
     /// Adds a page of a host and a shape, without credit; its number. Each host is a site.
     pub fn add(&mut self, family: (u32, u8)) -> u32 {
         let page = self.marks.len() as u32;
-        self.ledger.add(0, 0.0);
+        self.ledger.add();
         push(&mut self.marks, 0);
-        self.trust.add();
+        push(&mut self.trust, Trust::default());
         push(&mut self.hosts, family.0);
         push(&mut self.shapes, family.1);
         self.shares.enter(family.0, &family.0.to_string());
@@ -118,7 +120,7 @@ impl Opic {
         }
         for &page in pages {
             self.marks[page as usize] |= SEED;
-            self.trust.set(page, Standing::Endorsed);
+            self.trust[page as usize].set(Standing::Endorsed);
         }
         self.ledger.share_virtual(pages.iter().copied(), |_, _, _| ());
         pages.iter().for_each(|page| self.queue(*page));
@@ -143,7 +145,7 @@ impl Opic {
 
     fn place_of(&self, page: u32) -> u16 {
         let level = || self.shares.level(self.hosts[page as usize], self.shapes[page as usize]);
-        place(self.ledger.credit(page), self.trust.get(page), level)
+        place(self.ledger.credit(page), self.trust[page as usize].standing(), level)
     }
 
     fn worth(&self, kind: usize, at: u16, page: u32) -> (Entry, u16) {
@@ -177,19 +179,22 @@ impl Opic {
         if marks[page as usize] & VISITED == 0 {
             marks[page as usize] |= VISITED;
             let (host, shape) = (hosts[page as usize], shapes[page as usize]);
-            shares.count(host, shape, trust.get(page), 1);
+            shares.count(host, shape, trust[page as usize].standing(), 1);
         }
-        trust.told(page, links, |link, before, after| {
-            if marks[link as usize] & VISITED != 0 {
-                let (host, shape) = (hosts[link as usize], shapes[link as usize]);
-                shares.risen(host, shape, before, after);
+        if let Some(word) = trust[page as usize].speak() {
+            for &link in links.iter().filter(|link| **link != page) {
+                let Some((before, after)) = trust[link as usize].hear(word) else { continue };
+                if marks[link as usize] & VISITED != 0 {
+                    let (host, shape) = (hosts[link as usize], shapes[link as usize]);
+                    shares.risen(host, shape, before, after);
+                }
+                if before == Standing::None {
+                    moved.push(link);
+                }
             }
-            if before == Standing::None {
-                moved.push(link);
-            }
-        });
+        }
         ledger.visit(page, links, 0, |link, before, after| note(moved, link, before, after));
-        if self.ledger.is_rent_due() {
+        if self.ledger.totals.is_rent_due(pages) {
             self.share_virtual();
         }
         let mut moved = std::mem::take(&mut self.moved);
@@ -216,7 +221,7 @@ impl Opic {
     fn share_virtual(&mut self) {
         let Opic { ledger, marks, moved, trust, rent, .. } = self;
         let members = (0..marks.len() as u32).filter(|page| match rent {
-            Rent::Endorsed => trust.get(*page) == Standing::Endorsed,
+            Rent::Endorsed => trust[*page as usize].standing() == Standing::Endorsed,
             Rent::Crawled => marks[*page as usize] != 0,
             _ => true,
         });
@@ -234,13 +239,13 @@ impl Opic {
 
     /// The estimate of a page's importance; all pages have 1 together.
     pub fn importance(&self, page: u32) -> f64 {
-        self.ledger.importance(page)
+        self.ledger.totals.importance(&self.ledger.account(page))
     }
 
     /// Another estimate, in which held credit counts by a half: (H + C / 2) / (G + 1 / 2). On a
     /// graph that does not change it is nearer to the truth.
     pub fn importance_midway(&self, page: u32) -> f64 {
-        self.ledger.estimate(page, 0.5)
+        self.ledger.totals.estimate(&self.ledger.account(page), 0.5)
     }
 
     /// The credit that a page holds, in units of which there are [`Opic::total`].
@@ -267,7 +272,7 @@ impl Opic {
     pub fn memory_bytes(&self) -> u64 {
         let queues: u64 = self.queues.iter().map(Buckets::memory_bytes).sum();
         let families = 4 * self.hosts.capacity() + self.shapes.capacity();
-        let own = self.ledger.memory_bytes() + self.trust.memory_bytes() + self.shares.memory_bytes() + queues;
+        let own = self.ledger.memory_bytes() + self.trust.capacity() as u64 + self.shares.memory_bytes() + queues;
         own + (self.marks.capacity() + families) as u64
     }
 }

@@ -36,7 +36,7 @@ impl Frontier {
         self.poison.check()?;
         self.check_room(links.len())?;
         let (mut done, known, new) = sort_links(&mut self.state, &self.options, NO_PAGE, depth, links)?;
-        done.first_new = self.state.pages.len();
+        done.first_new = self.state.table.len();
         (done.known_links, done.new_links) = (known.len() as u32, new.len() as u32);
         if !new.is_empty() {
             self.tell(&Record::Arrived { depth, new })?;

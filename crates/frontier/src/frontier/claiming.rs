@@ -85,7 +85,8 @@ impl Frontier {
         let number = page.number();
         let flight = *self.in_flight.get(&number).ok_or(Error::NotInFlight { page: number })?;
         let (clock_ms, delay_ms) = (self.state.queue.clock_ms(), self.options.delay_ms);
-        let host = self.state.hosts.get_mut(self.state.pages.host(number));
+        let number_of_host = self.host_of(number)?;
+        let host = self.state.hosts.get_mut(number_of_host);
         // But for its own hand-out; that of another page counts as its beginning.
         let before_ms = if host.began_ms == Some(flight.began_ms) { flight.before_ms } else { host.began_ms };
         let handed_ms = std::mem::replace(&mut host.began_ms, before_ms);
@@ -95,15 +96,17 @@ impl Frontier {
         }
         host.began_ms = Some(clock_ms);
         self.in_flight.insert(number, Flight { began_ms: clock_ms, before_ms, ..flight });
-        self.note_begin(number);
+        self.note_begin(number, number_of_host);
         Ok(true)
     }
 
     /// A page that was handed out is not asked of its host: the next one need not wait for it.
-    pub(super) fn not_begun(&mut self, page: u32, flight: Flight) {
-        let host = self.state.hosts.get_mut(self.state.pages.host(page));
+    pub(super) fn not_begun(&mut self, page: u32, flight: Flight) -> Result<()> {
+        let host = self.host_of(page)?;
+        let host = self.state.hosts.get_mut(host);
         if host.began_ms == Some(flight.began_ms) {
             host.began_ms = flight.before_ms;
         }
+        Ok(())
     }
 }

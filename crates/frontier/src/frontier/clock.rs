@@ -18,9 +18,10 @@ impl Frontier {
         let was_ahead = now_ms.max(0) < self.state.queue.clock_ms().saturating_sub(STEP_MS);
         if was_ahead || !self.has_time {
             self.has_time = true;
-            self.set_back(now_ms.max(0));
+            self.set_back(now_ms.max(0))?;
         }
-        self.state.queues(|queue, view| queue.advance(now_ms, view));
+        let advanced = self.state.queues(|queue, view| queue.advance(now_ms, view));
+        self.poison.note(advanced)?;
         if self.must_rest {
             self.must_rest = false;
             self.tell(&Record::Rested { at_ms: self.state.queue.clock_ms() })?;
@@ -29,7 +30,7 @@ impl Frontier {
     }
 
     /// Ends waits that no right clock can have begun. O(pages that wait + hosts).
-    fn set_back(&mut self, now_ms: i64) {
+    fn set_back(&mut self, now_ms: i64) -> Result<()> {
         let longest = |wait_ms: u64| now_ms.saturating_add_unsigned(wait_ms);
         let rests_ms = longest(self.options.rest_max_ms);
         for host in self.state.hosts.iter_mut() {
@@ -48,6 +49,7 @@ impl Frontier {
         }
         let waits_ms = self.options.backoff_max_ms.max(self.options.rest_max_ms.saturating_mul(2));
         let recrawl_ms = self.options.recrawl.map_or(0, |recrawl| recrawl.max_ms);
-        self.state.set_back(now_ms, longest(waits_ms.max(recrawl_ms)));
+        let set_back = self.state.set_back(now_ms, longest(waits_ms.max(recrawl_ms)));
+        self.poison.note(set_back)
     }
 }

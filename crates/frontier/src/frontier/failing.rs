@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Flight, Frontier};
 use crate::error::{Error, Result};
 use crate::hosts::Hosts;
+use crate::marks::Status;
 use crate::options::FrontierOptions;
 use crate::outcome::{Failing, Failure, FailureKind, PageId, Remedy};
-use crate::pages::Status;
 use crate::record::Record;
 use crate::recrawl::{due_s, interval_ms};
 
@@ -25,7 +25,7 @@ const SUSPECT_REST_MAX_MS: u64 = 30_000;
 impl Frontier {
     /// Records a failed fetch.
     ///
-    /// O(1); when the pages of a host are given up, O(pages of the host) and O(pages that wait).
+    /// O(1); when the pages of a host are given up, O(pages of the host).
     ///
     /// # Errors
     /// `NotInFlight`, `Poisoned`, `Io`.
@@ -34,9 +34,10 @@ impl Frontier {
         let number = page.number();
         let flight = self.in_flight.remove(&number).ok_or(Error::NotInFlight { page: number })?;
         if failure.kind == FailureKind::Elsewhere {
-            self.not_begun(number, flight);
+            self.not_begun(number, flight)?;
         }
-        let is_suspect = self.state.hosts.get(self.state.pages.host(number)).failures >= self.options.host_failures_max;
+        let host = self.host_of(number)?;
+        let is_suspect = self.state.hosts.get(host).failures >= self.options.host_failures_max;
         match failure.remedy {
             Remedy::HostRests => self.host_failed(number, flight, failure, now_ms)?,
             Remedy::Retry | Remedy::RetryPage | Remedy::GiveUp => self.attempted(number, failure, now_ms)?,
@@ -48,13 +49,12 @@ impl Frontier {
         if failure.remedy == Remedy::RetryPage {
             self.up(number)?;
         }
-        self.landed(number, now_ms);
-        Ok(())
+        self.landed(number, now_ms)
     }
 
     /// Counts an attempt: the page waits for another, for its next recrawl, or is given up.
     fn attempted(&mut self, page: u32, failure: &Failure, now_ms: i64) -> Result<()> {
-        let marks = self.state.pages.marks(page);
+        let marks = self.state.table.peek(page)?.marks;
         let is_refresh = marks.status() == Status::Refreshing;
         let is_permanent = failure.remedy == Remedy::GiveUp;
         let attempts = (marks.attempts() + 1).min(15);
@@ -80,18 +80,20 @@ impl Frontier {
     /// tried after the first; or all that is queued of the host is given up.
     fn host_failed(&mut self, page: u32, flight: Flight, failure: &Failure, now_ms: i64) -> Result<()> {
         let down = self.rest(page, flight, failure, self.options.rest_max_ms, now_ms)?;
-        let is_new = self.state.pages.status(page).is_new();
+        let row = self.state.table.peek(page)?;
+        let is_new = row.status().is_new();
         let silent_ms = u64::try_from(now_ms.saturating_sub(down.since_ms)).unwrap_or(0);
         let is_lost = silent_ms > 0 && silent_ms >= self.options.host_down_ms;
-        let attempts = self.state.pages.marks(page).attempts();
+        let attempts = row.marks.attempts();
         let due_s = match is_lost && is_new {
             true => 0,
             false => due_s(now_ms, 2 * (down.until_ms.saturating_sub(now_ms).max(0) as u64)),
         };
         self.tell(&Record::Failed { page, code: failure.kind.code(), attempts, due_s, is_gone: false })?;
         if is_lost {
-            let number = self.state.pages.host(page);
-            let mut pages = self.state.hosts.get(number).queued(&self.state.pages);
+            let number = row.host;
+            let queued = self.state.hosts.queued(number, &mut self.state.table);
+            let mut pages = self.poison.note(queued)?;
             pages.extend(is_new.then_some(page));
             pages.sort_unstable();
             if !pages.is_empty() {
@@ -106,7 +108,8 @@ impl Frontier {
     /// that fail together are one outage. The time between the end of a rest and the next failure,
     /// in which nobody asked, does not count as silence.
     fn rest(&mut self, page: u32, flight: Flight, failure: &Failure, max_ms: u64, now_ms: i64) -> Result<Failing> {
-        let host = self.state.hosts.get(self.state.pages.host(page));
+        let host = self.host_of(page)?;
+        let host = self.state.hosts.get(host);
         let (name, before) = (std::sync::Arc::clone(&host.name), host.down);
         let now_ms = now_ms.max(0);
         if let Some(down) = before.filter(|down| flight.began_ms < down.until_ms && now_ms < down.until_ms) {
@@ -128,7 +131,8 @@ impl Frontier {
 
     /// The host of a page has answered.
     fn up(&mut self, page: u32) -> Result<()> {
-        let host = self.state.hosts.get(self.state.pages.host(page));
+        let host = self.host_of(page)?;
+        let host = self.state.hosts.get(host);
         if host.down.is_none() && host.failures == 0 {
             return Ok(());
         }
@@ -140,27 +144,31 @@ impl Frontier {
     /// as they are. What is known of their hosts' failures is forgotten. Returns how many were
     /// queued.
     ///
-    /// O(pages that wait) and O(the pages given).
+    /// O(the pages given).
     ///
     /// # Errors
     /// `NoSuchPage`, with nothing changed; `Poisoned`, `Io`.
     pub fn retry(&mut self, pages: &[PageId]) -> Result<u32> {
         self.poison.check()?;
-        let known = self.state.pages.len();
+        let known = self.state.table.len();
         if let Some(page) = pages.iter().find(|page| page.number() >= known) {
             return Err(Error::NoSuchPage { page: page.number() });
         }
-        let is_retried = |page: &u32| matches!(self.state.pages.status(*page), Status::Gone | Status::Waiting);
-        let mut numbers: Vec<u32> = pages.iter().map(|page| page.number()).filter(is_retried).collect();
+        let mut numbers: Vec<u32> = pages.iter().map(|page| page.number()).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let count = numbers.len() as u32;
+        let (mut retried, mut one_of_each) = (Vec::new(), BTreeMap::new());
+        for page in numbers {
+            let row = self.state.table.peek(page)?;
+            if matches!(row.status(), Status::Gone | Status::Waiting) {
+                retried.push(page);
+                one_of_each.insert(row.host, page);
+            }
+        }
+        let count = retried.len() as u32;
         if count > 0 {
-            let one_of_each: BTreeMap<u32, u32> =
-                numbers.iter().map(|page| (self.state.pages.host(*page), *page)).collect();
             one_of_each.into_values().try_for_each(|page| self.up(page))?;
-            self.tell(&Record::Retried { pages: numbers })?;
-            self.state.forget_timers();
+            self.tell(&Record::Retried { pages: retried })?;
         }
         Ok(count)
     }
@@ -194,9 +202,11 @@ impl Frontier {
         if woken.is_empty() {
             return Ok(0);
         }
-        self.state.wake(|host| woken.contains(&host));
+        let cut = self.state.wake(|host| woken.contains(&host));
+        self.poison.note(cut)?;
         for number in &woken {
-            self.state.queues(|queue, view| queue.offer(*number, view));
+            let offered = self.state.queues(|queue, view| queue.offer(*number, view));
+            self.poison.note(offered)?;
         }
         Ok(woken.len() as u32)
     }

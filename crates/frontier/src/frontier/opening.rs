@@ -9,7 +9,7 @@ use filemap_io::layout::get;
 use filemap_io::{Dir, create_dir};
 
 use super::Frontier;
-use crate::credit::{Ledger, Totals};
+use crate::credit::Totals;
 use crate::error::{Error, Result};
 use crate::files::{self, LOCK};
 use crate::hosts::Hosts;
@@ -17,9 +17,9 @@ use crate::index::{Index, Named};
 use crate::journal::Journal;
 use crate::links::Links;
 use crate::options::FrontierOptions;
-use crate::pages::Pages;
 use crate::snapshot;
 use crate::state::State;
+use crate::table::Table;
 use crate::texts::Texts;
 
 impl Frontier {
@@ -37,7 +37,8 @@ impl Frontier {
     /// again. If it was not closed, the last fetches of hosts are unknown: each host rests for one
     /// delay from the first time given.
     ///
-    /// Reads 24 bytes a page and the journal.
+    /// Reads the snapshot and the journal; where the options have recrawls and those before had none,
+    /// or the snapshot is of an older version, 24 bytes a page too.
     ///
     /// # Errors
     /// `Missing`, `Corrupt`, `NewerFormat`, `InvalidOption`, `Locked`, `Io`.
@@ -70,13 +71,14 @@ impl Frontier {
             0 => None,
             _ => Some(Links::create(&*dir, id, 1)?),
         };
+        let table = Table::create(&*dir, id, options.table_bytes())?;
         sync_folder(&*dir)?;
-        let ledger = Ledger::new(Totals::new(options.tax, options.window));
+        let totals = Totals::new(options.tax, options.window);
         let index = Index::open(&dir, id, &Named { seed, ..Named::default() }, options.index_bytes())?;
-        let mut state = State::new(options.rent, index, Pages::new(0), Hosts::default(), ledger, texts);
+        let mut state = State::new(&options, options.rent, index, table, Hosts::default(), totals, texts);
         (state.virtual_visits, state.links) = (options.virtual_visits, links);
-        let snapshot_bytes = snapshot::write(&*dir, id, 1, &state)?;
-        Ok(Frontier::with(dir, options, id, state, journal, snapshot_bytes, lock))
+        let snapshot_bytes = snapshot::write(&*dir, id, 1, &state, &[])?;
+        Frontier::with(dir, options, id, state, journal, snapshot_bytes, lock)
     }
 
     /// [`Frontier::open`] in any directory, for simulations.
@@ -93,26 +95,22 @@ impl Frontier {
         let lock = lock(&*dir, LOCK, LOCK)?;
         // A handle that could not sync the directory may have renamed the snapshot in memory only.
         sync_folder(&*dir)?;
-        let mut found = snapshot::read(&dir, options.index_bytes())?;
+        let mut found = snapshot::read(&dir, &options)?;
         let state = &mut found.state;
         let journal = Journal::open(&*dir, found.id, found.journal, |record| {
             state.prepare(&record)?;
-            if let Err(what) = state.check_new(&record)? {
-                return Ok(Err(what));
-            }
-            let applied = state.apply(&record);
-            state.flush_if_full()?;
-            Ok(applied)
+            state.check_new(&record)?;
+            state.apply(&record)?;
+            Ok(state.flush_if_full()?)
         })?;
         let runs: Vec<String> = state.index.names().collect();
         let links = state.links.as_ref().map(Links::name);
         let kept: Vec<&str> = runs.iter().map(|name| &name[..]).chain(links).chain([journal.name()]).collect();
         files::remove_others(&*dir, &kept)?;
         files::remove_unfinished(&*dir)?;
-        let mut frontier = Frontier::with(dir, options, found.id, found.state, journal, found.bytes, lock);
+        let mut frontier = Frontier::with(dir, options, found.id, found.state, journal, found.bytes, lock)?;
         frontier.must_rest = !frontier.journal.is_closed();
         frontier.state.texts.flush()?;
-        frontier.state.check_sum().map_err(|what| Error::corrupt(frontier.journal.name(), 0, what))?;
         Ok(frontier)
     }
 }

@@ -2,26 +2,27 @@
 //! the state.
 
 use super::State;
-use crate::journal::Applied;
+use crate::error::{Applied, Result};
+use crate::marks::Status;
 use crate::outcome::FailureKind;
-use crate::pages::Status;
 use crate::record::Record;
+use crate::row::Row;
 
 impl State {
     /// Applies what was told of a host.
     pub(super) fn host_told(&mut self, record: &Record<'_>) -> Applied {
         match record {
             Record::Down { host, down } => {
-                let number = self.hosts.enter(host);
+                let number = self.enter_host(host);
                 self.hosts.get_mut(number).down = Some(*down);
             }
             Record::Up { host } => {
-                let number = self.hosts.enter(host);
+                let number = self.enter_host(host);
                 self.hosts.get_mut(number).answered();
-                self.queues(|queue, view| queue.offer(number, view));
+                self.queues(|queue, view| queue.offer(number, view))?;
             }
             Record::HostBegan { host, at_ms } => {
-                let number = self.hosts.enter(host);
+                let number = self.enter_host(host);
                 self.hosts.get_mut(number).began_ms = Some(*at_ms);
             }
             _ => {}
@@ -34,19 +35,20 @@ impl State {
         match record {
             Record::Lost { pages } => {
                 self.check_pages(pages)?;
-                pages.iter().for_each(|page| self.lose(*page));
-                self.settle();
+                pages.iter().try_for_each(|page| self.lose(*page))?;
+                self.settle()?;
             }
             Record::Retried { pages } => {
                 self.check_pages(pages)?;
-                pages.iter().for_each(|page| self.retry(*page));
+                pages.iter().try_for_each(|page| self.retry(*page))?;
             }
             Record::Hinted { changes } => {
                 for (page, age, due_s) in changes {
                     self.check_pages(&[*page])?;
-                    self.pages.set(*page, self.pages.marks(*page).with_age(*age));
+                    let marks = self.table.get(*page)?.marks.with_age(*age);
+                    self.table.set(*page, marks)?;
                     if *due_s > 0 {
-                        self.wait(*page, *due_s);
+                        self.wait(*page, *due_s)?;
                     }
                 }
             }
@@ -56,32 +58,35 @@ impl State {
     }
 
     /// Gives up a page that waits for its first fetch, since its host is down.
-    fn lose(&mut self, page: u32) {
-        let marks = self.pages.marks(page);
+    fn lose(&mut self, page: u32) -> Result<()> {
+        let row = self.table.get(page)?;
+        let marks = row.marks;
         if marks.status().is_new() {
+            self.withdraw(&row);
             let down = Some(FailureKind::HostDown);
-            self.pages.set(page, marks.with_status(Status::Gone).with_failure(marks.attempts(), down));
-            self.queued_credit -= self.ledger.credit(page);
-            self.ledger.forfeit(page);
+            self.table.set(page, marks.with_status(Status::Gone).with_failure(marks.attempts(), down))?;
+            self.forfeit(page, true)?;
             self.claims.settle(page);
         }
+        Ok(())
     }
 
     /// Queues a page again that was given up, or waits for another attempt. It counts as tried, for
     /// it may be claimed; one that another crawl has claimed does not.
-    fn retry(&mut self, page: u32) {
-        let marks = self.pages.marks(page);
-        if !matches!(marks.status(), Status::Gone | Status::Waiting) {
-            return;
+    fn retry(&mut self, page: u32) -> Result<()> {
+        let marks = self.table.get(page)?.marks;
+        if matches!(marks.status(), Status::Gone | Status::Waiting) {
+            let attempts = u8::from(marks.failure() != Some(FailureKind::Elsewhere));
+            self.table.set(page, marks.with_status(Status::Ready).with_failure(attempts, None))?;
+            self.queues(|queue, view| queue.put(page, view))?;
         }
-        let attempts = u8::from(marks.failure() != Some(FailureKind::Elsewhere));
-        self.pages.set(page, marks.with_status(Status::Ready).with_failure(attempts, None));
-        self.queues(|queue, view| queue.put(page, view));
+        Ok(())
     }
 
     /// Ends the waits for another attempt of the pages of some hosts.
-    pub(crate) fn wake(&mut self, is_woken: impl Fn(u32) -> bool) {
-        let pages = &self.pages;
-        self.queue.cut(|page| pages.status(page) == Status::Waiting && is_woken(pages.host(page)));
+    pub(crate) fn wake(&mut self, is_woken: impl Fn(u32) -> bool) -> Result<()> {
+        let now_s = u32::try_from(self.queue.clock_ms() / 1000).unwrap_or(u32::MAX);
+        let is_cut = |row: &Row| row.status() == Status::Waiting && is_woken(row.host);
+        self.queue.cut(now_s, is_cut, &mut self.table)
     }
 }

@@ -8,7 +8,7 @@ use filemap_io::sim::{Failure as DiskFailure, Fault, Level, Loss};
 
 use super::*;
 use crate::failpoint::{Failpoint, plant};
-use crate::pages::Status;
+use crate::marks::Status;
 
 type Judged<T> = std::result::Result<T, String>;
 
@@ -30,8 +30,8 @@ struct Known {
 
 fn credit_of(frontier: &Frontier) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
-    for (page, importance) in frontier.by_importance(usize::MAX) {
-        let credit = frontier.state.ledger.credit(page.number());
+    for (page, importance) in frontier.by_importance(usize::MAX).expect("read") {
+        let credit = frontier.state.table.peek(page.number()).expect("read").credit;
         (page.number(), importance.to_bits(), credit).hash(&mut hasher);
     }
     hasher.finish()
@@ -108,9 +108,10 @@ impl Told {
     /// that is being made: after the last call, or the one that it is part of.
     fn judge(&self, disk: &SimDisk) -> Judged<()> {
         let mut frontier = Frontier::open_in(disk.dir(), small()).map_err(|error| format!("does not open: {error}"))?;
-        if frontier.credit_units() != ALL_CREDIT {
+        if frontier.credit_units().expect("read") != ALL_CREDIT {
             return Err("credit does not add up".into());
         }
+        opening::judge_queues(&frontier)?;
         let pages = frontier.pages() as usize;
         let last = self.since.len().saturating_sub(2);
         let possible = self.since.iter().enumerate().filter(|(at, _)| *at == 0 || *at >= last);
@@ -122,7 +123,7 @@ impl Told {
         let names = disk.names();
         let runs: Vec<String> = frontier.state.index.names().collect();
         let others = names.iter().filter(|name| !runs.contains(name)).count();
-        if others != 5 || names.len() != 5 + runs.len() {
+        if others != 6 || names.len() != 6 + runs.len() {
             return Err(format!("files are left over: {names:?}"));
         }
         // It goes on: what is left is handed out, each page once, and nothing that is done.
@@ -154,8 +155,10 @@ fn page_of(frontier: &Frontier, url: &str) -> Option<u32> {
 
 /// The pages that were given up.
 fn gone(frontier: &Frontier, known: &Known) -> BTreeSet<String> {
-    let is_gone =
-        |url: &&String| page_of(frontier, url).is_some_and(|page| frontier.state.pages.status(page) == Status::Gone);
+    let is_gone = |url: &&String| {
+        page_of(frontier, url)
+            .is_some_and(|page| frontier.state.table.peek(page).expect("read").status() == Status::Gone)
+    };
     known.urls.iter().filter(is_gone).cloned().collect()
 }
 
@@ -315,6 +318,8 @@ fn planted_mistakes_are_found() {
         Failpoint::SnapshotNotSynced,
         Failpoint::UrlsNotSynced,
         Failpoint::LinksNotSynced,
+        Failpoint::BlocksNotSynced,
+        Failpoint::BlocksInPlace,
         Failpoint::RunsNotSynced,
         Failpoint::RunsRemovedFirst,
         Failpoint::JournalRemovedFirst,
@@ -356,7 +361,7 @@ fn lists_of_links_are_rewritten_and_every_crash_leaves_the_credit_that_was_there
         let image = snapshot.crash(Level::Adversarial, Loss::ALL[chance.usize(..4)], chance.u64(..));
         let since = since_then.lock().expect("one thread");
         *judged = match Frontier::open_in(image.dir(), opened_with.clone()) {
-            Ok(frontier) if since.contains(&credit_of(&frontier)) && image.names().len() == 5 => {
+            Ok(frontier) if since.contains(&credit_of(&frontier)) && image.names().len() == 6 => {
                 judged.clone().map(|n| n + 1)
             }
             Ok(_) => Err(format!("call {}: other credit, or {:?}", snapshot.calls(), image.names())),

@@ -40,7 +40,7 @@ fn judge(disk: &SimDisk, file: &str, at: usize, whole: &[String]) -> bool {
             return true;
         }
     };
-    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    assert_eq!(frontier.credit_units().expect("read"), ALL_CREDIT);
     assert_eq!(frontier.pages() as usize, whole.len(), "byte {at} of {file}");
     let mut is_found = false;
     for found in frontier.urls_from(PageId::new(0)) {
@@ -224,7 +224,7 @@ fn any_number_of_a_snapshot_may_be_extreme_though_its_checksum_is_right() {
 
 /// Whatever comes of it, it is no panic.
 fn goes_on(mut frontier: Frontier) {
-    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    assert_eq!(frontier.credit_units().expect("read"), ALL_CREDIT);
     let (mut now_ms, _) = (0, frontier.hosts().count());
     for i in 0..12u32 {
         match frontier.next(now_ms) {
@@ -239,7 +239,7 @@ fn goes_on(mut frontier: Frontier) {
             _ => return,
         }
     }
-    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    assert_eq!(frontier.credit_units().expect("read"), ALL_CREDIT);
     let _ = frontier.close();
 }
 
@@ -274,46 +274,83 @@ fn a_journal_of_the_version_before_is_read() {
     assert!(matches!(newer, Error::Storage(StorageError::NewerFormat { found: 3, supported: 2, .. })), "{newer}");
 }
 
-/// Snapshots of the versions before have the fingerprint of each page before it, and no runs.
-#[test]
-fn a_snapshot_of_an_older_version_is_read_and_its_pages_come_to_runs() {
-    for version in [1u16, 2] {
-        read_of(version);
+/// Where the queues of a snapshot end that begin at an offset.
+fn behind_queues(bytes: &[u8], mut at: usize) -> usize {
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
+    at += 8 + 16 * number(at);
+    let windows = number(at);
+    at += 8;
+    for _ in 0..windows {
+        at += 24 + 8 * number(at + 12);
     }
+    at += 8 + 8 * number(at);
+    at + 8 + 4 * number(at)
 }
 
-fn read_of(version: u16) {
-    let (disk, mut frontier) = made(options().journal_bytes_min(4096));
-    let urls: Vec<String> = (0..200).map(|n| format!("http://h{}.example/{n}", n % 3)).collect();
-    frontier.seed(&urls, 0).expect("seeded");
-    frontier.commit().expect("committed");
-    frontier.close().expect("closed");
-    let bytes = disk.bytes("frontier.snapshot").expect("there");
-    let (rest, fingerprints) = bytes.split_at(bytes.len() - 8 * urls.len());
-    let (rest, no_runs) = rest.split_at(rest.len() - 8);
-    assert_eq!(no_runs, [0; 8]);
-    let (rest, groups) = rest.split_at(rest.len() - 8 * urls.len().div_ceil(16));
-    let (rest, pages) = rest.split_at(rest.len() - 24 * urls.len());
-    let mut old = rest.to_vec();
-    fingerprints.chunks(8).zip(pages.chunks(24)).for_each(|(one, page)| old.extend([one, page].concat()));
+/// The snapshot of some pages as older versions wrote it: all rows are in it, and in the first each
+/// follows its fingerprint, and there are no runs.
+fn as_version(version: u16, disk: &SimDisk) -> Vec<u8> {
+    let (bytes, table) =
+        (disk.bytes("frontier.snapshot").expect("there"), disk.bytes("frontier.pages").expect("there"));
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
+    let (pages, hosts) = (number(516), number(520));
+    let mut old = bytes[..516 + 8 + 19 * 8].to_vec();
+    let mut at = old.len() + 8 + 8 + 7 * 4;
+    for _ in 0..hosts {
+        let end = at + 2 + usize::from(bytes[at]) + 3 * 8;
+        old.extend(&bytes[at..end]);
+        at = end + 8 + 8;
+    }
+    let mut rows = Vec::new();
+    for _ in 0..pages.div_ceil(170) {
+        rows.extend(&table[(1 + number(at)) * 4096..][..170 * 24]);
+        at += 16;
+    }
+    let groups = &bytes[at..][..8 * pages.div_ceil(16)];
+    let rest = &bytes[behind_queues(&bytes, at + groups.len())..];
+    let fingerprints = &rest[8..];
+    assert_eq!((&rest[..8], fingerprints.len()), (&[0; 8][..], 8 * pages));
+    for (row, fingerprint) in rows.chunks(24).zip(fingerprints.chunks(8)) {
+        old.extend(if version <= 2 { fingerprint } else { &[] });
+        old.extend(row);
+    }
     old.extend(groups);
+    old.extend(if version <= 2 { &[] } else { rest });
     [8, 10].iter().for_each(|at| old[*at..*at + 2].copy_from_slice(&version.to_le_bytes()));
     filemap_io::header::seal(&mut old[..512]);
     let crc = filemap_io::header::crc32(&[&old[16..40], &[0; 8], &old[516..]]);
     old[512..516].copy_from_slice(&crc.to_le_bytes());
-    disk.set_bytes("frontier.snapshot", &old);
-    let small = || options().journal_bytes_min(4096).memory_bytes(4096);
-    let mut frontier = Frontier::open_in(disk.dir(), small()).expect("opened");
-    let state_of_all = |frontier: &Frontier| urls.iter().map(|url| state_of(frontier, url)).collect::<Vec<_>>();
-    let before = state_of_all(&frontier);
-    assert_eq!(frontier.seed(&urls, 0).expect("all are known"), 0);
-    let more: Vec<String> = (0..200).map(|n| format!("http://h9.example/{n}")).collect();
-    frontier.seed(&more, 0).expect("seeded");
-    frontier.commit().expect("committed");
-    drop(frontier);
-    assert!(disk.names().iter().any(|name| name.ends_with(".run")), "{:?}", disk.names());
-    let frontier = Frontier::open_in(disk.dir(), small()).expect("opened");
-    let pages = |states: &[PageState]| states.iter().map(|state| state.page).collect::<Vec<_>>();
-    assert_eq!(pages(&state_of_all(&frontier)), pages(&before));
-    assert_eq!(frontier.pages(), 400);
+    old
+}
+
+#[test]
+fn snapshots_of_the_versions_before_are_read_and_replaced() {
+    for version in [1, 2, 3] {
+        let (disk, mut frontier) = made(options().journal_bytes_min(4096));
+        let urls: Vec<String> = (0..200).map(|n| format!("http://h{}.example/{n}", n % 3)).collect();
+        frontier.seed(&urls, 0).expect("seeded");
+        frontier.commit().expect("committed");
+        let state_of_all = |frontier: &Frontier| urls.iter().map(|url| state_of(frontier, url)).collect::<Vec<_>>();
+        let before = state_of_all(&frontier);
+        frontier.close().expect("closed");
+        disk.set_bytes("frontier.snapshot", &as_version(version, &disk));
+        disk.remove("frontier.pages");
+        let small = || options().journal_bytes_min(4096).memory_bytes(4096);
+        for _ in 0..2 {
+            // It is not replaced before the journal is long.
+            let frontier = Frontier::open_in(disk.dir(), small()).expect("opened");
+            assert_eq!(state_of_all(&frontier), before);
+        }
+        let mut frontier = Frontier::open_in(disk.dir(), small()).expect("opened");
+        assert_eq!(frontier.seed(&urls, 0).expect("all are known"), 0);
+        let more: Vec<String> = (0..600).map(|n| format!("http://h9.example/{n}")).collect();
+        frontier.seed(&more, 0).expect("seeded");
+        frontier.commit().expect("committed");
+        drop(frontier);
+        let snapshot = disk.bytes("frontier.snapshot").expect("there");
+        assert_eq!((snapshot[8], disk.names().iter().any(|name| name.ends_with(".run"))), (4, true));
+        let frontier = Frontier::open_in(disk.dir(), small()).expect("opened");
+        assert_eq!(state_of_all(&frontier).len(), 200);
+        assert_eq!((frontier.pages(), frontier.credit_units().expect("read")), (800, ALL_CREDIT));
+    }
 }

@@ -121,7 +121,7 @@ fn what_is_queued_of_a_host_that_is_down_too_long_is_given_up_by_name_and_can_be
     fails(&mut frontier, now_ms, Remedy::HostRests);
     assert_eq!((frontier.next(now_ms).expect("answered"), frontier.stats().gone), (Next::Empty, 9));
     assert_eq!(state_of(&frontier, "http://a.example/3").last_failure, Some(FailureKind::HostDown));
-    assert_eq!(frontier.credit_units(), ALL_CREDIT);
+    assert_eq!(frontier.credit_units().expect("read"), ALL_CREDIT);
     assert!(matches!(frontier.retry(&[PageId::new(9)]), Err(Error::NoSuchPage { page: 9 })));
     assert_eq!(frontier.retry(&[PageId::new(3), PageId::new(4), PageId::new(3)]).expect("told"), 2);
     frontier.commit().expect("committed");
@@ -186,7 +186,7 @@ fn pages_that_are_broken_hold_up_none_that_are_not() {
         }
     }
     // Given up for what they are, after days.
-    let counts = frontier.counts();
+    let counts = frontier.counts().expect("read");
     assert!(counts.contains(&(PageStatus::Gone, Some(FailureKind::ServerStatus), 40)), "{counts:?}");
     assert!((2 * DAY_MS..6 * DAY_MS).contains(&now_ms), "{} days", now_ms / DAY_MS);
 }

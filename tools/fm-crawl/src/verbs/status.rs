@@ -57,11 +57,10 @@ fn hosts(frontier: &Frontier, top: usize) -> Vec<Value> {
 }
 
 fn pages(frontier: &Frontier, top: usize) -> Result<Vec<Value>, Failure> {
-    let ranked = frontier.by_importance(top).into_iter();
+    let of = |error: frontier::Error| failure::of(error.into());
+    let ranked = frontier.by_importance(top).map_err(of)?.into_iter();
     ranked
-        .map(|(page, importance)| {
-            Ok(json!({ "url": frontier.url(page).map_err(|error| failure::of(error.into()))?, "importance": importance }))
-        })
+        .map(|(page, importance)| Ok(json!({ "url": frontier.url(page).map_err(of)?, "importance": importance })))
         .collect()
 }
 

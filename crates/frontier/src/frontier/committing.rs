@@ -1,0 +1,98 @@
+//! Commits, and the snapshot that replaces a long journal.
+
+use filemap_io::files::{remove, sync_folder};
+
+use super::{Frontier, failing};
+use crate::error::Result;
+use crate::failpoint::{Failpoint, planted};
+use crate::journal::Journal;
+use crate::marks::Status;
+use crate::snapshot;
+
+/// Lists of links beyond two for each fetched page before the file is rewritten.
+const LISTS_SLACK: u64 = 64;
+/// A file of links that is longer is rewritten as soon as most of its lists are outdated, else with
+/// the next snapshot.
+const LINKS_BYTES_MIN: u64 = 1 << 20;
+
+impl Frontier {
+    /// Makes all events so far durable, or after a crash before it returns none of them. One sync for
+    /// any number of pages. When the journal has become longer than the last snapshot, a new one is
+    /// written, and what was changed since.
+    ///
+    /// # Errors
+    /// `Io`, and from then on `Poisoned`.
+    pub fn commit(&mut self) -> Result<()> {
+        self.poison.check()?;
+        let committed = self.journal.commit();
+        self.poison.note(committed)?;
+        let is_long = self.journal.bytes() > self.options.journal_bytes_min.max(self.snapshot_bytes);
+        // Records of this version do not belong behind the header of an older one.
+        if is_long || self.journal.is_old() || self.has_old_links(LINKS_BYTES_MIN) {
+            let replaced = self.replace_journal();
+            self.poison.note(replaced)?;
+        }
+        Ok(())
+    }
+
+    fn replace_journal(&mut self) -> Result<()> {
+        self.state.texts.sync()?;
+        let old_links = self.sync_links()?;
+        self.state.index.sync()?;
+        self.state.table.sync()?;
+        let mut next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
+        // A snapshot has no claims, nor which hosts fail.
+        if !planted(Failpoint::ClaimsDropped) {
+            self.state.claims.records().for_each(|record| next.append(&record));
+        }
+        if !planted(Failpoint::RestsDropped) {
+            failing::records(&self.state.hosts).for_each(|record| next.append(&record));
+        }
+        next.commit()?;
+        sync_folder(&*self.dir)?;
+        if planted(Failpoint::JournalRemovedFirst) {
+            remove(&*self.dir, self.journal.name())?;
+            sync_folder(&*self.dir)?;
+        }
+        let mut flying: Vec<u32> = self.in_flight.keys().copied().collect();
+        flying.sort_unstable();
+        self.snapshot_bytes = snapshot::write(&*self.dir, self.id, next.number(), &self.state, &flying)?;
+        remove(&*self.dir, self.journal.name())?;
+        self.journal = next;
+        self.state.table.named();
+        self.state.index.remove_outdated()?;
+        Ok(old_links.map_or(Ok(()), |name| remove(&*self.dir, &name))?)
+    }
+
+    /// Makes the lists of links durable, in a new file when most of them are outdated. Returns the
+    /// name of the old file to remove.
+    fn sync_links(&mut self) -> Result<Option<String>> {
+        let (pages, is_old) = (self.state.table.len(), self.has_old_links(0));
+        let Some(links) = &mut self.state.links else { return Ok(None) };
+        links.sync()?;
+        if !is_old {
+            return Ok(None);
+        }
+        let next = links.rewritten(&*self.dir, pages)?;
+        let old = links.name().to_owned();
+        *links = next;
+        Ok(Some(old))
+    }
+
+    /// Whether most lists of links are outdated, in a file of some length.
+    fn has_old_links(&self, bytes_min: u64) -> bool {
+        let most = 2 * u64::from(self.state.table.count(Status::is_fetched)) + LISTS_SLACK;
+        self.state.links.as_ref().is_some_and(|links| links.bytes() > bytes_min && links.place().lists > most)
+    }
+
+    /// Commits, and marks the journal as complete, so that damage to its end is found at the next
+    /// opening. A frontier that is only dropped opens as its last commit left it.
+    ///
+    /// # Errors
+    /// As [`Frontier::commit`].
+    pub fn close(mut self) -> Result<()> {
+        self.commit()?;
+        // With no time given since the opening, the last fetches are still unknown.
+        if self.must_rest { Ok(()) } else { self.journal.close() }
+    }
+}

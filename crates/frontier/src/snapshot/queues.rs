@@ -1,0 +1,102 @@
+//! The snapshot's queues: pages of each host that wait, pages that wait for a time, pages in flight,
+//! and counts of families. So an opening need not read the rows of all pages.
+
+use crate::blocks::{BlockReader, BlockWriter};
+use crate::error::Result;
+use crate::hosts::Hosts;
+use crate::shares::{Family, Shares};
+use crate::state::State;
+use crate::window::{Window, page_of};
+
+/// What a snapshot says of the queues.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    pub(super) timers: Vec<u64>,
+    pub(super) flying: Vec<u32>,
+}
+
+/// Writes the queues; `flying` are the pages in flight.
+pub(super) fn put(blocks: &mut BlockWriter<'_>, state: &State, flying: &[u32]) -> Result<()> {
+    let shapes = state.table.shares.of_shapes();
+    blocks.put(&(shapes.len() as u64).to_le_bytes())?;
+    for (key, family) in shapes {
+        blocks.put(&key.to_le_bytes())?;
+        put_family(blocks, family)?;
+    }
+    let windows = || {
+        let hosts = state.hosts.iter().zip(0u32..);
+        let all = hosts.flat_map(|(host, number)| host.windows.iter().zip(0u32..).map(move |one| (number, one)));
+        all.filter(|(_, (window, _))| !window.is_empty())
+    };
+    blocks.put(&(windows().count() as u64).to_le_bytes())?;
+    for (host, (window, kind)) in windows() {
+        let (ready, left_out, entries) = window.parts();
+        [host, kind, ready, entries.len() as u32].iter().try_for_each(|one| blocks.put(&one.to_le_bytes()))?;
+        blocks.put(&left_out.to_le_bytes())?;
+        entries.iter().try_for_each(|entry| blocks.put(&entry.to_le_bytes()))?;
+    }
+    blocks.put(&(state.queue.timers().len() as u64).to_le_bytes())?;
+    state.queue.timers().try_for_each(|timer| blocks.put(&timer.to_le_bytes()))?;
+    blocks.put(&(flying.len() as u64).to_le_bytes())?;
+    flying.iter().try_for_each(|page| blocks.put(&page.to_le_bytes()))
+}
+
+pub(super) fn put_family(blocks: &mut BlockWriter<'_>, family: Family) -> Result<()> {
+    [family.bare, family.proofs].iter().try_for_each(|count| blocks.put(&count.to_le_bytes()))
+}
+
+/// Reads them, of so many pages; windows go to their hosts, families to `shares`.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub(super) fn read(blocks: &mut BlockReader<'_>, pages: u32, hosts: &mut Hosts, shares: &mut Shares) -> Result<Queues> {
+    for _ in 0..blocks.take_u64()? {
+        let key = blocks.take_u64()?;
+        shares.load_shape(key, read_family(blocks)?);
+    }
+    for _ in 0..blocks.take_u64()? {
+        read_window(blocks, pages, hosts)?;
+    }
+    let mut queues = Queues::default();
+    for _ in 0..blocks.take_u64()? {
+        let timer = blocks.take_u64()?;
+        check(blocks, (timer as u32) < pages)?;
+        queues.timers.push(timer);
+    }
+    for _ in 0..blocks.take_u64()? {
+        let page = read_u32(blocks)?;
+        check(blocks, page < pages)?;
+        queues.flying.push(page);
+    }
+    Ok(queues)
+}
+
+fn read_window(blocks: &mut BlockReader<'_>, pages: u32, hosts: &mut Hosts) -> Result<()> {
+    let (host, kind, ready, count) = (read_u32(blocks)?, read_u32(blocks)?, read_u32(blocks)?, read_u32(blocks)?);
+    let left_out = blocks.take_u64()?;
+    check(blocks, host < hosts.len() && ready <= pages)?;
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        let entry = blocks.take_u64()?;
+        check(blocks, page_of(entry) < pages)?;
+        entries.push(entry);
+    }
+    let window = hosts.get_mut(host).windows.get_mut(kind as usize);
+    check(blocks, window.as_ref().is_some_and(|window| window.is_empty()))?;
+    if let Some(window) = window {
+        *window = Window::from_parts(ready, left_out, entries);
+    }
+    Ok(())
+}
+
+pub(super) fn read_family(blocks: &mut BlockReader<'_>) -> Result<Family> {
+    Ok(Family { bare: read_u32(blocks)?, proofs: read_u32(blocks)? })
+}
+
+fn read_u32(blocks: &mut BlockReader<'_>) -> Result<u32> {
+    blocks.take().map(u32::from_le_bytes)
+}
+
+fn check(blocks: &BlockReader<'_>, is_possible: bool) -> Result<()> {
+    if is_possible { Ok(()) } else { Err(blocks.bad("impossible queues")) }
+}

@@ -1,0 +1,95 @@
+//! From a replayed state to a live one: what was in flight is queued again, and credit is added up.
+//! A state whose queues are not known, as that of an older snapshot, gets them from the rows.
+
+use super::State;
+use crate::credit::TOTAL;
+use crate::error::{Applied, Result};
+use crate::marks::Status;
+use crate::queue::Queue;
+use crate::shape::site;
+use crate::shares::Shares;
+
+impl State {
+    /// Adds up the credit of pages waiting for their first fetch. O(pages).
+    pub(crate) fn count_queued_credit(&mut self) -> Result<()> {
+        self.queued_credit = 0;
+        for row in self.table.scan() {
+            let row = row?;
+            self.queued_credit += if row.status().is_new() { row.credit } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// Checks that all credit is there.
+    ///
+    /// # Errors
+    /// The wrong sum.
+    pub(crate) fn check_credit(&self) -> std::result::Result<(), String> {
+        match u128::from(self.totals.virtual_credit) + self.table.credit() {
+            sum if sum == u128::from(TOTAL) => Ok(()),
+            sum => Err(format!("credit adds up to {sum}, not {TOTAL}")),
+        }
+    }
+
+    /// Ends the replay: what was in flight is queued again, and credit is added up.
+    /// O(hosts + blocks of rows), or O(pages) if the queues are not known.
+    ///
+    /// # Errors
+    /// The wrong sum; `Corrupt`, `Io`.
+    pub(crate) fn go_live(&mut self) -> Applied {
+        self.check_credit()?;
+        if self.has_queues {
+            self.land_all()?;
+        } else {
+            self.find_queues()?;
+        }
+        Ok(self.queues(Queue::go_live)?)
+    }
+
+    /// Queues the pages again that were in flight when the snapshot was written, and still are.
+    fn land_all(&mut self) -> Result<()> {
+        for page in std::mem::take(&mut self.flying) {
+            let queued = match self.table.status(page)? {
+                Status::InFlight => Status::Ready,
+                Status::Refreshing => Status::Due,
+                _ => continue,
+            };
+            self.table.set_status(page, queued)?;
+            self.queues(|queue, view| queue.put(page, view))?;
+        }
+        Ok(())
+    }
+
+    /// Counts families, and queues all pages by their rows. With recrawls, fetched pages without a time are due at once. O(pages).
+    fn find_queues(&mut self) -> Result<()> {
+        let mut shares = Shares::default();
+        self.hosts.iter().zip(0..).for_each(|(host, number)| shares.enter(number, site(&host.name)));
+        for row in self.table.scan() {
+            let row = row?;
+            if row.status().is_fetched() {
+                shares.count(row.host, row.shape, row.trust.standing(), 1);
+            }
+        }
+        self.table.shares = shares;
+        self.hosts.iter_mut().for_each(|host| host.clear());
+        self.queue.set_timers(Vec::new());
+        for page in 0..self.table.len() {
+            let row = self.table.get(page)?;
+            match row.status() {
+                Status::Ready => self.queues(|queue, view| queue.put(page, view))?,
+                Status::InFlight => {
+                    self.table.set_status(page, Status::Ready)?;
+                    self.queues(|queue, view| queue.put(page, view))?;
+                }
+                Status::Due | Status::Refreshing => {
+                    self.table.set_status(page, Status::Fetched)?;
+                    self.wait(page, 1)?;
+                }
+                Status::Waiting | Status::Fetched => self.wait(page, row.due_s)?,
+                Status::Gone => {}
+            }
+        }
+        self.has_queues = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! The pages of a host that wait, of one kind: the best of them in a heap, the others left out.
+//!
+//! Entries never move: a page whose place changes gets another entry, and an outdated entry is
+//! dropped when it comes up. What is left out is found again by its rows ([`crate::table`]), in a
+//! pass over all pages.
+//!
+//! Invariant: each waiting page has an entry under its place, or that entry is not better than the
+//! best one that was left out. So the heap's best page is the best of all.
+
+use std::collections::BinaryHeap;
+
+use crate::error::Result;
+use crate::grow::push_heap;
+use crate::place::{Entry, judge, place};
+use crate::row::Row;
+use crate::shares::Shares;
+use crate::table::Table;
+
+/// Entries beyond five for each four pages before outdated ones are swept.
+const SLACK: usize = 64;
+
+/// An entry: place in the high half, complement of the page in the low one, so that ties go to the
+/// older page.
+fn entry(page: u32, row: &Row, shares: &Shares) -> u64 {
+    u64::from(place_of(row, shares)) << 32 | u64::from(!page)
+}
+
+/// The page of an entry.
+pub(crate) fn page_of(entry: u64) -> u32 {
+    !(entry as u32)
+}
+
+fn place_of(row: &Row, shares: &Shares) -> u16 {
+    place(row.credit, row.trust.standing(), || shares.level(row.host, row.shape))
+}
+
+/// What is the best page of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Top {
+    /// One of this place.
+    Place(u16),
+    /// None in memory, but some are left out.
+    LeftOut,
+    /// None.
+    Empty,
+}
+
+/// Whose pages a window has: a host's number, and their kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) host: u32,
+    pub(crate) kind: usize,
+}
+
+/// Pages of a host that wait, of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    heap: BinaryHeap<u64>,
+    /// Pages that wait, in the heap or not.
+    pub(crate) ready: u32,
+    /// The best entry that was left out.
+    left_out: Option<u64>,
+}
+
+impl Window {
+    /// Queues a page; whether it has an entry.
+    pub(crate) fn put(&mut self, page: u32, row: &Row, shares: &Shares) -> bool {
+        self.ready += 1;
+        self.enter(entry(page, row, shares))
+    }
+
+    fn enter(&mut self, entry: u64) -> bool {
+        let is_better = self.left_out.is_none_or(|best| entry > best);
+        if is_better {
+            push_heap(&mut self.heap, entry);
+        }
+        is_better
+    }
+
+    /// Gives a queued page another entry, after its place has changed.
+    pub(crate) fn put_again(&mut self, owner: Owner, page: u32, row: &Row, table: &mut Table) -> Result<bool> {
+        let is_in = self.enter(entry(page, row, &table.shares));
+        let ready = self.ready as usize;
+        if self.heap.len() > ready + ready / 4 + SLACK {
+            let mut entries = std::mem::take(&mut self.heap).into_vec();
+            // In the order of pages, whose rows are side by side.
+            entries.sort_unstable_by_key(|entry| (page_of(*entry), *entry));
+            entries.dedup();
+            let mut kept = Vec::with_capacity(ready + ready / 4 + SLACK);
+            for one in entries {
+                if worth(owner, one, table)?.0 != Entry::Outdated {
+                    kept.push(one);
+                }
+            }
+            self.heap = kept.into();
+        }
+        Ok(is_in)
+    }
+
+    /// The best page.
+    pub(crate) fn top(&mut self, owner: Owner, table: &mut Table) -> Result<Top> {
+        while let Some(top) = self.heap.peek().copied() {
+            match worth(owner, top, table)? {
+                (Entry::Current, _) => return Ok(Top::Place((top >> 32) as u16)),
+                (Entry::Outdated, _) => drop(self.heap.pop()),
+                (Entry::Sunk, below) => {
+                    self.heap.pop();
+                    self.enter(below);
+                }
+            }
+        }
+        if self.ready == 0 {
+            self.left_out = None;
+        }
+        Ok(if self.left_out.is_some() { Top::LeftOut } else { Top::Empty })
+    }
+
+    /// The best page by its entry, without a look at its row: an outdated one may say more.
+    pub(crate) fn top_entry(&self) -> Top {
+        match (self.heap.peek(), self.left_out) {
+            (Some(top), _) => Top::Place((top >> 32) as u16),
+            (None, Some(_)) => Top::LeftOut,
+            (None, None) => Top::Empty,
+        }
+    }
+
+    /// Takes the best page, right after [`Window::top`].
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        let page = page_of(self.heap.pop()?);
+        self.withdraw();
+        Some(page)
+    }
+
+    /// Counts out a page. Its entry is outdated.
+    pub(crate) fn withdraw(&mut self) {
+        // A snapshot may say anything.
+        self.ready = self.ready.saturating_sub(1);
+    }
+
+    /// Leaves out all but so many of the best.
+    pub(crate) fn trim(&mut self, most: usize) {
+        if self.heap.len() <= most {
+            return;
+        }
+        let mut entries = std::mem::take(&mut self.heap).into_vec();
+        let at = entries.len() - most;
+        entries.select_nth_unstable(at - 1);
+        self.left_out = self.left_out.max(entries.get(at - 1).copied());
+        self.heap = entries.split_off(at).into();
+    }
+
+    /// Pages with an entry, in order; `None` if some are left out.
+    pub(crate) fn pages(&self) -> Option<Vec<u32>> {
+        if self.left_out.is_some() {
+            return None;
+        }
+        let mut pages: Vec<u32> = self.heap.iter().map(|entry| page_of(*entry)).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        Some(pages)
+    }
+
+    pub(crate) fn entries(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether it has neither pages nor entries.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ready == 0 && self.heap.is_empty() && self.left_out.is_none()
+    }
+
+    /// What a snapshot has of it: pages, the best entry that was left out or 0, and all entries.
+    pub(crate) fn parts(&self) -> (u32, u64, &[u64]) {
+        (self.ready, self.left_out.unwrap_or(0), self.heap.as_slice())
+    }
+
+    pub(crate) fn from_parts(ready: u32, left_out: u64, entries: Vec<u64>) -> Window {
+        Window { heap: entries.into(), ready, left_out: Some(left_out).filter(|entry| *entry > 0) }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        8 * self.heap.capacity() as u64
+    }
+}
+
+/// What an entry is worth, and the one that its page would get now.
+fn worth(owner: Owner, one: u64, table: &mut Table) -> Result<(Entry, u64)> {
+    let row = table.get(page_of(one))?;
+    let now = entry(page_of(one), &row, &table.shares);
+    Ok(match row.status().queue() == Some(owner.kind) && row.host == owner.host {
+        true => (judge((one >> 32) as u16, (now >> 32) as u16), now),
+        false => (Entry::Outdated, now),
+    })
+}
