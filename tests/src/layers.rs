@@ -30,7 +30,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap-http", &["filemap", "filemap-core", "mailbox", "urlindex"]),
     ("filemap-cloud", &["filemap", "filemap-core", "filemap-http", "filemap-io", "urlindex"]),
     ("crawl", &["filemap", "filemap-core", "filemap-http", "filemap-io", "frontier", "mailbox", "urlindex"]),
-    ("filemap-python", &["filemap", "filemap-core", "filemap-http", "urlindex"]),
+    ("filemap-python", &["crawl", "filemap", "filemap-core", "filemap-http", "urlindex"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-cloud", "filemap-core", "filemap-http", "fm-cli", "urlindex"]),
     ("fm-crawl", &["crawl", "filemap", "filemap-http", "fm-cli", "frontier", "mailbox", "urlindex"]),

@@ -39,6 +39,27 @@ fn a_crawl_that_is_stopped_goes_on_with_the_next_run_without_seeds() {
 }
 
 #[test]
+fn a_page_that_a_hook_does_not_take_is_neither_stored_nor_done() {
+    let site = Site::of(&[("/", "<a href=/a>"), ("/a", "page a <a href=/b>"), ("/b", "x")]);
+    let folder = tempfile::tempdir().unwrap();
+    let stop = Stop::new();
+    let asks = stop.clone();
+    let look = move |capture: &Capture<'_>| {
+        if !capture.url.ends_with("/a") {
+            return Ok(Reply::new());
+        }
+        asks.ask();
+        Ok(Reply::new().link("/other").field("x", "y").not_taken())
+    };
+    let summary = crawl(&folder, &site).stop(stop).on_page(look).build().unwrap().run().unwrap();
+    assert_eq!((summary.end, summary.tally.fetched, summary.frontier.queued), (End::Interrupted, 1, 1));
+    assert!(store(&folder).get(&site.url("/a")).unwrap().is_none());
+    let again = Crawler::builder(folder.path().join("pages.fm")).unwrap().allow_private(true).build().unwrap();
+    assert_eq!(again.run().unwrap().tally.fetched, 2);
+    assert_eq!((site.asked("/a"), site.asked("/other")), (2, 0));
+}
+
+#[test]
 fn a_builder_names_all_that_is_wrong_and_makes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pages.fm");

@@ -106,6 +106,21 @@ fn of_pages(error: &Error) -> PyErr {
     }
 }
 
+/// A crawl that cannot begin, or cannot go on.
+pub fn of_crawl(error: &crawl::Error) -> PyErr {
+    let said = error.to_string();
+    match error {
+        crawl::Error::Usage(_) | crawl::Error::Rules { .. } => invalid(said),
+        crawl::Error::Store(error) => of_pages(error),
+        crawl::Error::Set(error) => of_seen(error),
+        crawl::Error::Files { source, .. } => of_storage(source, said),
+        crawl::Error::Io { source, .. } => io_error(source, said),
+        error if error.is_locked() => make_os("LockedError", 11, said),
+        error if error.is_damage() => corrupt(said, None, None),
+        _ => make("FileMapError", said),
+    }
+}
+
 fn of_engine(error: &EngineError, said: String) -> PyErr {
     match error {
         EngineError::Storage(storage) => of_storage(storage, said),

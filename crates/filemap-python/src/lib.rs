@@ -1,8 +1,8 @@
-//! The compiled module `filemap._native`: stores of pages, seen sets and canonical URLs for
-//! Python.
+//! The compiled module `filemap._native`: stores of pages, seen sets, canonical URLs and a crawler
+//! for Python.
 //!
-//! Thin over the crates `filemap` and `urlindex`: arguments in, objects out. The rest of the
-//! package (asyncio, Scrapy, requests-cache) is Python, in `python/filemap`.
+//! Thin over the crates `filemap`, `urlindex` and `crawl`: arguments in, objects out. The rest of
+//! the package (asyncio, Scrapy, requests-cache) is Python, in `python/filemap`.
 //!
 //! Rules of every call:
 //!
@@ -13,8 +13,8 @@
 //! * Long calls look for signals (`signals`), so that Ctrl-C ends them.
 //!
 //! Layers, lowest first: `errors`, `report`, `signals`; `argument`, `fork`, `headers`, `times`;
-//! `coding`, `options`; `backing`, `sets`; `page`, `seen`; `iterate`; `store`; `changes`, `lists`,
-//! `queue`, `tables`, `upkeep`, `warc`.
+//! `coding`, `options`; `backing`, `sets`; `page`, `seen`; `crawled`, `iterate`; `store`;
+//! `changes`, `crawling`, `lists`, `queue`, `tables`, `upkeep`, `warc`.
 
 // PyO3 makes the documentation of classes from these comments; generated glue has none.
 #![allow(missing_docs)]
@@ -23,6 +23,8 @@ mod argument;
 mod backing;
 mod changes;
 mod coding;
+mod crawled;
+mod crawling;
 mod errors;
 mod fork;
 mod headers;
@@ -48,6 +50,10 @@ mod _native {
     use crate::changes::{Change, Changes};
     #[pymodule_export]
     use crate::coding::decode_body;
+    #[pymodule_export]
+    use crate::crawled::{CrawlSummary, CrawledPage};
+    #[pymodule_export]
+    use crate::crawling::into_store;
     #[pymodule_export]
     use crate::fork::_forked;
     #[pymodule_export]

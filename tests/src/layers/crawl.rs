@@ -31,7 +31,6 @@ pub const LAYERS: &[&[&str]] = &[
     &["visit::hops", "visit::prints"],
     &["visit::parts"],
     &["visit::discovery"],
-    &["visit::looked"],
     &["visit"],
     // The run.
     &["run::line", "run::pace", "run::tally", "run::view"],

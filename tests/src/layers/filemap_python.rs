@@ -8,7 +8,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["coding", "options"],
     &["backing", "sets"],
     &["page", "seen"],
-    &["iterate"],
+    &["crawled", "iterate"],
     &["store"],
-    &["changes", "lists", "queue", "tables", "upkeep", "warc"],
+    &["changes", "crawling", "lists", "queue", "tables", "upkeep", "warc"],
 ];

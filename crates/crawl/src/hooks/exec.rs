@@ -241,6 +241,7 @@ fn reply(answer: &str, url: &str) -> Result<Reply, BoxError> {
         fields: answer.fields.into_iter().map(|(name, one)| (name, value(one))).collect(),
         stores: answer.store.unwrap_or(true),
         follows: answer.follow.unwrap_or(true),
+        ..Reply::default()
     })
 }
 

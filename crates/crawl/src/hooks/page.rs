@@ -42,11 +42,13 @@ pub struct Reply {
     pub stores: bool,
     /// Whether its links are followed.
     pub follows: bool,
+    /// Whether the page is taken at all: if not it counts as not fetched, and is fetched again.
+    pub takes: bool,
 }
 
 impl Default for Reply {
     fn default() -> Reply {
-        Reply { links: Vec::new(), fields: Fields::new(), stores: true, follows: true }
+        Reply { links: Vec::new(), fields: Fields::new(), stores: true, follows: true, takes: true }
     }
 }
 
@@ -82,12 +84,20 @@ impl Reply {
         Reply { follows: false, ..self }
     }
 
+    /// The page is not taken: it stays queued. For a hook that stops the crawl ([`crate::Stop`]):
+    /// while it goes on the page is fetched again at once.
+    #[must_use]
+    pub fn not_taken(self) -> Reply {
+        Reply { takes: false, ..self }
+    }
+
     /// Takes what another hook says of the page too.
     pub(super) fn add(&mut self, other: Reply) {
         self.links.extend(other.links);
         self.fields.extend(other.fields);
         self.stores &= other.stores;
         self.follows &= other.follows;
+        self.takes &= other.takes;
     }
 }
 

@@ -2,9 +2,9 @@
 
 use filemap::Page;
 
+use super::Broken;
 use super::discovery::{self, Discovered};
 use super::parts::Crawl;
-use crate::error::Error;
 use crate::hooks::fields;
 use crate::hooks::{Capture, Fields};
 use crate::links::{Link, requisites};
@@ -31,13 +31,13 @@ impl Looked {
 /// Has the hooks look at a page: not at requisites, nor at sitemaps that were named.
 ///
 /// # Errors
-/// The store's, of a URL that has no key.
+/// The store's, of a URL that has no key; a page that a hook does not take is for later.
 pub(super) fn look(
     crawl: &Crawl,
     (url, page): (&str, &Page),
     (depth, requisite): (u16, Option<u8>),
     mut links: Vec<Link>,
-) -> Result<Looked, Error> {
+) -> Result<Looked, Broken> {
     let is_page = requisite.is_none() && crawl.sitemaps.level(url).is_none();
     if !is_page || crawl.hooks.on_page.is_empty() && crawl.fields.is_empty() {
         return Ok(Looked::only(links));
@@ -48,6 +48,9 @@ pub(super) fn look(
         links.iter().filter(|link| !requisites::is_marked(link)).map(|link| link.url.clone()).collect();
     let capture = Capture { url, key: &key, depth, page, links: &urls, fields: &found };
     let (reply, failed) = crawl.hooks.look(&capture);
+    if !reply.takes {
+        return Err(Broken::Later);
+    }
     let mut discovered = discovery::of_hook(crawl, url, reply.links);
     discovered.hooks_failed = failed;
     links.extend(std::mem::take(&mut discovered.links).into_iter().filter(|link| !urls.contains(&link.url)));

@@ -15,6 +15,7 @@ from datetime import timedelta as _timedelta
 from typing import TYPE_CHECKING, TypedDict
 
 from . import _native
+from ._crawl import CrawlOptions, OnPage, PageReply, crawl
 from ._errors import (
     ClosedError,
     CorruptError,
@@ -36,6 +37,8 @@ from ._native import (
     Capture,
     Change,
     Changes,
+    CrawledPage,
+    CrawlSummary,
     Headers,
     Page,
     PageHead,
@@ -61,6 +64,9 @@ __all__ = [
     "Changes",
     "ClosedError",
     "CorruptError",
+    "CrawlOptions",
+    "CrawlSummary",
+    "CrawledPage",
     "FileMapError",
     "ForkedError",
     "Headers",
@@ -68,9 +74,11 @@ __all__ = [
     "InvalidValueError",
     "LockedError",
     "NotAStoreError",
+    "OnPage",
     "OutrunError",
     "Page",
     "PageHead",
+    "PageReply",
     "PageStore",
     "Put",
     "ReadOnlyError",
@@ -85,6 +93,7 @@ __all__ = [
     "Version",
     "__version__",
     "canonicalize",
+    "crawl",
     "decode_body",
     "open",
 ]

@@ -8,6 +8,7 @@ from typing import IO, Any, Final, Literal, Self, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
+from filemap._crawl import PageReply
 from filemap.types import Age, Body, HeadersLike, Mode, Path, Progress, Text, Time, Url
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "Change",
     "Changes",
     "CompactReport",
+    "CrawlSummary",
+    "CrawledPage",
     "EraseReport",
     "ExportReport",
     "Headers",
@@ -40,6 +43,7 @@ __all__ = [
     "__version__",
     "_forked",
     "canonicalize",
+    "crawl",
     "decode_body",
     "export",
     "import_",
@@ -54,6 +58,62 @@ def decode_body(codings: list[str], body: bytes, *, max_bytes: int = ...) -> byt
 def canonicalize(
     url: Url, rules: str | Iterable[str] | None = None, *, base: Url | None = None
 ) -> str: ...
+def crawl(
+    store: Path,
+    seeds: list[str],
+    on_page: Callable[[CrawledPage], PageReply | None] | None,
+    options: dict[str, Any],
+) -> CrawlSummary: ...
+
+@final
+class CrawledPage:
+    """A page that was fetched and is not stored yet."""
+
+    @property
+    def page(self) -> Page: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def links(self) -> list[str]: ...
+    @property
+    def fields(self) -> dict[str, str]: ...
+
+@final
+class CrawlSummary:
+    """What came of a crawl."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def end(self) -> Literal["complete", "waiting", "max-pages", "interrupted", "fetched"]: ...
+    @property
+    def fetched(self) -> int: ...
+    @property
+    def discovered(self) -> int: ...
+    @property
+    def redirects(self) -> int: ...
+    @property
+    def unchanged(self) -> int: ...
+    @property
+    def duplicates(self) -> int: ...
+    @property
+    def queued(self) -> int: ...
+    @property
+    def missing(self) -> int: ...
+    @property
+    def reasons(self) -> dict[str, int]: ...
+    @property
+    def lost_seeds(self) -> list[tuple[str, str | None]]: ...
+    @property
+    def wire_bytes(self) -> int: ...
+    @property
+    def body_bytes(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
 
 @final
 class PutQueue:

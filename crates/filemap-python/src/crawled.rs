@@ -1,0 +1,132 @@
+//! What a crawl shows to Python: each page, to the callback, and a summary at its end; and what a
+//! callback answers.
+
+use std::collections::BTreeMap;
+
+use crawl::run::{End, Summary};
+use crawl::{Capture, Reply};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::argument::named;
+use crate::errors::invalid;
+use crate::page::Page;
+
+/// A page that was fetched and is not stored yet.
+#[pyclass(frozen, get_all, module = "filemap", name = "CrawledPage")]
+#[derive(Debug)]
+pub struct CrawledPage {
+    page: Py<Page>,
+    url: String,
+    key: String,
+    depth: u16,
+    links: Vec<String>,
+    fields: BTreeMap<String, String>,
+}
+
+#[pymethods]
+impl CrawledPage {
+    fn __repr__(&self) -> String {
+        format!("CrawledPage({:?}, depth={}, links={})", self.url, self.depth, self.links.len())
+    }
+}
+
+/// Shows a page to the callback, and reads its answer.
+///
+/// # Errors
+///
+/// What the callback raised; `TypeError`, `InvalidValueError` for an answer that is none.
+pub fn ask(py: Python<'_>, callback: &Py<PyAny>, capture: &Capture<'_>) -> PyResult<Reply> {
+    let body = PyBytes::new(py, &capture.page.body);
+    let page = filemap::Page { body: Vec::new(), ..capture.page.clone() };
+    let shown = CrawledPage {
+        page: Page::with_body(page, body)?.unbind(),
+        url: capture.url.to_owned(),
+        key: capture.key.to_owned(),
+        depth: capture.depth,
+        links: capture.links.to_vec(),
+        fields: capture.fields.clone(),
+    };
+    let answer = callback.call1(py, (shown,))?;
+    reply(answer.bind(py))
+}
+
+fn reply(answer: &Bound<'_, PyAny>) -> PyResult<Reply> {
+    if answer.is_none() {
+        return Ok(Reply::new());
+    }
+    let Ok(answer) = answer.cast::<PyDict>() else {
+        let kind = answer.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("on_page answers None or a dict, not {kind}")));
+    };
+    let mut reply = Reply::new();
+    for (name, value) in answer {
+        let name: String = name.extract()?;
+        match name.as_str() {
+            "links" => reply.links = named(&name, &value)?,
+            "fields" => reply.fields = named(&name, &value)?,
+            "store" => reply.stores = named(&name, &value)?,
+            "follow" => reply.follows = named(&name, &value)?,
+            _ => return Err(invalid(format!("an answer has links, fields, store, follow, not {name:?}"))),
+        }
+    }
+    Ok(reply)
+}
+
+/// What came of a crawl.
+#[pyclass(frozen, get_all, module = "filemap", name = "CrawlSummary")]
+#[derive(Debug)]
+pub struct CrawlSummary {
+    end: &'static str,
+    fetched: u64,
+    discovered: u64,
+    redirects: u64,
+    unchanged: u64,
+    duplicates: u64,
+    queued: u64,
+    missing: u64,
+    reasons: BTreeMap<&'static str, u64>,
+    lost_seeds: Vec<(String, Option<String>)>,
+    wire_bytes: u64,
+    body_bytes: u64,
+    seconds: f64,
+}
+
+impl From<Summary> for CrawlSummary {
+    fn from(summary: Summary) -> CrawlSummary {
+        let missing = summary.coverage.missing(summary.end);
+        let Summary { end, tally, frontier, took, lost_seeds, .. } = summary;
+        CrawlSummary {
+            end: end.name(),
+            fetched: tally.fetched,
+            discovered: tally.discovered,
+            redirects: tally.redirects,
+            unchanged: tally.unchanged,
+            duplicates: tally.duplicates,
+            queued: u64::from(frontier.queued) + u64::from(frontier.due),
+            missing,
+            reasons: tally.reasons.iter().map(|(reason, times)| (reason.name(), *times)).collect(),
+            lost_seeds: lost_seeds.into_iter().map(|lost| (lost.url, lost.why)).collect(),
+            wire_bytes: tally.wire_bytes,
+            body_bytes: tally.body_bytes,
+            seconds: took.as_secs_f64(),
+        }
+    }
+}
+
+#[pymethods]
+impl CrawlSummary {
+    /// Whether nothing is missing for a reason that is neither a site's answer nor a limit.
+    #[getter]
+    fn ok(&self) -> bool {
+        self.missing == 0 && self.end != End::Interrupted.name()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "CrawlSummary(end={:?}, fetched={}, queued={}, missing={})",
+            self.end, self.fetched, self.queued, self.missing
+        )
+    }
+}
