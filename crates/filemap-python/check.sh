@@ -54,22 +54,22 @@ for part in "tests/test_*.py" tests/requests_cache tests/scrapy; do
     FILEMAP_CHECK=$how "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider $part
 done
 
-say "other versions of Python"
-for version in 3.12 3.13 3.14 3.15; do
-    other=
-    for found in "$(command -v "python$version")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python3; do
-        # A launcher of pyenv may be there without the version.
-        if "$found" -c 'import venv, ensurepip' > /dev/null 2>&1; then other=$found; fi
-    done
-    if [ -n "$other" ]; then
-        environment "python$version" "$other" pytest
-        "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider tests/test_[!d]*.py
-    else
-        echo "skipped: there is no python$version"
-    fi
-done
-
 if [ "$how" = soak ]; then
+    say "other versions of Python"
+    for version in 3.12 3.13 3.14 3.15; do
+        other=
+        for found in "$(command -v "python$version")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python3; do
+            # A launcher of pyenv may be there without the version.
+            if "$found" -c 'import venv, ensurepip' > /dev/null 2>&1; then other=$found; fi
+        done
+        if [ -n "$other" ]; then
+            environment "python$version" "$other" pytest
+            "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider tests/test_[!d]*.py
+        else
+            echo "skipped: there is no python$version"
+        fi
+    done
+
     say "the oldest versions that are supported"
     # That Scrapy does not run with a newer Twisted.
     environment oldest "$python" pytest 'scrapy==2.13.0' 'twisted==25.5.0' 'requests-cache==1.2.0'

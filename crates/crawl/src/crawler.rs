@@ -72,6 +72,7 @@ impl Crawler {
                 resolver: Resolver::default(),
                 way: Way::default(),
                 seen: ClientOptions::new(),
+                redis_password: None,
                 takes_back: false,
                 fetch: Vec::new(),
                 max_pages: u64::MAX,
@@ -197,6 +198,8 @@ setters! {
     rules(rules: Option<Arc<dyn Canonicalizer>>) { plan.rules = rules }
     /// How the server of a shared seen set is asked ([`Settings::seen`]).
     seen_options(options: ClientOptions) { plan.seen = options }
+    /// The password of a shared seen set on Redis.
+    redis_password(password: Option<String>) { plan.redis_password = password }
     /// Fetch these pages, whatever the queue, and nothing else.
     fetch_only(urls: Vec<String>) { plan.fetch = urls }
     /// Queue pages again that were refused, for the scope or the addresses are wider now.

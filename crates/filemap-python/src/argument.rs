@@ -6,13 +6,14 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use filemap::access::ListKind;
 use filemap::{Lookup, Variant};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::errors::{self, Failure};
 
@@ -248,4 +249,25 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// How long a request to a server is sent again, if nothing is said.
+const PATIENCE_SECS: f64 = 30.0;
+
+/// An argument of one kind of set alone.
+pub fn of_kind<'py, T>(given: Option<&Bound<'py, PyDict>>, name: &str) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    match given.map(|given| given.get_item(name)).transpose()?.flatten() {
+        Some(value) if !value.is_none() => named(name, &value).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// How long servers that do not answer are asked.
+pub fn patience(given: Option<&Bound<'_, PyDict>>) -> PyResult<Duration> {
+    let seconds: f64 = of_kind(given, "patience")?.unwrap_or(PATIENCE_SECS);
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| errors::invalid(format!("patience is a number of seconds, 0 or more, not {seconds}")))
 }

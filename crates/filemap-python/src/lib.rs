@@ -33,6 +33,7 @@ mod lists;
 mod options;
 mod page;
 mod queue;
+mod redis;
 mod report;
 mod seen;
 mod sets;

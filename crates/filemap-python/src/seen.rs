@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 
 use filemap_http::Client;
 use pyo3::exceptions::PyTypeError;
@@ -12,11 +11,12 @@ use pyo3::types::{PyDict, PyString};
 use urlindex::canonical::{Rule, RuleSet};
 use urlindex::{BloomOptions, Canonicalizer, CrawlRules, DiskOptions, NewSet, SetKind, StoredSet, Verdict};
 
-use crate::argument::{self, Text, named, text};
+use crate::argument::{self, Text, of_kind, patience, text};
 use crate::backing;
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::options;
+use crate::redis::{Asking, OnRedis};
 use crate::sets::{Reaching, Served, Set};
 
 /// URLs that `add_many` takes from its iterator before it inserts them, and bytes of them: a
@@ -26,9 +26,6 @@ const BYTES_AT_ONCE: usize = 16 << 20;
 
 /// The kind of a set that is opened whatever its kind. A new one is of the first.
 const ANY_KIND: &str = "any";
-
-/// How long a request to a server is sent again, if nothing is said.
-const PATIENCE_SECS: f64 = 30.0;
 
 /// Memory of a set on disk, if none is said.
 const DISK_MEMORY_BYTES: u64 = 64 << 20;
@@ -40,21 +37,10 @@ pub struct SeenSet {
     /// Applied to each URL; `None`: bytes as they are.
     canonicalizer: Option<Arc<dyn Canonicalizer>>,
     path: PathBuf,
-    /// The address, of a set behind a server.
+    /// The address, of a set behind a server or on Redis.
     location: Option<String>,
     mode: String,
     closing: Mutex<()>,
-}
-
-/// An argument of one kind of set alone.
-fn of_kind<'py, T>(given: Option<&Bound<'py, PyDict>>, name: &str) -> PyResult<Option<T>>
-where
-    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
-{
-    match given.map(|given| given.get_item(name)).transpose()?.flatten() {
-        Some(value) if !value.is_none() => named(name, &value).map(Some),
-        _ => Ok(None),
-    }
 }
 
 /// Memory and seed of a set on disk.
@@ -160,6 +146,30 @@ impl SeenSet {
         Ok(SeenSet::of(Set::There(Arc::new(served)), rule, PathBuf::from(&location), Some(location), mode))
     }
 
+    /// Opens a set on Redis.
+    fn on_redis(
+        py: Python<'_>,
+        kind: &str,
+        location: String,
+        mode: &str,
+        canonicalizer: Option<&str>,
+        given: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<SeenSet> {
+        if kind != ANY_KIND {
+            let said = format!("{location} is on Redis: open its set, of whatever kind, by filemap.seen.open");
+            return Err(errors::invalid(said));
+        }
+        let wanted = options::canonicalizer(canonicalizer.unwrap_or("exact"))?;
+        let asking = Asking::of(given)?;
+        let opened = py.detach(|| OnRedis::open(&location, mode, &*wanted, asking))?;
+        let (name, version) = opened.set().rules();
+        let rule = options::canonicalizer(name)?;
+        for rule in [Some(&rule), canonicalizer.map(|_| &wanted)].into_iter().flatten() {
+            check_rules(&location, (name, version), &**rule)?;
+        }
+        Ok(SeenSet::of(Set::Redis(Arc::new(opened)), rule, PathBuf::from(&location), Some(location), mode))
+    }
+
     fn of(set: Set, rule: Arc<dyn Canonicalizer>, path: PathBuf, location: Option<String>, mode: &str) -> SeenSet {
         SeenSet {
             set: RwLock::new(OfProcess::new(Some(set))),
@@ -255,13 +265,10 @@ fn reaching(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) -> PyResult<Reach
             let _ = rest.del_item(name);
         }
     }
-    let seconds: f64 = of_kind(given, "patience")?.unwrap_or(PATIENCE_SECS);
-    let patience = Duration::try_from_secs_f64(seconds)
-        .map_err(|_| errors::invalid(format!("patience is a number of seconds, 0 or more, not {seconds}")))?;
     Ok(Reaching {
         options: backing::client_options(py, rest.as_ref())?,
         durable: of_kind(given, "durable")?.unwrap_or(false),
-        patience,
+        patience: patience(given)?,
     })
 }
 
@@ -314,6 +321,9 @@ impl SeenSet {
         }
         match path.extract().ok().filter(|text: &String| Client::is_location(text)) {
             Some(location) => SeenSet::there(py, kind, location, mode, canonicalizer, given),
+            None if path.extract().is_ok_and(|text: String| urlindex_redis::is_location(&text)) => {
+                SeenSet::on_redis(py, kind, path.extract()?, mode, canonicalizer, given)
+            }
             None => SeenSet::here(py, kind, argument::path(path)?, mode, canonicalizer, given),
         }
     }

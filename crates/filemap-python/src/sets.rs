@@ -1,4 +1,5 @@
-//! What a handle of a seen set stands on: a set in files here, or one behind a server.
+//! What a handle of a seen set stands on: a set in files here, one behind a server, or one on
+//! Redis.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -8,6 +9,7 @@ use filemap_http::{Added, ClientOptions, Made, SeenClient};
 use urlindex::{RequestId, SeenSet as _, SeenStats, StoredSet, Verdict};
 
 use crate::errors::{self, Failure};
+use crate::redis::OnRedis;
 use crate::signals::Watch;
 
 /// Between two tries of a request that was not answered.
@@ -18,6 +20,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub enum Set {
     Here(Arc<StoredSet>),
     There(Arc<Served>),
+    Redis(Arc<OnRedis>),
 }
 
 /// A set behind a server.
@@ -46,7 +49,7 @@ impl Set {
     pub fn insert(&self, url: &[u8]) -> Result<bool, Failure> {
         match self {
             Set::Here(set) => Ok(set.insert(url)?),
-            Set::There(_) => {
+            Set::There(_) | Set::Redis(_) => {
                 let mut verdicts = Vec::new();
                 self.add(&[url], &mut verdicts)?;
                 Ok(verdicts.iter().any(|verdict| verdict.is_new()))
@@ -68,6 +71,7 @@ impl Set {
                 told(urls, served.add(urls)?, verdicts)?;
                 rest
             }
+            Set::Redis(redis) => redis.add(urls, verdicts),
         }
     }
 
@@ -83,6 +87,11 @@ impl Set {
             Set::There(served) => {
                 let verdicts = served.patiently(|client| client.check(&[url]))?;
                 Ok(verdicts.into_iter().flatten().any(|verdict| !verdict.is_new()))
+            }
+            Set::Redis(redis) => {
+                let mut verdicts = Vec::new();
+                redis.check(&[url], &mut verdicts)?;
+                Ok(verdicts.iter().any(|verdict| !verdict.is_new()))
             }
         }
     }
@@ -100,6 +109,7 @@ impl Set {
                 told(urls, served.patiently(|client| client.check(urls))?, verdicts)?;
                 rest
             }
+            Set::Redis(redis) => redis.check(urls, verdicts),
         }
     }
 
@@ -111,8 +121,8 @@ impl Set {
     pub fn forget(&self, urls: &[impl AsRef<[u8]>]) -> Result<Vec<bool>, Failure> {
         match self {
             Set::Here(set) => Ok(set.forget(urls)?),
-            Set::There(_) => {
-                let said = "a set behind a server forgets no URL: do it there, on the set's file";
+            Set::There(_) | Set::Redis(_) => {
+                let said = "a set behind a server, or on Redis, forgets no URL";
                 Err(Failure::Python(errors::make("FileMapError", said.to_owned())))
             }
         }
@@ -125,6 +135,7 @@ impl Set {
         match self {
             Set::Here(set) => Ok(set.stats()),
             Set::There(served) => served.patiently(SeenClient::stats),
+            Set::Redis(redis) => Ok(redis.set().stats()),
         }
     }
 
@@ -139,6 +150,7 @@ impl Set {
             // The answer to no URLs waits for what was answered before.
             Set::There(served) if served.writes && !served.durable => served.send(&[], true).map(|_| ()),
             Set::There(_) => Ok(()),
+            Set::Redis(redis) => redis.sync(),
         }
     }
 }

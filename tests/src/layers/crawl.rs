@@ -34,7 +34,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["visit"],
     // The run.
     &["run::line", "run::pace", "run::tally", "run::view"],
-    &["run::metrics", "run::observe"],
+    &["run::metrics", "run::observe", "run::shared_set"],
     &["run::fleet::post"],
     &[
         "run::claims",

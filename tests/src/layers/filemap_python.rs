@@ -6,6 +6,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["errors", "report", "signals"],
     &["argument", "fork", "headers", "times"],
     &["coding", "options"],
+    &["redis"],
     &["backing", "sets"],
     &["page", "seen"],
     &["crawled", "iterate"],

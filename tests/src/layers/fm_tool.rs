@@ -11,6 +11,7 @@ pub const LAYERS: &[&[&str]] = &[
     // Parts of one verb.
     &["verbs::dump::target", "verbs::seen::lines"],
     &["verbs::import::report", "verbs::seen::sets", "verbs::stat::statistics", "verbs::top::hosts"],
+    &["verbs::seen::redis"],
     &["verbs::import::caches", "verbs::import::json_lines", "verbs::seen::stat", "verbs::stat::watch"],
     &["verbs::import::source", "verbs::seen::asked"],
     &["verbs::import::in_place"],

@@ -51,6 +51,10 @@ pub const FRONTIER: &[&[&str]] = &[
     &["tests"],
 ];
 
+/// `urlindex-redis`.
+pub const URLINDEX_REDIS: &[&[&str]] =
+    &[&["error"], &["kind", "location", "options"], &["layout"], &["batch", "link"], &["lanes"], &["set"]];
+
 /// `mailbox`.
 pub const MAILBOX: &[&[&str]] =
     &[&["error", "failpoint", "format", "link"], &["log", "state"], &["mailbox", "outbox"], &["fleet"], &["tests"]];

@@ -1,5 +1,5 @@
-//! Token and certificates for a server, from the environment: every user of the machine can see
-//! arguments.
+//! Token, certificates and password for servers, from the environment: every user of the machine
+//! can see arguments.
 
 use std::path::Path;
 use std::{env, fs};
@@ -9,6 +9,8 @@ use crate::Failure;
 /// The variable with the server's token, and that with a file of certificates to trust.
 const TOKEN: &str = "FILEMAP_TOKEN";
 const AUTHORITIES: &str = "FILEMAP_CA_FILE";
+/// The password of Redis: the variable that `redis-cli` reads.
+const REDIS: &str = "REDISCLI_AUTH";
 
 /// A token, and certificates to trust in PEM, if they are given.
 #[derive(Clone, Default)]
@@ -33,4 +35,13 @@ pub fn read() -> Result<Credentials, Failure> {
         fs::read(file).map_err(|error| Failure::io("read", file, &error))
     });
     Ok(Credentials { token: token.transpose()?, authorities: authorities.transpose()? })
+}
+
+/// The password of Redis, if one is given.
+///
+/// # Errors
+/// [`Failure::Usage`] if it is not text.
+pub fn redis_password() -> Result<Option<String>, Failure> {
+    let password = env::var_os(REDIS).map(std::ffi::OsString::into_string);
+    password.transpose().map_err(|_| Failure::Usage(format!("{REDIS} is not text")))
 }

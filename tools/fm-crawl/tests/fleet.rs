@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use urlindex::{DiskOptions, NewSet, StoredSet, Whatwg};
+use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 
 use crate::web::crawl::Bench;
 use crate::web::{Reply, Request, Site, Web, sites};
@@ -167,11 +168,57 @@ fn of_two_crawls_each_page_is_fetched_by_one_but_for_start_pages() {
 
 #[test]
 fn crawls_that_are_killed_lose_no_page_to_each_other() {
+    let shared = Shared::new();
+    lose_no_page_to_each_other(&shared.argument());
+}
+
+#[test]
+fn crawls_that_are_killed_lose_no_page_to_each_other_by_a_set_on_redis() {
+    let Some(redis) = Redis::start() else { return };
+    let location = format!("redis://127.0.0.1:{}/pages", redis.port);
+    let (new, options) = (NewRedisSet::Exact { urls: 100_000 }, RedisOptions::new());
+    let set = RedisUrlSet::create(&location, new, &Whatwg, &options).expect("created");
+    lose_no_page_to_each_other(&format!("--seen={location}"));
+    assert_eq!(set.count().expect("counted"), 2 * PAGES as u64);
+}
+
+/// `redis-server` on loopback, killed with it.
+struct Redis {
+    port: u16,
+    server: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Redis {
+    /// None if it is not here; in the gate that fails.
+    fn start() -> Option<Redis> {
+        let port =
+            std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = std::process::Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(folder.path());
+        let Ok(server) = command.stdout(Stdio::null()).spawn() else {
+            assert!(std::env::var_os("CI").is_none(), "redis-server is needed");
+            eprintln!("skipped: there is no redis-server");
+            return None;
+        };
+        Some(Redis { port, server, _folder: folder })
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        drop(self.server.kill());
+        drop(self.server.wait());
+    }
+}
+
+fn lose_no_page_to_each_other(seen: &str) {
     let hosts = [("left.test", crossed("right.test")), ("right.test", crossed("left.test"))];
-    let (web, shared) = (Web::slow(hosts, Duration::from_millis(2)), Shared::new());
-    let (benches, resolve, seen) = ([Bench::new(), Bench::new()], web.resolve(), shared.argument());
+    let web = Web::slow(hosts, Duration::from_millis(2));
+    let (benches, resolve) = ([Bench::new(), Bench::new()], web.resolve());
     let start = |which: usize| {
-        let mut command = command_from(SEEDS[which], &benches[which], &resolve, &seen);
+        let mut command = command_from(SEEDS[which], &benches[which], &resolve, seen);
         command.arg("--scope=any");
         begin(command)
     };

@@ -23,6 +23,7 @@ mod remote;
 mod repair;
 mod seen;
 mod seen_disk;
+mod seen_redis;
 mod space;
 mod streams;
 mod variants;

@@ -12,11 +12,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap_http::{Added, SeenClient};
+use filemap_http::Added;
 use frontier::{Assignment, Frontier, PageId};
 use urlindex::{RequestId, Verdict};
 
 use super::observe::{Event, Observer};
+use super::shared_set::SharedSet;
 use crate::error::Error;
 use crate::stop::Stop;
 
@@ -39,7 +40,7 @@ pub struct Claims {
 /// The set, and whom its answers concern.
 #[derive(Clone)]
 struct Set {
-    client: Arc<SeenClient>,
+    shared: Arc<SharedSet>,
     stop: Stop,
     observer: Arc<dyn Observer>,
 }
@@ -75,11 +76,11 @@ impl Claims {
     /// # Errors
     /// The set's, and the frontier's.
     pub fn open(
-        set: Option<SeenClient>,
+        set: Option<SharedSet>,
         frontier: &mut Frontier,
         (stop, observer): (&Stop, &Arc<dyn Observer>),
     ) -> Result<Claims, Error> {
-        let of = |client| Set { client: Arc::new(client), stop: stop.clone(), observer: Arc::clone(observer) };
+        let of = |shared| Set { shared: Arc::new(shared), stop: stop.clone(), observer: Arc::clone(observer) };
         let mut claims =
             Claims { set: set.map(of), ours: HashSet::new(), elsewhere: HashSet::new(), waiting: Vec::new(), asked: 0 };
         let Some(set) = claims.set.clone() else { return Ok(claims) };
@@ -213,20 +214,20 @@ enum Said {
 /// # Errors
 /// What the set will never answer otherwise.
 fn said(set: &Set, id: RequestId, urls: &[&str]) -> Result<Said, Error> {
-    match set.client.add(Some(id), urls, true) {
+    match set.shared.add(Some(id), urls) {
         Ok(Added::Verdicts(verdicts)) => {
             Ok(Said::Ours(verdicts.iter().map(|verdict| verdict.is_none_or(Verdict::is_new)).collect()))
         }
         Ok(Added::Forgotten) => {
             // In case that they never were added.
-            if let Err(error) = set.client.add(None, urls, true) {
-                return Ok(Said::Nothing(error.to_string()));
+            if let Err(why) = set.shared.add(None, urls) {
+                return Ok(Said::Nothing(why));
             }
             drop(set.observer.event(&Event::Forgotten { request: id.to_string(), pages: urls.len() }));
             Ok(Said::Ours(vec![true; urls.len()]))
         }
         Ok(Added::Ahead(why)) => Ok(Said::Ahead(why)),
         Ok(Added::Refused(why)) => Err(Error::Broken(format!("the seen set refuses a claim: {why}"))),
-        Err(error) => Ok(Said::Nothing(error.to_string())),
+        Err(why) => Ok(Said::Nothing(why)),
     }
 }

@@ -14,6 +14,7 @@ mod observe;
 pub mod opening;
 mod pace;
 mod patterns;
+mod shared_set;
 mod space;
 mod start;
 pub mod starts;

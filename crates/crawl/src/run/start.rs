@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filemap::page::RecordKind;
-use filemap_http::{ClientOptions, SeenClient};
+use filemap_http::ClientOptions;
 use frontier::{Frontier, PageStatus, Stats};
 use mailbox::Standing;
 use urlindex::Canonicalizer;
@@ -19,6 +19,7 @@ use super::coverage::Coverage;
 use super::fleet::Fleet;
 use super::observe::{Event, Observer};
 use super::opening::{self, Begun};
+use super::shared_set::SharedSet;
 use super::space::Space;
 use super::starts;
 use super::status::{Phase, Status};
@@ -69,6 +70,8 @@ pub struct Plan {
     pub way: Way,
     /// How the servers of a shared seen set and of mailboxes are asked.
     pub seen: ClientOptions,
+    /// The password of a shared seen set on Redis.
+    pub redis_password: Option<String>,
     /// Whether pages that were refused are looked at again.
     pub takes_back: bool,
     /// Pages to fetch, and nothing else; none for all.
@@ -150,7 +153,7 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     let mut settings = plan.settings.clone();
     let seeds = starts::seeds(&settings, &**pages.canonicalizer())?;
     let fetch = starts::links(&plan.fetch, &**pages.canonicalizer(), settings.limits.url_bytes)?;
-    let shared = shared_set(&settings, &plan.seen, &**pages.canonicalizer())?;
+    let shared = shared_set(&mut settings, &plan, &**pages.canonicalizer())?;
     let watched = (&plan.stop, &plan.observer);
     let fleet = settings.fleet.as_ref().map(|fleet| Fleet::join(fleet, folder.path(), &plan.seen, watched));
     let mut fleet = fleet.transpose()?;
@@ -205,15 +208,13 @@ fn share(fleet: &mut Option<Fleet>, settings: &mut Settings, seeds: Vec<Link>) -
 /// The seen set that the crawl shares with others: its URLs are those of the store, or taken as
 /// they are.
 fn shared_set(
-    settings: &Settings,
-    options: &ClientOptions,
+    settings: &mut Settings,
+    plan: &Plan,
     canonicalizer: &dyn Canonicalizer,
-) -> Result<Option<SeenClient>, Error> {
+) -> Result<Option<SharedSet>, Error> {
     let Some(location) = &settings.seen else { return Ok(None) };
-    let set = SeenClient::open(location, options)?;
-    if !set.writes() {
-        return Err(Error::Usage(format!("{location}: its server only reads; start it with --write")));
-    }
+    let owner = *settings.seen_owner.get_or_insert_with(|| fastrand::u64(..));
+    let set = SharedSet::open(location, &plan.seen, plan.redis_password.as_deref(), owner)?;
     let ours = (canonicalizer.name(), canonicalizer.version());
     if set.rules() != ours && !["whatwg", "exact"].contains(&set.rules().0) {
         let (rules, version) = set.rules();

@@ -104,6 +104,9 @@ pub struct Settings {
     /// The seen set that other crawls share, if any.
     #[serde(default)]
     pub seen: Option<String>,
+    /// The crawl's own number there: its questions are answered as they were.
+    #[serde(default)]
+    pub seen_owner: Option<u64>,
     /// The fleet that the crawl is a part of, if any.
     #[serde(default)]
     pub fleet: Option<FleetSettings>,
@@ -157,6 +160,7 @@ impl Settings {
             hosts: None,
             fields: Vec::new(),
             seen: None,
+            seen_owner: None,
             fleet: None,
             limits: Limits::default(),
         }

@@ -10,7 +10,7 @@
 No set ever calls an added URL new. Each compares bytes: give canonical URLs
 (`filemap.canonicalize`), or a `canonicalizer`, which the set then applies to each URL.
 Modes are those of `filemap.open`: `r`, `w`, `a` (the default), `x`. `open` opens a set of any of
-these kinds, and one behind an `fm-serve`.
+these kinds, one behind an `fm-serve`, and one on Redis.
 """
 
 import os
@@ -33,6 +33,8 @@ def open(
     ca_file: str | None = None,
     durable: bool | None = None,
     patience: float | None = None,
+    password: str | None = None,
+    capacity: int | None = None,
 ) -> SeenSet:
     """Open a set of whatever kind: a file, or the address of one behind an `fm-serve`, such as
     `http://host:8640/v1/seen/NAME`. A new one (modes `a`, `x`) is exact and on disk; behind a
@@ -48,12 +50,30 @@ def open(
     Raises `RemoteError` (a `ConnectionError`); whether its URLs were added is not known then.
     `ReadOnlyError` if the server or the token lets nothing be added; `forget_many` raises
     `FileMapError`.
+
+    `redis://[user@]host:port[,host:port...]/NAME[?replicas=N]` is a set on Redis 7 or a cluster,
+    which many crawlers share without an `fm-serve`; `rediss://` with TLS. A new one is exact, for
+    about `capacity` URLs (100 million; more take more memory). `password` is else `REDISCLI_AUTH`
+    of the environment. A call that fails with `RemoteError` loses nothing: its URLs are new to
+    whoever asks for them next by this handle.
     """
+    if isinstance(path, str) and path.lower().startswith(("redis://", "rediss://")):
+        _refuse(path, "on Redis", token=token, ca_file=ca_file, durable=durable)
+        there = {"patience": patience, "password": password, "capacity": capacity}
+        given = {name: value for name, value in there.items() if value is not None}
+        return SeenSet("any", path, mode, canonicalizer=canonicalizer, **given)
+    _refuse(path, "not on Redis", password=password, capacity=capacity)
     there = {"token": token, "ca_file": ca_file, "durable": durable, "patience": patience}
     given = {name: value for name, value in there.items() if value is not None}
     if given and not _is_address(path):
         raise TypeError(f"{', '.join(given)}: for the address of a server, not for {path!r}")
     return SeenSet("any", path, mode, canonicalizer=canonicalizer, **given)
+
+
+def _refuse(path: "Path", where: str, **options: object) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise TypeError(f"{', '.join(given)}: not for a set that is {where}, as {path!r}")
 
 
 def _is_address(path: "Path") -> bool:

@@ -24,6 +24,7 @@ from filemap.scrapy import FileMapDupeFilter
 from filemap.scrapy.dupefilter import fingerprints_of
 from filemap.scrapy.shared_seen import Journal, Notes, SeenService
 from fm_serve import served
+from redis_server import Redis
 
 
 def filter_of(**settings: Any) -> FileMapDupeFilter:
@@ -34,11 +35,15 @@ def filter_of(**settings: Any) -> FileMapDupeFilter:
     return found
 
 
-@pytest.fixture(params=["here", "there"])
+@pytest.fixture(params=["here", "there", "redis"])
 def seen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Settings of a set in a file, and of one behind a server."""
+    """Settings of a set in a file, of one behind a server, and of one on Redis."""
     if request.param == "here":
         yield {"JOBDIR": str(tmp_path)}
+    elif request.param == "redis":
+        server = Redis(tmp_path)
+        yield {"FILEMAP_SEEN": server.seen("requests")}
+        server.stop()
     else:
         sets = ("--write", "--seen-dir", str(tmp_path))
         with served(tmp_path / "pages.fm", *sets) as location:

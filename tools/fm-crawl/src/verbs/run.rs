@@ -52,6 +52,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         .rules(args.rules.as_ref().map(canonical::Canonical::canonicalizer))
         .trust(trust)
         .seen_options(seen)
+        .redis_password(fm_cli::credentials::redis_password()?)
         .resolve(args.resolve.clone())
         .allow_private(args.allow_private)
         .proxy(args.proxy.clone())

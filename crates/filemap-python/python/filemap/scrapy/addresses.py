@@ -18,6 +18,11 @@ def is_address(path: str) -> bool:
     return path.lower().startswith(("http://", "https://"))
 
 
+def is_redis(path: str) -> bool:
+    """Whether a seen set is on Redis: `redis://host:6379/NAME`, or with `rediss`."""
+    return path.lower().startswith(("redis://", "rediss://"))
+
+
 def reach_of(settings: BaseSettings) -> dict[str, Any]:
     """The options by which a server is reached. What is not set comes from the environment."""
     return {option: settings[name] for option, name in _SETTINGS.items() if settings.get(name)}

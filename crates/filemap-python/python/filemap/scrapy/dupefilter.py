@@ -4,8 +4,8 @@
 |---|---|---|
 | `JOBDIR` | none | the folder of a crawl that resumes; the set is `filemap.seen` in it |
 | `FILEMAP_SEEN` | none | the set's path, in the place of `JOBDIR`: spiders with one path share it |
-| | | or an address, `http://host:8640/v1/seen/NAME` |
-| `FILEMAP_SEEN_DURABLE` | False | of an address: each answer survives a loss of the server's power |
+| | | or an address, `http://host:8640/v1/seen/NAME` or `redis://host:6379/NAME` |
+| `FILEMAP_SEEN_DURABLE` | False | of an `http` address: each answer survives a loss of the server's power |
 | `DUPEFILTER_DEBUG` | False | log every duplicate, not only the first |
 | `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a locked set, or for a server |
 | `FILEMAP_TOKEN`, `FILEMAP_CA_FILE` | | of a server: see `addresses` |

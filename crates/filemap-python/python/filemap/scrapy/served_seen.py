@@ -1,5 +1,5 @@
 """A set of fingerprints behind a server: the calls of `SharedSeen`, each a request to an
-`fm-serve`.
+`fm-serve` or to Redis.
 
 A fingerprint is added as `urn:scrapy:` and its hexadecimal digits, which is a URL by any rules: so
 it can be a set that others use, too. A request that is sent again has the same id and the same
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from filemap import seen
 
-from .addresses import is_address
+from .addresses import is_address, is_redis
 from .shared_seen import SharedSeen, key_of, shared
 
 _PREFIX: Final = "urn:scrapy:"
@@ -58,4 +58,6 @@ def seen_at(path: str, options: dict[str, Any], patience: float) -> Seen:
     """The set at a path, for one more user in this process, or at an address."""
     if is_address(path):
         return ServedSeen(path, options, patience)
+    if is_redis(path):
+        return ServedSeen(path, {}, patience)
     return shared(path, patience)

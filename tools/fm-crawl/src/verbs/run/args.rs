@@ -146,9 +146,10 @@ pub struct Args {
     /// Connect to private, loopback and other non-public addresses
     #[arg(long)]
     pub(super) allow_private: bool,
-    /// Share the work with other crawls by a seen set of fm-serve: the first to ask for a page
-    /// fetches it. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
-    #[arg(long, value_name = "http://HOST/v1/seen/NAME", value_parser = seen_set)]
+    /// Share the work with other crawls by a seen set of fm-serve or on Redis: the first to ask
+    /// for a page fetches it. FILEMAP_TOKEN, FILEMAP_CA_FILE and REDISCLI_AUTH as for fm-tool;
+    /// `none` to crawl alone
+    #[arg(long, value_name = "http://HOST/v1/seen/NAME|redis://HOST/NAME", value_parser = seen_set)]
     pub(super) seen: Option<SharedSet>,
     /// Divide hosts among several crawls, which send each other their links by mailboxes of
     /// fm-serve. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool
@@ -394,7 +395,11 @@ fn seen_set(text: &str) -> Result<SharedSet, String> {
     match text {
         "none" => Ok(SharedSet(None)),
         _ if Client::is_location(text) && text.contains("/v1/seen/") => Ok(SharedSet(Some(text.to_owned()))),
-        _ => Err("give the address of a seen set, such as http://127.0.0.1:8640/v1/seen/pages, or none".to_owned()),
+        _ if urlindex_redis::is_location(text) => {
+            let checked = urlindex_redis::check_location(text).map_err(|error| error.to_string());
+            checked.map(|()| SharedSet(Some(text.to_owned())))
+        }
+        _ => Err("give the address of a seen set, such as http://127.0.0.1:8640/v1/seen/pages or redis://127.0.0.1:6379/pages, or none".to_owned()),
     }
 }
 

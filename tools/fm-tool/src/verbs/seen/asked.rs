@@ -1,4 +1,4 @@
-//! The set that `add` and `check` ask: one in files, or one behind a server.
+//! The set that `add` and `check` ask: one in files, one behind a server, or one on Redis.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use filemap_http::{Added, SeenClient};
 use fm_cli::Failure;
 use urlindex::canonical::named;
 use urlindex::{AnySet, Canonicalizer, DiskUrlSet, RequestId, SeenSet, StoredSet, Verdict};
+use urlindex_redis::RedisUrlSet;
 
+use super::redis;
 use super::sets::{self, MemoryArg};
 use crate::stores::remote;
 use fm_cli::canonical::{self, Canonical};
@@ -21,13 +23,23 @@ pub enum Asked {
     Local(Box<StoredSet>),
     /// Behind a server.
     Served(SeenClient),
+    /// On Redis.
+    Redis(Box<RedisUrlSet>),
 }
 
 /// A set, and the rules of its URLs.
 pub type AskedBy = (Asked, Arc<dyn Canonicalizer>);
 
-/// The set behind a server, and the rules of its URLs; `None` if the path is no address of one.
+/// The set behind a server or on Redis, and the rules of its URLs; `None` if the path is no
+/// address of one.
 pub fn served(path: &Path, memory: &MemoryArg, asked: Option<&Canonical>) -> Result<Option<AskedBy>, Failure> {
+    if let Some(location) = redis::location(path) {
+        if memory.memory.is_some() {
+            return Err(Failure::Usage("--memory does not apply to a set on Redis; leave it out".to_owned()));
+        }
+        let (set, rules) = redis::open(location, asked)?;
+        return Ok(Some((Asked::Redis(Box::new(set)), rules)));
+    }
     let Some(client) = remote::open_seen(path)? else { return Ok(None) };
     if memory.memory.is_some() {
         return Err(Failure::Usage("--memory is a matter of the server; leave it out".to_owned()));
@@ -48,7 +60,7 @@ impl Asked {
     pub fn gathers(&self) -> bool {
         match self {
             Asked::Local(set) => matches!(set.any(), AnySet::Disk(_)),
-            Asked::Served(_) => true,
+            Asked::Served(_) | Asked::Redis(_) => true,
         }
     }
 
@@ -59,7 +71,7 @@ impl Asked {
                 AnySet::Disk(disk) => Some(disk),
                 _ => None,
             },
-            Asked::Served(_) => None,
+            Asked::Served(_) | Asked::Redis(_) => None,
         }
     }
 
@@ -84,6 +96,12 @@ impl Asked {
                 }
                 Ok(())
             }
+            // Its failures name it.
+            Asked::Redis(set) => match is_adding {
+                true => set.check_and_insert_batch(urls, verdicts),
+                false => set.contains_batch(urls, verdicts),
+            }
+            .map_err(Failure::from),
         }
     }
 
@@ -93,6 +111,7 @@ impl Asked {
             Asked::Local(set) => set.sync().map_err(|error| sets::failure(path, error)),
             // It is when it is answered.
             Asked::Served(_) => Ok(()),
+            Asked::Redis(set) => set.sync().map_err(Failure::from),
         }
     }
 
@@ -101,6 +120,7 @@ impl Asked {
         match self {
             Asked::Local(set) => set.close().map_err(|error| sets::failure(path, error)),
             Asked::Served(_) => Ok(()),
+            Asked::Redis(set) => set.sync().map_err(Failure::from),
         }
     }
 }

@@ -9,8 +9,9 @@ use serde_json::Value;
 use urlindex::disk::FingerprintBits;
 use urlindex::hash::{HashFamily, SlotHash};
 use urlindex::{AnySet, BloomOptions, DiskOptions, Error, Md5Bitmap, NewSet, SeenSet, StoredSet};
+use urlindex_redis::NewRedisSet;
 
-use super::{sets, stat};
+use super::{redis, sets, stat};
 use crate::flags::Shared;
 use fm_cli::canonical::Canonical;
 
@@ -24,7 +25,8 @@ use fm_cli::canonical::Canonical;
     fm-tool seen create seen.bloom --kind bloom --urls 100000000 --rate 1e-4 --layout blocked\n  \
     fm-tool seen create seen.grow --kind growing --rate 1e-3 --canonical crawl\n  \
     fm-tool seen create seen.trie --kind trie\n  \
-    fm-tool seen create seen.disk --kind disk --max-age 90d"
+    fm-tool seen create seen.disk --kind disk --max-age 90d\n  \
+    fm-tool seen create redis://10.0.0.1:6379/pages --kind exact --urls 100000000"
 )]
 pub struct Args {
     /// The set's file
@@ -32,7 +34,7 @@ pub struct Args {
     /// The kind of set
     #[arg(long, value_enum)]
     kind: Kind,
-    /// MD5 bitmap: 2^BITS slots (16 to 36) [default: 28]
+    /// MD5 bitmap, or bitmap on Redis: 2^BITS slots (16 to 36, on Redis to 40) [default: 28]
     #[arg(long, value_name = "BITS")]
     bits: Option<u32>,
     /// Hash bitmap: the functions, one bit each: bkdr, ap, djb, djb0 (djb starting at 0)
@@ -41,7 +43,7 @@ pub struct Args {
     /// Hash bitmap: number of bits (1 to 2^31) [default: 2^28, with --adopt that of the file]
     #[arg(long, value_name = "N")]
     slots: Option<u64>,
-    /// Bloom filter: expected number of URLs
+    /// Bloom filter, or exact set on Redis: expected number of URLs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     urls: Option<u64>,
     /// Bloom or growing filter: false positive rate [default: 0.001]
@@ -98,6 +100,10 @@ enum Kind {
     /// Fingerprints of 80 bits on disk: nearly exact, for a billion URLs and more in little
     /// memory; can forget
     Disk,
+    /// On Redis: fingerprints of 64 bits, 9 bytes each
+    Exact,
+    /// On Redis: one bit a URL; more false positives as it fills
+    Bitmap,
 }
 
 fn slot_hash(text: &str) -> Result<SlotHash, String> {
@@ -139,6 +145,10 @@ enum Family {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     check(args)?;
     let canonicalizer = args.canonical.canonicalizer();
+    if let Some(location) = redis::location(&args.set) {
+        redis::create(location, new_on_redis(args)?, &*canonicalizer, shared)?;
+        return Ok(Outcome::Done);
+    }
     let made = match args.kind {
         Kind::HashBitmap if args.adopt => {
             StoredSet::adopt_hashed(&args.set, &args.functions, args.slots, &*canonicalizer)
@@ -168,11 +178,11 @@ fn check(args: &Args) -> Result<(), Failure> {
         return Err(Failure::Usage("name the functions with --functions, for example bkdr,ap,djb".to_owned()));
     }
     let rows = [
-        ("--bits", args.bits.is_some(), args.kind == Kind::Md5Bitmap && !args.adopt),
+        ("--bits", args.bits.is_some(), matches!(args.kind, Kind::Md5Bitmap | Kind::Bitmap) && !args.adopt),
         ("--adopt", args.adopt, args.kind == Kind::Md5Bitmap || is_hashed),
         ("--functions", !args.functions.is_empty(), is_hashed),
         ("--slots", args.slots.is_some(), is_hashed),
-        ("--urls", args.urls.is_some(), is_bloom),
+        ("--urls", args.urls.is_some(), is_bloom || args.kind == Kind::Exact),
         ("--bits-per-url", args.bits_per_url.is_some(), is_bloom),
         ("--layout", args.layout.is_some(), is_bloom),
         ("--family", args.family.is_some(), is_bloom),
@@ -200,6 +210,9 @@ fn new_set(args: &Args) -> Result<NewSet, Failure> {
             let options = DiskOptions::new().seed(seed).fingerprint_bits(args.fingerprint_bits.unwrap_or_default());
             NewSet::Disk(args.max_age.into_iter().fold(options, DiskOptions::max_age))
         }
+        Kind::Exact | Kind::Bitmap => {
+            return Err(Failure::Usage("sets of this kind are on Redis: redis://HOST:PORT/NAME".to_owned()));
+        }
         Kind::Bloom => {
             let Some(urls) = args.urls else {
                 let what = "give the expected number of URLs with --urls; if it is unknown, --kind growing";
@@ -222,6 +235,26 @@ fn new_set(args: &Args) -> Result<NewSet, Failure> {
     })
 }
 
+fn new_on_redis(args: &Args) -> Result<NewRedisSet, Failure> {
+    let of_files = [
+        ("--rate", args.rate.is_some()),
+        ("--bits-per-url", args.bits_per_url.is_some()),
+        ("--layout", args.layout.is_some()),
+        ("--family", args.family.is_some()),
+        ("--seed", args.seed.is_some()),
+    ];
+    if let Some((option, _)) = of_files.iter().find(|(_, is_given)| *is_given) {
+        return Err(Failure::Usage(format!("{option} does not apply to a set on Redis; leave it out")));
+    }
+    let urls = || args.urls.ok_or_else(|| Failure::Usage("give the expected number of URLs with --urls".to_owned()));
+    match args.kind {
+        Kind::Exact => Ok(NewRedisSet::Exact { urls: urls()? }),
+        Kind::Bitmap => Ok(NewRedisSet::Bitmap { bits: args.bits.unwrap_or(28) }),
+        Kind::Bloom => Ok(NewRedisSet::Bloom { urls: urls()? }),
+        _ => Err(Failure::Usage("a set on Redis is exact, bitmap or bloom".to_owned())),
+    }
+}
+
 fn tell(set: &StoredSet, path: &Path, shared: &Shared) -> Result<(), Failure> {
     let mut out = Output::stdout(shared.flags);
     if out.is_json() {
@@ -235,7 +268,7 @@ fn tell(set: &StoredSet, path: &Path, shared: &Shared) -> Result<(), Failure> {
 /// The size of the set, and its error rate.
 fn expected(set: &StoredSet) -> String {
     let (kind, bytes) = (set.kind().name(), sizes::print(set.disk_bytes()));
-    let rate = stat::rate;
+    let rate = sets::rate;
     match set.any() {
         AnySet::Md5Bitmap(bitmap) => {
             let rates = rates(|urls| bitmap.theoretical_rate(urls));
@@ -277,7 +310,7 @@ fn expected(set: &StoredSet) -> String {
 
 /// False positive rates at three fills.
 fn rates(at: impl Fn(u64) -> f64) -> String {
-    let at = |urls| stat::rate(at(urls));
+    let at = |urls| sets::rate(at(urls));
     let (low, middle, high) = (at(1_000_000), at(10_000_000), at(100_000_000));
     format!("false positive rate {low} with 1 million URLs, {middle} with 10 million, {high} with 100 million")
 }
@@ -292,5 +325,5 @@ fn length(age: Duration) -> String {
 
 /// An expected number of URLs.
 fn loss(urls: f64) -> String {
-    if urls >= 100.0 { format!("{urls:.0}") } else { stat::rate(urls) }
+    if urls >= 100.0 { format!("{urls:.0}") } else { sets::rate(urls) }
 }

@@ -68,6 +68,10 @@ pub fn to_read_within(path: &Path, memory: &MemoryArg) -> Result<StoredSet, Fail
 }
 
 fn check_path(path: &Path) -> Result<(), Failure> {
+    if path.to_str().is_some_and(urlindex_redis::is_location) {
+        let words = "this verb works on the files of a set; sets on Redis have create, add, check and stat";
+        return Err(Failure::Usage(words.to_owned()));
+    }
     if path.is_dir() {
         return Err(Failure::Io(format!("{} is a folder; a seen set is a file", path.display())));
     }
@@ -137,4 +141,41 @@ pub fn noted_canonicalizer(
 /// Whether two give the same keys.
 pub fn is_same(a: &dyn Canonicalizer, b: &dyn Canonicalizer) -> bool {
     (a.name(), a.version()) == (b.name(), b.version())
+}
+
+/// A rate with three significant digits.
+pub fn rate(rate: f64) -> String {
+    // Without trailing zeros.
+    let short = |digits: &str| digits.trim_end_matches('0').trim_end_matches('.').to_owned();
+    if rate <= 0.0 {
+        return "0".to_owned();
+    }
+    if rate >= 9.995e-4 {
+        return short(&format!("{rate:.*}", (2.0 - rate.log10().floor()).clamp(1.0, 5.0) as usize));
+    }
+    let text = format!("{rate:.2e}");
+    text.split_once('e').map_or_else(String::new, |(digits, power)| format!("{}e{power}", short(digits)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_short_however_small() {
+        for (number, text) in [
+            (0.0, "0"),
+            (0.0365, "0.0365"),
+            (0.00372, "0.00372"),
+            (1.0, "1"),
+            (0.5, "0.5"),
+            (0.001, "0.001"),
+            (0.000_999_83, "0.001"),
+            (99.96, "100"),
+            (0.00012345, "1.23e-4"),
+            (1e-9, "1e-9"),
+        ] {
+            assert_eq!(rate(number), text);
+        }
+    }
 }

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use urlindex::{AnySet, SeenSet, StoredSet};
 
 use crate::flags::Shared;
-use crate::verbs::seen::sets;
+use crate::verbs::seen::sets::rate;
+use crate::verbs::seen::{redis, sets};
 
 /// Print the kind, size and error rate of a set
 #[derive(clap::Args)]
@@ -24,8 +25,10 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let set = sets::to_read(&args.set)?;
-    let fields = fields(&set, &args.set)?;
+    let fields = match redis::location(&args.set) {
+        Some(location) => redis::described(&redis::open(location, None)?.0),
+        None => fields(&sets::to_read(&args.set)?, &args.set)?,
+    };
     let mut out = Output::stdout(shared.flags);
     if out.is_json() {
         out.json(&Value::Object(fields))?;
@@ -89,20 +92,6 @@ pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failur
     Ok(objects.flatten().collect())
 }
 
-/// A rate with three significant digits.
-pub fn rate(rate: f64) -> String {
-    // Without trailing zeros.
-    let short = |digits: &str| digits.trim_end_matches('0').trim_end_matches('.').to_owned();
-    if rate <= 0.0 {
-        return "0".to_owned();
-    }
-    if rate >= 9.995e-4 {
-        return short(&format!("{rate:.*}", (2.0 - rate.log10().floor()).clamp(1.0, 5.0) as usize));
-    }
-    let text = format!("{rate:.2e}");
-    text.split_once('e').map_or_else(String::new, |(digits, power)| format!("{}e{power}", short(digits)))
-}
-
 fn shown(name: &str, value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -117,28 +106,5 @@ fn shown(name: &str, value: &Value) -> String {
             _ => number.to_string(),
         },
         other => other.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_short_however_small() {
-        for (number, text) in [
-            (0.0, "0"),
-            (0.0365, "0.0365"),
-            (0.00372, "0.00372"),
-            (1.0, "1"),
-            (0.5, "0.5"),
-            (0.001, "0.001"),
-            (0.000_999_83, "0.001"),
-            (99.96, "100"),
-            (0.00012345, "1.23e-4"),
-            (1e-9, "1e-9"),
-        ] {
-            assert_eq!(rate(number), text);
-        }
     }
 }

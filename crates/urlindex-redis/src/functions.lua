@@ -1,0 +1,103 @@
+#!lua name=filemap_seen_1
+-- Adding to a seen set, so that a request that is sent again is answered as it was.
+--
+-- KEYS: the owner's answers; the count of URLs; then the key of each URL.
+-- ARGV: the request's id, 32 hexadecimal digits of which the first 12 are its time in ms; a check
+-- of its URLs, 8 digits; for how many ms and for how many requests answers are kept; then the item
+-- of each URL.
+-- Returns '1' for each new URL and '0' for each other, or a reason why not.
+--
+-- Answers are a list, oldest first: id, check, answers. A request without a new URL is not noted:
+-- asked again, it is answered alike. All keys are of one slot, and what a function has written is
+-- replicated as a whole, so no answer is there without its URLs, nor they without it.
+
+local AHEAD_MS = 300000
+
+local function time_of(text)
+  return tonumber(string.sub(text, 1, 12), 16)
+end
+
+local function told(answers, id, check, keep_requests)
+  local last = redis.call('LINDEX', answers, -1)
+  if not last or time_of(id) > time_of(last) then
+    return nil
+  end
+  local items = redis.call('LRANGE', answers, 0, -1)
+  for nth = #items, 1, -1 do
+    if string.sub(items[nth], 1, 32) == id then
+      if string.sub(items[nth], 33, 40) ~= check then
+        return 'reused'
+      end
+      return string.sub(items[nth], 41)
+    end
+  end
+  if #items >= keep_requests and time_of(id) <= time_of(items[1]) then
+    return 'forgotten'
+  end
+  return nil
+end
+
+local function add_by(insert)
+  return function(keys, args)
+    local id, check, keep_for, keep_requests = args[1], args[2], tonumber(args[3]), tonumber(args[4])
+    local clock = redis.call('TIME')
+    local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+    if time_of(id) > now + AHEAD_MS then
+      return 'ahead'
+    end
+    local before = told(keys[1], id, check, keep_requests)
+    if before then
+      return before
+    end
+    if time_of(id) < now - keep_for then
+      return 'forgotten'
+    end
+    local answers, new = {}, 0
+    for nth = 3, #keys do
+      if insert(keys[nth], args[nth + 2]) then
+        answers[nth - 2] = '1'
+        new = new + 1
+      else
+        answers[nth - 2] = '0'
+      end
+    end
+    answers = table.concat(answers)
+    if new > 0 then
+      redis.call('INCRBY', keys[2], new)
+      local kept = redis.call('RPUSH', keys[1], id .. check .. answers)
+      -- One comes and up to two go: what is over after a change of the options goes in time.
+      for _ = 1, 2 do
+        if kept > keep_requests or (kept > 1 and time_of(redis.call('LINDEX', keys[1], 0)) < now - keep_for) then
+          redis.call('LPOP', keys[1])
+          kept = kept - 1
+        end
+      end
+      redis.call('PEXPIRE', keys[1], keep_for)
+    end
+    return answers
+  end
+end
+
+redis.register_function('filemap_seen_1_exact', add_by(function(key, member)
+  return redis.call('SADD', key, member) == 1
+end))
+
+redis.register_function('filemap_seen_1_bitmap', add_by(function(key, bit)
+  return redis.call('SETBIT', key, bit, 1) == 0
+end))
+
+redis.register_function('filemap_seen_1_bloom', add_by(function(key, bits)
+  local sets = {}
+  for bit in string.gmatch(bits, '%d+') do
+    sets[#sets + 1] = 'SET'
+    sets[#sets + 1] = 'u1'
+    sets[#sets + 1] = bit
+    sets[#sets + 1] = '1'
+  end
+  for _, was in ipairs(redis.call('BITFIELD', key, unpack(sets))) do
+    if was == 0 then
+      return true
+    end
+  end
+  return false
+end))

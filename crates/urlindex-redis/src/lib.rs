@@ -1,0 +1,32 @@
+//! A seen set on Redis or Redis Cluster, which any number of crawlers share without a server of
+//! their own.
+//!
+//! [`RedisUrlSet`] is a [`urlindex::SeenSet`]. It needs Redis 7 or Valkey: adding is a *function*
+//! of the server, which notes what it answered together with the URLs. So a request whose reply is
+//! lost is sent again with its id and answered as it was, and no URL is called seen that nobody
+//! was given. Who keeps ids over its own restarts uses [`RedisUrlSet::add`].
+//!
+//! | lost | what becomes of it |
+//! |---|---|
+//! | a reply, a connection | asked again: the same answer |
+//! | a client | its URLs that were answered are seen for all others; a crawler notes the id before it asks and asks again |
+//! | a master, its replica takes over | what it had not replicated, some 1 s at most, is new once more; none with [`RedisOptions::replicas`] |
+//! | a master without a replica | what its `appendfsync` had not written is new once more |
+//!
+//! Servers must not drop keys: `maxmemory-policy noeviction`, which opening a set checks.
+
+mod batch;
+mod error;
+mod kind;
+mod lanes;
+mod layout;
+mod link;
+mod location;
+mod options;
+mod set;
+
+pub use error::{Error, Result};
+pub use kind::NewRedisSet;
+pub use location::{check_location, is_location};
+pub use options::RedisOptions;
+pub use set::RedisUrlSet;

@@ -1,0 +1,96 @@
+//! `fm-tool seen` on Redis: sets made, filled, asked and described; what is refused.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::harness::{Bench, Ran, run, tool};
+
+/// `redis-server` on loopback, killed with it.
+struct Redis {
+    port: u16,
+    server: Child,
+    _folder: TempDir,
+}
+
+impl Redis {
+    /// One with this password. None if it is not here; in the gate that fails.
+    fn start(password: &str) -> Option<Redis> {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--requirepass", password, "--dir"]);
+        let Ok(server) = command.arg(folder.path()).stdout(Stdio::null()).spawn() else {
+            assert!(std::env::var_os("CI").is_none(), "redis-server is needed");
+            eprintln!("skipped: there is no redis-server");
+            return None;
+        };
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(Redis { port, server, _folder: folder })
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        drop(self.server.kill());
+        drop(self.server.wait());
+    }
+}
+
+fn seen(password: &str, args: &[&str]) -> Ran {
+    run(tool().env("REDISCLI_AUTH", password).arg("seen").args(args))
+}
+
+#[test]
+fn a_set_on_redis_is_made_filled_asked_and_described() {
+    let Some(redis) = Redis::start("secret") else { return };
+    let bench = Bench::new();
+    let (of, list) = (|name: &str| format!("redis://127.0.0.1:{}/{name}", redis.port), bench.path("urls.txt"));
+    let urls: String = (0..3_000).map(|nth| format!("http://host.example/{nth}\n")).collect();
+    std::fs::write(&list, urls + "not a url\n").expect("written");
+    let list = list.to_str().expect("text");
+    for (kind, options, word) in [
+        ("exact", ["--urls", "100000"], "seen"),
+        ("bitmap", ["--bits", "30"], "probably-seen"),
+        ("bloom", ["--urls", "1000000"], "probably-seen"),
+    ] {
+        let set = of(kind);
+        let create = [&["create", &set, "--kind", kind][..], &options].concat();
+        seen("secret", &create).ended(0).said("made redis://");
+        seen("secret", &create).ended(2).said("there is a set of this name");
+        let added = seen("secret", &["add", &set, list, "--count", "--json"]).ended(2).json().remove(0);
+        assert_eq!((&added["lines"], &added["invalid"]), (&3_001.into(), &1.into()), "{added}");
+        assert!(added["new"].as_u64() >= Some(2_999), "{added}");
+        let checked = seen("secret", &["check", &set, list, "--json"]).ended(2).json();
+        assert!(checked[..3_000].iter().all(|line| line["verdict"] == word), "{kind}");
+        let about = seen("secret", &["stat", &set, "--json"]).ended(0).json().remove(0);
+        assert_eq!(
+            (&about["kind"], &about["canonicalizer"], &about["urls"]),
+            (&kind.into(), &"whatwg".into(), &added["new"])
+        );
+    }
+}
+
+#[test]
+fn what_a_set_on_redis_cannot_do_is_named() {
+    let Some(redis) = Redis::start("secret") else { return };
+    let set = format!("redis://127.0.0.1:{}/pages", redis.port);
+    seen("wrong", &["create", &set, "--kind", "exact", "--urls", "10"]).ended(2).said("refuses");
+    seen("secret", &["add", &set]).ended(2).said("there is no set of this name");
+    seen("secret", &["create", &set, "--kind", "exact"]).ended(2).said("--urls");
+    seen("secret", &["create", &set, "--kind", "trie"]).ended(2).said("exact, bitmap or bloom");
+    seen("secret", &["create", &set, "--kind", "bloom", "--urls", "10", "--rate", "0.1"]).ended(2).said("--rate");
+    seen("secret", &["create", "pages", "--kind", "exact", "--urls", "10"]).ended(2).said("redis://HOST:PORT/NAME");
+    seen("secret", &["create", &set, "--kind", "exact", "--urls", "10", "--canonical", "crawl"]).ended(0);
+    seen("secret", &["check", &set, "--canonical", "exact"]).ended(2).said("leave --canonical out");
+    seen("secret", &["check", &set, "--memory", "1GB"]).ended(2).said("--memory");
+    for args in [&["forget", &set, "http://a.example/"][..], &["export", &set]] {
+        seen("secret", args).ended(2).said("sets on Redis have create, add, check and stat");
+    }
+    let told = seen("", &["stat", &format!("redis://me:hidden@127.0.0.1:{}/pages", redis.port)]).ended(2);
+    assert!(told.words.contains("REDISCLI_AUTH") && !told.words.contains("hidden"), "{}", told.words);
+}
