@@ -122,6 +122,8 @@ reasons! {
     Busy "busy" Busy,
     /// Another crawl has claimed it at the seen set that they share.
     Elsewhere "elsewhere" Elsewhere,
+    /// Another crawl of the fleet owns its host's shard.
+    HandedOver "handed-over" Elsewhere,
     /// A hook of the crawl failed: the page is kept without what it would have said.
     HookFailed "hook-failed" Protocol,
     /// The crawl's own fetcher failed.
@@ -182,7 +184,9 @@ pub fn why(kind: Option<FailureKind>, note: Option<String>) -> Option<String> {
         return Some(note.filter(|note| note.starts_with(refused.name())).unwrap_or_else(words));
     }
     match kind {
-        Some(FailureKind::Elsewhere) => Some("another crawl has claimed it at the seen set".to_owned()),
+        Some(FailureKind::Elsewhere) => {
+            Some("left to another crawl, which owns its shard or has claimed it at the seen set".to_owned())
+        }
         Some(FailureKind::Robots) => note.or_else(|| Some("robots.txt forbids it".to_owned())),
         _ => note,
     }

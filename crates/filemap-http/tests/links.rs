@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use filemap_http::server::{LinkBoxes, ServerOptions, Tokens};
 use filemap_http::{ClientOptions, LinksClient, Mailed};
-use mailbox::{Link, MailboxOptions, Posted, Standing};
+use mailbox::{Activity, Link, MailboxOptions, Posted, Standing};
 use tempfile::TempDir;
 
 use crate::served::{Served, with};
@@ -66,9 +66,14 @@ fn links_are_there_until_their_owner_has_dropped_them_also_after_a_restart() {
     assert!(matches!(mail.read(1, None, epoch), Ok(Mailed::Fenced(_))));
     assert!(matches!(mail.drop_to(1, part.cursor, epoch), Ok(Mailed::Fenced(_))));
     assert!(matches!(mail.take(1, 9), Ok(Mailed::Refused(why)) if why.contains("owned by the crawl")));
-    assert_eq!(done(mail.report(8, &[(1, epoch)], true)).fenced, [1]);
-    let news = done(mail.report(8, &[(1, later)], true));
+    assert_eq!(done(mail.report(8, &[(1, epoch)], Activity::Idle)).fenced, [1]);
+    let news = done(mail.report(8, &[(1, later)], Activity::Idle));
     assert_eq!(news.standing, Standing { waiting: 1, working: 1, free: vec![0], ..Standing::default() });
+    done(mail.drop_to(1, done(mail.read(1, None, later)).cursor, later));
+    let news = done(mail.report(8, &[(1, later)], Activity::Stuck));
+    assert_eq!(news.standing, Standing { free: vec![0], ..Standing::default() }, "stuck: not over, none at work");
+    assert_eq!((done(mail.had(1, 7)), done(mail.had(0, 7))), (8, 0));
+    assert_eq!(done(mail.post(1, 7, 8, links(8..9))).next, 9);
     let metrics = String::from_utf8(server.get("/metrics", &[]).body).expect("text");
     assert!(metrics.contains("filemap_links_waiting{shard=\"1\"} 1\n"), "{metrics}");
 }

@@ -5,7 +5,7 @@
 //! to fetch, nothing to post, and has had dropped all that it took. That an owner was idle counts
 //! no more once it has dropped links or was claimed again. So there is no moment at which all are
 //! idle, no link waits, and somebody has work: whoever has taken links has not had them dropped
-//! yet.
+//! yet. An owner that is stuck is neither idle nor at work: mailboxes do not take what it has.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -27,6 +27,17 @@ const NOTE: &str = "mailboxes";
 const NEW_NOTE: &str = "mailboxes.new";
 /// Shards of a fleet, at most.
 const SHARDS_MAX: u32 = 4096;
+
+/// What a crawl of a fleet does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// It has something to fetch, to post or to take.
+    Working,
+    /// It has something left, and can do nothing before mailboxes take its links.
+    Stuck,
+    /// It has nothing to do.
+    Idle,
+}
 
 /// Who owns a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +74,8 @@ pub struct Standing {
     pub is_over: bool,
     /// Links that wait in all mailboxes.
     pub waiting: u64,
-    /// Number of crawls that have something to do and were heard of within the lease.
+    /// Number of crawls that have something to do, are not stuck, and were heard of within the
+    /// lease.
     pub working: u32,
     /// Shards with something to do whose owners were not heard of.
     pub silent: Vec<u32>,
@@ -77,9 +89,17 @@ pub struct Standing {
 pub struct Mailboxes {
     options: MailboxOptions,
     boxes: Vec<Mutex<Mailbox>>,
-    heard: Mutex<HashMap<u128, Instant>>,
+    /// Of each crawl that owns a shard.
+    heard: Mutex<HashMap<u128, Heard>>,
     opened: Instant,
     _lock: Box<dyn Lock>,
+}
+
+/// What was last heard of a crawl.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    at: Instant,
+    is_stuck: bool,
 }
 
 impl Mailboxes {
@@ -136,7 +156,11 @@ impl Mailboxes {
     }
 
     fn with(options: MailboxOptions, boxes: Vec<Mutex<Mailbox>>, lock: Box<dyn Lock>) -> Mailboxes {
-        Mailboxes { options, boxes, heard: Mutex::default(), opened: Instant::now(), _lock: lock }
+        let opened = Instant::now();
+        let mailboxes = Mailboxes { options, boxes, heard: Mutex::default(), opened, _lock: lock };
+        let heard = Heard { at: opened, is_stuck: false };
+        mailboxes.owners().into_iter().for_each(|owner| mailboxes.note(owner, heard));
+        mailboxes
     }
 
     fn of<T>(&self, shard: u32, act: impl FnOnce(&mut Mailbox) -> Result<T>) -> Result<T> {
@@ -165,8 +189,8 @@ impl Mailboxes {
         self.of(shard, |mailbox| mailbox.post(crawl, first, links))
     }
 
-    /// Links of a shard from a place on, whole batches, until there are so many; from the first
-    /// one that waits if no place is given.
+    /// Links of a shard from a place on, whole batches, until there are so many, or 4 MiB of URLs;
+    /// from the first one that waits if no place is given.
     ///
     /// # Errors
     /// `NoSuchShard`, `Cursor`; `Corrupt`, `Io`.
@@ -193,7 +217,7 @@ impl Mailboxes {
     /// `NoSuchShard`; `Owned`; `Io`, `Poisoned`.
     pub fn claim(&self, shard: u32, crawl: u128) -> Result<u64> {
         let epoch = self.of(shard, |mailbox| mailbox.claim(crawl))?;
-        self.heard(crawl);
+        self.note(crawl, Heard { at: Instant::now(), is_stuck: false });
         Ok(epoch)
     }
 
@@ -211,42 +235,72 @@ impl Mailboxes {
     /// `NoSuchShard`; `Alive`; `Io`, `Poisoned`.
     pub fn free(&self, shard: u32) -> Result<()> {
         let lease = self.options.lease;
-        self.of(shard, |mailbox| {
-            let heard = mailbox.state.owner.map(|owner| self.since_heard(owner));
+        let owner = self.of(shard, |mailbox| {
+            let owner = mailbox.state.owner;
+            let heard = owner.map(|owner| self.since_heard(owner));
             match heard.filter(|heard| *heard < lease) {
                 Some(heard) => Err(Error::Alive { shard, seconds: heard.as_secs(), lease: lease.as_secs() }),
-                None => mailbox.free(),
+                None => mailbox.free().map(|()| owner),
             }
-        })
+        })?;
+        if let Some(owner) = owner.filter(|owner| !self.owners().contains(owner)) {
+            guard(&self.heard).remove(&owner);
+        }
+        Ok(())
     }
 
-    /// Notes that a crawl was heard of, and whether it has nothing to do in the shards that it
-    /// owns in these epochs. Returns those in which it is fenced. A sync for each shard in which
-    /// that changes.
+    /// Notes that a crawl was heard of, and what it does in the shards that it owns in these
+    /// epochs. Returns those in which it is fenced. A sync for each shard in which it becomes
+    /// idle, or is no longer.
     ///
     /// # Errors
     /// `NoSuchShard`; `Io`, `Poisoned`.
-    pub fn report(&self, crawl: u128, epochs: &[(u32, u64)], is_idle: bool) -> Result<Vec<u32>> {
-        self.heard(crawl);
+    pub fn report(&self, crawl: u128, epochs: &[(u32, u64)], does: Activity) -> Result<Vec<u32>> {
         let mut fenced = Vec::new();
         for (shard, epoch) in epochs {
             self.of(*shard, |mailbox| match mailbox.check(*epoch) {
-                Ok(()) => mailbox.set_idle(is_idle),
+                Ok(()) => mailbox.set_idle(does == Activity::Idle),
                 Err(_) => {
                     fenced.push(*shard);
                     Ok(())
                 }
             })?;
         }
+        if fenced.len() < epochs.len() {
+            self.note(crawl, Heard { at: Instant::now(), is_stuck: does == Activity::Stuck });
+        }
         Ok(fenced)
     }
 
+    /// A crawl is heard of. One that owns nothing is not remembered.
     fn heard(&self, crawl: u128) {
-        guard(&self.heard).insert(crawl, Instant::now());
+        if let Some(heard) = guard(&self.heard).get_mut(&crawl) {
+            heard.at = Instant::now();
+        }
+    }
+
+    /// An owner is heard of.
+    fn note(&self, owner: u128, heard: Heard) {
+        guard(&self.heard).insert(owner, heard);
+    }
+
+    /// How many crawls are remembered.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        guard(&self.heard).len()
     }
 
     fn since_heard(&self, crawl: u128) -> Duration {
-        guard(&self.heard).get(&crawl).copied().unwrap_or(self.opened).elapsed()
+        guard(&self.heard).get(&crawl).map_or(self.opened, |heard| heard.at).elapsed()
+    }
+
+    fn is_stuck(&self, crawl: u128) -> bool {
+        guard(&self.heard).get(&crawl).is_some_and(|heard| heard.is_stuck)
+    }
+
+    /// The owners of all shards.
+    fn owners(&self) -> BTreeSet<u128> {
+        self.boxes.iter().filter_map(|mailbox| guard(mailbox).state.owner).collect()
     }
 
     /// What is known of each shard.
@@ -283,6 +337,7 @@ impl Mailboxes {
             }
             standing.is_over = false;
             match owner.heard < self.options.lease {
+                true if shard.waiting == 0 && self.is_stuck(owner.crawl) => {}
                 true => drop(working.insert(owner.crawl)),
                 false => standing.silent.push(shard.shard),
             }

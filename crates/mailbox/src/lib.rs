@@ -32,7 +32,7 @@ mod tests;
 
 pub use error::{Error, Result};
 pub use filemap_io::StorageError;
-pub use fleet::{Mailboxes, Owner, ShardStats, Standing};
+pub use fleet::{Activity, Mailboxes, Owner, ShardStats, Standing};
 pub use link::Link;
 pub use mailbox::{MailboxOptions, Part, Posted};
 pub use outbox::{Batch, Outbox};

@@ -13,6 +13,8 @@ use crate::state::{Record, State, encode_links};
 
 /// Crawls of which a mailbox has links, at most: 16 bytes each.
 const SENDERS_MAX: usize = 4096;
+/// Bytes of URLs in a part that is read, but one batch's at least.
+const PART_BYTES: usize = 4 << 20;
 
 filemap_io::options! {
     /// Limits of mailboxes.
@@ -159,13 +161,25 @@ impl Mailbox {
         Ok(Posted { entered, next: next + entered })
     }
 
-    /// Whole batches from a place on, until there are so many links.
+    /// Whole batches from a place on, until there are so many links, or as many bytes as a part
+    /// has.
     pub(crate) fn read(&self, cursor: Option<u64>, links_max: usize) -> Result<Part> {
-        let mut part = Part { links: Vec::new(), cursor: self.checked(cursor)? };
-        while part.links.len() < links_max {
-            let Some(group) = self.log.read(part.cursor)? else { break };
+        let begin = self.checked(cursor)?;
+        let (mut part, mut bytes) = (Part { links: Vec::new(), cursor: begin }, 0);
+        while part.links.len() < links_max && bytes < PART_BYTES {
+            let group = match self.log.read(part.cursor) {
+                // Nobody knows what is there, unless it is a place.
+                Err(_) if part.cursor == begin && self.walk_to(begin)?.is_none() => {
+                    return Err(Error::Cursor { shard: self.shard, cursor: begin });
+                }
+                group => group?,
+            };
+            let Some(group) = group else { break };
             match Record::decode(&group.record) {
-                Some(Record::Links { links, .. }) => part.links.extend(links),
+                Some(Record::Links { links, .. }) => {
+                    bytes += links.iter().map(|link| link.url.len()).sum::<usize>();
+                    part.links.extend(links);
+                }
                 Some(_) => {}
                 None => return Err(Error::corrupt(self.log.name(), part.cursor, "not a record of a mailbox")),
             }
@@ -186,6 +200,16 @@ impl Mailbox {
     /// Drops the links before a place; durable on return. Returns how many.
     pub(crate) fn drop_to(&mut self, cursor: u64) -> Result<u64> {
         let to = self.checked(Some(cursor))?;
+        let count = self.walk_to(to)?.ok_or(Error::Cursor { shard: self.shard, cursor })?;
+        if count > 0 {
+            self.tell(&Record::Dropped { place: to, count })?;
+            self.log.remove_before(self.place())?;
+        }
+        Ok(count)
+    }
+
+    /// Number of links before a place; `None` if no batch begins there.
+    fn walk_to(&self, to: u64) -> Result<Option<u64>> {
         let (mut at, mut count) = (self.place(), 0);
         while at < to {
             let Some(group) = self.log.read(at)? else { break };
@@ -194,14 +218,7 @@ impl Mailbox {
             }
             at = group.next;
         }
-        if at != to {
-            return Err(Error::Cursor { shard: self.shard, cursor });
-        }
-        if count > 0 {
-            self.tell(&Record::Dropped { place: to, count })?;
-            self.log.remove_before(self.place())?;
-        }
-        Ok(count)
+        Ok((at == to).then_some(count))
     }
 
     /// Makes a crawl the owner, in a new epoch; durable on return.

@@ -26,6 +26,8 @@ const GROUP_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
 #[derive(Debug)]
 struct Pending {
     place: u64,
+    /// Those of the group on disk.
+    bytes: u64,
     shard: u32,
     first: u64,
     count: u64,
@@ -49,6 +51,9 @@ pub struct Outbox {
     /// How many links there were for each shard.
     next: Vec<u64>,
     pending: VecDeque<Pending>,
+    /// Bytes of those groups that are not acknowledged, and links in them.
+    bytes: u64,
+    waiting: u64,
     /// Links since the last commit, by shard.
     new: Vec<Vec<Link>>,
     _lock: Box<dyn Lock>,
@@ -75,7 +80,7 @@ impl Outbox {
         if !Log::exists(&*dir, NAME)? {
             let (id, next) = (u128::from_le_bytes(new_id(&*dir)?), vec![0; shards as usize]);
             let log = Log::create(dir, NAME, &state(id, &next))?;
-            return Ok(Outbox { id, log, next, pending: VecDeque::new(), new, _lock: lock });
+            return Ok(Outbox { id, log, next, pending: VecDeque::new(), bytes: 0, waiting: 0, new, _lock: lock });
         }
         let log = Log::open(dir, NAME)?;
         let (mut at, mut found, mut pending) = (log.begin(), None, VecDeque::new());
@@ -89,7 +94,8 @@ impl Outbox {
                     let next = next.get_mut(shard as usize).filter(|next| **next == first).ok_or_else(damaged)?;
                     let count = links.len() as u64;
                     *next += count;
-                    pending.push_back(Pending { place: at, shard, first, count, is_done: false });
+                    let bytes = group.next - at;
+                    pending.push_back(Pending { place: at, bytes, shard, first, count, is_done: false });
                 }
                 _ => return Err(damaged()),
             }
@@ -99,7 +105,9 @@ impl Outbox {
         if next.len() != shards as usize {
             return Err(Error::OtherShards { file, found: next.len() as u32, wanted: shards });
         }
-        Ok(Outbox { id, log, next, pending, new, _lock: lock })
+        let bytes = pending.iter().map(|pending| pending.bytes).sum();
+        let waiting = pending.iter().map(|pending| pending.count).sum();
+        Ok(Outbox { id, log, next, pending, bytes, waiting, new, _lock: lock })
     }
 
     /// The crawl's id: random, and made with the outbox.
@@ -147,8 +155,11 @@ impl Outbox {
         [shard as u64, first, count].iter().for_each(|field| varint::put(&mut record, *field));
         links.iter().for_each(|link| link.encode(&mut record));
         let place = self.log.append(&record)?;
+        let bytes = self.log.end() - place;
         self.next[shard] += count;
-        self.pending.push_back(Pending { place, shard: shard as u32, first, count, is_done: false });
+        self.bytes += bytes;
+        self.waiting += count;
+        self.pending.push_back(Pending { place, bytes, shard: shard as u32, first, count, is_done: false });
         Ok(())
     }
 
@@ -191,8 +202,12 @@ impl Outbox {
         if next > all {
             return Err(Error::Gap { shard, next, first: all });
         }
-        let mine = self.pending.iter_mut().filter(|pending| pending.shard == shard);
-        mine.for_each(|pending| pending.is_done |= pending.first + pending.count <= next);
+        let is_new = |pending: &&mut Pending| pending.shard == shard && !pending.is_done;
+        for pending in self.pending.iter_mut().filter(is_new).filter(|pending| pending.first + pending.count <= next) {
+            pending.is_done = true;
+            self.bytes -= pending.bytes;
+            self.waiting -= pending.count;
+        }
         while self.pending.front().is_some_and(|pending| pending.is_done) {
             self.pending.pop_front();
         }
@@ -202,13 +217,13 @@ impl Outbox {
 
     /// Number of links that no mailbox has acknowledged.
     pub fn waiting(&self) -> u64 {
-        let waiting = self.pending.iter().filter(|pending| !pending.is_done).map(|pending| pending.count);
-        waiting.sum::<u64>() + self.new.iter().map(|links| links.len() as u64).sum::<u64>()
+        self.waiting + self.new.iter().map(|links| links.len() as u64).sum::<u64>()
     }
 
-    /// Bytes on disk from the first of them on.
+    /// Bytes that they take on disk. Its files may take more: one goes when all in it is
+    /// acknowledged, as in all before it.
     pub fn bytes(&self) -> u64 {
-        self.log.end() - self.pending.front().map_or(self.log.end(), |pending| pending.place)
+        self.bytes
     }
 }
 

@@ -168,6 +168,9 @@ fn said(event: &Event) -> Option<String> {
         Event::AskedAgain { why, after } => format!("asked again in {} s: {why}", after.as_secs()),
         Event::LinksLater { why, after } => format!("links again in {:.1} s: {why}", after.as_secs_f64()),
         Event::ShardTaken { shard } => format!("shard {shard} was free, and is this crawl's"),
+        Event::ShardKept { shard } => {
+            format!("shard {shard} stays this crawl's, beside those of --own: only an administrator frees it")
+        }
         Event::ShardLost { shard } => {
             format!("shard {shard} is another crawl's, or another run's: what is queued of it is handed over")
         }
@@ -200,6 +203,7 @@ fn counted(found: &Result<usize, String>) -> Value {
 fn logged(event: &Event) -> Option<(&'static str, Value)> {
     Some(match event {
         Event::Elsewhere { url } => ("elsewhere", json!({ "url": url })),
+        Event::HandedOver { url } => ("handed-over", json!({ "url": url })),
         Event::Paused => ("paused", Value::Null),
         Event::Resumed => ("resumed", Value::Null),
         Event::LowSpace { free_bytes, min_free_bytes } => {

@@ -20,6 +20,7 @@ pub fn of(error: Error) -> Failure {
         Error::Frontier(frontier::Error::Storage(error)) | Error::Outbox(mailbox::Error::Storage(error)) => {
             Failure::of_storage(&error, words)
         }
+        Error::Outbox(mailbox::Error::Gap { .. }) => Failure::Damage(words),
         Error::Outbox(mailbox::Error::OtherShards { .. }) => Failure::Usage(format!("--shards: {words}")),
         _ => Failure::Io(words),
     }

@@ -2,6 +2,9 @@
 //! find. Each page is fetched by one of them, and none is lost by kills, or while the server of
 //! the mailboxes is away or full.
 
+mod corners;
+mod others;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
@@ -78,6 +81,27 @@ impl Post {
             drop(stop);
             self.runtime.block_on(serving).expect("no panic").expect("closed");
         }
+    }
+}
+
+impl Post {
+    /// Frees a shard, as an administrator does when its owner is silent for the lease.
+    fn free(&mut self, shard: u32, lease: Duration) {
+        self.stop();
+        // The last requests may hold them for a moment.
+        let folder = self.folder.path().join("links");
+        let boxes = loop {
+            match mailbox::Mailboxes::open(&folder, self.options.clone()) {
+                Err(mailbox::Error::Storage(mailbox::StorageError::Locked { .. })) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                opened => break opened.expect("opened").expect("there"),
+            }
+        };
+        std::thread::sleep(lease + Duration::from_millis(100));
+        boxes.free(shard).expect("silent");
+        drop(boxes);
+        self.start();
     }
 }
 
@@ -357,30 +381,14 @@ fn a_shard_that_was_freed_is_taken_over_and_its_owner_hands_over_what_it_had() {
     let hosts = hosts(2, 1);
     let web = Web::slow(ring(&hosts, 1), Duration::from_millis(10));
     let options = MailboxOptions::new().lease(Duration::from_millis(500));
-    let (fleet, mut post) = (Fleet::new(web, hosts, 2, 2), Post::new(options.clone(), None));
+    let (fleet, mut post) = (Fleet::new(web, hosts, 2, 2), Post::new(options, None));
     let mut child = fleet.start(&post, 0, &["--own=0,1"]);
     while fleet.web.pages_asked() < PAGES / 2 {
         std::thread::sleep(Duration::from_millis(1));
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // An administrator frees the shard, when its owner is silent.
-    post.stop();
-    {
-        // The last requests may hold them for a moment.
-        let folder = post.folder.path().join("links");
-        let boxes = loop {
-            match mailbox::Mailboxes::open(&folder, options.clone()) {
-                Err(mailbox::Error::Storage(mailbox::StorageError::Locked { .. })) => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                opened => break opened.expect("opened").expect("there"),
-            }
-        };
-        std::thread::sleep(Duration::from_millis(600));
-        boxes.free(1).expect("silent");
-    }
-    post.start();
+    post.free(1, Duration::from_millis(500));
     let second = fleet.start(&post, 1, &["--own=1"]);
     let first = fleet.start(&post, 0, &["--own=0"]);
     finish(vec![first, second]);

@@ -7,7 +7,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -63,8 +65,12 @@ pub struct Asked {
     pub answers: Sender<Value>,
 }
 
-/// A listening socket; its file goes with it.
-pub struct Control(OsDir);
+/// A listening socket; its file and its thread go with it.
+pub struct Control {
+    dir: OsDir,
+    path: PathBuf,
+    has_ended: Arc<AtomicBool>,
+}
 
 impl Control {
     /// Listens in a crawl's folder; each request is passed to `ask`, on a thread of its own.
@@ -81,8 +87,13 @@ impl Control {
             return Err(failed(error));
         }
         let listener = UnixListener::bind(&path).map_err(failed)?;
-        std::thread::spawn(move || {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&has_ended);
+        let listen = move || {
             for stream in listener.incoming() {
+                if is_over.load(Ordering::Acquire) {
+                    return;
+                }
                 let Ok(stream) = stream else {
                     // No more files may be opened, say.
                     std::thread::sleep(Duration::from_millis(100));
@@ -92,15 +103,19 @@ impl Control {
                 // A caller that goes away harms nobody.
                 std::thread::spawn(move || drop(serve(stream, ask)));
             }
-        });
-        Ok(Control(dir))
+        };
+        std::thread::Builder::new().name("control".to_owned()).spawn(listen).map_err(failed)?;
+        Ok(Control { dir, path, has_ended })
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
+        self.has_ended.store(true, Ordering::Release);
+        // That wakes the thread.
+        drop(UnixStream::connect(&self.path));
         // The next run removes it too.
-        drop(self.0.remove(files::CONTROL));
+        drop(self.dir.remove(files::CONTROL));
     }
 }
 

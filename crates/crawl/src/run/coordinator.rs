@@ -9,6 +9,7 @@
 //! many are fetched again after a crash.
 
 mod asked;
+mod begin;
 mod fleet;
 mod told;
 
@@ -17,11 +18,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use frontier::{Assignment, Frontier, Next, PageId};
-use serde_json::{Value, json};
+use frontier::{Frontier, Next, PageId};
+use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::claims::{Answer, Claims, Owner};
+use super::claims::{Answer, Claims};
 use super::control::{Asked, Control};
 use super::fleet::{Fleet, Mail};
 use super::observe::{Event, Observer, Pause};
@@ -32,13 +33,12 @@ use super::status::Status;
 use super::tally::Tally;
 use crate::clock::now_ms;
 use crate::error::Error;
-use crate::failure::{Failure, Reason};
 use crate::files::seen::Seen;
 use crate::files::sequence::SequenceNote;
 use crate::links::Link;
 use crate::settings::{Folder, Settings};
 use crate::stop::Stop;
-use crate::visit::{self, Crawl, Visit};
+use crate::visit::{Crawl, Visit};
 
 use self::asked::Urgent;
 pub use self::asked::retry;
@@ -104,6 +104,7 @@ pub struct State {
 /// What the coordinator is told.
 enum Message {
     Visited(Box<Visit>),
+    Dropped(PageId),
     Answered(Answer),
     Asked(Asked),
     Mailed(Mail),
@@ -267,7 +268,11 @@ impl<'a> Coordinator<'a> {
                 _ => None,
             };
             match end {
-                None => self.fleet_busy(is_starving),
+                // Who pauses, or stops, needs no further shard.
+                None => {
+                    let pauses = matches!(supply, Supply::Paused) || stopping.is_some() || self.is_only;
+                    self.fleet_busy(is_starving && !pauses);
+                }
                 Some(end) => {
                     if let Some(end) = self.fleet_end(end) {
                         return self.end(end);
@@ -285,6 +290,10 @@ impl<'a> Coordinator<'a> {
     fn is_full(&mut self, space: &mut Space) -> Result<bool, Error> {
         let engine = self.crawl.pages.engine();
         self.tally.low_space = space.look(|| engine.free_bytes().ok(), &*self.observer)?;
+        if let Some(fleet) = &mut self.state.fleet {
+            // What comes takes room too.
+            fleet.receive(self.tally.low_space.is_none());
+        }
         if self.tally.low_space.is_some() {
             self.moved_ms = now_ms();
         }
@@ -306,6 +315,7 @@ impl<'a> Coordinator<'a> {
     fn end(&mut self, end: End) -> Result<(End, Tally), Error> {
         self.commit()?;
         self.crawl.bodies.sync()?;
+        self.send_rest()?;
         Ok((end, std::mem::take(&mut self.tally)))
     }
 
@@ -354,91 +364,6 @@ impl<'a> Coordinator<'a> {
         Ok(Supply::Plenty)
     }
 
-    /// Asks for the pages that wait for it, when the last question is answered. The claim is
-    /// durable before.
-    fn ask(&mut self) -> Result<(), Error> {
-        let Some(question) = self.state.claims.question() else { return Ok(()) };
-        let pages: Vec<PageId> = question.assignments.iter().map(|assignment| assignment.page).collect();
-        self.state.frontier.claim(question.id.to_u128(), &pages)?;
-        self.commit()?;
-        let tell = self.tell.clone();
-        let asking = self.runtime.spawn_blocking(move || question.ask());
-        self.runtime.spawn(async move {
-            let broken = |error| Error::Broken(format!("a claim broke off: {error}; please report it"));
-            // If the run has ended nobody listens: the next one asks again.
-            let _ = tell.send(asking.await.unwrap_or_else(|error| Err(broken(error))).map(Message::Answered));
-        });
-        Ok(())
-    }
-
-    /// Begins the visits of pages that are ours.
-    fn answered(&mut self, answer: Answer) -> Result<(), Error> {
-        self.state.claims.take(&answer);
-        if answer.ours.is_none() || self.stop.is_asked() {
-            return self.put_back(answer.assignments);
-        }
-        self.in_flight -= answer.assignments.len();
-        for assignment in answer.assignments {
-            let page = assignment.page;
-            // Its host has waited as well, and others of it may begin first: it comes again then.
-            let is_left = self.state.claims.owner(&assignment) == Owner::Elsewhere;
-            if is_left || self.state.frontier.begins(page, now_ms())? {
-                self.begin(assignment)?;
-            } else {
-                self.state.frontier.release(page)?;
-                self.await_again(page);
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives pages back to the frontier that were not asked for, or not answered.
-    fn put_back(&mut self, assignments: Vec<Assignment>) -> Result<(), Error> {
-        self.in_flight -= assignments.len();
-        assignments.iter().try_for_each(|handed| self.state.frontier.release(handed.page).map_err(Error::from))
-    }
-
-    fn begin(&mut self, assignment: Assignment) -> Result<(), Error> {
-        if self.is_handed_over(&assignment)? {
-            return Ok(());
-        }
-        let owner = self.state.claims.owner(&assignment);
-        if owner == Owner::Elsewhere {
-            return self.leave(&assignment);
-        }
-        self.in_flight += 1;
-        // What is not going to be fetched here is not claimed, for others may.
-        let is_wanted = |crawl: &Crawl| {
-            crawl.scope.contains(&assignment.url) && crawl.refusal(&assignment.url, assignment.is_seed).is_none()
-        };
-        if owner == Owner::Unknown && is_wanted(&self.crawl) {
-            self.state.claims.wait(assignment);
-            return Ok(());
-        }
-        let (crawl, tell) = (Arc::clone(&self.crawl), self.tell.clone());
-        let url = assignment.url.clone();
-        let visit = self.runtime.spawn(async move { visit::visit(&crawl, assignment).await });
-        self.runtime.spawn(async move {
-            let broken = |error| Error::Broken(format!("the visit to {url} broke off: {error}; please report it"));
-            // If the run has ended nobody listens: the next one fetches the page again.
-            let _ = tell.send(
-                visit.await.unwrap_or_else(|error| Err(broken(error))).map(|visit| Message::Visited(Box::new(visit))),
-            );
-        });
-        Ok(())
-    }
-
-    /// Leaves a page to the crawl that has claimed it.
-    fn leave(&mut self, assignment: &Assignment) -> Result<(), Error> {
-        self.tally.add(Reason::Elsewhere, 1);
-        self.say(&Event::Elsewhere { url: assignment.url.clone() })?;
-        self.tell_awaited(
-            assignment.page,
-            || json!({ "event": "failed", "url": assignment.url, "reason": "elsewhere" }),
-        );
-        self.tell_failure(assignment.page, &Failure::from(Reason::Elsewhere))
-    }
-
     fn say(&self, event: &Event) -> Result<(), Error> {
         self.observer.event(event).map_err(Error::Observer)
     }
@@ -453,6 +378,7 @@ impl<'a> Coordinator<'a> {
     fn take(&mut self, event: Message) -> Result<(), Error> {
         match event {
             Message::Visited(visit) => self.visited(&visit),
+            Message::Dropped(page) => self.dropped(page),
             Message::Answered(answer) => self.answered(answer),
             Message::Asked(asked) => self.asked(asked),
             Message::Mailed(mail) => self.mailed(mail),
@@ -471,6 +397,7 @@ impl<'a> Coordinator<'a> {
         self.state.frontier.commit()?;
         if let Some(fleet) = &mut self.state.fleet {
             fleet.committed();
+            self.tally.links_waiting = fleet.waiting();
         }
         self.uncommitted = 0;
         self.state.seen.catch_up(&self.state.frontier)?;

@@ -34,6 +34,11 @@ pub enum Event {
         /// The page.
         url: String,
     },
+    /// A page was handed over to the crawl that owns its host's shard.
+    HandedOver {
+        /// The page.
+        url: String,
+    },
     /// The crawl was asked to hand out no more pages.
     Paused,
     /// It was asked to go on.
@@ -94,6 +99,11 @@ pub enum Event {
     },
     /// A shard that was free is this crawl's.
     ShardTaken {
+        /// The shard.
+        shard: u32,
+    },
+    /// A shard that was this crawl's before stays so, though it was not asked for.
+    ShardKept {
         /// The shard.
         shard: u32,
     },

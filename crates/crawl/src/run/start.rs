@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use filemap::page::RecordKind;
 use filemap_http::ClientOptions;
-use frontier::{Frontier, PageStatus, Stats};
+use frontier::{FailureKind, Frontier, PageState, PageStatus, Stats};
 use mailbox::Standing;
 use urlindex::Canonicalizer;
 
@@ -39,7 +39,6 @@ use crate::hooks::Hooks;
 use crate::links::Link;
 use crate::record;
 use crate::settings::filter::Filter;
-use crate::settings::fleet::FleetSettings;
 use crate::settings::scope::Accept;
 use crate::settings::{Folder, Settings};
 use crate::stop::Stop;
@@ -151,20 +150,27 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     let pages = opening::store_to_fill(&plan.store, &folder, plan.begun, plan.rules.clone(), &plan.observer)?;
     sequence::check(noted, &pages, folder.path())?;
     let mut settings = plan.settings.clone();
-    let seeds = starts::seeds(&settings, &**pages.canonicalizer())?;
+    // Bad ones are refused before anything is asked or made.
+    starts::starts(settings.starts(), &**pages.canonicalizer())?;
     let fetch = starts::links(&plan.fetch, &**pages.canonicalizer(), settings.limits.url_bytes)?;
     let shared = shared_set(&mut settings, &plan, &**pages.canonicalizer())?;
     let watched = (&plan.stop, &plan.observer);
+    if settings.fleet.is_some() {
+        check_hosts_apart(&**pages.canonicalizer())?;
+    }
     let fleet = settings.fleet.as_ref().map(|fleet| Fleet::join(fleet, folder.path(), &plan.seen, watched));
     let mut fleet = fleet.transpose()?;
     folder.keep_listed(&mut settings)?;
     folder.keep(&settings)?;
     let scope = settings.scope().accepting(plan.accept.clone());
     let mut frontier = opening::frontier(&folder, &settings)?;
-    let seeds = share(&mut fleet, &mut settings, seeds)?;
+    let seeds = starts::share(fleet.as_mut(), &mut settings, &**pages.canonicalizer())?;
     let texts: Vec<_> = seeds.iter().map(Link::text).collect();
     frontier.seed(&texts, now_ms())?;
     folder.keep(&settings)?;
+    if let Some(fleet) = &fleet {
+        starts::bring_back(&mut frontier, |url| fleet.is_ours(url))?;
+    }
     if plan.takes_back {
         let pages = starts::take_back(&mut frontier, &scope)?;
         if pages > 0 {
@@ -192,16 +198,17 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     work(plan, &fetch, state, crawl)
 }
 
-/// The start pages that are this crawl's; the others are sent to their shards.
-fn share(fleet: &mut Option<Fleet>, settings: &mut Settings, seeds: Vec<Link>) -> Result<Vec<Link>, Error> {
-    let count = (settings.seeds.len(), settings.listed.len());
-    match (fleet, &mut settings.fleet) {
-        (Some(fleet), Some(FleetSettings { sent_seeds, .. })) => {
-            let ours = fleet.share(seeds, count.0, *sent_seeds)?;
-            *sent_seeds = count;
-            Ok(ours)
-        }
-        _ => Ok(seeds),
+/// Refuses rules by which a page has several hosts: it would be of several shards.
+fn check_hosts_apart(canonicalizer: &dyn Canonicalizer) -> Result<(), Error> {
+    let key = |url: &str| canonicalizer.canonicalize(url.as_bytes()).ok();
+    match key("http://www.example.com/") == key("http://example.com/") {
+        true => Err(Error::Usage(format!(
+            "the store has the rules {} version {}, by which a host with and without `www.` is one: its pages would \
+             belong to two shards of a fleet",
+            canonicalizer.name(),
+            canonicalizer.version()
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -282,7 +289,10 @@ fn lost_seeds(crawl: &Crawl, settings: &Settings, frontier: &Frontier) -> Result
     let mut lost = Vec::new();
     for seed in settings.starts() {
         let Some(link) = Link::new(seed.as_bytes().to_vec(), &**crawl.pages.canonicalizer()) else { continue };
-        let Some(state) = frontier.page(&link.key)?.filter(|state| state.status == PageStatus::Gone) else { continue };
+        // One that was handed over is another crawl's to fetch.
+        let is_lost =
+            |state: &PageState| state.status == PageStatus::Gone && state.last_failure != Some(FailureKind::Elsewhere);
+        let Some(state) = frontier.page(&link.key)?.filter(is_lost) else { continue };
         let note = crawl.pages.get_beside(seed, RecordKind::Metadata)?;
         let why = failure::why(state.last_failure, note.and_then(|note| record::failure_in(&note)));
         lost.push(LostSeed { url: seed.clone(), why });

@@ -5,21 +5,48 @@ use std::collections::HashSet;
 use filemap::canonical::Canonicalizer;
 use frontier::{FailureKind, Frontier, PageBrief, PageStatus};
 
+use super::fleet::Fleet;
 use crate::error::Error;
 use crate::links::Link;
 use crate::settings::Settings;
 use crate::settings::scope::Scope;
 
-/// The start pages, with their canonical forms.
+/// Start pages with their canonical forms.
 ///
 /// # Errors
 /// One that has none.
-pub fn seeds(settings: &Settings, canonicalizer: &dyn Canonicalizer) -> Result<Vec<Link>, Error> {
-    let link = |seed: &String| {
-        let link = Link::new(seed.as_bytes().to_vec(), canonicalizer);
-        link.ok_or_else(|| Error::Usage(format!("{seed}: it has no canonical form by the rules of the store")))
+pub(super) fn starts<'s>(
+    starts: impl Iterator<Item = &'s String>,
+    canonicalizer: &dyn Canonicalizer,
+) -> Result<Vec<Link>, Error> {
+    let link = |start: &String| {
+        let link = Link::new(start.as_bytes().to_vec(), canonicalizer);
+        link.ok_or_else(|| Error::Usage(format!("{start}: it has no canonical form by the rules of the store")))
     };
-    settings.starts().map(link).collect()
+    starts.map(link).collect()
+}
+
+/// The start pages that are this crawl's; the others are sent to their shards, durably. Where they
+/// have redirected to counts as a start page in a fleet.
+///
+/// # Errors
+/// The outbox's; a start page without a canonical form.
+pub(super) fn share(
+    fleet: Option<&mut Fleet>,
+    settings: &mut Settings,
+    canonicalizer: &dyn Canonicalizer,
+) -> Result<Vec<Link>, Error> {
+    let (Some(fleet), Some(mut ours)) = (fleet, settings.fleet.clone()) else {
+        return starts(settings.starts(), canonicalizer);
+    };
+    let mut shared = fleet.share(starts(settings.seeds.iter(), canonicalizer)?, ours.sent_seeds.0);
+    shared.extend(fleet.share(starts(settings.listed.iter(), canonicalizer)?, ours.sent_seeds.1));
+    shared.extend(fleet.share(starts(settings.reached.iter(), canonicalizer)?, ours.sent_reached));
+    fleet.commit()?;
+    ours.sent_seeds = (settings.seeds.len(), settings.listed.len());
+    ours.sent_reached = settings.reached.len();
+    settings.fleet = Some(ours);
+    Ok(shared)
 }
 
 /// Queues pages again that were refused and are in scope: the scope may be wider than it was, or
@@ -34,6 +61,21 @@ pub fn take_back(frontier: &mut Frontier, scope: &Scope) -> Result<u32, Error> {
     for page in frontier.list(is_refused) {
         let page = page?;
         pages.extend(scope.contains(&page.url).then_some(page.page));
+    }
+    Ok(frontier.retry(&pages)?)
+}
+
+/// Queues pages again that were left to another crawl, and are this one's now. Returns how many.
+///
+/// # Errors
+/// The frontier's.
+pub(super) fn bring_back(frontier: &mut Frontier, is_ours: impl Fn(&str) -> bool) -> Result<u32, Error> {
+    let was_left =
+        |page: &PageBrief<'_>| page.status == PageStatus::Gone && page.last_failure == Some(FailureKind::Elsewhere);
+    let mut pages = Vec::new();
+    for page in frontier.list(was_left) {
+        let page = page?;
+        pages.extend(is_ours(&page.url).then_some(page.page));
     }
     Ok(frontier.retry(&pages)?)
 }

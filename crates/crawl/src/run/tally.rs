@@ -29,8 +29,10 @@ pub struct Tally {
     pub low_space: Option<u64>,
     /// Failures and limits, with how often each was met.
     pub reasons: BTreeMap<Reason, u64>,
-    /// Links that went to other crawls of the fleet.
+    /// Links that go to other crawls of the fleet.
     pub links_sent: u64,
+    /// Links in the outbox, those of earlier runs too: no mailbox has them yet.
+    pub links_waiting: u64,
     /// Links that came from them.
     pub links_received: u64,
     /// Recrawls that were moved by what sitemaps say.
@@ -127,7 +129,7 @@ impl Tally {
             "fetched": self.fetched, "redirects": self.redirects, "unchanged": self.unchanged,
             "duplicates": self.duplicates, "wire_bytes": self.wire_bytes, "body_bytes": self.body_bytes,
             "discovered": self.discovered, "links_sent": self.links_sent,
-            "links_received": self.links_received, "moved": self.moved, "slowed_hosts": self.slowed_hosts,
+            "links_waiting": self.links_waiting, "links_received": self.links_received, "moved": self.moved, "slowed_hosts": self.slowed_hosts,
             "is_paused": self.is_paused, "low_space": self.low_space, "reasons": reasons,
             "latest_failures": latest.collect::<Vec<_>>(),
         })

@@ -17,6 +17,16 @@ pub struct FleetSettings {
     /// How many start pages, and start pages of lists, were sent to the shards of others.
     #[serde(default)]
     pub sent_seeds: (usize, usize),
+    /// How many pages that start pages have redirected to were sent.
+    #[serde(default)]
+    pub sent_reached: usize,
+}
+
+impl FleetSettings {
+    /// That of these mailboxes, to which nothing was sent yet.
+    pub fn new(links: impl Into<String>, shards: u32, own: Own) -> FleetSettings {
+        FleetSettings { links: links.into(), shards, own, sent_seeds: (0, 0), sent_reached: 0 }
+    }
 }
 
 /// The shards of a crawl.

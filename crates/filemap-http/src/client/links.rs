@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use filemap::Result;
-use mailbox::{Link, Part, Posted, Standing};
+use mailbox::{Activity, Link, Part, Posted, Standing};
 use ureq::http::StatusCode;
 
 use super::call::{Answered, Connection, Found};
 use super::options::ClientOptions;
-use crate::wire::links::{Entered, FleetStanding, LinkLine, LinksPart, OwnedShard, Report, Taken, crawl_id};
+use crate::wire::links::{Entered, FleetStanding, LinkLine, LinksPart, Report, Taken, crawl_id};
 
 /// How long a request may take, with its answer.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -99,6 +99,19 @@ impl LinksClient {
         })
     }
 
+    /// How many links of a crawl the mailbox of a shard has had.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`].
+    pub fn had(&self, shard: u32, crawl: u128) -> Result<Mailed<u64>> {
+        Ok(match self.post(shard, crawl, 0, Vec::new())? {
+            Mailed::Done(posted) => Mailed::Done(posted.next),
+            Mailed::Fenced(why) => Mailed::Fenced(why),
+            Mailed::Refused(why) => Mailed::Refused(why),
+        })
+    }
+
     /// Links of a shard from a place on, in this epoch.
     ///
     /// # Errors
@@ -135,16 +148,14 @@ impl LinksClient {
         self.done(answer, |connection, found| Ok(connection.read_json::<Taken>(found)?.epoch))
     }
 
-    /// Says that a crawl is alive, and whether it has nothing to do in the shards that it owns in
-    /// these epochs.
+    /// Says that a crawl is alive, and what it does in the shards that it owns in these epochs.
     ///
     /// # Errors
     ///
     /// [`filemap::Error::Remote`].
-    pub fn report(&self, crawl: u128, owned: &[(u32, u64)], is_idle: bool) -> Result<Mailed<FleetNews>> {
-        let owned = owned.iter().map(|(shard, epoch)| OwnedShard { shard: *shard, epoch: *epoch }).collect();
-        let report = Report { crawl: crawl_id(crawl), owned, is_idle };
-        let report = serde_json::to_string(&report).map_err(|error| self.connection.strange(&error.to_string()))?;
+    pub fn report(&self, crawl: u128, owned: &[(u32, u64)], does: Activity) -> Result<Mailed<FleetNews>> {
+        let report = serde_json::to_string(&Report::new(crawl, owned, does))
+            .map_err(|error| self.connection.strange(&error.to_string()))?;
         let answer = self.connection.post_lines("/standing", None, report.as_bytes())?;
         self.done(answer, |connection, found| {
             let told: FleetStanding = connection.read_json(found)?;

@@ -1,6 +1,6 @@
 //! What is sent about links between crawls that share their hosts.
 
-use mailbox::{Link, Standing};
+use mailbox::{Activity, Link, Standing};
 use serde::{Deserialize, Serialize};
 
 /// How many shards there are.
@@ -68,6 +68,28 @@ pub(crate) struct Report {
     pub(crate) crawl: String,
     pub(crate) owned: Vec<OwnedShard>,
     pub(crate) is_idle: bool,
+    /// Of one that is not idle.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_stuck: bool,
+}
+
+impl Report {
+    pub(crate) fn new(crawl: u128, owned: &[(u32, u64)], does: Activity) -> Report {
+        Report {
+            crawl: crawl_id(crawl),
+            owned: owned.iter().map(|(shard, epoch)| OwnedShard { shard: *shard, epoch: *epoch }).collect(),
+            is_idle: does == Activity::Idle,
+            is_stuck: does == Activity::Stuck,
+        }
+    }
+
+    pub(crate) fn does(&self) -> Activity {
+        match (self.is_idle, self.is_stuck) {
+            (true, _) => Activity::Idle,
+            (false, true) => Activity::Stuck,
+            (false, false) => Activity::Working,
+        }
+    }
 }
 
 /// How a fleet gets on.

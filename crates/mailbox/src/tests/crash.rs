@@ -139,7 +139,8 @@ fn act(boxes: &Mailboxes, rng: &mut fastrand::Rng, known: &Mutex<Known>) -> Resu
         }
         _ => {
             let epoch = boxes.stats()[0].epoch;
-            boxes.report(7, &[(0, epoch)], rng.bool())?;
+            let does = if rng.bool() { Activity::Idle } else { Activity::Working };
+            boxes.report(7, &[(0, epoch)], does)?;
         }
     }
     settle();

@@ -71,9 +71,29 @@ fn links_are_read_in_parts_and_dropped_up_to_a_cursor() {
     assert!(matches!(boxes.drop_to(0, boxes.stats()[0].epoch, second.cursor - 512), Ok(0) | Err(Error::Cursor { .. })));
     assert!(matches!(boxes.drop_to(0, boxes.stats()[0].epoch, second.cursor + 1), Err(Error::Cursor { .. })));
     assert!(matches!(boxes.read(0, Some(1 << 40), 1), Err(Error::Cursor { .. })));
+    // Nor is the middle of a batch a place.
+    assert!(matches!(boxes.read(0, Some(second.cursor - 7), 1), Err(Error::Cursor { .. })));
     let all = boxes.read(0, None, 100).expect("read");
     assert_eq!(boxes.drop_to(0, boxes.stats()[0].epoch, all.cursor).expect("dropped"), 10);
     assert_eq!((boxes.stats()[0].waiting, boxes.stats()[0].bytes), (0, 0));
+}
+
+#[test]
+fn a_part_is_bounded_by_bytes_too() {
+    let (_disk, boxes) = made(1);
+    let long = |number: u64| Link { url: format!("{}{}", link(number).url, "x".repeat(60_000)), ..link(number) };
+    let all: Vec<Link> = (0..200).map(long).collect();
+    for (at, link) in all.iter().enumerate() {
+        boxes.post(0, 7, at as u64, std::slice::from_ref(link)).expect("taken");
+    }
+    let (mut found, mut cursor) = (Vec::new(), None);
+    while found.len() < 200 {
+        let part = boxes.read(0, cursor, 1_000).expect("read");
+        assert!((1..80).contains(&part.links.len()), "{} links of 60 KB", part.links.len());
+        found.extend(part.links);
+        cursor = Some(part.cursor);
+    }
+    assert_eq!(found, all);
 }
 
 #[test]
@@ -113,8 +133,8 @@ fn a_shard_has_one_owner_and_an_epoch_that_fences_the_one_before() {
     boxes.free(0).expect("silent");
     let third = boxes.claim(0, 8).expect("free");
     assert!(third > second);
-    assert_eq!(boxes.report(7, &[(0, second)], true).expect("heard"), [0]);
-    assert_eq!(boxes.report(8, &[(0, third)], true).expect("heard"), []);
+    assert_eq!(boxes.report(7, &[(0, second)], Activity::Idle).expect("heard"), [0]);
+    assert_eq!(boxes.report(8, &[(0, third)], Activity::Idle).expect("heard"), []);
 }
 
 #[test]
@@ -122,7 +142,8 @@ fn a_fleet_is_at_its_end_when_all_are_idle_and_nothing_waits() {
     let (disk, boxes) = made(2);
     let epochs = [boxes.claim(0, 7).expect("free"), boxes.claim(1, 8).expect("free")];
     let idle = |boxes: &Mailboxes, shard: u32| {
-        assert_eq!(boxes.report(7 + u128::from(shard), &[(shard, epochs[shard as usize])], true).expect("heard"), []);
+        let (crawl, epoch) = (7 + u128::from(shard), epochs[shard as usize]);
+        assert_eq!(boxes.report(crawl, &[(shard, epoch)], Activity::Idle).expect("heard"), []);
     };
     assert_eq!(boxes.standing(), Standing { working: 2, ..Standing::default() });
     idle(&boxes, 0);
@@ -140,6 +161,36 @@ fn a_fleet_is_at_its_end_when_all_are_idle_and_nothing_waits() {
     let boxes = Mailboxes::open_in(disk.dir(), options().lease(Duration::ZERO)).expect("opened").expect("there");
     boxes.claim(0, 7).expect("its own");
     assert_eq!(boxes.standing(), Standing { silent: vec![0], ..Standing::default() });
+}
+
+#[test]
+fn who_is_stuck_is_neither_idle_nor_at_work() {
+    let (_disk, boxes) = made(2);
+    let epoch = boxes.claim(0, 7).expect("free");
+    boxes.report(7, &[(0, epoch)], Activity::Stuck).expect("heard");
+    let standing = Standing { free: vec![1], ..Standing::default() };
+    assert_eq!(boxes.standing(), standing);
+    boxes.post(0, 9, 0, &links(0..2)).expect("taken");
+    assert_eq!(boxes.standing().working, 1, "it has links to take");
+    boxes.drop_to(0, epoch, boxes.read(0, None, 9).expect("read").cursor).expect("dropped");
+    assert_eq!(boxes.standing(), standing);
+    boxes.report(7, &[(0, epoch)], Activity::Working).expect("heard");
+    assert_eq!(boxes.standing().working, 1);
+}
+
+#[test]
+fn crawls_that_own_nothing_are_not_remembered() {
+    let disk = SimDisk::new(1);
+    let boxes = Mailboxes::create_in(disk.dir(), 1, options().lease(Duration::ZERO)).expect("made");
+    let epoch = boxes.claim(0, 7).expect("free");
+    for crawl in 100..200 {
+        boxes.report(crawl, &[], Activity::Working).expect("heard");
+        assert_eq!(boxes.report(crawl, &[(0, epoch - 1)], Activity::Idle).expect("heard"), [0]);
+        boxes.post(0, crawl, 0, &links(0..1)).expect("taken");
+    }
+    assert_eq!(boxes.remembered(), 1);
+    boxes.free(0).expect("silent");
+    assert_eq!(boxes.remembered(), 0);
 }
 
 #[test]
@@ -169,13 +220,17 @@ fn an_outbox_keeps_links_until_they_are_acknowledged() {
     assert!(batch.first == 0 && batch.links.len() > 1 && batch.links.len() < 40, "bounded by bytes");
     let next = batch.links.len() as u64;
     assert_eq!(batch.links, links(0..next));
+    let all = outbox.bytes();
     outbox.acknowledge(1, next).expect("fewer than all");
     assert_eq!(outbox.next_batch(1, 1_000).expect("read").expect("there").first, next);
     assert_eq!(outbox.waiting(), 41 - next);
+    // The link to shard 0 stands before it in the file, and is not acknowledged.
+    assert!(outbox.bytes() < all, "{} of {all}", outbox.bytes());
     drop(outbox);
     // After a restart some may come again, under their numbers.
     let mut outbox = Outbox::open_in(disk.dir(), 2).expect("opened");
     assert_eq!(outbox.id(), id);
+    assert_eq!(outbox.bytes(), all, "all are sent again");
     outbox.acknowledge(1, 40).expect("all");
     assert_eq!(outbox.next_batch(1, 9).expect("read"), None);
     assert_eq!(outbox.next_batch(0, 9).expect("read").expect("there").links, [link(7)]);

@@ -103,7 +103,7 @@ fn outcome(summary: &Summary, tolerated: f64) -> Outcome {
         End::Interrupted => interrupt::outcome(),
         _ if summary.tally.unstorable() > 0 => Outcome::Damaged,
         End::Fetched if summary.unfetched() > 0 => Outcome::Incomplete,
-        _ if summary.fleet.is_some() => Outcome::Incomplete,
+        _ if summary.fleet.is_some() || summary.tally.links_waiting > 0 => Outcome::Incomplete,
         _ if summary.is_empty() => Outcome::NotFound,
         _ if summary.tally.hooks_failed() > 0 => Outcome::Incomplete,
         _ if summary.coverage.missing_part(summary.end) > tolerated => Outcome::Incomplete,
@@ -167,6 +167,10 @@ fn complain_of_seeds(lost: &[LostSeed]) {
 
 /// Reports what the crawl's fleet has left to do.
 fn complain_of_fleet(summary: &Summary) {
+    if summary.tally.links_waiting > 0 {
+        let links = words::count(summary.tally.links_waiting, "link");
+        words::complain(format_args!("{links} of the outbox are in no mailbox yet: run again to send them"));
+    }
     let Some(left) = &summary.fleet else { return };
     for shard in &left.silent {
         words::complain(format_args!(

@@ -2,17 +2,24 @@
 //! that are another's, and the end.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use filemap::canonical::{Canonicalizer as _, Whatwg};
 use frontier::Assignment;
 use mailbox::Link as Mailed;
 
-use super::{Coordinator, End, Message, Supply};
+use super::{Coordinator, End, Message, State, Supply};
 use crate::clock::now_ms;
 use crate::error::Error;
 use crate::failure::Reason;
-use crate::links::{Link, is_web, requisites};
+use crate::links::{Link, is_web, requisites, traps};
 use crate::run::fleet::{Fleet, Mail, Others};
 use crate::run::observe::{Event, Pause};
+use crate::run::starts;
+
+/// A run that ends waits this long for the mailboxes to take what it has for them.
+const SEND_WITHIN: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(50);
 
 impl Coordinator<'_> {
     /// Begins to send links to other crawls of the fleet, and to take theirs.
@@ -29,10 +36,7 @@ impl Coordinator<'_> {
     pub(super) fn mailed(&mut self, mail: Mail) -> Result<(), Error> {
         match mail {
             Mail::Links { shard, links, cursor } => self.arrived(shard, links, cursor),
-            Mail::Taken(shard) => {
-                self.with_fleet(|fleet| fleet.own(shard, true));
-                self.say(&Event::ShardTaken { shard })
-            }
+            Mail::Taken(shard) => self.taken(shard),
             Mail::Lost(shard) => {
                 self.with_fleet(|fleet| fleet.own(shard, false));
                 self.say(&Event::ShardLost { shard })
@@ -50,6 +54,23 @@ impl Coordinator<'_> {
         }
     }
 
+    /// A shard is this crawl's now: its pages that were handed over are queued again, and its
+    /// start pages entered, which the owner before may have had.
+    fn taken(&mut self, shard: u32) -> Result<(), Error> {
+        self.with_fleet(|fleet| fleet.own(shard, true));
+        self.say(&Event::ShardTaken { shard })?;
+        let Some(fleet) = &self.state.fleet else { return Ok(()) };
+        starts::bring_back(&mut self.state.frontier, |url| fleet.shard(url) == shard)?;
+        let all = self.state.settings.starts().chain(&self.state.settings.reached);
+        let its = all.filter(|url| fleet.shard(url) == shard);
+        let its = starts::starts(its, &**self.crawl.pages.canonicalizer())?;
+        let texts: Vec<_> = its.iter().map(Link::text).collect();
+        self.tally.discovered += self.state.frontier.seed(&texts, now_ms())?;
+        self.count_uncommitted();
+        self.moved_ms = now_ms();
+        Ok(())
+    }
+
     /// Enters links that other crawls have found.
     fn arrived(&mut self, shard: u32, links: Vec<Mailed>, cursor: u64) -> Result<(), Error> {
         let Some(fleet) = &self.state.fleet else { return Ok(()) };
@@ -61,8 +82,7 @@ impl Coordinator<'_> {
         let (mut seeds, mut by_depth) = (Vec::new(), BTreeMap::<u16, Vec<Link>>::new());
         self.tally.links_received += links.len() as u64;
         for mailed in links {
-            let link = Link::new(mailed.url.into_bytes(), &**self.crawl.pages.canonicalizer());
-            let Some(link) = link.filter(|link| is_web(link.url.as_bytes())) else {
+            let Some(link) = self.standard(&mailed.url) else {
                 self.tally.add(Reason::BadUrl, 1);
                 continue;
             };
@@ -80,7 +100,8 @@ impl Coordinator<'_> {
         }
         self.enter_seeds(&seeds)?;
         for (depth, links) in by_depth {
-            let texts: Vec<_> = links.iter().map(Link::text).collect();
+            let links = self.within_budgets(links.iter().collect())?;
+            let texts: Vec<_> = links.into_iter().map(Link::text).collect();
             let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
             let done = self.state.frontier.arrived(&texts, depth)?;
             self.tally.discovered += u64::from(done.new_links);
@@ -94,11 +115,26 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Why a link is not entered, by the patterns of this crawl.
+    /// A link that came, as the URL standard has it.
+    fn standard(&self, url: &str) -> Option<Link> {
+        let standard = Whatwg.canonicalize(requisites::bare(url).as_bytes()).ok().filter(|url| is_web(url))?;
+        let mut link = Link::new(standard, &**self.crawl.pages.canonicalizer())?;
+        if let Some(level) = requisites::level(url) {
+            requisites::mark(&mut link, level);
+        }
+        Some(link)
+    }
+
+    /// Why a link is not entered, by the patterns and limits of this crawl.
     fn refused(&self, link: &Link) -> Option<Reason> {
+        let limits = &self.crawl.settings.limits;
+        let endless = || {
+            let failure = traps::refusal(&link.url, limits.path_repeats, limits.years_ahead, now_ms());
+            failure.filter(|_| !self.crawl.scope.is_start(&link.url))
+        };
         let failure = match requisites::is_marked(link) {
             true => self.crawl.refusal_of_requisite(&link.url),
-            false => self.crawl.refusal(&link.url, false),
+            false => self.crawl.refusal(&link.url, false).or_else(endless),
         };
         failure.map(|failure| failure.reason)
     }
@@ -112,12 +148,22 @@ impl Coordinator<'_> {
         let new: Vec<&Link> = seeds.iter().filter(|link| !self.crawl.scope.is_start(&link.url)).collect();
         if !new.is_empty() {
             self.state.settings.reached.extend(new.iter().map(|link| link.url.clone()));
-            self.state.folder.keep(&self.state.settings)?;
+            self.keep_reached()?;
             new.iter().for_each(|link| self.crawl.scope.widen(&link.url));
         }
         let texts: Vec<_> = seeds.iter().map(Link::text).collect();
         self.tally.discovered += self.state.frontier.seed(&texts, now_ms())?;
         Ok(())
+    }
+
+    /// Makes durable what start pages have led to: those of other shards are in the outbox before.
+    pub(super) fn keep_reached(&mut self) -> Result<(), Error> {
+        let State { fleet, settings, folder, .. } = &mut *self.state;
+        if let (Some(fleet), Some(ours)) = (fleet, &mut settings.fleet) {
+            fleet.commit()?;
+            ours.sent_reached = settings.reached.len();
+        }
+        folder.keep(settings)
     }
 
     /// Links of this crawl alone: the others are sent to their shards, with so many links from a
@@ -140,8 +186,10 @@ impl Coordinator<'_> {
         if fleet.is_ours(&assignment.url) {
             return Ok(false);
         }
-        self.tally.links_sent += u64::from(fleet.send(&assignment.url, assignment.depth, assignment.is_seed));
-        self.leave(assignment)?;
+        // A sitemap, or a page that was asked for, widens no scope.
+        let is_start = self.crawl.scope.is_start(&assignment.url);
+        self.tally.links_sent += u64::from(fleet.send(&assignment.url, assignment.depth, is_start));
+        self.leave(assignment, Reason::HandedOver)?;
         Ok(true)
     }
 
@@ -162,6 +210,8 @@ impl Coordinator<'_> {
     /// How the run ends as far as this crawl's own pages go; `None` if it does not.
     pub(super) fn own_end(&self, supply: &Supply, is_forever: bool) -> Option<End> {
         match supply {
+            // That lasts as long as mailboxes take nothing.
+            Supply::Paused if self.is_stuck() && !is_forever => Some(End::Waiting),
             Supply::Empty if self.is_only => Some(End::Fetched),
             Supply::Empty if !is_forever => Some(End::Complete),
             Supply::Until(_) if !is_forever && !self.has_work() => Some(End::Complete),
@@ -172,13 +222,35 @@ impl Coordinator<'_> {
 
     /// How a run ends that has nothing to do; `None` if others may send something.
     pub(super) fn fleet_end(&mut self, end: End) -> Option<End> {
-        let patience = self.crawl.settings.patience;
+        let (patience, is_stuck) = (self.crawl.settings.patience, self.is_stuck());
         let Some(fleet) = self.state.fleet.as_mut().filter(|_| end != End::Fetched) else { return Some(end) };
-        match fleet.idle(patience) {
+        match fleet.rest(is_stuck, patience) {
             Others::Over => Some(end),
             Others::Silent => Some(End::Waiting),
             Others::Working => None,
         }
+    }
+
+    /// Whether nothing can be done before mailboxes take links.
+    fn is_stuck(&self) -> bool {
+        self.held_up == Some(Pause::Full) && !self.tally.is_paused && self.tally.low_space.is_none()
+    }
+
+    /// Waits until the mailboxes have all links of this crawl, but not for long, nor if it is to
+    /// stop.
+    pub(super) fn send_rest(&mut self) -> Result<(), Error> {
+        let begun = Instant::now();
+        while let Some(fleet) = &self.state.fleet {
+            self.tally.links_waiting = fleet.waiting();
+            if self.tally.links_waiting == 0 || self.stop.is_asked() || begun.elapsed() >= SEND_WITHIN {
+                break;
+            }
+            // What comes now comes again in the next run; but an error is one.
+            if let Ok(told) = self.told.recv_timeout(LOOK) {
+                told?;
+            }
+        }
+        Ok(())
     }
 
     /// There is something to do.

@@ -139,7 +139,7 @@ impl Coordinator<'_> {
     }
 
     /// Links without those to new pages of hosts that have all pages of their own budgets.
-    fn within_budgets<'v>(&mut self, mut links: Vec<&'v Link>) -> Result<Vec<&'v Link>, Error> {
+    pub(super) fn within_budgets<'v>(&mut self, mut links: Vec<&'v Link>) -> Result<Vec<&'v Link>, Error> {
         let hosts = self.crawl.fetcher.hosts();
         if !hosts.has_budgets() {
             return Ok(links);
@@ -168,12 +168,12 @@ impl Coordinator<'_> {
             return Ok(());
         }
         let was_there = self.crawl.scope.contains(start);
-        self.state.settings.reached.push(start.to_owned());
-        self.state.folder.keep(&self.state.settings)?;
-        self.crawl.scope.widen(start);
         if let Some(fleet) = self.state.fleet.as_mut().filter(|fleet| !fleet.is_ours(start)) {
             self.tally.links_sent += u64::from(fleet.send(start, 0, true));
         }
+        self.state.settings.reached.push(start.to_owned());
+        self.keep_reached()?;
+        self.crawl.scope.widen(start);
         if was_there {
             return Ok(());
         }

@@ -6,24 +6,26 @@
 //! frontier's commit. So a link comes at least once, whatever ends at any moment; one that comes
 //! again is known.
 //!
-//! Two crawls never fetch from one shard at once: its owner stops to hand out pages when it was
-//! not heard of at the mailboxes for the time of its lease, before that the shard is not freed for
-//! another. Who has lost a shard hands over what is queued of it, each page when its turn comes.
+//! Two crawls never fetch from one shard at once: its owner hands out no page, and drops the
+//! visits in flight, when it was not heard of at the mailboxes for the time of its lease; before
+//! that the shard is not freed for another. Who has lost a shard hands over what is queued of it,
+//! each page when its turn comes; who gets one queues again what it had handed over of it.
 
 mod post;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use filemap_http::{ClientOptions, LinksClient, Mailed};
 use filemap_io::{create_dir, guard};
-use mailbox::{Outbox, Standing};
+use mailbox::{Activity, Outbox, Standing};
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::post::{Order, Post, Postman};
-use super::observe::{Observer, Pause};
+use super::observe::{Event, Observer, Pause};
 use crate::error::Error;
 use crate::files;
 use crate::links::Link;
@@ -39,6 +41,9 @@ const SENT_LATELY: usize = 1 << 20;
 /// A crawl that hands out all that it has for so long takes another shard that is free.
 const STARVES_FOR: Duration = Duration::from_secs(10);
 
+/// The thread that brings links has this long to end.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
 /// A crawl's part of a fleet.
 pub struct Fleet {
     shards: u32,
@@ -47,16 +52,19 @@ pub struct Fleet {
     owned: BTreeSet<u32>,
     outbox: Arc<Mutex<Outbox>>,
     postman: Option<Postman>,
+    bringing: Option<JoinHandle<()>>,
     post: Post,
     lease: Duration,
     /// Links sent in this run, by the hash of their URLs, with the fewest links from a start page.
     lately: HashMap<u64, u16>,
     /// Parts of mailboxes since the last commit.
     taken: Vec<(u32, u64)>,
-    /// Parts of mailboxes in this run; with how many of them it was last told that there is
-    /// nothing to do.
+    /// Parts of mailboxes in this run; with how many of them it was last told that nothing is to
+    /// be done, and whether that is since mailboxes take no links.
     received: u64,
-    told_idle: Option<u64>,
+    told_rest: Option<(u64, bool)>,
+    /// Whether links are taken from mailboxes.
+    receives: bool,
     standing: Option<Standing>,
     /// When others were last at work, or something came from them.
     moved: Instant,
@@ -78,8 +86,14 @@ impl Fleet {
     ) -> Result<Fleet, Error> {
         let client = LinksClient::open(&settings.links, settings.shards, options)?;
         create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
-        let outbox = Outbox::open_or_create(folder.join(files::OUTBOX), settings.shards)?;
+        let mut outbox = Outbox::open_or_create(folder.join(files::OUTBOX), settings.shards)?;
+        compare(&client, &mut outbox, settings)?;
         let epochs = take(&client, outbox.id(), settings)?;
+        if let Own::List(list) = &settings.own {
+            for shard in epochs.keys().copied().filter(|shard| !list.contains(shard)) {
+                observer.event(&Event::ShardKept { shard }).map_err(Error::Observer)?;
+            }
+        }
         let (outbox, now) = (Arc::new(Mutex::new(outbox)), Instant::now());
         let (lease, owned) = (client.lease(), epochs.keys().copied().collect());
         let (post, postman) =
@@ -90,12 +104,14 @@ impl Fleet {
             owned,
             outbox,
             postman: Some(postman),
+            bringing: None,
             post,
             lease,
             lately: HashMap::new(),
             taken: Vec::new(),
             received: 0,
-            told_idle: None,
+            told_rest: None,
+            receives: true,
             standing: None,
             moved: now,
             starves_since: now,
@@ -110,7 +126,8 @@ impl Fleet {
     pub fn begin(&mut self, tell: impl Fn(Result<Mail, Error>) -> bool + Send + 'static) -> Result<(), Error> {
         let Some(postman) = self.postman.take() else { return Ok(()) };
         let begun = std::thread::Builder::new().name("links".to_owned()).spawn(move || postman.work(&tell));
-        begun.map(drop).map_err(|error| Error::Broken(format!("no thread to bring links: {error}")))
+        self.bringing = Some(begun.map_err(|error| Error::Broken(format!("no thread to bring links: {error}")))?);
+        Ok(())
     }
 
     /// The shard of a URL.
@@ -154,23 +171,18 @@ impl Fleet {
         guard(&self.outbox).add(self.shard(url), mailbox::Link { url: url.to_owned(), depth, is_seed })
     }
 
-    /// The start pages that are ours. The others are sent to their shards, but for the first ones
-    /// of both kinds, so many, that were sent before. Durable on return.
-    ///
-    /// # Errors
-    /// The outbox's.
-    pub fn share(&mut self, seeds: Vec<Link>, named: usize, sent: (usize, usize)) -> Result<Vec<Link>, Error> {
+    /// The start pages that are ours. The others are sent to their shards, but for the first ones,
+    /// so many, that were sent before. Durable with the next commit.
+    pub fn share(&mut self, starts: Vec<Link>, sent: usize) -> Vec<Link> {
         let mut ours = Vec::new();
-        for (at, seed) in seeds.into_iter().enumerate() {
-            let was_sent = if at < named { at < sent.0 } else { at - named < sent.1 };
-            if self.is_ours(&seed.url) {
-                ours.push(seed);
-            } else if !was_sent {
-                self.send(&seed.url, 0, true);
+        for (at, start) in starts.into_iter().enumerate() {
+            if self.is_ours(&start.url) {
+                ours.push(start);
+            } else if at >= sent {
+                self.send(&start.url, 0, true);
             }
         }
-        self.commit()?;
-        Ok(ours)
+        ours
     }
 
     /// Notes a part of a mailbox, whose links the frontier has.
@@ -203,6 +215,23 @@ impl Fleet {
         (guard(&self.outbox).bytes() >= OUTBOX_BYTES).then_some(Pause::Full)
     }
 
+    /// Ends when no page may be fetched any more, since the mailboxes were not reached.
+    pub fn silence(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.post.silence(self.lease)
+    }
+
+    /// Whether links are taken from mailboxes.
+    pub fn receive(&mut self, receives: bool) {
+        if std::mem::replace(&mut self.receives, receives) != receives {
+            self.post.order(Order::Receive(receives));
+        }
+    }
+
+    /// Number of links that no mailbox has yet.
+    pub fn waiting(&self) -> u64 {
+        guard(&self.outbox).waiting()
+    }
+
     /// How the fleet gets on.
     pub fn learn(&mut self, standing: Standing) {
         if standing.working > 0 {
@@ -214,7 +243,7 @@ impl Fleet {
     /// There is something to do here; if all of it is handed out for long, there may be more in
     /// another shard.
     pub fn busy(&mut self, is_starving: bool) {
-        if self.told_idle.take().is_some() {
+        if self.told_rest.take().is_some() {
             self.post.order(Order::Busy);
         }
         self.look_for_more(is_starving);
@@ -229,13 +258,15 @@ impl Fleet {
         }
     }
 
-    /// There is nothing to do here. Returns what is known of the others.
-    pub fn idle(&mut self, patience: Duration) -> Others {
-        if self.told_idle != Some(self.received) {
-            self.told_idle = Some(self.received);
-            self.post.order(Order::Idle { received: self.received });
+    /// There is nothing to do here, or nothing can be done before mailboxes take our links.
+    /// Returns what is known of the others.
+    pub fn rest(&mut self, is_stuck: bool, patience: Duration) -> Others {
+        let rest = (self.received, is_stuck);
+        if self.told_rest != Some(rest) {
+            self.told_rest = Some(rest);
+            self.post.order(Order::Rest { received: self.received, is_stuck });
         }
-        self.look_for_more(true);
+        self.look_for_more(!is_stuck);
         match &self.standing {
             Some(standing) if standing.is_over => Others::Over,
             Some(standing) if standing.working == 0 && self.moved.elapsed() > patience => Others::Silent,
@@ -246,6 +277,17 @@ impl Fleet {
     /// What the fleet has left to do, as it was last told; `None` if nothing.
     pub fn unfinished(&self) -> Option<Standing> {
         self.standing.clone().filter(|standing| !standing.is_over)
+    }
+}
+
+impl Drop for Fleet {
+    /// Ends the thread, which holds the outbox; but for one that waits for the server.
+    fn drop(&mut self) {
+        self.post.order(Order::End);
+        let begun = Instant::now();
+        while self.bringing.as_ref().is_some_and(|thread| !thread.is_finished()) && begun.elapsed() < END_WITHIN {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
@@ -260,11 +302,25 @@ pub enum Others {
     Over,
 }
 
+/// Learns how many of this crawl's links each mailbox has had. More than there ever were: the
+/// outbox is an older copy, and would give their numbers to other links.
+fn compare(client: &LinksClient, outbox: &mut Outbox, settings: &FleetSettings) -> Result<(), Error> {
+    for shard in 0..settings.shards {
+        match client.had(shard, outbox.id())? {
+            Mailed::Done(next) => outbox.acknowledge(shard, next)?,
+            Mailed::Fenced(why) | Mailed::Refused(why) => {
+                return Err(Error::Usage(format!("{}: {why}", settings.links)));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Takes the shards of a crawl. Returns the epoch of each.
 fn take(client: &LinksClient, crawl: u128, settings: &FleetSettings) -> Result<post::Epochs, Error> {
     let FleetSettings { links, shards, own, .. } = settings;
     let mut epochs = post::Epochs::new();
-    let free = match client.report(crawl, &[], false)? {
+    let free = match client.report(crawl, &[], Activity::Working)? {
         Mailed::Done(news) => news.standing.free,
         Mailed::Fenced(why) | Mailed::Refused(why) => return Err(Error::Usage(format!("{links}: {why}"))),
     };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use filemap_http::{LinksClient, Mailed};
 use filemap_io::guard;
-use mailbox::{Batch, Link, Outbox, Standing};
+use mailbox::{Activity, Batch, Link, Outbox, Standing};
 
 use crate::error::Error;
 use crate::run::observe::{Event, Observer};
@@ -35,12 +35,17 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 pub enum Order {
     /// The frontier has what came from a shard up to this place.
     Committed { shard: u32, cursor: u64 },
-    /// There is nothing to do, with so many parts of mailboxes received.
-    Idle { received: u64 },
+    /// There is nothing to do, with so many parts of mailboxes received; or, if the crawl is
+    /// stuck, nothing can be done before mailboxes take its links.
+    Rest { received: u64, is_stuck: bool },
     /// There is.
     Busy,
     /// Another shard is to be taken, if one is free.
     TakeOne,
+    /// Links are to be taken from mailboxes, or left there.
+    Receive(bool),
+    /// The run has ended.
+    End,
 }
 
 /// What comes.
@@ -78,6 +83,20 @@ impl Post {
     /// How long ago a request was begun by which the server knows that the crawl lives.
     pub fn since_heard(&self) -> Duration {
         guard(&self.heard).elapsed()
+    }
+
+    /// Ends when the server has not known for so long that the crawl lives.
+    pub fn silence(&self, lease: Duration) -> impl Future<Output = ()> + Send + use<> {
+        let heard = Arc::clone(&self.heard);
+        async move {
+            loop {
+                let left = lease.saturating_sub(guard(&heard).elapsed());
+                if left.is_zero() {
+                    return;
+                }
+                tokio::time::sleep(left).await;
+            }
+        }
     }
 }
 
@@ -124,12 +143,19 @@ pub struct Postman {
     observer: Arc<dyn Observer>,
     /// Parts of mailboxes that were handed to the coordinator.
     delivered: u64,
-    /// With how many of them it had nothing to do.
-    idle: Option<u64>,
+    /// With how many of them it had nothing to do, and whether it is stuck.
+    rests: Option<(u64, bool)>,
     report_every: Duration,
-    reported: Option<(Instant, bool)>,
+    reported: Option<(Instant, Activity)>,
     read: Instant,
+    receives: bool,
     takes_one: bool,
+    /// A shard whose claim was not answered: the server may have noted it.
+    claimed: Option<u32>,
+    /// The shard to which links are sent next, and whether all have had their turn since some were
+    /// taken.
+    turn: u32,
+    has_tried_all: bool,
     /// Shards whose mailboxes did not take links.
     later: HashMap<u32, Later>,
 }
@@ -162,10 +188,14 @@ impl Postman {
             stop,
             observer,
             delivered: 0,
-            idle: None,
+            rests: None,
             reported: None,
             read: now,
+            receives: true,
             takes_one: false,
+            claimed: None,
+            turn: 0,
+            has_tried_all: false,
             later: HashMap::new(),
         };
         (post, postman)
@@ -176,11 +206,14 @@ impl Postman {
         let mut later: Option<Later> = None;
         loop {
             match self.orders.recv_timeout(LOOK) {
+                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(order) => self.take(order),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
             }
             while let Ok(order) = self.orders.try_recv() {
+                if matches!(order, Order::End) {
+                    return;
+                }
                 self.take(order);
             }
             if later.as_ref().is_some_and(|later| later.at > Instant::now()) {
@@ -215,66 +248,103 @@ impl Postman {
                     (owned.to_drop, owned.is_out) = (Some(cursor), false);
                 }
             }
-            Order::Idle { received } => self.idle = Some(received),
-            Order::Busy => self.idle = None,
+            Order::Rest { received, is_stuck } => self.rests = Some((received, is_stuck)),
+            Order::Busy => self.rests = None,
             Order::TakeOne => self.takes_one = true,
+            Order::Receive(receives) => self.receives = receives,
+            Order::End => {}
         }
     }
 
     /// Does what is to be done. Returns false if nobody listens any more.
     fn round(&mut self, tell: Tell<'_>) -> Result<bool, Error> {
         self.send()?;
-        let mut is_heard = self.drop_taken(tell)?;
-        is_heard &= self.receive(tell)?;
-        let is_idle = self.is_idle();
-        let is_due =
-            self.reported.is_none_or(|(at, was_idle)| at.elapsed() >= self.report_every || was_idle != is_idle);
-        Ok(is_heard && (!is_due || self.report(is_idle, tell)?))
+        self.drop_taken(tell)?;
+        if !self.receive(tell)? {
+            return Ok(false);
+        }
+        let does = self.activity();
+        let is_news = self.reported.is_none_or(|(_, did)| did != does);
+        if is_news || self.is_due() { self.report(does, tell) } else { Ok(true) }
     }
 
-    /// Whether the crawl has nothing to do, and nothing that it does not know of is on its way.
-    fn is_idle(&self) -> bool {
+    /// Whether it is time to say that the crawl lives.
+    fn is_due(&self) -> bool {
+        self.reported.is_none_or(|(at, _)| at.elapsed() >= self.report_every)
+    }
+
+    /// What the crawl does. It is idle if it has nothing to do, and nothing that it does not know
+    /// of is on its way.
+    fn activity(&self) -> Activity {
         let is_all_dropped = self.owned.values().all(|owned| !owned.is_out && owned.to_drop.is_none());
-        self.idle == Some(self.delivered) && is_all_dropped && guard(&self.outbox).waiting() == 0
-    }
-
-    /// Posts what waits in the outbox, shard by shard. A mailbox that takes nothing holds up no
-    /// other, nor what comes from mailboxes: else two that are full would wait for each other.
-    fn send(&mut self) -> Result<(), Error> {
-        for shard in 0..self.shards {
-            if self.later.get(&shard).is_some_and(|later| later.at > Instant::now()) {
-                continue;
-            }
-            while let Some(Batch { first, links }) = self.waiting(shard)? {
-                match self.client.post(shard, self.crawl, first, links) {
-                    Ok(Mailed::Done(posted)) => {
-                        guard(&self.outbox).acknowledge(shard, posted.next)?;
-                        self.later.remove(&shard);
-                    }
-                    Ok(Mailed::Fenced(why) | Mailed::Refused(why)) => {
-                        return Err(Error::Broken(format!("links to shard {shard} are refused: {why}")));
-                    }
-                    Err(error) => {
-                        let later = Later::after(self.later.get(&shard));
-                        self.say_later(&error.to_string(), later.pause);
-                        self.later.insert(shard, later);
-                        break;
-                    }
+        match self.rests {
+            Some((received, is_stuck)) if received == self.delivered && is_all_dropped => {
+                match is_stuck || guard(&self.outbox).waiting() > 0 {
+                    true if self.has_tried_all => Activity::Stuck,
+                    true => Activity::Working,
+                    false => Activity::Idle,
                 }
             }
+            _ => Activity::Working,
         }
+    }
+
+    /// Posts what waits in the outbox, a batch of each shard in turn, until it is time to report.
+    /// A mailbox that takes nothing holds up no other, nor what comes from mailboxes: else two
+    /// that are full would wait for each other.
+    fn send(&mut self) -> Result<(), Error> {
+        let mut in_a_row = 0;
+        while in_a_row < self.shards {
+            if self.is_due() {
+                return Ok(());
+            }
+            let shard = self.turn;
+            self.turn = (shard + 1) % self.shards;
+            match self.send_batch(shard)? {
+                true => (in_a_row, self.has_tried_all) = (0, false),
+                false => in_a_row += 1,
+            }
+        }
+        self.has_tried_all = true;
         Ok(())
     }
 
-    fn waiting(&self, shard: u32) -> Result<Option<Batch>, Error> {
-        Ok(guard(&self.outbox).next_batch(shard, LINKS)?)
+    /// Posts a batch of what waits for a shard. Returns whether one was taken.
+    fn send_batch(&mut self, shard: u32) -> Result<bool, Error> {
+        if self.later.get(&shard).is_some_and(|later| later.at > Instant::now()) {
+            return Ok(false);
+        }
+        let waiting = guard(&self.outbox).next_batch(shard, LINKS)?;
+        let Some(Batch { first, links }) = waiting else { return Ok(false) };
+        match self.client.post(shard, self.crawl, first, links) {
+            Ok(Mailed::Done(posted)) => {
+                guard(&self.outbox).acknowledge(shard, posted.next)?;
+                self.later.remove(&shard);
+                Ok(true)
+            }
+            Ok(Mailed::Fenced(why) | Mailed::Refused(why)) => {
+                Err(Error::Broken(format!("links to shard {shard} are refused: {why}")))
+            }
+            Err(error) => {
+                let later = Later::after(self.later.get(&shard));
+                self.say_later(&error.to_string(), later.pause);
+                self.later.insert(shard, later);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Says that the crawl lives, if it is time, while much is to be done.
+    fn report_if_due(&mut self, tell: Tell<'_>) -> Result<(), Error> {
+        if self.is_due() { self.report(self.activity(), tell).map(drop) } else { Ok(()) }
     }
 
     /// Has links dropped that the frontier has committed.
-    fn drop_taken(&mut self, tell: Tell<'_>) -> Result<bool, Error> {
+    fn drop_taken(&mut self, tell: Tell<'_>) -> Result<(), Error> {
         let to_drop: Vec<(u32, u64, u64)> =
             self.owned.iter().filter_map(|(shard, owned)| Some((*shard, owned.to_drop?, owned.epoch))).collect();
         for (shard, cursor, epoch) in to_drop {
+            self.report_if_due(tell)?;
             let mailed = self.client.drop_to(shard, cursor, epoch)?;
             if !self.is_lost(shard, &mailed, tell)?
                 && let Some(owned) = self.owned.get_mut(&shard)
@@ -282,12 +352,12 @@ impl Postman {
                 owned.to_drop = None;
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Hands the coordinator what waits in our mailboxes, a part of each at a time.
     fn receive(&mut self, tell: Tell<'_>) -> Result<bool, Error> {
-        if self.read.elapsed() < READ_EVERY {
+        if !self.receives || self.read.elapsed() < READ_EVERY {
             return Ok(true);
         }
         self.read = Instant::now();
@@ -298,6 +368,7 @@ impl Postman {
             .map(|(shard, owned)| (*shard, owned.cursor, owned.epoch))
             .collect();
         for (shard, cursor, epoch) in shards {
+            self.report_if_due(tell)?;
             let mailed = self.client.read(shard, cursor, epoch)?;
             if self.is_lost(shard, &mailed, tell)? {
                 continue;
@@ -338,26 +409,35 @@ impl Postman {
 
     /// Says that the crawl lives, hears how the fleet gets on, and takes a free shard if one is
     /// wanted.
-    fn report(&mut self, is_idle: bool, tell: Tell<'_>) -> Result<bool, Error> {
+    fn report(&mut self, does: Activity, tell: Tell<'_>) -> Result<bool, Error> {
         let epochs: Vec<(u32, u64)> = self.owned.iter().map(|(shard, owned)| (*shard, owned.epoch)).collect();
         let begun = Instant::now();
-        let news = match self.client.report(self.crawl, &epochs, is_idle)? {
+        let news = match self.client.report(self.crawl, &epochs, does)? {
             Mailed::Done(news) => news,
             Mailed::Fenced(why) | Mailed::Refused(why) => {
                 return Err(Error::Broken(format!("the fleet refuses this crawl: {why}")));
             }
         };
         *guard(&self.heard) = begun;
-        self.reported = Some((begun, is_idle));
+        self.reported = Some((begun, does));
         news.fenced.iter().for_each(|shard| self.lose(*shard, tell));
-        if std::mem::take(&mut self.takes_one)
-            && let Some(shard) = news.standing.free.first().copied()
-            && let Mailed::Done(epoch) = self.client.take(shard, self.crawl)?
-        {
+        if std::mem::take(&mut self.takes_one) && self.claimed.is_none() {
+            self.claimed = news.standing.free.first().copied();
+        }
+        self.claim(tell)?;
+        Ok(tell(Ok(Mail::News(news.standing))))
+    }
+
+    /// Takes the shard that is wanted; again, if the answer was lost.
+    fn claim(&mut self, tell: Tell<'_>) -> Result<(), Error> {
+        let Some(shard) = self.claimed else { return Ok(()) };
+        let mailed = self.client.take(shard, self.crawl)?;
+        self.claimed = None;
+        if let Mailed::Done(epoch) = mailed {
             self.owned.insert(shard, Owned::new(epoch));
             self.reported = None;
             tell(Ok(Mail::Taken(shard)));
         }
-        Ok(tell(Ok(Mail::News(news.standing))))
+        Ok(())
     }
 }

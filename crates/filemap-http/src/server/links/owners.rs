@@ -104,7 +104,7 @@ pub(crate) async fn report(
         read_crawl_id(&report.crawl).ok_or_else(|| bad("`crawl` is an id of 32 hexadecimal digits".to_owned()))?;
     let owned: Vec<(u32, u64)> = report.owned.iter().map(|owned| (owned.shard, owned.epoch)).collect();
     let told = asking(&backend, move || {
-        let fenced = boxes.report(crawl, &owned, report.is_idle)?;
+        let fenced = boxes.report(crawl, &owned, report.does())?;
         Ok::<_, mailbox::Error>(standing(&boxes, fenced))
     });
     Ok(Json(told.await??).into_response())

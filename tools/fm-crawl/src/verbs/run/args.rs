@@ -152,7 +152,7 @@ pub struct Args {
     #[arg(long, value_name = "http://HOST/v1/seen/NAME|redis://HOST/NAME", value_parser = seen_set)]
     pub(super) seen: Option<SharedSet>,
     /// Divide hosts among several crawls, which send each other their links by mailboxes of
-    /// fm-serve. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool
+    /// fm-serve. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
     #[arg(long, value_name = "http://HOST/v1/links", value_parser = mailboxes)]
     pub(super) links: Option<String>,
     /// In how many shards the hosts are divided: the same number for all crawls, for good
@@ -404,20 +404,27 @@ fn seen_set(text: &str) -> Result<SharedSet, String> {
 }
 
 fn mailboxes(text: &str) -> Result<String, String> {
-    let is_one = Client::is_location(text) && text.trim_end_matches('/').ends_with("/v1/links");
-    let words = || "give the address of mailboxes, such as http://127.0.0.1:8640/v1/links".to_owned();
+    let is_one = text == NONE || Client::is_location(text) && text.trim_end_matches('/').ends_with("/v1/links");
+    let words = || "give the address of mailboxes, such as http://127.0.0.1:8640/v1/links, or none".to_owned();
     is_one.then(|| text.to_owned()).ok_or_else(words)
 }
 
 /// The fleet that the crawl is a part of.
 fn fleet(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     let known = settings.fleet.take();
+    if args.links.as_deref() == Some(NONE) && args.shards.is_none() && args.own.is_none() {
+        return Ok(());
+    }
     let links = args.links.clone().or_else(|| known.as_ref().map(|known| known.links.clone()));
     let shards = args.shards.or_else(|| known.as_ref().map(|known| known.shards));
     let own = args.own.clone().or_else(|| known.as_ref().map(|known| known.own.clone()));
-    let sent_seeds = known.map(|known| known.sent_seeds).unwrap_or_default();
+    let (sent_seeds, sent_reached) = known.map(|known| (known.sent_seeds, known.sent_reached)).unwrap_or_default();
     settings.fleet = match (links, shards) {
-        (Some(links), Some(shards)) => Some(FleetSettings { links, shards, own: own.unwrap_or_default(), sent_seeds }),
+        (Some(links), Some(shards)) if links != NONE => Some(FleetSettings {
+            sent_seeds,
+            sent_reached,
+            ..FleetSettings::new(links, shards, own.unwrap_or_default())
+        }),
         (None, None) if own.is_none() => None,
         _ => {
             let words = "a crawl that is a part of a fleet needs --links and --shards, and may have --own";
