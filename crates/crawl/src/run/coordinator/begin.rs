@@ -1,6 +1,9 @@
 //! How visits to pages begin: whose they are is asked first, where others may have them.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use frontier::{Assignment, PageId};
 use serde_json::json;
@@ -88,10 +91,14 @@ impl Coordinator<'_> {
         let visit = self.runtime.spawn(async move {
             match silence {
                 // Its host may be another crawl's from then on.
-                Some(silence) => tokio::select! {
-                    told = visit => told,
-                    () = silence => Ok(Message::Dropped(page)),
-                },
+                Some(silence) => {
+                    let (mut visit, mut silence) = (pin!(visit), pin!(silence));
+                    let told = poll_fn(|context| match visit.as_mut().poll(context) {
+                        Poll::Ready(told) => Poll::Ready(told),
+                        Poll::Pending => silence.as_mut().poll(context).map(|()| Ok(Message::Dropped(page))),
+                    });
+                    told.await
+                }
                 None => visit.await,
             }
         });
