@@ -27,12 +27,13 @@ pub fn are_here() -> bool {
     false
 }
 
-/// A port of which the bus port of a cluster, 10,000 higher, can be used too.
+/// A port of which the bus port of a cluster, 10,000 higher, can be used too. Both are below those
+/// that the system gives to connections.
 fn port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let of_process = std::process::id() % 400 * 50;
+    let of_process = std::process::id() % 200 * 50;
     loop {
-        let port = (20_000 + of_process + NEXT.fetch_add(1, Ordering::Relaxed)) as u16;
+        let port = (10_000 + of_process + NEXT.fetch_add(1, Ordering::Relaxed)) as u16;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
             return port;
         }
