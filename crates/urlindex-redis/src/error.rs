@@ -29,8 +29,9 @@ pub enum Error {
         why: String,
     },
     /// The servers did not answer within [`crate::RedisOptions::patience`]. Whether URLs were
-    /// added is not known: ask again, they are answered as they were.
-    #[error("{location} does not answer ({op}): {why}; nothing is lost, ask again")]
+    /// added is not known: asked for again by this handle, or by a request with the same id, they
+    /// are answered as if for the first time.
+    #[error("{location} does not answer ({op}): {why}; ask again by this handle, or with this id")]
     Unreachable {
         /// The set.
         location: String,

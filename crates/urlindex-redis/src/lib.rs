@@ -9,7 +9,7 @@
 //! | lost | what becomes of it |
 //! |---|---|
 //! | a reply, a connection | asked again: the same answer |
-//! | a client | its URLs that were answered are seen for all others; a crawler notes the id before it asks and asks again |
+//! | a client | URLs that it was given, and those of a call under way, are seen for all others: note the id of a request before it is sent, and send it again |
 //! | a master, its replica takes over | what it had not replicated, some 1 s at most, is new once more; none with [`RedisOptions::replicas`] |
 //! | a master without a replica | what its `appendfsync` had not written is new once more |
 //!

@@ -146,6 +146,49 @@ fn a_request_that_is_sent_again_is_answered_as_it_was() {
 }
 
 #[test]
+fn requests_of_one_millisecond_are_all_answered() {
+    if !are_here() {
+        return;
+    }
+    let servers = Servers::one(&[]);
+    let options = RedisOptions::new().keep_requests(1);
+    let set = RedisUrlSet::create(&servers.location("ms"), KINDS[0], &Whatwg, &options).expect("created");
+    let now = RequestId::now().time_ms();
+    for nth in 0..20 {
+        // All of one group: each takes the place of the one before.
+        let url = [format!("http://a.example/{nth}")];
+        let id = RequestId::new(now, [0, 0, 0, 0, 0, 0, 0, 0, 0, nth]);
+        assert_eq!(set.add(1, id, &url).expect("answered"), [Verdict::New]);
+        assert_eq!(set.add(1, id, &url).expect("answered"), [Verdict::New]);
+    }
+}
+
+#[test]
+fn the_rights_that_the_page_names_are_enough() {
+    if !are_here() {
+        return;
+    }
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/SEEN.md")).expect("there");
+    let rights = page.split("the commands\n`").nth(1).and_then(|rest| rest.split('`').next()).expect("they are named");
+    let servers = Servers::cluster(1);
+    for port in &servers.ports {
+        let rules = rights.split_whitespace().map(|right| format!("+{right}"));
+        let rules: Vec<String> = rules.chain(["on", ">secret", "~fm:*"].map(str::to_owned)).collect();
+        let words: Vec<&str> =
+            ["ACL", "SETUSER", "crawler"].into_iter().chain(rules.iter().map(String::as_str)).collect();
+        assert!(cli(*port, &words).contains("OK"), "{}", cli(*port, &words));
+    }
+    let location = servers.location("rights").replace("redis://", "redis://crawler@") + "?replicas=1";
+    let options = RedisOptions::new().password("secret");
+    for kind in KINDS {
+        let location = location.replace("rights", kind.name());
+        let set = RedisUrlSet::create(&location, kind, &Whatwg, &options).expect("created");
+        assert!(set.insert(b"http://a.example/").expect("added"));
+        assert!(!set.contains(b"http://a.example/").expect("asked").is_new());
+    }
+}
+
+#[test]
 fn each_url_of_an_exact_set_takes_nine_bytes() {
     if !are_here() {
         return;
