@@ -121,7 +121,7 @@ impl SeenSet {
         Ok(SeenSet::of(Set::Here(Arc::new(set)), noted, path, None, mode))
     }
 
-    /// Reaches a set behind a server.
+    /// Reaches a set behind a server, or on Redis.
     fn there(
         py: Python<'_>,
         kind: &str,
@@ -135,39 +135,25 @@ impl SeenSet {
             return Err(errors::invalid(said));
         }
         let wanted = options::canonicalizer(canonicalizer.unwrap_or("exact"))?;
-        let reaching = reaching(py, given)?;
-        let served = py.detach(|| Served::open(&location, mode, wanted.name(), reaching))?;
-        let (name, version) = served.rules();
+        let (set, name, version) = if urlindex_redis::is_location(&location) {
+            let asking = Asking::of(given)?;
+            let opened = py.detach(|| OnRedis::open(&location, mode, &*wanted, asking))?;
+            let (name, version) = opened.set().rules();
+            let name = name.to_owned();
+            (Set::Redis(Arc::new(opened)), name, version)
+        } else {
+            let reaching = reaching(py, given)?;
+            let served = py.detach(|| Served::open(&location, mode, wanted.name(), reaching))?;
+            let (name, version) = served.rules();
+            let name = name.to_owned();
+            (Set::There(Arc::new(served)), name, version)
+        };
         // What is no URL by the set's rules is known here, before the URLs that follow are added.
-        let rule = options::canonicalizer(name)?;
+        let rule = options::canonicalizer(&name)?;
         for rule in [Some(&rule), canonicalizer.map(|_| &wanted)].into_iter().flatten() {
-            check_rules(&location, (name, version), &**rule)?;
+            check_rules(&location, (&name, version), &**rule)?;
         }
-        Ok(SeenSet::of(Set::There(Arc::new(served)), rule, PathBuf::from(&location), Some(location), mode))
-    }
-
-    /// Opens a set on Redis.
-    fn on_redis(
-        py: Python<'_>,
-        kind: &str,
-        location: String,
-        mode: &str,
-        canonicalizer: Option<&str>,
-        given: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<SeenSet> {
-        if kind != ANY_KIND {
-            let said = format!("{location} is on Redis: open its set, of whatever kind, by filemap.seen.open");
-            return Err(errors::invalid(said));
-        }
-        let wanted = options::canonicalizer(canonicalizer.unwrap_or("exact"))?;
-        let asking = Asking::of(given)?;
-        let opened = py.detach(|| OnRedis::open(&location, mode, &*wanted, asking))?;
-        let (name, version) = opened.set().rules();
-        let rule = options::canonicalizer(name)?;
-        for rule in [Some(&rule), canonicalizer.map(|_| &wanted)].into_iter().flatten() {
-            check_rules(&location, (name, version), &**rule)?;
-        }
-        Ok(SeenSet::of(Set::Redis(Arc::new(opened)), rule, PathBuf::from(&location), Some(location), mode))
+        Ok(SeenSet::of(set, rule, PathBuf::from(&location), Some(location), mode))
     }
 
     fn of(set: Set, rule: Arc<dyn Canonicalizer>, path: PathBuf, location: Option<String>, mode: &str) -> SeenSet {
@@ -319,11 +305,9 @@ impl SeenSet {
         if !matches!(mode, "r" | "w" | "a" | "x") {
             return Err(errors::invalid(format!("a mode is 'r', 'w', 'a' or 'x', not {mode:?}")));
         }
-        match path.extract().ok().filter(|text: &String| Client::is_location(text)) {
+        let is_address = |text: &String| Client::is_location(text) || urlindex_redis::is_location(text);
+        match path.extract().ok().filter(is_address) {
             Some(location) => SeenSet::there(py, kind, location, mode, canonicalizer, given),
-            None if path.extract().is_ok_and(|text: String| urlindex_redis::is_location(&text)) => {
-                SeenSet::on_redis(py, kind, path.extract()?, mode, canonicalizer, given)
-            }
             None => SeenSet::here(py, kind, argument::path(path)?, mode, canonicalizer, given),
         }
     }
