@@ -1,6 +1,7 @@
 //! What calls cost: requests and bytes, counted over objects in memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
@@ -11,6 +12,8 @@ use crate::bucket::{Faults, Simulated};
 /// Pages of the load, and of the reads.
 const PAGES: usize = 20_000;
 const READS: usize = 2_000;
+/// Requests of a look for news: the manifest, and where the log ends.
+const LOOK: u64 = 10;
 
 /// A page whose body compresses to about the half, as it is of 16 letters.
 fn page(nth: usize) -> Page {
@@ -25,7 +28,8 @@ fn page(nth: usize) -> Page {
 fn requests_and_bytes_of_a_load_of_reads_and_of_opening_are_bounded() {
     let objects = Arc::default();
     let end = || Simulated::new(Arc::clone(&objects), 0, Faults::default());
-    let options = CloudOptions::new();
+    // Later looks for news are counted with nothing.
+    let options = CloudOptions::new().poll(Duration::from_secs(3600));
     let open =
         |end: &Arc<Simulated>, mode| open_on(Arc::clone(end) as _, "a", "the test", mode, &options).expect("open");
     let writing = end();
@@ -40,9 +44,20 @@ fn requests_and_bytes_of_a_load_of_reads_and_of_opening_are_bounded() {
     writer.close().expect("closed");
 
     let reading = end();
-    let reader = open(&reading, Mode::Read);
-    let opening: u64 = reading.counts.take()[..4].iter().sum();
-    assert!(opening <= 16, "a reader opens with {opening} requests");
+    // The index looks for news at once, beside whoever has opened it: some openings are counted
+    // with that, but not all.
+    let mut openings = Vec::new();
+    let reader = loop {
+        reading.counts.take();
+        let reader = open(&reading, Mode::Read);
+        openings.push(reading.counts.take()[..4].iter().sum::<u64>());
+        if openings.len() == 5 {
+            break reader;
+        }
+        reader.close().expect("closed");
+    };
+    assert!(openings.iter().any(|&requests| requests <= 16), "a reader opens with {openings:?} requests");
+    assert!(openings.iter().all(|&requests| requests <= 16 + LOOK), "a reader opens with {openings:?} requests");
     let sample: Vec<usize> = (0..READS).map(|nth| nth * 7919 % PAGES).collect();
     for (bound, heat) in [(2.1, "cold"), (1.0, "warm")] {
         for &nth in &sample {
